@@ -1,0 +1,51 @@
+# Two commands on a fresh machine: `make run` and `make test`. Needs Python 3.11 or newer, a C compiler and pip.
+PYTHON ?= python3
+VENV ?= .venv
+FUZZ_SECONDS ?= 60
+BIN := $(VENV)/bin
+KERNELS := $(shell find src -name '*.pyx' -o -name '*.pxd' -o -name '*.h')
+
+.PHONY: run test check bench test-compat fuzz clean help
+
+help:  ## what can be made
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
+
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+		|| { echo "Ottla needs Python 3.11 or newer; this is $$($(PYTHON) --version). Try make PYTHON=python3.11" >&2; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+
+# Kernels are built by the install; a changed one, or a changed list of dependencies, installs again.
+$(VENV)/.installed: pyproject.toml setup.py $(KERNELS) | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	touch $@
+
+$(VENV)/.installed-compat: $(VENV)/.installed
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[compat]'
+	touch $@
+
+run: $(VENV)/.installed  ## set up and start the broker
+	$(BIN)/ottla serve
+
+test: $(VENV)/.installed  ## set up and pass the tests
+	$(BIN)/python -m pytest -n auto
+
+check: $(VENV)/.installed  ## style, types, layers, tidiness
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-logo
+	$(BIN)/python -m pytest tests/test_tidy.py
+
+test-compat: $(VENV)/.installed-compat  ## real Kafka, its tools and foreign clients (needs Java 17 and Maven)
+	$(BIN)/python -m pytest tests/compat
+
+bench: $(VENV)/.installed-compat  ## every benchmark, with ratios
+	$(BIN)/python -m benchmarks
+
+fuzz: $(VENV)/.installed  ## the kernels under address sanitizer, for FUZZ_SECONDS=60
+	tests/fuzz/run --seconds $(FUZZ_SECONDS)
+
+clean:  ## remove what was built and installed
+	rm -rf $(VENV) build src/*.egg-info
+	find src \( -name '*.so' -o -name '*.c' \) -delete

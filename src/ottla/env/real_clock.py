@@ -1,0 +1,24 @@
+"""The real clock. The simulated one is in `ottla.sim.clock`."""
+
+import asyncio
+import time
+
+from ottla.model.ids import TimestampMs
+
+
+class RealClock:
+    """The operating system's clocks and the running event loop's timers."""
+
+    __slots__ = ()
+
+    def now_ms(self) -> TimestampMs:
+        """The wall clock, which may jump."""
+        return TimestampMs(time.time_ns() // 1_000_000)
+
+    def monotonic(self) -> float:
+        """Seconds since some fixed moment; never goes back, and is one clock for all processes of a machine."""
+        return time.monotonic()
+
+    async def sleep(self, seconds: float) -> None:
+        """Returns after that long by the monotonic clock."""
+        await asyncio.sleep(seconds)

@@ -1,0 +1,129 @@
+"""The exception tree, named by what the caller should do, and the wire code each error answers with.
+
+`OttlaError` is the root. Its children say whose move it is: `RetriableError` (try again), `FencedError` (a newer owner
+exists, stop), `InvalidRequestError` (the request can never succeed), `DeniedError` (permission), `CorruptError` (stored
+or sent bytes are damaged), `StorageError` (the disk failed), `MisuseError` (the program calls us wrongly).
+"""
+
+from typing import ClassVar
+
+from ottla.model.error_codes import ErrorCode
+
+
+class OttlaError(Exception):
+    """Anything that Ottla raises on purpose. The message says what happened, where, and what to do."""
+
+    code: ClassVar[ErrorCode] = ErrorCode.UNKNOWN_SERVER_ERROR
+
+
+class RetriableError(OttlaError):
+    """The same request may succeed later."""
+
+
+class FencedError(OttlaError):
+    """A newer owner exists; whoever gets this must stop acting."""
+
+
+class InvalidRequestError(OttlaError):
+    """The request can never succeed as it is."""
+
+    code = ErrorCode.INVALID_REQUEST
+
+
+class DeniedError(OttlaError):
+    """The caller may not do this."""
+
+
+class CorruptError(OttlaError):
+    """Bytes are not what was written: a failed checksum, a lying length, an impossible field."""
+
+    code = ErrorCode.CORRUPT_MESSAGE
+
+
+class StorageError(OttlaError):
+    """The disk refused: full, read-only, gone, or broken. Names the file."""
+
+    code = ErrorCode.KAFKA_STORAGE_ERROR
+
+
+class MisuseError(OttlaError):
+    """The calling program is wrong: a closed log, an argument out of range."""
+
+
+# Records and the log
+
+
+class CorruptBatchError(CorruptError):
+    """A record batch is damaged; names its base offset or position."""
+
+
+class InvalidRecordError(InvalidRequestError):
+    """A batch is well formed but not acceptable here: no key on a compacted topic, a control batch from a client."""
+
+    code = ErrorCode.INVALID_RECORD
+
+
+class InvalidTimestampError(InvalidRequestError):
+    """A record's timestamp is further from the broker's clock than the topic allows."""
+
+    code = ErrorCode.INVALID_TIMESTAMP
+
+
+class BatchTooLargeError(InvalidRequestError):
+    """A batch exceeds `max.message.bytes`, or explodes beyond the bound when decompressed."""
+
+    code = ErrorCode.MESSAGE_TOO_LARGE
+
+
+class SegmentTooSmallError(InvalidRequestError):
+    """A batch is larger than a whole segment may be."""
+
+    code = ErrorCode.RECORD_LIST_TOO_LARGE
+
+
+class UnsupportedCodecError(InvalidRequestError):
+    """The batch names a codec that does not exist."""
+
+    code = ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
+
+
+class OffsetOutOfRangeError(InvalidRequestError):
+    """The offset lies below the log's start or above its end."""
+
+    code = ErrorCode.OFFSET_OUT_OF_RANGE
+
+
+class OutOfOrderSequenceError(InvalidRequestError):
+    """An idempotent producer left a gap in its sequence."""
+
+    code = ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+
+
+class DuplicateSequenceError(InvalidRequestError):
+    """A batch was appended before, longer ago than the batches the log remembers."""
+
+    code = ErrorCode.DUPLICATE_SEQUENCE_NUMBER
+
+
+class InvalidProducerEpochError(FencedError):
+    """A newer incarnation of this producer has written."""
+
+    code = ErrorCode.INVALID_PRODUCER_EPOCH
+
+
+class InvalidTransactionStateError(InvalidRequestError):
+    """A write outside a transaction from a producer that has one open, or the reverse."""
+
+    code = ErrorCode.INVALID_TXN_STATE
+
+
+class CoordinatorFencedError(FencedError):
+    """A marker comes from a transaction coordinator that has been replaced."""
+
+    code = ErrorCode.TRANSACTION_COORDINATOR_FENCED
+
+
+class UnknownPartitionError(RetriableError):
+    """No such partition on this broker."""
+
+    code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

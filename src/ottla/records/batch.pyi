@@ -1,0 +1,111 @@
+"""Types and promises of the compiled batch view."""
+
+from typing import final
+
+from typing_extensions import Buffer
+
+from ottla.model.ids import LeaderEpoch, Offset, ProducerEpoch, ProducerId, Sequence, TimestampMs
+
+@final
+class Batch:
+    """A zero-copy view of one whole batch in a buffer (bytes, bytearray, memoryview, mmap).
+
+    Raises `CorruptBatchError` when the bytes at `position` are not one whole batch of magic 2. The CRC and the fields'
+    sense are looked at only by `check`. The view keeps the buffer alive and a bytearray from being resized; fields are
+    read from the buffer at each access.
+    """
+
+    def __init__(self, buffer: Buffer, position: int = 0) -> None: ...
+    @property
+    def position(self) -> int:
+        """Where in the given buffer the batch starts."""
+    @property
+    def size_bytes(self) -> int:
+        """The whole batch, with the prefix that its own length field leaves out."""
+    @property
+    def base_offset(self) -> Offset: ...
+    @property
+    def leader_epoch(self) -> LeaderEpoch: ...
+    @property
+    def magic(self) -> int: ...
+    @property
+    def crc(self) -> int:
+        """What the header says; `crc_valid` compares."""
+    @property
+    def attributes(self) -> int: ...
+    @property
+    def last_offset_delta(self) -> int: ...
+    @property
+    def last_offset(self) -> Offset:
+        """Inclusive."""
+    @property
+    def next_offset(self) -> Offset:
+        """The offset after the batch, which may be more than `count` records on: compaction leaves gaps."""
+    @property
+    def base_timestamp(self) -> TimestampMs: ...
+    @property
+    def max_timestamp(self) -> TimestampMs: ...
+    @property
+    def producer_id(self) -> ProducerId: ...
+    @property
+    def producer_epoch(self) -> ProducerEpoch: ...
+    @property
+    def base_sequence(self) -> Sequence: ...
+    @property
+    def last_sequence(self) -> Sequence:
+        """Wraps from 2^31-1 to 0; -1 if the batch has no sequence."""
+    @property
+    def count(self) -> int: ...
+    @property
+    def codec(self) -> int:
+        """0 to 7; above 4 there is no such `Codec`."""
+    @property
+    def timestamp_type(self) -> int: ...
+    @property
+    def is_transactional(self) -> bool: ...
+    @property
+    def is_control(self) -> bool: ...
+    @property
+    def has_producer_id(self) -> bool: ...
+    @property
+    def has_delete_horizon(self) -> bool: ...
+    @property
+    def delete_horizon(self) -> TimestampMs:
+        """When the batch's tombstones and markers may go, in ms; -1 if no cleaner has set it."""
+    @property
+    def buffer(self) -> memoryview:
+        """The whole batch."""
+    @property
+    def payload(self) -> memoryview:
+        """The records as they are stored, perhaps compressed."""
+    def crc_valid(self) -> bool: ...
+    def check(self) -> None:
+        """Raises `CorruptBatchError` for a bad CRC, impossible offsets or a count that does not fit them."""
+    def stamp(self, base_offset: int, leader_epoch: int) -> None:
+        """Writes both in place; the CRC does not cover them. `MisuseError` if the buffer is read-only."""
+    def stamp_append_time(self, timestamp: int) -> None:
+        """Makes it a LogAppendTime batch of that time, with a new CRC. `MisuseError` if the buffer is read-only."""
+    def stamp_producer(self, producer_id: int, producer_epoch: int, base_sequence: int) -> None:
+        """Writes what an idempotent producer learns late, with a new CRC. `MisuseError` if the buffer is read-only."""
+
+def scan(buffer: Buffer, position: int = 0, *, check_crc: bool = True) -> tuple[list[Batch], int, str | None]:
+    """All good batches from a position on, the position after them, and what is wrong there.
+
+    None if nothing is: the buffer ends there, or in the middle of a batch. Runs without the GIL but for the making of
+    the views.
+    """
+
+def find_batch(buffer: Buffer, offset: int, position: int = 0) -> Batch | None:
+    """The first batch that reaches up to `offset` or beyond; None if the whole batches end before.
+
+    Walks headers only. Raises `CorruptBatchError` at a header that is none.
+    """
+
+def whole_bytes(buffer: Buffer, position: int = 0) -> int:
+    """How many bytes from `position` on are whole batches, by their headers."""
+
+def crc32c(buffer: Buffer, crc: int = 0) -> int:
+    """CRC-32C of the buffer, or of what `crc` was taken of followed by the buffer."""
+
+def crc32c_by_table(buffer: Buffer, crc: int = 0) -> int:
+    """The same without the processor's instruction: what machines without one run."""

@@ -1,0 +1,10 @@
+"""Types and promises of the kernels' memory."""
+
+from typing import final
+
+@final
+class PackedBuffer:
+    """Memory that a kernel filled, reached through the buffer protocol and given back with the last view of it."""
+
+    def __len__(self) -> int: ...
+    def __buffer__(self, flags: int, /) -> memoryview: ...

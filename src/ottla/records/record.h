@@ -1,0 +1,178 @@
+/* One record inside a batch: reading it with every bound checked, and writing it.
+ *
+ * length varint | attributes int8 | timestamp delta varlong | offset delta varint | key | value | headers
+ * A key or value is a varint length, -1 for null, and its bytes; headers are a varint count of (key, value) pairs whose
+ * keys are UTF-8 and never null.
+ */
+#ifndef OTTLA_RECORD_H
+#define OTTLA_RECORD_H
+
+#include "wire.h"
+
+typedef enum {
+    OTTLA_RECORD_GOOD = 0,
+    OTTLA_RECORD_CUT_OFF,      /* the payload ends before the record does, or before the batch's count is reached */
+    OTTLA_RECORD_BAD_LENGTH,   /* the record's length is negative, or not what its fields take */
+    OTTLA_RECORD_BAD_FIELD,    /* a varint is over-long or a field's length reaches outside the record */
+    OTTLA_RECORD_BAD_HEADERS,  /* a negative count, or more headers than the record has room for */
+    OTTLA_RECORD_TRAILING,     /* the payload goes on after the last record */
+    OTTLA_RECORD_BAD_OFFSET,   /* an offset outside the batch's range, or not above the one before */
+} ottla_record_finding;
+
+typedef struct {
+    int64_t timestamp_delta;
+    int32_t offset_delta;
+    int32_t key_size; /* -1: null */
+    int32_t value_size;
+    int32_t header_count;
+    const uint8_t *key;
+    const uint8_t *value;
+    const uint8_t *headers; /* the first header, unread; ends at `end` */
+    const uint8_t *end;
+} ottla_record;
+
+/* A nullable field: its size into `size`, its bytes' start returned via `bytes`, the position after it returned. */
+static inline const uint8_t *ottla_read_field(
+    const uint8_t *at, const uint8_t *end, int32_t *size, const uint8_t **bytes) {
+    at = ottla_varint(at, end, size);
+    if (at == NULL || *size < -1 || *size > end - at) return NULL;
+    *bytes = at;
+    return *size > 0 ? at + *size : at;
+}
+
+/* Everything up to the headers. The headers' own bounds are checked by whoever walks them with ottla_read_header. */
+static inline ottla_record_finding ottla_read_record(const uint8_t *at, const uint8_t *end, ottla_record *record) {
+    int32_t length;
+    at = ottla_varint(at, end, &length);
+    if (at == NULL) return OTTLA_RECORD_CUT_OFF;
+    if (length < 1) return OTTLA_RECORD_BAD_LENGTH;
+    if (length > end - at) return OTTLA_RECORD_CUT_OFF;
+    end = at + length;
+    record->end = end;
+    at = ottla_varlong(at + 1, end, &record->timestamp_delta);
+    if (at == NULL) return OTTLA_RECORD_BAD_FIELD;
+    at = ottla_varint(at, end, &record->offset_delta);
+    if (at == NULL) return OTTLA_RECORD_BAD_FIELD;
+    at = ottla_read_field(at, end, &record->key_size, &record->key);
+    if (at == NULL) return OTTLA_RECORD_BAD_FIELD;
+    at = ottla_read_field(at, end, &record->value_size, &record->value);
+    if (at == NULL) return OTTLA_RECORD_BAD_FIELD;
+    at = ottla_varint(at, end, &record->header_count);
+    if (at == NULL) return OTTLA_RECORD_BAD_FIELD;
+    /* A header takes two bytes at least. */
+    if (record->header_count < 0 || record->header_count > (end - at) / 2) return OTTLA_RECORD_BAD_HEADERS;
+    if (record->header_count == 0 && at != end) return OTTLA_RECORD_BAD_LENGTH;
+    record->headers = at;
+    return OTTLA_RECORD_GOOD;
+}
+
+typedef struct {
+    int32_t key_size;
+    int32_t value_size; /* -1: null */
+    const uint8_t *key;
+    const uint8_t *value;
+} ottla_header;
+
+static inline const uint8_t *ottla_read_header(const uint8_t *at, const uint8_t *end, ottla_header *header) {
+    at = ottla_read_field(at, end, &header->key_size, &header->key);
+    if (at == NULL || header->key_size < 0) return NULL;
+    return ottla_read_field(at, end, &header->value_size, &header->value);
+}
+
+/* UTF-8 as Unicode defines it: no over-long forms, no surrogates, nothing above U+10FFFF. Returns how many bytes the next
+ * character takes, negative if they are not one: then the longest start of a character, which one U+FFFD stands for. */
+static inline int ottla_utf8_step(const uint8_t *at, const uint8_t *end) {
+    uint8_t lead = *at;
+    if (lead < 0x80) return 1;
+    if (lead < 0xc2 || lead > 0xf4) return -1;
+    int size = lead >= 0xf0 ? 4 : lead >= 0xe0 ? 3 : 2;
+    uint8_t lowest = lead == 0xe0 ? 0xa0 : lead == 0xf0 ? 0x90 : 0x80;
+    uint8_t highest = lead == 0xed ? 0x9f : lead == 0xf4 ? 0x8f : 0xbf;
+    for (int index = 1; index < size; index++) {
+        if (end - at <= index || at[index] < lowest || at[index] > highest) return -index;
+        lowest = 0x80;
+        highest = 0xbf;
+    }
+    return size;
+}
+
+/* How many bytes the text takes once made valid: `size` itself if it is valid already. */
+static inline size_t ottla_utf8_size(const uint8_t *at, size_t size) {
+    size_t total = 0;
+    for (const uint8_t *end = at + size; at < end;) {
+        int step = ottla_utf8_step(at, end);
+        total += step > 0 ? (size_t)step : 3;
+        at += step > 0 ? step : -step;
+    }
+    return total;
+}
+
+/* Writes the text with U+FFFD in place of what is not UTF-8, as other readers of the format show it. */
+static inline uint8_t *ottla_utf8_write(uint8_t *to, const uint8_t *at, size_t size) {
+    for (const uint8_t *end = at + size; at < end;) {
+        int step = ottla_utf8_step(at, end);
+        memcpy(to, step > 0 ? at : (const uint8_t *)"\xef\xbf\xbd", step > 0 ? (size_t)step : 3);
+        to += step > 0 ? step : 3;
+        at += step > 0 ? step : -step;
+    }
+    return to;
+}
+
+/* Sizes for writing. `headers_size` is the bytes of all headers without their count. Attributes take one byte. */
+static inline size_t ottla_field_size(int64_t size) {
+    return ottla_varint_size(size) + (size > 0 ? (size_t)size : 0);
+}
+
+static inline size_t ottla_record_body_size(
+    int64_t timestamp_delta, int32_t offset_delta, int64_t key_size, int64_t value_size, int32_t header_count,
+    size_t headers_size) {
+    return 1 + ottla_varint_size(timestamp_delta) + ottla_varint_size(offset_delta) + ottla_field_size(key_size) +
+           ottla_field_size(value_size) + ottla_varint_size(header_count) + headers_size;
+}
+
+static inline uint8_t *ottla_write_field(uint8_t *at, const uint8_t *bytes, int64_t size) {
+    at = ottla_put_varint(at, size);
+    if (size > 0) {
+        memcpy(at, bytes, (size_t)size);
+        at += size;
+    }
+    return at;
+}
+
+/* Everything up to the headers' bytes, which the caller writes at the position returned. */
+static inline uint8_t *ottla_write_record(
+    uint8_t *at, size_t body_size, int64_t timestamp_delta, int32_t offset_delta, const uint8_t *key, int64_t key_size,
+    const uint8_t *value, int64_t value_size, int32_t header_count) {
+    at = ottla_put_varint(at, (int64_t)body_size);
+    *at++ = 0;
+    at = ottla_put_varint(at, timestamp_delta);
+    at = ottla_put_varint(at, offset_delta);
+    at = ottla_write_field(at, key, key_size);
+    at = ottla_write_field(at, value, value_size);
+    return ottla_put_varint(at, header_count);
+}
+
+/* A batch header with everything but its CRC, which ottla_seal adds once the payload is in place. */
+typedef struct {
+    int64_t base_offset, base_timestamp, max_timestamp, producer_id;
+    int32_t leader_epoch, last_offset_delta, base_sequence, count;
+    int16_t attributes, producer_epoch;
+} ottla_batch_fields;
+
+static inline void ottla_seal(uint8_t *batch, size_t size, const ottla_batch_fields *fields) {
+    ottla_put64(batch, (uint64_t)fields->base_offset);
+    ottla_put32(batch + OTTLA_LENGTH_AT, (uint32_t)(size - OTTLA_PREFIX_BYTES));
+    ottla_put32(batch + OTTLA_LEADER_EPOCH_AT, (uint32_t)fields->leader_epoch);
+    batch[OTTLA_MAGIC_AT] = 2;
+    ottla_put16(batch + OTTLA_ATTRIBUTES_AT, (uint16_t)fields->attributes);
+    ottla_put32(batch + OTTLA_LAST_OFFSET_DELTA_AT, (uint32_t)fields->last_offset_delta);
+    ottla_put64(batch + OTTLA_BASE_TIMESTAMP_AT, (uint64_t)fields->base_timestamp);
+    ottla_put64(batch + OTTLA_MAX_TIMESTAMP_AT, (uint64_t)fields->max_timestamp);
+    ottla_put64(batch + OTTLA_PRODUCER_ID_AT, (uint64_t)fields->producer_id);
+    ottla_put16(batch + OTTLA_PRODUCER_EPOCH_AT, (uint16_t)fields->producer_epoch);
+    ottla_put32(batch + OTTLA_BASE_SEQUENCE_AT, (uint32_t)fields->base_sequence);
+    ottla_put32(batch + OTTLA_COUNT_AT, (uint32_t)fields->count);
+    ottla_put32(batch + OTTLA_CRC_AT, ottla_batch_crc(batch, size));
+}
+
+#endif

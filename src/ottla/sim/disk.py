@@ -1,0 +1,357 @@
+"""A disk in memory that crashes exactly as badly as this page says, and repeatably.
+
+# The fault model
+A *kill* (of the process) loses no byte and no name: the page cache survives; handles, mappings and locks end.
+A *crash* (of the machine) keeps what was synced and decides for the rest, from the given randomness:
+- **Bytes** of a file are durable after `File.sync` or `Mapping.sync`. Of unsynced writes any subset of their 512-byte
+  sectors survives, in any order across sectors; one sector holds the bytes of some moment since the sync, never a later
+  write without an earlier one. A sector is not torn, and no foreign garbage appears: a drive with power-loss-safe
+  sectors, a file system that does not expose stale blocks (ext4 and XFS in their default modes).
+- **Size** changes are metadata: those of one file survive as a prefix of their order. A size may survive without its
+  bytes (they read as zeros), and the size of the last surviving append may be cut at any byte.
+- **Mapped pages** of 4096 bytes that were stored into survive one by one: as they are, up to some byte (an earlier
+  moment, if they were filled from the front), or not at all.
+- **Names** (create, rename, remove, make a folder) are durable after `sync_dir` of their folder; syncing a new file
+  does not sync its name. Unsynced ones survive as a prefix of each folder's order, or, with `NameOrder.NAME`, of each
+  name's order only. A rename is one step: a crash finds the old name or the new one, never both and never neither.
+- **A failed sync** leaves any part written and forgets the rest: a second sync that succeeds does not save it (Linux
+  marks the pages clean). Whoever meets it must not trust the file's unsynced bytes.
+- **Not modelled by a crash**: synced bytes that rot. `flip` does that, one bit at a time.
+After a crash or kill this object and all it gave out are dead and raise `SimulatedCrash`; `crash` and `kill` return the
+disk that the next process finds. So a task of the dead process that is still unwinding cannot reach the new disk.
+
+# Faults
+Every mutating operation is counted and traced. Run a scenario once, look at `operation_count`, then run it again for
+each number with `fail_at`. Mistakes that only kill a real process now and then always raise `MisuseError` here: a store
+into a mapping beyond what was reserved, a file resized while it is mapped.
+
+Bytes are kept in `inode.py`, names in `folders.py`, planned faults in `disk_faults.py`, handles in `handles.py`.
+"""
+
+import asyncio
+import errno
+import posixpath
+from collections.abc import Callable
+from typing import Final, ParamSpec, TypeVar
+
+from ottla.env.ports import Random
+from ottla.sim.disk_faults import Faults, Moment, Operation, SimulatedCrash
+from ottla.sim.folders import Folder, NameOrder, Tree, os_error
+from ottla.sim.handles import SimFile, SimLock, SimMapping
+from ottla.sim.inode import PAGE_BYTES, Inode, Resize, Write
+from ottla.sim.random import SimRandom
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+__all__ = ["Moment", "NameOrder", "Operation", "SimDisk", "SimulatedCrash"]
+
+UNLIMITED_FREE_BYTES: Final = 1 << 40
+"""What a disk without a capacity says is free."""
+
+
+def normal(path: str) -> str:
+    """One spelling per path, from the root."""
+    return posixpath.normpath("/" + path).replace("//", "/")
+
+
+class SimDisk:
+    """The `Disk` port in memory. `seed` decides what a failed sync leaves behind, and a crash that brings no randomness
+    of its own; `capacity` in bytes makes the disk finite."""
+
+    def __init__(self, seed: int = 0, *, capacity: int | None = None, order: NameOrder = NameOrder.FOLDER) -> None:
+        self.capacity = capacity
+        self.faults: Final = Faults()
+        self._random: Random = SimRandom(seed)
+        self._tree = Tree(order)
+        self._locks: dict[Inode, SimLock] = {}
+
+    # The end of the machine, or of the process
+
+    def crash(self, random: Random | None = None) -> "SimDisk":
+        """Cuts the power, if a planned crash has not, and gives the disk as the restarted machine finds it."""
+        self.faults.dead = True
+        return self._successor(self._tree.after_crash(random or self._random))
+
+    def kill(self) -> "SimDisk":
+        """Ends the process, and gives the disk as the next process of the same machine finds it."""
+        self.faults.dead = True
+        return self._successor(self._tree.after_kill())
+
+    def _successor(self, tree: Tree) -> "SimDisk":
+        disk = SimDisk(self._random.randrange(1 << 32), capacity=self.capacity, order=tree.order)
+        disk._tree = tree
+        return disk
+
+    # Faults
+
+    @property
+    def operation_count(self) -> int:
+        """How many mutating operations there have been; the next one has this number."""
+        return self.faults.operation_count
+
+    @property
+    def trace(self) -> list[Operation]:
+        """The operations so far, for naming the one a test fails at."""
+        return self.faults.trace
+
+    def fail_at(
+        self,
+        number: int,
+        fault: OSError | SimulatedCrash | type[SimulatedCrash] = SimulatedCrash,
+        moment: Moment = Moment.BEFORE,
+    ) -> None:
+        """The operation of this number fails, once; with a crash, the disk and every handle is dead from then on."""
+        self.faults.plan(number, fault, moment)
+
+    def break_path(self, path: str, code: int = errno.EIO) -> None:
+        """Everything at or below this path fails, reads too, until `heal`."""
+        self.faults.break_path(normal(path), code)
+
+    def make_read_only(self, path: str = "/") -> None:
+        """Every change at or below this path fails with EROFS, until `heal`."""
+        self.faults.make_read_only(normal(path))
+
+    def heal(self, path: str = "/") -> None:
+        """Undoes `break_path` and `make_read_only` of exactly this path."""
+        self.faults.heal(normal(path))
+
+    def vanish(self, path: str) -> None:
+        """A file or folder is gone, durably, behind the program's back; handles to it still work."""
+        self._tree.vanish(normal(path))
+
+    def flip(self, path: str, position: int, bit: int) -> None:
+        """One bit rots, in memory and on disk."""
+        inode = self._tree.file(normal(path))
+        inode.content[position] ^= 1 << bit
+        if position < len(inode.durable):
+            inode.durable[position] ^= 1 << bit
+        if inode.unsynced:
+            # The byte may be among those still to be written back; then it rots there, too.
+            inode.unsynced.append(Write(position, bytes(inode.content[position : position + 1])))
+
+    def used_bytes(self) -> int:
+        """The room that all named files take."""
+        return sum(inode.room_bytes for inode in set(self._tree.files()))
+
+    # The port
+
+    def open(self, path: str, *, create: bool = False, writable: bool = True) -> SimFile:
+        """Opens an existing file, or with `create` makes it if it is missing."""
+        name = normal(path)
+        if writable or create:
+            self.faults.touch_to_change(name)
+        self.faults.touch(name)
+        return SimFile(self, self._find_or_create(name) if create else self._tree.file(name), name, writable=writable)
+
+    def _find_or_create(self, path: str) -> Inode:
+        if self._tree.find(path) is not None:
+            return self._tree.file(path)
+        folder, name = self._tree.parent(path)
+        inode = Inode()
+        with self.faults.atomic("create", path):
+            self._tree.assign((folder, name, inode))
+        return inode
+
+    def map(self, path: str, size: int | None = None, *, writable: bool = False) -> SimMapping:
+        """Maps a file; with `size`, which needs `writable`, creates or resizes it first (sparse, zero filled)."""
+        name = normal(path)
+        if size is not None:
+            if not writable:
+                raise ValueError(f"mapping {path} with a size would resize it, which needs writable=True")
+            if size < 0:
+                raise ValueError(f"cannot map {path} with a negative size, {size}")
+        file = self.open(path, create=size is not None, writable=writable)
+        if size is not None and size != file.size():
+            file.truncate(size)
+        return SimMapping(self, self._tree.file(name), name, writable=writable)
+
+    def read(self, path: str) -> bytes:
+        """The whole of a small file."""
+        return bytes(self._file(path).content)
+
+    def _file(self, path: str) -> Inode:
+        self.faults.touch(normal(path))
+        return self._tree.file(normal(path))
+
+    def exists(self, path: str) -> bool:
+        """Whether a file or folder has this name."""
+        self.faults.touch(normal(path))
+        return self._tree.find(normal(path)) is not None
+
+    def size(self, path: str) -> int:
+        """In bytes."""
+        return len(self._file(path).content)
+
+    def truncate(self, path: str, size: int) -> None:
+        """Cuts the file, or extends it with zeros."""
+        inode = self._file(path)
+        if size < 0:
+            raise os_error(errno.EINVAL, path)
+        self.resize(inode, normal(path), size)
+
+    def list_dir(self, path: str) -> list[str]:
+        """The names in a folder, sorted."""
+        self.faults.touch(normal(path))
+        return sorted(self._tree.folder(normal(path)).entries)
+
+    def is_dir(self, path: str) -> bool:
+        """Whether a folder has this name."""
+        self.faults.touch(normal(path))
+        return isinstance(self._tree.find(normal(path)), Folder)
+
+    def make_dirs(self, path: str) -> None:
+        """The folder and those above it; nothing happens if it is there. Their names are synced."""
+        made = ""
+        for part in normal(path).split("/")[1:]:
+            above, made = made or "/", f"{made}/{part}"
+            self.faults.touch(made)
+            if isinstance(self._tree.find(made), Folder):
+                continue
+            self.faults.touch_to_change(made)
+            folder, name = self._tree.parent(made)
+            if name in folder.entries:
+                raise os_error(errno.EEXIST, path)
+            with self.faults.atomic("make_dir", made):
+                self._tree.assign((folder, name, Folder()))
+            self.sync_dir(above)
+
+    def remove(self, path: str) -> None:
+        """Removes a file; missing is an error."""
+        self._file(path)
+        self._remove(normal(path), "remove")
+
+    def _remove(self, path: str, operation: str) -> None:
+        self.faults.touch_to_change(path)
+        folder, name = self._tree.parent(path)
+        with self.faults.atomic(operation, path):
+            self._tree.assign((folder, name, None))
+
+    def remove_tree(self, path: str) -> None:
+        """Removes a folder with all in it; missing is not an error."""
+        name = normal(path)
+        if not self.exists(path):
+            return
+        for inner in sorted(self._tree.folder(name).entries):
+            if self.is_dir(f"{name}/{inner}"):
+                self.remove_tree(f"{name}/{inner}")
+            else:
+                self.remove(f"{name}/{inner}")
+        self._remove(name, "remove_dir")
+
+    def rename(self, source: str, target: str) -> None:
+        """Atomically gives a file or folder another name, replacing a file of that name."""
+        old, new = normal(source), normal(target)
+        self.faults.touch_to_change(old)
+        self.faults.touch_to_change(new)
+        old_folder, old_name = self._tree.parent(old)
+        entry = old_folder.entries.get(old_name)
+        if entry is None:
+            raise os_error(errno.ENOENT, source)
+        if new.startswith(old + "/"):
+            raise os_error(errno.EINVAL, target)
+        new_folder, new_name = self._tree.parent(new)
+        replaced = new_folder.entries.get(new_name)
+        if isinstance(replaced, Folder) and replaced is not entry:
+            if not isinstance(entry, Folder):
+                raise os_error(errno.EISDIR, target)
+            if replaced.entries:
+                raise os_error(errno.ENOTEMPTY, target)
+        elif isinstance(replaced, Inode) and isinstance(entry, Folder):
+            raise os_error(errno.ENOTDIR, target)
+        with self.faults.atomic("rename", f"{old} -> {new}"):
+            if entry is not replaced:
+                self._tree.assign((old_folder, old_name, None), (new_folder, new_name, entry))
+
+    def sync_dir(self, path: str) -> None:
+        """Makes the names in this folder survive a power cut."""
+        name = normal(path)
+        self.faults.touch(name)
+        folder = self._tree.folder(name)
+        with self.faults.atomic("sync_dir", name):
+            self._tree.sync(folder)
+
+    def free_bytes(self, path: str) -> int:
+        """What is left of the capacity."""
+        self.faults.touch(normal(path))
+        if self._tree.find(normal(path)) is None:
+            raise os_error(errno.ENOENT, path)
+        return UNLIMITED_FREE_BYTES if self.capacity is None else max(0, self.capacity - self.used_bytes())
+
+    def try_lock(self, path: str, owner: str) -> SimLock | str:
+        """Takes an exclusive lock and writes `owner` into the file; or, if it is held, answers who holds it."""
+        file = self.open(path, create=True)
+        inode = self._tree.file(normal(path))
+        if inode in self._locks:
+            return inode.content.decode(errors="replace")
+        file.truncate(0)
+        file.write_at(0, [owner.encode()])
+        lock = self._locks[inode] = SimLock(self, inode)
+        return lock
+
+    async def in_background(self, function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
+        """Runs in place, in one instant. Other tasks get a turn before and after, so that they meet the work under way
+        as they would meet a thread."""
+        await asyncio.sleep(0)
+        answer = function(*args, **kwargs)
+        await asyncio.sleep(0)
+        return answer
+
+    # What the handles carry out
+
+    def write(self, inode: Inode, path: str, write: Write) -> None:
+        """Into the page cache; half of it if a fault is planned for the middle, what fits if the disk is full."""
+        self.faults.touch_to_change(path)
+        planned = self.faults.begin("write", path)
+        if planned is not None:
+            inode.change(Write(write.position, write.data[: len(write.data) // 2]))
+            self.faults.strike(planned)
+        fits = self._room_left(inode) - write.position
+        if fits >= len(write.data):
+            inode.change(write)
+            return
+        if fits > 0:
+            inode.change(Write(write.position, write.data[:fits]))
+        raise os_error(errno.ENOSPC, path)
+
+    def _room_left(self, inode: Inode) -> int:
+        """How far this file may reach. Names are what counts: an unnamed open file takes no room here."""
+        if self.capacity is None:
+            return UNLIMITED_FREE_BYTES
+        free = max(0, self.capacity - self.used_bytes()) // PAGE_BYTES * PAGE_BYTES
+        return inode.room_bytes + free
+
+    def resize(self, inode: Inode, path: str, size: int) -> None:
+        """Cuts or extends; a longer file stays sparse, so it takes no room."""
+        self.faults.touch_to_change(path)
+        with self.faults.atomic("truncate", path):
+            inode.change(Resize(size))
+
+    def reserve(self, inode: Inode, path: str, size: int) -> None:
+        """Room for a mapping's first bytes."""
+        self.faults.touch_to_change(path)
+        if size <= inode.room_bytes:
+            return
+        with self.faults.atomic("reserve", path):
+            if size > self._room_left(inode):
+                raise os_error(errno.ENOSPC, path)
+            inode.take_room(size)
+
+    def sync_file(self, inode: Inode, path: str, operation: str) -> None:
+        """Makes a file's bytes durable; a planned error leaves what a failed sync leaves."""
+        self.faults.touch(path)
+        try:
+            planned = self.faults.begin(operation, path)
+        except OSError:
+            inode.fail_sync(self._random)
+            raise
+        if planned is not None:
+            inode.fail_sync(self._random)
+            self.faults.strike(planned)
+        inode.sync()
+
+    def unlock(self, inode: Inode, lock: SimLock) -> None:
+        """Ends a lock, if it is still this one."""
+        if self._locks.get(inode) is lock:
+            del self._locks[inode]
+            inode.change(Resize(0))

@@ -1,0 +1,112 @@
+"""Small text files that say how far something got: offset checkpoints, leader epochs, and Java-style properties.
+
+Each is replaced as a whole: written beside, synced, renamed, and the folder synced, so that a crash leaves the old or the new.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from ottla.env.ports import Disk
+from ottla.model.errors import CorruptError
+from ottla.model.ids import LeaderEpoch, Offset, TopicPartition
+
+_VERSION: Final = 0
+
+
+def replace_file(disk: Disk, path: str, content: bytes) -> None:
+    """Gives the file this content, durably and at once."""
+    temporary = path + ".tmp"
+    file = disk.open(temporary, create=True)
+    try:
+        file.truncate(0)
+        file.write_at(0, [content])
+        file.sync()
+    finally:
+        file.close()
+    disk.rename(temporary, path)
+    disk.sync_dir(path.rpartition("/")[0])
+
+
+def write_offsets(disk: Disk, path: str, offsets: Mapping[TopicPartition, int]) -> None:
+    """Writes lines of "topic partition offset"."""
+    lines = (f"{partition.topic} {partition.partition} {offset}" for partition, offset in sorted(offsets.items()))
+    replace_file(disk, path, _encode(lines, len(offsets)))
+
+
+def read_offsets(disk: Disk, path: str) -> dict[TopicPartition, Offset]:
+    """What `write_offsets` wrote; empty if the file does not exist."""
+    found: dict[TopicPartition, Offset] = {}
+    for number, fields in _decode(disk, path, 3):
+        topic, partition, offset = fields
+        try:
+            found[TopicPartition(topic, int(partition))] = Offset(int(offset))
+        except ValueError:
+            raise _corrupt(path, number, f"{' '.join(fields)!r} is not 'topic partition offset'") from None
+    return found
+
+
+def write_epochs(disk: Disk, path: str, epochs: Mapping[LeaderEpoch, Offset]) -> None:
+    """Writes lines of "epoch startOffset"."""
+    replace_file(disk, path, _encode((f"{epoch} {start}" for epoch, start in epochs.items()), len(epochs)))
+
+
+def read_epochs(disk: Disk, path: str) -> dict[LeaderEpoch, Offset]:
+    """What `write_epochs` wrote; empty if the file does not exist."""
+    found: dict[LeaderEpoch, Offset] = {}
+    for number, fields in _decode(disk, path, 2):
+        try:
+            epoch, start = int(fields[0]), int(fields[1])
+        except ValueError:
+            raise _corrupt(path, number, f"{' '.join(fields)!r} is not 'epoch startOffset'") from None
+        found[LeaderEpoch(epoch)] = Offset(start)
+    return found
+
+
+def write_properties(disk: Disk, path: str, properties: Mapping[str, str], separator: str = "=") -> None:
+    """Writes lines of "key=value"."""
+    replace_file(disk, path, "".join(f"{key}{separator}{value}\n" for key, value in properties.items()).encode())
+
+
+def read_properties(disk: Disk, path: str, separator: str = "=") -> dict[str, str]:
+    """What `write_properties` wrote; comments and blank lines are passed over."""
+    properties: dict[str, str] = {}
+    for number, line in enumerate(_text(path, disk.read(path)).splitlines(), 1):
+        if not line.strip() or line.startswith("#"):
+            continue
+        key, found, value = line.partition(separator)
+        if not found:
+            raise _corrupt(path, number, f"{line!r} has no {separator!r}")
+        properties[key.strip()] = value.strip()
+    return properties
+
+
+def _encode(lines: Iterable[str], count: int) -> bytes:
+    return "\n".join([str(_VERSION), str(count), *lines, ""]).encode()
+
+
+def _decode(disk: Disk, path: str, fields_expected: int) -> list[tuple[int, list[str]]]:
+    if not disk.exists(path):
+        return []
+    lines = _text(path, disk.read(path)).splitlines()
+    if not lines or lines[0] != str(_VERSION):
+        raise _corrupt(path, 1, f"the version is {lines[0] if lines else 'missing'!r}, not {_VERSION}")
+    if len(lines) < 2 or not lines[1].isdigit():
+        raise _corrupt(path, 2, "the number of entries is missing")
+    entries = [(number, line.split()) for number, line in enumerate(lines[2:], 3) if line]
+    if len(entries) != int(lines[1]):
+        raise _corrupt(path, 2, f"{lines[1]} entries are promised, {len(entries)} are there")
+    for number, fields in entries:
+        if len(fields) != fields_expected:
+            raise _corrupt(path, number, f"{len(fields)} fields where {fields_expected} belong")
+    return entries
+
+
+def _text(path: str, content: bytes) -> str:
+    try:
+        return content.decode()
+    except UnicodeDecodeError as error:
+        raise CorruptError(f"{path}, byte {error.start}: not text") from None
+
+
+def _corrupt(path: str, line: int, what: str) -> CorruptError:
+    return CorruptError(f"{path}, line {line}: {what}")

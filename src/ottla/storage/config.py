@@ -1,0 +1,41 @@
+"""What a log can be told: Kafka's topic configs that act on storage, parsed and frozen."""
+
+from dataclasses import dataclass
+from typing import Final
+
+from ottla.records.layout import Codec, TimestampType
+
+MIB: Final = 1024 * 1024
+HOUR_MS: Final = 3_600_000
+DAY_MS: Final = 24 * HOUR_MS
+UNLIMITED: Final = 2**63 - 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogConfig:
+    """One log's settings; each field is the Kafka topic config of that name. -1 means no limit where Kafka says so."""
+
+    segment_bytes: int = 1024 * MIB
+    segment_ms: int = 7 * DAY_MS
+    segment_jitter_ms: int = 0
+    segment_index_bytes: int = 10 * MIB
+    index_interval_bytes: int = 4096
+    flush_messages: int = UNLIMITED
+    flush_ms: int = UNLIMITED
+    retention_ms: int = 7 * DAY_MS
+    retention_bytes: int = -1
+    cleanup_compact: bool = False
+    cleanup_delete: bool = True
+    delete_retention_ms: int = DAY_MS
+    min_compaction_lag_ms: int = 0
+    max_compaction_lag_ms: int = UNLIMITED
+    min_cleanable_dirty_ratio: float = 0.5
+    file_delete_delay_ms: int = 60_000
+    max_message_bytes: int = MIB + 12
+    compression: Codec | None = None
+    """The codec that batches are stored with; None keeps the producer's."""
+    compression_level: int | None = None
+    timestamp_type: TimestampType = TimestampType.CREATE_TIME
+    timestamp_before_max_ms: int = UNLIMITED
+    timestamp_after_max_ms: int = HOUR_MS
+    producer_id_expiration_ms: int = DAY_MS

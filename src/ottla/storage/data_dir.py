@@ -1,0 +1,108 @@
+"""One data dir: its lock, its identity, its checkpoints and its clean-shutdown mark. The logs in it are the store's."""
+
+import logging
+from collections.abc import Mapping
+from typing import Final
+
+from ottla.env.ports import Disk, Lock, Random
+from ottla.model.errors import CorruptError, StorageError
+from ottla.model.ids import Offset, TopicPartition
+from ottla.storage import names
+from ottla.storage.checkpoints import read_offsets, read_properties, replace_file, write_offsets, write_properties
+from ottla.storage.ids import random_id
+
+_LOGGER: Final = logging.getLogger(__name__)
+_META_VERSION: Final = "1"
+
+
+class DataDir:
+    """A folder of partition folders. Opened once; `failure` is set when its disk is gone, and the other dirs go on."""
+
+    def __init__(self, disk: Disk, path: str) -> None:
+        self.path = path
+        self.failure: StorageError | None = None
+        self.is_clean = False
+        """Whether whoever used it last shut down cleanly."""
+        self.properties: dict[str, str] = {}
+        self._disk = disk
+        self._lock: Lock | None = None
+
+    def open(self, *, owner: str, node_id: int, cluster_id: str, random: Random) -> None:
+        """Locks the folder, makes sure that it is this broker's, and takes away the clean-shutdown mark.
+
+        `owner` is what another broker is told that finds it locked.
+        """
+        self._disk.make_dirs(self.path)
+        taken = self._disk.try_lock(self._file(names.LOCK), owner)
+        if isinstance(taken, str):
+            raise StorageError(
+                f"{self.path} is in use by {taken or 'another process'}; stop that one, or choose another --data folder"
+            )
+        self._lock = taken
+        self._check_identity(node_id, cluster_id, random)
+        mark = self._file(names.CLEAN_SHUTDOWN)
+        self.is_clean = self._disk.exists(mark)
+        if self.is_clean:
+            self._disk.remove(mark)
+            self._disk.sync_dir(self.path)
+
+    def partitions(self) -> dict[TopicPartition, str]:
+        """The partition folders that are here."""
+        found: dict[TopicPartition, str] = {}
+        for name in self._disk.list_dir(self.path):
+            partition = names.partition_of(name)
+            if partition is not None and self._disk.is_dir(self._file(name)):
+                found[partition] = self._file(name)
+        return found
+
+    def doomed_folders(self) -> list[str]:
+        """Folders of deleted partitions that were not yet unlinked."""
+        return [self._file(name) for name in self._disk.list_dir(self.path) if names.is_doomed(name)]
+
+    def read_checkpoint(self, name: str) -> dict[TopicPartition, Offset]:
+        """A checkpoint file's offsets; a damaged file counts as missing, and then nothing is taken for clean."""
+        try:
+            return read_offsets(self._disk, self._file(name))
+        except CorruptError as error:
+            _LOGGER.warning("%s; it is ignored, and every partition of this folder is checked", error)
+            self.is_clean = False
+            return {}
+
+    def write_checkpoint(self, name: str, offsets: Mapping[TopicPartition, int]) -> None:
+        """Replaces a checkpoint file, durably."""
+        try:
+            write_offsets(self._disk, self._file(name), offsets)
+        except OSError as error:
+            raise StorageError(f"{self._file(name)}: cannot write: {error.strerror}") from error
+
+    def mark_clean(self) -> None:
+        """Says that everything is flushed and closed: the next opening need not scan."""
+        replace_file(self._disk, self._file(names.CLEAN_SHUTDOWN), b'{"version":0,"brokerEpoch":-1}')
+
+    def unlock(self) -> None:
+        """Lets another broker in."""
+        if self._lock is not None:
+            self._lock.release()
+            self._lock = None
+
+    def _check_identity(self, node_id: int, cluster_id: str, random: Random) -> None:
+        path = self._file(names.META_PROPERTIES)
+        if not self._disk.exists(path):
+            self.properties = {
+                "version": _META_VERSION,
+                "node.id": str(node_id),
+                "cluster.id": cluster_id,
+                "directory.id": random_id(random),
+            }
+            write_properties(self._disk, path, self.properties)
+            return
+        self.properties = read_properties(self._disk, path)
+        for key, ours in (("node.id", str(node_id)), ("cluster.id", cluster_id)):
+            theirs = self.properties.get(key, self.properties.get("broker.id") if key == "node.id" else None)
+            if theirs is None:
+                raise CorruptError(f"{path}: {key} is missing")
+            if theirs != ours:
+                raise StorageError(f"{path}: {key} is {theirs}, not {ours}; this folder belongs to another broker")
+
+    def _file(self, name: str) -> str:
+        return f"{self.path}/{name}"

@@ -1,0 +1,116 @@
+"""The recurring work of a log store: retention, compaction, flushing by time, checkpoints, unlinking, idle handles.
+
+Each piece of work runs for one log at a time and gives the event loop back in between; one log's failure is reported and
+the others go on. What computes runs in the helper process, what waits in a thread.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Final
+
+from ottla.env.ports import Clock, Disk
+from ottla.model.errors import OttlaError
+from ottla.model.ids import TimestampMs
+from ottla.storage.log import Log
+from ottla.storage.log_store import LogStore
+from ottla.storage.retention import delete_expired
+
+_LOGGER: Final = logging.getLogger(__name__)
+_TICK_SECONDS: Final = 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HousekeepingConfig:
+    """How often each piece of work is done; Kafka's broker configs."""
+
+    retention_check_interval_ms: int = 300_000
+    flush_checkpoint_interval_ms: int = 60_000
+    idle_handles_interval_ms: int = 300_000
+
+
+@dataclass(slots=True)
+class _Chore:
+    every_ms: int
+    work: Callable[[TimestampMs], Awaitable[None]]
+    due: int = field(default=0)
+
+
+class Housekeeping:
+    """Runs the chores of a store when they are due."""
+
+    def __init__(self, store: LogStore, disk: Disk, clock: Clock, config: HousekeepingConfig) -> None:
+        self._store = store
+        self._disk = disk
+        self._clock = clock
+        self._flushed_ms: dict[Log, TimestampMs] = {}
+        self._chores = [
+            _Chore(1_000, self.sweep),
+            _Chore(1_000, self.flush_by_time),
+            _Chore(config.retention_check_interval_ms, self.expire),
+            _Chore(config.flush_checkpoint_interval_ms, self.checkpoint),
+            _Chore(config.idle_handles_interval_ms, self.release_idle),
+        ]
+
+    async def run(self) -> None:
+        """Does what is due, for ever; cancel it to stop."""
+        now = self._clock.now_ms()
+        for chore in self._chores:
+            chore.due = now + chore.every_ms
+        while True:
+            await self._clock.sleep(_TICK_SECONDS)
+            await self.do_due()
+
+    async def do_due(self) -> None:
+        """Does what is due now."""
+        now = self._clock.now_ms()
+        for chore in self._chores:
+            if now >= chore.due:
+                chore.due = now + chore.every_ms
+                try:
+                    await chore.work(now)
+                except (OttlaError, OSError) as error:
+                    _LOGGER.error("%s", error)
+
+    async def sweep(self, now: TimestampMs) -> None:
+        """Unlinks what was deleted long enough ago."""
+        if len(self._store.trash):
+            await self._disk.in_background(self._store.trash.sweep, now)
+
+    async def expire(self, now: TimestampMs) -> None:
+        """Deletes old segments, and forgets producers that have been silent too long."""
+        for log in self._usable():
+            try:
+                deleted = delete_expired(log, now)
+            except OttlaError as error:
+                _LOGGER.error("%s", error)
+                continue
+            if deleted:
+                _LOGGER.info("%s: %d old segments deleted, starts at %d", log.partition, deleted, log.start_offset)
+            log.producers.expire(now, log.config.producer_id_expiration_ms)
+            await asyncio.sleep(0)
+
+    async def flush_by_time(self, now: TimestampMs) -> None:
+        """Flushes logs whose oldest unflushed record has waited for `flush.ms`."""
+        for log in self._usable():
+            if log.recovery_point == log.end_offset:
+                self._flushed_ms.pop(log, None)
+            elif now - self._flushed_ms.setdefault(log, now) >= log.config.flush_ms:
+                await log.wait_flushed(log.end_offset)
+
+    async def checkpoint(self, now: TimestampMs) -> None:
+        """Writes the checkpoints, so that a recovery has little to scan."""
+        for log in self._usable():
+            if len(log.segments) > 1 and log.recovery_point < log.segments.active.base_offset:
+                await log.wait_flushed(log.segments.active.base_offset)
+        self._store.save_checkpoints()
+
+    async def release_idle(self, now: TimestampMs) -> None:
+        """Gives back handles and maps that nobody has used lately."""
+        for log in self._usable():
+            log.segments.release_idle()
+            await asyncio.sleep(0)
+
+    def _usable(self) -> list[Log]:
+        return [log for log in self._store if log.failure is None]

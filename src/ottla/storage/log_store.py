@@ -1,0 +1,284 @@
+"""All logs of one broker, over one or more data dirs: opening, creating, deleting, checkpoints, and clean shutdown.
+
+The recurring work (retention, cleaning, flushing by time, checkpoints) is in `housekeeping.py`. A partition that cannot be
+opened, or a data dir that fails, is put aside with its reason; the rest goes on.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from ottla.env.ports import Clock, Disk, Random
+from ottla.model.errors import OttlaError, StorageError, UnknownPartitionError
+from ottla.model.ids import Offset, TopicPartition
+from ottla.storage import names
+from ottla.storage.checkpoints import read_properties, write_properties
+from ottla.storage.config import LogConfig
+from ottla.storage.data_dir import DataDir
+from ottla.storage.log import Log, LogParts
+from ottla.storage.recovery import Opening, open_parts
+from ottla.storage.trash import Trash
+
+_LOGGER: Final = logging.getLogger(__name__)
+OPENERS: Final = 4
+"""How many partitions are opened at a time: scans run outside the interpreter lock, and disks like a queue."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpeningProgress:
+    """How far the opening of a store has come."""
+
+    partitions_done: int
+    partitions_total: int
+    bytes_scanned: int
+
+
+class LogStore:
+    """The logs of one broker.
+
+    `config_of` gives a partition's settings; `node_id` and `cluster_id` are written into new data dirs and must match
+    those of existing ones.
+    """
+
+    def __init__(
+        self,
+        disk: Disk,
+        clock: Clock,
+        random: Random,
+        data_dirs: Sequence[str],
+        *,
+        node_id: int,
+        cluster_id: str,
+        owner: str,
+        config_of: Callable[[TopicPartition], LogConfig],
+    ) -> None:
+        self.dirs = [DataDir(disk, path) for path in data_dirs]
+        self.offline: dict[TopicPartition, OttlaError] = {}
+        """Partitions that could not be opened, and why."""
+        self.trash = Trash(disk)
+        self._disk = disk
+        self._clock = clock
+        self._random = random
+        self._node_id = node_id
+        self._cluster_id = cluster_id
+        self._owner = owner
+        self._config_of = config_of
+        self._logs: dict[TopicPartition, Log] = {}
+        self._dir_of: dict[TopicPartition, DataDir] = {}
+
+    # Life
+
+    async def open(self, on_progress: Callable[[OpeningProgress], None] = lambda progress: None) -> None:
+        """Locks the data dirs and opens every partition in them, several at a time.
+
+        Raises StorageError only if no data dir can be used, or one is in use or belongs to another broker.
+        """
+        openings: list[tuple[DataDir, TopicPartition, Opening]] = []
+        scanned = [0]
+        for folder in self.dirs:
+            try:
+                openings += self._open_dir(folder, scanned)
+            except OSError as error:
+                self._fail_dir(folder, error)
+        if all(folder.failure for folder in self.dirs):
+            raise StorageError("; ".join(str(folder.failure) for folder in self.dirs))
+        done = 0
+        waiting = iter(openings)
+
+        async def opener() -> None:
+            nonlocal done
+            for folder, partition, opening in waiting:
+                await self._open_partition(folder, partition, opening)
+                done += 1
+                on_progress(
+                    OpeningProgress(partitions_done=done, partitions_total=len(openings), bytes_scanned=scanned[0])
+                )
+
+        await asyncio.gather(*(opener() for _ in range(min(OPENERS, len(openings)))))
+        for folder in self.dirs:
+            if folder.failure is None:
+                high_watermarks = folder.read_checkpoint(names.HIGH_WATERMARKS)
+                for log in self._logs_in(folder):
+                    known = high_watermarks.get(log.partition, log.start_offset)
+                    log.advance_high_watermark(min(max(known, log.start_offset), log.end_offset))
+
+    async def close(self) -> None:
+        """Closes every log and marks each healthy data dir clean; a log that fails to close costs its dir the mark."""
+        for folder in self.dirs:
+            if folder.failure is None:
+                await self._disk.in_background(self._close_dir, folder)
+            folder.unlock()
+        self._logs.clear()
+        self._dir_of.clear()
+
+    # Logs
+
+    def __iter__(self) -> Iterator[Log]:
+        return iter(list(self._logs.values()))
+
+    def __len__(self) -> int:
+        return len(self._logs)
+
+    def get(self, partition: TopicPartition) -> Log:
+        """The log of a partition; raises UnknownPartitionError, or what keeps it offline."""
+        log = self._logs.get(partition)
+        if log is not None:
+            return log
+        if partition in self.offline:
+            raise self.offline[partition]
+        raise UnknownPartitionError(f"{partition} is not on this broker")
+
+    def create(self, partition: TopicPartition, topic_id: str | None = None) -> Log:
+        """Makes an empty log in the data dir that has the fewest; a log that is there already is answered as it is."""
+        if partition in self._logs or partition in self.offline:
+            return self.get(partition)
+        usable = [folder for folder in self.dirs if folder.failure is None]
+        if not usable:
+            raise StorageError("no data dir is usable; " + "; ".join(str(folder.failure) for folder in self.dirs))
+        target = min(usable, key=lambda folder: sum(1 for _ in self._logs_in(folder)))
+        path = f"{target.path}/{partition}"
+        try:
+            self._disk.make_dirs(path)
+            if topic_id is not None:
+                content = {"version": "0", "topic_id": topic_id}
+                write_properties(self._disk, f"{path}/{names.PARTITION_METADATA}", content, ": ")
+            parts = open_parts(self._opening(partition, path, {}, {}, is_clean=True))
+        except OSError as error:
+            raise StorageError(f"{path}: cannot create the partition: {error.strerror}") from error
+        log = self._adopt(target, partition, path, parts)
+        self.save_bounds(target)
+        return log
+
+    def topic_id(self, partition: TopicPartition) -> str | None:
+        """The topic id in a partition's folder, if it has one."""
+        path = f"{self.get(partition).folder}/{names.PARTITION_METADATA}"
+        return read_properties(self._disk, path, ":").get("topic_id") if self._disk.exists(path) else None
+
+    def delete(self, partition: TopicPartition) -> None:
+        """Takes a partition's log away; its folder is renamed at once and unlinked after the usual delay."""
+        log = self.get(partition)
+        folder = self._dir_of[partition]
+        target = f"{folder.path}/{names.doomed_name(partition, self._random.randbytes(16).hex())}"
+        log.abandon(f"{partition} was deleted")
+        try:
+            self._disk.rename(log.folder, target)
+            self._disk.sync_dir(folder.path)
+        except OSError as error:
+            raise StorageError(f"{log.folder}: cannot delete: {error.strerror}") from error
+        del self._logs[partition], self._dir_of[partition]
+        self.trash.discard([target], self._clock.now_ms() + log.config.file_delete_delay_ms)
+
+    # Checkpoints
+
+    def save_bounds(self, folder: DataDir) -> None:
+        """Writes the recovery points and log starts of a data dir."""
+        logs = list(self._logs_in(folder))
+        folder.write_checkpoint(names.RECOVERY_POINTS, {log.partition: log.recovery_point for log in logs})
+        starts = {log.partition: log.start_offset for log in logs if log.start_offset > log.segments[0].base_offset}
+        folder.write_checkpoint(names.LOG_STARTS, starts)
+
+    def save_checkpoints(self) -> None:
+        """Writes all checkpoints of all healthy data dirs; one that fails is put aside."""
+        for folder in self.dirs:
+            if folder.failure is not None:
+                continue
+            try:
+                self.save_bounds(folder)
+                high_watermarks = {log.partition: log.high_watermark for log in self._logs_in(folder)}
+                folder.write_checkpoint(names.HIGH_WATERMARKS, high_watermarks)
+            except StorageError as error:
+                _LOGGER.error("%s", error)
+
+    # Inside
+
+    def _open_dir(self, folder: DataDir, scanned: list[int]) -> list[tuple[DataDir, TopicPartition, Opening]]:
+        folder.open(owner=self._owner, node_id=self._node_id, cluster_id=self._cluster_id, random=self._random)
+        for path in folder.doomed_folders():
+            self._disk.remove_tree(path)
+        recovery_points = folder.read_checkpoint(names.RECOVERY_POINTS)
+        starts = folder.read_checkpoint(names.LOG_STARTS)
+
+        def count(scanned_bytes: int) -> None:
+            scanned[0] += scanned_bytes
+
+        return [
+            (
+                folder,
+                partition,
+                self._opening(partition, path, recovery_points, starts, is_clean=folder.is_clean, on_bytes=count),
+            )
+            for partition, path in folder.partitions().items()
+        ]
+
+    def _opening(
+        self,
+        partition: TopicPartition,
+        path: str,
+        recovery_points: dict[TopicPartition, Offset],
+        starts: dict[TopicPartition, Offset],
+        *,
+        is_clean: bool,
+        on_bytes: Callable[[int], None] = lambda count: None,
+    ) -> Opening:
+        return Opening(
+            disk=self._disk,
+            folder=path,
+            config=self._config_of(partition),
+            start_offset=starts.get(partition, Offset(0)),
+            recovery_point=recovery_points.get(partition, Offset(0)),
+            is_clean=is_clean,
+            now=self._clock.now_ms(),
+            on_bytes=on_bytes,
+        )
+
+    async def _open_partition(self, folder: DataDir, partition: TopicPartition, opening: Opening) -> None:
+        try:
+            parts = await self._disk.in_background(open_parts, opening)
+        except OttlaError as error:
+            self.offline[partition] = error
+        except OSError as error:
+            self.offline[partition] = StorageError(f"{error.filename or opening.folder}: cannot open: {error.strerror}")
+        else:
+            self._adopt(folder, partition, opening.folder, parts)
+            return
+        _LOGGER.error("%s is offline: %s", partition, self.offline[partition])
+
+    def _adopt(self, folder: DataDir, partition: TopicPartition, path: str, parts: LogParts) -> Log:
+        log = Log(
+            partition,
+            path,
+            self._disk,
+            self._config_of(partition),
+            parts,
+            persist_bounds=lambda: self.save_bounds(folder),
+            discard=lambda paths, delay_ms: self.trash.discard(paths, self._clock.now_ms() + delay_ms),
+        )
+        self._logs[partition] = log
+        self._dir_of[partition] = folder
+        return log
+
+    def _logs_in(self, folder: DataDir) -> Iterator[Log]:
+        return (log for partition, log in self._logs.items() if self._dir_of[partition] is folder)
+
+    def _fail_dir(self, folder: DataDir, error: OSError) -> None:
+        folder.failure = StorageError(f"{error.filename or folder.path}: {error.strerror}; its partitions are offline")
+        _LOGGER.error("%s", folder.failure)
+
+    def _close_dir(self, folder: DataDir) -> None:
+        all_closed = True
+        for log in self._logs_in(folder):
+            try:
+                log.close()
+            except OttlaError as error:
+                all_closed = False
+                _LOGGER.error("%s was not closed cleanly: %s", log.partition, error)
+        try:
+            self.save_bounds(folder)
+            high_watermarks = {log.partition: log.high_watermark for log in self._logs_in(folder)}
+            folder.write_checkpoint(names.HIGH_WATERMARKS, high_watermarks)
+            if all_closed and not self.offline:
+                folder.mark_clean()
+        except (OttlaError, OSError) as error:
+            _LOGGER.error("%s was not closed cleanly: %s", folder.path, error)

@@ -1,0 +1,64 @@
+"""File and folder names of a data dir, as Kafka writes them."""
+
+import re
+from typing import Final
+
+from ottla.model.ids import Offset, TopicPartition
+
+LOG: Final = ".log"
+OFFSET_INDEX: Final = ".index"
+TIME_INDEX: Final = ".timeindex"
+TRANSACTION_INDEX: Final = ".txnindex"
+SNAPSHOT: Final = ".snapshot"
+SEGMENT_SUFFIXES: Final = (LOG, OFFSET_INDEX, TIME_INDEX, TRANSACTION_INDEX)
+
+CLEANED: Final = ".cleaned"
+"""A segment the cleaner is still writing; worthless after a crash."""
+SWAP: Final = ".swap"
+"""A cleaned segment that is whole and durable; a crash after this is rolled forward."""
+DELETED: Final = ".deleted"
+"""No longer part of the log; unlinked after `file.delete.delay.ms`, or when the log is next opened."""
+
+EPOCHS: Final = "leader-epoch-checkpoint"
+PARTITION_METADATA: Final = "partition.metadata"
+META_PROPERTIES: Final = "meta.properties"
+CLEAN_SHUTDOWN: Final = ".kafka_cleanshutdown"
+LOCK: Final = ".lock"
+RECOVERY_POINTS: Final = "recovery-point-offset-checkpoint"
+LOG_STARTS: Final = "log-start-offset-checkpoint"
+HIGH_WATERMARKS: Final = "replication-offset-checkpoint"
+CLEANER_OFFSETS: Final = "cleaner-offset-checkpoint"
+
+_NAME_BYTES_MAX: Final = 255
+_PARTITION_FOLDER: Final = re.compile(r"(?P<topic>[a-zA-Z0-9._-]+)-(?P<partition>\d+)")
+_DOOMED_FOLDER: Final = re.compile(r".*\.[0-9a-f]{32}-(delete|stray)")
+
+
+def segment_path(folder: str, base_offset: int, suffix: str) -> str:
+    """`<folder>/<base offset in 20 digits><suffix>`."""
+    return f"{folder}/{base_offset:020d}{suffix}"
+
+
+def base_offset_of(name: str) -> Offset | None:
+    """The base offset in a segment file's name; None if it is not one."""
+    stem = name.partition(".")[0]
+    return Offset(int(stem)) if len(stem) == 20 and stem.isascii() and stem.isdigit() else None
+
+
+def partition_of(folder_name: str) -> TopicPartition | None:
+    """The partition a folder belongs to; None for anything else, folders on their way out included."""
+    match = _PARTITION_FOLDER.fullmatch(folder_name)
+    if match is None or is_doomed(folder_name):
+        return None
+    return TopicPartition(match["topic"], int(match["partition"]))
+
+
+def is_doomed(folder_name: str) -> bool:
+    """Whether a folder was renamed for deletion, or is a stray."""
+    return _DOOMED_FOLDER.fullmatch(folder_name) is not None
+
+
+def doomed_name(partition: TopicPartition, unique: str) -> str:
+    """The name under which a deleted partition's folder waits to be unlinked; `unique` is 32 hex digits."""
+    suffix = f"-{partition.partition}.{unique}-delete"
+    return partition.topic[: _NAME_BYTES_MAX - len(suffix)] + suffix

@@ -1,0 +1,52 @@
+"""The sparse offset index of a segment: which batch lies where in its `.log` file."""
+
+from struct import Struct
+from typing import Final, NamedTuple
+
+from ottla.env.ports import Disk
+from ottla.model.ids import Offset
+from ottla.storage.index_file import IndexFile
+
+_ENTRY: Final = Struct(">ii")
+
+
+class OffsetPosition(NamedTuple):
+    """A batch's last offset, and where in the `.log` file that batch begins."""
+
+    offset: Offset
+    position: int
+
+
+class OffsetIndex:
+    """8 bytes an entry: the batch's last offset, relative to the segment's base, and its position."""
+
+    __slots__ = ("_base_offset", "entries")
+
+    def __init__(self, disk: Disk, path: str, base_offset: Offset, bytes_max: int) -> None:
+        self._base_offset = base_offset
+        self.entries = IndexFile(disk, path, entry_bytes=_ENTRY.size, wide=False, bytes_max=bytes_max)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the segment must be rolled because no entry fits any more."""
+        return self.entries.count >= self.entries.slots_max
+
+    def append(self, offset: Offset, position: int) -> None:
+        """Adds an entry; offsets and positions only grow."""
+        view, at = self.entries.next_slot()
+        _ENTRY.pack_into(view, at, offset - self._base_offset, position)
+        self.entries.count += 1
+
+    def look_up(self, offset: Offset) -> OffsetPosition:
+        """The last entry at or below `offset`, or the segment's beginning: a batch from which to walk on."""
+        return self._entry(self.entries.last_slot_at_most(offset - self._base_offset))
+
+    def truncate_to(self, offset: Offset) -> None:
+        """Forgets every entry at or above `offset`."""
+        self.entries.truncate_to(self.entries.last_slot_at_most(offset - 1 - self._base_offset) + 1)
+
+    def _entry(self, slot: int) -> OffsetPosition:
+        if slot < 0:
+            return OffsetPosition(self._base_offset, 0)
+        relative, position = _ENTRY.unpack_from(self.entries.view(), slot * _ENTRY.size)
+        return OffsetPosition(Offset(self._base_offset + relative), position)

@@ -1,0 +1,87 @@
+"""Producer state on disk: writing snapshots, and bringing the state back from the newest good one and the batches after it."""
+
+from collections.abc import Sequence
+
+from ottla.env.ports import Disk
+from ottla.model.errors import CorruptError
+from ottla.model.ids import NO_PRODUCER_ID, Offset
+from ottla.records.batch import Batch
+from ottla.records.control import read_marker
+from ottla.storage import names
+from ottla.storage.producer_snapshot import decode_snapshot, encode_snapshot
+from ottla.storage.producer_state import Appends, CompletedTransaction, ProducerStates
+from ottla.storage.scanner import scan_file
+from ottla.storage.segment import Segment
+
+
+def write_snapshot(disk: Disk, folder: str, offset: Offset, producers: ProducerStates) -> str:
+    """Writes the state as of `offset`, and answers the path; durable only once that is synced."""
+    path = names.segment_path(folder, offset, names.SNAPSHOT)
+    file = disk.open(path, create=True)
+    try:
+        file.truncate(0)
+        file.write_at(0, [encode_snapshot(producers)])
+    finally:
+        file.close()
+    return path
+
+
+def snapshot_offsets(disk: Disk, folder: str) -> list[Offset]:
+    """The offsets of all snapshots in a partition's folder, in order."""
+    found = (names.base_offset_of(name) for name in disk.list_dir(folder) if name.endswith(names.SNAPSHOT))
+    return [offset for offset in found if offset is not None]
+
+
+def remove_snapshots_after(disk: Disk, folder: str, offset: Offset) -> None:
+    """Removes snapshots of a future that did not come to be, durably: one that came back would be believed."""
+    stale = [found for found in snapshot_offsets(disk, folder) if found > offset]
+    for found in stale:
+        disk.remove(names.segment_path(folder, found, names.SNAPSHOT))
+    if stale:
+        disk.sync_dir(folder)
+
+
+def load_producers(disk: Disk, folder: str, segments: Sequence[Segment], end: Offset) -> ProducerStates:
+    """The state as of `end`, which must be a batch's end, from the newest usable snapshot and the batches behind it."""
+    producers, reached = _newest_snapshot(disk, folder, segments[0].base_offset, end)
+    for at, segment in enumerate(segments):
+        below = segments[at + 1].base_offset if at + 1 < len(segments) else end
+        if below <= reached or segment.base_offset >= end:
+            continue
+        place = segment.locate(reached)
+        if place is None:
+            continue
+        for piece in scan_file(segment.file, place.position, segment.size_bytes, check_crc=False):
+            for batch in piece.batches:
+                if reached <= batch.base_offset < end:
+                    replay(producers, batch)
+    return producers
+
+
+def replay(producers: ProducerStates, batch: Batch) -> CompletedTransaction | None:
+    """Takes over what a batch that is in the log already changes; answers the transaction that it completed."""
+    if batch.producer_id == NO_PRODUCER_ID:
+        return None
+    pending = Appends()
+    if batch.is_control:
+        marker = read_marker(batch)
+        if marker is None:
+            return None
+        kind, coordinator_epoch = marker
+        producers.prepare_marker(batch, kind, coordinator_epoch, pending, batch.base_offset, check=False)
+    else:
+        producers.prepare(batch, pending, batch.base_offset, check=False)
+    producers.apply(pending)
+    return pending.completed[0] if pending.completed else None
+
+
+def _newest_snapshot(disk: Disk, folder: str, start: Offset, end: Offset) -> tuple[ProducerStates, Offset]:
+    for offset in reversed(snapshot_offsets(disk, folder)):
+        if not start <= offset <= end:
+            continue
+        path = names.segment_path(folder, offset, names.SNAPSHOT)
+        try:
+            return ProducerStates(decode_snapshot(path, disk.read(path))), offset
+        except CorruptError:
+            disk.remove(path)
+    return ProducerStates(), start

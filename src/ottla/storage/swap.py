@@ -1,0 +1,72 @@
+"""Swapping a cleaned segment in for its sources, so that a crash at any moment leaves the old or the new, whole.
+
+The `.log` file under its `.swap` name is the decision: before it is there, `.cleaned` files are worthless; from then on
+the sources are, and the swap is finished whenever the folder is next opened.
+"""
+
+from collections.abc import Sequence
+
+from ottla.env.ports import Disk
+from ottla.model.ids import Offset
+from ottla.storage import names
+from ottla.storage.scanner import scan_file
+
+
+def decide_swap(disk: Disk, folder: str, base_offset: Offset) -> None:
+    """Turns a whole and synced `.cleaned` segment into a `.swap` one, durably; from here on there is no way back."""
+    for kind in reversed(names.SEGMENT_SUFFIXES):
+        path = names.segment_path(folder, base_offset, kind)
+        if disk.exists(path + names.CLEANED):
+            disk.rename(path + names.CLEANED, path + names.SWAP)
+    disk.sync_dir(folder)
+
+
+def retire_sources(disk: Disk, folder: str, bases: Sequence[Offset]) -> list[str]:
+    """Renames the source segments' files out of the way, durably; answers their new paths."""
+    doomed: list[str] = []
+    for base in bases:
+        for kind in names.SEGMENT_SUFFIXES:
+            path = names.segment_path(folder, base, kind)
+            if disk.exists(path):
+                disk.rename(path, path + names.DELETED)
+                doomed.append(path + names.DELETED)
+    disk.sync_dir(folder)
+    return doomed
+
+
+def complete_swap(disk: Disk, folder: str, base_offset: Offset) -> None:
+    """Gives a `.swap` segment its final names, the `.log` last, durably."""
+    for kind in reversed(names.SEGMENT_SUFFIXES):
+        path = names.segment_path(folder, base_offset, kind)
+        if disk.exists(path + names.SWAP):
+            disk.rename(path + names.SWAP, path)
+    disk.sync_dir(folder)
+
+
+def finish_swaps(disk: Disk, folder: str) -> None:
+    """Rolls forward every swap that was decided before a crash."""
+    found = disk.list_dir(folder)
+    for name in found:
+        base = names.base_offset_of(name)
+        if base is None or not name.endswith(names.LOG + names.SWAP):
+            continue
+        end = _end_offset(disk, f"{folder}/{name}", base)
+        sources = [
+            other
+            for other_name in found
+            if other_name.endswith(names.LOG) and (other := names.base_offset_of(other_name)) is not None
+        ]
+        for path in retire_sources(disk, folder, [other for other in sources if base <= other < end]):
+            disk.remove(path)
+        complete_swap(disk, folder, base)
+
+
+def _end_offset(disk: Disk, path: str, base_offset: Offset) -> Offset:
+    file = disk.open(path, writable=False)
+    try:
+        end = Offset(base_offset + 1)
+        for piece in scan_file(file, 0, file.size(), check_crc=False):
+            end = piece.batches[-1].next_offset
+        return end
+    finally:
+        file.close()

@@ -1,0 +1,177 @@
+"""Runs a real Apache Kafka broker: one process that is broker and KRaft controller, on loopback, in its own folder.
+
+Kafka's defaults stay, so that a comparison with it is fair, except for what one broker on a shared machine needs:
+addresses, folders, replication factors of the internal topics (1 instead of 3), and the heap (`-Xmx512m` instead of
+1 GiB). `overrides` changes more, as `--override` does. The jars come from `kafka_jars`.
+"""
+
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self
+
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient
+
+from tests.compat.kafka_jars import KAFKA_VERSION, java_command, kafka_tool
+
+CLUSTER_ID: Final = "b3R0bGEta2Fma2EtdGVzdA"
+START_TIMEOUT_S: Final = 90.0
+STOP_TIMEOUT_S: Final = 60.0
+START_TRIES: Final = 3
+"""Free ports are looked up before the broker binds them, so another process may take one in between."""
+
+JVM_OPTIONS: Final = ("-server", "-Xmx512m", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20")
+"""Kafka's own choice of collector, with a modest heap."""
+
+QUICK_START_JVM_OPTIONS: Final = ("-XX:TieredStopAtLevel=1", "-Xmx512m", "-XX:+UseSerialGC")
+"""For tests, where a broker that starts soon is worth more than one that is fast later. Not for measurements."""
+
+
+class KafkaBroker:
+    """One Kafka broker. Use as a context manager, or call `start` and `stop`; it can start again on the same files."""
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        version: str = KAFKA_VERSION,
+        overrides: Mapping[str, str] | None = None,
+        jvm_options: tuple[str, ...] = JVM_OPTIONS,
+    ) -> None:
+        self.folder = folder
+        self.log_dir = folder / "data"
+        self.version = version
+        self.bootstrap = ""
+        """The address to give to clients; known once it has started."""
+        self._overrides = dict(overrides or {})
+        self._jvm_options = jvm_options
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def start(self) -> None:
+        """Returns once clients are served; formats the data folder the first time."""
+        if self._process is not None:
+            raise RuntimeError(f"the broker in {self.folder} is running already")
+        for attempt in range(1, START_TRIES + 1):
+            properties = self._write_properties()
+            if not (self.log_dir / "meta.properties").exists():
+                args = ("format", "--cluster-id", CLUSTER_ID, "--config", str(properties))
+                kafka_tool("kafka.tools.StorageTool", *args, version=self.version)
+            self._launch(properties)
+            try:
+                self._wait_serving()
+                return
+            except BaseException:
+                port_taken = "Address already in use" in self.log_text()
+                self.kill()
+                if not port_taken or attempt == START_TRIES:
+                    raise
+
+    def stop(self) -> None:
+        """A clean shutdown; a broker that does not end in time is killed, and that is an error."""
+        if self._process is None:
+            return
+        self._process.send_signal(signal.SIGTERM)
+        try:
+            self._process.wait(STOP_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            raise TimeoutError(f"Kafka did not shut down within {STOP_TIMEOUT_S} s\n{self._log_end()}") from None
+        finally:
+            self.kill()
+
+    def kill(self) -> None:
+        """Ends the whole process group at once, as a crash would."""
+        if self._process is None:
+            return
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()
+        self._process = None
+
+    def log_text(self) -> str:
+        """All that the broker wrote to its console since it last started."""
+        path = self.folder / "console.log"
+        return path.read_text(errors="replace") if path.exists() else ""
+
+    def _write_properties(self) -> Path:
+        broker_port, controller_port = _free_ports(2)
+        self.bootstrap = f"127.0.0.1:{broker_port}"
+        properties = {
+            "process.roles": "broker,controller",
+            "node.id": "1",
+            "listeners": f"PLAINTEXT://{self.bootstrap},CONTROLLER://127.0.0.1:{controller_port}",
+            "advertised.listeners": f"PLAINTEXT://{self.bootstrap}",
+            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+            "controller.listener.names": "CONTROLLER",
+            "controller.quorum.voters": f"1@127.0.0.1:{controller_port}",
+            "log.dirs": str(self.log_dir),
+            "offsets.topic.replication.factor": "1",
+            "transaction.state.log.replication.factor": "1",
+            "transaction.state.log.min.isr": "1",
+            "share.coordinator.state.topic.replication.factor": "1",
+            "share.coordinator.state.topic.min.isr": "1",
+            **self._overrides,
+        }
+        self.folder.mkdir(parents=True, exist_ok=True)
+        path = self.folder / "server.properties"
+        path.write_text("".join(f"{key}={value}\n" for key, value in properties.items()))
+        return path
+
+    def _launch(self, properties: Path) -> None:
+        options = (*self._jvm_options, "-Djava.awt.headless=true", "-Dorg.slf4j.simpleLogger.showDateTime=true")
+        command = java_command("kafka.Kafka", str(properties), version=self.version, jvm_options=options)
+        with (self.folder / "console.log").open("wb") as console:
+            self._process = subprocess.Popen(
+                command,
+                cwd=self.folder,
+                stdin=subprocess.DEVNULL,
+                stdout=console,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+
+    def _wait_serving(self) -> None:
+        """Asks for metadata until the broker names itself in the answer; librdkafka does the waiting between tries."""
+        deadline = time.monotonic() + START_TIMEOUT_S
+        admin = AdminClient(
+            {
+                "bootstrap.servers": self.bootstrap,
+                "reconnect.backoff.ms": 50,
+                "reconnect.backoff.max.ms": 200,
+                "log_level": 0,
+            }
+        )
+        while True:
+            if self._process is None or self._process.poll() is not None:
+                raise RuntimeError(f"Kafka ended while it started; its last words:\n{self._log_end()}")
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"Kafka does not serve after {START_TIMEOUT_S} s:\n{self._log_end()}")
+            with contextlib.suppress(KafkaException):
+                if admin.list_topics(timeout=1).brokers:
+                    return
+
+    def _log_end(self) -> str:
+        return self.log_text()[-6000:]
+
+
+def _free_ports(count: int) -> list[int]:
+    with contextlib.ExitStack() as held:
+        sockets = [held.enter_context(socket.socket()) for _ in range(count)]
+        for each in sockets:
+            each.bind(("127.0.0.1", 0))
+        return [each.getsockname()[1] for each in sockets]

@@ -1,0 +1,155 @@
+"""Finds the jars of Apache Kafka, fetching them with Maven the first time, and runs its command line classes.
+
+The class path of each version is kept in a file under the user's cache folder, so that Maven, which takes seconds to
+find that nothing changed, runs only once. Running a broker is `kafka_broker`'s duty.
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Final
+
+KAFKA_VERSION: Final = "4.3.0"
+"""The judge, unless a test asks for another."""
+
+MAVEN_TIMEOUT_S: Final = 600
+TOOL_TIMEOUT_S: Final = 120
+
+# A tool lives for a second: the first compiler stage and the simplest collector start fastest.
+SHORT_LIVED_JVM: Final = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx512m")
+# What is printed must not depend on the machine's locale.
+UTF8_JVM: Final = ("-Dfile.encoding=UTF-8", "-Dsun.stdout.encoding=UTF-8", "-Dsun.stderr.encoding=UTF-8")
+
+# Logging goes through slf4j's simple binding, which fits every Kafka version and writes to stderr. Kafka Connect and
+# its web server come along with the tools but serve no tool we call; leaving them out halves the download.
+POM: Final = """\
+<project xmlns="http://maven.apache.org/POM/4.0.0">
+  <modelVersion>4.0.0</modelVersion>
+  <groupId>ottla</groupId>
+  <artifactId>kafka-for-tests</artifactId>
+  <version>1</version>
+  <dependencies>
+    <dependency>
+      <groupId>org.apache.kafka</groupId>
+      <artifactId>kafka_2.13</artifactId>
+      <version>{version}</version>
+    </dependency>
+    <dependency>
+      <groupId>org.apache.kafka</groupId>
+      <artifactId>kafka-tools</artifactId>
+      <version>{version}</version>
+      <exclusions>
+        <exclusion><groupId>org.apache.kafka</groupId><artifactId>connect-runtime</artifactId></exclusion>
+        <exclusion><groupId>org.slf4j</groupId><artifactId>slf4j-reload4j</artifactId></exclusion>
+      </exclusions>
+    </dependency>
+    <dependency>
+      <groupId>org.slf4j</groupId>
+      <artifactId>slf4j-simple</artifactId>
+      <version>1.7.36</version>
+    </dependency>
+  </dependencies>
+</project>
+"""
+
+
+class KafkaUnavailableError(Exception):
+    """Java, Maven or the jars are missing; the message says which, and how to get them."""
+
+
+class KafkaToolError(Exception):
+    """One of Kafka's tools failed; the message has what it printed."""
+
+
+def class_path(version: str = KAFKA_VERSION) -> str:
+    """The class path of that Kafka, every entry an existing file."""
+    cached = _cache_dir() / f"kafka-{version}.classpath"
+    if cached.exists():
+        path = cached.read_text()
+        if _all_exist(path):
+            return path
+    path = _resolve(version)
+    if not _all_exist(path):
+        raise KafkaUnavailableError(f"Maven named jars for Kafka {version} that do not exist: {path}")
+    cached.parent.mkdir(parents=True, exist_ok=True)
+    # Several test runs may resolve at once; each replaces the file whole.
+    with tempfile.NamedTemporaryFile("w", dir=cached.parent, delete=False) as fresh:
+        fresh.write(path)
+    os.replace(fresh.name, cached)
+    return path
+
+
+def java_command(
+    main_class: str, *args: str, version: str = KAFKA_VERSION, jvm_options: tuple[str, ...] = (), extra_path: str = ""
+) -> list[str]:
+    """A command line that runs a class of that Kafka, or one of ours from `extra_path` on top of it."""
+    path = f"{extra_path}{os.pathsep}{class_path(version)}" if extra_path else class_path(version)
+    return [_program("java"), *jvm_options, *UTF8_JVM, "-cp", path, main_class, *args]
+
+
+def kafka_tool(
+    main_class: str, *args: str, version: str = KAFKA_VERSION, check: bool = True, extra_path: str = ""
+) -> subprocess.CompletedProcess[str]:
+    """Runs one of Kafka's command line classes to its end; with `check`, a failure raises with all it printed."""
+    command = java_command(main_class, *args, version=version, jvm_options=SHORT_LIVED_JVM, extra_path=extra_path)
+    done = subprocess.run(
+        command,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        encoding="utf-8",
+        errors="replace",
+        timeout=TOOL_TIMEOUT_S,
+    )
+    if check and done.returncode != 0:
+        raise KafkaToolError(f"{main_class} {' '.join(args)} ended with {done.returncode}:\n{done.stdout}{done.stderr}")
+    return done
+
+
+def compile_java(source: Path, target: Path, version: str = KAFKA_VERSION) -> None:
+    """Compiles one Java file against that Kafka into the folder `target`."""
+    command = [_program("javac"), "-cp", class_path(version), "-d", str(target), str(source)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    if done.returncode != 0:
+        raise KafkaUnavailableError(f"{source} does not compile against Kafka {version}:\n{done.stderr}")
+
+
+def _resolve(version: str) -> str:
+    with tempfile.TemporaryDirectory(prefix="ottla-kafka-pom-") as folder:
+        pom = Path(folder) / "pom.xml"
+        pom.write_text(POM.format(version=version))
+        answer = Path(folder) / "classpath"
+        command = [
+            _program("mvn"), "-q", "-B", "-f", str(pom), "dependency:build-classpath",
+            f"-Dmdep.outputFile={answer}", "-Dmdep.includeScope=runtime",
+        ]  # fmt: skip
+        done = subprocess.run(
+            command, cwd=folder, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=MAVEN_TIMEOUT_S
+        )
+        if done.returncode != 0 or not answer.exists():
+            raise KafkaUnavailableError(
+                f"Maven could not fetch Kafka {version}; check the network and Maven's settings:\n"
+                f"{done.stdout[-4000:]}{done.stderr[-2000:]}"
+            )
+        return answer.read_text().strip()
+
+
+def _all_exist(path: str) -> bool:
+    return bool(path) and all(map(os.path.isfile, path.split(os.pathsep)))
+
+
+def _cache_dir() -> Path:
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "ottla-tests"
+
+
+def _program(name: str) -> str:
+    found = shutil.which(name)
+    if found is None:
+        raise KafkaUnavailableError(f"{name} is not on the PATH; run tests/compat/prepare to install what is missing")
+    return found
+
+
+if __name__ == "__main__":
+    print(class_path(*sys.argv[1:]))

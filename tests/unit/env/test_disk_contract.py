@@ -1,0 +1,411 @@
+"""What every disk promises, held against the real one and its simulated twin alike."""
+
+import asyncio
+import errno
+import gc
+from pathlib import Path
+
+import pytest
+
+from ottla.env.ports import Disk, File, Lock, Mapping
+from ottla.env.real_disk import IOV_MAX, RealDisk
+from ottla.sim.disk import SimDisk
+
+
+@pytest.fixture(params=["real", "simulated"])
+def disk(request: pytest.FixtureRequest) -> Disk:
+    return RealDisk() if request.param == "real" else SimDisk(seed=1)
+
+
+@pytest.fixture
+def root(disk: Disk, tmp_path: Path) -> str:
+    path = str(tmp_path / "data")
+    disk.make_dirs(path)
+    return path
+
+
+def write(disk: Disk, path: str, data: bytes) -> None:
+    file = disk.open(path, create=True)
+    file.write_at(0, [data])
+    file.close()
+
+
+def error_code(caught: pytest.ExceptionInfo[OSError]) -> str:
+    return errno.errorcode[caught.value.errno or 0]
+
+
+class TestFiles:
+    def test_reads_back_what_was_written(self, disk: Disk, root: str) -> None:
+        file: File = disk.open(f"{root}/a", create=True)
+        file.write_at(0, [b"hello ", bytearray(b"wor"), memoryview(b"ld")])
+        assert b"hello world" == file.read_at(0, 100)
+        assert b"wor" == file.read_at(6, 3)
+        assert b"" == file.read_at(11, 5)
+        assert b"" == file.read_at(1000, 5)
+        assert b"" == file.read_at(0, 0)
+        assert 11 == file.size() == disk.size(f"{root}/a")
+        assert f"{root}/a" == file.path
+
+    def test_writing_nothing_changes_nothing(self, disk: Disk, root: str) -> None:
+        file = disk.open(f"{root}/a", create=True)
+        file.write_at(100, [])
+        file.write_at(100, [b"", b""])
+        assert 0 == file.size()
+
+    def test_more_buffers_than_one_call_takes(self, disk: Disk, root: str) -> None:
+        buffers = [b"" if number % 7 == 0 else b"%d," % number for number in range(3 * IOV_MAX + 5)]
+        file = disk.open(f"{root}/a", create=True)
+        file.write_at(3, buffers)
+        assert b"\0\0\0" + b"".join(buffers) == file.read_at(0, 1 << 20)
+
+    def test_a_gap_reads_as_zeros(self, disk: Disk, root: str) -> None:
+        file = disk.open(f"{root}/a", create=True)
+        file.write_at(5000, [b"x"])
+        assert bytes(5000) + b"x" == disk.read(f"{root}/a")
+
+    def test_overwrites_in_the_middle(self, disk: Disk, root: str) -> None:
+        write(disk, f"{root}/a", b"0123456789")
+        file = disk.open(f"{root}/a")
+        file.write_at(3, [b"abc"])
+        assert b"012abc6789" == file.read_at(0, 99)
+
+    def test_read_into_says_how_far(self, disk: Disk, root: str) -> None:
+        write(disk, f"{root}/a", b"0123456789")
+        file = disk.open(f"{root}/a", writable=False)
+        buffer = bytearray(b"......")
+        assert 6 == file.read_into(0, buffer)
+        assert b"012345" == buffer
+        assert 2 == file.read_into(8, memoryview(buffer)[1:5])
+        assert b"089345" == buffer
+        assert 0 == file.read_into(10, buffer)
+
+    def test_an_absurd_read_takes_no_absurd_memory(self, disk: Disk, root: str) -> None:
+        write(disk, f"{root}/a", b"0123456789")
+        assert b"789" == disk.open(f"{root}/a").read_at(7, 1 << 60)
+        assert b"" == disk.open(f"{root}/a").read_at(1 << 40, 1 << 60)
+
+    def test_truncate_cuts_and_extends_with_zeros(self, disk: Disk, root: str) -> None:
+        file = disk.open(f"{root}/a", create=True)
+        file.write_at(0, [b"0123456789"])
+        file.truncate(4)
+        file.truncate(6)
+        assert b"0123\0\0" == file.read_at(0, 99)
+        disk.truncate(f"{root}/a", 2)
+        assert 2 == file.size()
+
+    def test_a_file_opened_for_reading_refuses_changes(self, disk: Disk, root: str) -> None:
+        write(disk, f"{root}/a", b"abc")
+        file = disk.open(f"{root}/a", writable=False)
+        with pytest.raises(OSError, match="a'") as caught:
+            file.write_at(0, [b"x"])
+        assert "EBADF" == error_code(caught)
+        with pytest.raises(OSError, match="a'") as caught:
+            file.truncate(0)
+        assert "EINVAL" == error_code(caught)
+        assert b"abc" == file.read_at(0, 9)
+
+    def test_negative_positions_are_refused(self, disk: Disk, root: str) -> None:
+        file = disk.open(f"{root}/a", create=True)
+        for attempt in (
+            lambda: file.write_at(-1, [b"x"]),
+            lambda: file.read_at(-1, 1),
+            lambda: file.read_into(-1, bytearray(1)),
+            lambda: file.truncate(-1),
+            lambda: disk.truncate(f"{root}/a", -1),
+        ):
+            with pytest.raises(OSError, match="a'") as caught:
+                attempt()
+            assert "EINVAL" == error_code(caught)
+
+    def test_a_closed_file_is_refused_and_named(self, disk: Disk, root: str) -> None:
+        file = disk.open(f"{root}/a", create=True)
+        file.close()
+        file.close()
+        for attempt in (
+            lambda: file.write_at(0, [b"x"]),
+            lambda: file.read_at(0, 1),
+            lambda: file.read_into(0, bytearray(1)),
+            file.size,
+            file.sync,
+            lambda: file.truncate(0),
+        ):
+            with pytest.raises(OSError, match="a'") as caught:
+                attempt()
+            assert "EBADF" == error_code(caught)
+
+    def test_opening_keeps_what_is_there(self, disk: Disk, root: str) -> None:
+        write(disk, f"{root}/a", b"abc")
+        assert b"abc" == disk.open(f"{root}/a", create=True).read_at(0, 9)
+
+    def test_a_removed_file_stays_readable_while_open(self, disk: Disk, root: str) -> None:
+        write(disk, f"{root}/a", b"abc")
+        file = disk.open(f"{root}/a")
+        disk.remove(f"{root}/a")
+        assert b"abc" == file.read_at(0, 9)
+        assert not disk.exists(f"{root}/a")
+        file.sync()
+
+    def test_a_renamed_file_is_the_same_file(self, disk: Disk, root: str) -> None:
+        write(disk, f"{root}/a", b"abc")
+        file = disk.open(f"{root}/a")
+        disk.rename(f"{root}/a", f"{root}/b")
+        file.write_at(3, [b"d"])
+        assert b"abcd" == disk.read(f"{root}/b")
+
+
+class TestErrors:
+    def test_missing_files(self, disk: Disk, root: str) -> None:
+        for attempt in (
+            lambda: disk.open(f"{root}/a"),
+            lambda: disk.open(f"{root}/no/a", create=True),
+            lambda: disk.map(f"{root}/a"),
+            lambda: disk.read(f"{root}/a"),
+            lambda: disk.size(f"{root}/a"),
+            lambda: disk.truncate(f"{root}/a", 0),
+            lambda: disk.remove(f"{root}/a"),
+            lambda: disk.list_dir(f"{root}/a"),
+            lambda: disk.rename(f"{root}/a", f"{root}/b"),
+            lambda: disk.sync_dir(f"{root}/a"),
+            lambda: disk.free_bytes(f"{root}/a"),
+        ):
+            with pytest.raises(FileNotFoundError) as caught:
+                attempt()
+            assert caught.value.filename is not None
+
+    def test_a_folder_is_no_file(self, disk: Disk, root: str) -> None:
+        disk.make_dirs(f"{root}/folder")
+        with pytest.raises(IsADirectoryError):
+            disk.open(f"{root}/folder")
+        with pytest.raises(IsADirectoryError):
+            disk.remove(f"{root}/folder")
+
+    def test_a_file_is_no_folder(self, disk: Disk, root: str) -> None:
+        write(disk, f"{root}/a", b"abc")
+        for attempt in (
+            lambda: disk.list_dir(f"{root}/a"),
+            lambda: disk.open(f"{root}/a/b", create=True),
+            lambda: disk.sync_dir(f"{root}/a"),
+            lambda: disk.remove_tree(f"{root}/a"),
+        ):
+            with pytest.raises(NotADirectoryError):
+                attempt()
+        with pytest.raises(FileExistsError):
+            disk.make_dirs(f"{root}/a")
+        with pytest.raises(FileExistsError):
+            disk.make_dirs(f"{root}/a/b")
+
+
+class TestFolders:
+    def test_make_dirs_list_and_remove(self, disk: Disk, root: str) -> None:
+        disk.make_dirs(f"{root}/x/y/z")
+        disk.make_dirs(f"{root}/x/y/z")
+        write(disk, f"{root}/x/b", b"1")
+        write(disk, f"{root}/x/a", b"2")
+        assert ["a", "b", "y"] == disk.list_dir(f"{root}/x")
+        assert disk.is_dir(f"{root}/x/y/z")
+        assert not disk.is_dir(f"{root}/x/a")
+        assert not disk.is_dir(f"{root}/nothing")
+        assert disk.exists(f"{root}/x/a")
+        disk.remove_tree(f"{root}/x")
+        assert not disk.exists(f"{root}/x")
+        disk.remove_tree(f"{root}/x")
+        assert [] == disk.list_dir(root)
+
+    def test_rename_replaces_a_file(self, disk: Disk, root: str) -> None:
+        write(disk, f"{root}/a", b"new")
+        write(disk, f"{root}/b", b"old")
+        old = disk.open(f"{root}/b")
+        disk.rename(f"{root}/a", f"{root}/b")
+        assert ["b"] == disk.list_dir(root)
+        assert b"new" == disk.read(f"{root}/b")
+        assert b"old" == old.read_at(0, 9)
+
+    def test_rename_to_itself_changes_nothing(self, disk: Disk, root: str) -> None:
+        write(disk, f"{root}/a", b"abc")
+        disk.rename(f"{root}/a", f"{root}/a")
+        assert b"abc" == disk.read(f"{root}/a")
+
+    def test_rename_moves_a_folder_with_all_in_it(self, disk: Disk, root: str) -> None:
+        disk.make_dirs(f"{root}/x/y")
+        write(disk, f"{root}/x/y/a", b"abc")
+        disk.make_dirs(f"{root}/elsewhere")
+        disk.rename(f"{root}/x", f"{root}/elsewhere/z")
+        assert b"abc" == disk.read(f"{root}/elsewhere/z/y/a")
+        assert ["elsewhere"] == disk.list_dir(root)
+
+    def test_rename_refuses_what_the_system_refuses(self, disk: Disk, root: str) -> None:
+        disk.make_dirs(f"{root}/full/inner")
+        disk.make_dirs(f"{root}/folder")
+        write(disk, f"{root}/file", b"abc")
+        with pytest.raises(OSError, match="not empty"):
+            disk.rename(f"{root}/folder", f"{root}/full")
+        with pytest.raises(IsADirectoryError):
+            disk.rename(f"{root}/file", f"{root}/folder")
+        with pytest.raises(NotADirectoryError):
+            disk.rename(f"{root}/folder", f"{root}/file")
+        with pytest.raises(OSError, match="Invalid") as caught:
+            disk.rename(f"{root}/full", f"{root}/full/inner/full")
+        assert "EINVAL" == error_code(caught)
+        assert ["file", "folder", "full"] == disk.list_dir(root)
+        disk.rename(f"{root}/full", f"{root}/folder")
+        assert ["inner"] == disk.list_dir(f"{root}/folder")
+
+    def test_syncs_a_folder_and_knows_free_room(self, disk: Disk, root: str) -> None:
+        disk.sync_dir(root)
+        assert disk.free_bytes(root) > 0
+
+
+class TestMappings:
+    def test_creates_sparse_and_reads_back(self, disk: Disk, root: str) -> None:
+        mapping: Mapping = disk.map(f"{root}/i", 10_000, writable=True)
+        mapping.reserve(4)
+        with mapping.view as view:
+            assert bytes(10_000) == bytes(view)
+            view[0:4] = b"abcd"
+        assert b"abcd" + bytes(9_996) == disk.read(f"{root}/i")
+        mapping.sync()
+        mapping.close()
+        mapping.close()
+        assert 10_000 == disk.size(f"{root}/i")
+
+    def test_maps_what_is_there_without_a_size(self, disk: Disk, root: str) -> None:
+        write(disk, f"{root}/i", b"0123456789")
+        mapping = disk.map(f"{root}/i")
+        assert b"0123456789" == bytes(mapping.view)
+        assert mapping.view.readonly
+        with pytest.raises(TypeError):
+            mapping.view[0] = 1
+        mapping.close()
+
+    def test_resizes_what_is_there(self, disk: Disk, root: str) -> None:
+        write(disk, f"{root}/i", b"0123456789")
+        disk.map(f"{root}/i", 4, writable=True).close()
+        assert b"0123" == disk.read(f"{root}/i")
+        disk.map(f"{root}/i", 6, writable=True).close()
+        assert b"0123\0\0" == disk.read(f"{root}/i")
+
+    def test_file_and_mapping_see_each_other(self, disk: Disk, root: str) -> None:
+        write(disk, f"{root}/i", b"0123456789")
+        mapping = disk.map(f"{root}/i", writable=True)
+        file = disk.open(f"{root}/i")
+        file.write_at(2, [b"xx"])
+        mapping.view[5:7] = b"yy"
+        assert b"01xx4yy789" == file.read_at(0, 99) == bytes(mapping.view)
+        mapping.close()
+
+    def test_a_read_only_mapping_outlives_appends(self, disk: Disk, root: str) -> None:
+        write(disk, f"{root}/i", b"0123456789")
+        mapping = disk.map(f"{root}/i")
+        disk.open(f"{root}/i").write_at(10, [b"abc"])
+        assert b"0123456789" == bytes(mapping.view)
+        assert b"0123456789abc" == disk.read(f"{root}/i")
+        mapping.close()
+
+    def test_an_empty_file_maps_to_an_empty_view(self, disk: Disk, root: str) -> None:
+        write(disk, f"{root}/i", b"")
+        for mapping in (disk.map(f"{root}/i"), disk.map(f"{root}/j", 0, writable=True)):
+            assert b"" == bytes(mapping.view)
+            mapping.sync()
+            mapping.close()
+
+    def test_close_is_refused_while_slices_live(self, disk: Disk, root: str) -> None:
+        mapping = disk.map(f"{root}/i", 100, writable=True)
+        part = mapping.view[10:20]
+        with pytest.raises(BufferError, match="views"):
+            mapping.close()
+        assert bytes(10) == bytes(part)
+        mapping.reserve(100)
+        part.release()
+        mapping.close()
+        with pytest.raises(ValueError, match="closed"):
+            _ = mapping.view
+        with pytest.raises(ValueError, match="closed"):
+            mapping.sync()
+        with pytest.raises(ValueError, match="closed"):
+            mapping.reserve(1)
+
+    def test_a_forgotten_mapping_lets_the_file_be_resized(self, disk: Disk, root: str) -> None:
+        mapping = disk.map(f"{root}/i", 100, writable=True)
+        del mapping
+        gc.collect()
+        disk.truncate(f"{root}/i", 10)
+        assert 10 == disk.size(f"{root}/i")
+
+    def test_reserves_only_within_a_writable_mapping(self, disk: Disk, root: str) -> None:
+        mapping = disk.map(f"{root}/i", 50_000, writable=True)
+        mapping.reserve(0)
+        mapping.reserve(50_000)
+        mapping.reserve(20)
+        with pytest.raises(ValueError, match="50001"):
+            mapping.reserve(50_001)
+        with pytest.raises(ValueError, match="-1"):
+            mapping.reserve(-1)
+        mapping.close()
+        reader = disk.map(f"{root}/i")
+        with pytest.raises(ValueError, match="read-only"):
+            reader.reserve(1)
+        reader.close()
+
+    def test_reserves_after_a_rename(self, disk: Disk, root: str) -> None:
+        mapping = disk.map(f"{root}/i", 50_000, writable=True)
+        disk.rename(f"{root}/i", f"{root}/j")
+        mapping.reserve(10_000)
+        write(disk, f"{root}/i", b"another file")
+        mapping.reserve(50_000)
+        mapping.view[49_999:] = b"x"
+        mapping.close()
+        assert bytes(49_999) + b"x" == disk.read(f"{root}/j")
+        assert b"another file" == disk.read(f"{root}/i")
+
+    def test_a_size_needs_a_writable_mapping(self, disk: Disk, root: str) -> None:
+        with pytest.raises(ValueError, match="writable"):
+            disk.map(f"{root}/i", 10)
+        with pytest.raises(ValueError, match="negative"):
+            disk.map(f"{root}/i", -10, writable=True)
+        assert not disk.exists(f"{root}/i")
+
+
+class TestLocks:
+    def test_says_who_holds_it(self, disk: Disk, root: str) -> None:
+        lock = disk.try_lock(f"{root}/.lock", "broker 1, process 7")
+        assert not isinstance(lock, str)
+        assert "broker 1, process 7" == disk.try_lock(f"{root}/.lock", "broker 2")
+        held: Lock = lock
+        held.release()
+        held.release()
+        second = disk.try_lock(f"{root}/.lock", "b2")
+        assert not isinstance(second, str)
+        assert "b2" == disk.try_lock(f"{root}/.lock", "broker 1, process 7")
+        held.release()
+        assert "b2" == disk.try_lock(f"{root}/.lock", "broker 3")
+        second.release()
+
+
+class TestBackground:
+    def test_answers_and_raises(self, disk: Disk, root: str) -> None:
+        async def scenario() -> bytes:
+            file = disk.open(f"{root}/a", create=True)
+            file.write_at(0, [b"abc"])
+            await disk.in_background(file.sync)
+            with pytest.raises(FileNotFoundError):
+                await disk.in_background(disk.remove, f"{root}/nothing")
+            return await disk.in_background(disk.read, path=f"{root}/a")
+
+        assert b"abc" == asyncio.run(scenario())
+
+    def test_other_tasks_run_meanwhile(self, disk: Disk, root: str) -> None:
+        async def scenario() -> list[str]:
+            events: list[str] = []
+
+            async def sync() -> None:
+                events.append("asked")
+                await disk.in_background(disk.sync_dir, root)
+                events.append("synced")
+
+            task = asyncio.create_task(sync())
+            await asyncio.sleep(0)
+            events.append("other work")
+            await task
+            return events
+
+        assert ["asked", "other work", "synced"] == asyncio.run(scenario())
