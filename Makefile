@@ -44,7 +44,7 @@ bench: $(VENV)/.installed-compat  ## every benchmark, with ratios
 	$(BIN)/python -m benchmarks
 
 fuzz: $(VENV)/.installed  ## the kernels under address sanitizer, for FUZZ_SECONDS=60
-	tests/fuzz/run --seconds $(FUZZ_SECONDS)
+	PYTHON=$(abspath $(BIN)/python) tests/fuzz/run --seconds $(FUZZ_SECONDS)
 
 clean:  ## remove what was built and installed
 	rm -rf $(VENV) build src/*.egg-info

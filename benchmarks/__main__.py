@@ -36,9 +36,9 @@ def measure(names: Sequence[str], *, quick: bool, report: Callable[[str, list[Re
     """Runs the named benchmarks, reports each when it is done, and returns the names of those that failed."""
     failed = []
     for number, name in enumerate(names, start=1):
-        print(f"[{number}/{len(names)}] {name}", file=sys.stderr, flush=True)
         try:
             run = load(name)
+            print(f"[{number}/{len(names)}] {name}{'' if run else ': no benchmark'}", file=sys.stderr, flush=True)
             if run is not None:
                 report(name, run(quick))
         except Exception:

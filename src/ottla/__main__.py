@@ -16,8 +16,8 @@ STATE_OF_THE_HOUSE: Final = """\
 ottla {version}: there is no broker to start yet.
 
 Built, and usable as a library:
-  ottla.records   record batches v2 byte for byte as Kafka's, five codecs, Arrow columns
-  ottla.storage   the log: segments, indexes, recovery, retention, compaction, in Kafka's file layouts
+  ottla.records   record batches v2 byte for byte as Kafka's, four codecs, Arrow columns
+  ottla.storage   the log in Kafka's file layouts: segments, indexes, recovery, retention, compaction
   ottla.env       clock, disk, network and processes as ports; ottla.sim has a disk that crashes on demand
 
 Not built yet: the wire protocol, the broker, replication, groups, transactions, clients, Spark.

@@ -14,10 +14,10 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import Final, Self
+from typing import Any, Final, Self
 
-from confluent_kafka import KafkaException
-from confluent_kafka.admin import AdminClient
+from confluent_kafka import KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]  # public, not in its types
 
 from tests.compat.kafka_jars import KAFKA_VERSION, java_command, kafka_tool
 
@@ -146,7 +146,7 @@ class KafkaBroker:
             )
 
     def _wait_serving(self) -> None:
-        """Asks for metadata until the broker names itself in the answer; librdkafka does the waiting between tries."""
+        """Asks until the broker names itself and answers for every partition; librdkafka waits between tries."""
         deadline = time.monotonic() + START_TIMEOUT_S
         admin = AdminClient(
             {
@@ -162,11 +162,25 @@ class KafkaBroker:
             if time.monotonic() > deadline:
                 raise TimeoutError(f"Kafka does not serve after {START_TIMEOUT_S} s:\n{self._log_end()}")
             with contextlib.suppress(KafkaException):
-                if admin.list_topics(timeout=1).brokers:
+                if _serves_everything(admin):
                     return
 
     def _log_end(self) -> str:
         return self.log_text()[-6000:]
+
+
+def _serves_everything(admin: AdminClient) -> bool:
+    """Whether the broker is a member of its cluster and leads all partitions that there are; raises if it is not."""
+    metadata = admin.list_topics(timeout=1)
+    if not metadata.brokers:
+        return False
+    # After a restart the broker knows its partitions before it leads them.
+    partitions = [TopicPartition(name, at) for name, topic in metadata.topics.items() for at in topic.partitions]
+    if partitions:
+        spec: Any = OffsetSpec
+        for answer in admin.list_offsets({each: spec.latest() for each in partitions}).values():
+            answer.result(1)
+    return True
 
 
 def _free_ports(count: int) -> list[int]:

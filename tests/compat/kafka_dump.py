@@ -6,16 +6,17 @@ it print keys and values as hexadecimal, so that they can be compared byte for b
 """
 
 import functools
+import os
 import re
 import tempfile
+import zipfile
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
-from tests.compat.kafka_jars import KAFKA_VERSION, compile_java, kafka_tool
+from tests.compat.kafka_jars import KAFKA_VERSION, class_path, compile_java, kafka_tool
 
-DUMP_CLASS: Final = "org.apache.kafka.tools.DumpLogSegments"
 SUFFIXES: Final = (".log", ".index", ".timeindex", ".txnindex", ".snapshot")
 """What the tool can read."""
 
@@ -97,8 +98,8 @@ class Dump:
     """(timestamp, offset) of each `.timeindex`."""
     aborts: dict[Path, list[DumpedAbort]] = field(default_factory=dict)
     producers: dict[Path, list[DumpedProducer]] = field(default_factory=dict)
-    gaps: list[tuple[int, int]] = field(default_factory=list)
-    """Neighbouring records within a file whose offsets are not neighbours: none before compaction, normal after."""
+    gaps: dict[Path, list[tuple[int, int]]] = field(default_factory=dict)
+    """Neighbouring records in a `.log` whose offsets are not neighbours: none before compaction, normal after."""
     complaints: list[str] = field(default_factory=list)
 
 
@@ -120,17 +121,19 @@ def dump(files: Iterable[Path], *, version: str = KAFKA_VERSION) -> Dump:
 def verify_indexes(files: Iterable[Path], *, version: str = KAFKA_VERSION) -> list[str]:
     """What is wrong with these indexes: first by the check that a starting broker makes, then against their logs."""
     indexes = [path for path in files if path.suffix in (".index", ".timeindex")]
-    lines, complaints = _run(indexes, ("--index-sanity-check",), version)
+    lines, errors = _run(indexes, ("--index-sanity-check",), version)
+    complaints = _sort_errors(errors)[0]
     passed = sum(line.endswith((" passed sanity check.", " is empty.")) for line in lines)
     if not complaints and passed != len(indexes):
         complaints.append(f"{len(indexes) - passed} of {len(indexes)} indexes did not pass: {lines}")
-    return complaints + _run(indexes, ("--verify-index-only",), version)[1]
+    return complaints + _sort_errors(_run(indexes, ("--verify-index-only",), version)[1])[0]
 
 
 def _run(files: Iterable[Path], options: tuple[str, ...], version: str) -> tuple[list[str], list[str]]:
     """The lines of the tool's stdout and stderr."""
     names = ",".join(map(str, files))
-    done = kafka_tool(DUMP_CLASS, *options, "--files", names, version=version, check=False, extra_path=_decoder_path())
+    path = _decoder_path()
+    done = kafka_tool(_dump_class(version), *options, "--files", names, version=version, check=False, extra_path=path)
     errors = done.stderr.splitlines()
     if done.returncode != 0:
         errors.append(f"the tool ended with {done.returncode}")
@@ -141,22 +144,32 @@ def _run(files: Iterable[Path], options: tuple[str, ...], version: str) -> tuple
 # What the tool says about good files. It starts each file at offset -1, and so wonders where every later segment
 # begins; and it takes the timestamps of a batch from its records, which an emptied batch of a compacted log has not.
 _NO_COMPLAINT: Final = re.compile(r"  -1 is followed by \d+|  Index timestamp: \d+, log timestamp: -1")
+_GAPS_HEADING: Final = "Non-consecutive offsets in "
 _GAP: Final = re.compile(r"  (\d+) is followed by (\d+)")
 
 
-def _sort_errors(lines: list[str]) -> tuple[list[str], list[tuple[int, int]]]:
-    """Splits what the tool wrote to stderr into complaints, each below its heading, and gaps between offsets."""
+def _sort_errors(lines: list[str]) -> tuple[list[str], dict[Path, list[tuple[int, int]]]]:
+    """Splits what the tool wrote to stderr into complaints, each with its heading, and gaps between offsets."""
     complaints: list[str] = []
-    gaps: list[tuple[int, int]] = []
+    gaps: dict[Path, list[tuple[int, int]]] = {}
     heading = ""
     for line in lines:
-        if line.startswith(("Non-consecutive offsets in ", "Found timestamp mismatch in ")):
+        if line.startswith((_GAPS_HEADING, "Found timestamp mismatch in ")):
             heading = line
         elif found := _GAP.fullmatch(line):
-            gaps.append((int(found[1]), int(found[2])))
+            gaps.setdefault(Path(heading.removeprefix(_GAPS_HEADING)), []).append((int(found[1]), int(found[2])))
         elif not _NO_COMPLAINT.fullmatch(line):
             complaints.append(f"{heading}{line}" if line.startswith("  ") else line)
     return complaints, gaps
+
+
+@functools.cache
+def _dump_class(version: str) -> str:
+    """The tool has moved from one jar to another in the course of Kafka 4."""
+    (tools,) = (jar for jar in class_path(version).split(os.pathsep) if jar.endswith(f"/kafka-tools-{version}.jar"))
+    with zipfile.ZipFile(tools) as jar:
+        moved = "org/apache/kafka/tools/DumpLogSegments.class" in jar.namelist()
+    return "org.apache.kafka.tools.DumpLogSegments" if moved else "kafka.tools.DumpLogSegments"
 
 
 @functools.cache

@@ -18,8 +18,14 @@ KAFKA_VERSION: Final = "4.3.0"
 MAVEN_TIMEOUT_S: Final = 600
 TOOL_TIMEOUT_S: Final = 120
 
-# A tool lives for a second: the first compiler stage and the simplest collector start fastest.
-SHORT_LIVED_JVM: Final = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx512m")
+# A tool lives for a second: the first compiler stage and the simplest collector start fastest. What it logs below a
+# warning is no part of its answer.
+SHORT_LIVED_JVM: Final = (
+    "-XX:TieredStopAtLevel=1",
+    "-XX:+UseSerialGC",
+    "-Xmx512m",
+    "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
+)
 # What is printed must not depend on the machine's locale.
 UTF8_JVM: Final = ("-Dfile.encoding=UTF-8", "-Dsun.stdout.encoding=UTF-8", "-Dsun.stderr.encoding=UTF-8")
 

@@ -60,14 +60,14 @@ FIRST_TIMESTAMP: Final = int(time.time()) * 1_000 + 60_000
 
 
 class Writer:
-    """Writes numbered records through confluent-kafka, one batch each, at rising timestamps."""
+    """Writes numbered records through confluent-kafka, at rising timestamps; one batch each unless told."""
 
     def __init__(self, bootstrap: str, *, codec: str = "none", transactional_id: str | None = None) -> None:
         settings: dict[str, Any] = {
             "bootstrap.servers": bootstrap,
             "compression.type": codec,
             "enable.idempotence": True,
-            "linger.ms": 0,
+            "linger.ms": 50,
             "log_level": 0,
         }
         if transactional_id is not None:
@@ -77,20 +77,23 @@ class Writer:
         if transactional_id is not None:
             self.producer.init_transactions(TIMEOUT_S)
 
-    def write(self, topic: str, numbers: range, *, keys: int = 10, tombstones: bool = False) -> None:
-        """Record n has the key n mod `keys`, and a value unless `tombstones`."""
-        for number in numbers:
-            self.producer.produce(
-                topic,
-                partition=0,
-                timestamp=FIRST_TIMESTAMP + number * 1_000,
-                key=f"key-{number % keys}".encode(),
-                value=None if tombstones else f"value {number} ".encode() * 3,
-                headers=[("number", str(number).encode())],
-                on_delivery=_raise_if_failed,
-            )
+    def write(
+        self, topic: str, numbers: range, *, keys: int = 10, tombstones: bool = False, per_batch: int = 1
+    ) -> None:
+        """Record n has the key n mod `keys`, and a value unless `tombstones`. In a batch of several, time runs back."""
+        for first in numbers[::per_batch]:
+            for number in reversed(range(first, first + per_batch)):
+                self.producer.produce(
+                    topic,
+                    partition=0,
+                    timestamp=FIRST_TIMESTAMP + number * 1_000,
+                    key=f"key-{number % keys}".encode(),
+                    value=None if tombstones else f"value {number} ".encode() * 3,
+                    headers=[("number", str(number).encode())],
+                    on_delivery=_raise_if_failed,
+                )
             if self.producer.flush(TIMEOUT_S):
-                raise TimeoutError(f"{topic}: record {number} was not acknowledged")
+                raise TimeoutError(f"{topic}: record {first} was not acknowledged")
 
 
 def live(folder: Path) -> Iterator[tuple[str, Path, dict[str, ExpectedPartition]]]:
@@ -150,7 +153,7 @@ def _first_life(bootstrap: str) -> None:
 
 def _second_life(bootstrap: str) -> None:
     writer = Writer(bootstrap, codec="zstd")
-    writer.write("segments", range(30, 42))
+    writer.write("segments", range(30, 42), per_batch=2)
     writer.write("append-time", range(5, 10))
     writer.write("compacted", range(40, 64))
     aborting = Writer(bootstrap, transactional_id="transaction-c")
@@ -170,8 +173,8 @@ def _second_life(bootstrap: str) -> None:
 
 def _third_life(bootstrap: str) -> None:
     writer = Writer(bootstrap, codec="gzip")
-    writer.write("segments", range(42, 60))
-    writer.write("append-time", range(10, 15))
+    writer.write("segments", range(42, 72), per_batch=3)
+    writer.write("append-time", range(10, 16), per_batch=2)
     _leave_open(bootstrap, "transaction-e", range(40, 46))
     aborting = Writer(bootstrap, transactional_id="transaction-f")
     aborting.producer.begin_transaction()

@@ -18,6 +18,8 @@ from tests.compat.kafka_dump import Dump, dump, log_files
 from tests.golden.manifest import ExpectedPartition, ExpectedRecord, expected_record
 
 TIMEOUT_S: Final = 60.0
+FETCH_WAIT_MS: Final = 10
+"""The end of a partition shows in an empty answer, which need not be waited for long."""
 
 
 def read_partition(bootstrap: str, topic: str, partition: int = 0) -> ExpectedPartition:
@@ -62,6 +64,7 @@ def consume(
             "group.id": "reader",
             "enable.auto.commit": False,
             "enable.partition.eof": True,
+            "fetch.wait.max.ms": FETCH_WAIT_MS,
             "check.crcs": True,
             "isolation.level": isolation_level,
             "auto.offset.reset": "error",
@@ -88,7 +91,7 @@ def consume(
 
 async def _consume_aiokafka(bootstrap: str, topic: str, partition: int, count: int) -> list[ExpectedRecord]:
     where = AioTopicPartition(topic, partition)
-    consumer = AIOKafkaConsumer(bootstrap_servers=bootstrap, enable_auto_commit=False, check_crcs=True)
+    consumer = AIOKafkaConsumer(bootstrap_servers=bootstrap, enable_auto_commit=False, fetch_max_wait_ms=FETCH_WAIT_MS)
     await consumer.start()
     try:
         consumer.assign([where])

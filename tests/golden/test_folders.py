@@ -1,7 +1,9 @@
 """Whole data dirs that Kafka wrote, opened by Ottla: what it reads, and what it leaves behind, is what Kafka said."""
 
 import os
+import shutil
 import struct
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +15,7 @@ from ottla.storage.config import LogConfig
 from ottla.storage.producer_snapshot import decode_snapshot
 from ottla.storage.scanner import DamagedSegmentError
 from tests.golden import stores
-from tests.golden.manifest import FOLDERS, ExpectedPartition, load, unpack
+from tests.golden.manifest import BATCHES, FOLDERS, ExpectedPartition, load, unpack
 
 DIRS = ("clean", "killed")
 TOPICS = ("append-time", "compacted", "segments", "transactions", "trimmed")
@@ -143,16 +145,40 @@ def _index_rows(path: Path) -> list[list[int]]:
 
 @pytest.mark.parametrize("topic", TOPICS)
 def test_indexes_after_opening_and_closing(data: Path, manifest: dict[str, ExpectedPartition], topic: str) -> None:
-    """In the clean dir nothing changes; in the killed one, Ottla's recovery makes the entries that Kafka's made."""
-    expected = {
-        file: rows for file, rows in manifest[f"{topic}-0"].files.items() if file.endswith((".index", ".timeindex"))
-    }
+    """In the clean dir nothing changes; in the killed one, Ottla's recovery makes the entries that Kafka's made.
+
+    Ottla also looks again at the segment before the recovery point. There it may add an entry that Kafka had left out
+    when it reopened the segment, but take none away.
+    """
+    partition = manifest[f"{topic}-0"]
+    folder = data / f"{topic}-0"
+    flushed = _recovery_points(data)[topic] if not (data / ".kafka_cleanshutdown").exists() else 0
+    expected = {file: rows for file, rows in partition.files.items() if file.endswith((".index", ".timeindex"))}
     with stores.opened(data, config_of) as store:
         store.get(TopicPartition(topic, 0))
 
-    folder = data / f"{topic}-0"
-    assert expected == {file: _index_rows(folder / file) for file in expected}
-    assert sorted(expected) == sorted(path.name for path in folder.glob("*index") if path.suffix != ".txnindex")
+    found = {path.name: _index_rows(path) for path in folder.glob("*index") if path.suffix != ".txnindex"}
+    assert sorted(expected) == sorted(found)
+    for file, rows in expected.items():
+        if int(Path(file).stem) < flushed:
+            added = [row for row in found[file] if row not in rows]
+            assert [] == [row for row in added if row not in _possible_rows(partition, Path(file))]
+            assert rows == [row for row in found[file] if row not in added]
+        else:
+            assert rows == found[file]
+
+
+def _recovery_points(data: Path) -> dict[str, int]:
+    _, _, *lines = (data / "recovery-point-offset-checkpoint").read_text().splitlines()
+    return {topic: int(offset) for topic, _, offset in map(str.split, lines)}
+
+
+def _possible_rows(partition: ExpectedPartition, file: Path) -> list[list[int]]:
+    """Every entry that an index of this segment may have."""
+    batches = [row for row in partition.batches if row["file"] == f"{file.stem}.log"]
+    if file.suffix == ".index":
+        return [[row["last_offset"], row["position"]] for row in batches]
+    return [[row["max_timestamp"], row["last_offset"]] for row in batches]
 
 
 @pytest.mark.parametrize("topic", TOPICS)
@@ -163,8 +189,12 @@ def test_producers_after_opening_and_closing(data: Path, manifest: dict[str, Exp
     with stores.opened(data, config_of) as store:
         store.get(TopicPartition(topic, 0))
 
-    path = data / f"{topic}-0" / last
-    found = {
+    rows: list[Any] = expected.files[last]
+    assert {row["producer_id"]: row for row in rows} == _snapshot_rows(data / f"{topic}-0" / last)
+
+
+def _snapshot_rows(path: Path) -> dict[int, dict[str, int | None]]:
+    return {
         entry.producer_id: {
             "producer_id": entry.producer_id,
             "producer_epoch": entry.epoch,
@@ -177,8 +207,6 @@ def test_producers_after_opening_and_closing(data: Path, manifest: dict[str, Exp
         }
         for entry in decode_snapshot(str(path), path.read_bytes())
     }
-    rows: list[Any] = expected.files[last]
-    assert {row["producer_id"]: row for row in rows} == found
 
 
 def test_logs_are_left_as_they_were(data: Path) -> None:
@@ -190,6 +218,40 @@ def test_logs_are_left_as_they_were(data: Path) -> None:
 
     assert before == {path: path.read_bytes() for path in data.glob("*/*.log")}
     assert (data / ".kafka_cleanshutdown").exists()
+
+
+def test_recovery_when_indexes_have_become_too_small(tmp_path: Path) -> None:
+    """`segment.index.bytes` can be lowered at any time, so a segment may need more entries than its index can hold."""
+    unpack(FOLDERS / "killed.tar.xz", tmp_path)
+    manifest = load(FOLDERS / "killed.json")
+
+    with stores.opened(tmp_path, lambda partition: replace(config_of(partition), segment_index_bytes=24)) as store:
+        assert {} == store.offline
+        for topic in TOPICS:
+            log = store.get(TopicPartition(topic, 0))
+            assert list(manifest[f"{topic}-0"].records) == stores.read_records(log)
+
+
+@pytest.mark.parametrize("client", ["aiokafka", "java", "kafka-python", "librdkafka"])
+def test_producers_and_aborts_rebuilt_from_a_clients_batches(tmp_path: Path, client: str) -> None:
+    """A lone `.log` file, as after the loss of everything else. The Java client raises its epoch with each marker."""
+    folder = tmp_path / "lone-0"
+    folder.mkdir()
+    shutil.copy(BATCHES / f"{client}.log", folder / f"{0:020}.log")
+    expected = load(BATCHES / f"{client}.json")[client]
+
+    with stores.opened(tmp_path) as store:
+        log = store.get(TopicPartition("lone", 0))
+        log.advance_high_watermark(log.end_offset)
+        assert list(expected.records) == stores.read_records(log)
+        assert list(expected.committed_offsets) == [record.offset for record in stores.read_committed(log)]
+        aborts: list[Any] = expected.files[f"{0:020}.txnindex"]
+        found = log.aborted_transactions(log.start_offset, log.end_offset)
+        assert [tuple(row.values()) for row in aborts] == [tuple(each) for each in found]
+
+    snapshot = f"{expected.end_offset:020}.snapshot"
+    rows: list[Any] = expected.files[snapshot]
+    assert {row["producer_id"]: row for row in rows} == _snapshot_rows(folder / snapshot)
 
 
 def test_damage_below_the_recovery_point_is_not_served(tmp_path: Path) -> None:

@@ -52,7 +52,10 @@ class File(Protocol):
         """Where it was when opened; a rename does not change this."""
 
     def write_at(self, position: int, buffers: Sequence[Buffer]) -> None:
-        """Writes all bytes of all buffers, gathered in one call where possible, or raises; then any part may be written."""
+        """Writes all bytes of all buffers, gathered in one call where possible.
+
+        Or raises; then any part may be written.
+        """
 
     def read_at(self, position: int, size: int) -> bytes:
         """Up to `size` bytes; fewer only at the end of the file."""
@@ -66,7 +69,10 @@ class File(Protocol):
         """Cuts the file, or extends it with zeros."""
 
     def sync(self) -> None:
-        """Returns once all that was written, and the size, would survive a power cut. Blocks: call it in the background."""
+        """Returns once all that was written, and the size, would survive a power cut.
+
+        Blocks: call it in the background.
+        """
 
     def fileno(self) -> int:
         """The handle, for `sendfile`; the simulated disk has none and raises."""
@@ -75,20 +81,14 @@ class File(Protocol):
 
 
 class Mapping(Protocol):
-    """A file's bytes as memory, as mmap gives them."""
+    """A file's bytes as memory, for reading, as mmap gives them."""
 
     @property
     def view(self) -> memoryview:
-        """The whole mapping; writable if it was asked for."""
-
-    def reserve(self, size: int) -> None:
-        """Makes sure that the first `size` bytes have room on disk, or raises: a write into a mapping cannot fail politely."""
-
-    def sync(self) -> None:
-        """Returns once what was written through the mapping would survive a power cut."""
+        """The whole file, read-only."""
 
     def close(self) -> None:
-        """Unmaps; every slice taken from `view` must be gone by then."""
+        """Unmaps; raises BufferError while a slice taken from `view` is alive."""
 
 
 class Lock(Protocol):
@@ -98,13 +98,16 @@ class Lock(Protocol):
 
 
 class Disk(Protocol):
-    """Files and folders. A created, renamed or removed name survives a power cut only after `sync_dir` of its folder."""
+    """Files and folders.
+
+    A created, renamed or removed name survives a power cut only after `sync_dir` of its folder.
+    """
 
     def open(self, path: str, *, create: bool = False, writable: bool = True) -> File:
         """Opens an existing file, or with `create` makes it if it is missing."""
 
-    def map(self, path: str, size: int | None = None, *, writable: bool = False) -> Mapping:
-        """Maps a file; with `size`, creates or resizes it to that first (sparse, zero filled), which needs `writable`."""
+    def map(self, path: str) -> Mapping:
+        """Maps a file for reading. It must not be resized while it is mapped: to look at bytes cut off is fatal."""
 
     def read(self, path: str) -> bytes:
         """The whole of a small file."""
@@ -119,6 +122,9 @@ class Disk(Protocol):
         """The names in a folder, sorted."""
 
     def is_dir(self, path: str) -> bool: ...
+
+    def make_dir(self, path: str) -> None:
+        """One folder in an existing one; nothing happens if it is there."""
 
     def make_dirs(self, path: str) -> None:
         """The folder and those above it; nothing happens if it is there. Their names are synced."""

@@ -9,6 +9,7 @@ import errno
 import fcntl
 import os
 import shutil
+import stat
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -172,7 +173,10 @@ class RealLock:
 
 
 class RealDisk:
-    """The operating system's file system. It pickles, so that a helper process can work on the same files."""
+    """The operating system's file system. It pickles, so that a helper process can work on the same files.
+
+    Each has its own few threads: with one `RealDisk` per device, a slow one does not hold up the others.
+    """
 
     def __init__(self) -> None:
         self._threads: ThreadPoolExecutor | None = None
@@ -184,9 +188,9 @@ class RealDisk:
         """Opens an existing file, or with `create` makes it if it is missing."""
         return RealFile(path, (os.O_RDWR if writable else os.O_RDONLY) | (os.O_CREAT if create else 0))
 
-    def map(self, path: str, size: int | None = None, *, writable: bool = False) -> MappedFile:
-        """Maps a file; with `size`, which needs `writable`, creates or resizes it first (sparse, zero filled)."""
-        return MappedFile(path, size, writable=writable)
+    def map(self, path: str) -> MappedFile:
+        """Maps a file for reading; it must not be resized while it is mapped."""
+        return MappedFile(path)
 
     def read(self, path: str) -> bytes:
         """The whole of a small file."""
@@ -194,8 +198,8 @@ class RealDisk:
             return file.read()
 
     def exists(self, path: str) -> bool:
-        """Whether a file or folder has this name."""
-        return os.path.exists(path)
+        """Whether a file or folder has this name; a disk that cannot tell raises."""
+        return _status(path) is not None
 
     def size(self, path: str) -> int:
         """In bytes."""
@@ -210,22 +214,27 @@ class RealDisk:
         return sorted(os.listdir(path))
 
     def is_dir(self, path: str) -> bool:
-        """Whether a folder has this name."""
-        return os.path.isdir(path)
+        """Whether a folder has this name; a disk that cannot tell raises."""
+        status = _status(path)
+        return status is not None and stat.S_ISDIR(status.st_mode)
+
+    def make_dir(self, path: str) -> None:
+        """One folder in an existing one; nothing happens if it is there."""
+        try:
+            os.mkdir(path)
+        except FileExistsError:
+            if not self.is_dir(path):
+                raise
 
     def make_dirs(self, path: str) -> None:
         """The folder and those above it; nothing happens if it is there. Their names are synced."""
         missing = []
         folder = os.path.normpath(path)
-        while not os.path.isdir(folder):
+        while not self.is_dir(folder):
             missing.append(folder)
             folder = os.path.dirname(folder) or "."
         for folder in reversed(missing):
-            try:
-                os.mkdir(folder)
-            except FileExistsError:
-                if not os.path.isdir(folder):
-                    raise
+            self.make_dir(folder)
             self.sync_dir(os.path.dirname(folder) or ".")
 
     def remove(self, path: str) -> None:
@@ -288,7 +297,18 @@ class RealDisk:
         return RealLock(descriptor)
 
     async def in_background(self, function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
-        """Runs what waits for the disk in a thread, so that the event loop does not."""
+        """Runs what waits for the disk in a thread, so that the event loop does not.
+
+        Cancelling the caller does not stop work that has begun.
+        """
         if self._threads is None:
             self._threads = ThreadPoolExecutor(BACKGROUND_THREADS_MAX, thread_name_prefix="ottla-disk")
         return await asyncio.get_running_loop().run_in_executor(self._threads, partial(function, *args, **kwargs))
+
+
+def _status(path: str) -> os.stat_result | None:
+    """None only where there is nothing: a broken disk must not look like an empty one."""
+    try:
+        return os.stat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return None

@@ -8,7 +8,8 @@ Where to start, by what you have in hand:
   of them where pyarrow is installed, `aborted` for read_committed;
 - a few records to look at, in a tool or a test: `decode` gives `record.Record` objects.
 
-`layout` says where each header field lies, `compression` bounds what comes out of a batch. The compiled modules share
-their C in `wire.h` (numbers, headers), `record.h` (one record) and `crc32c.h`. Nothing here does I/O, and nothing but
-`arrow` needs pyarrow.
+`layout` says where each header field lies; `compression` bounds what comes out of a batch, and `payload` names the
+batch when it does not come out well. The compiled modules share their C in `wire.h` (numbers, headers), `record.h` (one
+record) and `crc32c.h`, and their memory in `packed_buffer`. Nothing here does I/O, and nothing but `arrow` needs
+pyarrow.
 """

@@ -91,8 +91,8 @@ class Batch:
 def scan(buffer: Buffer, position: int = 0, *, check_crc: bool = True) -> tuple[list[Batch], int, str | None]:
     """All good batches from a position on, the position after them, and what is wrong there.
 
-    None if nothing is: the buffer ends there, or in the middle of a batch. Runs without the GIL but for the making of
-    the views.
+    None if nothing is: the buffer ends there, or in the middle of a batch. Large buffers are walked and checked without
+    the GIL.
     """
 
 def find_batch(buffer: Buffer, offset: int, position: int = 0) -> Batch | None:

@@ -1,8 +1,8 @@
 # cython: boundscheck=False, wraparound=False, cdivision=True
 """The batch view: one whole record batch inside somebody's buffer, its header fields read where they lie.
 
-Covers looking at batches, checking them, walking over many of them, and the two stamps that a broker may write into one.
-It does not look at the records inside: `columns` and `decode` do that, and `builder` makes new batches. The header's
+Covers looking at batches, checking them, walking over many of them, and the stamps that may be written into one. It
+does not look at the records inside: `columns` and `decode` do that, and `builder` makes new batches. The header's
 layout is in `layout.py`, its bytes are handled in `wire.h`.
 """
 
@@ -11,6 +11,7 @@ from cpython.buffer cimport Py_buffer, PyBUF_SIMPLE, PyBuffer_Release, PyObject_
 from cpython.memoryview cimport PyMemoryView_FromObject
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint32_t
 from libc.stdlib cimport free, realloc
+from libc.string cimport memset
 
 from ottla.model.errors import CorruptBatchError, MisuseError
 
@@ -37,6 +38,15 @@ cdef extern from "wire.h" nogil:
     uint32_t ottla_crc32c_by_table(uint32_t crc, const uint8_t* data, size_t size)
 
 
+cdef enum:
+    # Letting go of the GIL costs more than it gives while the work takes microseconds: a busy thread that takes it
+    # keeps it for milliseconds.
+    RELEASE_BYTES_MIN = 131072
+
+
+# Not for the garbage collector: clearing a view in a dead cycle would drop its buffer without releasing it, and a
+# buffer leads to no cycle of its own.
+@cython.no_gc
 @cython.freelist(256)
 @cython.final
 cdef class Batch:
@@ -184,18 +194,20 @@ cdef class Batch:
 
     def crc_valid(self):
         cdef uint32_t actual
-        cdef Py_ssize_t size = self.size_bytes
-        if size < 4096:
-            actual = ottla_batch_crc(self._at, size)
+        if self.size_bytes < RELEASE_BYTES_MIN:
+            actual = ottla_batch_crc(self._at, self.size_bytes)
         else:
             with nogil:
-                actual = ottla_batch_crc(self._at, size)
+                actual = ottla_batch_crc(self._at, self.size_bytes)
         return actual == ottla_get32(self._at + OTTLA_CRC_AT)
 
     def check(self):
         cdef ottla_finding finding
-        with nogil:
+        if self.size_bytes < RELEASE_BYTES_MIN:
             finding = ottla_check_batch(self._at, self.size_bytes, True)
+        else:
+            with nogil:
+                finding = ottla_check_batch(self._at, self.size_bytes, True)
         if finding != OTTLA_WHOLE:
             raise CorruptBatchError(_story(finding, self._at, self.size_bytes, self.position))
 
@@ -236,7 +248,10 @@ cdef str _story(ottla_finding finding, const uint8_t* at, size_t room, Py_ssize_
     """What is wrong with the batch at a position, for people."""
     if finding == OTTLA_CUT_OFF:
         if room < OTTLA_HEADER_BYTES:
-            return f"batch at position {position} is cut off: {room} bytes left, its header alone takes {OTTLA_HEADER_BYTES}"
+            return (
+                f"batch at position {position} is cut off: {room} bytes left,"
+                f" its header alone takes {OTTLA_HEADER_BYTES}"
+            )
         return (
             f"batch with base offset {<int64_t>ottla_get64(at)} at position {position} is cut off: it says"
             f" {<int64_t>ottla_get32(at + OTTLA_LENGTH_AT) + 12} bytes, {room} are left"
@@ -257,49 +272,65 @@ cdef str _story(ottla_finding finding, const uint8_t* at, size_t room, Py_ssize_
     return f"{where} has last offset delta {delta}: no such offsets exist"
 
 
+ctypedef struct Walk:
+    Py_ssize_t at, end, found, room
+    Py_ssize_t* places
+    size_t size
+    ottla_finding finding
+
+
+cdef int _walk(const uint8_t* start, Walk* walk, bint check_crc) noexcept nogil:
+    """Notes the places of good batches until something else comes. 0, or -1 without memory."""
+    cdef Py_ssize_t* grown
+    while walk.at < walk.end:
+        walk.finding = ottla_look(start + walk.at, walk.end - walk.at, &walk.size)
+        if walk.finding == OTTLA_WHOLE:
+            walk.finding = ottla_check_batch(start + walk.at, walk.size, check_crc)
+        if walk.finding != OTTLA_WHOLE:
+            return 0
+        if walk.found == walk.room:
+            walk.room = 2 * walk.room + 64
+            grown = <Py_ssize_t*>realloc(walk.places, walk.room * sizeof(Py_ssize_t))
+            if grown == NULL:
+                return -1
+            walk.places = grown
+        walk.places[walk.found] = walk.at
+        walk.found += 1
+        walk.at += <Py_ssize_t>walk.size
+    return 0
+
+
 def scan(buffer, Py_ssize_t position=0, *, bint check_crc=True):
     cdef Py_buffer view
     cdef const uint8_t* start
-    cdef Py_ssize_t end, at = position, found = 0, room = 0, index
-    cdef Py_ssize_t* places = NULL
-    cdef Py_ssize_t* grown
-    cdef size_t size = 0
-    cdef ottla_finding finding = OTTLA_CUT_OFF
-    cdef bint no_memory = False
+    cdef Walk walk
+    cdef Py_ssize_t index
+    cdef int failed
     cdef list batches = []
     PyObject_GetBuffer(buffer, &view, PyBUF_SIMPLE)
+    memset(&walk, 0, sizeof(Walk))
     try:
         start = <const uint8_t*>view.buf
-        end = view.len
-        if position < 0 or position > end:
-            raise MisuseError(f"position {position} lies outside the buffer of {end} bytes")
-        with nogil:
-            while at < end:
-                finding = ottla_look(start + at, end - at, &size)
-                if finding == OTTLA_WHOLE:
-                    finding = ottla_check_batch(start + at, size, check_crc)
-                if finding != OTTLA_WHOLE:
-                    break
-                if found == room:
-                    room = 2 * room + 64
-                    grown = <Py_ssize_t*>realloc(places, room * sizeof(Py_ssize_t))
-                    if grown == NULL:
-                        no_memory = True
-                        break
-                    places = grown
-                places[found] = at
-                found += 1
-                at += <Py_ssize_t>size
-        if no_memory:
-            raise MemoryError(f"no room for the places of {found} batches")
-        for index in range(found):
-            batches.append(Batch(buffer, places[index]))
-        if at == end or finding == OTTLA_CUT_OFF:
-            return batches, at, None
+        walk.at = position
+        walk.end = view.len
+        if position < 0 or position > view.len:
+            raise MisuseError(f"position {position} lies outside the buffer of {view.len} bytes")
+        if view.len - position < RELEASE_BYTES_MIN:
+            failed = _walk(start, &walk, check_crc)
+        else:
+            with nogil:
+                failed = _walk(start, &walk, check_crc)
+        if failed:
+            raise MemoryError(f"no room for the places of {walk.found} batches")
+        for index in range(walk.found):
+            batches.append(Batch(buffer, walk.places[index]))
+        if walk.at == walk.end or walk.finding == OTTLA_CUT_OFF:
+            return batches, walk.at, None
         # The checksum in the story needs the batch's own size, which a bad length does not give.
-        return batches, at, _story(finding, start + at, size if finding >= OTTLA_BAD_CRC else end - at, at)
+        index = <Py_ssize_t>walk.size if walk.finding >= OTTLA_BAD_CRC else walk.end - walk.at
+        return batches, walk.at, _story(walk.finding, start + walk.at, index, walk.at)
     finally:
-        free(places)
+        free(walk.places)
         PyBuffer_Release(&view)
 
 
@@ -357,7 +388,7 @@ cdef uint32_t _crc32c(buffer, uint32_t crc, bint by_table) except? 0xFFFFFFFF:
     PyObject_GetBuffer(buffer, &view, PyBUF_SIMPLE)
     if by_table:
         crc = ottla_crc32c_by_table(crc, <const uint8_t*>view.buf, view.len)
-    elif view.len < 4096:
+    elif view.len < RELEASE_BYTES_MIN:
         crc = ottla_crc32c(crc, <const uint8_t*>view.buf, view.len)
     else:
         with nogil:

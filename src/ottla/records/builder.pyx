@@ -1,15 +1,15 @@
 # cython: boundscheck=False, wraparound=False, cdivision=True
 """The batch builder: records appended one by one become a whole batch.
 
-For producers that hand over single records, for markers and for tests; tables go through `columns`. The records are kept
-in their wire form from the start, so what a batch will take is known after each append, and building copies once.
+For producers that hand over single records, for markers and for tests; tables go through `columns_encode`. The records
+are kept in their wire form from the start, so what a batch will take is known after each append, and building copies
+once.
 """
 
 cimport cython
-from cpython.buffer cimport Py_buffer, PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
+from cpython.buffer cimport PyBUF_READ, PyBUF_SIMPLE, Py_buffer, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.memoryview cimport PyMemoryView_FromMemory
-from cpython.buffer cimport PyBUF_READ
 from libc.stdint cimport INT32_MAX, int16_t, int32_t, int64_t, uint8_t
 from libc.stdlib cimport free, realloc
 from libc.string cimport memcpy
@@ -146,7 +146,8 @@ cdef class BatchBuilder:
             fields.last_offset_delta = last_offset_delta
             if fields.last_offset_delta < self._fields.last_offset_delta:
                 raise MisuseError(
-                    f"last offset delta {last_offset_delta} lies before the last record's, {self._fields.last_offset_delta}"
+                    f"last offset delta {last_offset_delta} lies before the last record's,"
+                    f" {self._fields.last_offset_delta}"
                 )
         if fields.last_offset_delta < 0:
             raise MisuseError("the batch is empty; append a record, or give the last offset delta of what was there")
@@ -180,6 +181,8 @@ cdef class BatchBuilder:
         return 0
 
 
+# Not for the garbage collector, which would drop the buffer without releasing it.
+@cython.no_gc
 @cython.freelist(64)
 @cython.final
 cdef class _Bytes:

@@ -13,10 +13,11 @@ from libc.stdint cimport INT64_MAX, int32_t, int64_t, uint8_t, uint32_t, uint64_
 from ottla.model.errors import BatchTooLargeError, CorruptBatchError, InvalidRequestError, MisuseError
 from ottla.records.aborted import AbortedTransactions
 from ottla.records.batch import Batch
-from ottla.records.compression import DECOMPRESSED_BYTES_MAX, decompress
+from ottla.records.compression import DECOMPRESSED_BYTES_MAX
 from ottla.records.decode import record_story
 from ottla.records.packed_buffer cimport give_back, hand_over, ottla_copy, ottla_growable, reserve
 from ottla.records.packed import BinaryColumn, Columns, HeadersColumn
+from ottla.records.payload import read_payload
 
 cdef extern from "record.h" nogil:
     ctypedef enum ottla_finding:
@@ -123,7 +124,6 @@ cdef class _Decoder:
     cdef bint _with_headers, _check_crc
     cdef size_t _limit, _total, _size
     cdef object _source, _aborted
-    cdef Halt _halt
     cdef ottla_finding _finding
     cdef ottla_record_finding _record_finding
     cdef int32_t _record_index
@@ -308,10 +308,7 @@ cdef class _Decoder:
         found = Batch(self._source, self._at)
         aborted = self._aborted is not None and self._aborted.covers(found)
         if not aborted and not found.is_control and found.last_offset >= self._start_offset:
-            payload = found.payload
-            if found.codec and len(payload):
-                payload = decompress(found.codec, payload, self._limit - self._total)
-            PyObject_GetBuffer(payload, &view, PyBUF_SIMPLE)
+            PyObject_GetBuffer(read_payload(found, self._limit - self._total), &view, PyBUF_SIMPLE)
             with nogil:
                 halt = self._read(batch, <const uint8_t*>view.buf, view.len)
             PyBuffer_Release(&view)
@@ -334,7 +331,7 @@ cdef class _Decoder:
                 if halt != GOOD:
                     return self._error(halt)
         except (CorruptBatchError, InvalidRequestError) as error:
-            return type(error)(f"batch with base offset {<int64_t>ottla_get64(self._start + self._at)}: {error}")
+            return error
 
     cdef object _error(self, Halt halt):
         cdef int64_t base_offset
@@ -402,7 +399,8 @@ def decode(
     decoder._with_headers = headers
     decoder._check_crc = check_crc
     decoder._limit = min(max(limit, 0), TOTAL_BYTES_MAX)
-    decoder._aborted = AbortedTransactions(aborted) if isinstance(aborted, (list, tuple)) else aborted
+    if aborted is not None:
+        decoder._aborted = aborted if isinstance(aborted, AbortedTransactions) else AbortedTransactions(aborted)
     PyObject_GetBuffer(buffer, &view, PyBUF_SIMPLE)
     try:
         if position < 0 or position > view.len:

@@ -42,6 +42,8 @@ cdef enum Halt:
     GOOD, BAD_COLUMN, BAD_HEADER_KEY, TOO_LARGE, NO_MEMORY
 
 
+# Like all here that hold buffers, not for the garbage collector, which would drop them without releasing them.
+@cython.no_gc
 @cython.final
 cdef class _BinaryIn:
     """A column of byte strings, its buffers held and known to be long enough for its rows; no buffers: all null."""
@@ -67,7 +69,7 @@ cdef class _BinaryIn:
         if column.validity is not None:
             PyObject_GetBuffer(column.validity, &self._validity_view, PyBUF_SIMPLE)
             if self._validity_view.len < (self._start + rows + 7) // 8:
-                raise MisuseError(f"column {name}: {self._validity_view.len} bytes of validity are too few for {rows} rows")
+                raise MisuseError(f"column {name}: {self._validity_view.len} bytes of validity are too few")
             self._validity = <const uint8_t*>self._validity_view.buf
         if column.wide:
             self._wide = <const int64_t*>self._offsets_view.buf
@@ -101,6 +103,7 @@ cdef class _BinaryIn:
         return end - first
 
 
+@cython.no_gc
 @cython.final
 cdef class _HeadersIn:
     """A column of header lists, its buffers held and known to be long enough for its rows."""
@@ -139,10 +142,10 @@ cdef class _HeadersIn:
         size[0] = 0
         if self._validity != NULL and not (self._validity[row >> 3] >> (row & 7)) & 1:
             return GOOD
-        if self._offsets[row] < 0 or self._offsets[row + 1] < self._offsets[row] or self._offsets[row + 1] > self._count:
-            return BAD_COLUMN
         first[0] = self._offsets[row]
         end[0] = self._offsets[row + 1]
+        if first[0] < 0 or end[0] < first[0] or end[0] > self._count:
+            return BAD_COLUMN
         for index in range(first[0], end[0]):
             key_size = self._keys._get(index, &field)
             value_size = self._values._get(index, &field)
@@ -177,6 +180,7 @@ cdef uint8_t* _write_row(uint8_t* at, _BinaryIn column, int64_t row) noexcept no
     return _write_field(at, field, size, column._end)
 
 
+@cython.no_gc
 @cython.final
 cdef class _Encoder:
     cdef _BinaryIn _keys, _values
@@ -324,7 +328,9 @@ def encode(
 ):
     cdef _Encoder encoder = _Encoder()
     if count < 0 or batch_records_max < 1 or batch_bytes_max < 1:
-        raise MisuseError(f"{count} rows in batches of {batch_records_max} records and {batch_bytes_max} bytes make no sense")
+        raise MisuseError(
+            f"{count} rows in batches of {batch_records_max} records and {batch_bytes_max} bytes make no sense"
+        )
     codec = Codec(codec)
     encoder._rows = count
     encoder._bytes_max = min(batch_bytes_max, INT32_MAX)

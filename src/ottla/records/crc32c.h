@@ -1,9 +1,9 @@
 /* CRC-32C (Castagnoli), callable from compiled loops that do not hold the GIL.
  *
  * One entry, ottla_crc32c(). On x86-64 with SSE 4.2 and on arm64 built with CRC support it uses the processor's
- * instruction. The instruction has a latency of three cycles but can start every cycle, so long inputs are cut into three
- * stretches that advance together; their sums are joined by "as if followed by N zero bytes" tables. Everywhere else
- * eight tables take eight bytes at a time. All tables are computed when the library is loaded.
+ * instruction. It has a latency of three cycles but can start every cycle, so long inputs are cut into three stretches
+ * that advance together; their sums are joined by "as if followed by N zero bytes" tables. Everywhere else eight tables
+ * take eight bytes at a time. All tables are computed when the library is loaded.
  */
 #ifndef OTTLA_CRC32C_H
 #define OTTLA_CRC32C_H
@@ -22,7 +22,8 @@ static uint32_t ottla_crc_after_short[4][256];
 
 static uint32_t ottla_crc_by_table(uint32_t crc, const uint8_t *data, size_t size) {
     while (size >= 8) {
-        uint32_t low = crc ^ ((uint32_t)data[0] | (uint32_t)data[1] << 8 | (uint32_t)data[2] << 16 | (uint32_t)data[3] << 24);
+        uint32_t low = (uint32_t)data[0] | (uint32_t)data[1] << 8 | (uint32_t)data[2] << 16 | (uint32_t)data[3] << 24;
+        low ^= crc;
         crc = ottla_crc_slices[7][low & 0xff] ^ ottla_crc_slices[6][(low >> 8) & 0xff] ^
               ottla_crc_slices[5][(low >> 16) & 0xff] ^ ottla_crc_slices[4][low >> 24] ^
               ottla_crc_slices[3][data[4]] ^ ottla_crc_slices[2][data[5]] ^

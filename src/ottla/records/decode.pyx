@@ -5,8 +5,9 @@ from cpython.buffer cimport Py_buffer, PyBUF_SIMPLE, PyBuffer_Release, PyObject_
 from cpython.bytes cimport PyBytes_FromStringAndSize
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
-from ottla.model.errors import BatchTooLargeError, CorruptBatchError
-from ottla.records.compression import DECOMPRESSED_BYTES_MAX, decompress
+from ottla.model.errors import CorruptBatchError
+from ottla.records.compression import DECOMPRESSED_BYTES_MAX
+from ottla.records.payload import read_payload
 from ottla.records.record import Record
 
 cdef extern from "record.h" nogil:
@@ -59,13 +60,7 @@ def decode_records(batch, limit=DECOMPRESSED_BYTES_MAX):
     cdef bint is_append_time = batch.timestamp_type == 1
     cdef list records = []
     cdef tuple headers
-    if count == 0 and batch.size_bytes == 61:
-        return records
-    try:
-        payload = decompress(batch.codec, batch.payload, limit)
-    except (CorruptBatchError, BatchTooLargeError) as error:
-        raise type(error)(f"batch with base offset {base_offset}: {error}") from error
-    PyObject_GetBuffer(payload, &view, PyBUF_SIMPLE)
+    PyObject_GetBuffer(read_payload(batch, limit), &view, PyBUF_SIMPLE)
     try:
         at = <const uint8_t*>view.buf
         end = at + view.len

@@ -12,7 +12,14 @@
 #include "growable.h"
 
 #define OTTLA_KEPT_BLOCKS_MAX 24
+#ifdef __SANITIZE_ADDRESS__
+/* The sanitizer sees a write behind a buffer only if that is as small as can be, and a late use only if it is gone. */
+#define OTTLA_KEPT_BYTES_MAX ((size_t)0)
+#define OTTLA_ROOM_FOR(need, old_room) (need)
+#else
 #define OTTLA_KEPT_BYTES_MAX ((size_t)64 << 20)
+#define OTTLA_ROOM_FOR(need, old_room) ((need) > 2 * (old_room) ? (need) : 2 * (old_room))
+#endif
 #define OTTLA_KEPT_BLOCK_BYTES_MIN ((size_t)64 << 10)
 
 static ottla_growable ottla_kept[OTTLA_KEPT_BLOCKS_MAX];
@@ -54,11 +61,11 @@ static inline void ottla_give_back(ottla_growable *buffer) {
     memset(buffer, 0, sizeof *buffer);
 }
 
-/* Makes room for `need` bytes in all; with `zeroed`, all room that was not there before is zero. 0, or -1 without memory. */
+/* Makes room for `need` bytes in all; with `zeroed`, room not there before is zero. 0, or -1 without memory. */
 static inline int ottla_grow(ottla_growable *buffer, size_t need, int zeroed) {
     size_t old_room = buffer->room;
     if (buffer->data != NULL || !ottla_take_kept(buffer, need)) {
-        size_t room = need > 2 * old_room ? need : 2 * old_room;
+        size_t room = OTTLA_ROOM_FOR(need, old_room);
         uint8_t *data = (uint8_t *)realloc(buffer->data, room);
         if (data == NULL) return -1;
         buffer->data = data;

@@ -5,9 +5,8 @@ Decompressing and compressing cost far more than anything else on the way: run t
 
 from struct import pack_into
 
-from ottla.model.errors import BatchTooLargeError, CorruptBatchError
 from ottla.records.batch import Batch, crc32c
-from ottla.records.compression import DECOMPRESSED_BYTES_MAX, compress, decompress
+from ottla.records.compression import DECOMPRESSED_BYTES_MAX, compress
 from ottla.records.layout import (
     ATTRIBUTES_AT,
     CODEC_BITS,
@@ -17,18 +16,15 @@ from ottla.records.layout import (
     LENGTH_PREFIX_BYTES,
     Codec,
 )
+from ottla.records.payload import read_payload
 
 
 def recompress(batch: Batch, codec: Codec, level: int | None = None, limit: int = DECOMPRESSED_BYTES_MAX) -> bytes:
     """A batch with the same header fields and records, compressed by `codec`; the records are not looked at."""
     if not batch.payload:
         return bytes(batch.buffer)
-    try:
-        payload = decompress(batch.codec, batch.payload, limit)
-    except (CorruptBatchError, BatchTooLargeError) as error:
-        raise type(error)(f"batch with base offset {batch.base_offset}: {error}") from error
     result = bytearray(batch.buffer[:HEADER_BYTES])
-    result += compress(codec, payload, level)
+    result += compress(codec, read_payload(batch, limit), level)
     pack_into(">i", result, LENGTH_AT, len(result) - LENGTH_PREFIX_BYTES)
     pack_into(">h", result, ATTRIBUTES_AT, batch.attributes & ~CODEC_BITS | codec)
     pack_into(">I", result, CRC_AT, crc32c(memoryview(result)[ATTRIBUTES_AT:]))

@@ -79,8 +79,8 @@ static inline const uint8_t *ottla_read_header(const uint8_t *at, const uint8_t 
     return ottla_read_field(at, end, &header->value_size, &header->value);
 }
 
-/* UTF-8 as Unicode defines it: no over-long forms, no surrogates, nothing above U+10FFFF. Returns how many bytes the next
- * character takes, negative if they are not one: then the longest start of a character, which one U+FFFD stands for. */
+/* UTF-8 as Unicode defines it: no over-long forms, no surrogates, nothing above U+10FFFF. Returns how many bytes the
+ * next character takes, negative if they are not one: then the longest start of one, which one U+FFFD stands for. */
 static inline int ottla_utf8_step(const uint8_t *at, const uint8_t *end) {
     uint8_t lead = *at;
     if (lead < 0x80) return 1;

@@ -161,8 +161,8 @@ static inline uint32_t ottla_batch_crc(const uint8_t *batch, size_t size) {
     return ottla_crc32c(0, batch + OTTLA_ATTRIBUTES_AT, size - OTTLA_ATTRIBUTES_AT);
 }
 
-/* A whole batch's fields against each other, and its CRC if asked. Compaction leaves gaps, so there may be fewer records
- * than offsets, even none; never more. */
+/* A whole batch's fields against each other, and its CRC if asked. Compaction leaves gaps, so there may be fewer
+ * records than offsets, even none; never more. */
 static inline ottla_finding ottla_check_batch(const uint8_t *batch, size_t size, int crc) {
     if (crc && ottla_batch_crc(batch, size) != ottla_get32(batch + OTTLA_CRC_AT)) return OTTLA_BAD_CRC;
     int64_t base = (int64_t)ottla_get64(batch);

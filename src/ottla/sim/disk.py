@@ -3,14 +3,12 @@
 # The fault model
 A *kill* (of the process) loses no byte and no name: the page cache survives; handles, mappings and locks end.
 A *crash* (of the machine) keeps what was synced and decides for the rest, from the given randomness:
-- **Bytes** of a file are durable after `File.sync` or `Mapping.sync`. Of unsynced writes any subset of their 512-byte
-  sectors survives, in any order across sectors; one sector holds the bytes of some moment since the sync, never a later
-  write without an earlier one. A sector is not torn, and no foreign garbage appears: a drive with power-loss-safe
-  sectors, a file system that does not expose stale blocks (ext4 and XFS in their default modes).
+- **Bytes** of a file are durable after `File.sync`. Of unsynced writes any subset of their 512-byte sectors survives,
+  in any order across sectors; one sector holds the bytes of some moment since the sync, never a later write without an
+  earlier one. A sector is not torn, and no foreign garbage appears: a drive with power-loss-safe sectors, a file system
+  that does not expose stale blocks (ext4 and XFS in their default modes).
 - **Size** changes are metadata: those of one file survive as a prefix of their order. A size may survive without its
   bytes (they read as zeros), and the size of the last surviving append may be cut at any byte.
-- **Mapped pages** of 4096 bytes that were stored into survive one by one: as they are, up to some byte (an earlier
-  moment, if they were filled from the front), or not at all.
 - **Names** (create, rename, remove, make a folder) are durable after `sync_dir` of their folder; syncing a new file
   does not sync its name. Unsynced ones survive as a prefix of each folder's order, or, with `NameOrder.NAME`, of each
   name's order only. A rename is one step: a crash finds the old name or the new one, never both and never neither.
@@ -22,8 +20,8 @@ disk that the next process finds. So a task of the dead process that is still un
 
 # Faults
 Every mutating operation is counted and traced. Run a scenario once, look at `operation_count`, then run it again for
-each number with `fail_at`. Mistakes that only kill a real process now and then always raise `MisuseError` here: a store
-into a mapping beyond what was reserved, a file resized while it is mapped.
+each number with `fail_at`. A mistake that kills a real process only now and then always raises `MisuseError` here: a
+file resized while it is mapped. A disk with a capacity counts in pages of 4096 bytes and knows no sparse files.
 
 Bytes are kept in `inode.py`, names in `folders.py`, planned faults in `disk_faults.py`, handles in `handles.py`.
 """
@@ -35,10 +33,11 @@ from collections.abc import Callable
 from typing import Final, ParamSpec, TypeVar
 
 from ottla.env.ports import Random
+from ottla.model.errors import MisuseError
 from ottla.sim.disk_faults import Faults, Moment, Operation, SimulatedCrash
 from ottla.sim.folders import Folder, NameOrder, Tree, os_error
 from ottla.sim.handles import SimFile, SimLock, SimMapping
-from ottla.sim.inode import PAGE_BYTES, Inode, Resize, Write
+from ottla.sim.inode import PAGE_BYTES, Change, Inode, Resize, Write
 from ottla.sim.random import SimRandom
 
 P = ParamSpec("P")
@@ -153,18 +152,9 @@ class SimDisk:
             self._tree.assign((folder, name, inode))
         return inode
 
-    def map(self, path: str, size: int | None = None, *, writable: bool = False) -> SimMapping:
-        """Maps a file; with `size`, which needs `writable`, creates or resizes it first (sparse, zero filled)."""
-        name = normal(path)
-        if size is not None:
-            if not writable:
-                raise ValueError(f"mapping {path} with a size would resize it, which needs writable=True")
-            if size < 0:
-                raise ValueError(f"cannot map {path} with a negative size, {size}")
-        file = self.open(path, create=size is not None, writable=writable)
-        if size is not None and size != file.size():
-            file.truncate(size)
-        return SimMapping(self, self._tree.file(name), name, writable=writable)
+    def map(self, path: str) -> SimMapping:
+        """Maps a file for reading; it must not be resized while it is mapped."""
+        return SimMapping(self, self._file(path), normal(path))
 
     def read(self, path: str) -> bytes:
         """The whole of a small file."""
@@ -200,21 +190,27 @@ class SimDisk:
         self.faults.touch(normal(path))
         return isinstance(self._tree.find(normal(path)), Folder)
 
+    def make_dir(self, path: str) -> None:
+        """One folder in an existing one; nothing happens if it is there."""
+        path = normal(path)
+        self.faults.touch(path)
+        if isinstance(self._tree.find(path), Folder):
+            return
+        self.faults.touch_to_change(path)
+        folder, name = self._tree.parent(path)
+        if name in folder.entries:
+            raise os_error(errno.EEXIST, path)
+        with self.faults.atomic("make_dir", path):
+            self._tree.assign((folder, name, Folder()))
+
     def make_dirs(self, path: str) -> None:
         """The folder and those above it; nothing happens if it is there. Their names are synced."""
         made = ""
         for part in normal(path).split("/")[1:]:
             above, made = made or "/", f"{made}/{part}"
-            self.faults.touch(made)
-            if isinstance(self._tree.find(made), Folder):
-                continue
-            self.faults.touch_to_change(made)
-            folder, name = self._tree.parent(made)
-            if name in folder.entries:
-                raise os_error(errno.EEXIST, path)
-            with self.faults.atomic("make_dir", made):
-                self._tree.assign((folder, name, Folder()))
-            self.sync_dir(above)
+            if not isinstance(self._tree.find(made), Folder):
+                self.make_dir(made)
+                self.sync_dir(above)
 
     def remove(self, path: str) -> None:
         """Removes a file; missing is an error."""
@@ -304,14 +300,14 @@ class SimDisk:
         self.faults.touch_to_change(path)
         planned = self.faults.begin("write", path)
         if planned is not None:
-            inode.change(Write(write.position, write.data[: len(write.data) // 2]))
+            _change(inode, path, Write(write.position, write.data[: len(write.data) // 2]))
             self.faults.strike(planned)
         fits = self._room_left(inode) - write.position
         if fits >= len(write.data):
-            inode.change(write)
+            _change(inode, path, write)
             return
         if fits > 0:
-            inode.change(Write(write.position, write.data[:fits]))
+            _change(inode, path, Write(write.position, write.data[:fits]))
         raise os_error(errno.ENOSPC, path)
 
     def _room_left(self, inode: Inode) -> int:
@@ -322,36 +318,38 @@ class SimDisk:
         return inode.room_bytes + free
 
     def resize(self, inode: Inode, path: str, size: int) -> None:
-        """Cuts or extends; a longer file stays sparse, so it takes no room."""
+        """Cuts, or extends with zeros, which take room as any bytes do."""
         self.faults.touch_to_change(path)
         with self.faults.atomic("truncate", path):
-            inode.change(Resize(size))
-
-    def reserve(self, inode: Inode, path: str, size: int) -> None:
-        """Room for a mapping's first bytes."""
-        self.faults.touch_to_change(path)
-        if size <= inode.room_bytes:
-            return
-        with self.faults.atomic("reserve", path):
             if size > self._room_left(inode):
                 raise os_error(errno.ENOSPC, path)
-            inode.take_room(size)
+            _change(inode, path, Resize(size))
 
-    def sync_file(self, inode: Inode, path: str, operation: str) -> None:
-        """Makes a file's bytes durable; a planned error leaves what a failed sync leaves."""
+    def sync_file(self, inode: Inode, path: str) -> None:
+        """Makes a file's bytes durable; a planned error, whenever it strikes, leaves what a failed sync leaves."""
         self.faults.touch(path)
         try:
-            planned = self.faults.begin(operation, path)
+            planned = self.faults.begin("sync", path)
+            if planned is None or isinstance(planned.fault, SimulatedCrash):
+                inode.sync()
+            self.faults.strike(planned)
         except OSError:
             inode.fail_sync(self._random)
             raise
-        if planned is not None:
-            inode.fail_sync(self._random)
-            self.faults.strike(planned)
-        inode.sync()
 
     def unlock(self, inode: Inode, lock: SimLock) -> None:
         """Ends a lock, if it is still this one."""
         if self._locks.get(inode) is lock:
             del self._locks[inode]
             inode.change(Resize(0))
+
+
+def _change(inode: Inode, path: str, change: Change) -> None:
+    try:
+        inode.change(change)
+    except BufferError:
+        size = len(inode.content)
+        raise MisuseError(
+            f"{path} is resized from {size} to {change.size_after(size)} bytes while it is mapped: a real process "
+            "could die of SIGBUS; close the mapping first"
+        ) from None

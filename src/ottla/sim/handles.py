@@ -5,18 +5,15 @@ They carry out single operations on an `Inode`, with the errors a real system gi
 
 import errno
 from collections.abc import Sequence
+from pickle import PickleBuffer
 from typing import TYPE_CHECKING, Final
 
 from ottla.env.ports import Buffer
-from ottla.model.errors import MisuseError
 from ottla.sim.folders import os_error
 from ottla.sim.inode import Inode, Write
 
 if TYPE_CHECKING:
     from ottla.sim.disk import SimDisk
-
-RESERVE_STEP_BYTES: Final = 16 * 1024
-"""The same steps as the real mapping's."""
 
 
 class SimFile:
@@ -74,7 +71,7 @@ class SimFile:
     def sync(self) -> None:
         """Makes all that was written, and the size, survive a power cut."""
         self._check(0)
-        self._disk.sync_file(self._inode, self.path, "sync")
+        self._disk.sync_file(self._inode, self.path)
 
     def fileno(self) -> int:
         """There is no handle of the operating system behind this."""
@@ -86,79 +83,35 @@ class SimFile:
 
 
 class SimMapping:
-    """A mapping of a simulated file: its `view` is the page cache itself."""
+    """A mapping of a simulated file: its `view` is the page cache itself, which cannot be resized meanwhile."""
 
-    __slots__ = ("__weakref__", "_disk", "_inode", "_pages", "_reserved", "path", "writable")
+    __slots__ = ("_disk", "_pages", "path")
 
-    def __init__(self, disk: "SimDisk", inode: Inode, path: str, *, writable: bool) -> None:
+    def __init__(self, disk: "SimDisk", inode: Inode, path: str) -> None:
         self.path: Final = path
-        self.writable: Final = writable
         self._disk = disk
-        self._inode = inode
-        self._pages: memoryview | None = memoryview(inode.content)
-        self._reserved = 0
-        inode.mappings.add(self)
-        inode.mapped = inode.mapped or writable
+        self._pages: memoryview | None = memoryview(inode.content).toreadonly()
 
     @property
     def view(self) -> memoryview:
-        """The whole mapping; writable if it was asked for."""
-        pages = self._check()
-        return pages[:] if self.writable else pages.toreadonly()
-
-    def __len__(self) -> int:
-        return len(self._check())
-
-    def _check(self) -> memoryview:
+        """The whole file, read-only."""
         if self._pages is None:
             raise ValueError(f"the mapping of {self.path} is closed")
-        return self._pages
-
-    def reserve(self, size: int) -> None:
-        """Gives the first `size` bytes room on disk, or raises."""
-        mapped_bytes = len(self._check())
-        if not self.writable:
-            raise ValueError(f"{self.path} is mapped read-only, so there is nothing to reserve")
-        if not 0 <= size <= mapped_bytes:
-            raise ValueError(f"cannot reserve {size} bytes of {self.path}, which is mapped with {mapped_bytes}")
-        if size <= self._reserved:
-            return
-        wanted = min(mapped_bytes, -(-size // RESERVE_STEP_BYTES) * RESERVE_STEP_BYTES)
-        self._disk.reserve(self._inode, self.path, wanted)
-        self._reserved = wanted
-
-    def sync(self) -> None:
-        """Makes what was written through the mapping survive a power cut."""
-        self._check()
-        self._check_stores()
-        self._disk.sync_file(self._inode, self.path, "msync")
+        # A memoryview counts no slices of itself, only buffers that other kinds of objects take of it.
+        return memoryview(PickleBuffer(self._pages))
 
     def close(self) -> None:
         """Unmaps; raises BufferError while slices of `view` are alive. Closing twice, or after a crash, is harmless."""
         if self._pages is None:
             return
-        self._pages.release()
-        self._pages = None
-        self._inode.mappings.discard(self)
         try:
-            # Python refuses to resize a buffer that somebody looks at; another mapping of the file hides that.
-            if self._inode.content and not self._inode.mappings:
-                self._inode.content.append(self._inode.content.pop())
+            self._pages.release()
         except BufferError:
-            self._pages = memoryview(self._inode.content)
-            self._inode.mappings.add(self)
-            raise BufferError(f"{self.path} cannot be unmapped: views of it are in use; release them first") from None
-        self._check_stores()
-
-    def _check_stores(self) -> None:
-        """A store beyond what was reserved goes well until the day the disk is full; then it kills the process."""
-        inode = self._inode
-        beyond = inode.content[inode.room_bytes :]
-        if self.writable and beyond != bytes(len(beyond)):
-            raise MisuseError(
-                f"{self.path} was written through its mapping beyond byte {inode.room_bytes}, which was never "
-                "reserved: on a full disk that is a SIGBUS; call reserve first"
-            )
+            # What unwinds after a crash must meet the crash, and nothing that hides it.
+            if not self._disk.faults.dead:
+                message = f"{self.path} cannot be unmapped: views of it are in use; release them first"
+                raise BufferError(message) from None
+        self._pages = None
 
 
 class SimLock:

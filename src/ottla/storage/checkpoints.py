@@ -1,36 +1,61 @@
 """Small text files that say how far something got: offset checkpoints, leader epochs, and Java-style properties.
 
-Each is replaced as a whole: written beside, synced, renamed, and the folder synced, so that a crash leaves the old or the new.
+Each is replaced as a whole: written beside, synced, renamed, and the folder synced, so that a crash leaves the old or
+the new.
 """
 
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from ottla.env.ports import Disk
+from ottla.env.ports import Buffer, Disk
 from ottla.model.errors import CorruptError
 from ottla.model.ids import LeaderEpoch, Offset, TopicPartition
 
 _VERSION: Final = 0
+TEMPORARY: Final = ".tmp"
+"""Ends the name of a file that is being written, and worthless after a crash."""
+_NUMBER_DIGITS_MAX: Final = 19
+"""As many as an int64 has."""
 
 
 def replace_file(disk: Disk, path: str, content: bytes) -> None:
     """Gives the file this content, durably and at once."""
-    temporary = path + ".tmp"
-    file = disk.open(temporary, create=True)
+    temporary = path + TEMPORARY
+    write_synced(disk, temporary, content)
+    disk.rename(temporary, path)
+    disk.sync_dir(path.rpartition("/")[0])
+
+
+def write_synced(disk: Disk, path: str, content: bytes) -> None:
+    """Gives a file this content, which survives a power cut if the file's name does."""
+    file = disk.open(path, create=True)
     try:
         file.truncate(0)
         file.write_at(0, [content])
         file.sync()
     finally:
         file.close()
-    disk.rename(temporary, path)
-    disk.sync_dir(path.rpartition("/")[0])
+
+
+def write_file(disk: Disk, path: str, content: Buffer) -> None:
+    """Gives a file this content, which survives a power cut only once the file and its folder are synced."""
+    file = disk.open(path, create=True)
+    try:
+        file.write_at(0, [content])
+        file.truncate(len(content))
+    finally:
+        file.close()
 
 
 def write_offsets(disk: Disk, path: str, offsets: Mapping[TopicPartition, int]) -> None:
     """Writes lines of "topic partition offset"."""
+    replace_file(disk, path, encode_offsets(offsets))
+
+
+def encode_offsets(offsets: Mapping[TopicPartition, int]) -> bytes:
+    """What `write_offsets` writes."""
     lines = (f"{partition.topic} {partition.partition} {offset}" for partition, offset in sorted(offsets.items()))
-    replace_file(disk, path, _encode(lines, len(offsets)))
+    return _encode(lines, len(offsets))
 
 
 def read_offsets(disk: Disk, path: str) -> dict[TopicPartition, Offset]:
@@ -38,10 +63,12 @@ def read_offsets(disk: Disk, path: str) -> dict[TopicPartition, Offset]:
     found: dict[TopicPartition, Offset] = {}
     for number, fields in _decode(disk, path, 3):
         topic, partition, offset = fields
-        try:
-            found[TopicPartition(topic, int(partition))] = Offset(int(offset))
-        except ValueError:
-            raise _corrupt(path, number, f"{' '.join(fields)!r} is not 'topic partition offset'") from None
+        if not (_is_number(partition) and _is_number(offset)):
+            raise _corrupt(path, number, f"{' '.join(fields)!r} is not 'topic partition offset'")
+        key = TopicPartition(topic, int(partition))
+        if key in found:
+            raise _corrupt(path, number, f"{key} is there twice")
+        found[key] = Offset(int(offset))
     return found
 
 
@@ -51,13 +78,16 @@ def write_epochs(disk: Disk, path: str, epochs: Mapping[LeaderEpoch, Offset]) ->
 
 
 def read_epochs(disk: Disk, path: str) -> dict[LeaderEpoch, Offset]:
-    """What `write_epochs` wrote; empty if the file does not exist."""
+    """What `write_epochs` wrote, epochs and offsets growing; empty if the file does not exist."""
     found: dict[LeaderEpoch, Offset] = {}
+    before = (-1, -1)
     for number, fields in _decode(disk, path, 2):
-        try:
-            epoch, start = int(fields[0]), int(fields[1])
-        except ValueError:
-            raise _corrupt(path, number, f"{' '.join(fields)!r} is not 'epoch startOffset'") from None
+        if not all(map(_is_number, fields)):
+            raise _corrupt(path, number, f"{' '.join(fields)!r} is not 'epoch startOffset'")
+        epoch, start = int(fields[0]), int(fields[1])
+        if epoch <= before[0] or start < before[1]:
+            raise _corrupt(path, number, f"epoch {epoch} from {start} on follows epoch {before[0]} from {before[1]} on")
+        before = (epoch, start)
         found[LeaderEpoch(epoch)] = Offset(start)
     return found
 
@@ -90,7 +120,7 @@ def _decode(disk: Disk, path: str, fields_expected: int) -> list[tuple[int, list
     lines = _text(path, disk.read(path)).splitlines()
     if not lines or lines[0] != str(_VERSION):
         raise _corrupt(path, 1, f"the version is {lines[0] if lines else 'missing'!r}, not {_VERSION}")
-    if len(lines) < 2 or not lines[1].isdigit():
+    if len(lines) < 2 or not _is_number(lines[1]):
         raise _corrupt(path, 2, "the number of entries is missing")
     entries = [(number, line.split()) for number, line in enumerate(lines[2:], 3) if line]
     if len(entries) != int(lines[1]):
@@ -99,6 +129,10 @@ def _decode(disk: Disk, path: str, fields_expected: int) -> list[tuple[int, list
         if len(fields) != fields_expected:
             raise _corrupt(path, number, f"{len(fields)} fields where {fields_expected} belong")
     return entries
+
+
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdigit() and len(text) <= _NUMBER_DIGITS_MAX
 
 
 def _text(path: str, content: bytes) -> str:

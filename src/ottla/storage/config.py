@@ -39,3 +39,9 @@ class LogConfig:
     timestamp_before_max_ms: int = UNLIMITED
     timestamp_after_max_ms: int = HOUR_MS
     producer_id_expiration_ms: int = DAY_MS
+
+    @property
+    def roll_ms(self) -> int:
+        """When a segment is rolled: a compacted topic's records must be sealed before they can be cleaned."""
+        longest = self.segment_ms - self.segment_jitter_ms
+        return min(longest, self.max_compaction_lag_ms) if self.cleanup_compact else longest

@@ -1,6 +1,7 @@
 """One data dir: its lock, its identity, its checkpoints and its clean-shutdown mark. The logs in it are the store's."""
 
 import logging
+from collections import Counter
 from collections.abc import Mapping
 from typing import Final
 
@@ -8,7 +9,16 @@ from ottla.env.ports import Disk, Lock, Random
 from ottla.model.errors import CorruptError, StorageError
 from ottla.model.ids import Offset, TopicPartition
 from ottla.storage import names
-from ottla.storage.checkpoints import read_offsets, read_properties, replace_file, write_offsets, write_properties
+from ottla.storage.checkpoints import (
+    TEMPORARY,
+    encode_offsets,
+    read_offsets,
+    read_properties,
+    replace_file,
+    write_offsets,
+    write_properties,
+    write_synced,
+)
 from ottla.storage.ids import random_id
 
 _LOGGER: Final = logging.getLogger(__name__)
@@ -26,6 +36,10 @@ class DataDir:
         self.properties: dict[str, str] = {}
         self._disk = disk
         self._lock: Lock | None = None
+        self._writes: Counter[str] = Counter()
+        """How often each checkpoint file has been written: a slow writer must not replace what a later one wrote."""
+        self._checkpointed: dict[str, dict[TopicPartition, int]] = {}
+        self._aside: set[TopicPartition] = set()
 
     def open(self, *, owner: str, node_id: int, cluster_id: str, random: Random) -> None:
         """Locks the folder, makes sure that it is this broker's, and takes away the clean-shutdown mark.
@@ -40,6 +54,9 @@ class DataDir:
             )
         self._lock = taken
         self._check_identity(node_id, cluster_id, random)
+        for name in self._disk.list_dir(self.path):
+            if name.endswith(TEMPORARY):
+                self._disk.remove(self._file(name))
         mark = self._file(names.CLEAN_SHUTDOWN)
         self.is_clean = self._disk.exists(mark)
         if self.is_clean:
@@ -62,18 +79,53 @@ class DataDir:
     def read_checkpoint(self, name: str) -> dict[TopicPartition, Offset]:
         """A checkpoint file's offsets; a damaged file counts as missing, and then nothing is taken for clean."""
         try:
-            return read_offsets(self._disk, self._file(name))
+            offsets = read_offsets(self._disk, self._file(name))
         except CorruptError as error:
             _LOGGER.warning("%s; it is ignored, and every partition of this folder is checked", error)
             self.is_clean = False
             return {}
+        self._checkpointed[name] = dict(offsets)
+        return offsets
+
+    def put_aside(self, partition: TopicPartition) -> None:
+        """Says that a partition could not be opened: its checkpoints stay as they are, for the day it is mended."""
+        self._aside.add(partition)
 
     def write_checkpoint(self, name: str, offsets: Mapping[TopicPartition, int]) -> None:
-        """Replaces a checkpoint file, durably."""
+        """Replaces a checkpoint file, durably; blocks."""
+        content = self._content(name, offsets)
+        self._writes[name] += 1
         try:
-            write_offsets(self._disk, self._file(name), offsets)
+            write_offsets(self._disk, self._file(name), content)
         except OSError as error:
             raise StorageError(f"{self._file(name)}: cannot write: {error.strerror}") from error
+        self._checkpointed[name] = content
+
+    async def write_checkpoint_in_background(self, name: str, offsets: Mapping[TopicPartition, int]) -> bool:
+        """The same without holding the event loop; False if a newer one was written meanwhile, which then stays."""
+        content = self._content(name, offsets)
+        self._writes[name] += 1
+        write = self._writes[name]
+        temporary = f"{self._file(name)}.{write}{TEMPORARY}"
+        try:
+            await self._disk.in_background(write_synced, self._disk, temporary, encode_offsets(content))
+            if self._writes[name] != write:
+                self._disk.remove(temporary)
+                return False
+            self._disk.rename(temporary, self._file(name))
+            self._checkpointed[name] = content
+            await self._disk.in_background(self._disk.sync_dir, self.path)
+        except OSError as error:
+            raise StorageError(f"{self._file(name)}: cannot write: {error.strerror}") from error
+        return True
+
+    def _content(self, name: str, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        known = self._checkpointed.get(name, {})
+        return {**{partition: known[partition] for partition in self._aside if partition in known}, **offsets}
+
+    def remembers(self, partition: TopicPartition) -> bool:
+        """Whether some checkpoint file speaks of the partition, perhaps of one of that name which was deleted."""
+        return any(partition in checkpointed for checkpointed in self._checkpointed.values())
 
     def mark_clean(self) -> None:
         """Says that everything is flushed and closed: the next opening need not scan."""

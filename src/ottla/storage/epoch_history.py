@@ -29,12 +29,15 @@ class EpochHistory:
         return next(reversed(self._starts), NO_LEADER_EPOCH)
 
     def assign(self, epoch: LeaderEpoch, start: Offset) -> None:
-        """Says that `epoch` begins at `start`; entries that contradict it, left over from a truncated past, go."""
-        if epoch < 0 or epoch == self.latest:
+        """Says that a batch of `epoch` stands at `start`; entries of a truncated past that contradict it go.
+
+        An epoch that is known to begin before keeps its beginning.
+        """
+        if epoch < 0 or (epoch == self.latest and self._starts[epoch] <= start):
             return
-        kept = {known: begin for known, begin in self._starts.items() if known < epoch and begin < start}
-        self._starts = {**kept, epoch: start}
-        self.dirty = True
+        kept = {known: begin for known, begin in self._starts.items() if known <= epoch and begin < start}
+        kept.setdefault(epoch, start)
+        self._replace(kept)
 
     def end_offset_for(self, epoch: LeaderEpoch, end_offset: Offset) -> tuple[LeaderEpoch, Offset]:
         """The largest epoch at most `epoch`, and where it ended.

@@ -31,7 +31,8 @@ class FlushJob:
     active: File
     epochs: dict[LeaderEpoch, Offset] | None
     """What to write down, if it has changed."""
-    sync_folder: bool
+    sync_folders: tuple[str, ...]
+    """Folders in which names were made that a power cut might still take back."""
 
     def run(self) -> None:
         """Blocks until all of it is on disk. The active segment's indexes are left out: a recovery rebuilds them."""
@@ -40,8 +41,8 @@ class FlushJob:
         self.active.sync()
         if self.epochs is not None:
             write_epochs(self.disk, f"{self.folder}/{names.EPOCHS}", self.epochs)
-        elif self.sync_folder:
-            self.disk.sync_dir(self.folder)
+        for folder in self.sync_folders:
+            self.disk.sync_dir(folder)
 
     def _sync_if_there(self, path: str) -> None:
         try:
@@ -54,28 +55,49 @@ class FlushJob:
             file.close()
 
 
+class _Waiter:
+    """Somebody who waits for everything below `offset`; `is_cut` once a part of that was truncated."""
+
+    __slots__ = ("is_cut", "offset")
+
+    def __init__(self, offset: Offset, *, is_cut: bool) -> None:
+        self.offset = offset
+        self.is_cut = is_cut
+
+
 class GroupCommit:
     """Flushes one log: at most one fsync at a time, each for all who wait."""
 
-    __slots__ = ("_disk", "_flushing", "_log")
+    __slots__ = ("_disk", "_flushing", "_log", "_waiters")
 
     def __init__(self, log: "Log", disk: Disk) -> None:
         self._log = log
         self._disk = disk
         self._flushing: asyncio.Future[None] | None = None
+        self._waiters: set[_Waiter] = set()
 
     async def wait_flushed(self, offset: Offset) -> None:
         """Returns once everything below `offset` would survive a power cut.
 
         Raises StorageError if the disk refuses; the log is offline then, since nobody knows what was written.
         """
-        while self._log.recovery_point < offset:
-            self._log.check_usable()
-            if self._log.end_offset < offset:
-                raise StorageError(f"{self._log.folder}: offset {offset} was truncated before it was flushed")
-            if self._flushing is None:
-                self._flushing = asyncio.ensure_future(self._flush())
-            await asyncio.shield(self._flushing)
+        waiter = _Waiter(offset, is_cut=self._log.end_offset < offset)
+        self._waiters.add(waiter)
+        try:
+            while waiter.is_cut or self._log.recovery_point < offset:
+                self._log.check_usable()
+                if waiter.is_cut:
+                    raise StorageError(f"{self._log.folder}: offset {offset} was truncated before it was flushed")
+                if self._flushing is None:
+                    self._flushing = asyncio.ensure_future(self._flush())
+                await asyncio.shield(self._flushing)
+        finally:
+            self._waiters.discard(waiter)
+
+    def on_cut(self, end_offset: Offset) -> None:
+        """Says that the log now ends here: who waits for more must not take what comes instead for what they wrote."""
+        for waiter in self._waiters:
+            waiter.is_cut = waiter.is_cut or waiter.offset > end_offset
 
     async def _flush(self) -> None:
         try:

@@ -1,7 +1,7 @@
 """The recurring work of a log store: retention, compaction, flushing by time, checkpoints, unlinking, idle handles.
 
-Each piece of work runs for one log at a time and gives the event loop back in between; one log's failure is reported and
-the others go on. What computes runs in the helper process, what waits in a thread.
+Each piece of work runs for one log at a time and gives the event loop back in between; one log's failure is reported
+and the others go on. What computes runs in the helper process, what waits in a thread.
 """
 
 import asyncio
@@ -12,10 +12,11 @@ from typing import Final
 
 from ottla.env.ports import Clock, Disk
 from ottla.model.errors import OttlaError
-from ottla.model.ids import TimestampMs
+from ottla.model.ids import Offset, TimestampMs
+from ottla.storage.cleaner import Cleaner
 from ottla.storage.log import Log
 from ottla.storage.log_store import LogStore
-from ottla.storage.retention import delete_expired
+from ottla.storage.retention import expire
 
 _LOGGER: Final = logging.getLogger(__name__)
 _TICK_SECONDS: Final = 1.0
@@ -28,6 +29,8 @@ class HousekeepingConfig:
     retention_check_interval_ms: int = 300_000
     flush_checkpoint_interval_ms: int = 60_000
     idle_handles_interval_ms: int = 300_000
+    cleaner_backoff_ms: int = 15_000
+    """How long the cleaner waits when no log needs it."""
 
 
 @dataclass(slots=True)
@@ -40,8 +43,10 @@ class _Chore:
 class Housekeeping:
     """Runs the chores of a store when they are due."""
 
-    def __init__(self, store: LogStore, disk: Disk, clock: Clock, config: HousekeepingConfig) -> None:
+    def __init__(self, store: LogStore, disk: Disk, clock: Clock, config: HousekeepingConfig, cleaner: Cleaner) -> None:
         self._store = store
+        self._cleaner = cleaner
+        self._cleaner_backoff_seconds = config.cleaner_backoff_ms / 1000
         self._disk = disk
         self._clock = clock
         self._flushed_ms: dict[Log, TimestampMs] = {}
@@ -54,13 +59,49 @@ class Housekeeping:
         ]
 
     async def run(self) -> None:
-        """Does what is due, for ever; cancel it to stop."""
+        """Does what is due, for ever; cancel it to stop. Cleaning goes on beside the rest, since it may take long."""
+        await asyncio.gather(self._run_chores(), self._run_cleaner())
+
+    async def _run_chores(self) -> None:
         now = self._clock.now_ms()
         for chore in self._chores:
             chore.due = now + chore.every_ms
         while True:
             await self._clock.sleep(_TICK_SECONDS)
             await self.do_due()
+
+    async def _run_cleaner(self) -> None:
+        while True:
+            while await self.clean_one():
+                pass
+            await self._clock.sleep(self._cleaner_backoff_seconds)
+
+    async def clean_one(self) -> bool:
+        """Compacts the log that needs it most; False if none does."""
+        now = self._clock.now_ms()
+        store = self._store
+        found = self._cleaner.cleanable(store, now)
+        if found is None:
+            return False
+        partition = found.log.partition
+        try:
+            report = await self._cleaner.clean(found.log, now, discard=store.discard)
+        except OttlaError as error:
+            _LOGGER.error("%s was not cleaned: %s", partition, error)
+            return False
+        if report.is_abandoned:
+            return False
+        _LOGGER.info(
+            "%s cleaned up to offset %d: %d records kept, %d removed, %d bytes became %d",
+            partition,
+            report.next_dirty_offset,
+            report.records_kept,
+            report.records_removed,
+            report.bytes_read,
+            report.bytes_written,
+        )
+        await store.save_checkpoints_in_background()
+        return True
 
     async def do_due(self) -> None:
         """Does what is due now."""
@@ -75,20 +116,34 @@ class Housekeeping:
 
     async def sweep(self, now: TimestampMs) -> None:
         """Unlinks what was deleted long enough ago."""
-        if len(self._store.trash):
-            await self._disk.in_background(self._store.trash.sweep, now)
+        due = self._store.trash.take_due(now)
+        if due:
+            await self._disk.in_background(self._store.trash.unlink, due)
 
     async def expire(self, now: TimestampMs) -> None:
-        """Deletes old segments, and forgets producers that have been silent too long."""
+        """Deletes old segments, and forgets producers that have been silent too long.
+
+        The starts of all logs are checkpointed once, in the background, before the first file goes.
+        """
+        shrinking: list[Log] = []
         for log in self._usable():
             try:
-                deleted = delete_expired(log, now)
+                if expire(log, now):
+                    shrinking.append(log)
+            except (OttlaError, OSError) as error:
+                _LOGGER.error("%s", error)
+                continue
+            log.producers.expire(now, log.config.producer_id_expiration_ms)
+            await asyncio.sleep(0)
+        if shrinking:
+            await self._store.save_checkpoints_in_background()
+        for log in shrinking:
+            try:
+                deleted = log.delete_below_start()
             except OttlaError as error:
                 _LOGGER.error("%s", error)
                 continue
-            if deleted:
-                _LOGGER.info("%s: %d old segments deleted, starts at %d", log.partition, deleted, log.start_offset)
-            log.producers.expire(now, log.config.producer_id_expiration_ms)
+            _LOGGER.info("%s: %d old segments deleted, starts at %d", log.partition, deleted, log.start_offset)
             await asyncio.sleep(0)
 
     async def flush_by_time(self, now: TimestampMs) -> None:
@@ -97,20 +152,28 @@ class Housekeeping:
             if log.recovery_point == log.end_offset:
                 self._flushed_ms.pop(log, None)
             elif now - self._flushed_ms.setdefault(log, now) >= log.config.flush_ms:
-                await log.wait_flushed(log.end_offset)
+                del self._flushed_ms[log]
+                await self._flush(log, log.end_offset)
 
     async def checkpoint(self, now: TimestampMs) -> None:
         """Writes the checkpoints, so that a recovery has little to scan."""
         for log in self._usable():
             if len(log.segments) > 1 and log.recovery_point < log.segments.active.base_offset:
-                await log.wait_flushed(log.segments.active.base_offset)
-        self._store.save_checkpoints()
+                await self._flush(log, log.segments.active.base_offset)
+        await self._store.save_checkpoints_in_background()
 
     async def release_idle(self, now: TimestampMs) -> None:
         """Gives back handles and maps that nobody has used lately."""
         for log in self._usable():
             log.segments.release_idle()
             await asyncio.sleep(0)
+
+    async def _flush(self, log: Log, offset: Offset) -> None:
+        """Flushes one log; its failure takes that one offline, and the others go on."""
+        try:
+            await log.wait_flushed(offset)
+        except OttlaError as error:
+            _LOGGER.error("%s", error)
 
     def _usable(self) -> list[Log]:
         return [log for log in self._store if log.failure is None]

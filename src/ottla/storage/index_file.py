@@ -1,123 +1,102 @@
-"""Fixed-size entries in a memory-mapped file: the body that the offset index and the time index share.
+"""Fixed-size entries ordered by a leading key: the body that the offset index and the time index share.
 
-While it grows the file is preallocated and sparse; `seal` trims it to its entries. Nothing is created or mapped before
-the first entry is written or looked at, so that an idle partition costs neither memory nor a map.
+While its segment grows, an index lives in memory and has no file: a crash costs the active segment a scan in any case,
+and the scan rebuilds it. Sealing writes the file in one piece; from then on it is memory-mapped, when somebody looks.
 """
-
-from typing import Final
 
 from ottla.env.ports import Disk, Mapping
 from ottla.model.errors import CorruptError
+from ottla.storage.checkpoints import write_file
 from ottla.storage.search import first_disorder, last_slot_at_most
-
-RESERVE_ENTRIES: Final = 64
-"""Room on disk is made sure of for this many further entries before a batch is written: a store into a mapping cannot
-report a full disk."""
 
 
 class IndexFile:
-    """Entries of `entry_bytes`, ordered by their leading key: an int64 if `wide`, else an int32.
+    """Entries of `entry_bytes`; the key is an int64 if `wide`, else an int32. `slots_max` bounds a growing one.
 
-    `count` is the number of entries; slots at and beyond it mean nothing.
+    Either `_grown` holds the entries, or the file at `path` does, and `_mapping` is made of it at need.
     """
 
-    __slots__ = ("_checked", "_disk", "_mapping", "_reserved", "_view", "_writable", "bytes_max", "count", "entry_bytes", "path", "wide")
+    __slots__ = ("_checked", "_disk", "_grown", "_mapping", "count", "entry_bytes", "path", "slots_max", "wide")
 
     def __init__(self, disk: Disk, path: str, *, entry_bytes: int, wide: bool, bytes_max: int) -> None:
         self._disk = disk
+        self._grown: bytearray | None = bytearray()
         self._mapping: Mapping | None = None
-        self._view = memoryview(b"")
-        self._writable = False
         self._checked = True
-        self._reserved = 0
         self.path = path
         self.entry_bytes = entry_bytes
         self.wide = wide
-        self.bytes_max = bytes_max - bytes_max % entry_bytes
+        self.slots_max = bytes_max // entry_bytes
         self.count = 0
-
-    @property
-    def slots_max(self) -> int:
-        """How many entries fit while the file grows."""
-        return self.bytes_max // self.entry_bytes
 
     def load(self) -> None:
         """Takes over an existing file; raises CorruptError if its size cannot be that of an index."""
         size = self._disk.size(self.path)
         if size % self.entry_bytes:
             raise CorruptError(f"{self.path}: {size} bytes is no multiple of an entry's {self.entry_bytes}")
+        self.close()
+        self._grown = None
         self.count = size // self.entry_bytes
         self._checked = self.count == 0
 
-    def view(self) -> memoryview:
+    def entries(self) -> bytearray | memoryview:
         """The entries' bytes; the first look at a loaded file checks that they are in order."""
-        if self._mapping is None and self.count:
-            self._map(writable=False)
+        if self._grown is not None:
+            return self._grown
+        if self._mapping is None:
+            if self.count == 0:
+                return memoryview(b"")
+            self._mapping = self._disk.map(self.path)
+        view = self._mapping.view
         if not self._checked:
-            slot = first_disorder(self._view, self.count, self.entry_bytes, self.wide)
+            slot = first_disorder(view, self.count, self.entry_bytes, self.wide)
             if slot >= 0:
+                # Or the error's traceback would hold the view, and the rebuild that follows could not unmap the file.
+                del view
                 raise CorruptError(f"{self.path}, byte {slot * self.entry_bytes}: entries are out of order")
             self._checked = True
-        return self._view
+        return view
 
     def last_slot_at_most(self, key: int) -> int:
         """The last slot whose key is at most `key`, or -1."""
-        return last_slot_at_most(self.view(), self.count, self.entry_bytes, self.wide, key) if self.count else -1
+        return last_slot_at_most(self.entries(), self.count, self.entry_bytes, self.wide, key)
 
-    def reserve(self, entries: int) -> None:
-        """Makes sure that this many more entries can be stored, mapping the file for writing if need be."""
-        needed = min((self.count + entries) * self.entry_bytes, self.bytes_max)
-        if needed <= self._reserved:
-            return
-        if not self._writable:
-            self.view()
-            self._map(writable=True)
-        assert self._mapping is not None  # noqa: S101  # narrows the type; _map has just set it
-        ahead = min(needed + RESERVE_ENTRIES * self.entry_bytes, self.bytes_max)
-        self._mapping.reserve(ahead)
-        self._reserved = ahead
-
-    def next_slot(self) -> tuple[memoryview, int]:
-        """Where the next entry is to be packed; the caller then counts it."""
-        if (self.count + 1) * self.entry_bytes > self._reserved:
-            self.reserve(1)
-        return self._view, self.count * self.entry_bytes
+    def append(self, entry: bytes) -> None:
+        """Adds an entry, whose key must be larger than the last one's."""
+        grown = self._grown if self._grown is not None else self._grow()
+        grown += entry
+        self.count += 1
 
     def truncate_to(self, count: int) -> None:
         """Forgets the entries from slot `count` on."""
         if count < self.count:
+            grown = self._grow()
+            del grown[count * self.entry_bytes :]
             self.count = count
 
-    def seal(self) -> None:
-        """Trims the file to its entries; it exists afterwards, even if empty."""
+    def reset(self) -> None:
+        """Forgets everything, a damaged file included; the file goes when the index is next sealed."""
         self.close()
-        size = self.count * self.entry_bytes
-        file = self._disk.open(self.path, create=True)
-        try:
-            if file.size() != size:
-                file.truncate(size)
-        finally:
-            file.close()
+        self._grown = bytearray()
+        self._checked = True
+        self.count = 0
 
-    def sync(self) -> None:
-        """Makes a sealed index survive a power cut."""
-        file = self._disk.open(self.path)
-        try:
-            file.sync()
-        finally:
-            file.close()
+    def seal(self) -> None:
+        """Writes the entries down, exactly; the file exists afterwards, even if it is empty."""
+        if self._grown is None:
+            return
+        write_file(self._disk, self.path, self._grown)
+        self._grown = None
 
     def close(self) -> None:
-        """Unmaps; entries stay in the file and the next look maps it again."""
+        """Unmaps; the next look maps again."""
         mapping, self._mapping = self._mapping, None
         if mapping is not None:
-            self._view = memoryview(b"")
             mapping.close()
-        self._writable = False
-        self._reserved = 0
 
-    def _map(self, *, writable: bool) -> None:
-        self.close()
-        self._mapping = self._disk.map(self.path, self.bytes_max if writable else None, writable=writable)
-        self._view = self._mapping.view
-        self._writable = writable
+    def _grow(self) -> bytearray:
+        """Takes a sealed index back into memory."""
+        if self._grown is None:
+            self._grown = bytearray(self.entries())
+            self.close()
+        return self._grown

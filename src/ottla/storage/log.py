@@ -1,20 +1,23 @@
 """One partition's log: segments in order, the producers and leader epochs that belong to them, and its bounds.
 
-Covers append as leader (stamps offsets) and as follower (keeps them), reading as file ranges, search by time, truncation,
-moving the start, rolling, flushing and closing. Not here: what a crash leaves (`recovery.py`), which segments are old
-(`retention.py`), compaction (`cleaner.py`), and many logs together (`log_store.py`).
+Covers append as leader (stamps offsets) and as follower (keeps them), reading as file ranges, search by time,
+truncation, moving the start, rolling, flushing and closing. Not here: what a crash leaves (`recovery.py`), which
+segments are old (`retention.py`), compaction (`cleaner.py`), and many logs together (`log_store.py`).
 
     start_offset <= last_stable_offset <= high_watermark <= end_offset;  recovery_point <= end_offset
 
 All methods run on the event loop and return at once, but for the disk's own time; `begin_flush` hands out what blocks.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from ottla.env.ports import Disk
-from ottla.model.errors import CorruptBatchError, OffsetOutOfRangeError, OttlaError, StorageError
+from ottla.model.errors import CorruptBatchError, CorruptError, OffsetOutOfRangeError, OttlaError, StorageError
 from ottla.model.ids import (
+    NO_OFFSET,
     NO_PRODUCER_ID,
     NO_TIMESTAMP,
     LeaderEpoch,
@@ -29,20 +32,20 @@ from ottla.records.batch import Batch, scan
 from ottla.records.control import marker_batch
 from ottla.records.layout import Marker, TimestampType
 from ottla.storage import names
+from ottla.storage.checkpoints import write_epochs
 from ottla.storage.config import LogConfig
 from ottla.storage.epoch_history import EpochHistory
 from ottla.storage.flush import FlushJob, GroupCommit
 from ottla.storage.producer_files import load_producers, remove_snapshots_after, replay, write_snapshot
 from ottla.storage.producer_state import Appends, CompletedTransaction, ProducerStates
-from ottla.storage.segment import FileRange, Segment
+from ottla.storage.segment import RELATIVE_OFFSET_MAX, FileRange, Segment
 from ottla.storage.segment_list import SegmentList
 from ottla.storage.time_index import TimestampOffset
 from ottla.storage.transaction_index import AbortedTransaction
 from ottla.storage.validation import validate
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Appended:
+class Appended(NamedTuple):
     """Where a batch is in the log, and when it was put there if the topic uses LogAppendTime (else -1)."""
 
     base_offset: Offset
@@ -61,6 +64,8 @@ class LogParts:
     producers: ProducerStates
     start_offset: Offset
     recovery_point: Offset
+    is_settled: bool
+    """Whether the folder's own name is known to survive a power cut; if not, the first flush sees to it."""
 
 
 class Log:
@@ -90,12 +95,17 @@ class Log:
         self.start_offset = parts.start_offset
         self.recovery_point = parts.recovery_point
         self.high_watermark = parts.start_offset
+        self.persisted_start = Offset(0)
+        """What the checkpoint on disk says of the start; the store keeps this true."""
+        self.cleaned_offset = Offset(0)
+        """Up to where compaction has made keys unique."""
         self.truncations = 0
         self.failure: StorageError | None = None
         self.segments = SegmentList(
             disk, folder, parts.segments, lambda paths: discard(paths, self.config.file_delete_delay_ms)
         )
         self._disk = disk
+        self._is_settled = parts.is_settled
         self._group_commit = GroupCommit(self, disk)
         self._persist_bounds = persist_bounds
 
@@ -110,7 +120,9 @@ class Log:
     def last_stable_offset(self) -> Offset:
         """Below it every transaction is decided; what a read_committed reader may see."""
         unstable = self.producers.first_unstable_offset
-        return self.high_watermark if unstable is None else min(unstable, self.high_watermark)
+        if unstable is None:
+            return self.high_watermark
+        return max(self.start_offset, min(unstable, self.high_watermark))
 
     @property
     def size_bytes(self) -> int:
@@ -124,7 +136,8 @@ class Log:
 
     def fail(self, error: OSError, what: str) -> StorageError:
         """Takes the log offline after an error that leaves its files in doubt; answers the error to raise."""
-        self.failure = StorageError(f"{self.folder}: cannot {what}: {error.strerror or error}; the partition is offline")
+        where = error.filename or self.folder
+        self.failure = StorageError(f"{where}: cannot {what}: {error.strerror or error}; the partition is offline")
         return self.failure
 
     def advance_high_watermark(self, offset: Offset) -> None:
@@ -145,7 +158,8 @@ class Log:
         Batches must lie in writable memory: offset and epoch are stamped into them. One that repeats an earlier one is
         answered with the earlier one's offsets. Neighbours are written together.
         """
-        self.check_usable()
+        if self.failure is not None:
+            raise self.failure
         results: list[Appended | OttlaError] = []
         group = _Group(self.end_offset, 0)
         config = self.config
@@ -158,20 +172,22 @@ class Log:
                     group = _Group(self.end_offset, len(results))
                     self.roll(now)
                 if batch.producer_id != NO_PRODUCER_ID:
+                    group.pending = group.pending or Appends()
                     earlier = self.producers.duplicate_of(batch, group.pending)
                     if earlier is not None:
-                        first, last = earlier.first_offset, earlier.last_offset
-                        results.append(Appended(base_offset=first, last_offset=last, is_duplicate=True))
+                        results.append(
+                            Appended(earlier.first_offset, earlier.last_offset, NO_TIMESTAMP, is_duplicate=True)
+                        )
                         continue
+                    batch.stamp(group.end_offset, leader_epoch)
                     self.producers.prepare(batch, group.pending, group.end_offset, check=True)
-                batch.stamp(group.end_offset, leader_epoch)
+                else:
+                    batch.stamp(group.end_offset, leader_epoch)
             except OttlaError as error:
                 results.append(error)
                 continue
+            results.append(Appended(group.end_offset, batch.last_offset, append_time))
             group.add(batch)
-            results.append(
-                Appended(base_offset=batch.base_offset, last_offset=batch.last_offset, append_time=append_time)
-            )
         self._write(group, results)
         return results
 
@@ -187,6 +203,7 @@ class Log:
     ) -> Appended:
         """Ends a producer's transaction in this partition, as its coordinator decided."""
         self.check_usable()
+        self._mend_transaction_index(self.end_offset)
         group = _Group(self.end_offset, 0)
         batch = Batch(
             marker_batch(
@@ -199,11 +216,12 @@ class Log:
                 leader_epoch=leader_epoch,
             )
         )
-        self.producers.prepare_marker(batch, marker, coordinator_epoch, group.pending, group.end_offset, check=True)
+        pending = group.pending = Appends()
+        self.producers.prepare_marker(batch, marker, coordinator_epoch, pending, group.end_offset, check=True)
         if self._must_roll(batch, batch.last_offset, 0, now):
             self.roll(now)
         group.add(batch)
-        appended = Appended(base_offset=batch.base_offset, last_offset=batch.last_offset)
+        appended = Appended(batch.base_offset, batch.last_offset)
         results: list[Appended | OttlaError] = [appended]
         self._write(group, results)
         if isinstance(results[0], OttlaError):
@@ -228,7 +246,9 @@ class Log:
             ahead_bytes = batch.position - batches[start].position
             if self._must_roll(batch, batch.last_offset, ahead_bytes, now):
                 self._write_run(run, batches[start:at], now)
-                self.roll(now, base_offset=batch.base_offset)
+                # A segment begins where the log ends, so that a recovery can tell a lost tail from a gap.
+                is_far = batch.last_offset - self.end_offset > RELATIVE_OFFSET_MAX
+                self.roll(now, base_offset=batch.base_offset if is_far else None)
                 start = at
         self._write_run(run, batches[start:], now)
         if problem is not None:
@@ -237,23 +257,31 @@ class Log:
 
     def roll(self, now: TimestampMs, *, base_offset: Offset | None = None) -> None:
         """Seals the active segment and starts a new one, unless it is empty and may stay."""
+        self.check_usable()
         active = self.segments.active
         base_offset = max(self.end_offset, base_offset or Offset(0))
         if active.size_bytes == 0 and base_offset == active.base_offset:
             return
         try:
             active.seal()
+            if active.is_new and len(self.segments) == 1:
+                # Were this name lost and the next one kept, the log would seem to begin there.
+                self._disk.sync_dir(self.folder)
+            if self.config.cleanup_compact:
+                # Were its tail lost and the next segment kept, that hole would look like one that compaction left.
+                active.file.sync()
             write_snapshot(self._disk, self.folder, base_offset, self.producers)
             self.segments.add(Segment.create(self._disk, self.folder, base_offset, self.config, now))
         except OSError as error:
-            raise StorageError(f"{self.folder}: cannot start a segment at {base_offset}: {error.strerror}") from error
+            where = error.filename or self.folder
+            raise StorageError(f"{where}: cannot start a segment at {base_offset}: {error.strerror}") from error
 
     # Reading
 
     def read(
         self, offset: Offset, max_bytes: int, *, upper: Offset | None = None, at_least_one: bool = True
     ) -> FileRange | None:
-        """The batches from the one that holds `offset` on, below `upper` (the high watermark unless told), as a file's range.
+        """The batches from the one that holds `offset` on, below `upper` (unless told, the high watermark), as a range.
 
         At most `max_bytes`, but with `at_least_one` the first batch whole; the last may be cut off. None if there is
         nothing to read yet. Raises OffsetOutOfRangeError outside the log.
@@ -262,28 +290,33 @@ class Log:
         upper = self.high_watermark if upper is None else upper
         if not self.start_offset <= offset <= self.end_offset:
             raise OffsetOutOfRangeError(
-                f"{self.partition}: offset {offset} is outside the log, which has {self.start_offset} to {self.end_offset}"
+                f"{self.partition}: offset {offset} is outside the log, {self.start_offset} to {self.end_offset}"
             )
         if offset >= upper:
             return None
         try:
             return self.segments.read(offset, max_bytes, upper, at_least_one=at_least_one)
         except OSError as error:
-            raise StorageError(f"{self.folder}: cannot read at offset {offset}: {error.strerror}") from error
+            where = error.filename or self.folder
+            raise StorageError(f"{where}: cannot read at offset {offset}: {error.strerror}") from error
 
     def aborted_transactions(self, start: Offset, upper: Offset) -> list[AbortedTransaction]:
         """The aborted transactions that a reader of [start, upper) must leave out."""
-        return self.segments.aborted_transactions(start, upper)
+        self.check_usable()
+        with self._disk_errors("find aborted transactions"):
+            return self.segments.aborted_transactions(start, upper)
 
     def find_timestamp(self, timestamp: TimestampMs) -> TimestampOffset | None:
         """The first record with at least this timestamp, and its own."""
         self.check_usable()
-        return self.segments.find_timestamp(timestamp, self.start_offset)
+        with self._disk_errors(f"find timestamp {timestamp}"):
+            return self.segments.find_timestamp(timestamp, self.start_offset)
 
     def largest_timestamp(self) -> TimestampOffset | None:
         """The first record that has the largest timestamp of the log."""
         self.check_usable()
-        return self.segments.largest_timestamp(self.start_offset)
+        with self._disk_errors("find the largest timestamp"):
+            return self.segments.largest_timestamp(self.start_offset)
 
     # Cutting
 
@@ -295,7 +328,14 @@ class Log:
         if offset < self.start_offset or offset <= self.segments[0].base_offset:
             self.truncate_fully(offset, now=now)
             return True
-        self._lower_recovery_point(offset)
+        with self._disk_errors(f"truncate to {offset}"):
+            end = self.segments.end_after_cut(offset)
+        if end < self.start_offset:
+            # The start lies within the batch that goes, so that nothing is left to read.
+            self.truncate_fully(self.start_offset, now=now)
+            return True
+        self._mend_transaction_index(offset)
+        self._lower_recovery_point(end)
         try:
             self.segments.drop_after(offset)
             self.segments.active.truncate_to(offset)
@@ -307,18 +347,28 @@ class Log:
     def truncate_fully(self, start_at: Offset, *, now: TimestampMs) -> None:
         """Removes everything; the next record gets `start_at`."""
         self.check_usable()
-        self.truncations += 1
-        self.start_offset = self.recovery_point = self.high_watermark = start_at
-        self._persist_bounds()
+        # Before the start changes: what is about to go counts as unflushed, so that none of it can look like a loss.
+        self._lower_recovery_point(min(start_at, self.segments[0].base_offset))
+        bounds = self.start_offset, self.recovery_point, self.high_watermark
+        self.start_offset = self.high_watermark = start_at
         try:
-            self.segments.drop_all(lambda: Segment.create(self._disk, self.folder, start_at, self.config, now))
+            self._persist_bounds()
+        except StorageError:
+            self.start_offset, self.recovery_point, self.high_watermark = bounds
+            raise
+        try:
+            # First, so that neither epochs nor a snapshot as of `start_at` outlive the batches that they were made of.
             self.epochs.clear()
+            write_epochs(self._disk, f"{self.folder}/{names.EPOCHS}", self.epochs.starts)
+            remove_snapshots_after(self._disk, self.folder, NO_OFFSET)
+            self.segments.drop_all(lambda: Segment.create(self._disk, self.folder, start_at, self.config, now))
+            self.recovery_point = start_at
             self._forget_after_cut()
         except OSError as error:
             raise self.fail(error, f"start anew at {start_at}") from error
 
     def advance_start(self, offset: Offset) -> None:
-        """Forgets the records below `offset`, and deletes the segments that hold nothing else."""
+        """Forgets the records below `offset`; `delete_below_start` later deletes what holds nothing else."""
         self.check_usable()
         if offset > self.high_watermark:
             raise OffsetOutOfRangeError(
@@ -327,33 +377,42 @@ class Log:
         if offset > self.start_offset:
             self.start_offset = offset
             self.epochs.truncate_from_start(offset)
-            self.delete_oldest(self.segments.index_of(offset))
 
-    def delete_oldest(self, count: int) -> None:
-        """Deletes that many segments from the front; the active one stays."""
-        count = min(count, len(self.segments) - 1)
-        if count <= 0:
-            return
+    def delete_below_start(self) -> int:
+        """Deletes the segments that lie wholly below the start; says how many.
+
+        A recovery that finds some of them must know that they are to go: unless the start has been checkpointed since
+        it moved, it is now, which waits for the disk.
+        """
+        self.check_usable()
+        count = self.segments.index_of(self.start_offset)
+        if count == 0:
+            return 0
+        if self.persisted_start < self.segments[count].base_offset:
+            self._persist_bounds()
         try:
+            if any(segment.is_new for segment in self.segments.from_offset(self.start_offset)):
+                self._disk.sync_dir(self.folder)  # The names of those that stay must survive before the others go.
             self.segments.drop_before(count)
         except OSError as error:
             raise self.fail(error, "delete old segments") from error
-        start = self.segments[0].base_offset
-        if start > self.start_offset:
-            self.start_offset = start
-            self.epochs.truncate_from_start(start)
-        self.advance_high_watermark(self.start_offset)
+        return count
 
     # Durability
 
     def begin_flush(self, *, closing: bool = False) -> FlushJob:
         """What must reach the disk for everything appended so far; run it in the background, then `end_flush`."""
         self.check_usable()
-        dirty = self.segments.from_offset(self.recovery_point)
+        # From the last flushed record's segment on: if it was sealed since, its indexes are not flushed yet.
+        dirty = self.segments.from_offset(Offset(self.recovery_point - 1))
         sealed = dirty if closing else dirty[:-1]
         paths = [path for segment in sealed for path in segment.paths()]
         snapshots = [segment.base_offset for segment in dirty[1:]] + ([self.end_offset] if closing else [])
         paths += [names.segment_path(self.folder, offset, names.SNAPSHOT) for offset in snapshots]
+        folders = [self.folder] if closing or any(segment.is_new for segment in dirty) else []
+        if not self._is_settled:
+            folders.append(self.folder.rpartition("/")[0])
+            paths.append(f"{self.folder}/{names.PARTITION_METADATA}")
         return FlushJob(
             disk=self._disk,
             folder=self.folder,
@@ -362,7 +421,7 @@ class Log:
             sealed_paths=tuple(paths),
             active=self.segments.active.file,
             epochs=self.epochs.starts if self.epochs.dirty else None,
-            sync_folder=closing or any(segment.is_new for segment in dirty),
+            sync_folders=tuple(folders),
         )
 
     def end_flush(self, job: FlushJob) -> None:
@@ -373,6 +432,7 @@ class Log:
             if segment.base_offset <= job.end_offset:
                 segment.is_new = segment.is_new and segment.base_offset == job.end_offset
         self.recovery_point = max(self.recovery_point, job.end_offset)
+        self._is_settled = True
         if job.epochs == self.epochs.starts:
             self.epochs.dirty = False
 
@@ -427,7 +487,7 @@ class Log:
             return True
         began = active.first_timestamp
         waited = batch.max_timestamp - began if began >= 0 else now - active.created_ms
-        return waited > config.segment_ms - config.segment_jitter_ms
+        return waited > config.roll_ms
 
     def _write(self, group: "_Group", results: list[Appended | OttlaError]) -> None:
         """Writes a group and makes its changes true; if the disk refuses, nothing changes and its results say so."""
@@ -438,16 +498,18 @@ class Log:
             self.segments.active.append(group.batches)
             if first.leader_epoch != self.epochs.latest:
                 self.epochs.assign(first.leader_epoch, first.base_offset)
-            if group.pending.entries:
+            if group.pending is not None:
                 self.producers.apply(group.pending)
                 self._note_aborted(group.pending.completed, first.base_offset)
-        except StorageError as error:
+        except (StorageError, CorruptError) as error:
             since = results[group.first_result :]
             results[group.first_result :] = [error if isinstance(result, Appended) else result for result in since]
 
     def _write_run(self, run: memoryview, batches: Sequence[Batch], now: TimestampMs) -> None:
         if not batches:
             return
+        if any(batch.is_control for batch in batches):
+            self._mend_transaction_index(self.end_offset)
         begin, end = batches[0].position, batches[-1].position + batches[-1].size_bytes
         self.segments.active.append_run(batches, run[begin:end])
         for batch in batches:
@@ -473,17 +535,34 @@ class Log:
                 self.truncate_to(since, now=self.segments.active.created_ms)
                 raise StorageError(f"{self.folder}: cannot index an aborted transaction: {error.strerror}") from error
 
+    def _mend_transaction_index(self, offset: Offset) -> None:
+        with self._disk_errors("check a transaction index"):
+            self.segments.mend_transaction_index(offset)
+
+    @contextmanager
+    def _disk_errors(self, what: str) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise StorageError(f"{error.filename or self.folder}: cannot {what}: {error.strerror or error}") from error
+
     def _lower_recovery_point(self, offset: Offset) -> None:
         self.truncations += 1
+        self._group_commit.on_cut(offset)
         if self.recovery_point > offset:
-            self.recovery_point = offset
-            self._persist_bounds()
+            before, self.recovery_point = self.recovery_point, offset
+            try:
+                self._persist_bounds()
+            except StorageError:
+                self.recovery_point = before  # As the disk has it, so that the next attempt writes it down again.
+                raise
 
     def _forget_after_cut(self) -> None:
         """Brings what was derived from the removed batches in line with those that are left."""
         end = self.end_offset
         self.epochs.truncate_from_end(end)
         self.high_watermark = min(self.high_watermark, end)
+        self.cleaned_offset = min(self.cleaned_offset, end)
         remove_snapshots_after(self._disk, self.folder, end)
         self.producers = load_producers(self._disk, self.folder, list(self.segments), end)
         self.producers.on_high_watermark(self.high_watermark)
@@ -498,7 +577,8 @@ class _Group:
         self.batches: list[Batch] = []
         self.end_offset = end_offset
         self.first_result = first_result
-        self.pending = Appends()
+        self.pending: Appends | None = None
+        """What idempotent and transactional batches change; None while there are none."""
         self.size_bytes = 0
 
     def add(self, batch: Batch) -> None:

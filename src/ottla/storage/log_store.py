@@ -1,20 +1,22 @@
 """All logs of one broker, over one or more data dirs: opening, creating, deleting, checkpoints, and clean shutdown.
 
-The recurring work (retention, cleaning, flushing by time, checkpoints) is in `housekeeping.py`. A partition that cannot be
-opened, or a data dir that fails, is put aside with its reason; the rest goes on.
+The recurring work (retention, cleaning, flushing by time, checkpoints) is in `housekeeping.py`. A partition that cannot
+be opened, or a data dir that fails, is put aside with its reason; the rest goes on.
 """
 
 import asyncio
+import errno
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from ottla.env.ports import Clock, Disk, Random
-from ottla.model.errors import OttlaError, StorageError, UnknownPartitionError
+from ottla.model.errors import CorruptError, OttlaError, StorageError, UnknownPartitionError
 from ottla.model.ids import Offset, TopicPartition
 from ottla.storage import names
-from ottla.storage.checkpoints import read_properties, write_properties
+from ottla.storage.checkpoints import read_properties, write_file
 from ottla.storage.config import LogConfig
 from ottla.storage.data_dir import DataDir
 from ottla.storage.log import Log, LogParts
@@ -22,6 +24,16 @@ from ottla.storage.recovery import Opening, open_parts
 from ottla.storage.trash import Trash
 
 _LOGGER: Final = logging.getLogger(__name__)
+_PASSING: Final = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
+"""What an operator can mend under a running broker, and what leaves the data readable meanwhile."""
+_CHECKPOINTS: Final[Mapping[str, Callable[[Log], int | None]]] = {
+    # The starts first: a log that begins anew far ahead must never look as if it had lost what was flushed. Even where
+    # a start is the first segment's base: that the older ones are gone may not be durable yet.
+    names.LOG_STARTS: lambda log: log.start_offset or None,
+    names.RECOVERY_POINTS: lambda log: log.recovery_point,
+    names.HIGH_WATERMARKS: lambda log: log.high_watermark,
+    names.CLEANER_OFFSETS: lambda log: log.cleaned_offset or None,
+}
 OPENERS: Final = 4
 """How many partitions are opened at a time: scans run outside the interpreter lock, and disks like a queue."""
 
@@ -80,9 +92,13 @@ class LogStore:
         for folder in self.dirs:
             try:
                 openings += self._open_dir(folder, scanned)
-            except OSError as error:
+            except (OSError, CorruptError) as error:
                 self._fail_dir(folder, error)
+            except StorageError:
+                self._unlock()
+                raise
         if all(folder.failure for folder in self.dirs):
+            self._unlock()
             raise StorageError("; ".join(str(folder.failure) for folder in self.dirs))
         done = 0
         waiting = iter(openings)
@@ -100,9 +116,15 @@ class LogStore:
         for folder in self.dirs:
             if folder.failure is None:
                 high_watermarks = folder.read_checkpoint(names.HIGH_WATERMARKS)
+                cleaned = folder.read_checkpoint(names.CLEANER_OFFSETS)
                 for log in self._logs_in(folder):
+                    log.cleaned_offset = min(cleaned.get(log.partition, Offset(0)), log.end_offset)
                     known = high_watermarks.get(log.partition, log.start_offset)
                     log.advance_high_watermark(min(max(known, log.start_offset), log.end_offset))
+
+    def _unlock(self) -> None:
+        for folder in self.dirs:
+            folder.unlock()
 
     async def close(self) -> None:
         """Closes every log and marks each healthy data dir clean; a log that fails to close costs its dir the mark."""
@@ -137,24 +159,31 @@ class LogStore:
         usable = [folder for folder in self.dirs if folder.failure is None]
         if not usable:
             raise StorageError("no data dir is usable; " + "; ".join(str(folder.failure) for folder in self.dirs))
-        target = min(usable, key=lambda folder: sum(1 for _ in self._logs_in(folder)))
+        counts = Counter(folder.path for folder in self._dir_of.values())
+        target = min(usable, key=lambda folder: counts[folder.path])
         path = f"{target.path}/{partition}"
+        if target.remembers(partition):
+            self._save(
+                target, _CHECKPOINTS
+            )  # A deleted partition of this name must not lend its bounds to the new one.
         try:
-            self._disk.make_dirs(path)
+            self._disk.make_dir(path)
             if topic_id is not None:
-                content = {"version": "0", "topic_id": topic_id}
-                write_properties(self._disk, f"{path}/{names.PARTITION_METADATA}", content, ": ")
+                content = f"version: 0\ntopic_id: {topic_id}\n".encode()
+                write_file(self._disk, f"{path}/{names.PARTITION_METADATA}", content)
             parts = open_parts(self._opening(partition, path, {}, {}, is_clean=True))
         except OSError as error:
             raise StorageError(f"{path}: cannot create the partition: {error.strerror}") from error
-        log = self._adopt(target, partition, path, parts)
-        self.save_bounds(target)
-        return log
+        return self._adopt(target, partition, path, parts)
 
     def topic_id(self, partition: TopicPartition) -> str | None:
         """The topic id in a partition's folder, if it has one."""
         path = f"{self.get(partition).folder}/{names.PARTITION_METADATA}"
-        return read_properties(self._disk, path, ":").get("topic_id") if self._disk.exists(path) else None
+        try:
+            return read_properties(self._disk, path, ":").get("topic_id") if self._disk.exists(path) else None
+        except CorruptError as error:
+            _LOGGER.warning("%s; its topic id is taken as unknown", error)
+            return None
 
     def delete(self, partition: TopicPartition) -> None:
         """Takes a partition's log away; its folder is renamed at once and unlinked after the usual delay."""
@@ -174,10 +203,24 @@ class LogStore:
 
     def save_bounds(self, folder: DataDir) -> None:
         """Writes the recovery points and log starts of a data dir."""
-        logs = list(self._logs_in(folder))
-        folder.write_checkpoint(names.RECOVERY_POINTS, {log.partition: log.recovery_point for log in logs})
-        starts = {log.partition: log.start_offset for log in logs if log.start_offset > log.segments[0].base_offset}
-        folder.write_checkpoint(names.LOG_STARTS, starts)
+        self._save(folder, (names.LOG_STARTS, names.RECOVERY_POINTS))
+
+    async def save_checkpoints_in_background(self) -> None:
+        """Writes all checkpoints of all healthy data dirs without holding the event loop; a failure is reported."""
+        for folder in self.dirs:
+            if folder.failure is not None:
+                continue
+            try:
+                for name in _CHECKPOINTS:
+                    offsets = self._offsets_for(name, folder)
+                    if await folder.write_checkpoint_in_background(name, offsets):
+                        self._on_written(name, offsets)
+            except StorageError as error:
+                self._on_refused(folder, error)
+
+    def discard(self, paths: Sequence[str], delay_ms: int) -> None:
+        """Takes files that are no longer part of a log, to be unlinked after a delay."""
+        self.trash.discard(paths, self._clock.now_ms() + delay_ms)
 
     def save_checkpoints(self) -> None:
         """Writes all checkpoints of all healthy data dirs; one that fails is put aside."""
@@ -185,11 +228,9 @@ class LogStore:
             if folder.failure is not None:
                 continue
             try:
-                self.save_bounds(folder)
-                high_watermarks = {log.partition: log.high_watermark for log in self._logs_in(folder)}
-                folder.write_checkpoint(names.HIGH_WATERMARKS, high_watermarks)
+                self._save(folder, _CHECKPOINTS)
             except StorageError as error:
-                _LOGGER.error("%s", error)
+                self._on_refused(folder, error)
 
     # Inside
 
@@ -243,6 +284,7 @@ class LogStore:
         else:
             self._adopt(folder, partition, opening.folder, parts)
             return
+        folder.put_aside(partition)
         _LOGGER.error("%s is offline: %s", partition, self.offline[partition])
 
     def _adopt(self, folder: DataDir, partition: TopicPartition, path: str, parts: LogParts) -> Log:
@@ -253,7 +295,7 @@ class LogStore:
             self._config_of(partition),
             parts,
             persist_bounds=lambda: self.save_bounds(folder),
-            discard=lambda paths, delay_ms: self.trash.discard(paths, self._clock.now_ms() + delay_ms),
+            discard=self.discard,
         )
         self._logs[partition] = log
         self._dir_of[partition] = folder
@@ -262,22 +304,49 @@ class LogStore:
     def _logs_in(self, folder: DataDir) -> Iterator[Log]:
         return (log for partition, log in self._logs.items() if self._dir_of[partition] is folder)
 
-    def _fail_dir(self, folder: DataDir, error: OSError) -> None:
-        folder.failure = StorageError(f"{error.filename or folder.path}: {error.strerror}; its partitions are offline")
+    def _save_dir(self, folder: DataDir) -> None:
+        self._save(folder, _CHECKPOINTS)
+
+    def _save(self, folder: DataDir, checkpoints: Iterable[str]) -> None:
+        for name in checkpoints:
+            offsets = self._offsets_for(name, folder)
+            folder.write_checkpoint(name, offsets)
+            self._on_written(name, offsets)
+
+    def _offsets_for(self, name: str, folder: DataDir) -> dict[TopicPartition, int]:
+        offset_of = _CHECKPOINTS[name]
+        return {log.partition: offset for log in self._logs_in(folder) if (offset := offset_of(log)) is not None}
+
+    def _on_written(self, name: str, offsets: Mapping[TopicPartition, int]) -> None:
+        if name == names.LOG_STARTS:
+            for partition, offset in offsets.items():
+                if partition in self._logs:
+                    self._logs[partition].persisted_start = Offset(offset)
+
+    def _on_refused(self, folder: DataDir, error: StorageError) -> None:
+        """Reports a checkpoint that could not be written; unless the cause may pass, the data dir is put aside."""
+        _LOGGER.error("%s", error)
+        if isinstance(error.__cause__, OSError) and error.__cause__.errno not in _PASSING:
+            self._fail_dir(folder, error.__cause__)
+
+    def _fail_dir(self, folder: DataDir, error: OSError | CorruptError) -> None:
+        what = f"{error.filename or folder.path}: {error.strerror}" if isinstance(error, OSError) else str(error)
+        folder.failure = StorageError(f"{what}; the partitions in {folder.path} are offline")
         _LOGGER.error("%s", folder.failure)
+        for log in self._logs_in(folder):
+            log.abandon(str(folder.failure))
 
     def _close_dir(self, folder: DataDir) -> None:
         all_closed = True
         for log in self._logs_in(folder):
+            all_closed = all_closed and log.failure is None
             try:
                 log.close()
             except OttlaError as error:
                 all_closed = False
                 _LOGGER.error("%s was not closed cleanly: %s", log.partition, error)
         try:
-            self.save_bounds(folder)
-            high_watermarks = {log.partition: log.high_watermark for log in self._logs_in(folder)}
-            folder.write_checkpoint(names.HIGH_WATERMARKS, high_watermarks)
+            self._save(folder, _CHECKPOINTS)
             if all_closed and not self.offline:
                 folder.mark_clean()
         except (OttlaError, OSError) as error:

@@ -30,7 +30,9 @@ HIGH_WATERMARKS: Final = "replication-offset-checkpoint"
 CLEANER_OFFSETS: Final = "cleaner-offset-checkpoint"
 
 _NAME_BYTES_MAX: Final = 255
-_PARTITION_FOLDER: Final = re.compile(r"(?P<topic>[a-zA-Z0-9._-]+)-(?P<partition>\d+)")
+_OFFSET_MAX: Final = 2**63 - 1
+_PARTITION_MAX: Final = 2**31 - 1
+_PARTITION_FOLDER: Final = re.compile(r"(?P<topic>[a-zA-Z0-9._-]+)-(?P<partition>0|[1-9][0-9]{0,9})")
 _DOOMED_FOLDER: Final = re.compile(r".*\.[0-9a-f]{32}-(delete|stray)")
 
 
@@ -42,13 +44,15 @@ def segment_path(folder: str, base_offset: int, suffix: str) -> str:
 def base_offset_of(name: str) -> Offset | None:
     """The base offset in a segment file's name; None if it is not one."""
     stem = name.partition(".")[0]
-    return Offset(int(stem)) if len(stem) == 20 and stem.isascii() and stem.isdigit() else None
+    if len(stem) != 20 or not (stem.isascii() and stem.isdigit()) or int(stem) > _OFFSET_MAX:
+        return None
+    return Offset(int(stem))
 
 
 def partition_of(folder_name: str) -> TopicPartition | None:
     """The partition a folder belongs to; None for anything else, folders on their way out included."""
     match = _PARTITION_FOLDER.fullmatch(folder_name)
-    if match is None or is_doomed(folder_name):
+    if match is None or int(match["partition"]) > _PARTITION_MAX or is_doomed(folder_name):
         return None
     return TopicPartition(match["topic"], int(match["partition"]))
 

@@ -33,9 +33,7 @@ class OffsetIndex:
 
     def append(self, offset: Offset, position: int) -> None:
         """Adds an entry; offsets and positions only grow."""
-        view, at = self.entries.next_slot()
-        _ENTRY.pack_into(view, at, offset - self._base_offset, position)
-        self.entries.count += 1
+        self.entries.append(_ENTRY.pack(offset - self._base_offset, position))
 
     def look_up(self, offset: Offset) -> OffsetPosition:
         """The last entry at or below `offset`, or the segment's beginning: a batch from which to walk on."""
@@ -48,5 +46,5 @@ class OffsetIndex:
     def _entry(self, slot: int) -> OffsetPosition:
         if slot < 0:
             return OffsetPosition(self._base_offset, 0)
-        relative, position = _ENTRY.unpack_from(self.entries.view(), slot * _ENTRY.size)
+        relative, position = _ENTRY.unpack_from(self.entries.entries(), slot * _ENTRY.size)
         return OffsetPosition(Offset(self._base_offset + relative), position)

@@ -1,4 +1,4 @@
-"""Producer state on disk: writing snapshots, and bringing the state back from the newest good one and the batches after it."""
+"""Producer state on disk: snapshots, and how the newest good one and the batches after it bring the state back."""
 
 from collections.abc import Sequence
 
@@ -8,6 +8,7 @@ from ottla.model.ids import NO_PRODUCER_ID, Offset
 from ottla.records.batch import Batch
 from ottla.records.control import read_marker
 from ottla.storage import names
+from ottla.storage.checkpoints import write_file
 from ottla.storage.producer_snapshot import decode_snapshot, encode_snapshot
 from ottla.storage.producer_state import Appends, CompletedTransaction, ProducerStates
 from ottla.storage.scanner import scan_file
@@ -17,12 +18,7 @@ from ottla.storage.segment import Segment
 def write_snapshot(disk: Disk, folder: str, offset: Offset, producers: ProducerStates) -> str:
     """Writes the state as of `offset`, and answers the path; durable only once that is synced."""
     path = names.segment_path(folder, offset, names.SNAPSHOT)
-    file = disk.open(path, create=True)
-    try:
-        file.truncate(0)
-        file.write_at(0, [encode_snapshot(producers)])
-    finally:
-        file.close()
+    write_file(disk, path, encode_snapshot(producers))
     return path
 
 

@@ -5,7 +5,7 @@ changed before the bytes are written. `producer_snapshot.py` has the file form. 
 """
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
 from ottla.model.errors import (
@@ -90,12 +90,14 @@ class ProducerEntry:
         return None
 
 
-@dataclass(slots=True)
 class Appends:
     """What a group of batches changes, kept aside until their bytes are written."""
 
-    entries: dict[ProducerId, ProducerEntry] = field(default_factory=dict)
-    completed: list[CompletedTransaction] = field(default_factory=list)
+    __slots__ = ("completed", "entries")
+
+    def __init__(self) -> None:
+        self.entries: dict[ProducerId, ProducerEntry] = {}
+        self.completed: list[CompletedTransaction] = []
 
 
 class ProducerStates:
@@ -203,10 +205,14 @@ class ProducerStates:
         for done in pending.completed:
             self._open.pop(done.producer_id, None)
             self._unreplicated.append(done)
+        opened: list[tuple[Offset, ProducerId]] = []
         for producer_id, entry in pending.entries.items():
             self._entries[producer_id] = entry
             if entry.transaction_start is not None and self._open.get(producer_id) != entry.transaction_start:
-                self._open[producer_id] = entry.transaction_start
+                opened.append((entry.transaction_start, producer_id))
+        # A group's producers are in the order of their first batch, which need not be that of their transactions.
+        for start, producer_id in sorted(opened):
+            self._open[producer_id] = start
 
     def on_high_watermark(self, high_watermark: Offset) -> None:
         """Lets go of the completed transactions whose marker every in-sync replica has."""
@@ -247,7 +253,9 @@ def _check_epoch(entry: ProducerEntry, epoch: ProducerEpoch) -> None:
 def _check_sequence(entry: ProducerEntry, batch: Batch) -> None:
     if entry.epoch == NO_PRODUCER_EPOCH:
         return
-    expected = 0 if entry.epoch != batch.producer_epoch or entry.last_sequence == _SEQUENCE_MAX else entry.last_sequence + 1
+    expected = (
+        0 if entry.epoch != batch.producer_epoch or entry.last_sequence == _SEQUENCE_MAX else entry.last_sequence + 1
+    )
     if batch.base_sequence != expected:
         raise OutOfOrderSequenceError(
             f"producer {entry.producer_id} epoch {batch.producer_epoch} sent sequence {batch.base_sequence} "

@@ -5,10 +5,12 @@ from typing import Final, NamedTuple
 
 from ottla.env.ports import File
 from ottla.model.errors import CorruptBatchError
+from ottla.model.ids import NO_LEADER_EPOCH, LeaderEpoch, Offset
 from ottla.records.batch import Batch, scan
 from ottla.records.layout import HEADER_BYTES, LENGTH_AT, LENGTH_PREFIX_BYTES
 
 PIECE_BYTES: Final = 1 << 20
+_ALL_FLUSHED: Final = Offset(2**63 - 1)
 
 
 class DamagedSegmentError(CorruptBatchError):
@@ -30,6 +32,57 @@ class Piece(NamedTuple):
     batches: list[Batch]
     end: int
     """The position in the file after the last of them."""
+
+
+class BatchOrder:
+    """Follows the batches of one segment, and finds where their offsets or leader epochs go back.
+
+    A batch's checksum covers neither, so only their order can tell that a bit of them has flipped. Of two batches that
+    contradict each other, the later is at fault if it contradicts the one before both, too; else the earlier. Behind
+    `flushed_end` it is always the later: a power cut leaves unfinished ones at the end of what was written.
+    """
+
+    __slots__ = ("_before", "_expected", "_flushed_end", "_path")
+
+    def __init__(
+        self,
+        path: str,
+        expected: Offset,
+        epoch: LeaderEpoch = NO_LEADER_EPOCH,
+        *,
+        flushed_end: Offset = _ALL_FLUSHED,
+    ) -> None:
+        self._path = path
+        self._expected = self._before = (expected, epoch)
+        self._flushed_end = flushed_end
+
+    def follow(
+        self, piece: Piece, following: tuple[Offset, LeaderEpoch] | None
+    ) -> tuple[list[Batch], DamagedSegmentError | None]:
+        """The batches of one more piece up to the first that is at fault, and what is wrong with that one.
+
+        `following` is where the piece's last batch must end at the latest: the next batch's offset and epoch.
+        """
+        batches = piece.batches
+        for at, batch in enumerate(batches):
+            base_offset, epoch = batch.base_offset, batch.leader_epoch
+            if base_offset < self._expected[0] or epoch < self._expected[1]:
+                guilty = at - 1 if at > 0 and self._fits_before(base_offset, epoch) else at
+                return batches[:guilty], self._damage(piece, guilty, base_offset, epoch)
+            self._before, self._expected = self._expected, (batch.next_offset, epoch)
+        if following is None or (following[0] >= self._expected[0] and following[1] >= self._expected[1]):
+            return batches, None
+        if self._fits_before(*following):
+            return batches[:-1], self._damage(piece, len(batches) - 1, *following)
+        return batches, None
+
+    def _fits_before(self, base_offset: Offset, epoch: LeaderEpoch) -> bool:
+        return self._expected[0] < self._flushed_end and base_offset >= self._before[0] and epoch >= self._before[1]
+
+    def _damage(self, piece: Piece, at: int, base_offset: Offset, epoch: LeaderEpoch) -> DamagedSegmentError:
+        ends, of = self._expected
+        what = f"offset {base_offset} of epoch {epoch} follows a batch of epoch {of} that ends at offset {ends}"
+        return DamagedSegmentError(self._path, piece.position + piece.batches[at].position, what)
 
 
 def scan_file(file: File, start: int, end: int, *, check_crc: bool = True) -> Iterator[Piece]:

@@ -6,7 +6,7 @@ a piece of a segment and needs only the headers, so that a large batch need not 
 Every access is bounded by the length of the buffer that was given.
 """
 
-from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdint cimport INT64_MAX, int32_t, int64_t, uint8_t, uint32_t, uint64_t
 
 cdef Py_ssize_t HEADER_BYTES = 61
 cdef Py_ssize_t LENGTH_PREFIX_BYTES = 12
@@ -55,12 +55,13 @@ def first_disorder(const uint8_t[:] entries, Py_ssize_t count, Py_ssize_t entry_
     return found
 
 
-def find_batch_header(const uint8_t[:] piece, int64_t offset, int64_t timestamp):
+def find_batch_header(const uint8_t[:] piece, int64_t offset, int64_t timestamp, int64_t floor = 0):
     """Walks the batches of a piece of a segment to the first that holds `offset` or a later one, and whose largest
     timestamp is at least `timestamp`.
 
     Answers (position in the piece, size, base offset, last offset, largest timestamp); size 0 if the walk left the
-    piece, and then the position is where the next header begins; size -1 if what stands there cannot be a batch.
+    piece, and then the position is where the next header begins; size -1 if what stands there cannot be a batch, or not
+    one behind the others: the first may not begin below the offset `floor`, nor the next ones within the one before.
     """
     cdef Py_ssize_t position = 0, total = piece.shape[0]
     cdef int64_t base_offset = -1, last_offset = -1, largest = -1
@@ -78,7 +79,11 @@ def find_batch_header(const uint8_t[:] piece, int64_t offset, int64_t timestamp)
                 size = -1
                 break
             base_offset = read_int64(at)
+            if base_offset < floor or base_offset > INT64_MAX - delta - 1:
+                size = -1
+                break
             last_offset = base_offset + delta
+            floor = last_offset + 1
             largest = read_int64(at + 35)
             if last_offset >= offset and largest >= timestamp:
                 size = length + LENGTH_PREFIX_BYTES

@@ -5,25 +5,26 @@ rebuilding indexes that are damaged. Which segment to ask, and when to roll, is 
 """
 
 from collections.abc import Sequence
-from struct import Struct
+from contextlib import suppress
 from typing import Final, NamedTuple
 
 from ottla.env.ports import Disk, File
 from ottla.model.errors import CorruptError, StorageError
-from ottla.model.ids import NO_TIMESTAMP, Offset, TimestampMs
+from ottla.model.ids import NO_TIMESTAMP, LeaderEpoch, Offset, TimestampMs
 from ottla.records.batch import Batch
-from ottla.records.layout import HEADER_BYTES, MAGIC
+from ottla.records.layout import HEADER_BYTES
 from ottla.storage import names
 from ottla.storage.config import LogConfig
 from ottla.storage.offset_index import OffsetIndex, OffsetPosition
-from ottla.storage.scanner import DamagedSegmentError, scan_file
+from ottla.storage.scanner import BatchOrder, DamagedSegmentError, scan_file
 from ottla.storage.search import find_batch_header
 from ottla.storage.time_index import TimeIndex, TimestampOffset
 from ottla.storage.transaction_index import TransactionIndex
 from ottla.storage.verified_ranges import VerifiedRanges
 
 _WALK_BYTES: Final = 8192
-_BASE_OFFSET_AND_MAGIC: Final = Struct(">q8xb")
+_EPOCH_MAX: Final = LeaderEpoch(2**31 - 1)
+_ANY_TIMESTAMP: Final = TimestampMs(-(2**63))
 RELATIVE_OFFSET_MAX: Final = 2**31 - 1
 
 
@@ -56,6 +57,7 @@ class Segment:
     """
 
     __slots__ = (
+        "_appended_from",
         "_disk",
         "_file",
         "_folder",
@@ -70,6 +72,7 @@ class Segment:
         "first_timestamp",
         "in_use",
         "is_new",
+        "limit_offset",
         "next_offset",
         "offset_index",
         "size_bytes",
@@ -89,8 +92,12 @@ class Segment:
         self._since_index = 0
         self._largest: TimestampOffset | None = TimestampOffset(NO_TIMESTAMP, base_offset)
         self._verified = VerifiedRanges()
+        self._appended_from = 0
+        """From this position on the bytes are this process's own."""
         self.base_offset = base_offset
         self.next_offset = base_offset
+        self.limit_offset: Offset | None = None
+        """Where the next segment begins, if there is one: no record of this one lies there or behind."""
         self.size_bytes = 0
         self.created_ms = now
         self.first_timestamp = NO_TIMESTAMP
@@ -120,7 +127,7 @@ class Segment:
     def open(cls, disk: Disk, folder: str, base_offset: Offset, config: LogConfig, now: TimestampMs) -> "Segment":
         """An existing, sealed one. Its indexes are looked at when they are first needed."""
         segment = cls(disk, folder, base_offset, config, now)
-        segment.size_bytes = disk.size(segment.log_path)
+        segment.size_bytes = segment._appended_from = disk.size(segment.log_path)
         segment._grows = False
         segment._indexed = False
         segment._largest = None
@@ -135,10 +142,14 @@ class Segment:
 
     @property
     def file(self) -> File:
-        """The `.log` file, opened when first needed; for reading only if the segment is sealed."""
+        """The `.log` file, opened when first needed: only to read if the segment is sealed, or the disk read-only."""
         self.in_use = True
         if self._file is None:
-            self._file = self._disk.open(self.log_path, writable=self._grows)
+            try:
+                self._file = self._disk.open(self.log_path, writable=self._grows)
+            except OSError:
+                # Not kept: once the disk takes writes again, so must the handle.
+                return self._disk.open(self.log_path, writable=False)
         return self._file
 
     @property
@@ -146,7 +157,14 @@ class Segment:
         """The largest timestamp, and the last offset of its batch; (-1, base offset) in a segment without any."""
         if self._largest is None:
             self._load_indexes()
-            self._largest = self.time_index.last()
+        if self._largest is None:
+            try:
+                self._largest = self._indexed_largest()
+            except DamagedSegmentError:
+                self._largest = self.time_index.last()  # The log is to blame, and whoever reads there is told.
+            except CorruptError:
+                self.rebuild_indexes()
+                return self.largest
         return self._largest
 
     @property
@@ -170,8 +188,10 @@ class Segment:
 
         If the disk refuses, the segment is as it was before, or raises again when that fails too.
         """
-        buffers = [batch.buffer for batch in batches]
-        self._append(batches, buffers, sum([batch.size_bytes for batch in batches]))
+        size = 0
+        for batch in batches:
+            size += batch.size_bytes
+        self._append(batches, [batch.buffer for batch in batches], size)
 
     def append_run(self, batches: Sequence[Batch], run: memoryview) -> None:
         """The same for batches that already lie one behind the other in `run`."""
@@ -179,25 +199,24 @@ class Segment:
 
     def _append(self, batches: Sequence[Batch], buffers: Sequence[memoryview], size: int) -> None:
         position = self.size_bytes
-        file = self._file if self._file is not None else self.file
         try:
-            if self._since_index + size > self._index_interval_bytes:
-                self.offset_index.entries.reserve(len(batches))
-                self.time_index.entries.reserve(len(batches) + 1)
-            file.write_at(position, buffers)
+            # Reads the index if it must: nothing may fail behind the write.
+            self._largest = self._largest or self.largest
+            self.file.write_at(position, buffers)
         except OSError as error:
             self._take_back(position)
-            raise StorageError(f"{self.log_path}, byte {position}: cannot append {size} bytes: {error.strerror}") from error
+            raise StorageError(
+                f"{self.log_path}, byte {position}: cannot append {size} bytes: {error.strerror}"
+            ) from error
         for batch in batches:
             self.index_batch(batch, position)
             position += batch.size_bytes
-        self._verified.add(self.size_bytes, position)
         self.size_bytes = position
         self.next_offset = batches[-1].next_offset
 
     def index_batch(self, batch: Batch, position: int) -> None:
         """Notes a batch at `position` in the indexes, where one is due."""
-        largest = self.largest
+        largest = self._largest or self.largest
         timestamp = batch.max_timestamp
         if timestamp > largest.timestamp:
             self._largest = largest = TimestampOffset(timestamp, batch.last_offset)
@@ -221,30 +240,45 @@ class Segment:
         self._grows = True
         self._file = None
         self.next_offset = self._read_next_offset()
-        first = self._walk(0, self.base_offset, NO_TIMESTAMP)
+        first = self._walk(0, self.base_offset, _ANY_TIMESTAMP)
         self.first_timestamp = NO_TIMESTAMP if first is None else first.max_timestamp
 
     # Finding and reading
 
-    def locate(self, offset: Offset, timestamp: TimestampMs = NO_TIMESTAMP) -> BatchPlace | None:
+    def locate(self, offset: Offset, timestamp: TimestampMs = _ANY_TIMESTAMP) -> BatchPlace | None:
         """The first batch that reaches `offset` or beyond, with a timestamp of at least `timestamp` in it."""
-        return self._walk(self._start_of_walk(offset).position, offset, timestamp)
+        start = self._start_of_walk(offset).position
+        place = self._walk(start, offset, timestamp)
+        if place is None or place.base_offset > offset:
+            # Compaction leaves such gaps, and so would a damaged header; the checksums tell which it is.
+            self.verify(start, self.size_bytes if place is None else place.position + place.size_bytes)
+        return place
 
     def locate_timestamp(self, timestamp: TimestampMs, start_offset: Offset) -> BatchPlace | None:
         """The first batch at or behind `start_offset` that has a record of at least `timestamp`."""
         self._load_indexes()
         try:
             offset = self._timed_start(timestamp)
+        except DamagedSegmentError:
+            raise  # The log is to blame, not its index.
         except CorruptError:
             self.rebuild_indexes()
             offset = self._timed_start(timestamp)
         return self.locate(max(offset, start_offset), timestamp)
 
     def read(self, place: BatchPlace, size_max: int, position_max: int) -> FileRange:
-        """The bytes from a batch on: at least that batch whole, at most `size_max` and not beyond `position_max`."""
-        size = min(max(size_max, place.size_bytes), position_max - place.position)
-        self.verify(place.position, place.position + size)
-        return FileRange(self.file, place.position, size)
+        """The bytes from a batch on: at least that batch whole, at most `size_max` and not beyond `position_max`.
+
+        Ends before a damaged batch; raises DamagedSegmentError if that is the first one.
+        """
+        end = place.position + min(max(size_max, place.size_bytes), position_max - place.position)
+        try:
+            self.verify(place.position, end)
+        except DamagedSegmentError as damage:
+            if damage.position < place.position + place.size_bytes:
+                raise
+            end = min(end, damage.position)
+        return FileRange(self.file, place.position, end - place.position)
 
     def verify(self, start: int, end: int) -> None:
         """Makes sure that the batches in a range were checked once since the segment was opened.
@@ -252,15 +286,18 @@ class Segment:
         Raises DamagedSegmentError, so that no corrupt batch is served or replicated. What this process appended or
         recovered is known to be good.
         """
-        if self._verified.covers(start, end):
+        if start >= self._appended_from or self._verified.covers(start, min(end, self._appended_from)):
             return
-        reached = start
+        order = BatchOrder(self.log_path, self.base_offset)
         try:
-            for piece in scan_file(self.file, start, self.size_bytes):
-                reached = piece.end
+            for piece in scan_file(self.file, start, self._appended_from):
+                _, damage = order.follow(piece, self.following(piece.end))
+                reached = piece.end if damage is None else damage.position
                 self._verified.add(start, reached)
                 if reached >= end:
                     return
+                if damage is not None:
+                    raise damage
         except OSError as error:
             raise StorageError(f"{self.log_path}: cannot read: {error.strerror}") from error
 
@@ -271,10 +308,21 @@ class Segment:
     def place_at(self, position: int) -> BatchPlace | None:
         """The batch whose header stands at `position`; None if that is the end, or no whole batch stands there."""
         header = self.file.read_at(position, HEADER_BYTES)
-        _, size, base_offset, last_offset, largest = find_batch_header(header, 0, NO_TIMESTAMP)
+        _, size, base_offset, last_offset, largest = find_batch_header(header, 0, _ANY_TIMESTAMP)
         if size <= 0 or position + size > self.size_bytes:
             return None
         return BatchPlace(position, size, Offset(base_offset), Offset(last_offset), TimestampMs(largest))
+
+    def following(self, position: int) -> tuple[Offset, LeaderEpoch]:
+        """The offset and leader epoch of the batch at `position`; if none stands there whole, the largest that may."""
+        place = self.place_at(position) if position < self.size_bytes else None
+        if place is not None:
+            # An unfinished write says nothing about the batch before it, so only a valid checksum is believed.
+            batch = Batch(self.file.read_at(position, place.size_bytes))
+            if batch.crc_valid():
+                return batch.base_offset, batch.leader_epoch
+        limit = self.limit_offset if self.limit_offset is not None else Offset(self.base_offset + RELATIVE_OFFSET_MAX)
+        return limit, _EPOCH_MAX
 
     # Shrinking and mending
 
@@ -282,6 +330,7 @@ class Segment:
         """Removes the batch that holds `offset` and all behind it; says how many bytes went."""
         place = self.locate(offset)
         if place is None:
+            self.resume()
             return 0
         removed = self.size_bytes - place.position
         self.cut(place.position)
@@ -293,32 +342,50 @@ class Segment:
         self.resume()
         return removed
 
+    def end_before(self, offset: Offset) -> Offset:
+        """The offset behind the last batch that lies wholly before `offset`; the base if there is none."""
+        place = self.locate(offset)
+        end = self.size_bytes if place is None else place.position
+        next_offset = self.base_offset
+        for piece in scan_file(self.file, self._start_of_walk(Offset(offset - 1)).position, end, check_crc=False):
+            next_offset = piece.batches[-1].next_offset
+        return next_offset
+
     def cut(self, position: int) -> None:
         """Shortens the `.log` file alone; the indexes are the caller's to mend."""
         file = self._disk.open(self.log_path)
         file.truncate(position)
         file.close()
         self.size_bytes = position
+        self._appended_from = min(self._appended_from, position)
         self._verified.truncate_to(position)
 
     def reset_indexes(self) -> None:
         """Empties the offset and time index, to be filled by `index_batch` from the first batch on."""
-        for entries in (self.offset_index.entries, self.time_index.entries):
-            entries.close()
-            if self._disk.exists(entries.path):
-                self._disk.truncate(entries.path, 0)
-            entries.count = 0
-        self.time_index.truncate_to(self.base_offset)
+        self.offset_index.entries.reset()
+        self.time_index.reset()
         self._largest = TimestampOffset(NO_TIMESTAMP, self.base_offset)
         self._since_index = 0
         self._indexed = True
 
     def rebuild_indexes(self) -> None:
-        """Fills damaged offset and time indexes anew from the batches."""
+        """Fills damaged offset and time indexes anew from the batches, and writes down those of a sealed segment.
+
+        Raises DamagedSegmentError if the batches are damaged, too: then the indexes stay as they are.
+        """
+        order = BatchOrder(self.log_path, self.base_offset)
+        for piece in scan_file(self.file, 0, self.size_bytes, check_crc=False):
+            _, damage = order.follow(piece, self.following(piece.end))
+            if damage is not None:
+                raise damage
         self.reset_indexes()
         for piece in scan_file(self.file, 0, self.size_bytes, check_crc=False):
             for batch in piece.batches:
                 self.index_batch(batch, piece.position + batch.position)
+        if not self._grows:
+            # On a full or read-only disk they serve from memory; the next opening tries again.
+            with suppress(OSError):
+                self.seal()
 
     def release(self) -> None:
         """Gives back the file handle and the maps; the next use takes them again."""
@@ -334,16 +401,18 @@ class Segment:
         try:
             self.file.truncate(position)
         except OSError as error:
-            raise StorageError(f"{self.log_path}: cannot take back a failed append at byte {position}: {error}") from error
+            raise StorageError(
+                f"{self.log_path}: cannot take back a failed append at byte {position}: {error}"
+            ) from error
 
     def _load_indexes(self) -> None:
         """Takes over the index files at first need; missing or damaged ones are rebuilt."""
         if self._indexed:
             return
-        self._indexed = True
         try:
             self.offset_index.entries.load()
             self.time_index.load()
+            self._indexed = True
         except (CorruptError, FileNotFoundError):
             self.rebuild_indexes()
 
@@ -368,13 +437,21 @@ class Segment:
         start = self.offset_index.look_up(offset)
         if start.position == 0:
             return start
-        header = self.file.read_at(start.position, HEADER_BYTES)
-        if len(header) == HEADER_BYTES and start.position < self.size_bytes:
-            base_offset, magic = _BASE_OFFSET_AND_MAGIC.unpack_from(header)
-            if magic == MAGIC and self.base_offset <= base_offset <= start.offset:
-                return start
+        place = self.place_at(start.position) if 0 < start.position < self.size_bytes else None
+        if place is not None and self.base_offset <= place.base_offset and place.last_offset == start.offset:
+            return start
         path = self.offset_index.entries.path
         raise CorruptError(f"{path}: says that the batch of offset {start.offset} is at {start.position}; it is not")
+
+    def _indexed_largest(self) -> TimestampOffset:
+        """What the last time entry says; raises CorruptError if its batch or one behind it says otherwise."""
+        last = self.time_index.last()
+        place = None if last.timestamp == NO_TIMESTAMP else self.locate(last.offset)
+        told = NO_TIMESTAMP if place is None else place.max_timestamp
+        position = 0 if place is None else place.position
+        if told != last.timestamp or self._walk(position, self.base_offset, TimestampMs(told + 1)) is not None:
+            raise CorruptError(f"{self.time_index.entries.path}: {last.timestamp} is not the largest timestamp")
+        return last
 
     def _timed_start(self, timestamp: TimestampMs) -> Offset:
         entry = self.time_index.look_up(TimestampMs(timestamp - 1))
@@ -386,16 +463,16 @@ class Segment:
         return entry.offset
 
     def _walk(self, position: int, offset: Offset, timestamp: TimestampMs) -> BatchPlace | None:
+        floor: int = self.base_offset
         while position < self.size_bytes:
             piece = self.file.read_at(position, min(_WALK_BYTES, self.size_bytes - position))
-            at, size, base_offset, last_offset, largest = find_batch_header(piece, offset, timestamp)
+            at, size, base_offset, last_offset, largest = find_batch_header(piece, offset, timestamp, floor)
             if size < 0 or (size == 0 and at == 0):
-                raise DamagedSegmentError(self.log_path, position + at, "no batch begins here")
+                raise DamagedSegmentError(self.log_path, position + at, "no batch begins here, or one out of order")
             if size > 0:
-                return BatchPlace(
-                    position + at, size, Offset(base_offset), Offset(last_offset), TimestampMs(largest)
-                )
+                return BatchPlace(position + at, size, Offset(base_offset), Offset(last_offset), TimestampMs(largest))
             position += at
+            floor = last_offset + 1
         return None
 
     def _largest_by_scan(self, known: TimestampOffset) -> TimestampOffset:

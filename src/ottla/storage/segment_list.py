@@ -14,7 +14,8 @@ from ottla.records.decode import decode_records
 from ottla.storage import names
 from ottla.storage.segment import BatchPlace, FileRange, Segment
 from ottla.storage.time_index import TimestampOffset
-from ottla.storage.transaction_index import AbortedTransaction
+from ottla.storage.transaction_index import AbortedTransaction, TransactionIndex
+from ottla.storage.transaction_rebuild import sound_transaction_index
 
 
 class SegmentList:
@@ -65,7 +66,9 @@ class SegmentList:
             place = segment.locate(offset)
             if place is None:
                 continue  # Compaction has removed the end of this segment.
-            if place.base_offset >= upper or (place.size_bytes > max_bytes and not at_least_one):
+            if place.last_offset >= upper or (place.size_bytes > max_bytes and not at_least_one):
+                # Or the reader of a batch whose header has rotten would wait for ever.
+                segment.verify(place.position, place.position + place.size_bytes)
                 return None
             return segment.read(place, max_bytes, self._position_below(at, upper))
         return None
@@ -85,34 +88,46 @@ class SegmentList:
 
     def largest_timestamp(self, start: Offset) -> TimestampOffset | None:
         """The first record at or behind `start` that has the largest timestamp of all."""
-        largest = max(segment.largest.timestamp for segment in self.from_offset(start))
+        first, *rest = self.from_offset(start)
+        largest = max(first.largest.timestamp, *(segment.largest.timestamp for segment in rest), NO_TIMESTAMP)
+        found = None if largest == NO_TIMESTAMP else self.find_timestamp(largest, start)
+        if found is not None or largest == NO_TIMESTAMP:
+            return found
+        # Only records before the start have it, so the first segment's own largest says nothing.
+        largest = max(_largest_behind(first, start), *(segment.largest.timestamp for segment in rest), NO_TIMESTAMP)
         return None if largest == NO_TIMESTAMP else self.find_timestamp(largest, start)
 
     def aborted_transactions(self, start: Offset, upper: Offset) -> list[AbortedTransaction]:
         """The aborted transactions that a reader of [start, upper) must leave out."""
         found: list[AbortedTransaction] = []
-        for segment in self.from_offset(start):
-            for aborted in segment.transaction_index.entries():
-                if aborted.last_offset >= start and aborted.first_offset < upper:
-                    found.append(aborted)
-                if aborted.last_stable_offset >= upper:
-                    return found
+        for at in range(self.index_of(start), len(self._segments)):
+            found += self._transaction_index(at).overlapping(start, upper)
         return found
 
     # Changing
 
     def add(self, segment: Segment) -> None:
         """Makes a new segment the active one; an active one that is still empty gives way to it."""
+        kept = self._segments
         if self.active.size_bytes == 0:
-            self._retire([self._segments.pop()])
-        self._adopt([*self._segments, segment])
+            self._retire([self.active])
+            kept = kept[:-1]
+        self._adopt([*kept, segment])
+
+    def end_after_cut(self, offset: Offset) -> Offset:
+        """Where the log would end without the batch that holds `offset` and all after it."""
+        return self._segments[self.index_of(Offset(offset - 1))].end_before(offset)
 
     def drop_after(self, offset: Offset) -> None:
-        """Takes out the segments that begin at or behind `offset`, the newest first, durably. At least one must stay."""
+        """Takes out the segments that begin at or behind `offset`, newest first, durably. At least one must stay."""
         keep = bisect_right(self._bases, offset - 1)
         self._retire(reversed(self._segments[keep:]))
         self._disk.sync_dir(self._folder)
         self._adopt(self._segments[:keep])
+
+    def mend_transaction_index(self, offset: Offset) -> None:
+        """Makes sure that the transaction index of the segment that holds `offset` tells the truth."""
+        self._transaction_index(self.index_of(offset))
 
     def drop_before(self, count: int) -> None:
         """Takes out that many segments from the front."""
@@ -120,13 +135,14 @@ class SegmentList:
         self._adopt(self._segments[count:])
 
     def drop_all(self, make_next: Callable[[], Segment]) -> None:
-        """Takes out everything, durably, and goes on with what `make_next` creates."""
+        """Takes out everything and goes on with what `make_next` creates, both durably."""
         self._retire(reversed(self._segments))
         self._disk.sync_dir(self._folder)
         self._adopt([make_next()])
+        self._disk.sync_dir(self._folder)
 
     def replace(self, old: Sequence[Segment], new: Segment) -> None:
-        """Puts a cleaned segment in the place of the sealed neighbours it was made from; their files are the caller's."""
+        """Puts a cleaned segment in the place of the sealed neighbours it came from; their files are the caller's."""
         at = self._segments.index(old[0])
         if self._segments[at : at + len(old)] != list(old) or at + len(old) >= len(self._segments):
             raise MisuseError(f"{self._folder}: the segments to replace are no longer sealed neighbours")
@@ -138,8 +154,8 @@ class SegmentList:
             segment.release()
 
     def release_idle(self) -> None:
-        """Gives back those of sealed segments that nobody has read since the last call."""
-        for segment in self._segments[:-1]:
+        """Gives back those of segments that nobody has used since the last call."""
+        for segment in self._segments:
             if not segment.in_use:
                 segment.release()
             segment.in_use = False
@@ -148,6 +164,9 @@ class SegmentList:
         self._segments = segments
         self._bases = [segment.base_offset for segment in segments]
         self.active = segments[-1]
+        self.active.limit_offset = None
+        for segment, limit in zip(segments, self._bases[1:], strict=False):
+            segment.limit_offset = limit
 
     def _retire(self, segments: Iterable[Segment]) -> None:
         """Renames segments' files out of the log, in this order, so that what is left is whole at every moment."""
@@ -162,6 +181,9 @@ class SegmentList:
         path = names.segment_path(self._folder, segment.base_offset, names.SNAPSHOT)
         return [path] if self._disk.exists(path) else []
 
+    def _transaction_index(self, at: int) -> TransactionIndex:
+        return sound_transaction_index(self._disk, self._folder, self._segments, at)
+
     def _position_below(self, at: int, upper: Offset) -> int:
         """Up to which byte segment `at` may be read when offsets from `upper` on must not be seen."""
         segment = self._segments[at]
@@ -172,3 +194,18 @@ class SegmentList:
 def _load(segment: Segment, place: BatchPlace) -> Batch:
     segment.verify(place.position, place.position + place.size_bytes)
     return Batch(segment.file.read_at(place.position, place.size_bytes))
+
+
+def _largest_behind(segment: Segment, start: Offset) -> TimestampMs:
+    """The largest timestamp of a segment's records at or behind `start`; only the batch that holds it is opened."""
+    largest = NO_TIMESTAMP
+    place = segment.locate(start)
+    while place is not None:
+        if place.base_offset >= start:
+            largest = max(largest, place.max_timestamp)
+        else:
+            records = decode_records(_load(segment, place))
+            times = [TimestampMs(each.timestamp) for each in records if each.offset >= start]
+            largest = max(largest, *times, NO_TIMESTAMP)
+        place = segment.locate(Offset(place.last_offset + 1))
+    return largest

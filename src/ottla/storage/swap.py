@@ -51,12 +51,8 @@ def finish_swaps(disk: Disk, folder: str) -> None:
         if base is None or not name.endswith(names.LOG + names.SWAP):
             continue
         end = _end_offset(disk, f"{folder}/{name}", base)
-        sources = [
-            other
-            for other_name in found
-            if other_name.endswith(names.LOG) and (other := names.base_offset_of(other_name)) is not None
-        ]
-        for path in retire_sources(disk, folder, [other for other in sources if base <= other < end]):
+        sources = {other for each in found if (other := names.base_offset_of(each)) is not None and base <= other < end}
+        for path in retire_sources(disk, folder, sorted(sources)):
             disk.remove(path)
         complete_swap(disk, folder, base)
 

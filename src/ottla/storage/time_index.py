@@ -43,9 +43,7 @@ class TimeIndex:
             self._last_timestamp = self.last().timestamp
         if timestamp <= self._last_timestamp:
             return
-        view, at = self.entries.next_slot()
-        _ENTRY.pack_into(view, at, timestamp, offset - self._base_offset)
-        self.entries.count += 1
+        self.entries.append(_ENTRY.pack(timestamp, offset - self._base_offset))
         self._last_timestamp = timestamp
 
     def last(self) -> TimestampOffset:
@@ -56,6 +54,11 @@ class TimeIndex:
         """The last entry at or below `timestamp`: everything before its batch is older."""
         return self._entry(self.entries.last_slot_at_most(timestamp))
 
+    def reset(self) -> None:
+        """Forgets everything."""
+        self.entries.reset()
+        self._last_timestamp = NO_TIMESTAMP
+
     def truncate_to(self, offset: Offset) -> None:
         """Forgets every entry at or above `offset`."""
         while self.entries.count and self.last().offset >= offset:
@@ -65,5 +68,5 @@ class TimeIndex:
     def _entry(self, slot: int) -> TimestampOffset:
         if slot < 0:
             return TimestampOffset(NO_TIMESTAMP, self._base_offset)
-        timestamp, relative = _ENTRY.unpack_from(self.entries.view(), slot * _ENTRY.size)
+        timestamp, relative = _ENTRY.unpack_from(self.entries.entries(), slot * _ENTRY.size)
         return TimestampOffset(TimestampMs(timestamp), Offset(self._base_offset + relative))

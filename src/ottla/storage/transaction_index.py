@@ -1,14 +1,19 @@
 """The transaction index of a segment: the aborted transactions whose marker lies in it.
 
-Most segments have none, and then no file. Entries are few, and read whole when a read_committed reader asks.
+Most segments have none, and then no file. Entries are few, and read whole when a read_committed reader asks. Whether
+they tell the truth is asked in `transaction_rebuild.py`.
 """
 
+from bisect import bisect_left
+from collections.abc import Sequence
+from operator import attrgetter
 from struct import Struct
 from typing import Final, NamedTuple
 
 from ottla.env.ports import Disk
 from ottla.model.errors import CorruptError
 from ottla.model.ids import Offset, ProducerId
+from ottla.storage.checkpoints import replace_file
 
 _ENTRY: Final = Struct(">hqqqq")
 _VERSION: Final = 0
@@ -24,30 +29,55 @@ class AbortedTransaction(NamedTuple):
 
 
 class TransactionIndex:
-    """34 bytes an entry, ordered by the marker's offset."""
+    """34 bytes an entry, ordered by the marker's offset.
 
-    __slots__ = ("_disk", "_entries", "path")
+    `_firsts` holds, for each entry, the smallest first offset of it and all behind it: where a search may end.
+    """
+
+    __slots__ = ("_disk", "_entries", "_firsts", "is_checked", "path")
 
     def __init__(self, disk: Disk, path: str) -> None:
         self._disk = disk
         self._entries: list[AbortedTransaction] | None = None
+        self._firsts: list[Offset] = []
+        self.is_checked = False
+        """Whether the entries have been held against the batches since they came from disk."""
         self.path = path
 
     def entries(self) -> list[AbortedTransaction]:
         """All entries; raises CorruptError if the file cannot be a transaction index."""
-        if self._entries is None:
-            self._entries = self._read() if self._disk.exists(self.path) else []
-        return self._entries
+        entries = self._entries
+        if entries is None:
+            self.is_checked = not self._disk.exists(self.path)
+            entries = self._adopt([] if self.is_checked else self._read())
+        return entries
+
+    def overlapping(self, start: Offset, upper: Offset) -> list[AbortedTransaction]:
+        """Those that a reader of [start, upper) must leave out."""
+        entries = self.entries()
+        found: list[AbortedTransaction] = []
+        for at in range(bisect_left(entries, start, key=attrgetter("last_offset")), len(entries)):
+            if self._firsts[at] >= upper:
+                break
+            if entries[at].first_offset < upper:
+                found.append(entries[at])
+        return found
 
     def append(self, aborted: AbortedTransaction) -> None:
-        """Adds an entry behind the last."""
+        """Adds an entry behind the last; if the disk refuses, there is none."""
         entries = self.entries()
         file = self._disk.open(self.path, create=True)
         try:
             file.write_at(len(entries) * _ENTRY.size, [_ENTRY.pack(_VERSION, *aborted)])
         finally:
             file.close()
-        entries.append(aborted)
+        self._add(aborted)
+
+    def replace(self, entries: Sequence[AbortedTransaction]) -> None:
+        """Gives a damaged index the entries it should have, durably and at once."""
+        replace_file(self._disk, self.path, b"".join(_ENTRY.pack(_VERSION, *aborted) for aborted in entries))
+        self._adopt(entries)
+        self.is_checked = True
 
     def truncate_to(self, offset: Offset) -> None:
         """Forgets every transaction whose marker is at or above `offset`."""
@@ -55,13 +85,14 @@ class TransactionIndex:
         kept = [aborted for aborted in entries if aborted.last_offset < offset]
         if len(kept) < len(entries):
             self._disk.truncate(self.path, len(kept) * _ENTRY.size)
-            self._entries = kept
+            self._adopt(kept)
 
     def reset(self) -> None:
         """Forgets everything, the damaged file included; a rebuild follows."""
         if self._disk.exists(self.path):
             self._disk.truncate(self.path, 0)
-        self._entries = []
+        self._adopt([])
+        self.is_checked = True
 
     def sync(self) -> None:
         """Makes the entries survive a power cut; nothing to do without a file."""
@@ -71,6 +102,21 @@ class TransactionIndex:
                 file.sync()
             finally:
                 file.close()
+
+    def _adopt(self, entries: Sequence[AbortedTransaction]) -> list[AbortedTransaction]:
+        adopted = self._entries = []
+        self._firsts = []
+        for aborted in entries:
+            self._add(aborted)
+        return adopted
+
+    def _add(self, aborted: AbortedTransaction) -> None:
+        self.entries().append(aborted)
+        self._firsts.append(aborted.first_offset)
+        at = len(self._firsts) - 2
+        while at >= 0 and self._firsts[at] > aborted.first_offset:
+            self._firsts[at] = aborted.first_offset
+            at -= 1
 
     def _read(self) -> list[AbortedTransaction]:
         content = self._disk.read(self.path)

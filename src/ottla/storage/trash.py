@@ -1,15 +1,19 @@
 """What was taken out of the logs and waits to be unlinked, so that readers who have it open may finish."""
 
+import logging
 from collections.abc import Sequence
+from typing import Final
 
 from ottla.env.ports import Disk
 from ottla.model.ids import TimestampMs
 
+_LOGGER: Final = logging.getLogger(__name__)
+
 
 class Trash:
-    """Paths with the moment from which they may go. A restart needs none of this: it unlinks such files by their names."""
+    """Paths with the moment from which they may go. A restart does without: it unlinks such files by their names."""
 
-    __slots__ = ("_due", "_disk")
+    __slots__ = ("_disk", "_due")
 
     def __init__(self, disk: Disk) -> None:
         self._disk = disk
@@ -22,15 +26,31 @@ class Trash:
         """Takes files or folders that go at `due`."""
         self._due += [(due, path) for path in paths]
 
-    def sweep(self, now: TimestampMs) -> int:
-        """Unlinks what is due; says how many."""
+    def take_due(self, now: TimestampMs) -> list[str]:
+        """Hands over what is due, to be unlinked in the background."""
         ready = [path for due, path in self._due if due <= now]
         self._due = [(due, path) for due, path in self._due if due > now]
-        for path in ready:
-            if not self._disk.exists(path):
-                continue  # Its partition was deleted meanwhile, with all that was in the folder.
-            if self._disk.is_dir(path):
-                self._disk.remove_tree(path)
-            else:
-                self._disk.remove(path)
-        return len(ready)
+        return ready
+
+    def unlink(self, paths: Sequence[str]) -> int:
+        """Unlinks files and folders; says how many. What the disk refuses is reported and waits for the next start."""
+        unlinked = 0
+        for path in paths:
+            try:
+                unlinked += self._unlink(path)
+            except OSError as error:
+                _LOGGER.error("%s: cannot unlink: %s; the next start tries again", path, error.strerror)
+        return unlinked
+
+    def sweep(self, now: TimestampMs) -> int:
+        """Unlinks what is due; says how many."""
+        return self.unlink(self.take_due(now))
+
+    def _unlink(self, path: str) -> bool:
+        if not self._disk.exists(path):
+            return False  # Its partition was deleted meanwhile, with all that was in the folder.
+        if self._disk.is_dir(path):
+            self._disk.remove_tree(path)
+        else:
+            self._disk.remove(path)
+        return True

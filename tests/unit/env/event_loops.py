@@ -1,13 +1,12 @@
 """Runs a scenario on each event loop that Ottla supports."""
 
 import asyncio
-import importlib
-import importlib.util
 import os
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
 import pytest
+import uvloop
 
 T = TypeVar("T")
 Run = Callable[[Coroutine[Any, Any, T]], T]
@@ -23,8 +22,6 @@ def _on_asyncio(scenario: Coroutine[Any, Any, T]) -> T:
 
 
 def _on_uvloop(scenario: Coroutine[Any, Any, T]) -> T:
-    uvloop = importlib.import_module("uvloop")
-
     async def limited() -> T:
         return await asyncio.wait_for(scenario, TIME_LIMIT_SECONDS)
 
@@ -32,16 +29,7 @@ def _on_uvloop(scenario: Coroutine[Any, Any, T]) -> T:
         return runner.run(limited())
 
 
-EVENT_LOOPS = [
-    pytest.param(_on_asyncio, id="asyncio"),
-    pytest.param(
-        _on_uvloop,
-        id="uvloop",
-        marks=pytest.mark.skipif(
-            importlib.util.find_spec("uvloop") is None, reason="uvloop is optional and not installed here"
-        ),
-    ),
-]
+EVENT_LOOPS = [pytest.param(_on_asyncio, id="asyncio"), pytest.param(_on_uvloop, id="uvloop")]
 
 
 async def wait_ended(pid: int) -> None:

@@ -177,6 +177,8 @@ class TestErrors:
         with pytest.raises(IsADirectoryError):
             disk.open(f"{root}/folder")
         with pytest.raises(IsADirectoryError):
+            disk.map(f"{root}/folder")
+        with pytest.raises(IsADirectoryError):
             disk.remove(f"{root}/folder")
 
     def test_a_file_is_no_folder(self, disk: Disk, root: str) -> None:
@@ -205,6 +207,8 @@ class TestFolders:
         assert disk.is_dir(f"{root}/x/y/z")
         assert not disk.is_dir(f"{root}/x/a")
         assert not disk.is_dir(f"{root}/nothing")
+        assert not disk.exists(f"{root}/x/a/inside a file")
+        assert not disk.is_dir(f"{root}/x/a/inside a file")
         assert disk.exists(f"{root}/x/a")
         disk.remove_tree(f"{root}/x")
         assert not disk.exists(f"{root}/x")
@@ -256,113 +260,80 @@ class TestFolders:
 
 
 class TestMappings:
-    def test_creates_sparse_and_reads_back(self, disk: Disk, root: str) -> None:
-        mapping: Mapping = disk.map(f"{root}/i", 10_000, writable=True)
-        mapping.reserve(4)
-        with mapping.view as view:
-            assert bytes(10_000) == bytes(view)
-            view[0:4] = b"abcd"
-        assert b"abcd" + bytes(9_996) == disk.read(f"{root}/i")
-        mapping.sync()
-        mapping.close()
-        mapping.close()
-        assert 10_000 == disk.size(f"{root}/i")
-
-    def test_maps_what_is_there_without_a_size(self, disk: Disk, root: str) -> None:
+    def test_maps_what_is_there_for_reading_only(self, disk: Disk, root: str) -> None:
         write(disk, f"{root}/i", b"0123456789")
-        mapping = disk.map(f"{root}/i")
+        mapping: Mapping = disk.map(f"{root}/i")
         assert b"0123456789" == bytes(mapping.view)
         assert mapping.view.readonly
         with pytest.raises(TypeError):
             mapping.view[0] = 1
         mapping.close()
-
-    def test_resizes_what_is_there(self, disk: Disk, root: str) -> None:
-        write(disk, f"{root}/i", b"0123456789")
-        disk.map(f"{root}/i", 4, writable=True).close()
-        assert b"0123" == disk.read(f"{root}/i")
-        disk.map(f"{root}/i", 6, writable=True).close()
-        assert b"0123\0\0" == disk.read(f"{root}/i")
-
-    def test_file_and_mapping_see_each_other(self, disk: Disk, root: str) -> None:
-        write(disk, f"{root}/i", b"0123456789")
-        mapping = disk.map(f"{root}/i", writable=True)
-        file = disk.open(f"{root}/i")
-        file.write_at(2, [b"xx"])
-        mapping.view[5:7] = b"yy"
-        assert b"01xx4yy789" == file.read_at(0, 99) == bytes(mapping.view)
         mapping.close()
 
-    def test_a_read_only_mapping_outlives_appends(self, disk: Disk, root: str) -> None:
+    def test_a_mapping_sees_what_is_written(self, disk: Disk, root: str) -> None:
         write(disk, f"{root}/i", b"0123456789")
         mapping = disk.map(f"{root}/i")
-        disk.open(f"{root}/i").write_at(10, [b"abc"])
-        assert b"0123456789" == bytes(mapping.view)
-        assert b"0123456789abc" == disk.read(f"{root}/i")
-        mapping.close()
+        view = mapping.view
+        disk.open(f"{root}/i").write_at(2, [b"xx"])
+        assert b"01xx456789" == bytes(view)
 
     def test_an_empty_file_maps_to_an_empty_view(self, disk: Disk, root: str) -> None:
         write(disk, f"{root}/i", b"")
-        for mapping in (disk.map(f"{root}/i"), disk.map(f"{root}/j", 0, writable=True)):
-            assert b"" == bytes(mapping.view)
-            mapping.sync()
-            mapping.close()
+        mapping = disk.map(f"{root}/i")
+        assert b"" == bytes(mapping.view)
+        assert mapping.view.readonly
+        mapping.close()
+        with pytest.raises(ValueError, match="closed"):
+            _ = mapping.view
 
     def test_close_is_refused_while_slices_live(self, disk: Disk, root: str) -> None:
-        mapping = disk.map(f"{root}/i", 100, writable=True)
-        part = mapping.view[10:20]
-        with pytest.raises(BufferError, match="views"):
+        write(disk, f"{root}/i", b"0123456789")
+        mapping = disk.map(f"{root}/i")
+        part = mapping.view[2:4]
+        with pytest.raises(BufferError, match=r"i cannot be unmapped: .*views"):
             mapping.close()
-        assert bytes(10) == bytes(part)
-        mapping.reserve(100)
+        assert b"23" == bytes(part)
+        assert b"0123456789" == bytes(mapping.view)
         part.release()
         mapping.close()
         with pytest.raises(ValueError, match="closed"):
             _ = mapping.view
-        with pytest.raises(ValueError, match="closed"):
-            mapping.sync()
-        with pytest.raises(ValueError, match="closed"):
-            mapping.reserve(1)
 
-    def test_a_forgotten_mapping_lets_the_file_be_resized(self, disk: Disk, root: str) -> None:
-        mapping = disk.map(f"{root}/i", 100, writable=True)
+    def test_each_mapping_of_a_file_counts_its_own_slices(self, disk: Disk, root: str) -> None:
+        write(disk, f"{root}/i", b"0123456789")
+        used, idle = disk.map(f"{root}/i"), disk.map(f"{root}/i")
+        part = used.view[2:4]
+        idle.close()
+        with pytest.raises(BufferError):
+            used.close()
+        assert b"23" == bytes(part)
+
+    def test_a_slice_outlives_a_forgotten_mapping(self, disk: Disk, root: str) -> None:
+        write(disk, f"{root}/i", b"0123456789")
+        part = disk.map(f"{root}/i").view[2:4]
+        gc.collect()
+        assert b"23" == bytes(part)
+
+    def test_a_mapping_outlives_the_names_of_its_file(self, disk: Disk, root: str) -> None:
+        write(disk, f"{root}/i", b"0123456789")
+        mapping = disk.map(f"{root}/i")
+        disk.rename(f"{root}/i", f"{root}/j")
+        write(disk, f"{root}/i", b"another file")
+        disk.remove(f"{root}/j")
+        assert b"0123456789" == bytes(mapping.view)
+        mapping.close()
+
+    @pytest.mark.parametrize("ended", ["closed", "forgotten"])
+    def test_once_unmapped_the_file_may_be_resized(self, disk: Disk, root: str, ended: str) -> None:
+        write(disk, f"{root}/i", b"0123456789")
+        mapping = disk.map(f"{root}/i")
+        assert b"0123456789" == bytes(mapping.view)
+        if ended == "closed":
+            mapping.close()
         del mapping
         gc.collect()
-        disk.truncate(f"{root}/i", 10)
-        assert 10 == disk.size(f"{root}/i")
-
-    def test_reserves_only_within_a_writable_mapping(self, disk: Disk, root: str) -> None:
-        mapping = disk.map(f"{root}/i", 50_000, writable=True)
-        mapping.reserve(0)
-        mapping.reserve(50_000)
-        mapping.reserve(20)
-        with pytest.raises(ValueError, match="50001"):
-            mapping.reserve(50_001)
-        with pytest.raises(ValueError, match="-1"):
-            mapping.reserve(-1)
-        mapping.close()
-        reader = disk.map(f"{root}/i")
-        with pytest.raises(ValueError, match="read-only"):
-            reader.reserve(1)
-        reader.close()
-
-    def test_reserves_after_a_rename(self, disk: Disk, root: str) -> None:
-        mapping = disk.map(f"{root}/i", 50_000, writable=True)
-        disk.rename(f"{root}/i", f"{root}/j")
-        mapping.reserve(10_000)
-        write(disk, f"{root}/i", b"another file")
-        mapping.reserve(50_000)
-        mapping.view[49_999:] = b"x"
-        mapping.close()
-        assert bytes(49_999) + b"x" == disk.read(f"{root}/j")
-        assert b"another file" == disk.read(f"{root}/i")
-
-    def test_a_size_needs_a_writable_mapping(self, disk: Disk, root: str) -> None:
-        with pytest.raises(ValueError, match="writable"):
-            disk.map(f"{root}/i", 10)
-        with pytest.raises(ValueError, match="negative"):
-            disk.map(f"{root}/i", -10, writable=True)
-        assert not disk.exists(f"{root}/i")
+        disk.truncate(f"{root}/i", 4)
+        assert b"0123" == disk.read(f"{root}/i")
 
 
 class TestLocks:

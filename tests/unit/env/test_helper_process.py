@@ -23,6 +23,17 @@ from tests.unit.env.event_loops import EVENT_LOOPS, Run, wait_ended
 
 KILL_YOURSELF = "import os, signal; os.kill(os.getpid(), signal.SIGKILL)"
 
+# An exception that pickles but cannot be made again, since its constructor wants more than it remembers.
+ONE_WAY = """
+from ottla.env import helper_main
+class OneWay(Exception):
+    def __init__(self, text, number):
+        super().__init__(text)
+OneWay.__module__ = helper_main.__name__
+helper_main.OneWay = OneWay
+raise OneWay("boom", 7)
+"""
+
 
 @pytest.fixture(params=EVENT_LOOPS)
 def run(request: pytest.FixtureRequest) -> Run[None]:
@@ -72,6 +83,15 @@ class TestJobs:
 
         run(scenario())
 
+    def test_an_interrupt_from_the_terminal_is_for_the_parent(self, run: Run[None]) -> None:
+        async def scenario() -> None:
+            helper = HelperProcess()
+            await helper.run(signal.raise_signal, signal.SIGINT)
+            assert 6 == await helper.run(math.factorial, 3)
+            await helper.close()
+
+        run(scenario())
+
     def test_what_a_job_prints_goes_to_standard_error(self, run: Run[None], capfd: pytest.CaptureFixture[str]) -> None:
         async def scenario() -> None:
             helper = HelperProcess()
@@ -112,6 +132,7 @@ class TestErrors:
         ("code", "text"),
         [
             ("class Odd(Exception): pass\nraise Odd('boom')", "boom"),
+            (ONE_WAY, "boom"),
             ("import sys; sys.exit(3)", "SystemExit"),
             ("raise KeyboardInterrupt", "KeyboardInterrupt"),
         ],

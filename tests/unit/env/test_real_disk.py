@@ -19,6 +19,7 @@ from ottla.env.ports import Buffer, Clock, Disk, Random
 from ottla.env.real_clock import RealClock
 from ottla.env.real_disk import RealDisk
 from ottla.env.real_random import RealRandom
+from tests.unit.env.open_files import open_below
 
 
 @pytest.fixture
@@ -71,12 +72,19 @@ class TestFiles:
         with pytest.raises(OSError, match="Bad file descriptor"):
             os.fstat(descriptor)
 
-    def test_a_failed_open_leaves_nothing(self, tmp_path: Path) -> None:
-        before = os.listdir("/proc/self/fd")
-        for _ in range(10):
-            with pytest.raises(FileNotFoundError):
-                RealDisk().open(str(tmp_path / "missing"))
-        assert before == os.listdir("/proc/self/fd")
+    def test_what_opens_briefly_leaves_nothing_open(self, tmp_path: Path) -> None:
+        disk = RealDisk()
+        file = disk.open(str(tmp_path / "a"), create=True)
+        assert [str(tmp_path / "a")] == open_below(tmp_path)
+        file.close()
+        disk.sync_dir(str(tmp_path))
+        disk.read(str(tmp_path / "a"))
+        held = disk.try_lock(str(tmp_path / "lock"), "me")
+        assert "me" == disk.try_lock(str(tmp_path / "lock"), "another")
+        assert [str(tmp_path / "lock")] == open_below(tmp_path)
+        assert not isinstance(held, str)
+        held.release()
+        assert [] == open_below(tmp_path)
 
     def test_a_full_device_is_told_with_its_path(self) -> None:
         file = RealDisk().open("/dev/full")
@@ -137,6 +145,15 @@ class TestDisk:
         status = os.statvfs(tmp_path)
         free = RealDisk().free_bytes(str(tmp_path))
         assert 0 < free <= status.f_blocks * status.f_frsize
+
+    def test_a_disk_that_cannot_tell_does_not_say_no(self, tmp_path: Path) -> None:
+        loop = tmp_path / "loop"
+        loop.symlink_to(loop)
+        disk = RealDisk()
+        for ask in (disk.exists, disk.is_dir, disk.make_dirs):
+            with pytest.raises(OSError, match="Too many levels of symbolic links"):
+                ask(str(loop))
+        assert not disk.exists(str(tmp_path / "nothing"))
 
     def test_relative_paths(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.chdir(tmp_path)

@@ -1,45 +1,18 @@
-"""What a crash, a kill and planned faults leave on the simulated disk: each sentence of its fault model, both ways.
+"""What a crash and a kill leave on the simulated disk: each sentence of its fault model, both ways.
 
 "Both ways" means that a test shows over many seeds that the forbidden never comes and that the allowed does come.
 """
 
 import errno
-from collections.abc import Callable
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ottla.model.errors import MisuseError
 from ottla.sim.disk import Moment, NameOrder, SimDisk, SimulatedCrash
 from ottla.sim.inode import UNSYNCED_CHANGES_MAX
 from ottla.sim.random import SimRandom
-
-SEEDS = range(200)
-
-
-def put(disk: SimDisk, path: str, data: bytes, *, position: int = 0, synced: bool = False) -> None:
-    file = disk.open(path, create=True)
-    file.write_at(position, [data])
-    if synced:
-        file.sync()
-
-
-def outcomes(build: Callable[[], SimDisk], look: Callable[[SimDisk], object]) -> set[object]:
-    """What `look` sees after crashes of the same disk with different luck."""
-    return {look(build().crash(SimRandom(seed))) for seed in SEEDS}
-
-
-def names(disk: SimDisk, folder: str = "/d") -> str:
-    return " ".join(disk.list_dir(folder))
-
-
-def with_synced_file(data: bytes, order: NameOrder = NameOrder.FOLDER) -> SimDisk:
-    disk = SimDisk(order=order)
-    disk.make_dirs("/d")
-    put(disk, "/d/a", data, synced=True)
-    disk.sync_dir("/d")
-    return disk
+from tests.unit.sim.crashes import SEEDS, names, outcomes, put, with_synced_file
 
 
 class TestBytes:
@@ -98,6 +71,17 @@ class TestBytes:
             assert regrown == b"o" * 512 or set(regrown) <= set(b"n") or set(regrown) <= set(b"\0")
         assert {b"o" * 1024, b"o" * 512, b"o" * 512 + b"n" * 512} < found
 
+    def test_a_block_that_was_cut_off_does_not_come_back_with_new_bytes(self) -> None:
+        def build() -> SimDisk:
+            disk = with_synced_file(b"o" * 1024)
+            disk.truncate("/d/a", 512)
+            put(disk, "/d/a", b"n" * 256, position=512)
+            return disk
+
+        found = outcomes(build, lambda disk: disk.read("/d/a"))
+        assert set() == {image for image in found if isinstance(image, bytes) and b"no" in image}
+        assert {b"o" * 1024, b"o" * 512, b"o" * 512 + b"n" * 256} < found
+
     def test_a_sync_covers_what_was_written_before_it_only(self) -> None:
         def build() -> SimDisk:
             disk = SimDisk()
@@ -110,53 +94,15 @@ class TestBytes:
         assert {b"1" * 600} == outcomes(build, lambda disk: disk.read("/d/a")[:600])
         assert b"" in outcomes(build, lambda disk: disk.read("/d/a")[600:])
 
-    def test_mapped_pages_survive_one_by_one(self) -> None:
-        def build() -> SimDisk:
-            disk = with_synced_file(bytes(3 * 4096))
-            mapping = disk.map("/d/a", writable=True)
-            mapping.reserve(3 * 4096)
-            mapping.view[:] = b"m" * (3 * 4096)
-            return disk
-
-        def pages(disk: SimDisk) -> str:
-            image = disk.read("/d/a")
-            assert 3 * 4096 == len(image)
-            return "".join(
-                {bytes(4096): "-", b"m" * 4096: "m"}.get(image[at : at + 4096], "t") for at in range(0, 3 * 4096, 4096)
-            )
-
-        found = outcomes(build, pages)
-        assert {"---", "mmm", "m--", "-m-", "--m"} < found
-        assert any("t" in str(each) for each in found)
-
-    @pytest.mark.parametrize("through", ["mapping", "file"])
-    def test_synced_stores_survive(self, through: str) -> None:
-        disk = with_synced_file(bytes(5000))
-        mapping = disk.map("/d/a", writable=True)
-        mapping.view[4000:4100] = b"m" * 100
-        (mapping if through == "mapping" else disk.open("/d/a")).sync()
-        assert bytes(4000) + b"m" * 100 + bytes(900) == disk.crash().read("/d/a")
-
-    def test_stores_after_a_sync_may_be_lost(self) -> None:
-        def build() -> SimDisk:
-            disk = with_synced_file(bytes(100))
-            mapping = disk.map("/d/a", writable=True)
-            mapping.view[0:1] = b"1"
-            mapping.sync()
-            mapping.view[1:2] = b"2"
-            mapping.close()
-            return disk
-
-        assert {b"1\0", b"12"} == outcomes(build, lambda disk: disk.read("/d/a")[:2])
-
-    def test_a_failed_sync_is_not_made_good_by_the_next(self) -> None:
+    @pytest.mark.parametrize("moment", Moment)
+    def test_a_failed_sync_is_not_made_good_by_the_next(self, moment: Moment) -> None:
         def build(seed: int) -> bytes:
             disk = SimDisk(seed)
             disk.make_dirs("/d")
             file = disk.open("/d/a", create=True)
             disk.sync_dir("/d")
             file.write_at(0, [b"x" * 1024])
-            disk.fail_at(disk.operation_count, OSError(errno.EIO, "broken"))
+            disk.fail_at(disk.operation_count, OSError(errno.EIO, "broken"), moment)
             with pytest.raises(OSError, match="broken"):
                 file.sync()
             assert b"x" * 1024 == file.read_at(0, 2000)
@@ -166,6 +112,21 @@ class TestBytes:
         found = {build(seed) for seed in SEEDS}
         assert {1024} == {len(image) for image in found}
         assert {bytes(1024), b"x" * 1024} < found
+
+    def test_a_crash_in_a_sync_may_keep_all_or_any_part(self) -> None:
+        def build(moment: Moment) -> SimDisk:
+            disk = with_synced_file(b"o" * 1024)
+            put(disk, "/d/a", b"n" * 1024)
+            disk.fail_at(disk.operation_count, SimulatedCrash, moment)
+            with pytest.raises(SimulatedCrash):
+                disk.open("/d/a").sync()
+            return disk
+
+        old, new = b"o" * 512, b"n" * 512
+        expected = {old + old, old + new, new + old, new + new}
+        assert expected == outcomes(lambda: build(Moment.BEFORE), lambda disk: disk.read("/d/a"))
+        assert {new + new} == outcomes(lambda: build(Moment.MIDDLE), lambda disk: disk.read("/d/a"))
+        assert new + new == build(Moment.BEFORE).kill().read("/d/a")
 
     def test_a_long_life_without_sync_keeps_memory_bounded(self) -> None:
         disk = with_synced_file(b"")
@@ -219,8 +180,8 @@ class TestNames:
                 (names(found), names(found, "/e")) for found in (disk.kill().crash(SimRandom(seed)) for seed in SEEDS)
             }
             synced.sync_dir("/d")
-            survived = synced.crash()
-            assert ("", True) == (names(survived), survived.exists("/e/a"))
+            survived = [synced.kill().crash(SimRandom(seed)) for seed in SEEDS]
+            assert {("", "a other")} == {(names(found), names(found, "/e")) for found in survived}
 
     def test_changes_of_a_folder_survive_as_a_prefix(self) -> None:
         def build() -> SimDisk:
@@ -262,17 +223,24 @@ class TestNames:
         disk.sync_dir("/")
         assert {False} == outcomes(lambda: disk, lambda found: found.exists("/d"))
 
-    def test_a_vanished_folder_is_gone_for_good(self) -> None:
-        disk = SimDisk()
-        disk.make_dirs("/d")
-        put(disk, "/d/a", b"abc")
-        file = disk.open("/d/a")
-        disk.vanish("/d/a")
+    def test_what_vanished_is_gone_for_good(self) -> None:
+        def build() -> SimDisk:
+            disk = with_synced_file(b"abc")
+            put(disk, "/d/b", b"abc")
+            disk.rename("/d/a", "/d/c")
+            disk.vanish("/d/b")
+            disk.vanish("/d/c")
+            return disk
+
+        assert {"", "a"} == outcomes(build, names)
+        disk = build()
+        file = disk.open("/d/e", create=True)
+        file.write_at(0, [b"abc"])
         disk.vanish("/d")
         assert b"abc" == file.read_at(0, 9)
         with pytest.raises(FileNotFoundError):
-            disk.open("/d/a", create=True)
-        assert {False} == outcomes(lambda: disk, lambda found: found.exists("/d"))
+            disk.open("/d/e", create=True)
+        assert not disk.crash().exists("/d")
 
 
 class TestDeath:
@@ -280,6 +248,7 @@ class TestDeath:
         disk = with_synced_file(b"abc")
         file = disk.open("/d/a")
         mapping = disk.map("/d/a")
+        view = mapping.view
         lock = disk.try_lock("/d/.lock", "one")
         assert not isinstance(lock, str)
         restarted = disk.crash()
@@ -287,7 +256,6 @@ class TestDeath:
             lambda: file.write_at(0, [b"x"]),
             lambda: file.read_at(0, 1),
             file.sync,
-            mapping.sync,
             lambda: disk.open("/d/b", create=True),
             lambda: disk.exists("/d"),
             lambda: disk.sync_dir("/d"),
@@ -297,23 +265,33 @@ class TestDeath:
         file.close()
         mapping.close()
         lock.release()
+        assert b"abc" == bytes(view)
         assert b"abc" == restarted.read("/d/a")
         assert not isinstance(restarted.try_lock("/d/.lock", "two"), str)
+
+    def test_a_planned_crash_is_the_end_at_once(self) -> None:
+        disk = with_synced_file(b"abc")
+        file = disk.open("/d/a")
+        disk.fail_at(disk.operation_count)
+        with pytest.raises(SimulatedCrash):
+            file.write_at(3, [b"def"])
+        with pytest.raises(SimulatedCrash):
+            file.read_at(0, 1)
+        with pytest.raises(SimulatedCrash):
+            disk.exists("/d")
 
     def test_a_kill_keeps_every_byte_and_name_but_not_durability(self) -> None:
         disk = SimDisk()
         disk.make_dirs("/d")
         put(disk, "/d/a", b"abc")
-        mapping = disk.map("/d/i", 8, writable=True)
-        mapping.reserve(8)
-        view = mapping.view
-        view[:] = b"12345678"
+        file = disk.open("/d/a")
         assert not isinstance(disk.try_lock("/d/.lock", "one"), str)
         found = disk.kill()
-        view[:] = b"ghostly!"
-        assert (b"abc", b"12345678") == (found.read("/d/a"), found.read("/d/i"))
+        with pytest.raises(SimulatedCrash):
+            file.write_at(0, [b"ghostly"])
+        assert b"abc" == found.read("/d/a")
         assert not isinstance(found.try_lock("/d/.lock", "two"), str)
-        assert {"", ".lock a i"} < {names(found.kill().crash(SimRandom(seed))) for seed in SEEDS}
+        assert {"", ".lock a"} < {names(found.kill().crash(SimRandom(seed))) for seed in SEEDS}
 
     def test_the_same_seed_gives_the_same_disk(self) -> None:
         def build(seed: int) -> dict[str, bytes]:
@@ -326,154 +304,6 @@ class TestDeath:
 
         assert build(7) == build(7)
         assert len({str(build(seed)) for seed in range(20)}) > 10
-
-
-def scenario(disk: SimDisk) -> None:
-    """Replaces a small file the safe way; every kind of operation is in it."""
-    disk.make_dirs("/d")
-    disk.remove_tree("/d/rest")
-    file = disk.open("/d/tmp", create=True)
-    file.truncate(0)
-    file.write_at(0, [b"new" * 1000])
-    file.sync()
-    file.close()
-    disk.rename("/d/tmp", "/d/a")
-    disk.sync_dir("/d")
-    mapping = disk.map("/d/i", 100, writable=True)
-    mapping.reserve(100)
-    mapping.view[:3] = b"abc"
-    mapping.sync()
-    mapping.close()
-    disk.remove("/d/i")
-
-
-class TestFaults:
-    def test_operations_are_named(self) -> None:
-        disk = SimDisk()
-        disk.make_dirs("/d")
-        start = disk.operation_count
-        scenario(disk)
-        assert "create truncate write sync rename sync_dir create truncate reserve msync remove" == " ".join(
-            operation.name for operation in disk.trace[start:]
-        )
-        assert "0 make_dir /d" == str(disk.trace[0])
-
-    @pytest.mark.parametrize("moment", Moment)
-    @pytest.mark.parametrize("order", NameOrder)
-    def test_a_crash_at_every_operation_leaves_old_or_new(self, moment: Moment, order: NameOrder) -> None:
-        def prepared(seed: int) -> SimDisk:
-            disk = SimDisk(seed, order=order)
-            disk.make_dirs("/d")
-            put(disk, "/d/a", b"old", synced=True)
-            disk.sync_dir("/d")
-            return disk
-
-        whole = prepared(0)
-        start = whole.operation_count
-        scenario(whole)
-        found = set()
-        for number in range(start, whole.operation_count):
-            for seed in range(20):
-                disk = prepared(seed)
-                disk.fail_at(number, SimulatedCrash, moment)
-                with pytest.raises(SimulatedCrash):
-                    scenario(disk)
-                restarted = disk.crash()
-                found.add(restarted.read("/d/a"))
-                scenario(restarted)
-                assert b"new" * 1000 == restarted.read("/d/a")
-        assert {b"old", b"new" * 1000} == found
-
-    def test_an_error_strikes_once_before_or_in_the_middle(self) -> None:
-        disk = with_synced_file(b"abc")
-        file = disk.open("/d/a")
-        disk.fail_at(disk.operation_count, OSError(errno.EIO, "bad"))
-        with pytest.raises(OSError, match="bad"):
-            file.write_at(3, [b"defg"])
-        assert b"abc" == file.read_at(0, 99)
-        disk.fail_at(disk.operation_count, OSError(errno.EIO, "bad"), Moment.MIDDLE)
-        with pytest.raises(OSError, match="bad"):
-            file.write_at(3, [b"defg"])
-        assert b"abcde" == file.read_at(0, 99)
-        file.write_at(3, [b"defg"])
-        assert b"abcdefg" == file.read_at(0, 99)
-
-    def test_broken_and_read_only_paths(self) -> None:
-        disk = with_synced_file(b"abc")
-        disk.make_dirs("/d2")
-        file = disk.open("/d/a")
-        disk.break_path("/d")
-        for attempt in (lambda: file.read_at(0, 1), lambda: disk.list_dir("/d"), lambda: disk.open("/d/a")):
-            with pytest.raises(OSError, match="Input/output error"):
-                attempt()
-        put(disk, "/d2/b", b"fine")
-        disk.heal("/d")
-        disk.make_read_only()
-        for change in (
-            lambda: file.write_at(0, [b"x"]),
-            lambda: disk.rename("/d/a", "/d/b"),
-            lambda: disk.remove("/d/a"),
-            lambda: disk.make_dirs("/e"),
-            lambda: disk.open("/d/c", create=True),
-        ):
-            with pytest.raises(OSError, match="Read-only"):
-                change()
-        assert b"abc" == disk.open("/d/a", writable=False).read_at(0, 9)
-        disk.heal()
-        file.write_at(0, [b"x"])
-
-    def test_a_full_disk(self) -> None:
-        disk = SimDisk(capacity=10 * 4096)
-        disk.make_dirs("/d")
-        put(disk, "/d/a", bytes(8 * 4096))
-        assert 2 * 4096 == disk.free_bytes("/d")
-        mapping = disk.map("/d/i", 1 << 20, writable=True)
-        with pytest.raises(OSError, match="No space"):
-            mapping.reserve(1)
-        mapping.close()
-        file = disk.open("/d/b", create=True)
-        with pytest.raises(OSError, match="No space"):
-            file.write_at(0, [b"x" * 10_000])
-        assert b"x" * 8192 == disk.read("/d/b")
-        disk.remove("/d/a")
-        file.write_at(0, [b"y" * 10_000])
-        assert 7 * 4096 == disk.free_bytes("/d")
-
-    def test_a_flipped_bit_stays_flipped(self) -> None:
-        disk = with_synced_file(b"abc")
-        disk.flip("/d/a", 1, 0)
-        assert (b"acc", b"acc") == (disk.read("/d/a"), disk.crash().read("/d/a"))
-        disk = with_synced_file(b"abc")
-        put(disk, "/d/a", b"b")
-        disk.flip("/d/a", 0, 0)
-        disk.open("/d/a").sync()
-        assert b"cbc" == disk.crash().read("/d/a")
-
-
-class TestMisuse:
-    def test_a_store_beyond_the_reserve_is_found(self) -> None:
-        disk = SimDisk()
-        disk.make_dirs("/d")
-        mapping = disk.map("/d/i", 40_000, writable=True)
-        mapping.reserve(10)
-        mapping.view[16_383:16_385] = b"xx"
-        with pytest.raises(MisuseError, match="reserve"):
-            mapping.sync()
-        with pytest.raises(MisuseError, match="reserve"):
-            mapping.close()
-
-    def test_resizing_a_mapped_file_is_found(self) -> None:
-        disk = with_synced_file(b"abc")
-        reader = disk.map("/d/a")
-        with pytest.raises(MisuseError, match="mapped"):
-            disk.truncate("/d/a", 1)
-        reader.close()
-        writer = disk.map("/d/a", writable=True)
-        with pytest.raises(MisuseError, match="mapped"):
-            put(disk, "/d/a", b"def", position=3)
-        writer.close()
-        put(disk, "/d/a", b"def", position=3)
-        assert b"abcdef" == disk.read("/d/a")
 
 
 changes = st.lists(

@@ -1,0 +1,174 @@
+"""Feeds the kernels damaged batches and lying columns until the time is up.
+
+What may come of it: a result, or one of our own errors. Two readers that share only their innermost parser must agree
+on each batch. Reads and writes outside a buffer are found by the sanitizer, which ends the process; started by `run`.
+"""
+
+import argparse
+import sys
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from random import Random
+
+import ottla.records.batch
+from ottla.model.errors import OttlaError
+from ottla.records.batch import Batch, crc32c, crc32c_by_table, find_batch, scan, whole_bytes
+from ottla.records.columns import decode
+from ottla.records.columns_encode import encode
+from ottla.records.compression import compress, decompress
+from ottla.records.control import read_marker
+from ottla.records.decode import decode_records
+from ottla.records.layout import Codec
+from ottla.records.recompress import recompress
+from ottla.records.record import Record
+from tests.fuzz import damage
+from tests.unit.records.unpacked_columns import records_of
+
+LIMIT = 1 << 20
+FIELDS = [name for name in dir(Batch) if not name.startswith("_") and not callable(getattr(Batch, name))]
+
+
+def walk(chance: Random) -> None:
+    """Every walk over a log, and every field of each batch in it."""
+    data = damage.log(chance)
+    position = chance.randrange(len(data) + 1) if chance.random() < 0.2 else 0
+    batches, end, _ = scan(data, position, check_crc=chance.random() < 0.5)
+    if position + sum(batch.size_bytes for batch in batches) != end:
+        raise AssertionError(f"batches do not add up to {end}")
+    whole_bytes(data, position)
+    for offset in (0, 3, 2**40, 2**63 - 1):
+        with suppress(OttlaError):
+            find_batch(data, offset, position)
+    for batch in batches:
+        for name in FIELDS:
+            getattr(batch, name)
+        with suppress(OttlaError):
+            batch.check()
+    if crc32c(data) != crc32c_by_table(data):
+        raise AssertionError("the two ways to a checksum differ")
+
+
+def stamp(chance: Random) -> None:
+    """Stamps on whatever passes for a batch."""
+    data = damage.log(chance)
+    for batch in scan(data, check_crc=False)[0]:
+        batch.stamp(chance.getrandbits(60), chance.getrandbits(30))
+        batch.stamp_append_time(chance.getrandbits(60))
+        batch.stamp_producer(1, 2, 3)
+        if not batch.crc_valid():
+            raise AssertionError("a stamped batch fails its own checksum")
+
+
+def read(chance: Random) -> None:
+    """Columns of a whole log, going on behind each stop, with every option."""
+    data = damage.log(chance)
+    position = 0
+    while True:
+        try:
+            columns = decode(
+                data,
+                position,
+                start_offset=chance.choice((0, 0, 3, 2**40 + 2)),
+                end_offset=chance.choice((None, None, 7, 2**40 + 9)),
+                headers=chance.random() < 0.7,
+                check_crc=chance.random() < 0.5,
+                limit=chance.choice((LIMIT, 300)),
+                aborted=chance.choice((None, [], [(0, 0), (1, 3)])),
+            )
+        except OttlaError:
+            return
+        records_of(columns)
+        position += columns.consumed_bytes
+        if columns.error is None:
+            return
+
+
+def agree(chance: Random) -> None:
+    """The two readers see the same in every batch, or both refuse it; so does a batch in another codec."""
+    data = damage.log(chance)
+    for batch in scan(data, check_crc=False)[0]:
+        whole = damage.exact(batch.buffer)
+        outcomes: list[list[Record] | type[OttlaError]] = []
+        readers: list[Callable[[], list[Record]]] = [
+            lambda batch=batch: decode_records(batch, LIMIT),  # type: ignore[misc]
+            lambda whole=whole: records_of(decode(whole, check_crc=False, limit=LIMIT)),  # type: ignore[misc]
+        ]
+        for reader in readers:
+            try:
+                outcomes.append(reader())
+            except OttlaError as error:
+                outcomes.append(type(error))
+        if not batch.is_control and outcomes[0] != outcomes[1]:
+            raise AssertionError(f"{batch} reads as {outcomes[0]} and as {outcomes[1]}")
+        with suppress(OttlaError):
+            read_marker(batch)
+        with suppress(OttlaError):
+            again = Batch(recompress(batch, chance.choice(list(Codec)), limit=LIMIT))
+            if isinstance(outcomes[0], list) and outcomes[0] != decode_records(again):
+                raise AssertionError(f"{batch} reads otherwise in another codec")
+
+
+def unpack(chance: Random) -> None:
+    """Compressed bytes with damage, within the limit."""
+    codec = chance.choice(list(Codec))
+    data = compress(codec, chance.randbytes(chance.randrange(50)) * chance.randrange(1, 60))
+    with suppress(OttlaError):
+        if len(decompress(codec, damage.damaged_bytes(chance, data), LIMIT)) > LIMIT:
+            raise AssertionError("more than the limit came out")
+
+
+def write(chance: Random) -> None:
+    """Batches of columns that may lie; what is written can be read."""
+    rows = chance.randrange(0, 30)
+    with suppress(OttlaError):
+        batches = encode(
+            rows,
+            keys=damage.column(chance, rows) if chance.random() < 0.7 else None,
+            values=damage.column(chance, rows),
+            headers=damage.headers_column(chance, rows) if chance.random() < 0.5 else None,
+            batch_bytes_max=chance.choice((1, 100, 500, 10**6)),
+            batch_records_max=chance.choice((1, 3, 1000)),
+            codec=chance.choice((Codec.NONE, *Codec)),
+        )
+        for batch in batches:
+            Batch(batch).check()
+        if rows != sum(decode(batch).count for batch in batches):
+            raise AssertionError("rows were lost")
+
+
+TARGETS = (walk, stamp, read, read, agree, agree, unpack, write)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="tests/fuzz/run", description=__doc__)
+    parser.add_argument("--seconds", type=float, default=60.0, help="how long (default 60)")
+    parser.add_argument("--seed", type=int, default=None, help="of all rounds; the clock by default")
+    parser.add_argument("--only", type=int, default=None, metavar="ROUND", help="repeat this round alone")
+    parser.add_argument("--built-in", type=Path, default=None, help=argparse.SUPPRESS)
+    parser.add_argument("--trace", type=Path, default=None, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    built = Path(ottla.records.batch.__file__)
+    if options.built_in is not None and not built.is_relative_to(options.built_in):
+        print(f"the kernels come from {built}, not from {options.built_in}: nothing would be found", file=sys.stderr)
+        return 2
+    seed = time.time_ns() % 10**9 if options.seed is None else options.seed
+    trace = open(options.trace or "/dev/null", "w", encoding="utf-8", buffering=1)  # noqa: SIM115  # open until the end
+    deadline = time.monotonic() + options.seconds
+    number = options.only or 0
+    with trace:
+        while time.monotonic() < deadline:
+            target = TARGETS[number % len(TARGETS)]
+            trace.seek(0)
+            trace.write(f"round {number} ({target.__name__}): --seed {seed} --only {number}\n")
+            target(Random(f"{seed}/{number}"))
+            number += 1
+            if options.only is not None:
+                break
+    print(f"{number} rounds with seed {seed}: nothing found", file=sys.stderr)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

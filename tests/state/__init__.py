@@ -1,0 +1,1 @@
+"""State machines driven by Hypothesis against simple models."""

@@ -1,0 +1,131 @@
+"""Group commit: one fsync for all who wait, the next for those who came meanwhile; and what a flush covers."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from ottla.model.errors import StorageError
+from ottla.model.ids import LeaderEpoch, Offset
+from ottla.sim.disk import SimDisk
+from ottla.sim.random import SimRandom
+from ottla.storage.log import Log
+from tests.unit.storage.rig import NOW, P0, append, batch, fill, open_store, values
+
+
+class SlowDisk(SimDisk):
+    """Background work waits until the test lets it go on."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.gate = asyncio.Event()
+        self.jobs = 0
+
+    async def in_background(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+        self.jobs += 1
+        await self.gate.wait()
+        return function(*args, **kwargs)
+
+
+def waiting_log(disk: SlowDisk) -> Log:
+    disk.gate.set()
+    log = open_store(disk).create(P0)
+    disk.gate.clear()
+    disk.jobs = 0
+    return log
+
+
+async def turn() -> None:
+    for _ in range(5):
+        await asyncio.sleep(0)
+
+
+def syncs(disk: SimDisk) -> int:
+    return sum(1 for each in disk.trace if each.name == "sync" and each.path.endswith(".log"))
+
+
+def test_many_share_one_sync_and_late_ones_the_next() -> None:
+    disk = SlowDisk()
+    log = waiting_log(disk)
+
+    async def scenario() -> None:
+        before = syncs(disk)
+        append(log, batch(), batch())
+        early = [asyncio.ensure_future(log.wait_flushed(Offset(2))) for _ in range(20)]
+        await turn()
+        append(log, batch())
+        late = [asyncio.ensure_future(log.wait_flushed(Offset(3))) for _ in range(20)]
+        await turn()
+        assert (1, 0) == (disk.jobs, log.recovery_point)
+        disk.gate.set()
+        await asyncio.gather(*early, *late)
+        assert (2, 2, 3) == (disk.jobs, syncs(disk) - before, log.recovery_point)
+        await log.wait_flushed(Offset(3))
+        assert 2 == disk.jobs
+
+    asyncio.run(scenario())
+
+
+def test_one_who_gives_up_does_not_stop_the_others() -> None:
+    disk = SlowDisk()
+    log = waiting_log(disk)
+
+    async def scenario() -> None:
+        append(log, batch())
+        first = asyncio.ensure_future(log.wait_flushed(Offset(1)))
+        second = asyncio.ensure_future(log.wait_flushed(Offset(1)))
+        await turn()
+        first.cancel()
+        await turn()
+        disk.gate.set()
+        await second
+        assert first.cancelled()
+        assert 1 == log.recovery_point
+
+    asyncio.run(scenario())
+
+
+def test_a_cut_while_flushing() -> None:
+    """The flush's outcome is worthless then; who waits for what was cut is told, even if the log has grown again."""
+    disk = SlowDisk()
+    log = waiting_log(disk)
+
+    async def scenario() -> None:
+        append(log, batch(b"a"), batch(b"b"))
+        waiter = asyncio.ensure_future(log.wait_flushed(Offset(2)))
+        await turn()
+        log.truncate_to(Offset(1), now=NOW)
+        append(log, batch(b"c"))
+        disk.gate.set()
+        with pytest.raises(StorageError, match="offset 2 was truncated before it was flushed"):
+            await waiter
+        await log.wait_flushed(Offset(2))
+
+    asyncio.run(scenario())
+    assert [b"a", b"c"] == values(log)
+
+
+def test_what_was_flushed_survives_every_crash() -> None:
+    for seed in range(20):
+        disk = SimDisk(seed)
+        store = open_store(disk)
+        log = store.create(P0)
+        for number in range(4):
+            fill(log, 3, first=3 * number, epoch=LeaderEpoch(number))
+        log.flush()
+        store.save_checkpoints()
+        fill(log, 3, first=12)
+        again = open_store(disk.crash(SimRandom(seed))).get(P0)
+        assert [b"value %04d" % number for number in range(12)] == values(again)[:12]
+        assert {0: 0, 1: 3, 2: 6, 3: 9} == again.epochs.starts
+
+
+def test_the_epochs_are_written_once() -> None:
+    disk = SimDisk()
+    log = open_store(disk).create(P0)
+    fill(log, 1)
+    assert log.begin_flush().epochs is not None
+    log.flush()
+    fill(log, 1)
+    assert log.begin_flush().epochs is None

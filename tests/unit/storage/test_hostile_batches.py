@@ -1,0 +1,187 @@
+"""Batches that lie, sent to a log: each is refused with the right error, nothing of it is kept, its neighbours are."""
+
+import dataclasses
+from struct import pack_into
+
+import pytest
+
+from ottla.model.error_codes import ErrorCode
+from ottla.model.errors import (
+    BatchTooLargeError,
+    CorruptBatchError,
+    InvalidRecordError,
+    InvalidTimestampError,
+    OttlaError,
+    SegmentTooSmallError,
+    UnsupportedCodecError,
+)
+from ottla.records.batch import Batch, crc32c
+from ottla.records.builder import BatchBuilder
+from ottla.records.layout import (
+    ATTRIBUTES_AT,
+    COUNT_AT,
+    CRC_AT,
+    HEADER_BYTES,
+    LAST_OFFSET_DELTA_AT,
+    MAX_TIMESTAMP_AT,
+    Codec,
+    TimestampType,
+)
+from ottla.sim.disk import SimDisk
+from ottla.storage.config import LogConfig
+from ottla.storage.validation import validate
+from tests.unit.storage.rig import CONFIG, EPOCH, NOW, batch, new_log, placed, values
+
+HOUR = 3_600_000
+
+
+def patched(at: int, form: str, value: int, *, of: Batch | None = None) -> Batch:
+    """A batch with one header field changed and a checksum that agrees."""
+    content = bytearray((of or batch(b"bad")).buffer)
+    pack_into(form, content, at, value)
+    pack_into(">I", content, CRC_AT, crc32c(memoryview(content)[ATTRIBUTES_AT:]))
+    return Batch(content)
+
+
+def wrong_crc() -> Batch:
+    content = bytearray(batch(b"bad").buffer)
+    content[-1] ^= 1
+    return Batch(content)
+
+
+def without_records() -> Batch:
+    return Batch(bytearray(BatchBuilder().build(last_offset_delta=0)))
+
+
+REFUSED = {
+    "checksum": (wrong_crc, CONFIG, CorruptBatchError, ErrorCode.CORRUPT_MESSAGE),
+    "count above the offsets": (
+        lambda: patched(COUNT_AT, ">i", 2),
+        CONFIG,
+        CorruptBatchError,
+        ErrorCode.CORRUPT_MESSAGE,
+    ),
+    "count below the offsets": (
+        lambda: patched(LAST_OFFSET_DELTA_AT, ">i", 1),
+        CONFIG,
+        InvalidRecordError,
+        ErrorCode.INVALID_RECORD,
+    ),
+    "negative offsets": (
+        lambda: patched(LAST_OFFSET_DELTA_AT, ">i", -1),
+        CONFIG,
+        CorruptBatchError,
+        ErrorCode.CORRUPT_MESSAGE,
+    ),
+    "no records": (without_records, CONFIG, InvalidRecordError, ErrorCode.INVALID_RECORD),
+    "control": (
+        lambda: batch(b"bad", producer_id=1, sequence=0, transactional=True, control=True),
+        CONFIG,
+        InvalidRecordError,
+        ErrorCode.INVALID_RECORD,
+    ),
+    "unknown codec": (
+        lambda: patched(ATTRIBUTES_AT, ">h", 5),
+        CONFIG,
+        UnsupportedCodecError,
+        ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
+    ),
+    "too large": (
+        lambda: batch(bytes(250)),
+        dataclasses.replace(CONFIG, max_message_bytes=300),
+        BatchTooLargeError,
+        ErrorCode.MESSAGE_TOO_LARGE,
+    ),
+    "larger than a segment": (lambda: batch(bytes(300)), CONFIG, SegmentTooSmallError, ErrorCode.RECORD_LIST_TOO_LARGE),
+    "from the future": (
+        lambda: batch(b"bad", timestamp=NOW + HOUR + 1),
+        CONFIG,
+        InvalidTimestampError,
+        ErrorCode.INVALID_TIMESTAMP,
+    ),
+    "from the past": (
+        lambda: batch(b"bad", timestamp=NOW - HOUR - 1),
+        dataclasses.replace(CONFIG, timestamp_before_max_ms=HOUR),
+        InvalidTimestampError,
+        ErrorCode.INVALID_TIMESTAMP,
+    ),
+    "negative timestamp": (
+        lambda: patched(MAX_TIMESTAMP_AT, ">q", -5),
+        CONFIG,
+        InvalidTimestampError,
+        ErrorCode.INVALID_TIMESTAMP,
+    ),
+    "append time from a client": (
+        lambda: patched(ATTRIBUTES_AT, ">h", 8),
+        CONFIG,
+        InvalidTimestampError,
+        ErrorCode.INVALID_TIMESTAMP,
+    ),
+    "no key on a compacted topic": (
+        lambda: batch(b"bad", key=None),
+        dataclasses.replace(CONFIG, cleanup_compact=True),
+        InvalidRecordError,
+        ErrorCode.INVALID_RECORD,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_refused_alone_and_among_neighbours(name: str) -> None:
+    make, config, expected, code = REFUSED[name]
+    disk = SimDisk()
+    log = new_log(disk, config)
+    (error,) = log.append([make()], leader_epoch=EPOCH, now=NOW)
+    assert (expected, code) == (type(error), getattr(error, "code", None))
+    assert 0 == log.end_offset == log.size_bytes == disk.size(log.segments.active.log_path)
+
+    first, middle, last = log.append([batch(b"a"), make(), batch(b"b")], leader_epoch=EPOCH, now=NOW)
+    assert (placed(0, 0), expected, placed(1, 1)) == (first, type(middle), last)
+    assert [b"a", b"b"] == values(log)
+
+
+@pytest.mark.parametrize("magic", [0, 1, 3, 255])
+def test_another_magic_is_no_batch_at_all(magic: int) -> None:
+    content = bytearray(batch().buffer)
+    content[16] = magic
+    with pytest.raises(CorruptBatchError, match="magic"):
+        Batch(content)
+
+
+@pytest.mark.parametrize("size", [0, 11, HEADER_BYTES - 1])
+def test_a_cut_header_is_no_batch_at_all(size: int) -> None:
+    with pytest.raises(CorruptBatchError):
+        Batch(bytearray(batch().buffer[:size]))
+
+
+def test_a_refused_producer_leaves_no_trace() -> None:
+    log = new_log()
+    bad = patched(COUNT_AT, ">i", 2, of=batch(producer_id=4, sequence=0))
+    assert isinstance(log.append([bad], leader_epoch=EPOCH, now=NOW)[0], OttlaError)
+    assert 0 == len(log.producers)
+
+
+def test_read_only_memory_is_refused_and_leaves_no_trace() -> None:
+    log = new_log()
+    frozen = Batch(bytes(batch(producer_id=4, sequence=0).buffer))
+    error, good = log.append([frozen, batch(producer_id=4, sequence=0)], leader_epoch=EPOCH, now=NOW)
+    assert isinstance(error, OttlaError)
+    assert placed(0, 0) == good
+    assert 1 == log.end_offset
+
+
+def test_append_time_and_another_codec_are_put_in() -> None:
+    config = LogConfig(timestamp_type=TimestampType.LOG_APPEND_TIME, compression=Codec.ZSTD)
+    stored = validate(batch(b"x" * 500, timestamp=5), config, NOW)
+    stored.check()
+    assert (NOW, Codec.ZSTD, TimestampType.LOG_APPEND_TIME) == (
+        stored.max_timestamp,
+        stored.codec,
+        stored.timestamp_type,
+    )
+    assert stored.size_bytes < 500
+
+
+def test_a_good_batch_is_stored_as_it_came() -> None:
+    came = batch(b"x", codec=Codec.GZIP)
+    assert came is validate(came, LogConfig(), NOW)

@@ -1,0 +1,113 @@
+"""The recurring work, driven by a clock that the test moves."""
+
+import asyncio
+import dataclasses
+
+import pytest
+
+from ottla.model.ids import Offset, TimestampMs
+from ottla.sim.clock import SimClock
+from ottla.sim.disk import SimDisk
+from ottla.storage import names
+from ottla.storage.config import LogConfig
+from ottla.storage.housekeeping import Housekeeping, HousekeepingConfig
+from ottla.storage.log_store import LogStore
+from tests.unit.storage.rig import CONFIG, DATA, P0, P1, append, batch, fill, housekeeping, open_store
+
+
+class Rig:
+    """A store with two logs and its housekeeping."""
+
+    def __init__(self, config: LogConfig = CONFIG) -> None:
+        self.disk, self.clock, self.config = SimDisk(), SimClock(), config
+        self.open()
+
+    def open(self) -> None:
+        self.store: LogStore = open_store(self.disk, config=self.config, clock=self.clock)
+        self.first, self.second = self.store.create(P0), self.store.create(P1)
+        intervals = HousekeepingConfig(
+            retention_check_interval_ms=5_000, flush_checkpoint_interval_ms=2_000, idle_handles_interval_ms=3_000
+        )
+        self.work: Housekeeping = housekeeping(self.store, self.disk, self.clock, intervals)
+
+    def pass_seconds(self, seconds: int) -> None:
+        """Lets the loop run that long."""
+
+        async def scenario() -> None:
+            running = asyncio.ensure_future(self.work.run())
+            for _ in range(seconds):
+                for _ in range(50):
+                    await asyncio.sleep(0)
+                self.clock.advance(1)
+            for _ in range(50):
+                await asyncio.sleep(0)
+            running.cancel()
+            await asyncio.gather(running, return_exceptions=True)
+
+        asyncio.run(scenario())
+
+
+def test_retention_and_unlinking() -> None:
+    rig = Rig(dataclasses.replace(CONFIG, retention_ms=3_000))
+    fill(rig.first, 10)
+    rig.pass_seconds(4)
+    assert 0 == rig.first.start_offset
+    rig.pass_seconds(6)
+    assert (10, 1) == (rig.first.start_offset, len(rig.first.segments))
+    rig.pass_seconds(2)
+    assert not [name for name in rig.disk.list_dir(f"{DATA}/t-0") if name.endswith(names.DELETED)]
+
+
+def test_checkpoints_flush_what_is_sealed() -> None:
+    rig = Rig()
+    fill(rig.first, 10)
+    rig.pass_seconds(3)
+    assert rig.first.recovery_point >= 8
+    assert f"t 0 {rig.first.recovery_point}\n".encode() in rig.disk.read(f"{DATA}/{names.RECOVERY_POINTS}")
+    assert b"t 0 10\n" in rig.disk.read(f"{DATA}/{names.HIGH_WATERMARKS}")
+
+
+def test_flushing_by_time() -> None:
+    rig = Rig(LogConfig(flush_ms=2_000))
+    append(rig.first, batch())
+    asyncio.run(rig.work.flush_by_time(rig.clock.now_ms()))
+    rig.clock.advance(1.5)
+    asyncio.run(rig.work.flush_by_time(rig.clock.now_ms()))
+    assert 0 == rig.first.recovery_point
+    append(rig.first, batch())
+    rig.clock.advance(0.5)
+    asyncio.run(rig.work.flush_by_time(rig.clock.now_ms()))
+    assert 2 == rig.first.recovery_point
+    append(rig.first, batch())
+    asyncio.run(rig.work.flush_by_time(rig.clock.now_ms()))
+    rig.clock.advance(1)
+    asyncio.run(rig.work.flush_by_time(rig.clock.now_ms()))
+    assert 2 == rig.first.recovery_point
+
+
+def test_one_broken_log_does_not_stop_the_others(caplog: pytest.LogCaptureFixture) -> None:
+    rig = Rig(dataclasses.replace(CONFIG, retention_ms=1_000))
+    fill(rig.first, 10)
+    fill(rig.second, 10)
+    asyncio.run(rig.store.close())
+    rig.open()  # So that the segments' ages must be read from disk.
+    rig.disk.break_path(f"{DATA}/t-0")
+    asyncio.run(rig.work.expire(TimestampMs(rig.clock.now_ms() + 60_000)))
+    assert (0, 10) == (rig.first.start_offset, rig.second.start_offset)
+    assert f"{DATA}/t-0" in caplog.text
+
+
+def test_silent_producers_are_forgotten() -> None:
+    rig = Rig(dataclasses.replace(CONFIG, producer_id_expiration_ms=2_000))
+    append(rig.first, batch(producer_id=1, sequence=0))
+    rig.pass_seconds(6)
+    assert 0 == len(rig.first.producers)
+
+
+def test_idle_handles_are_given_back() -> None:
+    rig = Rig()
+    fill(rig.first, 10)
+    rig.first.read(Offset(0), 1)
+    rig.pass_seconds(7)
+    assert [None, None] == [segment._file for segment in list(rig.first.segments)[:2]]
+    assert rig.first.read(Offset(0), 1) is not None
