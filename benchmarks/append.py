@@ -4,12 +4,13 @@ A log's append checks the CRC, gives out offsets, stamps, writes, and keeps the 
 to the page cache of the same disk, one batch a call, and sixteen a call where it says so.
 """
 
+import itertools
 import os
 
 from benchmarks.bench_log import bench_store, make_batch
 from benchmarks.measure import Goal, Result, interleaved, report
 from ottla.env.real_clock import RealClock
-from ottla.model.ids import LeaderEpoch
+from ottla.model.ids import LeaderEpoch, TopicPartition
 from ottla.records.batch import Batch
 from ottla.storage.config import LogConfig
 from ottla.storage.log import Log
@@ -32,10 +33,11 @@ def _compare(name: str, size: int, quick: bool) -> Result:
     clock = RealClock()
     with bench_store(LogConfig(max_message_bytes=4 * KIB * KIB)) as bench:
         raw = {"fd": -1}
+        numbers = itertools.count()
         logs: dict[str, Log] = {}
 
         def fresh_log() -> None:
-            logs["log"] = bench.new_log()
+            logs["log"] = bench.new_log(TopicPartition("bench", next(numbers)))
 
         def fresh_file() -> None:
             if raw["fd"] >= 0:

@@ -1,6 +1,6 @@
 """What a log can be told: Kafka's topic configs that act on storage, parsed and frozen."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from ottla.records.layout import Codec, TimestampType
@@ -39,9 +39,11 @@ class LogConfig:
     timestamp_before_max_ms: int = UNLIMITED
     timestamp_after_max_ms: int = HOUR_MS
     producer_id_expiration_ms: int = DAY_MS
+    roll_ms: int = field(init=False)
+    """When a segment is rolled: a compacted topic's records must be sealed before they can be cleaned."""
 
-    @property
-    def roll_ms(self) -> int:
-        """When a segment is rolled: a compacted topic's records must be sealed before they can be cleaned."""
+    def __post_init__(self) -> None:
         longest = self.segment_ms - self.segment_jitter_ms
-        return min(longest, self.max_compaction_lag_ms) if self.cleanup_compact else longest
+        object.__setattr__(
+            self, "roll_ms", min(longest, self.max_compaction_lag_ms) if self.cleanup_compact else longest
+        )
