@@ -17,12 +17,14 @@ from ottla.model.errors import OttlaError
 from ottla.records.batch import Batch, crc32c, crc32c_by_table, find_batch, scan, whole_bytes
 from ottla.records.columns import decode
 from ottla.records.columns_encode import encode
+from ottla.records.compaction import OffsetMap, compact_batch, empty_batch, stamp_horizon
 from ottla.records.compression import compress, decompress
 from ottla.records.control import read_marker
 from ottla.records.decode import decode_records
 from ottla.records.layout import Codec
 from ottla.records.recompress import recompress
 from ottla.records.record import Record
+from ottla.storage.search import find_batch_header, first_disorder, last_slot_at_most
 from tests.fuzz import damage
 from tests.unit.records.unpacked_columns import records_of
 
@@ -138,7 +140,47 @@ def write(chance: Random) -> None:
             raise AssertionError("rows were lost")
 
 
-TARGETS = (walk, stamp, read, read, agree, agree, unpack, write)
+def compact(chance: Random) -> None:
+    """Both passes of compaction: what stays are records that were there, in a batch that is whole."""
+    data = damage.log(chance)
+    known = OffsetMap(chance.choice((1 << 10, 1 << 13)), bytes(16))
+    batches = [Batch(damage.exact(batch.buffer)) for batch in scan(data, check_crc=False)[0]]
+    for batch in batches:
+        with suppress(OttlaError):
+            known.add(batch, chance.choice((0, 3, 2**40)))
+    for batch in batches:
+        with suppress(OttlaError):
+            kept, content = compact_batch(
+                batch, known, end_offset=chance.choice((0, 7, 2**62)), now=chance.getrandbits(50), horizon=2**50
+            )
+            if content is None:
+                continue
+            left = Batch(content)
+            left.check()
+            before = [(record.offset, record.key, record.value, record.headers) for record in decode_records(batch)]
+            after = [(record.offset, record.key, record.value, record.headers) for record in decode_records(left)]
+            if kept != len(after) or not set(after) <= set(before):
+                raise AssertionError(f"{batch}: {after} were not in {before}")
+        with suppress(OttlaError):
+            Batch(empty_batch(batch)).check()
+        with suppress(OttlaError):
+            Batch(stamp_horizon(batch, 2**50)).check()
+
+
+def search(chance: Random) -> None:
+    """Bisection and header walks over bytes that are no index and no segment."""
+    noise = chance.choice((bytes(damage.log(chance)), chance.randbytes(chance.randrange(200))))
+    data = memoryview(damage.exact(noise))
+    count = chance.choice((0, 1, 7, 10**6))
+    for entry_bytes, wide in ((8, False), (12, True)):
+        slot = last_slot_at_most(data, count, entry_bytes, wide, chance.getrandbits(63))
+        if not -1 <= slot < max(count, 1):
+            raise AssertionError(f"slot {slot} of {count}")
+        first_disorder(data, count, entry_bytes, wide)
+    find_batch_header(data, chance.getrandbits(62), chance.getrandbits(40), chance.getrandbits(62))
+
+
+TARGETS = (walk, stamp, read, read, agree, agree, unpack, write, compact, compact, search)
 
 
 def main() -> int:

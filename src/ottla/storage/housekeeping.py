@@ -85,6 +85,9 @@ class Housekeeping:
             return False
         partition = found.log.partition
         try:
+            # A recovery takes gaps beyond the recovery point for losses, so compaction makes them only below it.
+            await found.log.wait_flushed(found.first_uncleanable_offset)
+            await store.save_checkpoints_in_background()
             report = await self._cleaner.clean(found.log, now, discard=store.discard)
         except OttlaError as error:
             _LOGGER.error("%s was not cleaned: %s", partition, error)

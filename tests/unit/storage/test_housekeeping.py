@@ -12,7 +12,7 @@ from ottla.storage import names
 from ottla.storage.config import LogConfig
 from ottla.storage.housekeeping import Housekeeping, HousekeepingConfig
 from ottla.storage.log_store import LogStore
-from tests.unit.storage.rig import CONFIG, DATA, P0, P1, append, batch, fill, housekeeping, open_store
+from tests.unit.storage.rig import CONFIG, DATA, P0, P1, append, batch, fill, housekeeping, open_store, values
 
 
 class Rig:
@@ -111,3 +111,36 @@ def test_idle_handles_are_given_back() -> None:
     rig.pass_seconds(7)
     assert [None, None] == [segment._file for segment in list(rig.first.segments)[:2]]
     assert rig.first.read(Offset(0), 1) is not None
+
+
+def test_compaction_runs_by_itself_and_is_remembered() -> None:
+    rig = Rig(dataclasses.replace(CONFIG, cleanup_compact=True, cleanup_delete=False))
+    fill(rig.first, 20)
+    active = rig.first.segments.active.base_offset
+    kept = [b"value %04d" % number for number in range(active - 1, 20)]
+    rig.pass_seconds(1)
+    assert kept == [value for value in values(rig.first) if value is not None]
+    assert active == rig.first.cleaned_offset
+    assert rig.first.recovery_point >= active
+    assert f"t 0 {active}\n".encode() in rig.disk.read(f"{DATA}/{names.CLEANER_OFFSETS}")
+    rig.disk = rig.disk.crash()
+    rig.open()
+    assert (active, 20) == (rig.first.cleaned_offset, rig.first.end_offset)
+    assert kept == [value for value in values(rig.first) if value is not None]
+
+
+def test_a_slow_checkpoint_does_not_replace_a_newer_one() -> None:
+    rig = Rig()
+    fill(rig.first, 10)
+    rig.first.flush()
+    folder = rig.store.dirs[0]
+
+    async def scenario() -> bool:
+        slow = asyncio.ensure_future(folder.write_checkpoint_in_background(names.RECOVERY_POINTS, {P0: 10}))
+        await asyncio.sleep(0)
+        rig.first.truncate_to(Offset(4), now=rig.clock.now_ms())
+        return await slow
+
+    assert asyncio.run(scenario()) is False
+    assert b"t 0 4\n" in rig.disk.read(f"{DATA}/{names.RECOVERY_POINTS}")
+    assert not [name for name in rig.disk.list_dir(DATA) if name.endswith(".tmp")]
