@@ -17,7 +17,7 @@ from types import TracebackType
 from typing import Any, Final, Self
 
 from confluent_kafka import KafkaException, TopicPartition
-from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]  # public, not in its types
+from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from tests.compat.kafka_jars import KAFKA_VERSION, java_command, kafka_tool
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer
-from confluent_kafka.admin import AdminClient, ConfigResource  # type: ignore[attr-defined]  # public, not in its types
+from confluent_kafka.admin import AdminClient, ConfigResource
 from confluent_kafka.cimpl import NewTopic
 
 from tests.compat.kafka_broker import QUICK_START_JVM_OPTIONS, KafkaBroker

@@ -55,14 +55,20 @@ def check_producers(log: Log, model: LogModel, *, reloaded: bool = False) -> Non
     """The log knows every producer as replaying the batches gives them.
 
     What lies before the first segment is known only if its snapshot survived, so a producer may also look as if the log
-    had begun there. A log that read its producers from a snapshot has forgotten all but the last batch of each.
+    had begun there, or began anew once before it. A log that read its producers from a snapshot has forgotten all but
+    the last batch of each.
     """
     whole = model.producers
-    partial = replayed(batch for batch in model.batches if batch.base_offset >= log.segments[0].base_offset)
+    first = log.segments[0].base_offset
+    partial = replayed(batch for batch in model.batches if batch.base_offset >= first)
     found = {int(entry.producer_id): entry for entry in log.producers}
     assert set(partial.known) <= set(found) <= set(whole.known)
     for producer_id, entry in found.items():
         candidates = [known for each in (whole, partial) if (known := each.known.get(producer_id)) is not None]
+        candidates += [
+            replace(known, spans=tuple(span for span in known.spans if span.first_offset >= first))
+            for known in candidates
+        ]
         assert any(_is_known_as(entry, each, reloaded=reloaded) for each in candidates), (entry, candidates)
 
 

@@ -257,7 +257,11 @@ class Rig:
         if not after.visible() and self.log.size_bytes == 0:
             # Nothing is left: the log goes on at the cut, or at the base of its last segment before it.
             assert offset >= self.log.end_offset
+            producers = after.producers
             after.restart_at(self.log.end_offset)
+            # Those of deleted segments are known still if the snapshot behind them was kept.
+            after.producers = producers
+            self._reloaded_producers()
             return
         after.end = self._end_in_gap(after, at_most=offset)
         after.high_watermark = min(before.high_watermark, after.end)

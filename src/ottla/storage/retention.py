@@ -13,10 +13,10 @@ def delete_expired(log: Log, now: TimestampMs) -> int:
 def expire(log: Log, now: TimestampMs) -> bool:
     """Moves the log's start past the segments that retention lets go; says whether any is to be deleted.
 
-    Never past the high watermark. An expired active segment is rolled first, so that a silent partition empties too.
+    Never past the high watermark. An active segment of which nothing is left is rolled first, so that it can go too.
     """
     start = expired_end(log, now)
-    if start == log.end_offset and log.segments.active.size_bytes > 0 and start > log.start_offset:
+    if start == log.end_offset and log.segments.active.size_bytes > 0:
         log.roll(now)
     log.advance_start(start)
     return log.segments.index_of(log.start_offset) > 0
