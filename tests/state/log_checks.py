@@ -32,20 +32,16 @@ def check_bounds(log: Log, model: LogModel, *, forgetful: bool) -> None:
 
 
 def check_epochs(log: Log, model: LogModel) -> None:
-    """The history names each batch's epoch, and begins an epoch only where its first batch stands."""
+    """The history names each batch's epoch, and begins one where its first batch stands, or in the gap before that."""
     starts = log.epochs.starts
     assert list(starts.items()) == sorted(starts.items())
-    begins: dict[int, set[int]] = {}
-    for batch in model.batches:
-        # An epoch's first batches may be gone; then it is known from the first that is left.
-        begun = begins.setdefault(batch.leader_epoch, {batch.base_offset})
-        if max(begun) < log.segments[0].base_offset:
-            begun.add(batch.base_offset)
-        if batch.base_offset >= log.start_offset:
-            assert batch.leader_epoch == log.epochs.epoch_at(Offset(batch.base_offset))
+    readable = [batch for batch in model.batches if batch.base_offset >= log.start_offset]
+    for batch in readable:
+        assert batch.leader_epoch == log.epochs.epoch_at(Offset(batch.base_offset))
     for epoch, start in starts.items():
-        if log.start_offset < start < log.end_offset:
-            assert start in begins.get(epoch, ()), f"epoch {epoch} begins at {begins.get(epoch)}, not {start}"
+        older = [batch for batch in readable if batch.base_offset < start]
+        assert not older or older[-1].next_offset <= start, f"epoch {epoch} begins at {start}, within {older[-1]}"
+        assert all(batch.leader_epoch < epoch for batch in older), f"epoch {epoch} begins before {start}"
 
 
 # Producers
@@ -65,6 +61,10 @@ def check_producers(log: Log, model: LogModel, *, reloaded: bool = False) -> Non
     assert set(partial.known) <= set(found) <= set(whole.known)
     for producer_id, entry in found.items():
         candidates = [known for each in (whole, partial) if (known := each.known.get(producer_id)) is not None]
+        if producer_id not in partial.known:
+            assert set(_spans(entry)) <= set(candidates[0].spans)
+            assert entry.epoch <= candidates[0].epoch
+            continue
         candidates += [
             replace(known, spans=tuple(span for span in known.spans if span.first_offset >= first))
             for known in candidates
@@ -108,7 +108,8 @@ def producers_as_reloaded(log: Log, model: LogModel) -> Producers:
 def check_aborted(log: Log, model: LogModel) -> None:
     """Readers of committed records are told which transactions to leave out.
 
-    One whose records all lie before the first segment may be unknown, as its producer may be; nobody can read them.
+    One whose records all lie before the first segment may be unknown, as its producer may be; nobody can read them. For
+    the same reason one that began before the start may be known to have begun later.
     """
     partial = replace(
         model, producers=replayed(batch for batch in model.batches if batch.base_offset >= log.segments[0].base_offset)
@@ -120,7 +121,9 @@ def check_aborted(log: Log, model: LogModel) -> None:
             for each in log.aborted_transactions(Offset(start), log.end_offset)
         ]
         assert found == sorted(found, key=lambda each: each[2])
-        assert set(found) <= {*needed, *allowed}
+        exact = {each for each in found if each[1] >= log.start_offset}
+        assert exact <= {*needed, *allowed}
+        assert {(each[0], each[2]) for each in found} <= {(each[0], each[2]) for each in (*needed, *allowed)}
         assert {(producer, marker) for producer, _, marker in needed} <= {(each[0], each[2]) for each in found}
 
 
