@@ -35,6 +35,7 @@ def check_epochs(log: Log, model: LogModel) -> None:
     """The history names each batch's epoch, and begins one where its first batch stands, or in the gap before that."""
     starts = log.epochs.starts
     assert list(starts.items()) == sorted(starts.items())
+    assert all(start <= log.end_offset for start in starts.values()), f"{starts} reach beyond {log.end_offset}"
     readable = [batch for batch in model.batches if batch.base_offset >= log.start_offset]
     for batch in readable:
         assert batch.leader_epoch == log.epochs.epoch_at(Offset(batch.base_offset))

@@ -99,12 +99,6 @@ class OutOfOrderSequenceError(InvalidRequestError):
     code = ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
 
 
-class DuplicateSequenceError(InvalidRequestError):
-    """A batch was appended before, longer ago than the batches the log remembers."""
-
-    code = ErrorCode.DUPLICATE_SEQUENCE_NUMBER
-
-
 class InvalidProducerEpochError(FencedError):
     """A newer incarnation of this producer has written."""
 

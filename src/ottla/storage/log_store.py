@@ -304,9 +304,6 @@ class LogStore:
     def _logs_in(self, folder: DataDir) -> Iterator[Log]:
         return (log for partition, log in self._logs.items() if self._dir_of[partition] is folder)
 
-    def _save_dir(self, folder: DataDir) -> None:
-        self._save(folder, _CHECKPOINTS)
-
     def _save(self, folder: DataDir, checkpoints: Iterable[str]) -> None:
         for name in checkpoints:
             offsets = self._offsets_for(name, folder)

@@ -49,7 +49,6 @@ CODES = {
     errors.UnsupportedCodecError: 76,
     errors.OffsetOutOfRangeError: 1,
     errors.OutOfOrderSequenceError: 45,
-    errors.DuplicateSequenceError: 46,
     errors.InvalidProducerEpochError: 47,
     errors.InvalidTransactionStateError: 48,
     errors.CoordinatorFencedError: 52,

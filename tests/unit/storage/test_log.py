@@ -235,6 +235,17 @@ class TestTransactions:
         assert 4 == log.last_stable_offset
         assert [] == log.aborted_transactions(Offset(0), Offset(4))
 
+    def test_an_abort_that_was_cut_off_is_forgotten(self) -> None:
+        log = new_log()
+        append(log, batch(b"a", producer_id=5, sequence=0, transactional=True))
+        mark(log, Marker.ABORT, 5)
+        assert [5] == [aborted.producer_id for aborted in log.aborted_transactions(Offset(0), Offset(9))]
+        log.truncate_to(Offset(1), now=NOW)
+        append(log, batch(b"b"), batch(b"c"))
+        assert [] == log.aborted_transactions(Offset(0), Offset(9))
+        mark(log, Marker.COMMIT, 5)
+        assert [] == log.aborted_transactions(Offset(0), Offset(9))
+
     def test_fenced_markers_write_nothing(self) -> None:
         log = new_log()
         append(log, batch(producer_id=1, epoch=3, sequence=0, transactional=True))
