@@ -1,4 +1,4 @@
-"""Feeds the kernels damaged batches and lying columns until the time is up.
+"""Feeds the kernels damaged batches, lying columns and damaged requests until the time is up.
 
 What may come of it: a result, or one of our own errors. Two readers that share only their innermost parser must agree
 on each batch. Reads and writes outside a buffer are found by the sanitizer, which ends the process; started by `run`.
@@ -14,6 +14,7 @@ from random import Random
 
 import ottla.records.batch
 from ottla.model.errors import OttlaError
+from ottla.protocol.scan import BrokenRequest, FetchRequest, ProduceRequest, scan_requests
 from ottla.records.batch import Batch, crc32c, crc32c_by_table, find_batch, scan, whole_bytes
 from ottla.records.columns import decode
 from ottla.records.columns_encode import encode
@@ -25,7 +26,7 @@ from ottla.records.layout import Codec
 from ottla.records.recompress import recompress
 from ottla.records.record import Record
 from ottla.storage.search import find_batch_header, first_disorder, last_slot_at_most
-from tests.fuzz import damage
+from tests.fuzz import damage, requests
 from tests.unit.records.unpacked_columns import records_of
 
 LIMIT = 1 << 20
@@ -180,7 +181,33 @@ def search(chance: Random) -> None:
     find_batch_header(data, chance.getrandbits(62), chance.getrandbits(40), chance.getrandbits(62))
 
 
-TARGETS = (walk, stamp, read, read, agree, agree, unpack, write, compact, compact, search)
+def serve(chance: Random) -> None:
+    """Requests out of bytes that may be none, and their answers: frames that add up."""
+    data = requests.arrived(chance)
+    start = chance.randrange(len(data) + 1) if chance.random() < 0.1 else 0
+    found, position, size = scan_requests(data, start, len(data), LIMIT)
+    at = start
+    for request in found:
+        if not at == request.start <= request.body_start <= request.end <= len(data):
+            raise AssertionError(f"{request} does not begin at {at}, or ends behind {len(data)}")
+        at = request.start if isinstance(request, BrokenRequest) else request.end
+        pieces: list[bytes | object] = []
+        if isinstance(request, ProduceRequest):
+            if any(not request.start < part[2] <= part[2] + max(part[3], 0) <= request.end for part in request.parts):
+                raise AssertionError(f"{request} has records outside of it: {request.parts}")
+            results = [requests.produce_result(chance) for _ in request.parts]
+            pieces = [request.answer(results, requests.endpoints(chance), 0)]
+        elif isinstance(request, FetchRequest):
+            parts = [requests.fetch_result(chance, wanted[0], wanted[1]) for wanted in request.wanted]
+            pieces = request.answer(0, 0, parts, requests.endpoints(chance), 0)
+        answer = b"".join(pieces)  # type: ignore[arg-type]
+        if pieces and int.from_bytes(answer[:4], "big") != len(answer) - 4:
+            raise AssertionError(f"{request} is answered with {len(answer)} bytes that begin with {answer[:4]!r}")
+    if position != at or not (size == 0 or size > len(data) - position):
+        raise AssertionError(f"the next frame is at {at}, not at {position} with {size} bytes")
+
+
+TARGETS = (walk, stamp, read, read, agree, agree, unpack, write, compact, compact, search, serve, serve)
 
 
 def main() -> int:

@@ -51,8 +51,11 @@ class RealSocket:
         """Sends what fits and says how much, 0 when nothing does; `more` promises that another send follows at once."""
         if len(buffers) > IOV_MAX:
             buffers, more = buffers[:IOV_MAX], True
+        flags = socket.MSG_MORE if more else 0
         try:
-            return self._socket.sendmsg(buffers, (), socket.MSG_MORE if more else 0)
+            if len(buffers) == 1:
+                return self._socket.send(buffers[0], flags)
+            return self._socket.sendmsg(buffers, (), flags)
         except BlockingIOError:
             return 0
 

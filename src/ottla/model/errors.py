@@ -121,3 +121,66 @@ class UnknownPartitionError(RetriableError):
     """No such partition on this broker."""
 
     code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+# Leadership
+
+
+class NotLeaderError(RetriableError):
+    """This broker does not lead the partition; ask the metadata who does."""
+
+    code = ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+class FencedLeaderEpochError(RetriableError):
+    """The asker knows an older leader epoch than the partition has; refresh the metadata."""
+
+    code = ErrorCode.FENCED_LEADER_EPOCH
+
+
+class UnknownLeaderEpochError(RetriableError):
+    """The asker knows a newer leader epoch than this broker does; try again when it has caught up."""
+
+    code = ErrorCode.UNKNOWN_LEADER_EPOCH
+
+
+class NotEnoughReplicasError(RetriableError):
+    """Fewer replicas are in sync than `min.insync.replicas` asks for; nothing was written."""
+
+    code = ErrorCode.NOT_ENOUGH_REPLICAS
+
+
+class UnknownTopicIdError(RetriableError):
+    """No topic has this id here."""
+
+    code = ErrorCode.UNKNOWN_TOPIC_ID
+
+
+# Configuration
+
+
+class InvalidConfigError(InvalidRequestError):
+    """A config is unknown, or its value is not allowed; names the key, the value, and what is allowed."""
+
+    code = ErrorCode.INVALID_CONFIG
+
+
+# Cluster metadata
+
+
+class UnknownTopicError(RetriableError):
+    """The cluster has no topic of this name."""
+
+    code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+class NotControllerError(RetriableError):
+    """This broker is not the controller, or no longer; ask the metadata who is."""
+
+    code = ErrorCode.NOT_CONTROLLER
+
+
+class InvalidTopicNameError(InvalidRequestError):
+    """A topic cannot have this name."""
+
+    code = ErrorCode.INVALID_TOPIC_EXCEPTION

@@ -81,6 +81,13 @@ class Batch:
     def crc_valid(self) -> bool: ...
     def check(self) -> None:
         """Raises `CorruptBatchError` for a bad CRC, impossible offsets or a count that does not fit them."""
+    def passes(self, bytes_max: int, now: int, before_max_ms: int, after_max_ms: int) -> bool:
+        """Whether the batch is whole, and has nothing that a log with these limits would look at twice.
+
+        One that is no control batch, keeps its own timestamps, all known and in bounds, counts right, and has a known
+        codec. False says nothing yet: the batch may be fine, or wrong; whoever asks then looks closer.
+        """
+
     def stamp(self, base_offset: int, leader_epoch: int) -> None:
         """Writes both in place; the CRC does not cover them. `MisuseError` if the buffer is read-only."""
     def stamp_append_time(self, timestamp: int) -> None:

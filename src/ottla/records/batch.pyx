@@ -42,6 +42,7 @@ cdef enum:
     # Letting go of the GIL costs more than it gives while the work takes microseconds: a busy thread that takes it
     # keeps it for milliseconds.
     RELEASE_BYTES_MIN = 131072
+    CODEC_MAX = 4
 
 
 # Not for the garbage collector: clearing a view in a dead cycle would drop its buffer without releasing it, and a
@@ -210,6 +211,26 @@ cdef class Batch:
                 finding = ottla_check_batch(self._at, self.size_bytes, True)
         if finding != OTTLA_WHOLE:
             raise CorruptBatchError(_story(finding, self._at, self.size_bytes, self.position))
+
+    def passes(self, Py_ssize_t bytes_max, int64_t now, int64_t before_max_ms, int64_t after_max_ms):
+        cdef unsigned int attributes = ottla_get16(self._at + OTTLA_ATTRIBUTES_AT)
+        cdef int64_t count = <int32_t>ottla_get32(self._at + OTTLA_COUNT_AT)
+        cdef int64_t delta = <int32_t>ottla_get32(self._at + OTTLA_LAST_OFFSET_DELTA_AT)
+        cdef int64_t oldest = <int64_t>ottla_get64(self._at + OTTLA_BASE_TIMESTAMP_AT)
+        cdef int64_t newest = <int64_t>ottla_get64(self._at + OTTLA_MAX_TIMESTAMP_AT)
+        cdef ottla_finding finding
+        if self.size_bytes > bytes_max or count <= 0 or count != delta + 1:
+            return False
+        if attributes & (OTTLA_CONTROL_BIT | OTTLA_APPEND_TIME_BIT) or (attributes & OTTLA_CODEC_BITS) > CODEC_MAX:
+            return False
+        if oldest < 0 or newest < 0 or now < 0 or newest - now > after_max_ms or now - oldest > before_max_ms:
+            return False
+        if self.size_bytes < RELEASE_BYTES_MIN:
+            finding = ottla_check_batch(self._at, self.size_bytes, True)
+        else:
+            with nogil:
+                finding = ottla_check_batch(self._at, self.size_bytes, True)
+        return finding == OTTLA_WHOLE
 
     def stamp(self, int64_t base_offset, int32_t leader_epoch):
         self._need_writable()

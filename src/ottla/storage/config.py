@@ -41,9 +41,16 @@ class LogConfig:
     producer_id_expiration_ms: int = DAY_MS
     roll_ms: int = field(init=False)
     """When a segment is rolled: a compacted topic's records must be sealed before they can be cleaned."""
+    batch_bytes_max: int = field(init=False)
+    """No batch may be larger: by its own limit, or because it must fit a segment."""
+    takes_as_is: bool = field(init=False)
+    """Whether batches are stored as they come: no other codec, no time of ours, no keys to look for."""
 
     def __post_init__(self) -> None:
         longest = self.segment_ms - self.segment_jitter_ms
         object.__setattr__(
             self, "roll_ms", min(longest, self.max_compaction_lag_ms) if self.cleanup_compact else longest
         )
+        object.__setattr__(self, "batch_bytes_max", min(self.max_message_bytes, self.segment_bytes))
+        as_is = self.compression is None and self.timestamp_type is TimestampType.CREATE_TIME
+        object.__setattr__(self, "takes_as_is", as_is and not self.cleanup_compact)

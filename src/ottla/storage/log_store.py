@@ -47,6 +47,10 @@ class OpeningProgress:
     bytes_scanned: int
 
 
+_DELETIONS_PER_BREATH: Final = 100
+"""After so many the event loop may do something else."""
+
+
 class LogStore:
     """The logs of one broker.
 
@@ -79,6 +83,8 @@ class LogStore:
         self._config_of = config_of
         self._logs: dict[TopicPartition, Log] = {}
         self._dir_of: dict[TopicPartition, DataDir] = {}
+        self._log_counts: Counter[str] = Counter()
+        """Logs by data dir."""
 
     # Life
 
@@ -134,6 +140,7 @@ class LogStore:
             folder.unlock()
         self._logs.clear()
         self._dir_of.clear()
+        self._log_counts.clear()
 
     # Logs
 
@@ -152,6 +159,10 @@ class LogStore:
             raise self.offline[partition]
         raise UnknownPartitionError(f"{partition} is not on this broker")
 
+    def find(self, partition: TopicPartition) -> Log | None:
+        """A partition's log, if it is here."""
+        return self._logs.get(partition)
+
     def create(self, partition: TopicPartition, topic_id: str | None = None) -> Log:
         """Makes an empty log in the data dir that has the fewest; a log that is there already is answered as it is."""
         if partition in self._logs or partition in self.offline:
@@ -159,8 +170,7 @@ class LogStore:
         usable = [folder for folder in self.dirs if folder.failure is None]
         if not usable:
             raise StorageError("no data dir is usable; " + "; ".join(str(folder.failure) for folder in self.dirs))
-        counts = Counter(folder.path for folder in self._dir_of.values())
-        target = min(usable, key=lambda folder: counts[folder.path])
+        target = min(usable, key=lambda folder: self._log_counts[folder.path])
         path = f"{target.path}/{partition}"
         if target.remembers(partition):
             self._save(
@@ -187,17 +197,38 @@ class LogStore:
 
     def delete(self, partition: TopicPartition) -> None:
         """Takes a partition's log away; its folder is renamed at once and unlinked after the usual delay."""
+        folder = self._doom(partition)
+        try:
+            self._disk.sync_dir(folder.path)
+        except OSError as error:
+            raise StorageError(f"{folder.path}: cannot delete {partition}: {error.strerror}") from error
+
+    async def delete_all(self, partitions: Iterable[TopicPartition]) -> None:
+        """The same for many at once, which must be here; the disk is waited for once, and not on the event loop."""
+        folders: dict[str, None] = {}
+        for count, partition in enumerate(partitions, 1):
+            folders[self._doom(partition).path] = None
+            if count % _DELETIONS_PER_BREATH == 0:
+                await asyncio.sleep(0)
+        for path in folders:
+            try:
+                await self._disk.in_background(self._disk.sync_dir, path)
+            except OSError as error:
+                raise StorageError(f"{path}: cannot delete: {error.strerror}") from error
+
+    def _doom(self, partition: TopicPartition) -> DataDir:
         log = self.get(partition)
         folder = self._dir_of[partition]
         target = f"{folder.path}/{names.doomed_name(partition, self._random.randbytes(16).hex())}"
         log.abandon(f"{partition} was deleted")
         try:
             self._disk.rename(log.folder, target)
-            self._disk.sync_dir(folder.path)
         except OSError as error:
             raise StorageError(f"{log.folder}: cannot delete: {error.strerror}") from error
         del self._logs[partition], self._dir_of[partition]
+        self._log_counts[folder.path] -= 1
         self.trash.discard([target], self._clock.now_ms() + log.config.file_delete_delay_ms)
+        return folder
 
     # Checkpoints
 
@@ -299,6 +330,7 @@ class LogStore:
         )
         self._logs[partition] = log
         self._dir_of[partition] = folder
+        self._log_counts[folder.path] += 1
         return log
 
     def _logs_in(self, folder: DataDir) -> Iterator[Log]:

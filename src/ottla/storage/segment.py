@@ -435,8 +435,8 @@ class Segment:
     def _indexed_start(self, offset: Offset) -> OffsetPosition:
         """Where to begin the walk to `offset`; raises CorruptError if the index lies about what stands there."""
         start = self.offset_index.look_up(offset)
-        if start.position == 0:
-            return start
+        if start.position == 0 or (self._grows and start.position >= self._appended_from):
+            return start  # Of a batch that this process appended, it also made the entry.
         place = self.place_at(start.position) if 0 < start.position < self.size_bytes else None
         if place is not None and self.base_offset <= place.base_offset and place.last_offset == start.offset:
             return start

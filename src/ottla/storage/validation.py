@@ -28,6 +28,10 @@ def validate(batch: Batch, config: LogConfig, now: TimestampMs) -> Batch:
 
     The batch must lie in a writable buffer if the topic uses LogAppendTime.
     """
+    if config.takes_as_is and batch.passes(
+        config.batch_bytes_max, now, config.timestamp_before_max_ms, config.timestamp_after_max_ms
+    ):
+        return batch
     batch.check()
     if batch.size_bytes > config.max_message_bytes:
         raise BatchTooLargeError(

@@ -1,0 +1,263 @@
+"""Every message but the fast path's: read and written by kio, in one version's classes whatever is on the wire.
+
+A handler should not know seventeen versions of its request. So a request of any served version comes out as the newest
+served version's class, fields that the old one lacks at their schema's defaults; and a response in the newest
+version's class is written in the version that was asked for, fields that the old one lacks left out. The few whose
+old versions differ in shape have a line in `reshape.py`.
+
+Modules of kio are imported when first needed: there are hundreds, and a client uses a dozen.
+"""
+
+import io
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import MISSING, Field, fields
+from datetime import timedelta
+from functools import cache
+from struct import Struct
+from types import NoneType, UnionType
+from typing import Any, Final, get_args, get_origin
+
+from ottla.model.error_codes import ErrorCode
+from ottla.model.errors import InvalidRequestError
+from ottla.protocol.apis import SERVED, ApiKey
+from ottla.protocol.reshape import REQUESTS, RESPONSES, Reshape
+from ottla.protocol.shapes import checked
+
+
+@contextmanager
+def _without_hypothesis() -> Iterator[None]:
+    """kio hands its types to Hypothesis where that is installed; that takes longer than a broker takes to start."""
+    if "hypothesis" in sys.modules:
+        yield
+        return
+    sys.modules["hypothesis"] = None  # type: ignore[assignment]  # makes its import fail
+    try:
+        yield
+    finally:
+        del sys.modules["hypothesis"]
+
+
+with _without_hypothesis():
+    from kio.index import load_payload_module
+    from kio.schema.errors import ErrorCode as WireErrorCode
+    from kio.serial import entity_reader, entity_writer
+    from kio.serial.errors import SerialError
+    from kio.static.constants import EntityType
+    from kio.static.primitive import i32Timedelta
+
+_LENGTH: Final = Struct(">i")
+_RESPONSE_HEADER: Final = Struct(">ii")
+_REQUEST_HEADER: Final = Struct(">ihhi")
+_SHORT: Final = Struct(">h")
+_NO_TAGS: Final = b"\0"
+
+_DEFAULTS: Final[dict[str, object]] = {
+    "string": "",
+    "bytes": b"",
+    "bool": False,
+    "uuid": None,
+    "error_code": WireErrorCode.none,
+    "timedelta_i32": timedelta(0),
+    "timedelta_i64": timedelta(0),
+}
+"""What a field without a default of its own is, by Kafka's type; any other type is a number."""
+
+
+class BrokenMessageError(InvalidRequestError):
+    """A body that cannot be read as the message it claims to be."""
+
+
+def wire_error(code: ErrorCode) -> WireErrorCode:
+    """Our error code as kio's, which messages want."""
+    return WireErrorCode(int(code))
+
+
+def milliseconds(count: int) -> i32Timedelta:
+    """A span as messages want it."""
+    return timedelta(milliseconds=count)  # type: ignore[return-value]
+
+
+def read_request(api_key: ApiKey, version: int, body: memoryview) -> Any:
+    """A request's body as the newest served version's class."""
+    return _read(api_key, version, EntityType.request, body)
+
+
+def read_response(api_key: ApiKey, version: int, frame: memoryview) -> tuple[int, Any]:
+    """(correlation id, response) of a frame without its length; the response in the newest served version's class."""
+    entity_class = _entity_class(api_key, version, EntityType.response)
+    start = 4
+    if entity_class.__header_schema__.__version__ >= 1:
+        start = _skip_tags(frame, start)
+    return int.from_bytes(frame[:4], "big"), _read(api_key, version, EntityType.response, frame[start:])
+
+
+def write_response(api_key: ApiKey, version: int, correlation_id: int, response: Any) -> bytes:
+    """A whole response frame, length first."""
+    entity_class = _entity_class(api_key, version, EntityType.response)
+    buffer = io.BytesIO()
+    buffer.write(_RESPONSE_HEADER.pack(0, correlation_id))
+    if entity_class.__header_schema__.__version__ >= 1:
+        buffer.write(_NO_TAGS)
+    return _finish(buffer, entity_class, response, RESPONSES.get(api_key))
+
+
+def frame_body(api_key: ApiKey, version: int, correlation_id: int, body: bytes) -> bytes:
+    """A whole response frame around a body that is encoded already."""
+    header = _entity_class(api_key, version, EntityType.response).__header_schema__
+    tags = _NO_TAGS if header.__version__ >= 1 else b""
+    return b"".join((_RESPONSE_HEADER.pack(4 + len(tags) + len(body), correlation_id), tags, body))
+
+
+def write_request(api_key: ApiKey, version: int, correlation_id: int, client_id: str | None, request: Any) -> bytes:
+    """A whole request frame, length first."""
+    entity_class = _entity_class(api_key, version, EntityType.request)
+    buffer = io.BytesIO()
+    buffer.write(_REQUEST_HEADER.pack(0, api_key, version, correlation_id))
+    name = None if client_id is None else client_id.encode()
+    buffer.write(_SHORT.pack(-1 if name is None else len(name)))
+    buffer.write(name or b"")
+    if entity_class.__header_schema__.__version__ >= 2:
+        buffer.write(_NO_TAGS)
+    return _finish(buffer, entity_class, request, REQUESTS.get(api_key))
+
+
+def _finish(buffer: io.BytesIO, entity_class: Any, message: Any, reshape: tuple[Reshape, Reshape] | None) -> bytes:
+    converted = message
+    if message.__class__ is not entity_class:
+        converted = _converter(message.__class__, entity_class)(message)
+        if reshape is not None:
+            converted = reshape[1](converted, message)
+    entity_writer(entity_class)(buffer, converted)
+    frame = buffer.getbuffer()
+    _LENGTH.pack_into(frame, 0, len(frame) - 4)
+    return frame.tobytes()
+
+
+def _read(api_key: ApiKey, version: int, kind: EntityType, body: memoryview) -> Any:
+    entity_class = _entity_class(api_key, version, kind)
+    # kio takes memory that nobody can change; a copy is cheap next to the objects that it becomes.
+    content = bytes(body)
+    try:
+        if kind is EntityType.request:
+            message, _ = entity_reader(entity_class)(checked(entity_class, content), 0)
+        else:
+            message = _read_trusted(entity_class, content)
+    except (SerialError, ValueError, OverflowError, EOFError) as error:
+        raise BrokenMessageError(f"{api_key.name} v{version} {kind.name} cannot be read: {error}") from error
+    newest = _entity_class(api_key, SERVED[api_key].highest, kind)
+    if newest is entity_class:
+        return message
+    upgraded = _converter(entity_class, newest)(message)
+    reshape = (REQUESTS if kind is EntityType.request else RESPONSES).get(api_key)
+    return upgraded if reshape is None else reshape[0](message, upgraded)
+
+
+def _read_trusted(entity_class: Any, content: bytes) -> Any:
+    """A response: whoever asked a broker believes its counts, but it may be newer and send fields of its own."""
+    try:
+        message, _ = entity_reader(entity_class)(content, 0)
+    except KeyError:
+        message, _ = entity_reader(entity_class)(checked(entity_class, content, elements_max=len(content)), 0)
+    return message
+
+
+def _skip_tags(frame: memoryview, start: int) -> int:
+    """Where the tagged fields that begin there end."""
+    count, start = _varint(frame, start)
+    for _ in range(count):
+        _, start = _varint(frame, start)
+        size, start = _varint(frame, start)
+        start += size
+    return start
+
+
+def _varint(frame: memoryview, start: int) -> tuple[int, int]:
+    value = shift = 0
+    while True:
+        if start >= len(frame) or shift > 28:
+            raise BrokenMessageError("a response header's tagged fields do not end")
+        byte = frame[start]
+        start += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value, start
+        shift += 7
+
+
+@cache
+def _entity_class(api_key: ApiKey, version: int, kind: EntityType) -> Any:
+    with _without_hypothesis():
+        module = load_payload_module(api_key, version, kind)  # type: ignore[arg-type]
+    for value in vars(module).values():
+        if isinstance(value, type) and getattr(value, "__type__", None) is kind:
+            return value
+    raise LookupError(f"kio has no {kind.name} of {api_key.name} v{version}")
+
+
+# From one version's class to another's
+
+Convert = Callable[[Any], Any]
+
+
+def _same(message: Any) -> Any:
+    return message
+
+
+@cache
+def _converter(source: Any, target: Any) -> Convert:
+    """Makes a message of one version's class into another's: fields are matched by name."""
+    if source is target:
+        return _same
+    there = {field.name: field for field in fields(source)}
+    missing: dict[str, object] = {}
+    taken: list[tuple[str, Convert]] = []
+    for field in fields(target):
+        if field.name in there:
+            taken.append((field.name, _value_converter(there[field.name].type, field.type)))
+        else:
+            missing[field.name] = _default(field)
+
+    def convert(message: Any) -> Any:
+        return target(**missing, **{name: inner(getattr(message, name)) for name, inner in taken})
+
+    return convert
+
+
+def _value_converter(source: Any, target: Any) -> Convert:
+    source_class, target_class = _nested_class(source), _nested_class(target)
+    if source_class is None or target_class is None:
+        return _same
+    inner = _converter(source_class, target_class)
+    if inner is _same:
+        return _same
+
+    def convert(value: Any) -> Any:
+        if value is None:
+            return None
+        return tuple(map(inner, value)) if isinstance(value, tuple) else inner(value)
+
+    return convert
+
+
+def _nested_class(annotation: Any) -> type | None:
+    """The message class within `X`, `X | None`, `tuple[X, ...]` or `tuple[X, ...] | None`, if X is one."""
+    if isinstance(annotation, UnionType):
+        annotation = next(part for part in get_args(annotation) if part is not NoneType)
+    if get_origin(annotation) is tuple:
+        annotation = get_args(annotation)[0]
+    return annotation if isinstance(annotation, type) and hasattr(annotation, "__header_schema__") else None
+
+
+def _default(field: Field[Any]) -> object:
+    if field.default is not MISSING:
+        return field.default
+    if get_origin(field.type) is tuple:
+        return ()
+    if isinstance(field.type, UnionType):
+        return None
+    nested = _nested_class(field.type)
+    if nested is not None:
+        return nested(**{inner.name: _default(inner) for inner in fields(nested)})
+    return _DEFAULTS.get(field.metadata["kafka_type"], 0)

@@ -1,0 +1,34 @@
+"""A certificate for loopback, signed by itself, made once for each run of the tests."""
+
+import ssl
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Certificate:
+    """Where the certificate and its key are."""
+
+    certificate: Path
+    key: Path
+
+    def broker_context(self) -> ssl.SSLContext:
+        """For the side that shows it."""
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(self.certificate, self.key)
+        return context
+
+    def client_context(self) -> ssl.SSLContext:
+        """For the side that trusts it, and nobody else."""
+        return ssl.create_default_context(cafile=str(self.certificate))
+
+
+def make_certificate(folder: Path) -> Certificate:
+    """Asks `openssl`, which is wherever Python's own TLS is."""
+    made = Certificate(certificate=folder / "certificate.pem", key=folder / "key.pem")
+    command = "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 -subj /CN=localhost"
+    names = ["-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1"]
+    files = ["-keyout", str(made.key), "-out", str(made.certificate)]
+    subprocess.run([*command.split(), *names, *files], check=True, capture_output=True)
+    return made

@@ -1,0 +1,19 @@
+"""Each transport test runs on both event loops."""
+
+import pytest
+
+from tests.unit.env.event_loops import EVENT_LOOPS, Run
+from tests.unit.transport.certificates import Certificate, make_certificate
+
+
+@pytest.fixture(params=EVENT_LOOPS)
+def run(request: pytest.FixtureRequest) -> Run[None]:
+    """Runs a scenario on one of the event loops."""
+    chosen: Run[None] = request.param
+    return chosen
+
+
+@pytest.fixture(scope="session")
+def certificate(tmp_path_factory: pytest.TempPathFactory) -> Certificate:
+    """A certificate for loopback."""
+    return make_certificate(tmp_path_factory.mktemp("tls"))
