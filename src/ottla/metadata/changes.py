@@ -1,0 +1,238 @@
+"""The store's entries and changes made into images. Pure: no store, no clock.
+
+`image_of` builds from a snapshot, `apply` goes on from there, one commit at a time; both give the same image for the
+same keys. A commit leaves every topic whole: partitions numbered from 0 without a gap, and none, nor configs, without
+their topic. Where it does not, somebody wrote into the store by hand or a writer is wrong, and CorruptError names the
+key. Keys of kinds that are not known here count in `revisions` only.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Final, TypeVar
+from uuid import UUID
+
+from ottla.metadata.image import NO_LEADER, BrokerImage, ClusterImage, PartitionImage, TopicImage
+from ottla.metadata.records import (
+    DEFAULT_BROKER,
+    BrokerRecord,
+    ClusterRecord,
+    ConfigsRecord,
+    ControllerRecord,
+    PartitionRecord,
+    ProducerIdsRecord,
+    TopicRecord,
+    decode,
+    partition_image,
+    partition_key,
+    topic_configs_key,
+    topic_key,
+)
+from ottla.metadata.store import Change, Delete, Entry, Operation, Put
+from ottla.model.errors import CorruptError, MisuseError
+from ottla.model.ids import BrokerId
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+_NO_CONFIGS: Final[Mapping[str, str]] = MappingProxyType({})
+
+
+def image_of(revision: int, entries: Iterable[Entry]) -> ClusterImage:
+    """The cluster as a snapshot of the store shows it."""
+    draft = _Draft(ClusterImage())
+    for entry in entries:
+        draft.change(entry.key, entry.value, entry.revision)
+    return draft.finish(revision)
+
+
+def apply(image: ClusterImage, changes: Sequence[Change]) -> ClusterImage:
+    """The image after one commit; `changes` are all of that commit's. What they do not touch is shared, not copied."""
+    if not changes:
+        return image
+    revision = changes[0].revision
+    if revision <= image.revision or changes[-1].revision != revision:
+        raise MisuseError(
+            f"changes of revisions {revision} to {changes[-1].revision} on an image of revision {image.revision}: "
+            "apply each commit once, in order"
+        )
+    draft = _Draft(image)
+    for _, key, value in changes:
+        draft.change(key, value, revision)
+    return draft.finish(revision)
+
+
+def changes_of(revision: int, operations: Iterable[Operation]) -> list[Change]:
+    """What followers will be told of a commit that succeeded."""
+    return [
+        Change(revision, operation.key, operation.value if isinstance(operation, Put) else None)
+        for operation in operations
+        if isinstance(operation, Put | Delete)
+    ]
+
+
+class _TopicDraft:
+    """A topic whose keys are being changed."""
+
+    __slots__ = ("configs", "id", "partitions")
+
+    def __init__(self, topic: TopicImage | None) -> None:
+        self.id: UUID | None = topic.id if topic else None
+        self.partitions: dict[int, PartitionImage] = dict(enumerate(topic.partitions)) if topic else {}
+        self.configs: Mapping[str, str] = topic.configs if topic else _NO_CONFIGS
+
+
+class _Draft:
+    """An image in the making. Each mapping is copied when it first changes, and only then."""
+
+    def __init__(self, image: ClusterImage) -> None:
+        self._image = image
+        self._revisions = _copy(image.revisions)
+        self._topics: dict[str, _TopicDraft] = {}
+        self._brokers: dict[BrokerId, BrokerImage] | None = None
+        self._broker_configs: dict[str, Mapping[str, str]] | None = None
+        self._cluster_id = image.cluster_id
+        self._controller = image.controller
+        self._next_producer_id = image.next_producer_id
+
+    def change(self, key: str, value: bytes | None, revision: int) -> None:
+        if value is not None:
+            self._revisions[key] = revision
+        elif self._revisions.pop(key, None) is None:
+            return
+        kind, _, rest = key.partition("/")
+        on_change = _ON_CHANGE.get(kind)
+        if on_change is not None:
+            on_change(self, key, rest, value)
+
+    def finish(self, revision: int) -> ClusterImage:
+        topics, topics_by_id = self._image.topics, self._image.topics_by_id
+        if self._topics:
+            topics, topics_by_id = self._finish_topics(_copy(topics), _copy(topics_by_id))
+        return ClusterImage(
+            revision=revision,
+            cluster_id=self._cluster_id,
+            controller=self._controller,
+            brokers=self._image.brokers if self._brokers is None else MappingProxyType(self._brokers),
+            topics=topics,
+            topics_by_id=topics_by_id,
+            broker_configs=(
+                self._image.broker_configs if self._broker_configs is None else MappingProxyType(self._broker_configs)
+            ),
+            next_producer_id=self._next_producer_id,
+            revisions=MappingProxyType(self._revisions),
+        )
+
+    def _finish_topics(
+        self, topics: dict[str, TopicImage], topics_by_id: dict[UUID, TopicImage]
+    ) -> tuple[Mapping[str, TopicImage], Mapping[UUID, TopicImage]]:
+        for name in self._topics:
+            if name in topics:
+                del topics_by_id[topics[name].id]
+        for name, draft in self._topics.items():
+            topic = _finish_topic(name, draft)
+            if topic is None:
+                topics.pop(name, None)
+                continue
+            if topic.id in topics_by_id:
+                twin = topics_by_id[topic.id].name
+                raise CorruptError(f"{topic_key(name)!r} has the id {topic.id} of {topic_key(twin)!r}: delete one")
+            topics[name] = topics_by_id[topic.id] = topic
+        return MappingProxyType(topics), MappingProxyType(topics_by_id)
+
+    def _topic(self, name: str) -> _TopicDraft:
+        draft = self._topics.get(name)
+        if draft is None:
+            draft = self._topics[name] = _TopicDraft(self._image.topics.get(name))
+        return draft
+
+    def on_cluster(self, key: str, _: str, value: bytes | None) -> None:
+        self._cluster_id = decode(key, value, ClusterRecord).id if value is not None else ""
+
+    def on_controller(self, key: str, _: str, value: bytes | None) -> None:
+        self._controller = decode(key, value, ControllerRecord).broker if value is not None else NO_LEADER
+
+    def on_producer_ids(self, key: str, _: str, value: bytes | None) -> None:
+        self._next_producer_id = decode(key, value, ProducerIdsRecord).next_id if value is not None else 0
+
+    def on_broker(self, key: str, rest: str, value: bytes | None) -> None:
+        if self._brokers is None:
+            self._brokers = _copy(self._image.brokers)
+        broker = BrokerId(_number(key, rest))
+        if value is None:
+            self._brokers.pop(broker, None)
+            return
+        record = decode(key, value, BrokerRecord)
+        self._brokers[broker] = BrokerImage(id=broker, host=record.host, port=record.port, rack=record.rack)
+
+    def on_topic(self, key: str, name: str, value: bytes | None) -> None:
+        self._topic(name).id = decode(key, value, TopicRecord).id if value is not None else None
+
+    def on_partition(self, key: str, rest: str, value: bytes | None) -> None:
+        name, _, text = rest.rpartition("/")
+        partitions = self._topic(name).partitions
+        index = _number(key, text)
+        if value is None:
+            partitions.pop(index, None)
+        else:
+            partitions[index] = partition_image(decode(key, value, PartitionRecord))
+
+    def on_configs(self, key: str, rest: str, value: bytes | None) -> None:
+        kind, _, name = rest.partition("/")
+        configs = _NO_CONFIGS if value is None else MappingProxyType(decode(key, value, ConfigsRecord).configs)
+        if kind == "topics":
+            self._topic(name).configs = configs
+        elif kind == "brokers":
+            if self._broker_configs is None:
+                self._broker_configs = _copy(self._image.broker_configs)
+            broker = "" if name == DEFAULT_BROKER else name
+            if value is None:
+                self._broker_configs.pop(broker, None)
+            else:
+                self._broker_configs[broker] = configs
+
+
+_ON_CHANGE: Final[Mapping[str, Callable[[_Draft, str, str, bytes | None], None]]] = {
+    "cluster": _Draft.on_cluster,
+    "controller": _Draft.on_controller,
+    "producer-ids": _Draft.on_producer_ids,
+    "brokers": _Draft.on_broker,
+    "topics": _Draft.on_topic,
+    "partitions": _Draft.on_partition,
+    "configs": _Draft.on_configs,
+}
+"""What a change means, by the first part of its key."""
+
+
+def _finish_topic(name: str, draft: _TopicDraft) -> TopicImage | None:
+    """None for a topic that is gone, CorruptError for one that is not whole."""
+    if draft.id is None:
+        left = [partition_key(name, index) for index in draft.partitions]
+        left += [topic_configs_key(name)] if draft.configs else []
+        if left:
+            raise CorruptError(f"{left[0]!r} is in the metadata store, but {topic_key(name)!r} is not: remove it")
+        return None
+    count = len(draft.partitions)
+    missing = [index for index in range(max(count, 1)) if index not in draft.partitions]
+    if missing:
+        raise CorruptError(
+            f"{topic_key(name)!r} has {count} partitions, but {partition_key(name, missing[0])!r} is not in the "
+            "metadata store: restore it from a backup, or delete all keys of the topic"
+        )
+    return TopicImage(
+        name=name,
+        id=draft.id,
+        partitions=tuple([draft.partitions[index] for index in range(count)]),
+        configs=draft.configs,
+    )
+
+
+def _number(key: str, text: str) -> int:
+    if not (text.isascii() and text.isdigit() and len(text) <= 10 and str(int(text)) == text):
+        raise CorruptError(f"{key!r} in the metadata store ends in {text!r}, which is no number: remove it")
+    return int(text)
+
+
+def _copy(mapping: Mapping[K, V]) -> dict[K, V]:
+    """A plain copy; a proxy's own `copy` is many times as fast as going through its items."""
+    copied: dict[K, V] = mapping.copy() if isinstance(mapping, MappingProxyType) else dict(mapping)
+    return copied

@@ -1,0 +1,68 @@
+"""Which process holds a lease, told so exactly that another one on the same machine can see whether it still lives.
+
+A process id alone would be taken for another process that got it later, so its start time stands beside it; the boot id
+tells one life of the machine from the next, and the process namespace one container from another. Nothing here
+decides about leases: that is in `sqlite_file.py`.
+"""
+
+import os
+import uuid
+from pathlib import Path
+
+import msgspec
+
+
+class LeaseOwner(msgspec.Struct, frozen=True, kw_only=True):
+    """One session of one process. `token` is its own; the rest says which process that is, "" where it is not known."""
+
+    token: str
+    pid: int
+    start_ticks: str = ""
+    boot_id: str = ""
+    pid_namespace: str = ""
+
+
+def this_process() -> LeaseOwner:
+    """A new session of the process that asks."""
+    pid = os.getpid()
+    return LeaseOwner(
+        token=uuid.uuid4().hex,
+        pid=pid,
+        start_ticks=_start_ticks(pid) or "",
+        boot_id=_boot_id(),
+        pid_namespace=_pid_namespace(),
+    )
+
+
+def is_gone(owner: LeaseOwner) -> bool:
+    """Whether the owner is certainly dead. False also where this process cannot see it: its lease has to expire."""
+    if not owner.boot_id or not owner.start_ticks:
+        return False
+    if owner.boot_id != _boot_id():
+        return True
+    return owner.pid_namespace == _pid_namespace() and _start_ticks(owner.pid) != owner.start_ticks
+
+
+def _start_ticks(pid: int) -> str | None:
+    """When a process started, in the kernel's ticks; None if there is none, or if it only waits to be reaped."""
+    try:
+        status = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return None
+    # The second field is the program's name in parentheses, which may hold anything, so fields count from its end.
+    fields = status.rpartition(")")[2].split()
+    return None if len(fields) < 20 or fields[0] in "ZX" else fields[19]
+
+
+def _boot_id() -> str:
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+    except OSError:
+        return ""
+
+
+def _pid_namespace() -> str:
+    try:
+        return os.readlink("/proc/self/ns/pid")
+    except OSError:
+        return ""
