@@ -1,0 +1,6 @@
+"""Types of the package's front door; what it does is in `__init__.py`."""
+
+from ottla.broker.broker import Broker as Broker
+from ottla.broker.configuration import BrokerConfig as BrokerConfig
+from ottla.model.ids import TopicPartition as TopicPartition
+from ottla.version import __version__ as __version__

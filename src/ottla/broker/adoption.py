@@ -1,0 +1,107 @@
+"""Takes over a data dir that a broker without our metadata wrote: Apache Kafka's, or ours after its metadata was lost.
+
+At the very first start of a cluster, the folders that are there become its topics, with the ids that they carry, and
+the cluster takes over the id that the data dir has. Nothing in the folders is changed. Configs are not in them: set
+those again. Once a cluster has metadata, that alone says what exists.
+"""
+
+import logging
+from base64 import urlsafe_b64decode
+from collections.abc import Sequence
+from typing import Final
+from uuid import UUID
+
+from ottla.controller.topics_state import new_id
+from ottla.env.ports import Disk, Random
+from ottla.metadata.image import PartitionImage
+from ottla.metadata.records import (
+    CLUSTER_KEY,
+    ClusterRecord,
+    TopicRecord,
+    encode,
+    partition_key,
+    partition_record,
+    topic_key,
+)
+from ottla.metadata.store import MetadataStore, Operation, Put
+from ottla.model.errors import CorruptError
+from ottla.model.ids import BrokerId, LeaderEpoch, TopicPartition
+from ottla.storage import names
+from ottla.storage.checkpoints import read_epochs, read_properties
+from ottla.storage.data_dir import DataDir
+
+_LOGGER: Final = logging.getLogger(__name__)
+
+KAFKA_METADATA_TOPIC: Final = "__cluster_metadata"
+"""Kafka keeps its own metadata beside the topics; it is none of them."""
+
+
+async def adopt_data_dirs(
+    store: MetadataStore, disk: Disk, data_dirs: Sequence[str], broker_id: BrokerId, random: Random
+) -> None:
+    """Makes the folders' topics the cluster's, if the cluster has no metadata yet and the folders have an identity."""
+    _, entries = await store.snapshot()
+    if any(entry.key == CLUSTER_KEY for entry in entries):
+        return
+    cluster_id = _cluster_id(disk, data_dirs)
+    if cluster_id is None:
+        return
+    folders: dict[TopicPartition, str] = {}
+    for path in data_dirs:
+        if disk.exists(path):
+            folders |= DataDir(disk, path).partitions()
+    operations: list[Operation] = [Put(CLUSTER_KEY, encode(ClusterRecord(id=cluster_id)), 0)]
+    topics = sorted({partition.topic for partition in folders} - {KAFKA_METADATA_TOPIC})
+    for topic in topics:
+        operations += _adopt_topic(disk, topic, folders, broker_id, random)
+    await store.commit(operations)
+    _LOGGER.warning(
+        "the data dir has no metadata of ours: took over cluster %s with %d topics from its folders; their configs are"
+        " at their defaults",
+        cluster_id,
+        len(topics),
+    )
+
+
+def _adopt_topic(
+    disk: Disk, topic: str, folders: dict[TopicPartition, str], broker_id: BrokerId, random: Random
+) -> list[Operation]:
+    held = {partition.partition: path for partition, path in folders.items() if partition.topic == topic}
+    ids = [found for path in held.values() if (found := _topic_id(disk, path)) is not None]
+    operations: list[Operation] = [Put(topic_key(topic), encode(TopicRecord(id=ids[0] if ids else new_id(random))), 0)]
+    for index in range(max(held) + 1):
+        image = PartitionImage(
+            replicas=(broker_id,),
+            isr=(broker_id,),
+            leader=broker_id,
+            leader_epoch=_next_epoch(disk, held.get(index)),
+        )
+        operations.append(Put(partition_key(topic, index), encode(partition_record(image)), 0))
+    return operations
+
+
+def _cluster_id(disk: Disk, data_dirs: Sequence[str]) -> str | None:
+    for path in data_dirs:
+        file = f"{path}/{names.META_PROPERTIES}"
+        if disk.exists(file):
+            return read_properties(disk, file).get("cluster.id")
+    return None
+
+
+def _topic_id(disk: Disk, folder: str) -> UUID | None:
+    file = f"{folder}/{names.PARTITION_METADATA}"
+    if not disk.exists(file):
+        return None
+    text = read_properties(disk, file, ":").get("topic_id", "")
+    try:
+        return UUID(bytes=urlsafe_b64decode(text + "=="))
+    except ValueError as error:
+        raise CorruptError(f"{file}: {text!r} is no topic id; correct it, or remove the file") from error
+
+
+def _next_epoch(disk: Disk, folder: str | None) -> LeaderEpoch:
+    """A leader epoch that no batch in the folder has."""
+    file = f"{folder}/{names.EPOCHS}"
+    if folder is None or not disk.exists(file):
+        return LeaderEpoch(0)
+    return LeaderEpoch(max(read_epochs(disk, file), default=-1) + 1)

@@ -1,0 +1,304 @@
+"""The broker: puts the rooms together, starts them in order and ends them in the reverse.
+
+The composition root. Handlers get the broker and find on it what they need; what each part does is in its own room.
+`ottla serve` runs one of these, and any program may: `async with Broker(config) as broker`.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Final, Self
+from uuid import UUID
+
+from ottla.broker.adoption import adopt_data_dirs
+from ottla.broker.assignment import Assignment
+from ottla.broker.configuration import BrokerConfig
+from ottla.broker.dispatch import Dispatch, warm_up
+from ottla.broker.fetch_sessions import FetchSessions
+from ottla.broker.image_follower import ImageFollower
+from ottla.broker.producer_ids import ProducerIds
+from ottla.broker.topic_settings import TopicSettings, validate_topic_configs
+from ottla.controller.controller import Controller
+from ottla.controller.decisions import TopicDefaults
+from ottla.controller.registration import become_controller, ensure_cluster_id, register_broker
+from ottla.env.world import World, real_world
+from ottla.metadata.image import NO_LEADER, BrokerImage, ClusterImage
+from ottla.metadata.sqlite_store import SqliteStore
+from ottla.metadata.store import Lease
+from ottla.model.errors import MisuseError, OttlaError
+from ottla.model.ids import BrokerId, TopicPartition
+from ottla.protocol.scan import Endpoint
+from ottla.replication.partition_table import PartitionTable
+from ottla.replication.timers import Timers
+from ottla.storage.cleaner import Cleaner
+from ottla.storage.config import LogConfig
+from ottla.storage.housekeeping import Housekeeping
+from ottla.storage.log_store import LogStore, OpeningProgress
+from ottla.transport.listener import Listener, ListenerLimits
+from ottla.transport.turn import Turn
+
+if TYPE_CHECKING:
+    from ottla.broker.http_endpoint import HttpEndpoint
+
+_LOGGER: Final = logging.getLogger(__name__)
+
+DEFAULT_DATA_DIR: Final = "./ottla-data"
+METADATA_FILE: Final = "metadata.db"
+SHUTDOWN_SECONDS: Final = 10.0
+"""How long requests in the works may take to be answered when the broker stops."""
+
+
+class Broker:
+    """One broker. `start`, then it serves until `stop`; or use it as an async context manager.
+
+    `on_progress` hears how far the opening of many partitions has come; `http` is where metrics and health are served.
+    """
+
+    def __init__(
+        self,
+        config: BrokerConfig | None = None,
+        *,
+        world: World | None = None,
+        on_progress: Callable[[OpeningProgress], None] = lambda progress: None,
+        http: tuple[str, int] | None = None,
+    ) -> None:
+        self.static_config: Final = config or BrokerConfig.parse()
+        self.config = self.static_config
+        self.id: Final[BrokerId] = self.static_config.broker_id
+        self.world: Final = world or real_world()
+        self.clock: Final = self.world.clock
+        self.partitions: Final = PartitionTable()
+        self.is_ready = False
+        self._on_progress = on_progress
+        self._http_address = http
+        self._http: HttpEndpoint | None = None
+        self._tasks: list[asyncio.Task[None]] = []
+        self._failures: set[str] = set()
+        self._advertised = ("", 0)
+        self._lease: Lease | None = None
+        self._office: Lease | None = None
+
+    # Life
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.stop()
+
+    async def start(self) -> None:
+        """Opens everything and serves; raises with what is wrong, and leaves nothing behind."""
+        try:
+            await self._start()
+        except BaseException:
+            with suppress(OttlaError):
+                await self.stop()
+            raise
+
+    async def _start(self) -> None:
+        if self._http_address is not None:
+            # First, so that a long recovery can be watched.
+            from ottla.broker.http_endpoint import HttpEndpoint
+
+            self._http = HttpEndpoint(self)
+            await self._http.start(*self._http_address)
+        config, world = self.static_config, self.world
+        data_dirs = list(config.log_dirs) or [DEFAULT_DATA_DIR]
+        world.disk.make_dirs(data_dirs[0])
+        self.turn = Turn()
+        self.timers = Timers(self.clock)
+        self.metadata_store = SqliteStore(f"{data_dirs[0]}/{METADATA_FILE}", self.clock)
+        await self.metadata_store.open()
+        await adopt_data_dirs(self.metadata_store, world.disk, data_dirs, self.id, world.random)
+        self.cluster_id = await ensure_cluster_id(self.metadata_store, world.random)
+        self._assignment = Assignment(self)
+        self._follower = ImageFollower(self.metadata_store, self._apply_image)
+        await self._follower.load()
+        self._apply_broker_configs(self._follower.image)
+        await self._open_logs(data_dirs)
+        await self._assignment.apply(self._follower.image)
+        self._office = await become_controller(self.metadata_store, self.id)
+        self.controller = Controller(
+            self.metadata_store,
+            lambda: self.image,
+            world.random,
+            defaults=self._topic_defaults,
+            validate_configs=validate_topic_configs,
+            lease=self._office,
+        )
+        self.producer_ids = ProducerIds(self.controller.allocate_producer_ids)
+        self.fetch_sessions = FetchSessions(world.random, config.max_incremental_fetch_session_cache_slots)
+        self.dispatch = Dispatch(self)
+        self.listener = Listener(world.network, self.clock, self.turn, self.dispatch.serve, _limits(self.config))
+        warm_up()
+        await self._open_port()
+        self._run(self.listener.close_idle_forever())
+        self._run(self._housekeeping.run())
+        self.is_ready = True
+
+    async def _open_logs(self, data_dirs: list[str]) -> None:
+        world, config = self.world, self.config
+        self.store = LogStore(
+            world.disk,
+            self.clock,
+            world.random,
+            data_dirs,
+            node_id=self.id,
+            cluster_id=self.cluster_id,
+            owner=f"broker {self.id}",
+            config_of=self._log_config,
+        )
+        await self.store.open(self._on_progress)
+        self._assignment.remove_strays(self._follower.image)
+        self._helper = world.start_helper()
+        cleaner = Cleaner(world.disk, self._helper, self.clock, config.cleaner(world.random.randbytes(16)))
+        self._housekeeping = Housekeeping(self.store, world.disk, self.clock, config.housekeeping, cleaner)
+
+    async def _open_port(self) -> None:
+        """Registers under the port's number before it is open, so that whoever connects finds the broker registered."""
+        endpoint = self.static_config.endpoints[0]
+        port = endpoint.port or await self.listener.open(endpoint.host, 0)
+        advertised = self.static_config.advertised_endpoints
+        if advertised:
+            self._advertised = (advertised[0].host, advertised[0].port or port)
+        else:
+            self._advertised = (endpoint.host or "localhost", port)
+        host, advertised_port = self._advertised
+        me = BrokerImage(id=self.id, host=host, port=advertised_port, rack=self.static_config.broker_rack)
+        self._lease = await register_broker(self.metadata_store, me, self.clock)
+        self._run(self._follower.run())
+        while self.image.brokers.get(self.id) != me:
+            await self._follower.wait_revision(self.image.revision + 1)
+        if endpoint.port:
+            await self.listener.open(endpoint.host, endpoint.port)
+
+    async def stop(self) -> None:
+        """Finishes what is being served, closes every log cleanly, and gives the registration back."""
+        self.is_ready = False
+        if hasattr(self, "listener"):
+            self.listener.drain()
+            for partition in self.partitions:
+                partition.end_fetch_waits()
+            await self.listener.close(SHUTDOWN_SECONDS)
+            await self.dispatch.close()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._tasks = []
+        if hasattr(self, "_helper"):
+            await self._helper.close()
+        if hasattr(self, "store"):
+            await self.store.close()
+        for lease in (self._office, self._lease):
+            if lease is not None:
+                await lease.release()
+        self._office = self._lease = None
+        if hasattr(self, "metadata_store"):
+            await self.metadata_store.close()
+        if hasattr(self, "timers"):
+            self.timers.close()
+        if self._http is not None:
+            await self._http.stop()
+
+    def _run(self, work: object) -> None:
+        task: asyncio.Task[None] = asyncio.get_running_loop().create_task(work)  # type: ignore[arg-type]
+        task.add_done_callback(self._on_task_done)
+        self._tasks.append(task)
+
+    def _on_task_done(self, task: asyncio.Task[None]) -> None:
+        if not task.cancelled() and (error := task.exception()) is not None:
+            _LOGGER.critical("background work of the broker failed: %s", error, exc_info=error)
+            raise error
+
+    # What handlers find here
+
+    @property
+    def image(self) -> ClusterImage:
+        """The cluster as it is known here; everything in it that concerns this broker is true already."""
+        return self._follower.image
+
+    @property
+    def advertised(self) -> tuple[str, int]:
+        """Host and port that clients are told."""
+        return self._advertised
+
+    @property
+    def port(self) -> int:
+        """The port that clients are told."""
+        return self._advertised[1]
+
+    @property
+    def fetch_bytes_max(self) -> int:
+        """The most that one fetch response may hold, but for a first batch that is larger."""
+        return self.config.fetch_max_bytes
+
+    async def wait_revision(self, revision: int) -> None:
+        """Returns once a change that was committed is true on this broker."""
+        await self._follower.wait_revision(revision)
+
+    def leader_hint(self, topic: str | bytes, index: int) -> tuple[int, int] | None:
+        """(leader, leader epoch) of a partition, for a client that asked the wrong broker."""
+        image = self.image
+        found = image.topics_by_id.get(UUID(bytes=topic)) if isinstance(topic, bytes) else image.topics.get(topic)
+        if found is None or index >= len(found.partitions) or found.partitions[index].leader == NO_LEADER:
+            return None
+        partition = found.partitions[index]
+        return partition.leader, partition.leader_epoch
+
+    def endpoints_of(self, results: Sequence[tuple[Any, ...]], hint_at: int) -> list[Endpoint]:
+        """Where the leaders are that these results hint at, in their field of that number; mostly there are none."""
+        endpoints: list[Endpoint] = []
+        for result in results:
+            hint = result[hint_at]
+            if hint is not None:
+                broker = self.image.brokers.get(BrokerId(hint[0]))
+                if broker is not None and all(each[0] != broker.id for each in endpoints):
+                    endpoints.append((broker.id, broker.host, broker.port, broker.rack))
+        return endpoints
+
+    def report_failure(self, error: OttlaError) -> None:
+        """Tells the operator of a failure of the disk, once for each message."""
+        text = str(error)
+        if text not in self._failures:
+            if len(self._failures) >= 1000:
+                self._failures.clear()
+            self._failures.add(text)
+            _LOGGER.error("%s", text)
+
+    # Configs
+
+    def _topic_defaults(self) -> TopicDefaults:
+        return TopicDefaults(
+            partition_count=self.config.num_partitions, replication_factor=self.config.default_replication_factor
+        )
+
+    def _log_config(self, partition: TopicPartition) -> LogConfig:
+        topic = self._follower.image.topics.get(partition.topic)
+        settings = TopicSettings.resolve(self.config, topic.configs if topic is not None else {})
+        return settings.log_of(partition)
+
+    async def _apply_image(self, image: ClusterImage) -> None:
+        if image.broker_configs != self._follower.image.broker_configs:
+            self._apply_broker_configs(image)
+            self._assignment.settings_changed()
+            self.listener.limits = _limits(self.config)
+        await self._assignment.apply(image)
+
+    def _apply_broker_configs(self, image: ClusterImage) -> None:
+        cluster_wide = image.broker_configs.get("", {})
+        self.config = self.static_config.with_dynamic(cluster_wide, image.broker_configs.get(str(self.id), {}))
+
+
+def _limits(config: BrokerConfig) -> ListenerLimits:
+    if config.socket_request_max_bytes <= 0:
+        raise MisuseError("socket.request.max.bytes must be positive")
+    queued = config.queued_max_request_bytes
+    return ListenerLimits(
+        request_bytes_max=config.socket_request_max_bytes,
+        queued_bytes_max=queued if queued > 0 else max(256 * 1024 * 1024, 2 * config.socket_request_max_bytes),
+        connections_max=config.max_connections,
+        connections_per_ip_max=config.max_connections_per_ip,
+        idle_ms=config.connections_max_idle_ms,
+    )

@@ -1,0 +1,193 @@
+"""Fetch: ranges of files for what a consumer wants, or a wait until there is enough of it.
+
+Covers limits, sessions, isolation and leader epochs. A full response has every partition that was asked for, an
+incremental one those with news. The bytes themselves are not touched: the transport sends ranges.
+"""
+
+from typing import TYPE_CHECKING, Final, cast
+
+from ottla.broker.fetch_sessions import FetchPlan, SessionPartition
+from ottla.model.errors import NotLeaderError, OffsetOutOfRangeError, OttlaError, StorageError
+from ottla.model.ids import NO_OFFSET, LeaderEpoch, Offset
+from ottla.protocol.scan import FetchRequest, FetchResult
+from ottla.replication.fetch_waiter import FetchWaiter
+from ottla.replication.partition import Partition
+from ottla.storage.segment import FileRange
+from ottla.transport.connection import Slot
+
+if TYPE_CHECKING:
+    from ottla.broker.broker import Broker
+
+PARTITIONS_MAX: Final = 50_000
+"""Of one request: each is looked at in microseconds, during which nobody else is served."""
+
+_READ_COMMITTED: Final = 1
+_RESPONSE_BYTES_MAX: Final = 2**31 - 1 - 64 * 1024 * 1024
+"""A frame's size must fit its 32 bits, headers included."""
+
+
+class PendingFetch:
+    """One request, from its first look at the partitions to its response."""
+
+    __slots__ = ("_broker", "_plan", "_request", "_slot", "_waiter")
+
+    def __init__(self, broker: "Broker", request: FetchRequest, slot: Slot) -> None:
+        self._broker = broker
+        self._request = request
+        self._slot = slot
+        self._plan: FetchPlan = broker.fetch_sessions.plan(request, broker.clock.monotonic())
+        self._waiter: FetchWaiter | None = None
+
+    def start(self) -> None:
+        """Answers at once if there is enough, or nothing to wait for; else waits."""
+        request = self._request
+        if self._plan.error:
+            self._complete(request.answer(int(self._plan.error), 0, [], [], 0))
+            return
+        results, size, has_failed = self._read()
+        if size >= request.min_bytes or request.max_wait_ms <= 0 or has_failed or not self._plan.partitions:
+            self._answer(results)
+            return
+        partitions = [partition for each in self._plan.partitions if (partition := self._find(each)) is not None]
+        self._waiter = FetchWaiter(
+            partitions,
+            missing_bytes=request.min_bytes - size,
+            max_wait_ms=request.max_wait_ms,
+            timers=self._broker.timers,
+            on_ready=self._on_ready,
+        )
+        self._slot.on_abandoned = self._on_abandoned
+
+    def _find(self, wanted: SessionPartition) -> Partition | None:
+        try:
+            return self._broker.partitions.find(wanted.topic, wanted.index)
+        except OttlaError:
+            return None
+
+    def _on_ready(self) -> None:
+        """Reads when the turn's appends are all done, so that one response has them all."""
+        self._broker.turn.add_wake(self._finish)
+
+    def _finish(self) -> None:
+        try:
+            if not self._slot.connection.is_closed():
+                self._answer(self._read()[0])
+        except Exception as error:
+            self._slot.fail(f"a fetch cannot be answered: {error}")
+            raise
+
+    def _on_abandoned(self) -> None:
+        if self._waiter is not None:
+            self._waiter.cancel()
+
+    def _read(self) -> tuple[list[FetchResult], int, bool]:
+        """(a result for each partition, bytes of records in them, whether one has failed)."""
+        request = self._request
+        left = min(max(request.max_bytes, 0), self._broker.fetch_bytes_max, _RESPONSE_BYTES_MAX)
+        is_committed = request.isolation_level == _READ_COMMITTED
+        results: list[FetchResult] = []
+        size = 0
+        has_failed = False
+        for wanted in self._plan.partitions:
+            result = self._read_one(wanted, min(wanted.max_bytes, left), is_committed, is_first=size == 0)
+            results.append(result)
+            size += result[9]
+            left = max(left - result[9], 0)
+            has_failed = has_failed or result[2] != 0 or result[10] is not None
+        return results, size, has_failed
+
+    def _read_one(self, wanted: SessionPartition, max_bytes: int, is_committed: bool, *, is_first: bool) -> FetchResult:
+        topic, index = wanted.topic, wanted.index
+        try:
+            partition = self._broker.partitions.find(topic, index)
+            partition.check_leader_epoch(wanted.current_epoch)
+            log = partition.log
+            diverging = _diverging(partition, wanted)
+            if diverging is not None:
+                return (
+                    topic, index, 0, log.high_watermark, log.last_stable_offset, log.start_offset,
+                    None, -1, None, 0, diverging, None,
+                )  # fmt: skip
+            found = partition.read(
+                Offset(wanted.fetch_offset),
+                max(max_bytes, 0),
+                is_committed=is_committed,
+                at_least_one=is_first,
+            )
+            stable = log.last_stable_offset
+            aborted: list[tuple[int, int]] | None = None
+            if is_committed:
+                aborted = [
+                    (int(each.producer_id), int(each.first_offset))
+                    for each in log.aborted_transactions(Offset(wanted.fetch_offset), stable)
+                ]
+            if found is None or found.size == 0:
+                return (topic, index, 0, log.high_watermark, stable, log.start_offset, aborted, -1, None, 0, None, None)
+            partition.fetched_bytes += found.size
+            return (
+                topic, index, 0, log.high_watermark, stable, log.start_offset,
+                aborted, -1, found, found.size, None, None,
+            )  # fmt: skip
+        except OttlaError as error:
+            if isinstance(error, StorageError):
+                self._broker.report_failure(error)
+            leader = self._broker.leader_hint(topic, index) if isinstance(error, NotLeaderError) else None
+            return (topic, index, int(error.code), -1, -1, -1, None, -1, None, 0, None, leader)
+
+    def _answer(self, results: list[FetchResult]) -> None:
+        plan, request = self._plan, self._request
+        session = plan.session
+        if session is not None:
+            served = [(result[0], result[1]) for result in results if result[9]]
+            told = [
+                result
+                for wanted, result in zip(plan.partitions, results, strict=True)
+                if wanted.has_news(result[2], result[3], result[5], result[9]) or plan.is_full or result[10] is not None
+            ]
+            session.rotate(served)
+            results = told
+        endpoints = self._broker.endpoints_of(results, 11)
+        results = _grouped(results)
+        self._complete(request.answer(0, plan.session_id, results, endpoints, 0))
+
+    def _complete(self, pieces: list[bytes | object]) -> None:
+        # What lies between the bytes are the ranges that storage gave.
+        self._slot.complete(cast("list[bytes | FileRange]", pieces))
+
+
+def fetch(broker: "Broker", request: FetchRequest, slot: Slot) -> None:
+    """Serves one request; its slot is completed now, or when there is enough to read."""
+    if len(request.wanted) > PARTITIONS_MAX:
+        slot.fail(f"a fetch names {len(request.wanted)} partitions, {PARTITIONS_MAX} at most")
+        return
+    PendingFetch(broker, request, slot).start()
+
+
+def _diverging(partition: Partition, wanted: SessionPartition) -> tuple[int, int] | None:
+    """Where the asker's history leaves ours, if it says how far it has come in which epoch."""
+    if wanted.last_epoch < 0:
+        return None
+    epoch, end_offset = partition.log.epochs.end_offset_for(LeaderEpoch(wanted.last_epoch), partition.end_offset)
+    if end_offset == NO_OFFSET:
+        raise OffsetOutOfRangeError(
+            f"{partition.topic}-{partition.index} never was in leader epoch {wanted.last_epoch}, which the reader knows"
+        )
+    if epoch < wanted.last_epoch or end_offset < wanted.fetch_offset:
+        return (epoch, end_offset)
+    return None
+
+
+def _grouped(results: list[FetchResult]) -> list[FetchResult]:
+    """Neighbours of one topic together, since a response names each topic once; mostly they are already."""
+    seen: set[str | bytes] = set()
+    last: str | bytes | None = None
+    for result in results:
+        if result[0] != last:
+            if result[0] in seen:
+                order: dict[str | bytes, list[FetchResult]] = {}
+                for each in results:
+                    order.setdefault(each[0], []).append(each)
+                return [each for group in order.values() for each in group]
+            last = result[0]
+            seen.add(last)
+    return results

@@ -1,0 +1,169 @@
+"""Produce: batches as they arrived to their partitions, and one response when the last of them is safe enough.
+
+Each part is its own: one that is refused says why, the others go on. A request with acks=0 has no response; if one of
+its parts fails, the connection is closed, the only sign there is.
+"""
+
+from typing import TYPE_CHECKING, Any, Final
+
+from ottla.model.error_codes import ErrorCode
+from ottla.model.errors import CorruptError, InvalidRecordError, NotLeaderError, OttlaError, StorageError
+from ottla.protocol.scan import ProduceRequest, ProduceResult
+from ottla.records.batch import Batch
+from ottla.replication.partition import Partition
+from ottla.replication.timing_wheel import Timer
+from ottla.storage.log import Appended
+from ottla.transport.connection import Slot
+
+if TYPE_CHECKING:
+    from ottla.broker.broker import Broker
+
+PARTITIONS_MAX: Final = 50_000
+"""Of one request: each is looked at in microseconds, during which nobody else is served."""
+
+_ACKS: Final = frozenset({-1, 0, 1})
+_CODEC_ZSTD: Final = 4
+_ZSTD_VERSION: Final = 7
+_MESSAGES_VERSION: Final = 8
+_NOTHING_YET: Final[ProduceResult] = (int(ErrorCode.UNKNOWN_SERVER_ERROR), -1, -1, -1, None, None, None)
+"""Stands for the outcome of a part that has none."""
+
+
+class PendingProduce:
+    """One request while its parts are being written."""
+
+    __slots__ = ("_broker", "_has_failed", "_missing", "_partitions", "_request", "_results", "_slot", "_timer")
+
+    def __init__(self, broker: "Broker", request: ProduceRequest, slot: Slot) -> None:
+        count = len(request.parts)
+        self._broker = broker
+        self._request = request
+        self._slot = slot
+        self._missing = count
+        self._has_failed = False
+        self._results: list[ProduceResult] = [_NOTHING_YET] * count
+        self._partitions: list[Partition | None] = []
+        self._timer: Timer | None = None
+
+    def start(self, buffer: bytearray) -> None:
+        """Queues every part."""
+        request = self._request
+        acks, version = request.acks, request.version
+        if acks not in _ACKS:
+            self._refuse_all(ErrorCode.INVALID_REQUIRED_ACKS, f"acks={acks} is none of -1, 0 and 1")
+            return
+        if request.transactional_id is not None:
+            self._refuse_all(
+                ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "transactions are not served by this broker"
+            )
+            return
+        find, partitions = self._broker.partitions.find, self._partitions
+        at = 0
+        for topic, index, position, size in request.parts:
+            try:
+                partition = find(topic, index)
+                partitions.append(partition)
+                partition.append_soon(_only_batch(buffer, position, size, version), acks, self, at)
+            except OttlaError as error:
+                if len(partitions) == at:
+                    partitions.append(None)
+                self.on_outcome(at, error)
+            at += 1
+        if at == 0:
+            self._finish()
+
+    def on_outcome(self, at: int, outcome: Appended | OttlaError) -> None:
+        """A part is as safe as was asked for, or has failed."""
+        if self._results[at] is not _NOTHING_YET:
+            return  # Its time was up before.
+        partition = self._partitions[at]
+        if isinstance(outcome, OttlaError) or partition is None:
+            self._results[at] = self._failed(at, outcome)
+        else:
+            self._results[at] = (
+                0,
+                outcome.base_offset,
+                outcome.append_time,
+                partition.log.start_offset,
+                None,
+                None,
+                None,
+            )
+        self._missing -= 1
+        if self._missing == 0:
+            self._finish()
+
+    def on_waiting(self) -> None:
+        """A part waits for replicas or the disk: not for longer than the client said."""
+        if self._timer is None:
+            self._timer = self._broker.timers.after(self._request.timeout_ms, self._on_timeout)
+
+    def _on_timeout(self) -> None:
+        self._has_failed = True
+        timed_out = (int(ErrorCode.REQUEST_TIMED_OUT), -1, -1, -1, None, None, None)
+        self._results = [timed_out if result is _NOTHING_YET else result for result in self._results]
+        self._missing = 0
+        self._finish()
+
+    def _failed(self, at: int, error: Any) -> ProduceResult:
+        self._has_failed = True
+        code = int(error.code)
+        leader = None
+        if isinstance(error, NotLeaderError):
+            leader = self._broker.leader_hint(self._request.parts[at][0], self._request.parts[at][1])
+        if isinstance(error, StorageError) or code == ErrorCode.UNKNOWN_SERVER_ERROR:
+            self._broker.report_failure(error)
+        return (code, -1, -1, -1, None, str(error) if self._request.version >= _MESSAGES_VERSION else None, leader)
+
+    def _refuse_all(self, code: ErrorCode, reason: str) -> None:
+        self._has_failed = True
+        self._results = [(int(code), -1, -1, -1, None, reason, None)] * len(self._results)
+        self._finish()
+
+    def _finish(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        results, request = self._results, self._request
+        if request.acks == 0:
+            if self._has_failed:
+                code, message = next((result[0], result[5]) for result in results if result[0])
+                self._slot.fail(f"a batch sent with acks=0 was refused: {message or ErrorCode(code).name}")
+            else:
+                self._slot.complete(())
+            return
+        try:
+            endpoints = self._broker.endpoints_of(results, 6) if self._has_failed else []
+            self._slot.complete((request.answer(results, endpoints, 0),))
+        except Exception as error:
+            self._slot.fail(f"a produce request cannot be answered: {error}")
+            raise
+
+
+def produce(broker: "Broker", request: ProduceRequest, buffer: bytearray, slot: Slot) -> None:
+    """Serves one request; its slot is completed when it is done."""
+    if len(request.parts) > PARTITIONS_MAX:
+        slot.fail(f"a produce request has {len(request.parts)} partitions, {PARTITIONS_MAX} at most")
+        return
+    PendingProduce(broker, request, slot).start(buffer)
+
+
+def _only_batch(buffer: bytearray, position: int, size: int, version: int) -> Batch:
+    """The one batch that a part may have."""
+    if size <= 0:
+        raise InvalidRecordError("a produced part must have exactly one batch; this has none")
+    batch = Batch(buffer, position)
+    if batch.size_bytes != size:
+        if batch.size_bytes > size:
+            raise CorruptError(f"a batch of {batch.size_bytes} bytes does not fit its {size} bytes")
+        raise InvalidRecordError("a produced part must have exactly one batch; this has more")
+    if batch.base_offset != 0:
+        raise InvalidRecordError(
+            f"a produced batch begins at offset 0, which the broker replaces; not {batch.base_offset}"
+        )
+    if version < _ZSTD_VERSION and batch.codec == _CODEC_ZSTD:
+        raise _ZstdTooOldError("zstd needs a Produce request of version 7 or newer")
+    return batch
+
+
+class _ZstdTooOldError(OttlaError):
+    code = ErrorCode.UNSUPPORTED_COMPRESSION_TYPE

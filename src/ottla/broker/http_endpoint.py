@@ -1,0 +1,202 @@
+"""Metrics and health over HTTP, for Prometheus and for whatever watches over processes.
+
+A small HTTP/1.1 service: GET and HEAD of a few fixed paths, bounded in size, time and number of connections. The
+numbers are `metrics.py`'s. Not for clients of the log, and without passwords: bind it to an address that only those who
+may see it can reach.
+"""
+
+import asyncio
+import json
+import logging
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import h11
+
+from ottla.broker.metrics import LoopLag, Metrics
+from ottla.version import __version__
+
+if TYPE_CHECKING:
+    from ottla.broker.broker import Broker
+
+_LOGGER: Final = logging.getLogger(__name__)
+
+HEAD_BYTES_MAX: Final = 16 * 1024
+"""What a request's first line and headers may have."""
+CONNECTIONS_MAX: Final = 64
+REQUEST_SECONDS: Final = 10.0
+"""How long a connection may take to send a request, to be idle, or to take a response."""
+
+_JSON: Final = "application/json"
+_PATHS: Final = {
+    "/": "this index",
+    "/metrics": "everything that is counted, in Prometheus's text format",
+    "/health/live": "200 while the event loop runs",
+    "/health/ready": "200 while clients are served and every data dir works, else 503 with the reasons",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Answer:
+    status: int
+    body: bytes
+    content_type: str = _JSON
+    allow: str | None = None
+
+
+class HttpEndpoint:
+    """Serves one broker's metrics and health; may be started before the broker is, and stopped after it."""
+
+    def __init__(self, broker: "Broker", *, request_seconds: float = REQUEST_SECONDS) -> None:
+        self._broker = broker
+        self._request_seconds = request_seconds
+        self._lag = LoopLag(broker.clock)
+        self._metrics = Metrics(broker, self._lag)
+        self._service: asyncio.Server | None = None
+        self._measuring: asyncio.Task[None] | None = None
+        self._connections: set[asyncio.Task[None]] = set()
+
+    async def start(self, host: str, port: int) -> int:
+        """Begins to answer; says on which port, which was chosen if 0 was asked for. Raises OSError if it is taken."""
+        self._metrics.load()
+        self._service = await asyncio.start_server(self._on_connection, host, port, limit=HEAD_BYTES_MAX)
+        self._measuring = asyncio.get_running_loop().create_task(self._lag.run())
+        chosen: int = self._service.sockets[0].getsockname()[1]
+        return chosen
+
+    async def stop(self) -> None:
+        """Ends every connection at once. Stopping twice, or one that was not started, is harmless."""
+        if self._service is not None:
+            self._service.close()
+        ending = list(self._connections)
+        if self._measuring is not None:
+            ending.append(self._measuring)
+        for task in ending:
+            task.cancel()
+        await asyncio.gather(*ending, return_exceptions=True)
+        if self._service is not None:
+            await self._service.wait_closed()
+        self._service = self._measuring = None
+
+    # Connections
+
+    async def _on_connection(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        if task is None or len(self._connections) >= CONNECTIONS_MAX:
+            writer.close()
+            return
+        self._connections.add(task)
+        try:
+            await self._converse(reader, writer)
+        except (OSError, TimeoutError):
+            pass  # It left, or is too slow to be waited for.
+        except asyncio.CancelledError:
+            pass  # The endpoint stops; a task of the stream service that is cancelled would be reported as a failure.
+        except Exception as error:
+            _LOGGER.error("a request to the HTTP endpoint failed unexpectedly: %s", error, exc_info=error)
+        finally:
+            self._connections.discard(task)
+            writer.close()
+            with suppress(OSError, asyncio.CancelledError):
+                await writer.wait_closed()
+
+    async def _converse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Answers one request after the other, until somebody has enough."""
+        connection = h11.Connection(h11.SERVER, max_incomplete_event_size=HEAD_BYTES_MAX)
+        while True:
+            is_head = False
+            try:
+                async with asyncio.timeout(self._request_seconds):
+                    request = await _read_request(connection, reader)
+                if request is None:
+                    return
+                is_head = request.method == b"HEAD"
+                answer = await self._answer(request)
+            except h11.RemoteProtocolError as error:
+                if connection.our_state not in (h11.IDLE, h11.SEND_RESPONSE):
+                    return
+                answer = _refusal(error.error_status_hint, str(error))
+            async with asyncio.timeout(self._request_seconds):
+                await _write_answer(connection, writer, answer, is_head=is_head)
+            if connection.our_state is h11.MUST_CLOSE or connection.their_state is not h11.DONE:
+                return
+            connection.start_next_cycle()
+
+    # Answers
+
+    async def _answer(self, request: h11.Request) -> _Answer:
+        path = request.target.decode("ascii", "replace").partition("?")[0]
+        if path not in _PATHS:
+            return _refusal(404, f"there is no {path[:100]}; ask for one of {', '.join(_PATHS)}")
+        if request.method not in (b"GET", b"HEAD"):
+            return _Answer(status=405, body=_as_json({"error": "only GET and HEAD are answered"}), allow="GET, HEAD")
+        if path == "/metrics":
+            body, content_type = await self._metrics.text()
+            return _Answer(status=200, body=body, content_type=content_type)
+        if path == "/health/live":
+            return _Answer(status=200, body=_as_json({"status": "live"}))
+        if path == "/health/ready":
+            reasons = self.unready_reasons()
+            status = {"status": "unready", "reasons": reasons} if reasons else {"status": "ready"}
+            return _Answer(status=503 if reasons else 200, body=_as_json(status))
+        return _Answer(status=200, body=_as_json({"name": "ottla", "version": __version__, "paths": _PATHS}))
+
+    def unready_reasons(self) -> list[str]:
+        """Why no client should be sent here; empty if they may."""
+        reasons = []
+        if not self._broker.is_ready:
+            reasons.append("the broker is starting or stopping")
+        store = getattr(self._broker, "store", None)
+        if store is not None:
+            reasons += [f"data dir {each.path}: {each.failure}" for each in store.dirs if each.failure is not None]
+        return reasons
+
+
+async def _read_request(connection: h11.Connection, reader: asyncio.StreamReader) -> h11.Request | None:
+    """The next request's head, and its body passed over; None if the other side is done."""
+    request: h11.Request | None = None
+    while True:
+        event = connection.next_event()
+        if event is h11.NEED_DATA:
+            if request is not None and connection.they_are_waiting_for_100_continue:
+                return request  # Its body is not wanted, and need not be waited for.
+            connection.receive_data(await reader.read(HEAD_BYTES_MAX))
+        elif isinstance(event, h11.Request):
+            request = event
+            if _has_body(event):
+                return request  # The connection ends with the answer, so that the body need not be read.
+        elif isinstance(event, h11.EndOfMessage):
+            return request
+        elif event is h11.PAUSED or isinstance(event, h11.ConnectionClosed):
+            return None
+
+
+def _has_body(request: h11.Request) -> bool:
+    return any(
+        name == b"transfer-encoding" or (name == b"content-length" and value != b"0") for name, value in request.headers
+    )
+
+
+async def _write_answer(
+    connection: h11.Connection, writer: asyncio.StreamWriter, answer: _Answer, *, is_head: bool
+) -> None:
+    headers = [("Content-Type", answer.content_type), ("Content-Length", str(len(answer.body)))]
+    if answer.allow is not None:
+        headers.append(("Allow", answer.allow))
+    if connection.their_state is not h11.DONE:
+        headers.append(("Connection", "close"))
+    parts = [connection.send(h11.Response(status_code=answer.status, headers=headers))]
+    if not is_head:
+        parts.append(connection.send(h11.Data(data=answer.body)))
+    parts.append(connection.send(h11.EndOfMessage()))
+    writer.write(b"".join(part for part in parts if part))
+    await writer.drain()
+
+
+def _refusal(status: int, reason: str) -> _Answer:
+    return _Answer(status=status, body=_as_json({"error": reason}))
+
+
+def _as_json(content: object) -> bytes:
+    return json.dumps(content).encode() + b"\n"

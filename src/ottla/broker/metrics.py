@@ -1,0 +1,286 @@
+"""The broker's numbers as Prometheus reads them: looked up when somebody asks, so that they cost nothing otherwise.
+
+Every part of the broker counts for itself in plain attributes; here they are read, added up and named, as
+`docs/metrics.md` lists them. The only thing that runs between two scrapes is `LoopLag`. How they are served is
+`http_endpoint.py`.
+"""
+
+import asyncio
+from bisect import bisect_left
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+from uuid import UUID
+
+from ottla.env.ports import Clock
+from ottla.model.errors import MisuseError
+from ottla.protocol.apis import ApiKey
+from ottla.version import __version__
+
+if TYPE_CHECKING:
+    from prometheus_client import CollectorRegistry
+    from prometheus_client.core import Metric
+
+    from ottla.broker.broker import Broker
+
+TOPICS_MAX: Final = 200
+"""Topics that have series of their own, the oldest first; the totals count all."""
+
+_PARTITIONS_PER_BREATH: Final = 500
+"""After so many the event loop may do something else."""
+
+LAG_BOUNDS_SECONDS: Final = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0)
+_LAG_PERIOD_SECONDS: Final = 0.25
+
+
+class LoopLag:
+    """Measures how late the event loop is: four times a second, against the clock. `run` until cancelled."""
+
+    __slots__ = ("_clock", "counts", "last_seconds", "sum_seconds")
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self.counts = [0] * (len(LAG_BOUNDS_SECONDS) + 1)
+        """How many measurements lie up to each bound and above the one before; the last, above all."""
+        self.sum_seconds = 0.0
+        self.last_seconds = 0.0
+
+    async def run(self) -> None:
+        """Measures for ever."""
+        while True:
+            due = self._clock.monotonic() + _LAG_PERIOD_SECONDS
+            await self._clock.sleep(_LAG_PERIOD_SECONDS)
+            self.add(self._clock.monotonic() - due)
+
+    def add(self, seconds: float) -> None:
+        """Counts one measurement."""
+        seconds = max(seconds, 0.0)
+        self.last_seconds = seconds
+        self.sum_seconds += seconds
+        self.counts[bisect_left(LAG_BOUNDS_SECONDS, seconds)] += 1
+
+
+@dataclass(slots=True)
+class TopicCounts:
+    """One topic's partitions added up, or those of all topics."""
+
+    partitions: int = 0
+    appended_records: int = 0
+    appended_bytes: int = 0
+    fetched_bytes: int = 0
+    log_bytes: int = 0
+
+    def add(self, other: "TopicCounts") -> None:
+        """Counts another one's together with these."""
+        self.partitions += other.partitions
+        self.log_bytes += other.log_bytes
+        self.add_flow(other)
+
+    def add_flow(self, other: "TopicCounts") -> None:
+        """Only what passed through, without what is there."""
+        self.appended_records += other.appended_records
+        self.appended_bytes += other.appended_bytes
+        self.fetched_bytes += other.fetched_bytes
+
+
+@dataclass(slots=True)
+class PartitionCounts:
+    """All partitions of the broker at one moment, more or less."""
+
+    topics: dict[tuple[str, UUID], TopicCounts] = field(default_factory=dict)
+    total: TopicCounts = field(default_factory=TopicCounts)
+    under_min_isr: int = 0
+    failed: int = 0
+    waiting_fetches: int = 0
+
+
+class Metrics:
+    """See the module's docstring. Works as far as the broker has been started."""
+
+    def __init__(self, broker: "Broker", lag: LoopLag) -> None:
+        self._broker = broker
+        self._lag = lag
+        self._began = broker.clock.monotonic()
+        self._seen: dict[tuple[str, UUID], TopicCounts] = {}
+        """As they were at the last scrape."""
+        self._gone = TopicCounts()
+        """What passed through topics that are deleted: a total must not go back."""
+        self._registry: CollectorRegistry | None = None
+        self._counts = PartitionCounts()
+
+    def load(self) -> None:
+        """Imports Prometheus's client, which a broker without the endpoint does not need; call it before `text`."""
+        from prometheus_client import CollectorRegistry
+        from prometheus_client.process_collector import ProcessCollector
+
+        self._registry = CollectorRegistry(auto_describe=False)
+        ProcessCollector(registry=self._registry)
+        self._registry.register(self)
+
+    async def text(self) -> tuple[bytes, str]:
+        """All metrics in Prometheus's text format, and its content type. Lets others run meanwhile."""
+        from prometheus_client import generate_latest
+        from prometheus_client.exposition import CONTENT_TYPE_LATEST
+
+        if self._registry is None:
+            raise MisuseError("the metrics are asked for before they were loaded")
+        self._counts = await self.count_partitions()
+        return generate_latest(self._registry), CONTENT_TYPE_LATEST
+
+    async def count_partitions(self) -> PartitionCounts:
+        """Adds up what the partitions have counted."""
+        counts = PartitionCounts()
+        waiters: set[object] = set()
+        for at, partition in enumerate(list(self._broker.partitions)):
+            if at % _PARTITIONS_PER_BREATH == _PARTITIONS_PER_BREATH - 1:
+                await asyncio.sleep(0)
+            log = partition.log
+            topic = counts.topics.setdefault((partition.topic, partition.topic_id), TopicCounts())
+            topic.partitions += 1
+            topic.appended_records += partition.appended_records
+            topic.appended_bytes += partition.appended_bytes
+            topic.fetched_bytes += partition.fetched_bytes
+            topic.log_bytes += log.size_bytes
+            counts.failed += log.failure is not None
+            counts.under_min_isr += len(partition.leader.isr) < partition.min_insync_replicas
+            waiters.update(partition.fetch_waiters)
+        counts.waiting_fetches = len(waiters)
+        for key, seen in self._seen.items():
+            if key not in counts.topics:
+                self._gone.add_flow(seen)
+        self._seen = counts.topics
+        for topic in counts.topics.values():
+            counts.total.add(topic)
+        counts.total.add_flow(self._gone)
+        return counts
+
+    # What the registry asks for
+
+    def collect(self) -> "Iterator[Metric]":
+        """Every family, from the counts taken last and the broker as it is."""
+        from prometheus_client.core import GaugeMetricFamily as Gauge
+        from prometheus_client.core import InfoMetricFamily
+
+        broker = self._broker
+        yield InfoMetricFamily(
+            "ottla_build", "What is running.", value={"version": __version__, "broker": str(broker.id)}
+        )
+        uptime = broker.clock.monotonic() - self._began
+        yield Gauge("ottla_uptime_seconds", "Time since the broker began to start.", value=uptime)
+        yield Gauge("ottla_ready", "1 while the broker serves clients.", value=int(broker.is_ready))
+        yield from self._collect_requests()
+        yield from self._collect_connections()
+        yield from self._collect_partitions()
+        yield from self._collect_topics()
+        yield from self._collect_waiting()
+        yield from self._collect_lag()
+
+    def _collect_requests(self) -> "Iterator[Metric]":
+        from prometheus_client.core import CounterMetricFamily as Counter
+
+        dispatch = getattr(self._broker, "dispatch", None)
+        requests = Counter(
+            "ottla_requests", "Requests served, by API and version; unknown ones together.", labels=["api", "version"]
+        )
+        if dispatch is not None:
+            for (api_key, version), count in sorted(dispatch.requests.items()):
+                if count:
+                    requests.add_metric([ApiKey(api_key).name.lower(), str(version)], count)
+            if dispatch.unknown_requests:
+                requests.add_metric(["unknown", ""], dispatch.unknown_requests)
+        yield requests
+
+    def _collect_connections(self) -> "Iterator[Metric]":
+        from prometheus_client.core import CounterMetricFamily as Counter
+        from prometheus_client.core import GaugeMetricFamily as Gauge
+
+        listener = getattr(self._broker, "listener", None)
+        if listener is None:
+            return
+        open_now = list(listener.connections)
+        received = listener.bytes_in + sum(each.bytes_in for each in open_now)
+        sent = listener.bytes_out + sum(each.bytes_out for each in open_now)
+        yield Counter("ottla_received_bytes", "Bytes received from clients.", value=received)
+        yield Counter("ottla_sent_bytes", "Bytes sent to clients.", value=sent)
+        yield Gauge("ottla_connections", "Connections that are open.", value=len(open_now))
+        yield Counter("ottla_connections_accepted", "Connections accepted.", value=listener.accepted)
+        yield Counter("ottla_connections_refused", "Connections refused by a limit.", value=listener.refused)
+
+    def _collect_partitions(self) -> "Iterator[Metric]":
+        from prometheus_client.core import CounterMetricFamily as Counter
+        from prometheus_client.core import GaugeMetricFamily as Gauge
+
+        counts, total = self._counts, self._counts.total
+        yield Gauge("ottla_topics", "Topics with a partition on this broker.", value=len(counts.topics))
+        yield Gauge("ottla_partitions", "Partitions that this broker leads.", value=total.partitions)
+        yield Counter("ottla_appended_records", "Records appended.", value=total.appended_records)
+        yield Counter("ottla_appended_bytes", "Bytes of batches appended.", value=total.appended_bytes)
+        yield Counter("ottla_fetched_bytes", "Bytes of batches handed to consumers.", value=total.fetched_bytes)
+        yield Gauge("ottla_log_bytes", "Size of all logs.", value=total.log_bytes)
+        yield Gauge(
+            "ottla_partitions_under_min_isr",
+            "Partitions with fewer replicas in sync than min.insync.replicas asks for.",
+            value=counts.under_min_isr,
+        )
+        store = getattr(self._broker, "store", None)
+        offline = counts.failed + (len(store.offline) if store is not None else 0)
+        yield Gauge("ottla_partitions_offline", "Partitions whose log cannot be used.", value=offline)
+        dirs = Gauge("ottla_data_dir_failed", "1 if the data dir cannot be used.", labels=["dir"])
+        for folder in store.dirs if store is not None else ():
+            dirs.add_metric([folder.path], int(folder.failure is not None))
+        yield dirs
+
+    def _collect_topics(self) -> "Iterator[Metric]":
+        from prometheus_client.core import CounterMetricFamily as Counter
+        from prometheus_client.core import GaugeMetricFamily as Gauge
+
+        topics = [(name, counts) for (name, _), counts in self._counts.topics.items()]
+        shown, left_out = topics[:TOPICS_MAX], max(len(topics) - TOPICS_MAX, 0)
+        families: list[tuple[Any, str]] = [
+            (Gauge("ottla_topic_partitions", "Partitions of the topic here.", labels=["topic"]), "partitions"),
+            (
+                Counter("ottla_topic_appended_records", "Records appended, by topic.", labels=["topic"]),
+                "appended_records",
+            ),
+            (Counter("ottla_topic_appended_bytes", "Bytes appended, by topic.", labels=["topic"]), "appended_bytes"),
+            (Counter("ottla_topic_fetched_bytes", "Bytes fetched, by topic.", labels=["topic"]), "fetched_bytes"),
+            (Gauge("ottla_topic_log_bytes", "Size of the topic's logs here.", labels=["topic"]), "log_bytes"),
+        ]
+        for family, attribute in families:
+            for name, counts in shown:
+                family.add_metric([name], getattr(counts, attribute))
+            yield family
+        yield Gauge(
+            "ottla_topics_without_series",
+            f"Topics beyond the first {TOPICS_MAX}, which have no series of their own; the totals count them.",
+            value=left_out,
+        )
+
+    def _collect_waiting(self) -> "Iterator[Metric]":
+        from prometheus_client.core import CounterMetricFamily as Counter
+        from prometheus_client.core import GaugeMetricFamily as Gauge
+
+        yield Gauge("ottla_fetches_waiting", "Fetches that wait for records.", value=self._counts.waiting_fetches)
+        sessions = getattr(self._broker, "fetch_sessions", None)
+        if sessions is not None:
+            yield Gauge("ottla_fetch_sessions", "Fetch sessions that are open.", value=len(sessions))
+            yield Gauge("ottla_fetch_sessions_max", "Fetch sessions that may be open.", value=sessions.slots_max)
+            yield Counter("ottla_fetch_sessions_evicted", "Fetch sessions that made room.", value=sessions.evicted)
+        timers = getattr(self._broker, "timers", None)
+        if timers is not None:
+            yield Gauge("ottla_timers", "Deadlines that are waited for.", value=len(timers))
+
+    def _collect_lag(self) -> "Iterator[Metric]":
+        from prometheus_client.core import GaugeMetricFamily as Gauge
+        from prometheus_client.core import HistogramMetricFamily
+
+        lag = self._lag
+        yield Gauge("ottla_loop_lag_last_seconds", "How late the event loop was last.", value=lag.last_seconds)
+        buckets: list[tuple[str, float]] = []
+        so_far = 0
+        for bound, count in zip([*map(str, LAG_BOUNDS_SECONDS), "+Inf"], lag.counts, strict=True):
+            so_far += count
+            buckets.append((bound, so_far))
+        yield HistogramMetricFamily(
+            "ottla_loop_lag_seconds", "How late the event loop is.", buckets=buckets, sum_value=lag.sum_seconds
+        )

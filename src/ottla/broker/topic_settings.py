@@ -1,0 +1,226 @@
+"""What a topic's configs mean once the broker's are under them: the settings that act, and the list for people.
+
+A topic's own value goes before the broker's; a broker value may be given in another unit (`log.retention.hours`). The
+definitions are in `ottla.metadata.topic_configs`, the broker's values in `configuration.py`.
+"""
+
+import logging
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Final, Self, TypeVar
+
+from ottla.broker.configuration import BrokerConfig, synonyms_of
+from ottla.metadata.config_types import (
+    COMPLAINTS_MAX,
+    ConfigSource,
+    ConfigValue,
+    DescribedConfig,
+    Synonym,
+    unknown_config,
+)
+from ottla.metadata.topic_configs import BROKER_SYNONYMS, TOPIC_CONFIGS
+from ottla.model.errors import InvalidConfigError
+from ottla.model.ids import TopicPartition
+from ottla.records.layout import Codec, TimestampType
+from ottla.storage.config import LogConfig
+
+_LOGGER: Final = logging.getLogger(__name__)
+T = TypeVar("T", bool, int, float, str, tuple[str, ...])
+
+_CODECS: Final[Mapping[str, Codec | None]] = {
+    "producer": None,
+    "uncompressed": Codec.NONE,
+    "gzip": Codec.GZIP,
+    "snappy": Codec.SNAPPY,
+    "lz4": Codec.LZ4,
+    "zstd": Codec.ZSTD,
+}
+_LEVEL_CONFIGS: Final = {
+    Codec.GZIP: "compression.gzip.level",
+    Codec.LZ4: "compression.lz4.level",
+    Codec.ZSTD: "compression.zstd.level",
+}
+_TIMESTAMP_TYPES: Final = {
+    "CreateTime": TimestampType.CREATE_TIME,
+    "LogAppendTime": TimestampType.LOG_APPEND_TIME,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicSettings:
+    """A topic's configs as they act on this broker."""
+
+    log: LogConfig
+    """What its logs are told; without jitter, which each partition has its own of (`log_of`)."""
+    segment_jitter_ms: int
+    min_insync_replicas: int
+    unclean_leader_election_enable: bool
+    max_message_bytes: int
+    leader_throttled_replicas: tuple[str, ...]
+    """`partition:broker` pairs, or `*` alone for all of them."""
+    follower_throttled_replicas: tuple[str, ...]
+
+    @classmethod
+    def resolve(cls, config: BrokerConfig, overrides: Mapping[str, str]) -> Self:
+        """The settings of a topic with these configs of its own.
+
+        A stored value that is not understood here gives way to the broker's, with a warning: another version may have
+        written it, and the topic must be served.
+        """
+        values = topic_values(config, understood(overrides))
+        compression = _CODECS[_get(values, "compression.type", str)]
+        policies = _get(values, "cleanup.policy", tuple)
+        max_message_bytes = _get(values, "max.message.bytes", int)
+        log = LogConfig(
+            segment_bytes=_get(values, "internal.segment.bytes", int, "segment.bytes"),
+            segment_ms=_get(values, "segment.ms", int),
+            segment_index_bytes=_get(values, "segment.index.bytes", int),
+            index_interval_bytes=_get(values, "index.interval.bytes", int),
+            flush_messages=_get(values, "flush.messages", int),
+            flush_ms=_get(values, "flush.ms", int),
+            retention_ms=_get(values, "retention.ms", int),
+            retention_bytes=_get(values, "retention.bytes", int),
+            cleanup_compact="compact" in policies,
+            cleanup_delete="delete" in policies,
+            delete_retention_ms=_get(values, "delete.retention.ms", int),
+            min_compaction_lag_ms=_get(values, "min.compaction.lag.ms", int),
+            max_compaction_lag_ms=_get(values, "max.compaction.lag.ms", int),
+            min_cleanable_dirty_ratio=_get(values, "min.cleanable.dirty.ratio", float),
+            file_delete_delay_ms=_get(values, "file.delete.delay.ms", int),
+            max_message_bytes=max_message_bytes,
+            compression=compression,
+            compression_level=_level(values, compression),
+            timestamp_type=_TIMESTAMP_TYPES[_get(values, "message.timestamp.type", str)],
+            timestamp_before_max_ms=_get(values, "message.timestamp.before.max.ms", int),
+            timestamp_after_max_ms=_get(values, "message.timestamp.after.max.ms", int),
+            producer_id_expiration_ms=config.producer_id_expiration_ms,
+        )
+        return cls(
+            log=log,
+            segment_jitter_ms=_get(values, "segment.jitter.ms", int),
+            min_insync_replicas=_get(values, "min.insync.replicas", int),
+            unclean_leader_election_enable=_get(values, "unclean.leader.election.enable", bool),
+            max_message_bytes=max_message_bytes,
+            leader_throttled_replicas=_get(values, "leader.replication.throttled.replicas", tuple),
+            follower_throttled_replicas=_get(values, "follower.replication.throttled.replicas", tuple),
+        )
+
+    def log_of(self, partition: TopicPartition) -> LogConfig:
+        """What one partition's log is told: its segments end earlier by a share of the jitter that is its own.
+
+        The share follows from the partition's name, so that it is the same after a restart and on every replica.
+        """
+        jitter_max_ms = min(self.segment_jitter_ms, self.log.segment_ms)
+        if jitter_max_ms == 0:
+            return self.log
+        return replace(self.log, segment_jitter_ms=zlib.crc32(str(partition).encode()) % jitter_max_ms)
+
+
+def validate_topic_configs(configs: Mapping[str, str], config: BrokerConfig | None = None) -> None:
+    """Whether a topic may have these configs; with the broker's, also whether they fit together with those.
+
+    Raises `InvalidConfigError` with what is wrong, a line for each, `COMPLAINTS_MAX` at most.
+    """
+    complaints: list[str] = []
+    own: dict[str, ConfigValue] = {}
+    for name, text in configs.items():
+        if len(complaints) == COMPLAINTS_MAX:
+            break
+        try:
+            own[name] = _parse(name, text)
+        except InvalidConfigError as error:
+            complaints.append(str(error))
+    values = {**topic_values(config or BrokerConfig.parse(), {}), **own}
+    least, most = _get(values, "min.compaction.lag.ms", int), _get(values, "max.compaction.lag.ms", int)
+    if least > most:
+        complaints.append(
+            f"min.compaction.lag.ms={least} is more than max.compaction.lag.ms={most}; lower the one or raise the other"
+        )
+    if own.get("remote.storage.enable"):
+        complaints.append("remote.storage.enable=true is not possible: this broker keeps all segments on its own disk")
+    if complaints:
+        raise InvalidConfigError("\n".join(complaints))
+
+
+def topic_values(config: BrokerConfig, overrides: Mapping[str, str]) -> dict[str, ConfigValue | None]:
+    """Every topic config's value by its name, the topic's own before the broker's. The overrides must be valid."""
+    return {
+        name: _parse(name, overrides[name]) if name in overrides else _inherited(config, name) for name in TOPIC_CONFIGS
+    }
+
+
+def describe_topic(config: BrokerConfig, overrides: Mapping[str, str]) -> list[DescribedConfig]:
+    """Every config of a topic with its value and where it comes from; hidden ones only where they were set."""
+    own = understood(overrides)
+    values = topic_values(config, own)
+    found = []
+    for name, definition in TOPIC_CONFIGS.items():
+        if definition.is_hidden and name not in own:
+            continue
+        value = definition.render(values[name])
+        synonyms = synonyms_of(config, BROKER_SYNONYMS[name][0].name) if name in BROKER_SYNONYMS else ()
+        if name in own:
+            synonyms = (Synonym(name, value, ConfigSource.DYNAMIC_TOPIC), *synonyms)
+        found.append(
+            DescribedConfig(
+                name=name,
+                value=value,
+                source=synonyms[0].source if synonyms else ConfigSource.DEFAULT,
+                type=definition.type,
+                synonyms=synonyms,
+                documentation=definition.documentation,
+            )
+        )
+    return found
+
+
+def understood(overrides: Mapping[str, str]) -> dict[str, str]:
+    """Those of a topic's stored configs that this broker knows and can parse; a warning tells of the others."""
+    kept = {}
+    for name, text in overrides.items():
+        try:
+            _parse(name, text)
+        except InvalidConfigError as error:
+            _LOGGER.warning("a stored config of a topic is left out: %s", error)
+        else:
+            kept[name] = text
+    return kept
+
+
+def _parse(name: str, text: str) -> ConfigValue:
+    if name not in TOPIC_CONFIGS:
+        raise unknown_config(name, TOPIC_CONFIGS, "topic")
+    return TOPIC_CONFIGS[name].parse(text)
+
+
+def _inherited(config: BrokerConfig, name: str) -> ConfigValue | None:
+    definition = TOPIC_CONFIGS[name]
+    for synonym in BROKER_SYNONYMS.get(name, ()):
+        value = config.values[synonym.name]
+        if value is None:
+            continue
+        if synonym.factor != 1 and isinstance(value, int):
+            value *= synonym.factor
+        # A broker may be told any negative number for "no limit" where a topic knows only -1.
+        return max(value, -1) if name == "retention.ms" and isinstance(value, int) else value
+    return None if definition.default is None else definition.parse(definition.default)
+
+
+def _get(values: Mapping[str, ConfigValue | None], name: str, type_: type[T], instead: str = "") -> T:
+    """A value of the type that its definition promises; `instead` is looked up where it has none."""
+    value = values[name]
+    if value is None and instead:
+        value = values[instead]
+    if not isinstance(value, type_):
+        raise InvalidConfigError(f"{name} has no value of its type: {value!r}")
+    return value
+
+
+def _level(values: Mapping[str, ConfigValue | None], codec: Codec | None) -> int | None:
+    """The codec's level, None for its own choice, which is what Kafka's default of each codec stands for."""
+    name = _LEVEL_CONFIGS.get(codec) if codec is not None else None
+    if name is None:
+        return None
+    level = _get(values, name, int)
+    return None if str(level) == TOPIC_CONFIGS[name].default else level

@@ -1,0 +1,49 @@
+"""A fetch that waits until there is enough to read, or until its time is up; woken by the event, never polling."""
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
+
+from ottla.replication.timers import Timers
+
+if TYPE_CHECKING:
+    from ottla.replication.partition import Partition
+
+
+class FetchWaiter:
+    """Waits at several partitions at once; calls `on_ready` once, from within the event that it waited for."""
+
+    __slots__ = ("_on_ready", "_partitions", "_timer", "missing_bytes")
+
+    def __init__(
+        self,
+        partitions: Iterable["Partition"],
+        *,
+        missing_bytes: int,
+        max_wait_ms: int,
+        timers: Timers,
+        on_ready: Callable[[], None],
+    ) -> None:
+        self.missing_bytes = missing_bytes
+        self._partitions = tuple(partitions)
+        self._on_ready = on_ready
+        for partition in self._partitions:
+            partition.fetch_waiters[self] = None
+        self._timer = timers.after(max_wait_ms, self.finish)
+
+    def on_progress(self, added_bytes: int) -> None:
+        """So many bytes more can be read."""
+        self.missing_bytes -= added_bytes
+        if self.missing_bytes <= 0:
+            self.finish()
+
+    def cancel(self) -> None:
+        """Waits no more; `on_ready` is not called."""
+        self._timer.cancel()
+        for partition in self._partitions:
+            partition.fetch_waiters.pop(self, None)
+        self._partitions = ()
+
+    def finish(self) -> None:
+        """Ends the wait, whatever there is."""
+        self.cancel()
+        self._on_ready()

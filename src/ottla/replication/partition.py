@@ -1,0 +1,297 @@
+"""One partition on the broker that leads it: gathered appends, reads up to what is committed, and who waits for both.
+
+Covers the leader's side with its replicas as `leader_state.py` knows them. Storage is the `Log`'s; errors become wire
+codes in the broker's handlers.
+"""
+
+import asyncio
+import logging
+from collections import deque
+from typing import Final, NamedTuple, Protocol
+from uuid import UUID
+
+from ottla.env.ports import Clock
+from ottla.model.errors import (
+    FencedLeaderEpochError,
+    NotEnoughReplicasError,
+    OttlaError,
+    UnknownLeaderEpochError,
+)
+from ottla.model.ids import BrokerId, LeaderEpoch, Offset
+from ottla.records.batch import Batch
+from ottla.replication.fetch_waiter import FetchWaiter
+from ottla.replication.leader_state import LeaderState
+from ottla.storage.log import Appended, Log
+from ottla.storage.segment import FileRange
+from ottla.transport.turn import Turn
+
+_LOGGER: Final = logging.getLogger(__name__)
+
+GATHERED_BYTES_MAX: Final = 128 * 1024
+"""Appends are gathered up to this size within a turn; larger ones are written at once, while they are in the cache."""
+
+ALL_REPLICAS: Final = -1
+
+
+class AppendWaiter(Protocol):
+    """Somebody who asked for an append and is told its outcome."""
+
+    def on_outcome(self, at: int, outcome: Appended | OttlaError) -> None:
+        """The outcome of the part that was queued as `at`, now as safe as was asked for."""
+
+    def on_waiting(self) -> None:
+        """The part is written, and now waits for replicas or for the disk."""
+
+
+class _Queued(NamedTuple):
+    batch: Batch
+    acks: int
+    waiter: AppendWaiter
+    at: int
+
+
+class _Waiting(NamedTuple):
+    end_offset: Offset
+    waiter: AppendWaiter
+    at: int
+    outcome: Appended
+
+
+class Partition:
+    """See the module's docstring. The broker keeps `min_insync_replicas` and the log's config as the topic's are."""
+
+    __slots__ = (
+        "_clock",
+        "_hidden",
+        "_queued",
+        "_queued_bytes",
+        "_tasks",
+        "_turn",
+        "_waiting_for_commit",
+        "_waiting_for_disk",
+        "appended_bytes",
+        "appended_records",
+        "fetch_waiters",
+        "fetched_bytes",
+        "index",
+        "leader",
+        "log",
+        "min_insync_replicas",
+        "topic",
+        "topic_id",
+    )
+
+    def __init__(
+        self,
+        topic: str,
+        index: int,
+        topic_id: UUID,
+        log: Log,
+        leader: LeaderState,
+        *,
+        min_insync_replicas: int,
+        turn: Turn,
+        clock: Clock,
+    ) -> None:
+        self.topic = topic
+        self.index = index
+        self.topic_id = topic_id
+        self.log = log
+        self.leader = leader
+        self.min_insync_replicas = min_insync_replicas
+        self.fetch_waiters: dict[FetchWaiter, None] = {}
+        self.appended_bytes = 0
+        self.appended_records = 0
+        self.fetched_bytes = 0
+        self._turn = turn
+        self._clock = clock
+        self._queued: list[_Queued] = []
+        self._queued_bytes = 0
+        self._hidden: deque[tuple[Offset, int]] = deque()
+        """(end offset, bytes) of each write above the high watermark: what readers have not been told of."""
+        self._waiting_for_commit: deque[_Waiting] = deque()
+        self._waiting_for_disk: deque[_Waiting] = deque()
+        self._tasks: set[asyncio.Task[None]] = set()
+        log.advance_high_watermark(leader.on_local_end(log.end_offset))
+
+    def __repr__(self) -> str:
+        return f"<Partition {self.topic}-{self.index} offsets {self.start_offset} to {self.end_offset}>"
+
+    # What it is
+
+    @property
+    def leader_epoch(self) -> LeaderEpoch:
+        """Counts the leaders of this partition; new batches carry it."""
+        return self.leader.leader_epoch
+
+    @property
+    def start_offset(self) -> Offset:
+        """The oldest offset that can be read."""
+        return self.log.start_offset
+
+    @property
+    def end_offset(self) -> Offset:
+        """The offset that the next record gets."""
+        return self.log.end_offset
+
+    @property
+    def high_watermark(self) -> Offset:
+        """Below it everything is committed."""
+        return self.log.high_watermark
+
+    @property
+    def last_stable_offset(self) -> Offset:
+        """Below it every transaction is decided."""
+        return self.log.last_stable_offset
+
+    def check_leader_epoch(self, epoch: int) -> None:
+        """Raises unless the asker knows the leader epoch that is; -1 does not say."""
+        if epoch == -1 or epoch == self.leader.leader_epoch:
+            return
+        where = f"{self.topic}-{self.index} is in leader epoch {self.leader.leader_epoch}"
+        if epoch < self.leader.leader_epoch:
+            raise FencedLeaderEpochError(f"{where}, the request names the older {epoch}; refresh the metadata")
+        raise UnknownLeaderEpochError(f"{where}, the request names the newer {epoch}; try again")
+
+    # Appending
+
+    def append_soon(self, batch: Batch, acks: int, waiter: AppendWaiter, at: int) -> None:
+        """Queues a client's batch for this turn's end; the waiter is told the outcome.
+
+        The batch's memory must stay as it is until the turn ends, and be writable.
+        """
+        if acks == ALL_REPLICAS and len(self.leader.isr) < self.min_insync_replicas:
+            raise NotEnoughReplicasError(
+                f"{self.topic}-{self.index} has {len(self.leader.isr)} replicas in sync,"
+                f" min.insync.replicas={self.min_insync_replicas}"
+            )
+        if not self._queued:
+            self._turn.add_append(self.append_queued)
+        self._queued.append(_Queued(batch, acks, waiter, at))
+        self._queued_bytes += batch.size_bytes
+        if self._queued_bytes >= GATHERED_BYTES_MAX:
+            self.append_queued()
+
+    def append_queued(self) -> None:
+        """Writes what was queued in this turn, and tells those whose wishes are fulfilled by that."""
+        queued, self._queued = self._queued, []
+        self._queued_bytes = 0
+        if not queued:
+            return
+        log = self.log
+        before = log.end_offset
+        outcomes: list[Appended | OttlaError]
+        try:
+            outcomes = log.append(
+                [each.batch for each in queued], leader_epoch=self.leader.leader_epoch, now=self._clock.now_ms()
+            )
+        except OttlaError as error:
+            outcomes = [error] * len(queued)
+        end_offset = log.end_offset
+        if end_offset > before:
+            self.appended_records += end_offset - before
+            added_bytes = 0
+            for each, outcome in zip(queued, outcomes, strict=True):
+                if isinstance(outcome, Appended) and not outcome.is_duplicate:
+                    added_bytes += each.batch.size_bytes
+            self.appended_bytes += added_bytes
+            self._hidden.append((end_offset, added_bytes))
+        needs_disk = False
+        if log.failure is not None:
+            # Safe no further than before: nobody may be told otherwise, and nobody may wait for what cannot come.
+            failure = log.failure
+            outcomes = [failure if isinstance(outcome, Appended) else outcome for outcome in outcomes]
+        elif log.flush_is_due:
+            needs_disk = True
+        else:
+            self._on_safe(end_offset)
+        high_watermark = log.high_watermark
+        for each, outcome in zip(queued, outcomes, strict=True):
+            if isinstance(outcome, OttlaError):
+                each.waiter.on_outcome(each.at, outcome)
+                continue
+            waiting = _Waiting(Offset(outcome.last_offset + 1), each.waiter, each.at, outcome)
+            if each.acks == ALL_REPLICAS and waiting.end_offset > high_watermark:
+                self._waiting_for_commit.append(waiting)
+                each.waiter.on_waiting()
+            elif needs_disk and waiting.end_offset > log.recovery_point:
+                self._waiting_for_disk.append(waiting)
+                each.waiter.on_waiting()
+            else:
+                each.waiter.on_outcome(each.at, outcome)
+        if needs_disk:
+            task = asyncio.get_running_loop().create_task(self._flush(end_offset))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    async def _flush(self, end_offset: Offset) -> None:
+        try:
+            await self.log.wait_flushed(end_offset)
+        except OttlaError as error:
+            self.fail_waiting(error)
+        else:
+            self._on_safe(end_offset)
+
+    def _on_safe(self, end_offset: Offset) -> None:
+        """The log is as safe as the topic asks for, up to here."""
+        high_watermark = self.leader.on_local_end(end_offset)
+        _tell(self._waiting_for_disk, end_offset)
+        if high_watermark > self.log.high_watermark:
+            self.log.advance_high_watermark(high_watermark)
+            _tell(self._waiting_for_commit, high_watermark)
+        self._wake_fetches()
+
+    def _wake_fetches(self) -> None:
+        hidden, high_watermark = self._hidden, self.log.high_watermark
+        added_bytes = 0
+        while hidden and hidden[0][0] <= high_watermark:
+            added_bytes += hidden.popleft()[1]
+        if self.fetch_waiters and added_bytes:
+            for waiter in list(self.fetch_waiters):
+                waiter.on_progress(added_bytes)
+
+    # Reading
+
+    def read(self, offset: Offset, max_bytes: int, *, is_committed: bool, at_least_one: bool) -> FileRange | None:
+        """Batches from the one that holds `offset` on, below the high watermark or the last stable offset."""
+        log = self.log
+        return log.read(
+            offset,
+            max_bytes,
+            upper=log.last_stable_offset if is_committed else log.high_watermark,
+            at_least_one=at_least_one,
+        )
+
+    # Changing
+
+    def delete_records(self, before: Offset) -> Offset:
+        """Forgets what lies below an offset, -1 for all that is committed; answers the new start."""
+        self.log.advance_start(self.high_watermark if before == -1 else before)
+        return self.start_offset
+
+    def on_image(self, isr: tuple[BrokerId, ...], leader_epoch: LeaderEpoch) -> None:
+        """The cluster's picture of this partition changed."""
+        high_watermark = self.leader.on_isr(isr, leader_epoch)
+        if high_watermark > self.log.high_watermark:
+            self.log.advance_high_watermark(high_watermark)
+            _tell(self._waiting_for_commit, high_watermark)
+            self._wake_fetches()
+
+    def fail_waiting(self, error: OttlaError) -> None:
+        """Whoever waits here learns that it was in vain: the log failed, the partition was deleted, or moved."""
+        for queue in (self._waiting_for_disk, self._waiting_for_commit):
+            while queue:
+                waiting = queue.popleft()
+                waiting.waiter.on_outcome(waiting.at, error)
+        self.end_fetch_waits()
+
+    def end_fetch_waits(self) -> None:
+        """Whoever waits for more to read gets what there is."""
+        for waiter in list(self.fetch_waiters):
+            waiter.finish()
+
+
+def _tell(queue: "deque[_Waiting]", end_offset: Offset) -> None:
+    while queue and queue[0].end_offset <= end_offset:
+        waiting = queue.popleft()
+        waiting.waiter.on_outcome(waiting.at, waiting.outcome)

@@ -1,0 +1,421 @@
+"""One partition: gathered appends, what each kind of acknowledgement waits for, the disk's failures, and waiters."""
+
+import asyncio
+import errno
+import os
+
+import pytest
+
+from ottla.model.errors import (
+    FencedLeaderEpochError,
+    InvalidRecordError,
+    NotEnoughReplicasError,
+    StorageError,
+    UnknownLeaderEpochError,
+    UnknownPartitionError,
+)
+from ottla.model.ids import BrokerId, LeaderEpoch, Offset
+from ottla.replication.partition import ALL_REPLICAS, GATHERED_BYTES_MAX
+from ottla.sim.disk import Moment, SimDisk
+from ottla.storage.config import LogConfig
+from tests.unit.env.event_loops import Run
+from tests.unit.replication.rig import EPOCH, FLUSH_EACH, ME, Noted, PartitionRig
+from tests.unit.storage.rig import batch, values
+from tests.unit.transport.rig import until
+
+
+class TestGathering:
+    def test_one_write_for_all_of_a_turn(self, run: Run[None]) -> None:
+        async def scenario() -> None:
+            rig = await PartitionRig.make()
+            noted = Noted()
+            for at in range(10):
+                rig.partition.append_soon(batch(b"%d" % at), 1, noted, at)
+            assert ({}, 0) == (noted.outcomes, rig.count("write"))
+            rig.turn.finish()
+            assert {at: at for at in range(10)} == noted.offsets()
+            assert 1 == rig.count("write")
+            assert [b"%d" % at for at in range(10)] == values(rig.partition.log)
+            assert (10, rig.partition.log.size_bytes) == (
+                rig.partition.appended_records,
+                rig.partition.appended_bytes,
+            )
+            assert 10 == rig.partition.high_watermark
+
+        run(scenario())
+
+    def test_the_loop_ends_the_turn_by_itself(self, run: Run[None]) -> None:
+        async def scenario() -> None:
+            rig = await PartitionRig.make()
+            noted = Noted()
+            rig.partition.append_soon(batch(b"v"), 1, noted, 0)
+            await asyncio.sleep(0)
+            assert {0: 0} == noted.offsets()
+
+        run(scenario())
+
+    def test_much_is_written_before_the_turn_ends(self, run: Run[None]) -> None:
+        async def scenario() -> None:
+            rig = await PartitionRig.make()
+            noted = Noted()
+            rig.partition.append_soon(batch(b"x"), 1, noted, 0)
+            rig.partition.append_soon(batch(b"x" * GATHERED_BYTES_MAX), 1, noted, 1)
+            assert {0: 0, 1: 1} == noted.offsets()
+            rig.partition.append_soon(batch(b"y"), 1, noted, 2)
+            rig.turn.finish()
+            assert {0: 0, 1: 1, 2: 2} == noted.offsets()
+            assert 2 == rig.count("write")
+
+        run(scenario())
+
+    def test_one_that_is_refused_harms_no_other(self, run: Run[None]) -> None:
+        async def scenario() -> None:
+            rig = await PartitionRig.make()
+            noted = Noted()
+            rig.partition.append_soon(batch(b"a"), ALL_REPLICAS, noted, 0)
+            rig.partition.append_soon(batch(b"no", control=True, producer_id=4, transactional=True), 1, noted, 1)
+            rig.partition.append_soon(batch(b"b"), 0, noted, 2)
+            rig.turn.finish()
+            assert {0: 0, 1: InvalidRecordError, 2: 1} == noted.offsets()
+            assert [0, 1, 2] == sorted(noted.told)
+
+        run(scenario())
+
+    def test_a_repeated_batch_is_answered_with_its_first_place(self, run: Run[None]) -> None:
+        async def scenario() -> None:
+            rig = await PartitionRig.make()
+            noted = Noted()
+            for at in range(3):
+                rig.partition.append_soon(batch(b"once", producer_id=9, sequence=0), ALL_REPLICAS, noted, at)
+            rig.turn.finish()
+            assert {0: 0, 1: 0, 2: 0} == noted.offsets()
+            assert (1, 1) == (rig.partition.end_offset, rig.partition.appended_records)
+            assert rig.partition.log.size_bytes == rig.partition.appended_bytes
+
+        run(scenario())
+
+    def test_batches_carry_the_leader_epoch(self, run: Run[None]) -> None:
+        async def scenario() -> None:
+            rig = await PartitionRig.make()
+            rig.partition.append_soon(batch(b"a"), 1, Noted(), 0)
+            rig.turn.finish()
+            assert EPOCH == rig.partition.log.epochs.latest
+
+        run(scenario())
+
+
+class TestAcknowledgement:
+    def test_too_few_in_sync_refuse_only_who_asks_for_all(self, run: Run[None]) -> None:
+        async def scenario() -> None:
+            rig = await PartitionRig.make(min_insync_replicas=2)
+            noted = Noted()
+            with pytest.raises(NotEnoughReplicasError, match=r"min\.insync\.replicas=2"):
+                rig.partition.append_soon(batch(b"all"), ALL_REPLICAS, noted, 0)
+            rig.partition.append_soon(batch(b"one"), 1, noted, 1)
+            rig.partition.append_soon(batch(b"none"), 0, noted, 2)
+            rig.turn.finish()
+            assert {1: 0, 2: 1} == noted.offsets()
+
+        run(scenario())
+
+    def test_all_waits_for_the_replicas_and_one_does_not(self, run: Run[None]) -> None:
+        async def scenario() -> None:
+            rig = await PartitionRig.make(isr=(ME, 2))
+            noted = Noted()
+            rig.partition.append_soon(batch(b"all"), ALL_REPLICAS, noted, 0)
+            rig.partition.append_soon(batch(b"one"), 1, noted, 1)
+            rig.turn.finish()
+            assert ({1: 1}, 1) == (noted.offsets(), noted.waited)
+            assert (0, 2) == (rig.partition.high_watermark, rig.partition.end_offset)
+            rig.wait_fetch("reader", 1)
+            assert None is rig.partition.read(Offset(0), 1000, is_committed=False, at_least_one=True)
+            rig.partition.on_image((ME,), LeaderEpoch(4))
+            assert {0: 0, 1: 1} == noted.offsets()
+            assert ["reader"] == rig.ready
+            assert 2 == rig.partition.high_watermark
+            assert 4 == rig.partition.leader_epoch
+
+        run(scenario())
+
+    @pytest.mark.parametrize("acks", [ALL_REPLICAS, 1])
+    def test_flush_before_acknowledging(self, run: Run[None], acks: int) -> None:
+        async def scenario() -> None:
+            rig = await PartitionRig.make(FLUSH_EACH)
+            noted = Noted()
+            rig.wait_fetch("reader", 1)
+            rig.partition.append_soon(batch(b"a"), acks, noted, 0)
+            rig.turn.finish()
+            assert ({}, 1, []) == (noted.outcomes, noted.waited, rig.ready)
+            assert (0, 1) == (rig.partition.high_watermark, rig.partition.end_offset)
+            await rig.wait_flushes()
+            assert ({0: 0}, ["reader"]) == (noted.offsets(), rig.ready)
+            assert (1, 1) == (rig.partition.high_watermark, rig.partition.log.recovery_point)
+
+        run(scenario())
+
+    def test_many_turns_share_the_next_flush(self, run: Run[None]) -> None:
+        async def scenario() -> None:
+            rig = await PartitionRig.make(FLUSH_EACH)
+            noted = Noted()
+            rig.partition.append_soon(batch(b"first"), 1, noted, 0)
+            rig.turn.finish()
+            await rig.wait_flushes()
+            before = rig.count("sync")
+            rig.partition.append_soon(batch(b"v"), ALL_REPLICAS, noted, 1)
+            rig.turn.finish()
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+            for at in range(2, 30):
+                rig.partition.append_soon(batch(b"v"), ALL_REPLICAS, noted, at)
+                rig.turn.finish()
+            await rig.wait_flushes()
+            assert {at: at for at in range(30)} == noted.offsets()
+            assert list(range(30)) == noted.told
+            assert 2 == rig.count("sync") - before
+
+        run(scenario())
+
+    def test_every_so_many_records(self, run: Run[None]) -> None:
+        async def scenario() -> None:
+            rig = await PartitionRig.make(LogConfig(flush_messages=3))
+            noted = Noted()
+            for at in range(5):
+                rig.partition.append_soon(batch(b"v"), 1, noted, at)
+                rig.turn.finish()
+            assert {0: 0, 1: 1} == noted.offsets()
+            await rig.wait_flushes()
+            assert {at: at for at in range(5)} == noted.offsets()
+            assert 5 == rig.partition.high_watermark
+            rig.partition.append_soon(batch(b"v"), 1, noted, 5)
+            rig.turn.finish()
+            assert 5 == noted.offsets()[5]
+
+        run(scenario())
+
+    def test_a_reader_is_woken_for_what_the_second_flush_made_visible(self, run: Run[None]) -> None:
+        """It came between the two: what it waits for was written before, but not to be seen yet."""
+
+        async def scenario() -> None:
+            rig = await PartitionRig.make(FLUSH_EACH)
+            noted = Noted()
+            partition = rig.partition
+            partition.append_soon(batch(b"a"), 1, noted, 0)
+            rig.turn.finish()
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+            partition.append_soon(batch(b"b"), 1, noted, 1)
+            rig.turn.finish()
+            await until(lambda: 0 in noted.outcomes)
+            assert (1, 2) == (partition.high_watermark, partition.end_offset)
+            rig.wait_fetch("reader", 1)
+            await rig.wait_flushes()
+            assert ["reader"] == rig.ready
+
+        run(scenario())
+
+
+class TestFailingDisk:
+    def test_a_full_disk_is_told_and_nothing_is_written(self, run: Run[None]) -> None:
+        async def scenario() -> None:
+            rig = await PartitionRig.make(disk=SimDisk(capacity=64 * 1024))
+            noted = Noted()
+            rig.partition.append_soon(batch(b"fits"), ALL_REPLICAS, noted, 0)
+            rig.turn.finish()
+            rig.partition.append_soon(batch(b"x" * 100_000), ALL_REPLICAS, noted, 1)
+            rig.turn.finish()
+            rig.partition.append_soon(batch(b"fits too"), ALL_REPLICAS, noted, 2)
+            rig.turn.finish()
+            assert {0: 0, 1: StorageError, 2: 1} == noted.offsets()
+            assert [b"fits", b"fits too"] == values(rig.partition.log)
+            assert (2, rig.partition.log.size_bytes) == (rig.partition.appended_records, rig.partition.appended_bytes)
+
+        run(scenario())
+
+    def test_a_read_only_disk(self, run: Run[None]) -> None:
+        async def scenario() -> None:
+            rig = await PartitionRig.make()
+            noted = Noted()
+            rig.partition.append_soon(batch(b"a"), 1, noted, 0)
+            rig.turn.finish()
+            rig.disk.make_read_only()
+            for at in range(1, 4):
+                rig.partition.append_soon(batch(b"v"), at % 3 - 1, noted, at)
+            rig.turn.finish()
+            assert {0: 0, 1: StorageError, 2: StorageError, 3: StorageError} == noted.offsets()
+            found = rig.partition.read(Offset(0), 1000, is_committed=False, at_least_one=True)
+            assert found is not None
+            assert rig.partition.log.size_bytes == found.size
+
+        run(scenario())
+
+    @pytest.mark.parametrize("acks", [ALL_REPLICAS, 1, 0])
+    def test_a_failed_flush_is_told_to_all_who_wait(self, run: Run[None], acks: int) -> None:
+        async def scenario() -> None:
+            rig = await PartitionRig.make(FLUSH_EACH)
+            noted = Noted()
+            rig.partition.append_soon(batch(b"first"), 1, noted, 0)
+            rig.turn.finish()
+            await rig.wait_flushes()
+            rig.wait_fetch("reader", 10**6)
+            for at in range(1, 4):
+                rig.partition.append_soon(batch(b"v"), acks, noted, at)
+            rig.turn.finish()
+            fail_next(rig.disk)
+            await rig.wait_flushes()
+            assert {0: 0, 1: StorageError, 2: StorageError, 3: StorageError} == noted.offsets()
+            assert ["reader"] == rig.ready
+            assert 1 == rig.partition.high_watermark
+            rig.partition.append_soon(batch(b"v"), acks, noted, 4)
+            rig.turn.finish()
+            assert StorageError is noted.offsets()[4]
+            assert 1 == rig.partition.high_watermark
+
+        run(scenario())
+
+    @pytest.mark.parametrize("acks", [ALL_REPLICAS, 1])
+    def test_nobody_is_told_success_between_the_failure_and_its_news(self, run: Run[None], acks: int) -> None:
+        """The log has failed, those who wait have not heard yet, and another append comes."""
+
+        async def scenario() -> None:
+            rig = await PartitionRig.make(FLUSH_EACH)
+            noted = Noted()
+            rig.partition.append_soon(batch(b"first"), 1, noted, 0)
+            rig.turn.finish()
+            await rig.wait_flushes()
+            rig.partition.append_soon(batch(b"lost"), acks, noted, 1)
+            rig.turn.finish()
+            fail_next(rig.disk)
+            await until(lambda: rig.partition.log.failure is not None)
+            assert {0: 0} == noted.offsets()
+            rig.partition.append_soon(batch(b"too late"), acks, noted, 2)
+            rig.turn.finish()
+            await rig.wait_flushes()
+            assert {0: 0, 1: StorageError, 2: StorageError} == noted.offsets()
+            assert [0, 1, 2] == sorted(noted.told)
+            assert 1 == rig.partition.high_watermark
+
+        run(scenario())
+
+
+def fail_next(disk: SimDisk) -> None:
+    disk.fail_at(disk.operation_count, OSError(errno.EIO, os.strerror(errno.EIO)), Moment.MIDDLE)
+
+
+class TestWaiting:
+    def test_a_reader_is_woken_once_when_there_is_enough(self, run: Run[None]) -> None:
+        async def scenario() -> None:
+            rig = await PartitionRig.make()
+            size = batch(b"v").size_bytes
+            rig.wait_fetch("one", 1)
+            rig.wait_fetch("two batches", 2 * size)
+            rig.wait_fetch("a bit more", 2 * size + 1)
+            seen = []
+            for at in range(4):
+                rig.partition.append_soon(batch(b"v"), 1, Noted(), at)
+                rig.turn.finish()
+                seen.append(list(rig.ready))
+            assert [
+                ["one"],
+                ["one", "two batches"],
+                ["one", "two batches", "a bit more"],
+                ["one", "two batches", "a bit more"],
+            ] == seen
+            assert ({}, 0) == (rig.partition.fetch_waiters, len(rig.timers))
+
+        run(scenario())
+
+    def test_a_reader_of_several_partitions_adds_them_up_and_leaves_all(self, run: Run[None]) -> None:
+        async def scenario() -> None:
+            from ottla.replication.fetch_waiter import FetchWaiter
+
+            first, second = await PartitionRig.make(), await PartitionRig.make()
+            size = batch(b"v").size_bytes
+            ready: list[str] = []
+            FetchWaiter(
+                [first.partition, second.partition],
+                missing_bytes=2 * size,
+                max_wait_ms=3_600_000,
+                timers=first.timers,
+                on_ready=lambda: ready.append("ready"),
+            )
+            for rig, expected in ((first, 0), (second, 1), (first, 1)):
+                rig.partition.append_soon(batch(b"v"), 1, Noted(), 0)
+                rig.turn.finish()
+                assert expected == len(ready)
+            assert ({}, {}) == (first.partition.fetch_waiters, second.partition.fetch_waiters)
+
+        run(scenario())
+
+    def test_time_is_up(self, run: Run[None]) -> None:
+        async def scenario() -> None:
+            rig = await PartitionRig.make()
+            done = asyncio.Event()
+            rig.wait_fetch("patient", 1)
+            rig.wait_fetch("hasty", 1, max_wait_ms=1)
+            rig.timers.after(5, done.set)
+            await done.wait()
+            assert ["hasty"] == rig.ready
+            rig.partition.append_soon(batch(b"v"), 1, Noted(), 0)
+            rig.turn.finish()
+            assert ["hasty", "patient"] == rig.ready
+
+        run(scenario())
+
+    def test_one_that_gave_up_is_not_called(self, run: Run[None]) -> None:
+        async def scenario() -> None:
+            rig = await PartitionRig.make()
+            rig.wait_fetch("gone", 1, max_wait_ms=1).cancel()
+            rig.partition.append_soon(batch(b"v"), 1, Noted(), 0)
+            rig.turn.finish()
+            assert ([], 0) == (rig.ready, len(rig.timers))
+
+        run(scenario())
+
+    def test_a_deleted_partition_tells_everybody(self, run: Run[None]) -> None:
+        async def scenario() -> None:
+            rig = await PartitionRig.make(isr=(ME, 2))
+            noted = Noted()
+            rig.partition.append_soon(batch(b"v"), ALL_REPLICAS, noted, 0)
+            rig.turn.finish()
+            rig.wait_fetch("reader", 1)
+            rig.partition.fail_waiting(UnknownPartitionError("it was deleted"))
+            assert ({0: UnknownPartitionError}, ["reader"]) == (noted.offsets(), rig.ready)
+            rig.partition.fail_waiting(UnknownPartitionError("again"))
+            assert ([0], ["reader"]) == (noted.told, rig.ready)
+
+        run(scenario())
+
+
+def test_leader_epochs_are_checked(run: Run[None]) -> None:
+    async def scenario() -> None:
+        rig = await PartitionRig.make()
+        for epoch in (-1, EPOCH):
+            rig.partition.check_leader_epoch(epoch)
+        with pytest.raises(FencedLeaderEpochError, match="leader epoch 3"):
+            rig.partition.check_leader_epoch(2)
+        with pytest.raises(UnknownLeaderEpochError, match="leader epoch 3"):
+            rig.partition.check_leader_epoch(4)
+
+    run(scenario())
+
+
+def test_records_are_deleted_up_to_what_is_committed(run: Run[None]) -> None:
+    async def scenario() -> None:
+        rig = await PartitionRig.make()
+        for at in range(5):
+            rig.partition.append_soon(batch(b"v"), 1, Noted(), at)
+        rig.turn.finish()
+        assert [2, 2, 5] == [rig.partition.delete_records(Offset(before)) for before in (2, 1, -1)]
+
+    run(scenario())
+
+
+def test_an_isr_without_the_leader_stops_the_broker(run: Run[None]) -> None:
+    from ottla.model.invariants import InvariantViolation
+
+    async def scenario() -> None:
+        rig = await PartitionRig.make()
+        with pytest.raises(InvariantViolation):
+            rig.partition.on_image((BrokerId(9),), LeaderEpoch(5))
+
+    run(scenario())
