@@ -1,8 +1,7 @@
-"""The command `ottla`: parses the command line and says what there is.
+"""The command `ottla`: finds the command that was asked for and runs it.
 
-Covers `--version`, `--help` and `serve`. The broker is not built yet, so `serve` tells what this version can do and
-ends with status 0: `make run` on a fresh machine has then shown that the house stands. The commands that talk to a
-broker come with the broker, in a room of their own.
+Each command is a module of `ottla.cli`, imported only when it is asked for: `ottla --help` imports none of them, and
+`ottla serve` no other. `ottla.cli` says what they have in common.
 """
 
 import argparse
@@ -12,24 +11,31 @@ from typing import Final
 
 from ottla.version import __version__
 
-STATE_OF_THE_HOUSE: Final = """\
-ottla {version}: there is no broker to start yet.
-
-Built, and usable as a library:
-  ottla.records   record batches v2 byte for byte as Kafka's, four codecs, Arrow columns
-  ottla.storage   the log in Kafka's file layouts: segments, indexes, recovery, retention, compaction
-  ottla.env       clock, disk, network and processes as ports; ottla.sim has a disk that crashes on demand
-
-Not built yet: the wire protocol, the broker, replication, groups, transactions, clients, Spark.
-README.md has the table of features and their states; `make test` runs what there is."""
+COMMANDS: Final = {
+    "serve": "start a broker",
+    "topics": "list, describe, create and delete topics; add partitions; delete records",
+    "produce": "write records from a file or a pipe into a topic",
+    "consume": "read records of a topic",
+    "configs": "show and change the configs of topics and brokers",
+    "cluster": "describe the cluster, and say whether it is well",
+    "log": "look into log files on disk, and at a broker's log dirs",
+    "bench": "measure producing, consuming and latency, against any broker",
+}
+"""Every command, in the order of the help; the module is `ottla.cli.<name>`."""
 
 EXAMPLE: Final = """\
-example:
-  ottla serve        what this version can do (it will start a broker on 127.0.0.1:9092)"""
+examples:
+  ottla serve                             start a broker on 127.0.0.1:9092, data in ./ottla-data
+  ottla topics create events              make a topic
+  echo hello | ottla produce events       write a record
+  ottla consume events                    read it
+
+Commands that talk to a broker take --bootstrap HOST:PORT, or the environment's OTTLA_BOOTSTRAP.
+`ottla COMMAND --help` tells about each."""
 
 
 def parser() -> argparse.ArgumentParser:
-    """The whole command line; every subcommand that the documents mention must be in it."""
+    """The first word of the command line; the rest is each command's own."""
     top = argparse.ArgumentParser(
         prog="ottla",
         description="A distributed, replicated log that speaks Apache Kafka's wire protocol.",
@@ -38,15 +44,23 @@ def parser() -> argparse.ArgumentParser:
     )
     top.add_argument("--version", action="version", version=f"ottla {__version__}")
     commands = top.add_subparsers(dest="command", metavar="COMMAND", required=True)
-    commands.add_parser("serve", help="start a broker; not built yet: tells what is")
+    for name, words in COMMANDS.items():
+        commands.add_parser(name, help=words, add_help=False)
     return top
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs one command and returns the exit status; a wrong command line exits with 2, as argparse does."""
-    parser().parse_args(arguments)
-    print(STATE_OF_THE_HOUSE.format(version=__version__))
-    return 0
+    """Runs one command and returns the exit status; a wrong command line exits with 2."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    if not given or given[0] not in COMMANDS:
+        parser().parse_args(given)
+    if given[0] == "serve":
+        from ottla.cli.serve import main as serve
+
+        return serve(given[1:])
+    from ottla.cli.running import run_command
+
+    return run_command(given[0], given[1:])
 
 
 if __name__ == "__main__":

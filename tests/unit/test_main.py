@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from ottla.__main__ import main
+from ottla.__main__ import COMMANDS, main
 from ottla.version import __version__
 
 
@@ -18,22 +18,51 @@ def test_version() -> None:
     assert (0, f"ottla {__version__}\n", "") == (done.returncode, done.stdout, done.stderr)
 
 
-def test_serve_says_that_there_is_no_broker_yet() -> None:
-    done = ottla("serve")
-    assert (0, "") == (done.returncode, done.stderr)
-    assert f"ottla {__version__}: there is no broker to start yet." == done.stdout.splitlines()[0]
-
-
-def test_help_has_an_example(capsys: pytest.CaptureFixture[str]) -> None:
+def test_help_lists_every_command_and_has_examples(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         main(["--help"])
     assert 0 == ended.value.code
-    assert "example:\n  ottla serve" in capsys.readouterr().out
+    out = capsys.readouterr().out
+    assert list(COMMANDS) == [
+        line.split()[0] for line in out.splitlines() if line.startswith("    ") and line[4] != " "
+    ]
+    assert "examples:\n  ottla serve" in out
 
 
-@pytest.mark.parametrize("arguments", [[], ["fly"], ["serve", "--unknown"]])
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_has_help(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main([command, "--help"])
+    assert 0 == ended.value.code
+    assert capsys.readouterr().out.lower().startswith(f"usage: ottla {command} ")
+
+
+@pytest.mark.parametrize("arguments", [[], ["fly"], ["--fly"]])
 def test_a_wrong_command_line_exits_with_2(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         main(arguments)
     assert 2 == ended.value.code
     assert capsys.readouterr().err.startswith("usage: ottla")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "unwanted"),
+    [
+        (["--help"], {"typer", "rich", "kio", "uvloop", "msgspec", "asyncio", "ottla.cli"}),
+        (["serve", "--help"], {"typer", "rich", "kio", "ottla.client", "ottla.cli.topics"}),
+        (["topics", "--help"], {"rich", "kio", "uvloop", "asyncio.events", "ottla.client", "ottla.cli.serve"}),
+    ],
+)
+def test_a_command_imports_only_what_it_needs(arguments: list[str], unwanted: set[str]) -> None:
+    """Start-up time is what imports make it."""
+    program = (
+        "import sys\n"
+        "from ottla.__main__ import main\n"
+        "try:\n"
+        f"    main({arguments!r})\n"
+        "except SystemExit:\n"
+        "    pass\n"
+        f"print(sorted({unwanted!r} & set(sys.modules)), file=sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert "[]\n" == done.stderr

@@ -1,0 +1,38 @@
+"""How the broker's log looks: lines for people, or one JSON object for each line."""
+
+import json
+import logging
+import sys
+from typing import Final
+
+from ottla.model.errors import InvalidConfigError
+
+_TEXT: Final = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+
+
+class JsonFormatter(logging.Formatter):
+    """One object for each record: time, level, logger, message, and the traceback if there is one."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The record as one line of JSON."""
+        line: dict[str, object] = {
+            "time": self.formatTime(record, "%Y-%m-%dT%H:%M:%S") + f".{int(record.msecs):03d}",
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": record.getMessage(),
+        }
+        if record.exc_info:
+            line["traceback"] = self.formatException(record.exc_info)
+        return json.dumps(line, ensure_ascii=False)
+
+
+def set_up_logging(log_format: str, level: str) -> None:
+    """Everything goes to stderr, so that stdout has only what was promised there."""
+    if log_format not in ("text", "json"):
+        raise InvalidConfigError(f"--log-format {log_format}: text or json")
+    number = logging.getLevelNamesMapping().get(level.upper())
+    if number is None:
+        raise InvalidConfigError(f"--log-level {level}: debug, info, warning or error")
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(JsonFormatter() if log_format == "json" else logging.Formatter(_TEXT))
+    logging.basicConfig(level=number, handlers=[handler], force=True)

@@ -1,0 +1,176 @@
+"""Lines into records: what `ottla produce` reads. Pure; whoever reads the lines names the line that was wrong."""
+
+import base64
+import binascii
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from ottla.model.errors import InvalidRequestError
+
+Headers = tuple[tuple[str, bytes | None], ...]
+
+
+class InputFormat(StrEnum):
+    """How a line stands for a record."""
+
+    TEXT = "text"
+    JSON = "json"
+    HEX = "hex"
+    BASE64 = "base64"
+
+
+class BadLineError(InvalidRequestError):
+    """A line that does not stand for a record; says why."""
+
+
+class NewRecord(NamedTuple):
+    """A record to be sent; without partition or timestamp the sender chooses."""
+
+    key: bytes | None
+    value: bytes | None
+    headers: Headers = ()
+    timestamp: int | None = None
+    partition: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LineShape:
+    """What the parts of a line are separated by: `headers<sep>key<sep>value`, of which only the value must be."""
+
+    format: InputFormat = InputFormat.TEXT
+    key_separator: bytes | None = None
+    header_separator: bytes | None = None
+    null_mark: bytes | None = None
+    """A key or value that is exactly this is null."""
+    key: bytes | None = None
+    """For every record that brings none of its own."""
+    headers: Headers = ()
+    """For every record, before its own."""
+
+    @property
+    def is_bare(self) -> bool:
+        """Whether every line is a value as it stands, and nothing else."""
+        return self == LineShape()
+
+
+def _from_hex(part: bytes) -> bytes:
+    return binascii.unhexlify(part.strip())
+
+
+def _from_base64(part: bytes) -> bytes:
+    return base64.b64decode(part.strip(), validate=True)
+
+
+_DECODE: Final[dict[InputFormat, Callable[[bytes], bytes]]] = {
+    InputFormat.TEXT: bytes,
+    InputFormat.HEX: _from_hex,
+    InputFormat.BASE64: _from_base64,
+}
+
+
+def line_parser(shape: LineShape) -> Callable[[bytes], NewRecord]:
+    """A function from a line, without its end, to a record; it raises `BadLineError`."""
+    if shape.format is InputFormat.JSON:
+        return lambda line: _from_json(line, shape)
+    plain = shape.format is InputFormat.TEXT and shape.null_mark is None
+    if plain and shape.key_separator is None and shape.header_separator is None:
+        key, headers = shape.key, shape.headers
+        return lambda line: NewRecord(key, line, headers)
+    return lambda line: _from_parts(line, shape)
+
+
+def parse_headers(text: str) -> Headers:
+    """`name=value,name=value`; a name alone has a null value."""
+    found: list[tuple[str, bytes | None]] = []
+    for part in filter(None, text.split(",")):
+        name, separator, value = part.partition("=")
+        found.append((name, value.encode("utf-8", "surrogateescape") if separator else None))
+    return tuple(found)
+
+
+def _from_parts(line: bytes, shape: LineShape) -> NewRecord:
+    headers, key = shape.headers, shape.key
+    if shape.header_separator is not None:
+        first, separator, line = line.partition(shape.header_separator)
+        if not separator:
+            raise BadLineError(f"it has no {shape.header_separator.decode()!r} after its headers")
+        headers += parse_headers(first.decode("utf-8", "surrogateescape"))
+    try:
+        if shape.key_separator is not None:
+            first, separator, rest = line.partition(shape.key_separator)
+            if not separator:
+                raise BadLineError(f"it has no {shape.key_separator.decode()!r} between key and value")
+            key, line = _value(first, shape), rest
+        return NewRecord(key, _value(line, shape), headers)
+    except (binascii.Error, ValueError) as error:
+        raise BadLineError(f"it is not {shape.format.value}: {error}") from error
+
+
+def _value(part: bytes, shape: LineShape) -> bytes | None:
+    return None if shape.null_mark is not None and part == shape.null_mark else _DECODE[shape.format](part)
+
+
+# JSON lines
+
+_FIELDS: Final = frozenset({"key", "value", "headers", "timestamp", "partition", "offset", "topic", "timestamp_type"})
+"""What a line may have; the last three are what `ottla consume` prints and are passed over."""
+
+
+def _from_json(line: bytes, shape: LineShape) -> NewRecord:
+    try:
+        found = msgspec.json.decode(line)
+    except msgspec.DecodeError as error:
+        raise BadLineError(f"it is not JSON: {error}") from error
+    if not isinstance(found, dict):
+        raise BadLineError('it is no JSON object; write {"key": …, "value": …}')
+    unknown = sorted(found.keys() - _FIELDS)
+    if unknown:
+        raise BadLineError(f"it has a field {unknown[0]!r}, where only {', '.join(sorted(_FIELDS))} are known")
+    return NewRecord(
+        _json_bytes(found["key"], "key") if "key" in found else shape.key,
+        _json_bytes(found.get("value"), "value"),
+        (*shape.headers, *_json_headers(found.get("headers"))),
+        _json_number(found.get("timestamp"), "timestamp", -(2**63)),
+        _json_number(found.get("partition"), "partition", 0),
+    )
+
+
+def _json_bytes(value: Any, name: str) -> bytes | None:
+    """Text as UTF-8, `{"base64": "…"}` as bytes, null as null, anything else as its own JSON."""
+    match value:
+        case None:
+            return None
+        case str():
+            return value.encode()
+        case {"base64": str(encoded)} if len(value) == 1:
+            try:
+                return base64.b64decode(encoded, validate=True)
+            except binascii.Error as error:
+                raise BadLineError(f"its {name} is not base64: {error}") from error
+        case _:
+            return msgspec.json.encode(value)
+
+
+def _json_headers(value: Any) -> Iterator[tuple[str, bytes | None]]:
+    """An object, or a list of pairs where a name comes more than once."""
+    pairs = list(value.items()) if isinstance(value, dict) else [] if value is None else value
+    if not isinstance(pairs, list):
+        raise BadLineError("its headers are neither an object nor a list of [name, value]")
+    for pair in pairs:
+        match pair:
+            case (str(name), held) | [str(name), held]:
+                yield name, _json_bytes(held, f"header {name}")
+            case _:
+                raise BadLineError("its headers are neither an object nor a list of [name, value]")
+
+
+def _json_number(value: Any, name: str, least: int) -> int | None:
+    if value is None:
+        return None
+    if not isinstance(value, int) or isinstance(value, bool) or not least <= value < 2**63:
+        raise BadLineError(f"its {name} is {value!r}, which cannot be one")
+    return value

@@ -1,0 +1,132 @@
+"""From a command line to an exit status: loads one command, runs what it asks of a cluster, and words what goes wrong.
+
+Every command's body runs inside `run_with_cluster` or `guarded`, so that no traceback reaches a person.
+"""
+
+import os
+import sys
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
+from contextlib import contextmanager
+from enum import IntEnum
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+import typer
+
+from ottla.model.errors import MisuseError, OttlaError
+
+if TYPE_CHECKING:
+    from ottla.client.cluster import Cluster
+
+T = TypeVar("T")
+REQUEST_TIMEOUT_MS: Final = 30_000
+CLIENT_ID: Final = "ottla-cli"
+CONTEXT: Final = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
+"""For `context_settings` of a command that stands alone; those of a group inherit it."""
+
+
+class ExitStatus(IntEnum):
+    """What the command's end means."""
+
+    DONE = 0
+    REFUSED = 1
+    USAGE = 2
+    UNREACHABLE = 3
+    INTERRUPTED = 130
+
+
+def application(words: str) -> typer.Typer:
+    """A Typer application in the house's manner: plain help, no completion installer, no dressed-up tracebacks."""
+    return typer.Typer(
+        help=words,
+        no_args_is_help=True,
+        add_completion=False,
+        rich_markup_mode=None,
+        pretty_exceptions_enable=False,
+        context_settings=CONTEXT,
+    )
+
+
+def examples(*lines: str) -> str:
+    """An epilog for a command's help that is not wrapped."""
+    return "\b\n" + "\n".join(["examples:" if len(lines) > 1 else "example:", *(f"  {line}" for line in lines)])
+
+
+def run_command(name: str, arguments: Sequence[str]) -> int:
+    """Runs `ottla.cli.<name>` with the rest of the command line."""
+    module = import_module(f"ottla.cli.{name}")
+    command = typer.main.get_command(module.app)
+    outcome = command.main(list(arguments), prog_name=f"ottla {name}", standalone_mode=True)
+    return int(outcome or 0)
+
+
+def run_with_cluster(
+    bootstrap: str,
+    work: "Callable[[Cluster], Awaitable[int | None]]",
+    *,
+    in_bulk: bool = False,
+    request_timeout_ms: int = REQUEST_TIMEOUT_MS,
+) -> None:
+    """Runs the work with a cluster and ends the command with its status; `in_bulk` for what moves many bytes."""
+    with guarded():
+        from ottla.client.addresses import parse_bootstrap
+        from ottla.client.cluster import Cluster
+
+        addresses = parse_bootstrap(bootstrap)
+
+        async def with_cluster() -> int:
+            async with Cluster(addresses, client_id=CLIENT_ID, request_timeout_ms=request_timeout_ms) as cluster:
+                return await work(cluster) or ExitStatus.DONE
+
+        status = run_loop(with_cluster(), in_bulk=in_bulk)
+    raise typer.Exit(status)
+
+
+def run_loop(work: Coroutine[Any, Any, T], *, in_bulk: bool = False) -> T:
+    """Runs a coroutine to its end, on the faster loop if it is worth the import."""
+    import asyncio
+
+    if not in_bulk:
+        return asyncio.run(work)
+    import uvloop
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        return runner.run(work)
+
+
+@contextmanager
+def guarded() -> Iterator[None]:
+    """Turns whatever goes wrong inside into words on stderr and an exit status."""
+    try:
+        yield
+    except (typer.Exit, typer.Abort, typer.BadParameter):
+        raise
+    except KeyboardInterrupt:
+        raise typer.Exit(ExitStatus.INTERRUPTED) from None
+    except BrokenPipeError:
+        # Whoever read our output has had enough; the interpreter must not try to flush it once more.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise typer.Exit(ExitStatus.DONE) from None
+    except OttlaError as error:
+        raise _told(error, _status_of(error)) from None
+    except OSError as error:
+        name = f"{error.filename}: " if error.filename else ""
+        raise _told(error, ExitStatus.REFUSED, f"{name}{error.strerror or error}") from None
+
+
+def _told(error: Exception, status: ExitStatus, words: str | None = None) -> typer.Exit:
+    if os.environ.get("OTTLA_DEBUG"):
+        import traceback
+
+        traceback.print_exception(error)
+    print(f"ottla: {words or error}", file=sys.stderr)
+    return typer.Exit(status)
+
+
+def _status_of(error: OttlaError) -> ExitStatus:
+    from ottla.client.addresses import BadAddressError
+    from ottla.client.errors import CannotConnectError, ConnectionLostError
+
+    if isinstance(error, CannotConnectError | ConnectionLostError):
+        return ExitStatus.UNREACHABLE
+    return ExitStatus.USAGE if isinstance(error, BadAddressError | MisuseError) else ExitStatus.REFUSED

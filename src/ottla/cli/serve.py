@@ -1,0 +1,179 @@
+"""`ottla serve`: runs a broker until it is told to stop.
+
+Only what concerns the process: options, logging, signals, the event loop. The broker itself is `ottla.broker`. Parsed
+by argparse, since loading anything more would be a good part of the time that a broker takes to start.
+"""
+
+import argparse
+import asyncio
+import gc
+import logging
+import signal
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from ottla.broker.configuration import BrokerConfig
+from ottla.cli.log_output import set_up_logging
+from ottla.model.errors import InvalidConfigError, OttlaError
+
+if TYPE_CHECKING:
+    from ottla.storage.log_store import OpeningProgress
+
+_LOGGER: Final = logging.getLogger(__name__)
+_PROGRESS_SECONDS: Final = 1.0
+_DATA: Final = "./ottla-data"
+_LISTEN: Final = "127.0.0.1:9092"
+
+EXAMPLE: Final = """\
+examples:
+  ottla serve
+  ottla serve --data /var/lib/ottla --listen 0.0.0.0:9092 --advertise broker.example:9092
+  ottla serve --set log.retention.ms=3600000 --set auto.create.topics.enable=false
+
+It prints one line with `ready` and its address when it serves; SIGTERM and Ctrl-C end it cleanly."""
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command's options."""
+    made = argparse.ArgumentParser(
+        prog="ottla serve",
+        description="Start a broker.",
+        epilog=EXAMPLE,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    add = made.add_argument
+    add("--data", metavar="DIR", help=f"where partitions and metadata are kept (default {_DATA})")
+    add("--listen", metavar="HOST:PORT", help=f"address to listen on; port 0 takes a free one (default {_LISTEN})")
+    add(
+        "--advertise",
+        metavar="HOST:PORT",
+        help="address that clients are told to connect to (default: where it listens)",
+    )
+    add("--node-id", type=int, metavar="N", help="this broker's number in the cluster (default 0)")
+    add("--brokers", type=int, default=1, metavar="N", help="brokers to run on this machine; 1 is what there is today")
+    add(
+        "--metadata",
+        default="embedded",
+        metavar="WHERE",
+        help="embedded, a file in the data dir, is what there is today",
+    )
+    add("--http", metavar="HOST:PORT", help="serve metrics and health there, such as 127.0.0.1:9644")
+    add(
+        "--set",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="a broker config by Kafka's name; may be repeated",
+    )
+    add("--config", type=Path, metavar="FILE.toml", help="a file of broker configs; --set goes before it")
+    add("--log-format", choices=("text", "json"), default="text", help="how log lines look (default text)")
+    add("--log-level", choices=("debug", "info", "warning", "error"), default="info", help="default info")
+    return made
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Runs a broker and returns the exit status: 0 after a clean stop, 1 if it cannot run, 2 for wrong options."""
+    options = parser().parse_args(arguments)
+    set_up_logging(options.log_format, options.log_level)
+    try:
+        if options.brokers != 1:
+            raise InvalidConfigError(f"--brokers {options.brokers}: one broker is what a machine can run today")
+        if options.metadata != "embedded":
+            raise InvalidConfigError(f"--metadata {options.metadata}: embedded is the only store today")
+        http = None if options.http is None else _address("--http", options.http)
+        return _run(_configuration(options), http)
+    except OttlaError as error:
+        print(f"ottla serve: {error}", file=sys.stderr)
+    except OSError as error:
+        where = f"{error.filename}: " if error.filename else ""
+        print(f"ottla serve: {where}{error.strerror or error}", file=sys.stderr)
+    return 1
+
+
+def _configuration(options: argparse.Namespace) -> BrokerConfig:
+    """The file, under what the command line says; the command's own defaults are under both."""
+    file = _read_toml(options.config) or {}
+    given = {
+        "log.dirs": options.data,
+        "listeners": options.listen and f"PLAINTEXT://{options.listen}",
+        "advertised.listeners": options.advertise and f"PLAINTEXT://{options.advertise}",
+        "node.id": None if options.node_id is None else str(options.node_id),
+    }
+    settings = {key: value for key, value in given.items() if value is not None}
+    for text in options.set:
+        key, equals, value = text.partition("=")
+        if not equals:
+            raise InvalidConfigError(f"--set {text}: write it as key=value")
+        settings[key.strip()] = value
+    config = BrokerConfig.parse(file, settings)
+    if not config.log_dirs:
+        settings["log.dirs"] = _DATA
+    if "listeners" not in config.static:
+        settings["listeners"] = f"PLAINTEXT://{_LISTEN}"
+    return BrokerConfig.parse(file, settings)
+
+
+def _read_toml(path: Path | None) -> dict[str, object] | None:
+    if path is None:
+        return None
+    import tomllib
+
+    try:
+        return tomllib.loads(path.read_text())
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise InvalidConfigError(f"{path} is not TOML: {error}") from error
+
+
+def _address(option: str, text: str) -> tuple[str, int]:
+    host, colon, port = text.rpartition(":")
+    if not colon or not port.isdecimal() or int(port) > 65535:
+        raise InvalidConfigError(f"{option} {text}: write it as HOST:PORT")
+    return host.strip("[]"), int(port)
+
+
+def _run(config: BrokerConfig, http: tuple[str, int] | None) -> int:
+    from uvloop import new_event_loop
+
+    with asyncio.Runner(loop_factory=new_event_loop) as runner:
+        return runner.run(_serve(config, http))
+
+
+async def _serve(config: BrokerConfig, http: tuple[str, int] | None) -> int:
+    from ottla.broker.broker import Broker
+
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    async with Broker(config, on_progress=_progress(), http=http) as broker:
+        # What was made while starting stays: the collector need not look at it again and again.
+        gc.collect()
+        gc.freeze()
+        host, port = broker.advertised
+        print(f"ready {host}:{port}", flush=True)
+        await stop.wait()
+        _LOGGER.info("stopping")
+    return 0
+
+
+def _progress() -> "Callable[[OpeningProgress], None]":
+    """Tells once a second how far the opening of many partitions has come."""
+    import time
+
+    last = time.monotonic()
+
+    def on_progress(progress: "OpeningProgress") -> None:
+        nonlocal last
+        if time.monotonic() - last >= _PROGRESS_SECONDS:
+            last = time.monotonic()
+            _LOGGER.info(
+                "opened %d of %d partitions, %d MB scanned",
+                progress.partitions_done,
+                progress.partitions_total,
+                progress.bytes_scanned // 1_000_000,
+            )
+
+    return on_progress

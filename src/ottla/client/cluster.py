@@ -1,0 +1,270 @@
+"""The cluster as a client reaches it: bootstrap, metadata, who leads what, routing, and trying again.
+
+Covers connections to all brokers, one each, opened at first use. What is sent is the caller's; what an answer means is
+its caller's too: it raises a `RetriableError` inside `retry`, and is called again with fresh metadata until its time is
+over. See `connection.py` for the bytes and `admin_requests.py` for what is asked.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Collection, Sequence
+from contextlib import suppress
+from types import TracebackType
+from typing import Any, Final, Self, TypeVar
+
+from ottla.client.addresses import Address
+from ottla.client.backoff import Backoff
+from ottla.client.cluster_view import ClusterView, PartitionView, TopicView
+from ottla.client.connection import Connection
+from ottla.client.errors import (
+    CannotConnectError,
+    ConnectionLostError,
+    DeadlineError,
+    RetriableAnswerError,
+    answer_error,
+)
+from ottla.env.ports import Clock, Network, Random
+from ottla.env.real_clock import RealClock
+from ottla.env.real_network import RealNetwork
+from ottla.env.real_random import RealRandom
+from ottla.model.error_codes import ErrorCode
+from ottla.model.errors import InvalidRequestError, RetriableError
+from ottla.model.ids import TopicPartition
+from ottla.protocol.apis import ApiKey
+
+T = TypeVar("T")
+
+CONNECT_TIMEOUT_MS: Final = 10_000
+REQUEST_TIMEOUT_MS: Final = 30_000
+
+
+class UnknownPartitionInTopicError(InvalidRequestError):
+    """The topic exists, and has fewer partitions."""
+
+
+class Cluster:
+    """One client's view of, and way into, a cluster. An async context manager; nothing connects before it must."""
+
+    def __init__(
+        self,
+        bootstrap: Sequence[Address],
+        *,
+        network: Network | None = None,
+        clock: Clock | None = None,
+        random: Random | None = None,
+        client_id: str = "ottla",
+        connect_timeout_ms: int = CONNECT_TIMEOUT_MS,
+        request_timeout_ms: int = REQUEST_TIMEOUT_MS,
+        backoff: Backoff | None = None,
+    ) -> None:
+        self.bootstrap = tuple(bootstrap)
+        self.client_id = client_id
+        self.view = ClusterView()
+        self.clock: Clock = clock or RealClock()
+        self.random: Random = random or RealRandom()
+        self.request_timeout_ms = request_timeout_ms
+        self._network: Network = network or RealNetwork()
+        self._connect_timeout_ms = connect_timeout_ms
+        self._backoff = backoff or Backoff()
+        self._connections: dict[Address, asyncio.Task[Connection]] = {}
+        self._extra: list[Connection] = []
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Closes every connection; whoever still waits for an answer gets an error."""
+        opened, self._connections = self._connections, {}
+        for task in opened.values():
+            task.cancel()
+            with suppress(asyncio.CancelledError, RetriableError):
+                (await task).close()
+        for connection in self._extra:
+            connection.close()
+        self._extra.clear()
+
+    # Connections
+
+    async def any_connection(self) -> Connection:
+        """A connection to some broker: an open one, else to a known one, else to one of the bootstrap list.
+
+        Raises `CannotConnectError` that tells about each address.
+        """
+        for task in self._connections.values():
+            if task.done() and not task.cancelled() and task.exception() is None and not task.result().is_closed:
+                return task.result()
+        failures: list[str] = []
+        for address in dict.fromkeys([*(each.address for each in self.view.brokers.values()), *self.bootstrap]):
+            try:
+                return await self._connection(address)
+            except RetriableError as error:
+                failures.append(str(error))
+        raise CannotConnectError(
+            f"cannot reach any broker of {', '.join(map(str, self.bootstrap))} ({'; '.join(failures)}); "
+            "is one running? `ottla serve` starts one"
+        )
+
+    async def broker_connection(self, broker_id: int) -> Connection:
+        """The connection to a broker of the view. Raises `CannotConnectError`."""
+        if broker_id not in self.view.brokers:
+            await self.refresh([])
+        known = self.view.brokers.get(broker_id)
+        if known is None:
+            raise CannotConnectError(f"broker {broker_id} is not in the cluster; it may be down")
+        return await self._connection(known.address)
+
+    async def own_connection(self, broker_id: int) -> Connection:
+        """A further connection to a broker, for one who wants it alone; closed with the cluster."""
+        address = (await self.broker_connection(broker_id)).address
+        connection = await self._open(address)
+        self._extra = [each for each in self._extra if not each.is_closed]
+        self._extra.append(connection)
+        return connection
+
+    async def _connection(self, address: Address) -> Connection:
+        task = self._connections.get(address)
+        if task is not None and task.done():
+            failed = task.cancelled() or task.exception() is not None
+            if failed or task.result().is_closed:
+                task = None
+        if task is None:
+            # A task of its own, so that one who gives up does not take the connection from the others who wait.
+            task = self._connections[address] = asyncio.create_task(self._open(address))
+        return await asyncio.shield(task)
+
+    async def _open(self, address: Address) -> Connection:
+        return await Connection.open(
+            self._network, address, client_id=self.client_id, timeout_ms=self._connect_timeout_ms
+        )
+
+    # Metadata
+
+    async def refresh(self, topics: Collection[str] | None = None, *, auto_create: bool = False) -> ClusterView:
+        """Asks for brokers and these topics, None for all, and answers the whole view. A missing topic is no error."""
+        from kio.schema.metadata.v13.request import MetadataRequest, MetadataRequestTopic
+        from kio.schema.types import TopicName
+
+        asked = None
+        if topics is not None:
+            asked = tuple(MetadataRequestTopic(topic_id=None, name=TopicName(name)) for name in topics)
+        response = await self.to_any(
+            ApiKey.METADATA,
+            MetadataRequest(
+                topics=asked, allow_auto_topic_creation=auto_create, include_topic_authorized_operations=False
+            ),
+        )
+        self.view = self.view.merge(response, whole=topics is None)
+        return self.view
+
+    async def topic(self, name: str, *, fresh: bool = False, auto_create: bool = False) -> TopicView:
+        """A topic of the view, asked for if it is not known. Raises what the broker says about it."""
+        if fresh or name not in self.view.topics:
+            await self.refresh([name], auto_create=auto_create)
+        found = self.view.topics.get(name)
+        if found is None:
+            code = self.view.errors.get(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            raise answer_error(code, f"topic {name}")
+        return found
+
+    async def partition(self, partition: TopicPartition) -> PartitionView:
+        """A partition of the view, asked for if it is not known or has no leader."""
+        topic = await self.topic(partition.topic)
+        if partition.partition >= len(topic.partitions) or topic.partitions[partition.partition].leader is None:
+            topic = await self.topic(partition.topic, fresh=True)
+        if not 0 <= partition.partition < len(topic.partitions):
+            raise UnknownPartitionInTopicError(
+                f"topic {topic.name} has no partition {partition.partition}; it has {len(topic.partitions)}, from 0 on"
+            )
+        return topic.partitions[partition.partition]
+
+    async def leader_of(self, partition: TopicPartition) -> int:
+        """The id of the broker that leads; raises a retriable error while nobody does."""
+        found = await self.partition(partition)
+        if found.leader is None:
+            raise answer_error(ErrorCode.LEADER_NOT_AVAILABLE, f"partition {partition}")
+        return found.leader
+
+    def forget_topic(self, name: str) -> None:
+        """Makes the next question about a topic ask the brokers: somebody said that what we know is old."""
+        topics = {known: topic for known, topic in self.view.topics.items() if known != name}
+        self.view = ClusterView(
+            cluster_id=self.view.cluster_id,
+            controller=self.view.controller,
+            brokers=self.view.brokers,
+            topics=topics,
+            errors=self.view.errors,
+        )
+
+    # Routing
+
+    async def to_any(self, api_key: ApiKey, message: Any, *, timeout_ms: int | None = None) -> Any:
+        """The answer of some broker."""
+        return await self._ask(await self.any_connection(), api_key, message, timeout_ms)
+
+    async def to_broker(self, broker_id: int, api_key: ApiKey, message: Any, *, timeout_ms: int | None = None) -> Any:
+        """The answer of this broker."""
+        return await self._ask(await self.broker_connection(broker_id), api_key, message, timeout_ms)
+
+    async def to_controller(self, api_key: ApiKey, message: Any, *, timeout_ms: int | None = None) -> Any:
+        """The answer of the broker that the metadata names as controller, or of any, which forwards."""
+        if self.view.controller is None:
+            await self.refresh([])
+        controller = self.view.controller
+        connection = await (self.any_connection() if controller is None else self.broker_connection(controller))
+        return await self._ask(connection, api_key, message, timeout_ms)
+
+    async def to_leader(
+        self, partition: TopicPartition, api_key: ApiKey, message: Any, *, timeout_ms: int | None = None
+    ) -> Any:
+        """The answer of the partition's leader."""
+        return await self.to_broker(await self.leader_of(partition), api_key, message, timeout_ms=timeout_ms)
+
+    async def _ask(self, connection: Connection, api_key: ApiKey, message: Any, timeout_ms: int | None) -> Any:
+        return await connection.request(api_key, message, timeout_ms=timeout_ms or self.request_timeout_ms)
+
+    # Trying again
+
+    async def retry(
+        self,
+        operation: Callable[[], Awaitable[T]],
+        *,
+        timeout_ms: int | None = None,
+        on_retry: Callable[[RetriableError], None] | None = None,
+        give_up: Collection[ErrorCode] = (),
+    ) -> T:
+        """Calls the operation until it does not raise a `RetriableError`, or its time is over.
+
+        Between tries it waits, longer each time, and forgets what the view says about controller and topics. Codes in
+        `give_up` are raised at once; so is an address that nobody listens at before the first success, for then the
+        address is wrong rather than the broker slow.
+        """
+        deadline = self.clock.monotonic() + (timeout_ms or self.request_timeout_ms) / 1000
+        tries = 0
+        while True:
+            try:
+                return await operation()
+            except RetriableError as error:
+                tries += 1
+                if isinstance(error, CannotConnectError) and not self.view.brokers:
+                    raise
+                if isinstance(error, RetriableAnswerError) and error.error_code in give_up:
+                    raise
+                wait = self._backoff.wait_ms(tries, self.random) / 1000
+                if self.clock.monotonic() + wait > deadline:
+                    if tries == 1 or isinstance(error, RetriableAnswerError):
+                        raise
+                    raise self._too_late(error, tries, timeout_ms or self.request_timeout_ms) from error
+                if on_retry is not None:
+                    on_retry(error)
+                self.view = ClusterView(cluster_id=self.view.cluster_id, brokers=self.view.brokers)
+                await self.clock.sleep(wait)
+
+    @staticmethod
+    def _too_late(error: RetriableError, tries: int, timeout_ms: int) -> RetriableError:
+        words = f"{error} (tried {tries} times in {timeout_ms} ms)"
+        kind = type(error) if isinstance(error, CannotConnectError | ConnectionLostError) else DeadlineError
+        return kind(words)

@@ -1,0 +1,131 @@
+"""Configs of topics and brokers, as plain functions: what is set, from where, what it means, and changing it."""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Any
+
+from ottla.client.cluster import Cluster
+from ottla.client.errors import answer_error
+from ottla.protocol.apis import ApiKey
+
+
+class ResourceType(IntEnum):
+    """What can have configs, by the protocol's number."""
+
+    TOPIC = 2
+    BROKER = 4
+    GROUP = 32
+
+
+class ConfigSource(IntEnum):
+    """Where a config's value comes from, by the protocol's number."""
+
+    UNKNOWN = 0
+    TOPIC = 1
+    DYNAMIC_BROKER = 2
+    DYNAMIC_DEFAULT_BROKER = 3
+    STATIC_BROKER = 4
+    DEFAULT = 5
+    DYNAMIC_BROKER_LOGGER = 6
+    CLIENT_METRICS = 7
+    GROUP = 8
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resource:
+    """One topic by name, or one broker by id; an empty name means all brokers."""
+
+    type: ResourceType
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.type.name.lower()} {self.name or '(all)'}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConfigEntry:
+    """One config. A sensitive one's value is None."""
+
+    name: str
+    value: str | None
+    source: ConfigSource
+    is_read_only: bool
+    is_sensitive: bool
+    documentation: str | None
+
+
+async def describe_configs(
+    cluster: Cluster, resource: Resource, names: Collection[str] | None = None, *, documentation: bool = False
+) -> list[ConfigEntry]:
+    """A resource's configs, all or these, in the order of their names."""
+    from kio.schema.describe_configs.v4.request import DescribeConfigsRequest, DescribeConfigsResource
+    from kio.static.primitive import i8
+
+    message = DescribeConfigsRequest(
+        resources=(
+            DescribeConfigsResource(
+                resource_type=i8(resource.type),
+                resource_name=resource.name,
+                configuration_keys=None if names is None else tuple(names),
+            ),
+        ),
+        include_documentation=documentation,
+    )
+    response = await cluster.retry(lambda: _ask(cluster, resource, ApiKey.DESCRIBE_CONFIGS, message))
+    (result,) = response.results
+    if result.error_code:
+        raise answer_error(int(result.error_code), f"configs of {resource}", result.error_message)
+    return sorted((_entry(each) for each in result.configs), key=lambda entry: entry.name)
+
+
+async def alter_configs(
+    cluster: Cluster, resource: Resource, changes: Mapping[str, str | None], *, validate_only: bool = False
+) -> None:
+    """Sets configs, or with None takes an override away so that the default counts again."""
+    from kio.schema.incremental_alter_configs.v1.request import (
+        AlterableConfig,
+        AlterConfigsResource,
+        IncrementalAlterConfigsRequest,
+    )
+    from kio.static.primitive import i8
+
+    message = IncrementalAlterConfigsRequest(
+        resources=(
+            AlterConfigsResource(
+                resource_type=i8(resource.type),
+                resource_name=resource.name,
+                configs=tuple(
+                    AlterableConfig(name=name, config_operation=i8(0 if value is not None else 1), value=value)
+                    for name, value in changes.items()
+                ),
+            ),
+        ),
+        validate_only=validate_only,
+    )
+    response = await cluster.retry(lambda: _ask(cluster, resource, ApiKey.INCREMENTAL_ALTER_CONFIGS, message))
+    (result,) = response.responses
+    if result.error_code:
+        raise answer_error(int(result.error_code), f"configs of {resource}", result.error_message)
+
+
+async def _ask(cluster: Cluster, resource: Resource, api_key: ApiKey, message: Any) -> Any:
+    if resource.type is ResourceType.BROKER and resource.name:
+        # Only the broker itself knows what it was started with.
+        return await cluster.to_broker(int(resource.name), api_key, message)
+    return await cluster.to_controller(api_key, message)
+
+
+def _entry(found: Any) -> ConfigEntry:
+    try:
+        source = ConfigSource(int(found.config_source))
+    except ValueError:
+        source = ConfigSource.UNKNOWN
+    return ConfigEntry(
+        name=found.name,
+        value=found.value,
+        source=source,
+        is_read_only=bool(found.read_only),
+        is_sensitive=bool(found.is_sensitive),
+        documentation=found.documentation,
+    )

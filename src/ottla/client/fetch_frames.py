@@ -1,0 +1,100 @@
+"""Fetch requests and their answers, whose records are views of the frame and are not copied.
+
+Speaks version 12, which names topics by name and needs no session. Pure; `reader.py` sends them.
+"""
+
+from collections.abc import Iterable, Sequence
+from itertools import groupby
+from struct import Struct
+from typing import Final, NamedTuple
+
+from ottla.client.errors import answer_error
+from ottla.client.wire_fields import FieldReader, compact_string, varint
+from ottla.model.ids import TopicPartition
+
+VERSION: Final = 12
+READ_UNCOMMITTED: Final = 0
+READ_COMMITTED: Final = 1
+
+_START: Final = Struct(">iiiibii")
+_WANTED: Final = Struct(">iiqiqi")
+_ANSWER: Final = Struct(">ihi")
+_PARTITION: Final = Struct(">ihqqq")
+_ABORTED: Final = Struct(">qq")
+_REPLICA: Final = Struct(">i")
+_CORRELATION_BYTES: Final = 4
+_CONSUMER: Final = -1
+_NO_SESSION: Final = (0, -1)
+
+
+class Wanted(NamedTuple):
+    """From where one partition is to be read."""
+
+    partition: TopicPartition
+    offset: int
+    bytes_max: int
+
+
+class Fetched(NamedTuple):
+    """What came of one partition. `records` are batches, perhaps one cut off at the end."""
+
+    partition: TopicPartition
+    error_code: int
+    high_watermark: int
+    last_stable_offset: int
+    log_start_offset: int
+    aborted: list[tuple[int, int]]
+    """(producer id, first offset) of aborted transactions that overlap; only for read_committed."""
+    records: memoryview
+
+
+def fetch_body(
+    wanted: Sequence[Wanted], *, isolation_level: int, wait_ms: int, bytes_min: int, bytes_max: int
+) -> list[bytes]:
+    """The body of a request for these partitions; those of one topic must be neighbours."""
+    head = bytearray(_START.pack(_CONSUMER, wait_ms, bytes_min, bytes_max, isolation_level, *_NO_SESSION))
+    topics = [(topic, list(some)) for topic, some in groupby(wanted, key=lambda each: each.partition.topic)]
+    head += varint(len(topics) + 1)
+    for topic, some in topics:
+        head += compact_string(topic) + varint(len(some) + 1)
+        for each in some:
+            head += _WANTED.pack(each.partition.partition, -1, each.offset, -1, -1, each.bytes_max) + b"\0"
+        head += b"\0"
+    # No forgotten topics, no rack, no tagged fields.
+    head += b"\1\1\0"
+    return [bytes(head)]
+
+
+def read_fetch_answer(frame: memoryview) -> list[Fetched]:
+    """What came of every partition; raises for a code on the whole answer, and `BrokenAnswerError`."""
+    reader = FieldReader(frame, _CORRELATION_BYTES)
+    reader.skip_tags()
+    _, error_code, _ = reader.unpack(_ANSWER)
+    if error_code:
+        raise answer_error(error_code, "fetching")
+    return list(_partitions(reader))
+
+
+def _partitions(reader: FieldReader) -> Iterable[Fetched]:
+    for _ in range(reader.count()):
+        topic = reader.string() or ""
+        for _ in range(reader.count()):
+            index, error_code, high_watermark, last_stable, log_start = reader.unpack(_PARTITION)
+            aborted = []
+            for _ in range(reader.count()):
+                producer_id, first_offset = reader.unpack(_ABORTED)
+                aborted.append((producer_id, first_offset))
+                reader.skip_tags()
+            reader.unpack(_REPLICA)
+            records = reader.bytes()
+            reader.skip_tags()
+            yield Fetched(
+                TopicPartition(topic, index),
+                error_code,
+                high_watermark,
+                last_stable,
+                log_start,
+                aborted,
+                memoryview(b"") if records is None else records,
+            )
+        reader.skip_tags()

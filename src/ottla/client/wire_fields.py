@@ -1,0 +1,96 @@
+"""The few field types that the raw Produce and Fetch frames are made of, read with bounds and written.
+
+Everything else on the wire goes through kio (`ottla.protocol.messages`).
+"""
+
+from struct import Struct
+from struct import error as StructError
+from typing import Any
+
+from ottla.model.errors import CorruptError
+
+
+class BrokenAnswerError(CorruptError):
+    """An answer whose lengths do not fit its bytes."""
+
+
+def varint(value: int) -> bytes:
+    """An unsigned varint."""
+    out = bytearray()
+    while value > 0x7F:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
+
+
+def compact_string(text: str | None) -> bytes:
+    """A string with its length plus one in front; 0 for None."""
+    if text is None:
+        return b"\0"
+    encoded = text.encode()
+    return varint(len(encoded) + 1) + encoded
+
+
+class FieldReader:
+    """Reads one frame from front to back; raises `BrokenAnswerError` rather than beyond its end."""
+
+    __slots__ = ("_frame", "_position")
+
+    def __init__(self, frame: memoryview, position: int = 0) -> None:
+        self._frame = frame
+        self._position = position
+
+    def unpack(self, fields: Struct) -> tuple[Any, ...]:
+        """Fixed-size fields."""
+        try:
+            values = fields.unpack_from(self._frame, self._position)
+        except StructError as error:
+            raise BrokenAnswerError(f"the answer ends at byte {len(self._frame)}, within a field") from error
+        self._position += fields.size
+        return values
+
+    def varint(self) -> int:
+        """An unsigned varint of at most 32 bits."""
+        value = shift = 0
+        while True:
+            if self._position >= len(self._frame) or shift > 28:
+                raise BrokenAnswerError(f"a length at byte {self._position} does not end")
+            byte = self._frame[self._position]
+            self._position += 1
+            value |= (byte & 0x7F) << shift
+            if byte < 0x80:
+                return value
+            shift += 7
+
+    def count(self) -> int:
+        """How many elements a compact array has; 0 for null. Never more than could fit."""
+        count = max(self.varint() - 1, 0)
+        if count > len(self._frame) - self._position:
+            raise BrokenAnswerError(f"{count} elements are announced at byte {self._position}, which cannot be")
+        return count
+
+    def bytes(self) -> memoryview | None:
+        """A compact nullable byte string, as a view."""
+        size = self.varint() - 1
+        if size < 0:
+            return None
+        if size > len(self._frame) - self._position:
+            raise BrokenAnswerError(f"{size} bytes are announced at byte {self._position}, which cannot be")
+        view = self._frame[self._position : self._position + size]
+        self._position += size
+        return view
+
+    def string(self) -> str | None:
+        """A compact nullable string."""
+        view = self.bytes()
+        return None if view is None else str(view, "utf-8", "replace")
+
+    def skip_tags(self) -> None:
+        """Passes over tagged fields."""
+        for _ in range(self.varint()):
+            self.varint()
+            size = self.varint()
+            if size > len(self._frame) - self._position:
+                raise BrokenAnswerError(f"a tagged field of {size} bytes at byte {self._position} does not end")
+            self._position += size
