@@ -5,7 +5,7 @@ FUZZ_SECONDS ?= 60
 BIN := $(VENV)/bin
 KERNELS := $(shell find src -name '*.pyx' -o -name '*.pxd' -o -name '*.h')
 
-.PHONY: run test check bench test-compat fuzz clean help
+.PHONY: run test check bench test-compat test-hostile fuzz clean help
 
 help:  ## what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -37,8 +37,11 @@ check: $(VENV)/.installed  ## style, types, layers, tidiness
 	$(BIN)/lint-imports --no-logo
 	$(BIN)/python -m pytest tests/test_tidy.py
 
-test-compat: $(VENV)/.installed-compat  ## real Kafka, its tools and foreign clients (needs Java 17 and Maven)
+test-compat: $(VENV)/.installed-compat  ## real Kafka, its tools and foreign clients (tests/compat/prepare gets them)
 	$(BIN)/python -m pytest tests/compat
+
+test-hostile: $(VENV)/.installed  ## clients that break every rule, kill -9, a full disk (as root, to mount a small one)
+	$(BIN)/python -m pytest tests/hostile tests/crash
 
 bench: $(VENV)/.installed-compat  ## every benchmark, with ratios
 	$(BIN)/python -m benchmarks

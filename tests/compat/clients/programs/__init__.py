@@ -1,0 +1,1 @@
+"""The client programs of the Python libraries; `command_loop` is what they share."""

@@ -1,0 +1,153 @@
+"""kafka-python as a client program."""
+
+import sys
+import time
+from typing import Any
+
+from kafka import KafkaConsumer, KafkaProducer, TopicPartition
+from kafka.admin import ConfigResource, ConfigResourceType, KafkaAdminClient, NewTopic, OffsetSpec
+from kafka.errors import BrokerResponseError
+
+from tests.compat.clients.programs.command_loop import commands_of, row_of, run, to_bytes, to_headers
+
+TIMEOUT_S = 30
+
+
+class Program:
+    """One admin client; producers and consumers by number."""
+
+    def __init__(self, bootstrap: str) -> None:
+        self._bootstrap = bootstrap
+        self._admin = KafkaAdminClient(bootstrap_servers=bootstrap)
+        self._producers: dict[int, Any] = {}
+        self._consumers: dict[int, Any] = {}
+
+    def open_producer(self, id: int, codec: str, idempotent: bool | None, request_bytes_max: int | None) -> None:
+        settings: dict[str, Any] = {"compression_type": None if codec == "none" else codec}
+        if idempotent is not None:
+            settings["enable_idempotence"] = idempotent
+        if request_bytes_max is not None:
+            settings["max_request_size"] = request_bytes_max
+        self._producers[id] = KafkaProducer(bootstrap_servers=self._bootstrap, **settings)
+
+    def send(self, id: int, topic: str, records: list[dict[str, Any]]) -> dict[str, Any]:
+        producer = self._producers[id]
+        futures = [
+            producer.send(
+                topic,
+                key=to_bytes(record["key"]),
+                value=to_bytes(record["value"]),
+                headers=to_headers(record["headers"]),
+                partition=record["partition"],
+                timestamp_ms=record["timestamp"],
+            )
+            for record in records
+        ]
+        producer.flush(TIMEOUT_S)
+        found = [future.get(TIMEOUT_S) for future in futures]
+        return {"acks": [[each.partition, each.offset] for each in found]}
+
+    def close_producer(self, id: int) -> None:
+        self._producers.pop(id).close(timeout=1)
+
+    def open_consumer(self, id: int, topic: str, positions: list[list[int]], reset: str) -> None:
+        consumer = KafkaConsumer(bootstrap_servers=self._bootstrap, group_id=None, auto_offset_reset=reset)
+        consumer.assign([TopicPartition(topic, partition) for partition, _ in positions])
+        for partition, offset in positions:
+            at = TopicPartition(topic, partition)
+            if offset >= 0:
+                consumer.seek(at, offset)
+            elif offset == -2:
+                consumer.seek_to_beginning(at)
+            else:
+                consumer.seek_to_end(at)
+        self._consumers[id] = consumer
+
+    def poll(self, id: int, count: int, timeout_ms: int) -> dict[str, Any]:
+        rows: list[dict[str, Any]] = []
+        deadline = time.monotonic() + timeout_ms / 1000
+        while len(rows) < count and time.monotonic() < deadline:
+            for records in self._consumers[id].poll(timeout_ms=200, max_records=count - len(rows)).values():
+                rows.extend(_row(record) for record in records)
+        return {"records": rows}
+
+    def close_consumer(self, id: int) -> None:
+        self._consumers.pop(id).close()
+
+    def create_topic(self, topic: str, partitions: int, configs: dict[str, str]) -> None:
+        new = NewTopic(name=topic, num_partitions=partitions, replication_factor=1, topic_configs=configs)
+        self._admin.create_topics([new])
+
+    def delete_topic(self, topic: str) -> None:
+        self._admin.delete_topics([topic])
+
+    def list_topics(self) -> dict[str, Any]:
+        return {"topics": self._admin.list_topics()}
+
+    def describe_topic(self, topic: str) -> dict[str, Any]:
+        (found,) = self._admin.describe_topics([topic])
+        return {
+            "partitions": [
+                [each["partition_index"], each["leader_id"], each["replica_nodes"], each["isr_nodes"]]
+                for each in found["partitions"]
+            ]
+        }
+
+    def create_partitions(self, topic: str, count: int) -> None:
+        self._admin.create_partitions({topic: count})
+
+    def describe_configs(self, kind: str, name: str) -> dict[str, Any]:
+        resource = ConfigResource(ConfigResourceType[kind.upper()], name)
+        found = self._admin.describe_configs([resource], config_filter="all")[kind][name]
+        return {"configs": {key: entry["value"] for key, entry in found.items()}}
+
+    def alter_configs(self, topic: str, configs: dict[str, str]) -> None:
+        self._admin.alter_configs([ConfigResource(ConfigResourceType.TOPIC, topic, configs)])
+
+    def find_offset(self, topic: str, partition: int, at: str | int) -> dict[str, Any]:
+        spec = at if isinstance(at, int) else OffsetSpec[at.upper()]
+        where = TopicPartition(topic, partition)
+        found = self._admin.list_partition_offsets({where: spec})[where]
+        return {"offset": found.offset, "timestamp": found.timestamp}
+
+    def delete_records(self, topic: str, partition: int, offset: int) -> dict[str, Any]:
+        where = TopicPartition(topic, partition)
+        return {"low_watermark": self._admin.delete_records({where: offset})[where]["low_watermark"]}
+
+    def describe_cluster(self) -> dict[str, Any]:
+        found = self._admin.describe_cluster()
+        return {
+            "cluster_id": found["cluster_id"],
+            "controller": found["controller_id"],
+            "brokers": [[each["broker_id"], each["host"], each["port"]] for each in found["brokers"]],
+        }
+
+    def log_dirs(self) -> dict[str, Any]:
+        return {
+            "sizes": {
+                f"{topic['name']}-{each['partition_index']}": each["partition_size"]
+                for broker in self._admin.describe_log_dirs()
+                for folder in broker["log_dirs"]
+                for topic in folder["topics"]
+                for each in topic["partitions"]
+            }
+        }
+
+
+def _row(record: Any) -> dict[str, Any]:
+    return row_of(
+        partition=record.partition,
+        offset=record.offset,
+        timestamp=record.timestamp,
+        key=record.key,
+        value=record.value,
+        headers=record.headers,
+    )
+
+
+def _code_of(error: BaseException) -> int | None:
+    return error.errno if isinstance(error, BrokerResponseError) else None
+
+
+if __name__ == "__main__":
+    run(commands_of(Program(sys.argv[1])), _code_of)

@@ -1,0 +1,250 @@
+"""Configs as Kafka has them: the same names, defaults, types, sources, synonyms and flags, the same refusals.
+
+Both sides are asked the same; Kafka over the wire, ours through the functions that our handlers answer with.
+"""
+
+import socket
+import time
+from collections.abc import Iterable, Sequence
+from struct import unpack
+from typing import Any
+
+import pytest
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+from kio.schema.describe_configs.v4.request import DescribeConfigsRequest, DescribeConfigsResource
+from kio.schema.incremental_alter_configs.v1.request import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
+from kio.static.primitive import i8
+
+from ottla.broker.config_changes import ConfigChange, Operation, changed, check_changes
+from ottla.broker.configuration import BrokerConfig, describe_broker, describe_cluster_wide, validate_dynamic
+from ottla.broker.topic_settings import describe_topic, validate_topic_configs
+from ottla.metadata.broker_configs import BROKER_CONFIGS
+from ottla.metadata.config_types import DescribedConfig
+from ottla.metadata.topic_configs import TOPIC_CONFIGS
+from ottla.model.error_codes import ErrorCode
+from ottla.model.errors import OttlaError
+from ottla.protocol.apis import ApiKey
+from ottla.protocol.messages import read_response, write_request
+from tests.compat.kafka_broker import KafkaBroker
+
+TIMEOUT_S = 60
+TOPIC, BROKER = 2, 4
+SET, DELETE, APPEND, SUBTRACT = Operation
+
+Row = tuple[str | None, int, int, bool, bool, tuple[tuple[str, str | None, int], ...]]
+
+
+def ask(kafka: KafkaBroker, api_key: ApiKey, version: int, request: Any) -> Any:
+    host, _, port = kafka.bootstrap.partition(":")
+    with socket.create_connection((host, int(port)), TIMEOUT_S) as connection, connection.makefile("rb") as reader:
+        connection.sendall(write_request(api_key, version, 1, "test", request))
+        (size,) = unpack(">i", reader.read(4))
+        return read_response(api_key, version, memoryview(reader.read(size)))[1]
+
+
+def kafkas(kafka: KafkaBroker, resource_type: int, name: str) -> dict[str, Row]:
+    resource = DescribeConfigsResource(resource_type=i8(resource_type), resource_name=name, configuration_keys=None)
+    request = DescribeConfigsRequest(resources=(resource,), include_synonyms=True, include_documentation=True)
+    (result,) = ask(kafka, ApiKey.DESCRIBE_CONFIGS, 4, request).results
+    assert ErrorCode.NONE == result.error_code
+    return {
+        each.name: (
+            each.value,
+            each.config_source,
+            each.config_type,
+            each.read_only,
+            each.is_sensitive,
+            tuple((synonym.name, synonym.value, synonym.source) for synonym in each.synonyms),
+        )
+        for each in result.configs
+    }
+
+
+def ours(configs: Iterable[DescribedConfig]) -> dict[str, Row]:
+    return {
+        each.name: (
+            each.value,
+            each.source,
+            each.type,
+            each.is_read_only,
+            each.is_sensitive,
+            tuple((synonym.name, synonym.value, synonym.source) for synonym in each.synonyms),
+        )
+        for each in configs
+    }
+
+
+def like(kafka: KafkaBroker, per_broker: dict[str, str] | None = None) -> BrokerConfig:
+    """Our configuration, told what that Kafka was told; it sets min.insync.replicas for the cluster by itself."""
+    lines = (kafka.folder / "server.properties").read_text().splitlines()
+    pairs = dict(line.split("=", 1) for line in lines)
+    config = BrokerConfig.parse(settings={name: text for name, text in pairs.items() if name in BROKER_CONFIGS})
+    cluster_wide = {name: str(row[0]) for name, row in kafkas(kafka, BROKER, "").items()}
+    return config.with_dynamic(cluster_wide, per_broker or {})
+
+
+def create(kafka: KafkaBroker, name: str, **configs: str) -> None:
+    admin = AdminClient({"bootstrap.servers": kafka.bootstrap, "log_level": 0})
+    named = {key.replace("_", "."): text for key, text in configs.items()}
+    for created in admin.create_topics([NewTopic(name, num_partitions=1, config=named)]).values():
+        created.result(TIMEOUT_S)
+
+
+def alter(
+    kafka: KafkaBroker, resource_type: int, name: str, changes: Sequence[ConfigChange], *, rehearsal: bool
+) -> ErrorCode:
+    resource = AlterConfigsResource(
+        resource_type=i8(resource_type),
+        resource_name=name,
+        configs=tuple(
+            AlterableConfig(name=each.name, config_operation=i8(each.operation), value=each.value) for each in changes
+        ),
+    )
+    request = IncrementalAlterConfigsRequest(resources=(resource,), validate_only=rehearsal)
+    (response,) = ask(kafka, ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, request).responses
+    return ErrorCode(response.error_code)
+
+
+def test_a_fresh_topic(kafka: KafkaBroker) -> None:
+    create(kafka, "configs-fresh")
+    assert kafkas(kafka, TOPIC, "configs-fresh") == ours(describe_topic(like(kafka), {}))
+
+
+def test_a_topic_with_configs(kafka: KafkaBroker) -> None:
+    configs = {
+        "retention_ms": "+77",
+        "cleanup_policy": "compact, delete",
+        "min_cleanable_dirty_ratio": "1e-4",
+        "preallocate": "TRUE",
+        "compression_type": "zstd",
+        "segment_ms": "3600000",
+        "internal_segment_bytes": "1000",
+        "leader_replication_throttled_replicas": "0:1,1:2",
+    }
+    create(kafka, "configs-own", **configs)
+    overrides = {name.replace("_", "."): text for name, text in configs.items()}
+    assert kafkas(kafka, TOPIC, "configs-own") == ours(describe_topic(like(kafka), overrides))
+
+
+def test_the_broker(kafka: KafkaBroker) -> None:
+    described = ours(describe_broker(like(kafka)))
+    theirs = kafkas(kafka, BROKER, "1")
+    assert 100 < len(described)
+    assert {name: theirs.get(name) for name in described} == described
+
+
+def test_the_cluster_wide_configs(kafka: KafkaBroker) -> None:
+    assert kafkas(kafka, BROKER, "") == ours(describe_cluster_wide(like(kafka)))
+
+
+def test_dynamic_broker_configs_show_up_in_topics(kafka: KafkaBroker) -> None:
+    create(kafka, "configs-dynamic")
+    dynamic = {"log.retention.ms": "7200000", "log.cleanup.policy": "compact"}
+    changes = [ConfigChange(name, SET, text) for name, text in dynamic.items()]
+    assert ErrorCode.NONE is alter(kafka, BROKER, "1", changes, rehearsal=False)
+    try:
+        # Kafka follows its own metadata: what it has been told shows up a little later.
+        deadline = time.monotonic() + TIMEOUT_S
+        while ("7200000", 2) != kafkas(kafka, TOPIC, "configs-dynamic")["retention.ms"][:2]:
+            assert time.monotonic() < deadline
+        config = like(kafka, per_broker=dynamic)
+        assert kafkas(kafka, TOPIC, "configs-dynamic") == ours(describe_topic(config, {}))
+        theirs = kafkas(kafka, BROKER, "1")
+        for name in ("log.retention.ms", "log.cleanup.policy"):
+            assert theirs[name] == ours(describe_broker(config))[name]
+    finally:
+        alter(kafka, BROKER, "1", [ConfigChange(name, DELETE, None) for name in dynamic], rehearsal=False)
+
+
+def our_code(resource_type: int, config: BrokerConfig, changes: Sequence[ConfigChange]) -> ErrorCode:
+    try:
+        check_changes(changes)
+        if resource_type == TOPIC:
+            validate_topic_configs(changed({}, changes, TOPIC_CONFIGS), config)
+        else:
+            validate_dynamic(config, changed({}, changes, BROKER_CONFIGS), is_cluster_wide=False)
+    except OttlaError as error:
+        return error.code
+    return ErrorCode.NONE
+
+
+TOPIC_VALUES: dict[str, list[str | None]] = {
+    "retention.ms": ["-2", "-1", "abc", " 77 ", "+78", "1.5", "", "99999999999999999999", None],
+    "retention.mss": ["5"],
+    "min.cleanable.dirty.ratio": ["1e-4", "0.25d", "1.01", "x"],
+    "cleanup.policy": ["", "compact,compact", "COMPACT", "foo", "compact,,delete", "compact, delete"],
+    "preallocate": ["TRUE", "yes"],
+    "compression.type": ["GZIP", "gzip", "none", "uncompressed"],
+    "compression.gzip.level": ["0", "-1", "9", "10"],
+    "compression.lz4.level": ["0", "17", "18"],
+    "compression.zstd.level": ["-131072", "-131073", "22", "23"],
+    "max.message.bytes": ["-1", "0", "2147483648"],
+    "segment.bytes": ["100", "1048576"],
+    "internal.segment.bytes": ["100"],
+    "segment.index.bytes": ["3", "4"],
+    "segment.ms": ["0", "1"],
+    "segment.jitter.ms": ["-1", "0"],
+    "flush.messages": ["0", "1"],
+    "index.interval.bytes": ["-1", "0"],
+    "file.delete.delay.ms": ["-1", "0"],
+    "local.retention.ms": ["-3", "-2"],
+    "max.compaction.lag.ms": ["0", "1"],
+    "message.timestamp.type": ["createtime", "LogAppendTime"],
+    "message.timestamp.after.max.ms": ["-1", "0"],
+    "min.insync.replicas": ["0", "1"],
+    "remote.storage.enable": ["true", "false"],
+    "remote.log.copy.disable": ["true"],
+    "leader.replication.throttled.replicas": ["*", "0:1,1:2", "x", "", "0:1,0:1", "*,0:1"],
+}
+
+TOPIC_CHANGES: list[list[ConfigChange]] = [
+    *([ConfigChange(name, SET, text)] for name, texts in TOPIC_VALUES.items() for text in texts),
+    [ConfigChange("min.compaction.lag.ms", SET, "9"), ConfigChange("max.compaction.lag.ms", SET, "5")],
+    [ConfigChange("cleanup.policy", APPEND, "compact")],
+    [ConfigChange("cleanup.policy", APPEND, "zzz")],
+    [ConfigChange("cleanup.policy", SUBTRACT, "zzz")],
+    [ConfigChange("cleanup.policy", APPEND, None)],
+    [ConfigChange("retention.ms", APPEND, "5")],
+    [ConfigChange("retention.ms", SUBTRACT, "5")],
+    [ConfigChange("nope", APPEND, "5")],
+    [ConfigChange("nope", DELETE, None)],
+    [ConfigChange("retention.ms", DELETE, "5")],
+    [ConfigChange("retention.ms", SET, "5"), ConfigChange("retention.ms", SET, "6")],
+    [ConfigChange("retention.ms", SET, "5"), ConfigChange("flush.ms", SET, "x")],
+    [],
+]
+
+BROKER_CHANGES: list[list[ConfigChange]] = [
+    [ConfigChange("num.partitions", SET, "5")],
+    [ConfigChange("num.partitions", DELETE, None)],
+    [ConfigChange("log.retention.ms", SET, "abc")],
+    [ConfigChange("log.retention.ms", SET, "-5")],
+    [ConfigChange("log.retention.ms", SET, None)],
+    [ConfigChange("min.insync.replicas", SET, "0")],
+    [ConfigChange("message.max.bytes", APPEND, "1")],
+    [ConfigChange("log.cleanup.policy", APPEND, "compact")],
+    [ConfigChange("leader.replication.throttled.rate", SET, "1000")],
+    [ConfigChange("max.connections", SET, "5"), ConfigChange("max.connections", SET, "6")],
+    [ConfigChange("nope", DELETE, None)],
+]
+
+
+@pytest.mark.parametrize("changes", TOPIC_CHANGES, ids=str)
+def test_a_topic_takes_and_refuses_the_same(kafka: KafkaBroker, asked_topic: str, changes: list[ConfigChange]) -> None:
+    assert alter(kafka, TOPIC, asked_topic, changes, rehearsal=True) == our_code(TOPIC, like(kafka), changes)
+
+
+@pytest.mark.parametrize("changes", BROKER_CHANGES, ids=str)
+def test_a_broker_takes_and_refuses_the_same(kafka: KafkaBroker, changes: list[ConfigChange]) -> None:
+    assert alter(kafka, BROKER, "1", changes, rehearsal=True) == our_code(BROKER, like(kafka), changes)
+
+
+@pytest.fixture(scope="module")
+def asked_topic(kafka: KafkaBroker) -> str:
+    create(kafka, "configs-asked")
+    return "configs-asked"
