@@ -34,7 +34,7 @@ class Admission:
         self._waiting: deque[Callable[[], None]] = deque()
 
     def admit(self, api_key: int, size: int, resume: Callable[[], None]) -> bool:
-        """Whether a request may be worked on; then `release` is told when it is answered. If not, `resume` is called."""
+        """Whether a request may be worked on; `release` is then told of its answer. If not, `resume` will be called."""
         if self._is_too_much(api_key, size):
             self._waiting.append(resume)
             self._schedule()

@@ -54,7 +54,7 @@ class Assignment:
     def settings_changed(self) -> None:
         """The broker's own configs changed, and with them the defaults of every topic."""
         for topic in self._topics.values():
-            self._apply_settings(topic, TopicSettings.resolve(self._broker.config, topic.configs))
+            self._apply_settings(topic, self._broker.settings_of(topic.configs))
 
     def remove_strays(self, image: ClusterImage) -> None:
         """At the start: folders of topics that the image does not have, or has under another id."""
@@ -73,7 +73,7 @@ class Assignment:
 
     async def _apply_topic(self, topic: TopicImage) -> None:
         broker = self._broker
-        settings = TopicSettings.resolve(broker.config, topic.configs)
+        settings = broker.settings_of(topic.configs)
         for index, image in enumerate(topic.partitions):
             partition = broker.partitions.get(topic.name, index)
             if partition is not None:

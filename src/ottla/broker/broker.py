@@ -6,7 +6,7 @@ The composition root. Handlers get the broker and find on it what they need; wha
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, Self
 from uuid import UUID
@@ -45,6 +45,7 @@ _LOGGER: Final = logging.getLogger(__name__)
 
 DEFAULT_DATA_DIR: Final = "./ottla-data"
 METADATA_FILE: Final = "metadata.db"
+_SETTINGS_KEPT_MAX: Final = 1000
 SHUTDOWN_SECONDS: Final = 10.0
 """How long requests in the works may take to be answered when the broker stops."""
 
@@ -75,6 +76,7 @@ class Broker:
         self._http: HttpEndpoint | None = None
         self._tasks: list[asyncio.Task[None]] = []
         self._failures: set[str] = set()
+        self._settings: dict[tuple[tuple[str, str], ...], TopicSettings] = {}
         self._advertised = ("", 0)
         self._lease: Lease | None = None
         self._office: Lease | None = None
@@ -276,8 +278,17 @@ class Broker:
 
     def _log_config(self, partition: TopicPartition) -> LogConfig:
         topic = self._follower.image.topics.get(partition.topic)
-        settings = TopicSettings.resolve(self.config, topic.configs if topic is not None else {})
-        return settings.log_of(partition)
+        return self.settings_of(topic.configs if topic is not None else {}).log_of(partition)
+
+    def settings_of(self, configs: Mapping[str, str]) -> TopicSettings:
+        """What a topic with these configs of its own is told on this broker; most topics share theirs with others."""
+        key = tuple(sorted(configs.items()))
+        settings = self._settings.get(key)
+        if settings is None:
+            if len(self._settings) >= _SETTINGS_KEPT_MAX:
+                self._settings.clear()
+            settings = self._settings[key] = TopicSettings.resolve(self.config, configs)
+        return settings
 
     async def _apply_image(self, image: ClusterImage) -> None:
         if image.broker_configs != self._follower.image.broker_configs:
@@ -288,6 +299,7 @@ class Broker:
 
     def _apply_broker_configs(self, image: ClusterImage) -> None:
         cluster_wide = image.broker_configs.get("", {})
+        self._settings.clear()
         self.config = self.static_config.with_dynamic(cluster_wide, image.broker_configs.get(str(self.id), {}))
 
 

@@ -8,6 +8,7 @@ import logging
 import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Final, Self, TypeVar
 
 from ottla.broker.configuration import BrokerConfig, synonyms_of
@@ -131,7 +132,7 @@ def validate_topic_configs(configs: Mapping[str, str], config: BrokerConfig | No
             own[name] = _parse(name, text)
         except InvalidConfigError as error:
             complaints.append(str(error))
-    values = {**topic_values(config or BrokerConfig.parse(), {}), **own}
+    values = {**topic_values(config or _default_config(), {}), **own}
     least, most = _get(values, "min.compaction.lag.ms", int), _get(values, "max.compaction.lag.ms", int)
     if least > most:
         complaints.append(
@@ -141,6 +142,11 @@ def validate_topic_configs(configs: Mapping[str, str], config: BrokerConfig | No
         complaints.append("remote.storage.enable=true is not possible: this broker keeps all segments on its own disk")
     if complaints:
         raise InvalidConfigError("\n".join(complaints))
+
+
+@cache
+def _default_config() -> BrokerConfig:
+    return BrokerConfig.parse()
 
 
 def topic_values(config: BrokerConfig, overrides: Mapping[str, str]) -> dict[str, ConfigValue | None]:

@@ -8,9 +8,11 @@ import argparse
 import asyncio
 import gc
 import logging
+import resource
 import signal
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -134,9 +136,18 @@ def _address(option: str, text: str) -> tuple[str, int]:
     return host.strip("[]"), int(port)
 
 
+def _raise_file_limit() -> None:
+    """A partition that is written to holds a file open, and so does a connection; the usual limit is for shells."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        with suppress(OSError, ValueError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
 def _run(config: BrokerConfig, http: tuple[str, int] | None) -> int:
     from uvloop import new_event_loop
 
+    _raise_file_limit()
     with asyncio.Runner(loop_factory=new_event_loop) as runner:
         return runner.run(_serve(config, http))
 

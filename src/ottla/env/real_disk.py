@@ -27,7 +27,7 @@ IOV_MAX: Final = 1024
 READ_UNCHECKED_BYTES_MAX: Final = 1 << 20
 """A read of more than this looks at the file's size first, so that an absurd size does not allocate absurd memory."""
 
-BACKGROUND_THREADS_MAX: Final = 4
+BACKGROUND_THREADS_MAX: Final = 16
 """Enough to keep several disks busy with syncs; the threads wait in the kernel, so they cost the event loop nothing."""
 
 FILE_MODE: Final = 0o644

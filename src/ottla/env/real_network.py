@@ -26,6 +26,10 @@ ACCEPTS_PER_TURN_MAX: Final = 64
 ACCEPT_PAUSE_SECONDS: Final = 1.0
 """How long to wait when the process has no descriptor left for another connection."""
 
+LOCAL_SEND_BUFFER_BYTES: Final = 256 * 1024
+"""For a peer on the same machine, which answers at once: what waits for it stays in the processor's cache. The kernel
+would let megabytes wait, which is right for a peer far away, and costs a local one half of its speed."""
+
 OUT_OF_RESOURCES: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 
 
@@ -38,10 +42,13 @@ class RealSocket:
         connected.setblocking(False)
         connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         connected.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        peer = connected.getpeername()
+        if _is_local(peer):
+            connected.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, LOCAL_SEND_BUFFER_BYTES)
         self._socket = connected
         self._descriptor = connected.fileno()
         self._loop = asyncio.get_running_loop()
-        self._peer = _spell(connected.getpeername())
+        self._peer = _spell(peer)
 
     def recv_into(self, buffer: memoryview) -> int:
         """What has arrived, 0 at the end of the stream; raises BlockingIOError when there is nothing."""
@@ -256,3 +263,7 @@ def _explained(error: OSError | None, what: str) -> OSError:
 def _spell(address: Any) -> str:
     host, port = address[0], address[1]
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def _is_local(address: Any) -> bool:
+    return str(address[0]).startswith(("127.", "::ffff:127.")) or address[0] == "::1"

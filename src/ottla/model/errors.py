@@ -184,3 +184,24 @@ class InvalidTopicNameError(InvalidRequestError):
     """A topic cannot have this name."""
 
     code = ErrorCode.INVALID_TOPIC_EXCEPTION
+
+
+# Coordinators
+
+
+class CoordinatorLoadingError(RetriableError):
+    """The coordinator is here, and is being brought back from its log."""
+
+    code = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+
+
+class CoordinatorNotAvailableError(RetriableError):
+    """There is no coordinator yet, or its broker is away."""
+
+    code = ErrorCode.COORDINATOR_NOT_AVAILABLE
+
+
+class NotCoordinatorError(RetriableError):
+    """Another broker coordinates this."""
+
+    code = ErrorCode.NOT_COORDINATOR

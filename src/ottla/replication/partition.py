@@ -43,11 +43,8 @@ class AppendWaiter(Protocol):
         """The part is written, and now waits for replicas or for the disk."""
 
 
-class _Queued(NamedTuple):
-    batch: Batch
-    acks: int
-    waiter: AppendWaiter
-    at: int
+_Queued = tuple[Batch, int, AppendWaiter, int]
+"""(batch, acks, who is told, as which part); a plain tuple, since every produced batch makes one."""
 
 
 class _Waiting(NamedTuple):
@@ -167,7 +164,7 @@ class Partition:
             )
         if not self._queued:
             self._turn.add_append(self.append_queued)
-        self._queued.append(_Queued(batch, acks, waiter, at))
+        self._queued.append((batch, acks, waiter, at))
         self._queued_bytes += batch.size_bytes
         if self._queued_bytes >= GATHERED_BYTES_MAX:
             self.append_queued()
@@ -183,7 +180,7 @@ class Partition:
         outcomes: list[Appended | OttlaError]
         try:
             outcomes = log.append(
-                [each.batch for each in queued], leader_epoch=self.leader.leader_epoch, now=self._clock.now_ms()
+                [each[0] for each in queued], leader_epoch=self.leader.leader_epoch, now=self._clock.now_ms()
             )
         except OttlaError as error:
             outcomes = [error] * len(queued)
@@ -193,7 +190,7 @@ class Partition:
             added_bytes = 0
             for each, outcome in zip(queued, outcomes, strict=True):
                 if isinstance(outcome, Appended) and not outcome.is_duplicate:
-                    added_bytes += each.batch.size_bytes
+                    added_bytes += each[0].size_bytes
             self.appended_bytes += added_bytes
             self._hidden.append((end_offset, added_bytes))
         needs_disk = False
@@ -206,19 +203,18 @@ class Partition:
         else:
             self._on_safe(end_offset)
         high_watermark = log.high_watermark
-        for each, outcome in zip(queued, outcomes, strict=True):
+        safe_offset = log.recovery_point if needs_disk else end_offset
+        for (_, acks, waiter, at), outcome in zip(queued, outcomes, strict=True):
             if isinstance(outcome, OttlaError):
-                each.waiter.on_outcome(each.at, outcome)
-                continue
-            waiting = _Waiting(Offset(outcome.last_offset + 1), each.waiter, each.at, outcome)
-            if each.acks == ALL_REPLICAS and waiting.end_offset > high_watermark:
-                self._waiting_for_commit.append(waiting)
-                each.waiter.on_waiting()
-            elif needs_disk and waiting.end_offset > log.recovery_point:
-                self._waiting_for_disk.append(waiting)
-                each.waiter.on_waiting()
+                waiter.on_outcome(at, outcome)
+            elif acks == ALL_REPLICAS and outcome.last_offset >= high_watermark:
+                self._waiting_for_commit.append(_Waiting(Offset(outcome.last_offset + 1), waiter, at, outcome))
+                waiter.on_waiting()
+            elif outcome.last_offset >= safe_offset:
+                self._waiting_for_disk.append(_Waiting(Offset(outcome.last_offset + 1), waiter, at, outcome))
+                waiter.on_waiting()
             else:
-                each.waiter.on_outcome(each.at, outcome)
+                waiter.on_outcome(at, outcome)
         if needs_disk:
             task = asyncio.get_running_loop().create_task(self._flush(end_offset))
             self._tasks.add(task)

@@ -47,6 +47,9 @@ class OpeningProgress:
     bytes_scanned: int
 
 
+CLOSERS: Final = 16
+"""How many logs are closed at the same time."""
+
 _DELETIONS_PER_BREATH: Final = 100
 """After so many the event loop may do something else."""
 
@@ -136,7 +139,7 @@ class LogStore:
         """Closes every log and marks each healthy data dir clean; a log that fails to close costs its dir the mark."""
         for folder in self.dirs:
             if folder.failure is None:
-                await self._disk.in_background(self._close_dir, folder)
+                await self._close_dir(folder)
             folder.unlock()
         self._logs.clear()
         self._dir_of.clear()
@@ -365,18 +368,25 @@ class LogStore:
         for log in self._logs_in(folder):
             log.abandon(str(folder.failure))
 
-    def _close_dir(self, folder: DataDir) -> None:
+    async def _close_dir(self, folder: DataDir) -> None:
+        """Closes the dir's logs, several at a time: the disk takes many syncs at once for little more than one."""
         all_closed = True
-        for log in self._logs_in(folder):
-            all_closed = all_closed and log.failure is None
-            try:
-                log.close()
-            except OttlaError as error:
-                all_closed = False
-                _LOGGER.error("%s was not closed cleanly: %s", log.partition, error)
+        waiting = iter(list(self._logs_in(folder)))
+
+        async def closer() -> None:
+            nonlocal all_closed
+            for log in waiting:
+                all_closed = all_closed and log.failure is None
+                try:
+                    await self._disk.in_background(log.close)
+                except OttlaError as error:
+                    all_closed = False
+                    _LOGGER.error("%s was not closed cleanly: %s", log.partition, error)
+
+        await asyncio.gather(*(closer() for _ in range(CLOSERS)))
         try:
-            self._save(folder, _CHECKPOINTS)
+            await self._disk.in_background(self._save, folder, _CHECKPOINTS)
             if all_closed and not self.offline:
-                folder.mark_clean()
+                await self._disk.in_background(folder.mark_clean)
         except (OttlaError, OSError) as error:
             _LOGGER.error("%s was not closed cleanly: %s", folder.path, error)

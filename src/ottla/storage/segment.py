@@ -202,7 +202,11 @@ class Segment:
         try:
             # Reads the index if it must: nothing may fail behind the write.
             self._largest = self._largest or self.largest
-            self.file.write_at(position, buffers)
+            file = self.file
+        except OSError as error:
+            raise StorageError(f"{self.log_path}: cannot be opened: {error.strerror}") from error
+        try:
+            file.write_at(position, buffers)
         except OSError as error:
             self._take_back(position)
             raise StorageError(

@@ -144,3 +144,21 @@ def test_what_is_news() -> None:
         partition.has_news(0, 11, 2, 0),
     ]
     assert [True, False, True, True, True, False, True, True, True, False] == told
+
+
+def test_all_sessions_together_remember_a_bounded_number_of_partitions(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ottla.broker.fetch_sessions.PARTITIONS_MAX", 3)
+    known = sessions()
+    first = known.plan(fetch_request(0, 0, [A0, A1]), 0.0)
+    assert first.session_id > 0
+    assert 0 == known.plan(fetch_request(0, 0, [A0, A1]), 1.0).session_id, "there is no room for two more"
+    assert known.plan(fetch_request(first.session_id, 1, [B0]), 2.0).session is not None
+    # The fourth is one too many: the session goes, and its room with it.
+    grown = known.plan(fetch_request(first.session_id, 2, [("b", 1, 0)]), 3.0)
+    assert ErrorCode.FETCH_SESSION_ID_NOT_FOUND == grown.error
+    assert known.plan(fetch_request(0, 0, [A0, A1, B0]), 4.0).session_id > 0
+    assert 0 == known.plan(fetch_request(0, 0, [A0]), 4.0 + EVICTION_SECONDS - 1).session_id
+    assert known.plan(fetch_request(0, 0, [A0]), 4.0 + EVICTION_SECONDS).session_id > 0
+    assert 1 == len(known)
+    assert 0 == known.plan(fetch_request(0, 0, [A0, A1, B0, ("b", 1, 0)]), 4.0 + 2 * EVICTION_SECONDS).session_id
+    assert 1 == len(known), "and nobody is evicted for what cannot be remembered"

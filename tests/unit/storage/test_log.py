@@ -1,6 +1,8 @@
 """A log's life: appending as leader and follower, rolling, bounds, transactions, truncating, deleting, closing."""
 
 import dataclasses
+import errno
+import os
 
 import pytest
 
@@ -16,6 +18,7 @@ from ottla.model.ids import LeaderEpoch, Offset, TimestampMs
 from ottla.model.invariants import InvariantViolation
 from ottla.records.layout import Marker, TimestampType
 from ottla.sim.disk import SimDisk
+from ottla.sim.handles import SimFile
 from ottla.storage.config import LogConfig
 from ottla.storage.log import Log
 from tests.unit.storage.rig import (
@@ -357,3 +360,29 @@ class TestEnding:
 def test_a_refused_batch_is_an_error_in_its_place() -> None:
     (result,) = new_log().append([batch(bytes(1000))], leader_epoch=EPOCH, now=NOW)
     assert isinstance(result, OttlaError)
+
+
+class OutOfHandles(SimDisk):
+    """A disk whose process has no descriptor left while `is_out` is set."""
+
+    is_out = False
+
+    def open(self, path: str, *, create: bool = False, writable: bool = True) -> SimFile:
+        """Opens a file, if there is a descriptor for it."""
+        if self.is_out:
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE), path)
+        return super().open(path, create=create, writable=writable)
+
+
+def test_without_a_file_handle_an_append_fails_and_the_next_goes_on() -> None:
+    disk = OutOfHandles()
+    log = new_log(disk)
+    append(log, batch(b"a"))
+    log.segments.release()
+    disk.is_out = True
+    [failed] = log.append([batch(b"b")], leader_epoch=EPOCH, now=NOW)
+    assert isinstance(failed, StorageError)
+    assert "Too many open files" in str(failed)
+    disk.is_out = False
+    append(log, batch(b"c"))
+    assert [b"a", b"c"] == values(log)

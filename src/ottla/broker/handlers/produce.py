@@ -116,7 +116,8 @@ class PendingProduce:
         return (code, -1, -1, -1, None, str(error) if self._request.version >= _MESSAGES_VERSION else None, leader)
 
     def _refuse_all(self, code: ErrorCode, reason: str) -> None:
-        self._has_failed = True
+        # A request without parts has nothing that could fail.
+        self._has_failed = bool(self._results)
         self._results = [(int(code), -1, -1, -1, None, reason, None)] * len(self._results)
         self._finish()
 
@@ -160,6 +161,8 @@ def _only_batch(buffer: bytearray, position: int, size: int, version: int) -> Ba
         raise InvalidRecordError(
             f"a produced batch begins at offset 0, which the broker replaces; not {batch.base_offset}"
         )
+    if batch.has_producer_id and batch.base_sequence < 0:
+        raise InvalidRecordError("a batch with a producer id needs a sequence number")
     if version < _ZSTD_VERSION and batch.codec == _CODEC_ZSTD:
         raise _ZstdTooOldError("zstd needs a Produce request of version 7 or newer")
     return batch

@@ -1,0 +1,6 @@
+"""Clients that break every rule, against a real broker process; beside them a well-behaved one that must not notice.
+
+`broker_process.py` is the broker as the operating system sees it, `bystander.py` the client beside it. What is sent:
+`requests.py` has a valid request of every API and version, `mutations.py` spoils them, `batches.py` spoils records.
+The number of rounds is bounded; OTTLA_HOSTILE_SECONDS makes the fuzzing longer, OTTLA_HOSTILE_SEED another one.
+"""

@@ -1,0 +1,42 @@
+"""A broker for each module, which must have kept its countenance in the end; and what the requests are about."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.hostile.batches import numbered_batch
+from tests.hostile.broker_process import BrokerProcess
+from tests.hostile.requests import Target
+from tests.wire.exchange import RawConnection
+from tests.wire.world import create_topic, produce
+
+GROWTH_BYTES_MAX = 320 << 20
+"""What clients may make the broker grow by.
+
+Requests that are being received may take 256 MiB in all (`queued_bytes_max`), though not within these tests; beyond
+that a batch whose records are looked into may take 128 MiB for a moment, twice that while its buffer grows, and every
+connection 64 KiB and 1 MiB of unsent responses.
+"""
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
+    """Runs while the module's tests run. At its end it must have lost no descriptor, and complained of nothing."""
+    with BrokerProcess(tmp_path_factory.mktemp("hostile")) as broker:
+        with RawConnection(broker.address) as connection:
+            create_topic(connection, "warm", 1)
+        idle = broker.descriptors()
+        yield broker
+        assert broker.is_running(), broker.log_end()
+        assert [] == broker.alarms()
+        assert broker.wait_descriptors(idle + 40) <= idle + 40, "sockets or files were left open"
+        broker.stop()
+
+
+@pytest.fixture(scope="module")
+def target(broker: BrokerProcess) -> Target:
+    """A topic with a few records, for those who mean no good."""
+    with RawConnection(broker.address) as connection:
+        topic_id = create_topic(connection, "target", 3, retention_ms="-1")
+        produce(connection, topic_id, numbered_batch(0, 20))
+    return Target(topic="target", topic_id=topic_id)

@@ -1,0 +1,272 @@
+"""Server-side groups against clients that lose responses, go silent, crash and come back, and a coordinator that does.
+
+A client here does what a real one must: it keeps a partition until it has really given it up, reports what it owns, and
+drops everything when it is fenced. All along, no two clients that the group counts as members own the same partition,
+epochs never go back, and what is rebuilt from the log, compacted or not, equals what is in memory. Left alone at last,
+everyone owns exactly its target.
+"""
+
+from dataclasses import dataclass, field
+from typing import Any
+from uuid import UUID
+
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from ottla.coordination.consumer_group import ConsumerGroup, GroupState, Topic
+from ottla.coordination.consumer_group_requests import ConsumerGroupConfig
+from ottla.coordination.consumer_group_state import ConsumerGroups
+from ottla.model.error_codes import ErrorCode
+from ottla.sim.random import SimRandom
+from tests.state.effort import effort
+from tests.unit.coordination.consumer_group_driver import Driver
+
+Partition = tuple[UUID, int]
+SUBSCRIPTIONS: list[dict[str, Any]] = [
+    {"topic_names": ("t1",)},
+    {"topic_names": ("t1", "t2")},
+    {"topic_names": ("t2", "t3")},
+    {"topic_names": ()},
+    {"topic_names": (), "topic_regex": "t.*"},
+    {"topic_names": ("t1",), "topic_regex": "t[23]"},
+]
+FENCED = (ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.GROUP_ID_NOT_FOUND)
+
+
+@dataclass(slots=True)
+class Client:
+    """A consumer. `owned` is what it really works on; `revoking`, a part of that, is what it was told to give up."""
+
+    member_id: str
+    instance_id: str | None
+    subscription: dict[str, Any]
+    epoch: int = 0
+    owned: set[Partition] = field(default_factory=set)
+    revoking: set[Partition] = field(default_factory=set)
+    says_all: bool = True
+
+    def reset(self) -> None:
+        self.epoch = 0
+        self.owned.clear()
+        self.revoking.clear()
+        self.says_all = True
+
+    def reported(self) -> dict[UUID, tuple[int, ...]]:
+        return as_assignment(self.owned)
+
+
+def as_assignment(partitions: set[Partition]) -> dict[UUID, tuple[int, ...]]:
+    assignment: dict[UUID, tuple[int, ...]] = {}
+    for topic_id, partition in sorted(partitions):
+        assignment[topic_id] = (*assignment.get(topic_id, ()), partition)
+    return assignment
+
+
+def snapshot(groups: dict[str, ConsumerGroup]) -> dict[str, dict[str, Any]]:
+    return {group_id: {name: getattr(group, name) for name in group.__slots__} for group_id, group in groups.items()}
+
+
+class ConsumerGroupsMachine(RuleBasedStateMachine):
+    """One group, up to six clients."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.clients: dict[str, Client] = {}
+        self.names = 0
+        self.topic_ids = 0
+        self.last_epochs = (0, 0)
+
+    @initialize(
+        interval_ms=st.sampled_from([0, 1_000]),
+        assignor=st.sampled_from(["uniform", "range", None]),
+        subscriptions=st.lists(st.sampled_from(SUBSCRIPTIONS[:3]), min_size=1, max_size=4),
+    )
+    def start(self, interval_ms: int, assignor: str | None, subscriptions: list[dict[str, Any]]) -> None:
+        self.assignor = assignor
+        self.driver = Driver(ConsumerGroupConfig(assignment_interval_ms=interval_ms), topics={})
+        self.driver.set_topics({"t1": self.new_topic(4), "t2": self.new_topic(3)})
+        for index, subscription in enumerate(subscriptions):
+            self.appear(subscription, is_static=index % 2 == 0)
+            self.all_beat([])
+
+    def new_topic(self, partitions: int) -> Topic:
+        self.topic_ids += 1
+        return Topic(UUID(int=self.topic_ids), partitions)
+
+    def pick(self, data: st.DataObject) -> Client:
+        return self.clients[data.draw(st.sampled_from(list(self.clients)))]
+
+    # What clients do
+
+    @precondition(lambda self: len(self.clients) < 6)
+    @rule(subscription=st.sampled_from(SUBSCRIPTIONS), is_static=st.booleans())
+    def appear(self, subscription: dict[str, Any], is_static: bool) -> None:
+        self.names += 1
+        instance_id = f"i{self.names}" if is_static else None
+        self.clients[f"m{self.names}"] = Client(f"m{self.names}", instance_id, subscription)
+
+    @precondition(lambda self: self.clients)
+    @rule(data=st.data(), is_lost=st.booleans(), says_all=st.booleans())
+    def beat(self, data: st.DataObject, is_lost: bool, says_all: bool) -> None:
+        client = self.pick(data)
+        client.says_all = client.says_all or says_all
+        self.heartbeat(client, is_lost=is_lost)
+
+    @precondition(lambda self: self.clients)
+    @rule(lost=st.lists(st.integers(0, 5), max_size=2))
+    def all_beat(self, lost: list[int]) -> None:
+        for index, client in enumerate(list(self.clients.values())):
+            self.heartbeat(client, is_lost=index in lost)
+
+    def heartbeat(self, client: Client, *, is_lost: bool = False) -> None:
+        fields: dict[str, Any] = {"instance_id": client.instance_id}
+        if client.says_all or client.epoch == 0:
+            fields |= {"rebalance_timeout_ms": 30_000, "topic_regex": "", "server_assignor": self.assignor}
+            fields |= client.subscription
+            fields["owned_partitions"] = client.reported()
+        response = self.driver.beat(client.member_id, client.epoch, **fields)
+        if is_lost:
+            client.says_all = True
+            return
+        if response.error in FENCED:
+            client.reset()
+            return
+        if response.error is ErrorCode.UNRELEASED_INSTANCE_ID:
+            return
+        assert ErrorCode.NONE is response.error, response
+        assert response.member_epoch >= client.epoch
+        client.epoch = response.member_epoch
+        client.says_all = False
+        if response.assignment is not None:
+            told = {(topic_id, p) for topic_id, partitions in response.assignment.items() for p in partitions}
+            client.revoking = client.owned - told
+            client.owned |= told
+
+    @precondition(lambda self: any(client.revoking for client in self.clients.values()))
+    @rule(data=st.data())
+    def give_up(self, data: st.DataObject) -> None:
+        busy = [client.member_id for client in self.clients.values() if client.revoking]
+        client = self.clients[data.draw(st.sampled_from(busy))]
+        client.owned -= client.revoking
+        client.revoking.clear()
+        client.says_all = True
+
+    @precondition(lambda self: self.clients)
+    @rule(data=st.data(), subscription=st.sampled_from(SUBSCRIPTIONS))
+    def change_mind(self, data: st.DataObject, subscription: dict[str, Any]) -> None:
+        client = self.pick(data)
+        client.subscription = subscription
+        client.says_all = True
+
+    @precondition(lambda self: self.clients)
+    @rule(data=st.data())
+    def leave(self, data: st.DataObject) -> None:
+        client = self.pick(data)
+        if client.epoch > 0:
+            self.driver.beat(client.member_id, -1, instance_id=client.instance_id)
+        del self.clients[client.member_id]
+
+    @precondition(lambda self: any(client.instance_id for client in self.clients.values()))
+    @rule(data=st.data())
+    def restart_static(self, data: st.DataObject) -> None:
+        client = self.pick(data)
+        if client.instance_id is None or client.epoch == 0:
+            return
+        self.driver.beat(client.member_id, -2, instance_id=client.instance_id)
+        del self.clients[client.member_id]
+        self.names += 1
+        again = Client(f"m{self.names}", client.instance_id, client.subscription)
+        self.clients[again.member_id] = again
+
+    @precondition(lambda self: self.clients)
+    @rule(data=st.data())
+    def vanish(self, data: st.DataObject) -> None:
+        del self.clients[self.pick(data).member_id]
+
+    # What happens to all
+
+    @rule(ms=st.sampled_from([1, 999, 1_000, 5_000, 5_000, 15_000, 31_000]))
+    def wait(self, ms: int) -> None:
+        self.driver.pass_ms(ms)
+
+    @rule(name=st.sampled_from(["t1", "t2", "t3", "other"]), is_gone=st.booleans())
+    def change_topics(self, name: str, is_gone: bool) -> None:
+        topics = dict(self.driver.topics)
+        known = topics.pop(name, None)
+        if known is None:
+            topics[name] = self.new_topic(2)
+        elif not is_gone:
+            topics[name] = known._replace(partition_count=known.partition_count + 1)
+        self.driver.set_topics(topics)
+
+    @rule(is_compacted=st.booleans())
+    def fail_over(self, is_compacted: bool) -> None:
+        before = snapshot(self.driver.shard.groups)
+        if is_compacted:
+            last = {record.key: index for index, record in enumerate(self.driver.log)}
+            self.driver.log = [self.driver.log[index] for index in sorted(last.values())]
+        self.driver.reload()
+        assert before == snapshot(self.driver.shard.groups)
+
+    # What must hold
+
+    @invariant()
+    def replayed_is_live(self) -> None:
+        if not hasattr(self, "driver"):
+            return
+        twin = ConsumerGroups(self.driver.config, SimRandom(1))
+        for record in self.driver.log:
+            twin.replay(record)
+        assert snapshot(twin.groups) == snapshot(self.driver.shard.groups)
+
+    @invariant()
+    def no_partition_has_two_owners(self) -> None:
+        if not hasattr(self, "driver"):
+            return
+        group = self.driver.shard.groups.get("g")
+        owners: dict[Partition, str] = {}
+        for client in self.clients.values():
+            if group is None or client.member_id not in group.members:
+                continue
+            for partition in client.owned:
+                other = owners.setdefault(partition, client.member_id)
+                assert other == client.member_id, partition
+
+    @invariant()
+    def epochs_never_go_back(self) -> None:
+        if not hasattr(self, "driver"):
+            return
+        group = self.driver.shard.groups.get("g")
+        if group is not None:
+            epochs = (group.epoch, group.target_epoch)
+            assert self.last_epochs[0] <= epochs[0]
+            assert self.last_epochs[1] <= epochs[1]
+            self.last_epochs = epochs
+
+    def teardown(self) -> None:
+        """Everything heals: those who are there beat every five seconds, and do what they are told."""
+        if not hasattr(self, "driver"):
+            return
+        for _ in range(25):
+            self.driver.pass_ms(5_000)
+            for client in self.clients.values():
+                self.heartbeat(client)
+                self.no_partition_has_two_owners()
+                client.owned -= client.revoking
+                client.says_all = client.says_all or bool(client.revoking)
+                client.revoking.clear()
+        group = self.driver.shard.groups.get("g")
+        if group is None:
+            return
+        assert (GroupState.STABLE if self.clients else GroupState.EMPTY) is group.state
+        assert sorted(self.clients) == sorted(group.members)
+        for client in self.clients.values():
+            assert group.targets.get(client.member_id, {}) == as_assignment(client.owned)
+        wanted = {name for member in group.members.values() for name in group.topics_of(member.said)}
+        topics = [self.driver.topics[name] for name in wanted if name in self.driver.topics]
+        expected = {(topic.topic_id, p) for topic in topics for p in range(topic.partition_count)}
+        assert expected == {partition for client in self.clients.values() for partition in client.owned}
+
+
+TestConsumerGroups = ConsumerGroupsMachine.TestCase
+TestConsumerGroups.settings = effort(80, 50)
