@@ -1,0 +1,278 @@
+"""The runtime of a coordinator: one state machine over one partition of an internal topic.
+
+Covers loading by replay, carrying out effects in order, responses that wait for the commit, the one timer, and the end
+when the partition goes elsewhere. The machines are `group_shard_state.py` and `transaction_shard_state.py`; what their
+own effects mean beyond those of `effects.py` is `perform`'s to know.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Hashable, Sequence
+from enum import Enum, auto
+from typing import Any, Final, Generic, Protocol, TypeVar
+
+from ottla.coordination.effects import CoordinatorRecord, Respond, Write
+from ottla.coordination.group_requests import TransactionalWrite
+from ottla.env.ports import Clock, Disk
+from ottla.model.errors import CoordinatorLoadingError, CorruptError, NotCoordinatorError, OttlaError
+from ottla.model.ids import NO_PRODUCER_ID, Offset, ProducerId
+from ottla.records.batch import Batch, scan
+from ottla.records.builder import BatchBuilder
+from ottla.records.control import read_marker
+from ottla.records.decode import decode_records
+from ottla.records.layout import Marker
+from ottla.replication.partition import ALL_REPLICAS, Partition
+from ottla.replication.timers import Timers
+from ottla.replication.timing_wheel import Timer
+from ottla.storage.log import Appended
+
+_LOGGER: Final = logging.getLogger(__name__)
+
+_LOADED_BYTES: Final = 1024 * 1024
+"""Read at a time while loading; in between the event loop may do something else."""
+
+
+class Machine(Protocol):
+    """What every coordinator's state machine can do; its events are its own."""
+
+    def replay(self, record: CoordinatorRecord, producer_id: ProducerId = ..., /) -> object: ...
+
+    def on_marker(self, producer_id: ProducerId, *, commit: bool) -> None: ...
+
+    def on_loaded(self, now_ms: int) -> Sequence[Any]: ...
+
+    def on_unloaded(self) -> Sequence[Any]: ...
+
+    def on_tick(self, now_ms: int) -> Sequence[Any]: ...
+
+    def next_deadline(self) -> int | None: ...
+
+
+M = TypeVar("M", bound=Machine)
+
+
+class _State(Enum):
+    LOADING = auto()
+    ACTIVE = auto()
+    CLOSED = auto()
+
+
+class Shard(Generic[M]):
+    """See the module's docstring. `load` first; then `ask` for each event, until `unload`.
+
+    `perform` carries out effects that are not of `effects.py`, once what was written before them is committed.
+    """
+
+    def __init__(
+        self,
+        partition: Partition,
+        machine: M,
+        *,
+        clock: Clock,
+        disk: Disk,
+        timers: Timers,
+        perform: Callable[[Any], None] = lambda effect: None,
+    ) -> None:
+        self.partition = partition
+        self.machine = machine
+        self._clock = clock
+        self._disk = disk
+        self._timers = timers
+        self._perform = perform
+        self._state = _State.LOADING
+        self._timer: Timer | None = None
+        self._last_write: _PendingWrite | None = None
+
+    @property
+    def is_active(self) -> bool:
+        """Whether it has been loaded, and not yet unloaded."""
+        return self._state is _State.ACTIVE
+
+    # Life
+
+    async def load(self) -> None:
+        """Replays the whole partition into the machine; raises if it cannot be read, and may be called again."""
+        offset, end_offset = self.partition.start_offset, self.partition.end_offset
+        while offset < end_offset and self._state is _State.LOADING:
+            offset = await self._load_from(offset, end_offset)
+        if self._state is _State.LOADING:
+            self._state = _State.ACTIVE
+            self.carry_out(self.machine.on_loaded(self._clock.now_ms()))
+
+    async def _load_from(self, offset: Offset, end_offset: Offset) -> Offset:
+        found = self.partition.log.read(offset, _LOADED_BYTES, upper=end_offset, at_least_one=True)
+        if found is None:
+            return end_offset
+        content = await self._disk.in_background(found.file.read_at, found.position, found.size)
+        batches, _, problem = scan(content)
+        if problem is not None or not batches:
+            raise CorruptError(f"{self.partition.topic}-{self.partition.index} at offset {offset}: {problem}")
+        for batch in batches:
+            if batch.last_offset >= offset:
+                self._replay_batch(batch)
+        return Offset(batches[-1].next_offset)
+
+    def _replay_batch(self, batch: Batch) -> None:
+        if batch.is_control:
+            marker = read_marker(batch)
+            if marker is not None:
+                self.machine.on_marker(ProducerId(batch.producer_id), commit=marker[0] is Marker.COMMIT)
+            return
+        producer_id = ProducerId(batch.producer_id) if batch.is_transactional else NO_PRODUCER_ID
+        for record in decode_records(batch):
+            key = b"" if record.key is None else bytes(record.key)
+            value = None if record.value is None else bytes(record.value)
+            self._replay(CoordinatorRecord(key, value), producer_id)
+
+    def unload(self) -> None:
+        """The partition is led elsewhere, or gone: who waits is told, and nothing happens here any more."""
+        if self._state is _State.ACTIVE:
+            for effect in self.machine.on_unloaded():
+                if isinstance(effect, Respond):
+                    _deliver(effect)
+        self._state = _State.CLOSED
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    # Events
+
+    async def ask(self, event: Callable[[int, Hashable], Sequence[Any]]) -> Any:
+        """Hands the machine an event, as `event(now_ms, token)`, and waits for the response to that token.
+
+        Raises CoordinatorLoadingError or NotCoordinatorError if the machine cannot be asked.
+        """
+        self.check_active()
+        token: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self.carry_out(event(self._clock.now_ms(), token))
+        return await token
+
+    def tell(self, event: Callable[[int], Sequence[Any]]) -> None:
+        """An event that nobody waits for; nothing happens unless the machine is active."""
+        if self.is_active:
+            self.carry_out(event(self._clock.now_ms()))
+
+    def check_active(self) -> None:
+        """Raises unless the machine can be asked."""
+        where = f"{self.partition.topic}-{self.partition.index}"
+        if self._state is _State.LOADING:
+            raise CoordinatorLoadingError(f"{where} is being loaded; try again")
+        if self._state is _State.CLOSED:
+            raise NotCoordinatorError(f"{where} is not led here any more; ask who coordinates")
+
+    def carry_out(self, effects: Sequence[Any]) -> None:
+        """Does what a machine decided, in order; what follows a write that failed is left out."""
+        for effect in effects:
+            if isinstance(effect, Respond):
+                _deliver(effect)
+            elif isinstance(effect, Write | TransactionalWrite) and effect.records:
+                if not self._write(effect):
+                    break
+            elif self._last_write is not None:
+                self._last_write.then.append(effect)
+            else:
+                self._follow_up(effect, is_committed=True)
+        self._arm()
+
+    def _follow_up(self, effect: Any, *, is_committed: bool) -> None:
+        """What waited for all before it to be committed: a write without records, or an effect of another kind."""
+        if isinstance(effect, Write | TransactionalWrite):
+            for respond in effect.responses if is_committed else effect.on_failure:
+                _deliver(respond)
+        elif is_committed and self._state is not _State.CLOSED:
+            self._perform(effect)
+
+    def _write(self, write: Write | TransactionalWrite) -> bool:
+        """Whether the records are in the log."""
+        pending = _PendingWrite(self, write)
+        self._last_write = pending
+        try:
+            self.partition.append_soon(Batch(_batch_of(write, self._clock.now_ms())), ALL_REPLICAS, pending, 0)
+        except OttlaError as error:
+            pending.on_outcome(0, error)
+            return False
+        self.partition.append_queued()
+        return pending.is_written
+
+    def on_written(self, write: Write | TransactionalWrite) -> None:
+        """The records are in the log, though perhaps not yet committed: they are true."""
+        producer_id = write.producer_id if isinstance(write, TransactionalWrite) else NO_PRODUCER_ID
+        for record in write.records:
+            self._replay(record, producer_id)
+
+    def on_done(self, pending: "_PendingWrite", *, is_committed: bool) -> None:
+        """Everything up to this write is committed, or it has failed."""
+        if self._last_write is pending:
+            self._last_write = None
+        for effect in pending.then:
+            self._follow_up(effect, is_committed=is_committed)
+
+    def _replay(self, record: CoordinatorRecord, producer_id: ProducerId) -> None:
+        if producer_id == NO_PRODUCER_ID:
+            self.machine.replay(record)
+        else:
+            self.machine.replay(record, producer_id)
+
+    # The timer
+
+    def _arm(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        deadline = self.machine.next_deadline() if self.is_active else None
+        if deadline is not None:
+            self._timer = self._timers.after(deadline - self._clock.now_ms(), self._on_timer)
+
+    def _on_timer(self) -> None:
+        self._timer = None
+        if self.is_active:
+            self.carry_out(self.machine.on_tick(self._clock.now_ms()))
+
+
+class _PendingWrite:
+    """One write on its way: applied when it is in the log, answered when it is committed."""
+
+    __slots__ = ("_shard", "_write", "is_written", "then")
+
+    def __init__(self, shard: "Shard[Any]", write: Write | TransactionalWrite) -> None:
+        self._shard = shard
+        self._write = write
+        self.is_written = False
+        self.then: list[Any] = []
+        """What must not happen before this is committed."""
+
+    def on_waiting(self) -> None:
+        """It is in the log."""
+        if not self.is_written:
+            self.is_written = True
+            self._shard.on_written(self._write)
+
+    def on_outcome(self, at: int, outcome: Appended | OttlaError) -> None:
+        """It is committed, or has failed."""
+        if isinstance(outcome, OttlaError):
+            _LOGGER.warning("%s: a decision was not written: %s", self._shard.partition, outcome)
+            responses = self._write.on_failure
+        else:
+            self.on_waiting()
+            responses = self._write.responses
+        for respond in responses:
+            _deliver(respond)
+        self._shard.on_done(self, is_committed=isinstance(outcome, Appended))
+
+
+def _batch_of(write: Write | TransactionalWrite, now_ms: int) -> bytearray:
+    builder = (
+        BatchBuilder(producer_id=write.producer_id, producer_epoch=write.producer_epoch, transactional=True)
+        if isinstance(write, TransactionalWrite)
+        else BatchBuilder()
+    )
+    for record in write.records:
+        builder.append(now_ms, record.key, record.value)
+    return bytearray(builder.build())
+
+
+def _deliver(respond: Respond) -> None:
+    """Tokens are futures; one whose asker has gone needs nothing."""
+    token = respond.token
+    if isinstance(token, asyncio.Future) and not token.done():
+        token.set_result(respond.response)
