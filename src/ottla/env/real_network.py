@@ -26,7 +26,7 @@ ACCEPTS_PER_TURN_MAX: Final = 64
 ACCEPT_PAUSE_SECONDS: Final = 1.0
 """How long to wait when the process has no descriptor left for another connection."""
 
-LOCAL_SEND_BUFFER_BYTES: Final = 256 * 1024
+LOCAL_SEND_BUFFER_BYTES: Final = 192 * 1024
 """For a peer on the same machine, which answers at once: what waits for it stays in the processor's cache. The kernel
 would let megabytes wait, which is right for a peer far away, and costs a local one half of its speed."""
 

@@ -47,6 +47,9 @@ class OpeningProgress:
     bytes_scanned: int
 
 
+_OPENED_AT_ONCE: Final = 32
+"""How many one job opens, where there are many."""
+
 CLOSERS: Final = 16
 """How many logs are closed at the same time."""
 
@@ -110,16 +113,21 @@ class LogStore:
             self._unlock()
             raise StorageError("; ".join(str(folder.failure) for folder in self.dirs))
         done = 0
-        waiting = iter(openings)
+        # Many small jobs spend more time on changing threads than on opening; few large ones do not share well.
+        size = max(1, min(_OPENED_AT_ONCE, len(openings) // (4 * OPENERS)))
+        waiting = iter([openings[start : start + size] for start in range(0, len(openings), size)])
 
         async def opener() -> None:
             nonlocal done
-            for folder, partition, opening in waiting:
-                await self._open_partition(folder, partition, opening)
-                done += 1
-                on_progress(
-                    OpeningProgress(partitions_done=done, partitions_total=len(openings), bytes_scanned=scanned[0])
-                )
+            for some in waiting:
+                for (folder, partition, opening), opened in zip(
+                    some, await self._disk.in_background(_open_all, [each[2] for each in some]), strict=True
+                ):
+                    self._take(folder, partition, opening, opened)
+                    done += 1
+                    on_progress(
+                        OpeningProgress(partitions_done=done, partitions_total=len(openings), bytes_scanned=scanned[0])
+                    )
 
         await asyncio.gather(*(opener() for _ in range(min(OPENERS, len(openings)))))
         for folder in self.dirs:
@@ -308,18 +316,18 @@ class LogStore:
             on_bytes=on_bytes,
         )
 
-    async def _open_partition(self, folder: DataDir, partition: TopicPartition, opening: Opening) -> None:
-        try:
-            parts = await self._disk.in_background(open_parts, opening)
-        except OttlaError as error:
-            self.offline[partition] = error
-        except OSError as error:
-            self.offline[partition] = StorageError(f"{error.filename or opening.folder}: cannot open: {error.strerror}")
-        else:
-            self._adopt(folder, partition, opening.folder, parts)
+    def _take(
+        self, folder: DataDir, partition: TopicPartition, opening: Opening, opened: LogParts | OttlaError | OSError
+    ) -> None:
+        """Adopts what was opened; what could not be is put aside with the reason."""
+        if isinstance(opened, LogParts):
+            self._adopt(folder, partition, opening.folder, opened)
             return
+        if isinstance(opened, OSError):
+            opened = StorageError(f"{opened.filename or opening.folder}: cannot open: {opened.strerror}")
+        self.offline[partition] = opened
         folder.put_aside(partition)
-        _LOGGER.error("%s is offline: %s", partition, self.offline[partition])
+        _LOGGER.error("%s is offline: %s", partition, opened)
 
     def _adopt(self, folder: DataDir, partition: TopicPartition, path: str, parts: LogParts) -> Log:
         log = Log(
@@ -390,3 +398,14 @@ class LogStore:
                 await self._disk.in_background(folder.mark_clean)
         except (OttlaError, OSError) as error:
             _LOGGER.error("%s was not closed cleanly: %s", folder.path, error)
+
+
+def _open_all(openings: Sequence[Opening]) -> list[LogParts | OttlaError | OSError]:
+    """Opens several partitions; each yields its parts or the reason why not."""
+    opened: list[LogParts | OttlaError | OSError] = []
+    for opening in openings:
+        try:
+            opened.append(open_parts(opening))
+        except (OttlaError, OSError) as error:
+            opened.append(error)
+    return opened
