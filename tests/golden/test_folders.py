@@ -19,7 +19,7 @@ from tests.golden.manifest import BATCHES, FOLDERS, ExpectedPartition, load, unp
 
 DIRS = ("clean", "killed")
 TOPICS = ("append-time", "compacted", "segments", "transactions", "trimmed")
-INTERNAL = ("__cluster_metadata", "__consumer_offsets", "__transaction_state")
+INTERNAL = ("__consumer_offsets", "__transaction_state")
 FOREVER_MS = 10**12
 
 

@@ -1,8 +1,9 @@
 """Takes over a data dir that a broker without our metadata wrote: Apache Kafka's, or ours after its metadata was lost.
 
 At the very first start of a cluster, the folders that are there become its topics, with the ids that they carry, and
-the cluster takes over the id that the data dir has. Nothing in the folders is changed. Configs are not in them: set
-those again. Once a cluster has metadata, that alone says what exists.
+the cluster takes over the id that the data dir has. Nothing in the folders is changed. The topics' configs are not in
+them; so that no default deletes what a topic was to keep, each gets `retention.ms=-1` until somebody sets its configs
+again. Once a cluster has metadata, that alone says what exists.
 """
 
 import logging
@@ -17,10 +18,12 @@ from ottla.metadata.image import PartitionImage
 from ottla.metadata.records import (
     CLUSTER_KEY,
     ClusterRecord,
+    ConfigsRecord,
     TopicRecord,
     encode,
     partition_key,
     partition_record,
+    topic_configs_key,
     topic_key,
 )
 from ottla.metadata.store import MetadataStore, Operation, Put
@@ -32,8 +35,7 @@ from ottla.storage.data_dir import DataDir
 
 _LOGGER: Final = logging.getLogger(__name__)
 
-KAFKA_METADATA_TOPIC: Final = "__cluster_metadata"
-"""Kafka keeps its own metadata beside the topics; it is none of them."""
+KEEP_EVERYTHING: Final = {"retention.ms": "-1"}
 
 
 async def adopt_data_dirs(
@@ -51,13 +53,13 @@ async def adopt_data_dirs(
         if disk.exists(path):
             folders |= DataDir(disk, path).partitions()
     operations: list[Operation] = [Put(CLUSTER_KEY, encode(ClusterRecord(id=cluster_id)), 0)]
-    topics = sorted({partition.topic for partition in folders} - {KAFKA_METADATA_TOPIC})
+    topics = sorted({partition.topic for partition in folders})
     for topic in topics:
         operations += _adopt_topic(disk, topic, folders, broker_id, random)
     await store.commit(operations)
     _LOGGER.warning(
         "the data dir has no metadata of ours: took over cluster %s with %d topics from its folders; their configs are"
-        " at their defaults",
+        " lost, and they keep everything until you set them again",
         cluster_id,
         len(topics),
     )
@@ -68,7 +70,10 @@ def _adopt_topic(
 ) -> list[Operation]:
     held = {partition.partition: path for partition, path in folders.items() if partition.topic == topic}
     ids = [found for path in held.values() if (found := _topic_id(disk, path)) is not None]
-    operations: list[Operation] = [Put(topic_key(topic), encode(TopicRecord(id=ids[0] if ids else new_id(random))), 0)]
+    operations: list[Operation] = [
+        Put(topic_key(topic), encode(TopicRecord(id=ids[0] if ids else new_id(random))), 0),
+        Put(topic_configs_key(topic), encode(ConfigsRecord(configs=KEEP_EVERYTHING)), 0),
+    ]
     for index in range(max(held) + 1):
         image = PartitionImage(
             replicas=(broker_id,),

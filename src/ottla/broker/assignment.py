@@ -8,7 +8,6 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, Final
 
-from ottla.broker.adoption import KAFKA_METADATA_TOPIC
 from ottla.broker.topic_settings import TopicSettings
 from ottla.controller.topics_state import id_text
 from ottla.metadata.image import ClusterImage, PartitionImage, TopicImage
@@ -59,8 +58,6 @@ class Assignment:
     def remove_strays(self, image: ClusterImage) -> None:
         """At the start: folders of topics that the image does not have, or has under another id."""
         for log in list(self._broker.store):
-            if log.partition.topic == KAFKA_METADATA_TOPIC:
-                continue
             topic = image.topics.get(log.partition.topic)
             held = topic is not None and log.partition.partition < len(topic.partitions)
             folder_id = self._broker.store.topic_id(log.partition)

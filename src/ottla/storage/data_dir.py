@@ -68,7 +68,9 @@ class DataDir:
         found: dict[TopicPartition, str] = {}
         for name in self._disk.list_dir(self.path):
             partition = names.partition_of(name)
-            if partition is not None and self._disk.is_dir(self._file(name)):
+            if partition is None or partition.topic == names.KAFKA_METADATA_TOPIC:
+                continue
+            if self._disk.is_dir(self._file(name)):
                 found[partition] = self._file(name)
         return found
 

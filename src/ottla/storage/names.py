@@ -20,6 +20,8 @@ DELETED: Final = ".deleted"
 """No longer part of the log; unlinked after `file.delete.delay.ms`, or when the log is next opened."""
 
 EPOCHS: Final = "leader-epoch-checkpoint"
+KAFKA_METADATA_TOPIC: Final = "__cluster_metadata"
+"""Kafka keeps its own metadata beside the topics; it is none of them, and not ours to touch."""
 PARTITION_METADATA: Final = "partition.metadata"
 META_PROPERTIES: Final = "meta.properties"
 CLEAN_SHUTDOWN: Final = ".kafka_cleanshutdown"
