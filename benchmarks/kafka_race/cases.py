@@ -12,16 +12,16 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from typing import Final
-
-from confluent_kafka import KafkaException, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
+from typing import TYPE_CHECKING, Final
 
 from benchmarks.kafka_race import java_load, librdkafka_load
 from benchmarks.kafka_race.brokers import RunningBroker
 from benchmarks.kafka_race.process_usage import cpu_seconds
 from benchmarks.kafka_race.raw_load import Latency, RawLoad, Work
 from benchmarks.kafka_race.scoreboard import Measure, Sample
+
+if TYPE_CHECKING:
+    from confluent_kafka.admin import AdminClient
 
 MB: Final = 1_000_000
 BATCH_BYTES: Final = 16 * 1024
@@ -80,6 +80,9 @@ class Case:
 
 def create_topic(broker: RunningBroker, name: str, partitions: int) -> None:
     """Returns when the broker leads every partition of it: some milliseconds after it was created."""
+    from confluent_kafka import KafkaException, TopicPartition
+    from confluent_kafka.admin import NewTopic, OffsetSpec
+
     admin = _admin(broker)
     admin.create_topics([NewTopic(name, partitions, 1)])[name].result(ADMIN_TIMEOUT_S)
     ends = {TopicPartition(name, number): OffsetSpec.latest() for number in range(partitions)}
@@ -94,7 +97,9 @@ def create_topic(broker: RunningBroker, name: str, partitions: int) -> None:
                 raise
 
 
-def _admin(broker: RunningBroker) -> AdminClient:
+def _admin(broker: RunningBroker) -> "AdminClient":
+    from confluent_kafka.admin import AdminClient
+
     return AdminClient({"bootstrap.servers": broker.address.bootstrap, "log_level": 0})
 
 

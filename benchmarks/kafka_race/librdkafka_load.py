@@ -11,9 +11,10 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
+if TYPE_CHECKING:
+    from confluent_kafka import Consumer, Producer
 
 from benchmarks.kafka_race.raw_load import Latency, LoadError, Work, run_and_parse, work_of
 
@@ -61,6 +62,8 @@ def _run_produce(options: dict[str, Any]) -> dict[str, float]:
         if error is not None:
             failures.append(error)
 
+    from confluent_kafka import Producer
+
     producer = Producer(
         {
             "bootstrap.servers": options["bootstrap"],
@@ -95,7 +98,9 @@ def _run_produce(options: dict[str, Any]) -> dict[str, float]:
     }
 
 
-def _assigned(options: dict[str, Any], partitions: int, **settings: object) -> Consumer:
+def _assigned(options: dict[str, Any], partitions: int, **settings: object) -> "Consumer":
+    from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
+
     consumer = Consumer(
         {
             "bootstrap.servers": options["bootstrap"],
@@ -135,6 +140,8 @@ def _run_latency(options: dict[str, Any]) -> dict[str, float]:
     rate, record_bytes = options["rate"], options["record_bytes"]
     total = rate * (options["seconds"] + LATENCY_WARM_UP_S)
     consumer = _assigned(options, 1)
+    from confluent_kafka import Producer
+
     producer = Producer({"bootstrap.servers": options["bootstrap"], "linger.ms": 0, "acks": "1"})
     producer.list_topics(options["topic"], timeout=10)
     start_ns = time.monotonic_ns() + 500_000_000
@@ -163,7 +170,7 @@ def _run_latency(options: dict[str, Any]) -> dict[str, float]:
     }
 
 
-def _send_at_rate(producer: Producer, topic: str, start_ns: int, rate: int, total: int, record_bytes: int) -> None:
+def _send_at_rate(producer: "Producer", topic: str, start_ns: int, rate: int, total: int, record_bytes: int) -> None:
     padding = b"v" * (record_bytes - 8)
     for number in range(total):
         due = start_ns + number * 1_000_000_000 // rate

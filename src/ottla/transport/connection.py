@@ -290,6 +290,15 @@ class Connection:
             self._drain("the broker is shutting down")
 
     def _update_reading(self) -> None:
+        if (
+            self._is_reading
+            and not self._scanned
+            and not self._outbox.bytes_waiting
+            and len(self._slots) < IN_FLIGHT_MAX
+            and not self._is_deferred
+            and self._drained_because is None
+        ):
+            return  # As it mostly is; whoever starves or closes it also ends the reading.
         if self.is_closed():
             return
         wants = not self._scanned and not self._is_starved and self._drained_because is None and self._may_serve()
