@@ -4,3 +4,5 @@ from ottla.broker.broker import Broker as Broker
 from ottla.broker.configuration import BrokerConfig as BrokerConfig
 from ottla.model.ids import TopicPartition as TopicPartition
 from ottla.version import __version__ as __version__
+
+__all__ = ["Broker", "BrokerConfig", "TopicPartition", "__version__"]

@@ -8,6 +8,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from socket import gethostname
 from typing import TYPE_CHECKING, Any, Final, Self
 from uuid import UUID
 
@@ -46,6 +47,7 @@ _LOGGER: Final = logging.getLogger(__name__)
 DEFAULT_DATA_DIR: Final = "./ottla-data"
 METADATA_FILE: Final = "metadata.db"
 _SETTINGS_KEPT_MAX: Final = 1000
+_ANY_ADDRESS: Final = frozenset({"", "0.0.0.0", "::"})
 SHUTDOWN_SECONDS: Final = 10.0
 """How long requests in the works may take to be answered when the broker stops."""
 
@@ -92,6 +94,7 @@ class Broker:
 
     async def start(self) -> None:
         """Opens everything and serves; raises with what is wrong, and leaves nothing behind."""
+        self._failure: asyncio.Future[BaseException] = asyncio.get_running_loop().create_future()
         try:
             await self._start()
         except BaseException:
@@ -166,7 +169,8 @@ class Broker:
         if advertised:
             self._advertised = (advertised[0].host, advertised[0].port or port)
         else:
-            self._advertised = (endpoint.host or "localhost", port)
+            # Every address of the machine is none that a client can connect to; the machine's name is.
+            self._advertised = (gethostname() if endpoint.host in _ANY_ADDRESS else endpoint.host, port)
         host, advertised_port = self._advertised
         me = BrokerImage(id=self.id, host=host, port=advertised_port, rack=self.static_config.broker_rack)
         self._lease = await register_broker(self.metadata_store, me, self.clock)
@@ -212,7 +216,15 @@ class Broker:
     def _on_task_done(self, task: asyncio.Task[None]) -> None:
         if not task.cancelled() and (error := task.exception()) is not None:
             _LOGGER.critical("background work of the broker failed: %s", error, exc_info=error)
-            raise error
+            if not self._failure.done():
+                self._failure.set_result(error)
+
+    async def wait_failure(self) -> BaseException:
+        """Returns if work in the background has ended that must not: what this broker answers is no longer true.
+
+        Whoever runs the broker should stop it then; another start reads everything anew.
+        """
+        return await asyncio.shield(self._failure)
 
     # What handlers find here
 

@@ -8,17 +8,19 @@ import argparse
 import asyncio
 import gc
 import logging
+import os
 import resource
 import signal
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from ottla.broker.configuration import BrokerConfig
 from ottla.cli.log_output import set_up_logging
 from ottla.model.errors import InvalidConfigError, OttlaError
+from ottla.model.invariants import InvariantViolation
 
 if TYPE_CHECKING:
     from ottla.storage.log_store import OpeningProgress
@@ -157,6 +159,7 @@ async def _serve(config: BrokerConfig, http: tuple[str, int] | None) -> int:
 
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
+    loop.set_exception_handler(_on_unhandled)
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
     async with Broker(config, on_progress=_progress(), http=http) as broker:
@@ -165,9 +168,23 @@ async def _serve(config: BrokerConfig, http: tuple[str, int] | None) -> int:
         gc.freeze()
         host, port = broker.advertised
         print(f"ready {host}:{port}", flush=True)
-        await stop.wait()
+        ends = [asyncio.ensure_future(stop.wait()), asyncio.ensure_future(broker.wait_failure())]
+        await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+        has_failed = ends[1].done()
+        for end in ends:
+            end.cancel()
         _LOGGER.info("stopping")
-    return 0
+    return 1 if has_failed else 0
+
+
+def _on_unhandled(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    """Reports what nobody caught; a broken invariant ends the process there and then, as if it had been killed."""
+    error = context.get("exception")
+    _LOGGER.error("%s", context.get("message", "unexpected failure"), exc_info=error)
+    if isinstance(error, InvariantViolation):
+        # Nothing in memory can be trusted, so nothing of it may be written down as clean.
+        logging.shutdown()
+        os._exit(1)
 
 
 def _progress() -> "Callable[[OpeningProgress], None]":
