@@ -9,8 +9,9 @@ from struct import Struct
 from typing import Final, NamedTuple
 
 from ottla.client.errors import answer_error
-from ottla.client.wire_fields import FieldReader, compact_string, varint
+from ottla.client.wire_fields import FieldReader, compact_string
 from ottla.model.ids import TopicPartition
+from ottla.protocol.varints import unsigned_varint
 
 VERSION: Final = 12
 READ_UNCOMMITTED: Final = 0
@@ -54,9 +55,9 @@ def fetch_body(
     """The body of a request for these partitions; those of one topic must be neighbours."""
     head = bytearray(_START.pack(_CONSUMER, wait_ms, bytes_min, bytes_max, isolation_level, *_NO_SESSION))
     topics = [(topic, list(some)) for topic, some in groupby(wanted, key=lambda each: each.partition.topic)]
-    head += varint(len(topics) + 1)
+    head += unsigned_varint(len(topics) + 1)
     for topic, some in topics:
-        head += compact_string(topic) + varint(len(some) + 1)
+        head += compact_string(topic) + unsigned_varint(len(some) + 1)
         for each in some:
             head += _WANTED.pack(each.partition.partition, -1, each.offset, -1, -1, each.bytes_max) + b"\0"
         head += b"\0"

@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from struct import Struct
 from typing import Final, NamedTuple
 
-from ottla.client.wire_fields import FieldReader, compact_string, varint
+from ottla.client.wire_fields import FieldReader, compact_string
 from ottla.env.ports import Buffer
 from ottla.model.ids import TopicPartition
+from ottla.protocol.varints import unsigned_varint
 
 VERSION_MIN: Final = 9
 VERSION_MAX: Final = 12
@@ -41,11 +42,11 @@ def produce_body(
     parts: list[Buffer] = []
     head = bytearray(compact_string(transactional_id) + _START.pack(acks, timeout_ms))
     topics = _by_topic(batches)
-    head += varint(len(topics) + 1)
+    head += unsigned_varint(len(topics) + 1)
     for topic, some in topics:
-        head += compact_string(topic) + varint(len(some) + 1)
+        head += compact_string(topic) + unsigned_varint(len(some) + 1)
         for index, batch in some:
-            head += _INDEX.pack(index) + varint(len(batch) + 1)
+            head += _INDEX.pack(index) + unsigned_varint(len(batch) + 1)
             parts += (bytes(head), batch)
             # After the records come the partition's tagged fields.
             head = bytearray(b"\0")

@@ -8,20 +8,11 @@ from struct import error as StructError
 from typing import Any
 
 from ottla.model.errors import CorruptError
+from ottla.protocol.varints import unsigned_varint
 
 
 class BrokenAnswerError(CorruptError):
     """An answer whose lengths do not fit its bytes."""
-
-
-def varint(value: int) -> bytes:
-    """An unsigned varint."""
-    out = bytearray()
-    while value > 0x7F:
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    out.append(value)
-    return bytes(out)
 
 
 def compact_string(text: str | None) -> bytes:
@@ -29,7 +20,7 @@ def compact_string(text: str | None) -> bytes:
     if text is None:
         return b"\0"
     encoded = text.encode()
-    return varint(len(encoded) + 1) + encoded
+    return unsigned_varint(len(encoded) + 1) + encoded
 
 
 class FieldReader:

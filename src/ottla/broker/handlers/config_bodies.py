@@ -21,6 +21,7 @@ from ottla.metadata.config_types import DescribedConfig
 from ottla.model.error_codes import ErrorCode
 from ottla.protocol.apis import ApiKey
 from ottla.protocol.messages import milliseconds, wire_error, write_response
+from ottla.protocol.varints import unsigned_varint
 
 _FLEXIBLE_SINCE: Final = 4
 _HEADER_BYTES: Final = 8
@@ -50,7 +51,7 @@ def assemble(version: int, entries: Sequence[bytes]) -> bytes:
     """The body of a response with these entries; nobody is throttled."""
     throttle = bytes(_THROTTLE_BYTES)
     if version >= _FLEXIBLE_SINCE:
-        return b"".join((throttle, _varint(len(entries) + 1), *entries, _NO_TAGS))
+        return b"".join((throttle, unsigned_varint(len(entries) + 1), *entries, _NO_TAGS))
     return b"".join((throttle, _COUNT.pack(len(entries)), *entries))
 
 
@@ -95,12 +96,3 @@ def _result(config: DescribedConfig, with_synonyms: bool, with_documentation: bo
         config_type=i8(config.type),
         documentation=config.documentation if with_documentation else None,
     )
-
-
-def _varint(value: int) -> bytes:
-    encoded = bytearray()
-    while value >= 0x80:
-        encoded.append(value & 0x7F | 0x80)
-        value >>= 7
-    encoded.append(value)
-    return bytes(encoded)

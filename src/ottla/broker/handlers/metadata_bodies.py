@@ -26,6 +26,7 @@ from ottla.model.error_codes import ErrorCode
 from ottla.model.ids import BrokerId
 from ottla.protocol.apis import ApiKey
 from ottla.protocol.messages import milliseconds, wire_error, write_response
+from ottla.protocol.varints import unsigned_varint
 
 _FLEXIBLE_SINCE: Final = 9
 _HEADER_BYTES: Final = 8
@@ -90,7 +91,7 @@ class MetadataBodies:
         if frame is None:
             frame = self._frames[version] = _frame(image, version)
         head, tail = frame
-        count = _varint(len(topics) + 1) if version >= _FLEXIBLE_SINCE else _COUNT.pack(len(topics))
+        count = unsigned_varint(len(topics) + 1) if version >= _FLEXIBLE_SINCE else _COUNT.pack(len(topics))
         return b"".join((head, count, *topics, tail))
 
     def _known(self, image: ClusterImage, topic: TopicImage, version: int, with_operations: bool) -> bytes | None:
@@ -179,12 +180,3 @@ def _wire_id(broker: BrokerId) -> WireBrokerId:
 
 def _wire_ids(brokers: tuple[BrokerId, ...]) -> tuple[WireBrokerId, ...]:
     return cast(tuple[WireBrokerId, ...], brokers)
-
-
-def _varint(value: int) -> bytes:
-    encoded = bytearray()
-    while value >= 0x80:
-        encoded.append(value & 0x7F | 0x80)
-        value >>= 7
-    encoded.append(value)
-    return bytes(encoded)
