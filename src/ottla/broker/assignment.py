@@ -56,13 +56,31 @@ class Assignment:
             self._apply_settings(topic, self._broker.settings_of(topic.configs))
 
     def remove_strays(self, image: ClusterImage) -> None:
-        """At the start: folders of topics that the image does not have, or has under another id."""
+        """At the start: folders of topics that the image does not have, or has under another id, go.
+
+        One without an id gets its topic's: a crash may have cut off its making. Records under another id are set aside.
+        """
         for log in list(self._broker.store):
             topic = image.topics.get(log.partition.topic)
-            held = topic is not None and log.partition.partition < len(topic.partitions)
             folder_id = self._broker.store.topic_id(log.partition)
-            if held and topic is not None and folder_id in (None, id_text(topic.id)):
-                continue
+            if topic is not None and log.partition.partition < len(topic.partitions):
+                if folder_id is None:
+                    self._broker.store.set_topic_id(log.partition, id_text(topic.id))
+                    continue
+                if folder_id == id_text(topic.id):
+                    continue
+                if log.end_offset > log.start_offset:
+                    # An older topic of that name, or a damaged id: too much is at stake to guess.
+                    kept = self._broker.store.set_aside(log.partition)
+                    _LOGGER.error(
+                        "%s has the id %s, its topic %s: its records are kept in %s, and a new log begins; to serve"
+                        " them, correct partition.metadata there and give the folder its name back, while stopped",
+                        log.partition,
+                        folder_id,
+                        id_text(topic.id),
+                        kept,
+                    )
+                    continue
             _LOGGER.warning(
                 "%s belongs to a topic that was deleted (id %s); it is removed", log.partition, folder_id or "unknown"
             )

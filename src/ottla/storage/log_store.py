@@ -16,7 +16,7 @@ from ottla.env.ports import Clock, Disk, Random
 from ottla.model.errors import CorruptError, OttlaError, StorageError, UnknownPartitionError
 from ottla.model.ids import Offset, TopicPartition
 from ottla.storage import names
-from ottla.storage.checkpoints import read_properties, write_file
+from ottla.storage.checkpoints import read_properties, replace_file, write_file
 from ottla.storage.config import LogConfig
 from ottla.storage.data_dir import DataDir
 from ottla.storage.log import Log, LogParts
@@ -190,12 +190,19 @@ class LogStore:
         try:
             self._disk.make_dir(path)
             if topic_id is not None:
-                content = f"version: 0\ntopic_id: {topic_id}\n".encode()
-                write_file(self._disk, f"{path}/{names.PARTITION_METADATA}", content)
+                write_file(self._disk, f"{path}/{names.PARTITION_METADATA}", _partition_metadata(topic_id))
             parts = open_parts(self._opening(partition, path, {}, {}, is_clean=True))
         except OSError as error:
             raise StorageError(f"{path}: cannot create the partition: {error.strerror}") from error
         return self._adopt(target, partition, path, parts)
+
+    def set_topic_id(self, partition: TopicPartition, topic_id: str) -> None:
+        """Gives a folder the topic id that it lacks: it is older than ids, or its making was cut off."""
+        path = f"{self.get(partition).folder}/{names.PARTITION_METADATA}"
+        try:
+            replace_file(self._disk, path, _partition_metadata(topic_id))
+        except OSError as error:
+            raise StorageError(f"{path}: cannot be written: {error.strerror}") from error
 
     def topic_id(self, partition: TopicPartition) -> str | None:
         """The topic id in a partition's folder, if it has one."""
@@ -227,10 +234,21 @@ class LogStore:
             except OSError as error:
                 raise StorageError(f"{path}: cannot delete: {error.strerror}") from error
 
+    def set_aside(self, partition: TopicPartition) -> str:
+        """Takes a partition's log out of service and keeps its folder under another name, which is answered."""
+        log, folder = self.get(partition), self._dir_of[partition]
+        target = f"{folder.path}/{names.stray_name(partition, self._random.randbytes(16).hex())}"
+        self._move_away(partition, log, folder, target)
+        return target
+
     def _doom(self, partition: TopicPartition) -> DataDir:
-        log = self.get(partition)
-        folder = self._dir_of[partition]
+        log, folder = self.get(partition), self._dir_of[partition]
         target = f"{folder.path}/{names.doomed_name(partition, self._random.randbytes(16).hex())}"
+        self._move_away(partition, log, folder, target)
+        self.trash.discard([target], self._clock.now_ms() + log.config.file_delete_delay_ms)
+        return folder
+
+    def _move_away(self, partition: TopicPartition, log: Log, folder: DataDir, target: str) -> None:
         log.abandon(f"{partition} was deleted")
         try:
             self._disk.rename(log.folder, target)
@@ -238,8 +256,6 @@ class LogStore:
             raise StorageError(f"{log.folder}: cannot delete: {error.strerror}") from error
         del self._logs[partition], self._dir_of[partition]
         self._log_counts[folder.path] -= 1
-        self.trash.discard([target], self._clock.now_ms() + log.config.file_delete_delay_ms)
-        return folder
 
     # Checkpoints
 
@@ -398,6 +414,10 @@ class LogStore:
                 await self._disk.in_background(folder.mark_clean)
         except (OttlaError, OSError) as error:
             _LOGGER.error("%s was not closed cleanly: %s", folder.path, error)
+
+
+def _partition_metadata(topic_id: str) -> bytes:
+    return f"version: 0\ntopic_id: {topic_id}\n".encode()
 
 
 def _open_all(openings: Sequence[Opening]) -> list[LogParts | OttlaError | OSError]:

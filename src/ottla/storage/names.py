@@ -35,7 +35,8 @@ _NAME_BYTES_MAX: Final = 255
 _OFFSET_MAX: Final = 2**63 - 1
 _PARTITION_MAX: Final = 2**31 - 1
 _PARTITION_FOLDER: Final = re.compile(r"(?P<topic>[a-zA-Z0-9._-]+)-(?P<partition>0|[1-9][0-9]{0,9})")
-_DOOMED_FOLDER: Final = re.compile(r".*\.[0-9a-f]{32}-(delete|stray)")
+_DOOMED_FOLDER: Final = re.compile(r".*\.[0-9a-f]{32}-delete")
+_STRAY_FOLDER: Final = re.compile(r".*\.[0-9a-f]{32}-stray")
 
 
 def segment_path(folder: str, base_offset: int, suffix: str) -> str:
@@ -52,19 +53,30 @@ def base_offset_of(name: str) -> Offset | None:
 
 
 def partition_of(folder_name: str) -> TopicPartition | None:
-    """The partition a folder belongs to; None for anything else, folders on their way out included."""
+    """The partition a folder belongs to; None for anything else, those that are doomed or set aside included."""
     match = _PARTITION_FOLDER.fullmatch(folder_name)
-    if match is None or int(match["partition"]) > _PARTITION_MAX or is_doomed(folder_name):
+    if match is None or int(match["partition"]) > _PARTITION_MAX:
+        return None
+    if is_doomed(folder_name) or _STRAY_FOLDER.fullmatch(folder_name) is not None:
         return None
     return TopicPartition(match["topic"], int(match["partition"]))
 
 
 def is_doomed(folder_name: str) -> bool:
-    """Whether a folder was renamed for deletion, or is a stray."""
+    """Whether a folder was renamed for deletion. A stray is not: it is kept until a person has looked at it."""
     return _DOOMED_FOLDER.fullmatch(folder_name) is not None
 
 
 def doomed_name(partition: TopicPartition, unique: str) -> str:
     """The name under which a deleted partition's folder waits to be unlinked; `unique` is 32 hex digits."""
-    suffix = f"-{partition.partition}.{unique}-delete"
+    return _renamed(partition, f"{unique}-delete")
+
+
+def stray_name(partition: TopicPartition, unique: str) -> str:
+    """The name under which a folder is kept that belongs to no topic we know; `unique` is 32 hex digits."""
+    return _renamed(partition, f"{unique}-stray")
+
+
+def _renamed(partition: TopicPartition, ending: str) -> str:
+    suffix = f"-{partition.partition}.{ending}"
     return partition.topic[: _NAME_BYTES_MAX - len(suffix)] + suffix

@@ -73,3 +73,42 @@ def test_another_brokers_folder_is_refused(tmp_path: Path) -> None:
                 pass
 
     asyncio.run(scenario())
+
+
+def test_a_folder_whose_making_was_cut_off_gets_its_topics_id(tmp_path: Path) -> None:
+    async def make(broker: Broker) -> str:
+        await make_topic(broker, "t")
+        return id_text(broker.image.topics["t"].id)
+
+    topic_id = with_broker(tmp_path, make)
+    file = tmp_path / "data" / "t-0" / "partition.metadata"
+    whole = file.read_text()
+    for left in ("", "version: 0\n", "version: 0\ntopic_"):
+        file.write_text(left)
+        with_broker(tmp_path, make_nothing)
+        assert whole == file.read_text()
+    assert f"version: 0\ntopic_id: {topic_id}\n" == whole
+
+
+async def make_nothing(broker: Broker) -> None:
+    assert ["t"] == list(broker.image.topics)
+
+
+def test_records_under_another_id_are_set_aside_and_not_deleted(tmp_path: Path) -> None:
+    async def write(broker: Broker) -> None:
+        await make_topic(broker, "t")
+        append(broker.partitions.find("t", 0), batch(b"a"))
+
+    with_broker(tmp_path, write)
+    data = tmp_path / "data"
+    file = data / "t-0" / "partition.metadata"
+    content = (data / "t-0" / f"{0:020}.log").read_bytes()
+    file.write_text(file.read_text().replace("topic_id: ", "topic_id: x"))
+
+    async def end_offset(broker: Broker) -> int:
+        return broker.partitions.find("t", 0).end_offset
+
+    for _ in range(2):
+        assert 0 == with_broker(tmp_path, end_offset)
+    (kept,) = data.glob("t-0.*-stray")
+    assert content == (kept / f"{0:020}.log").read_bytes()

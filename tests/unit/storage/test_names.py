@@ -57,7 +57,8 @@ def test_doomed_folders() -> None:
     name = names.doomed_name(TopicPartition("orders", 3), unique)
     assert f"orders-3.{unique}-delete" == name
     assert names.is_doomed(name)
-    assert names.is_doomed(f"t-1.{unique}-stray")
+    assert not names.is_doomed(f"t-1.{unique}-stray")
+    assert names.partition_of(f"t-1.{unique}-stray") is None
     assert not names.is_doomed("t-1")
     assert not names.is_doomed("t.0123-delete")
     longest = names.doomed_name(TopicPartition("x" * 249, 3), unique)
