@@ -155,7 +155,7 @@ class BrokerProcess:
         deadline = time.monotonic() + START_TIMEOUT_S
         while "ready" not in self._console()[known:]:
             if process.poll() is not None:
-                raise RuntimeError(f"the broker ended with {process.returncode} while starting:\n{self.log_end()}")
+                raise RuntimeError(f"the broker ended while it started, with {process.returncode}:\n{self.log_end()}")
             if time.monotonic() > deadline:
                 raise TimeoutError(f"the broker is not ready after {START_TIMEOUT_S} s:\n{self.log_end()}")
             time.sleep(LOOK_SECONDS)

@@ -53,10 +53,6 @@ class OffsetsState:
         """The groups that have committed or pending offsets."""
         return list(dict.fromkeys([*self._committed, *self._open]))
 
-    def has_any(self, group_id: str) -> bool:
-        """Whether the group has an offset, committed or pending."""
-        return group_id in self._committed or group_id in self._open
-
     def is_pending(self, group_id: str, partition: TopicPartition) -> bool:
         """Whether an open transaction may yet change this offset."""
         return any(

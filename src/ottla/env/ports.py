@@ -140,7 +140,11 @@ class Disk(Protocol):
 
     def sync_dir(self, path: str) -> None: ...
 
-    def free_bytes(self, path: str) -> int: ...
+    def free_bytes(self, path: str) -> int:
+        """What may still be written on this path's file system."""
+
+    def total_bytes(self, path: str) -> int:
+        """The size of that file system."""
 
     def try_lock(self, path: str, owner: str) -> Lock | str:
         """Takes an exclusive lock and writes `owner` into the file; or, if it is held, answers who holds it."""

@@ -270,6 +270,11 @@ class RealDisk:
         status = os.statvfs(path)
         return status.f_bavail * status.f_frsize
 
+    def total_bytes(self, path: str) -> int:
+        """The size of this path's file system."""
+        status = os.statvfs(path)
+        return status.f_blocks * status.f_frsize
+
     def try_lock(self, path: str, owner: str) -> RealLock | str:
         """Takes an exclusive lock and writes `owner` into the file; or, if it is held, answers who holds it.
 

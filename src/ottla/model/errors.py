@@ -195,12 +195,6 @@ class CoordinatorLoadingError(RetriableError):
     code = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
 
 
-class CoordinatorNotAvailableError(RetriableError):
-    """There is no coordinator yet, or its broker is away."""
-
-    code = ErrorCode.COORDINATOR_NOT_AVAILABLE
-
-
 class NotCoordinatorError(RetriableError):
     """Another broker coordinates this."""
 

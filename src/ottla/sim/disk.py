@@ -274,6 +274,11 @@ class SimDisk:
             raise os_error(errno.ENOENT, path)
         return UNLIMITED_FREE_BYTES if self.capacity is None else max(0, self.capacity - self.used_bytes())
 
+    def total_bytes(self, path: str) -> int:
+        """The capacity; without one, what is used and what counts as free."""
+        free = self.free_bytes(path)
+        return self.used_bytes() + free if self.capacity is None else self.capacity
+
     def try_lock(self, path: str, owner: str) -> SimLock | str:
         """Takes an exclusive lock and writes `owner` into the file; or, if it is held, answers who holds it."""
         file = self.open(path, create=True)

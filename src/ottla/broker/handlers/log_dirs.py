@@ -1,7 +1,6 @@
 """DescribeLogDirs: what lies in which data dir, how large it is, and how much room is left."""
 
 import os
-import shutil
 from collections import defaultdict
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
@@ -17,6 +16,7 @@ from kio.schema.types import TopicName
 from kio.static.primitive import i32, i64
 
 from ottla.broker.context import Context
+from ottla.env.ports import Disk
 from ottla.model.error_codes import ErrorCode
 from ottla.model.ids import TopicPartition
 from ottla.protocol.messages import milliseconds, wire_error
@@ -45,7 +45,8 @@ def describe_log_dirs(broker: "Broker", context: Context, request: DescribeLogDi
     results = []
     for folder in broker.store.dirs:
         error = ErrorCode.NONE if folder.failure is None else folder.failure.code
-        total, usable = _room(folder.path) if error is ErrorCode.NONE else (_UNKNOWN_BYTES, _UNKNOWN_BYTES)
+        known = error is ErrorCode.NONE
+        total, usable = _room(broker.world.disk, folder.path) if known else (_UNKNOWN_BYTES, _UNKNOWN_BYTES)
         results.append(
             DescribeLogDirsResult(
                 error_code=wire_error(error),
@@ -78,10 +79,9 @@ def _topics(logs: Iterable[Log]) -> tuple[DescribeLogDirsTopic, ...]:
     )
 
 
-def _room(path: str) -> tuple[int, int]:
-    """The size of the file system that holds a folder, and what is free for us; unknown where there is none."""
+def _room(disk: Disk, path: str) -> tuple[int, int]:
+    """The size of the file system that holds a folder, and what is free for us; unknown where it cannot be asked."""
     try:
-        usage = shutil.disk_usage(path)
+        return disk.total_bytes(path), disk.free_bytes(path)
     except OSError:
         return _UNKNOWN_BYTES, _UNKNOWN_BYTES
-    return usage.total, usage.free
