@@ -35,6 +35,11 @@ _STASH_BYTES_MAX: Final = 4096
 
 _LARGEST_READ_BYTES: Final = 1024 * 1024
 
+_DISCARDED_BYTES_MAX: Final = 1024 * 1024
+"""What one may send that nobody reads any more, while its last responses are waited for."""
+_DISCARD: Final = bytearray(SMALL_BYTES)
+"""Where that goes."""
+
 
 class Slot:
     """The place of one response in its connection's order."""
@@ -75,6 +80,7 @@ class Connection:
         "_buffer",
         "_buffers",
         "_clock",
+        "_discarded_bytes",
         "_drained_because",
         "_end",
         "_frame_bytes",
@@ -117,6 +123,7 @@ class Connection:
         self.closed_because: str | None = None
         self._drained_because: str | None = None
         """If set, no new requests are served, and it closes when what is in the works has been answered."""
+        self._discarded_bytes = 0
         self.bytes_in = 0
         self.bytes_out = 0
         self._socket = socket
@@ -282,7 +289,24 @@ class Connection:
         self._scanned.clear()
         self._drained_because = reason
         self._pause_reading()
+        if self._slots:
+            # Some may take long, and whoever waits for them may hang up.
+            self._socket.on_readable(self._discard)
         self._join_turn()
+
+    def _discard(self) -> None:
+        try:
+            count = self._socket.recv_into(memoryview(_DISCARD))
+        except BlockingIOError:
+            return
+        except OSError as error:
+            self.close(error.strerror or str(error))
+            return
+        self._discarded_bytes += count
+        if count == 0:
+            self.close("the other side closed it")
+        elif self._discarded_bytes > _DISCARDED_BYTES_MAX:
+            self._socket.on_readable(None)
 
     def drain(self) -> None:
         """Answers what is in the works, serves nothing more, then closes."""

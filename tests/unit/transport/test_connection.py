@@ -20,6 +20,7 @@ from tests.unit.transport.rig import (
     file_of,
     request,
     response,
+    until,
 )
 
 
@@ -87,6 +88,22 @@ class TestFrames:
                 assert [1, 2] == parked.order
                 assert connection.is_closed()
                 assert "the other side" not in str(connection.closed_because)
+
+        run(scenario())
+
+    def test_one_that_hangs_up_behind_a_broken_frame_is_noticed_while_others_wait(self, run: Run[None]) -> None:
+        async def scenario() -> None:
+            parked = Parked()
+            async with Rig(lambda turn: parked) as rig:
+                client = await rig.connect()
+                await client.send(request(1) + (-5 % 2**32).to_bytes(4, "big") + b"more" * 50_000)
+                await parked.wait_served(1)
+                connection = rig.only_connection
+                await rig.settle()
+                assert not connection.is_closed()
+                await client.close()
+                await until(connection.is_closed)
+                assert "the other side closed it" == connection.closed_because
 
         run(scenario())
 
