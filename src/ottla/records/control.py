@@ -14,6 +14,9 @@ from ottla.records.builder import BatchBuilder
 from ottla.records.decode import decode_records
 from ottla.records.layout import Marker
 
+MARKER_BYTES: Final = 78
+"""Every marker is a batch of this size."""
+
 _VERSION: Final = 0
 _KEY: Final = Struct(">hh")
 _VALUE: Final = Struct(">hi")

@@ -32,6 +32,7 @@ from ottla.records.batch import Batch, scan
 from ottla.records.control import marker_batch
 from ottla.records.layout import Marker, TimestampType
 from ottla.storage import names
+from ottla.storage.append_group import AppendGroup
 from ottla.storage.checkpoints import write_epochs
 from ottla.storage.config import LogConfig
 from ottla.storage.epoch_history import EpochHistory
@@ -161,7 +162,7 @@ class Log:
         if self.failure is not None:
             raise self.failure
         results: list[Appended | OttlaError] = []
-        group = _Group(self.end_offset, 0)
+        group = AppendGroup(self.end_offset, 0)
         config = self.config
         append_time = now if config.timestamp_type is TimestampType.LOG_APPEND_TIME else NO_TIMESTAMP
         for batch in batches:
@@ -169,7 +170,7 @@ class Log:
                 batch = validate(batch, config, now)
                 if self._must_roll(batch, Offset(group.end_offset + batch.last_offset_delta), group.size_bytes, now):
                     self._write(group, results)
-                    group = _Group(self.end_offset, len(results))
+                    group = AppendGroup(self.end_offset, len(results))
                     self.roll(now)
                 if batch.producer_id != NO_PRODUCER_ID:
                     group.pending = group.pending or Appends()
@@ -200,11 +201,15 @@ class Log:
         coordinator_epoch: int,
         leader_epoch: LeaderEpoch,
         now: TimestampMs,
+        must_exceed_epoch: bool = False,
     ) -> Appended:
-        """Ends a producer's transaction in this partition, as its coordinator decided."""
+        """Ends a producer's transaction in this partition, as its coordinator decided.
+
+        Where every transaction has an epoch of its own, `must_exceed_epoch` refuses the late marker of an earlier one.
+        """
         self.check_usable()
         self._mend_transaction_index(self.end_offset)
-        group = _Group(self.end_offset, 0)
+        group = AppendGroup(self.end_offset, 0)
         batch = Batch(
             marker_batch(
                 marker,
@@ -217,7 +222,15 @@ class Log:
             )
         )
         pending = group.pending = Appends()
-        self.producers.prepare_marker(batch, marker, coordinator_epoch, pending, group.end_offset, check=True)
+        self.producers.prepare_marker(
+            batch,
+            marker,
+            coordinator_epoch,
+            pending,
+            group.end_offset,
+            check=True,
+            must_exceed_epoch=must_exceed_epoch,
+        )
         if self._must_roll(batch, batch.last_offset, 0, now):
             self.roll(now)
         group.add(batch)
@@ -300,11 +313,13 @@ class Log:
             where = error.filename or self.folder
             raise StorageError(f"{where}: cannot read at offset {offset}: {error.strerror}") from error
 
-    def aborted_transactions(self, start: Offset, upper: Offset) -> list[AbortedTransaction]:
-        """The aborted transactions that a reader of [start, upper) must leave out."""
+    def aborted_transactions(
+        self, start: Offset, upper: Offset, found: FileRange | None = None
+    ) -> list[AbortedTransaction]:
+        """The aborted transactions that a reader of [start, upper) must leave out; or of `found` alone, read there."""
         self.check_usable()
         with self._disk_errors("find aborted transactions"):
-            return self.segments.aborted_transactions(start, upper)
+            return self.segments.aborted_transactions(start, upper, found)
 
     def find_timestamp(self, timestamp: TimestampMs) -> TimestampOffset | None:
         """The first record with at least this timestamp, and its own."""
@@ -489,7 +504,7 @@ class Log:
         waited = batch.max_timestamp - began if began >= 0 else now - active.created_ms
         return waited > config.roll_ms
 
-    def _write(self, group: "_Group", results: list[Appended | OttlaError]) -> None:
+    def _write(self, group: "AppendGroup", results: list[Appended | OttlaError]) -> None:
         """Writes a group and makes its changes true; if the disk refuses, nothing changes and its results say so."""
         if not group.batches:
             return
@@ -566,22 +581,3 @@ class Log:
         remove_snapshots_after(self._disk, self.folder, end)
         self.producers = load_producers(self._disk, self.folder, list(self.segments), end)
         self.producers.on_high_watermark(self.high_watermark)
-
-
-class _Group:
-    """Batches that go into the log with one write, and what they change."""
-
-    __slots__ = ("batches", "end_offset", "first_result", "pending", "size_bytes")
-
-    def __init__(self, end_offset: Offset, first_result: int) -> None:
-        self.batches: list[Batch] = []
-        self.end_offset = end_offset
-        self.first_result = first_result
-        self.pending: Appends | None = None
-        """What idempotent and transactional batches change; None while there are none."""
-        self.size_bytes = 0
-
-    def add(self, batch: Batch) -> None:
-        self.batches.append(batch)
-        self.end_offset = batch.next_offset
-        self.size_bytes += batch.size_bytes

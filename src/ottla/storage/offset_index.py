@@ -1,5 +1,6 @@
 """The sparse offset index of a segment: which batch lies where in its `.log` file."""
 
+from bisect import bisect_left
 from struct import Struct
 from typing import Final, NamedTuple
 
@@ -38,6 +39,11 @@ class OffsetIndex:
     def look_up(self, offset: Offset) -> OffsetPosition:
         """The last entry at or below `offset`, or the segment's beginning: a batch from which to walk on."""
         return self._entry(self.entries.last_slot_at_most(offset - self._base_offset))
+
+    def behind(self, position: int) -> OffsetPosition | None:
+        """The first entry whose batch begins at `position` or behind it; None if there is none."""
+        slot = bisect_left(range(self.entries.count), position, key=lambda slot: self._entry(slot).position)
+        return self._entry(slot) if slot < self.entries.count else None
 
     def truncate_to(self, offset: Offset) -> None:
         """Forgets every entry at or above `offset`."""

@@ -177,12 +177,28 @@ class ProducerStates:
         )
 
     def prepare_marker(
-        self, batch: Batch, marker: Marker, coordinator_epoch: int, pending: Appends, offset: Offset, *, check: bool
+        self,
+        batch: Batch,
+        marker: Marker,
+        coordinator_epoch: int,
+        pending: Appends,
+        offset: Offset,
+        *,
+        check: bool,
+        must_exceed_epoch: bool = False,
     ) -> None:
-        """Adds to `pending` what appending this transaction marker at `offset` changes."""
+        """Adds to `pending` what appending this transaction marker at `offset` changes.
+
+        With `must_exceed_epoch` it must have a higher epoch than the open transaction that it ends.
+        """
         entry = self._pending_entry(batch.producer_id, pending)
         if check:
             _check_epoch(entry, batch.producer_epoch)
+            if must_exceed_epoch and entry.transaction_start is not None and batch.producer_epoch <= entry.epoch:
+                raise InvalidProducerEpochError(
+                    f"marker of producer {batch.producer_id} has epoch {batch.producer_epoch}, in which the producer"
+                    f" has begun another transaction"
+                )
             if coordinator_epoch < entry.coordinator_epoch:
                 raise CoordinatorFencedError(
                     f"marker of producer {batch.producer_id} from coordinator epoch {coordinator_epoch}; "

@@ -428,6 +428,16 @@ class Segment:
             self.rebuild_indexes()
             return self.offset_index.look_up(offset)
 
+    def bound_behind(self, position: int) -> Offset | None:
+        """An offset that no batch before `position` reaches, by the index; None if it knows none."""
+        self._load_indexes()
+        entry = self.offset_index.behind(position)
+        if entry is None:
+            return None
+        place = self.place_at(entry.position)
+        # A lie would hide from a reader that records were taken back.
+        return Offset(entry.offset + 1) if place is not None and place.last_offset == entry.offset else None
+
     def _read_next_offset(self) -> Offset:
         """The offset behind the last batch, found through the index and the headers after it."""
         start = self._start_of_walk(Offset(self.base_offset + RELATIVE_OFFSET_MAX))

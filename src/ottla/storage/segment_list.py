@@ -97,12 +97,26 @@ class SegmentList:
         largest = max(_largest_behind(first, start), *(segment.largest.timestamp for segment in rest), NO_TIMESTAMP)
         return None if largest == NO_TIMESTAMP else self.find_timestamp(largest, start)
 
-    def aborted_transactions(self, start: Offset, upper: Offset) -> list[AbortedTransaction]:
-        """The aborted transactions that a reader of [start, upper) must leave out."""
-        found: list[AbortedTransaction] = []
-        for at in range(self.index_of(start), len(self._segments)):
-            found += self._transaction_index(at).overlapping(start, upper)
-        return found
+    def aborted_transactions(
+        self, start: Offset, upper: Offset, found: FileRange | None = None
+    ) -> list[AbortedTransaction]:
+        """The aborted transactions that a reader of [start, upper) must leave out.
+
+        For the reader of a range that was found there, those ahead of it are left out, but for a few.
+        """
+        indexes = [self._transaction_index(at) for at in range(self.index_of(start), len(self._segments))]
+        indexes = [index for index in indexes if index.entries()]
+        if indexes and found is not None:
+            upper = min(upper, self._bound_of(start, found))
+        return [aborted for index in indexes for aborted in index.overlapping(start, upper)]
+
+    def _bound_of(self, offset: Offset, found: FileRange) -> Offset:
+        """An offset that no batch of a range reaches, which was read from `offset` on; not the closest."""
+        for at in range(self.index_of(offset), len(self._segments)):
+            if self._segments[at].file is found.file:
+                bound = self._segments[at].bound_behind(found.position + found.size)
+                return self.end_of(at) if bound is None else bound
+        return self.active.next_offset
 
     # Changing
 

@@ -16,11 +16,13 @@ from ottla.model.errors import (
 )
 from ottla.model.ids import LeaderEpoch, Offset, TimestampMs
 from ottla.model.invariants import InvariantViolation
+from ottla.records.batch import scan
 from ottla.records.layout import Marker, TimestampType
 from ottla.sim.disk import SimDisk
 from ottla.sim.handles import SimFile
 from ottla.storage.config import LogConfig
 from ottla.storage.log import Log
+from ottla.storage.offset_index import OffsetIndex, OffsetPosition
 from tests.unit.storage.rig import (
     CONFIG,
     EPOCH,
@@ -264,6 +266,35 @@ class TestTransactions:
         assert len(log.segments) > 2
         for start, upper, expected in ((0, 1, 1), (0, 99, 1), (10, 99, 1), (11, 99, 0), (0, 0, 0)):
             assert expected == len(log.aborted_transactions(Offset(start), Offset(upper)))
+
+    def test_a_range_comes_with_those_that_it_needs_and_not_with_all_ahead(self) -> None:
+        log = new_log(config=LogConfig(index_interval_bytes=200))
+        for producer_id in range(1, 101):
+            append(log, batch(b"v" * 50, producer_id=producer_id, sequence=0, transactional=True))
+            if producer_id > 3:
+                mark(log, Marker.ABORT, producer_id - 3)
+        everything = log.aborted_transactions(Offset(0), Offset(log.end_offset))
+        assert 97 == len(everything)
+        for start in range(0, log.end_offset, 7):
+            found = log.read(Offset(start), 500, upper=log.end_offset)
+            assert found is not None
+            batches, _, _ = scan(found.file.read_at(found.position, found.size))
+            needed = log.aborted_transactions(Offset(start), Offset(batches[-1].next_offset))
+            told = log.aborted_transactions(Offset(start), log.end_offset, found)
+            assert needed == told[: len(needed)]
+            assert len(told) <= len(needed) + 8
+            assert [] == log.aborted_transactions(Offset(start), Offset(0), found)
+
+    def test_an_index_that_lies_hides_no_aborted_transaction(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        log = new_log(config=LogConfig(index_interval_bytes=1))
+        for producer_id in range(1, 11):
+            append(log, batch(b"v", producer_id=producer_id, sequence=0, transactional=True))
+        for producer_id in range(1, 11):
+            mark(log, Marker.ABORT, producer_id)
+        found = log.read(Offset(0), 10_000, upper=Offset(9))
+        assert found is not None
+        monkeypatch.setattr(OffsetIndex, "behind", lambda self, position: OffsetPosition(Offset(0), 1))
+        assert 9 <= len(log.aborted_transactions(Offset(0), Offset(20), found))
 
 
 class TestTruncating:

@@ -41,10 +41,26 @@ class Log:
         self.end += count
         return self.end - count
 
-    def mark(self, marker: Marker, *, epoch: int = 0, producer_id: int = 7, coordinator_epoch: int = 1) -> None:
+    def mark(
+        self,
+        marker: Marker,
+        *,
+        epoch: int = 0,
+        producer_id: int = 7,
+        coordinator_epoch: int = 1,
+        must_exceed_epoch: bool = False,
+    ) -> None:
         made = batch(producer_id=producer_id, epoch=epoch, transactional=True, control=True)
         pending = Appends()
-        self.producers.prepare_marker(made, marker, coordinator_epoch, pending, Offset(self.end), check=True)
+        self.producers.prepare_marker(
+            made,
+            marker,
+            coordinator_epoch,
+            pending,
+            Offset(self.end),
+            check=True,
+            must_exceed_epoch=must_exceed_epoch,
+        )
         self.producers.apply(pending)
         self.producers.check()
         self.end += 1
@@ -152,6 +168,19 @@ class TestTransactions:
         log.mark(Marker.COMMIT, epoch=2, coordinator_epoch=5)
         with pytest.raises(CoordinatorFencedError, match="epoch 5 has taken over"):
             log.mark(Marker.ABORT, epoch=2, coordinator_epoch=4)
+
+    def test_a_late_marker_does_not_end_the_next_transaction_of_a_producer_whose_epoch_grows(self, log: Log) -> None:
+        log.write(0, epoch=2, transactional=True)
+        log.mark(Marker.COMMIT, epoch=3, must_exceed_epoch=True)
+        log.mark(Marker.COMMIT, epoch=3, must_exceed_epoch=True)
+        log.write(0, epoch=3, transactional=True)
+        with pytest.raises(InvalidProducerEpochError, match="begun another"):
+            log.mark(Marker.COMMIT, epoch=3, must_exceed_epoch=True)
+        log.producers.on_high_watermark(Offset(log.end))
+        assert log.end - 1 == log.producers.first_unstable_offset
+        log.mark(Marker.COMMIT, epoch=4, must_exceed_epoch=True)
+        log.producers.on_high_watermark(Offset(log.end))
+        assert log.producers.first_unstable_offset is None
 
     def test_a_marker_of_a_new_epoch_resets_the_sequence(self, log: Log) -> None:
         log.write(0, transactional=True)
