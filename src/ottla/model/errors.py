@@ -195,7 +195,31 @@ class CoordinatorLoadingError(RetriableError):
     code = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
 
 
+class CoordinatorNotAvailableError(RetriableError):
+    """Nobody coordinates this at the moment."""
+
+    code = ErrorCode.COORDINATOR_NOT_AVAILABLE
+
+
 class NotCoordinatorError(RetriableError):
     """Another broker coordinates this."""
 
     code = ErrorCode.NOT_COORDINATOR
+
+
+class ProducerIdMappingError(InvalidRequestError):
+    """The transactional id is not that of this producer id, or nobody has it."""
+
+    code = ErrorCode.INVALID_PRODUCER_ID_MAPPING
+
+
+class ConcurrentTransactionsError(RetriableError):
+    """The producer's last transaction is still being ended."""
+
+    code = ErrorCode.CONCURRENT_TRANSACTIONS
+
+
+class TransactionAbortableError(InvalidRequestError):
+    """The transaction cannot be committed any more; abort it and begin another."""
+
+    code = ErrorCode.TRANSACTION_ABORTABLE

@@ -12,18 +12,21 @@ if TYPE_CHECKING:
 class FetchWaiter:
     """Waits at several partitions at once; calls `on_ready` once, from within the event that it waited for."""
 
-    __slots__ = ("_on_ready", "_partitions", "_timer", "missing_bytes")
+    __slots__ = ("_on_ready", "_partitions", "_timer", "is_committed", "missing_bytes")
 
     def __init__(
         self,
         partitions: Iterable["Partition"],
         *,
         missing_bytes: int,
+        is_committed: bool,
         max_wait_ms: int,
         timers: Timers,
         on_ready: Callable[[], None],
     ) -> None:
         self.missing_bytes = missing_bytes
+        self.is_committed = is_committed
+        """Whether only what no open transaction holds back counts."""
         self._partitions = tuple(partitions)
         self._on_ready = on_ready
         for partition in self._partitions:

@@ -7,6 +7,7 @@ codes in the broker's handlers.
 import asyncio
 import logging
 from collections import deque
+from collections.abc import Sequence
 from typing import Final, NamedTuple, Protocol
 from uuid import UUID
 
@@ -17,8 +18,10 @@ from ottla.model.errors import (
     OttlaError,
     UnknownLeaderEpochError,
 )
-from ottla.model.ids import BrokerId, LeaderEpoch, Offset
+from ottla.model.ids import BrokerId, LeaderEpoch, Offset, ProducerEpoch, ProducerId
 from ottla.records.batch import Batch
+from ottla.records.control import MARKER_BYTES
+from ottla.records.layout import Marker
 from ottla.replication.fetch_waiter import FetchWaiter
 from ottla.replication.leader_state import LeaderState
 from ottla.storage.log import Appended, Log
@@ -31,6 +34,9 @@ GATHERED_BYTES_MAX: Final = 128 * 1024
 """Appends are gathered up to this size within a turn; larger ones are written at once, while they are in the cache."""
 
 ALL_REPLICAS: Final = -1
+
+_UNSTABLE_KEPT_MAX: Final = 1000
+"""So many writes behind an open transaction are told apart; those after them are counted with the last."""
 
 
 class AppendWaiter(Protocol):
@@ -45,6 +51,19 @@ class AppendWaiter(Protocol):
 
 _Queued = tuple[Batch, int, AppendWaiter, int]
 """(batch, acks, who is told, as which part); a plain tuple, since every produced batch makes one."""
+
+
+class TransactionEnd(NamedTuple):
+    """How a producer's transaction ended, as its coordinator says.
+
+    With `must_exceed_epoch` a marker of the epoch in which the open transaction writes is an old one, and refused.
+    """
+
+    marker: Marker
+    producer_id: ProducerId
+    producer_epoch: ProducerEpoch
+    coordinator_epoch: int
+    must_exceed_epoch: bool
 
 
 class _Waiting(NamedTuple):
@@ -63,7 +82,9 @@ class Partition:
         "_queued",
         "_queued_bytes",
         "_tasks",
+        "_told_stable",
         "_turn",
+        "_unstable",
         "_waiting_for_commit",
         "_waiting_for_disk",
         "appended_bytes",
@@ -106,6 +127,9 @@ class Partition:
         self._queued_bytes = 0
         self._hidden: deque[tuple[Offset, int]] = deque()
         """(end offset, bytes) of each write above the high watermark: what readers have not been told of."""
+        self._unstable: deque[tuple[Offset, int]] = deque()
+        """The same for writes that are committed, and yet behind an open transaction: news to some readers only."""
+        self._told_stable = Offset(0)
         self._waiting_for_commit: deque[_Waiting] = deque()
         self._waiting_for_disk: deque[_Waiting] = deque()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -157,11 +181,8 @@ class Partition:
 
         The batch's memory must stay as it is until the turn ends, and be writable.
         """
-        if acks == ALL_REPLICAS and len(self.leader.isr) < self.min_insync_replicas:
-            raise NotEnoughReplicasError(
-                f"{self.topic}-{self.index} has {len(self.leader.isr)} replicas in sync,"
-                f" min.insync.replicas={self.min_insync_replicas}"
-            )
+        if acks == ALL_REPLICAS:
+            self._check_in_sync()
         if not self._queued:
             self._turn.add_append(self.append_queued)
         self._queued.append((batch, acks, waiter, at))
@@ -173,26 +194,78 @@ class Partition:
         """Writes what was queued in this turn, and tells those whose wishes are fulfilled by that."""
         queued, self._queued = self._queued, []
         self._queued_bytes = 0
-        if not queued:
-            return
+        if queued:
+            self._append(queued)
+
+    def append_own(self, batch: Batch, waiter: AppendWaiter) -> None:
+        """Writes a batch of the broker's own, behind all that was queued; the waiter is told when it is committed."""
+        self._check_in_sync()
+        self.append_queued()
+        self._append([(batch, ALL_REPLICAS, waiter, 0)], is_own=True)
+
+    def _append(self, queued: Sequence[_Queued], *, is_own: bool = False) -> None:
         log = self.log
         before = log.end_offset
         outcomes: list[Appended | OttlaError]
         try:
             outcomes = log.append(
-                [each[0] for each in queued], leader_epoch=self.leader.leader_epoch, now=self._clock.now_ms()
+                [each[0] for each in queued],
+                leader_epoch=self.leader.leader_epoch,
+                now=self._clock.now_ms(),
+                is_own=is_own,
             )
         except OttlaError as error:
             outcomes = [error] * len(queued)
-        end_offset = log.end_offset
-        if end_offset > before:
-            self.appended_records += end_offset - before
+        if log.end_offset > before:
             added_bytes = 0
             for each, outcome in zip(queued, outcomes, strict=True):
                 if isinstance(outcome, Appended) and not outcome.is_duplicate:
                     added_bytes += each[0].size_bytes
-            self.appended_bytes += added_bytes
-            self._hidden.append((end_offset, added_bytes))
+            self._count(before, added_bytes)
+        self._settle(queued, outcomes)
+
+    def append_marker(self, end: TransactionEnd, waiter: AppendWaiter, at: int) -> None:
+        """Ends a producer's transaction here, behind all that was queued; the waiter is told when that is committed."""
+        self._check_in_sync()
+        self.append_queued()
+        log = self.log
+        before = log.end_offset
+        outcome: Appended | OttlaError
+        try:
+            outcome = log.append_marker(
+                end.marker,
+                producer_id=end.producer_id,
+                producer_epoch=end.producer_epoch,
+                coordinator_epoch=end.coordinator_epoch,
+                must_exceed_epoch=end.must_exceed_epoch,
+                leader_epoch=self.leader.leader_epoch,
+                now=self._clock.now_ms(),
+            )
+        except OttlaError as error:
+            outcome = error
+        if log.end_offset > before:
+            self._count(before, MARKER_BYTES)
+        self._settle([(end, ALL_REPLICAS, waiter, at)], [outcome])
+
+    def _check_in_sync(self) -> None:
+        if len(self.leader.isr) < self.min_insync_replicas:
+            raise NotEnoughReplicasError(
+                f"{self.topic}-{self.index} has {len(self.leader.isr)} replicas in sync,"
+                f" min.insync.replicas={self.min_insync_replicas}"
+            )
+
+    def _count(self, before: Offset, added_bytes: int) -> None:
+        end_offset = self.log.end_offset
+        self.appended_records += end_offset - before
+        self.appended_bytes += added_bytes
+        self._hidden.append((end_offset, added_bytes))
+
+    def _settle(
+        self, askers: Sequence[tuple[object, int, AppendWaiter, int]], outcomes: Sequence[Appended | OttlaError]
+    ) -> None:
+        """Tells each (what, acks, waiter, at) its outcome, now or when it is as safe as that asks for."""
+        log = self.log
+        end_offset = log.end_offset
         needs_disk = False
         if log.failure is not None:
             # Safe no further than before: nobody may be told otherwise, and nobody may wait for what cannot come.
@@ -204,7 +277,7 @@ class Partition:
             self._on_safe(end_offset)
         high_watermark = log.high_watermark
         safe_offset = log.recovery_point if needs_disk else end_offset
-        for (_, acks, waiter, at), outcome in zip(queued, outcomes, strict=True):
+        for (_, acks, waiter, at), outcome in zip(askers, outcomes, strict=True):
             if isinstance(outcome, OttlaError):
                 waiter.on_outcome(at, outcome)
             elif acks == ALL_REPLICAS and outcome.last_offset >= high_watermark:
@@ -242,9 +315,30 @@ class Partition:
         added_bytes = 0
         while hidden and hidden[0][0] <= high_watermark:
             added_bytes += hidden.popleft()[1]
-        if self.fetch_waiters and added_bytes:
-            for waiter in list(self.fetch_waiters):
-                waiter.on_progress(added_bytes)
+        if not added_bytes:
+            return
+        stable_bytes = added_bytes
+        if self._unstable or self.log.producers.first_unstable_offset is not None:
+            stable_bytes = self._count_stable(high_watermark, added_bytes)
+        for waiter in list(self.fetch_waiters):
+            news = stable_bytes if waiter.is_committed else added_bytes
+            if news:
+                waiter.on_progress(news)
+
+    def _count_stable(self, high_watermark: Offset, added_bytes: int) -> int:
+        """How much has become readable to those who wait for transactions to be decided."""
+        unstable, stable_offset = self._unstable, self.log.last_stable_offset
+        if len(unstable) >= _UNSTABLE_KEPT_MAX:
+            added_bytes += unstable.pop()[1]
+        unstable.append((high_watermark, added_bytes))
+        stable_bytes = 0
+        while unstable and unstable[0][0] <= stable_offset:
+            stable_bytes += unstable.popleft()[1]
+        # The last stable offset may lie within what was written together; that it moved is news at least.
+        if stable_offset > self._told_stable:
+            stable_bytes = max(stable_bytes, 1)
+            self._told_stable = stable_offset
+        return stable_bytes
 
     # Reading
 

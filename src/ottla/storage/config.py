@@ -45,6 +45,8 @@ class LogConfig:
     """No batch may be larger: by its own limit, or because it must fit a segment."""
     takes_as_is: bool = field(init=False)
     """Whether batches are stored as they come: no other codec, no time of ours, no keys to look for."""
+    takes_own_as_is: bool = field(init=False)
+    """The same for batches of the broker's own, which are not compressed, and have their keys."""
 
     def __post_init__(self) -> None:
         longest = self.segment_ms - self.segment_jitter_ms
@@ -54,3 +56,5 @@ class LogConfig:
         object.__setattr__(self, "batch_bytes_max", min(self.max_message_bytes, self.segment_bytes))
         as_is = self.compression is None and self.timestamp_type is TimestampType.CREATE_TIME
         object.__setattr__(self, "takes_as_is", as_is and not self.cleanup_compact)
+        is_plain = self.compression in (None, Codec.NONE) and self.timestamp_type is TimestampType.CREATE_TIME
+        object.__setattr__(self, "takes_own_as_is", is_plain)

@@ -152,9 +152,9 @@ class Log:
     # Appending
 
     def append(
-        self, batches: Sequence[Batch], *, leader_epoch: LeaderEpoch, now: TimestampMs
+        self, batches: Sequence[Batch], *, leader_epoch: LeaderEpoch, now: TimestampMs, is_own: bool = False
     ) -> list[Appended | OttlaError]:
-        """Appends clients' batches as the leader, in order; each gets its place or the reason why not.
+        """Appends batches of clients, or the broker's own, as the leader; each gets its place or the reason why not.
 
         Batches must lie in writable memory: offset and epoch are stamped into them. One that repeats an earlier one is
         answered with the earlier one's offsets. Neighbours are written together.
@@ -167,7 +167,7 @@ class Log:
         append_time = now if config.timestamp_type is TimestampType.LOG_APPEND_TIME else NO_TIMESTAMP
         for batch in batches:
             try:
-                batch = validate(batch, config, now)
+                batch = validate(batch, config, now, is_own=is_own)
                 if self._must_roll(batch, Offset(group.end_offset + batch.last_offset_delta), group.size_bytes, now):
                     self._write(group, results)
                     group = AppendGroup(self.end_offset, len(results))

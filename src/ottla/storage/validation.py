@@ -23,12 +23,12 @@ from ottla.storage.config import LogConfig
 _CODEC_MAX: Final = int(max(Codec))
 
 
-def validate(batch: Batch, config: LogConfig, now: TimestampMs) -> Batch:
-    """Checks a client's batch and answers the one to store: the same, or a recompressed one.
+def validate(batch: Batch, config: LogConfig, now: TimestampMs, *, is_own: bool = False) -> Batch:
+    """Checks a client's batch and answers the one to store: the same, or a recompressed one. `is_own`: the broker's.
 
     The batch must lie in a writable buffer if the topic uses LogAppendTime.
     """
-    if config.takes_as_is and batch.passes(
+    if (config.takes_own_as_is if is_own else config.takes_as_is) and batch.passes(
         config.batch_bytes_max, now, config.timestamp_before_max_ms, config.timestamp_after_max_ms
     ):
         return batch

@@ -80,11 +80,14 @@ class PartitionRig:
         )
         return cls(disk, partition, turn)
 
-    def wait_fetch(self, name: str, missing_bytes: int, max_wait_ms: int = 3_600_000) -> FetchWaiter:
+    def wait_fetch(
+        self, name: str, missing_bytes: int, max_wait_ms: int = 3_600_000, *, is_committed: bool = False
+    ) -> FetchWaiter:
         """A fetch that waits; its name is noted when it is ready."""
         return FetchWaiter(
             [self.partition],
             missing_bytes=missing_bytes,
+            is_committed=is_committed,
             max_wait_ms=max_wait_ms,
             timers=self.timers,
             on_ready=lambda: self.ready.append(name),

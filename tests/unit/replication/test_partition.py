@@ -8,14 +8,17 @@ import pytest
 
 from ottla.model.errors import (
     FencedLeaderEpochError,
+    InvalidProducerEpochError,
     InvalidRecordError,
     NotEnoughReplicasError,
     StorageError,
     UnknownLeaderEpochError,
     UnknownPartitionError,
 )
-from ottla.model.ids import BrokerId, LeaderEpoch, Offset
-from ottla.replication.partition import ALL_REPLICAS, GATHERED_BYTES_MAX
+from ottla.model.ids import BrokerId, LeaderEpoch, Offset, ProducerEpoch, ProducerId
+from ottla.records.control import MARKER_BYTES
+from ottla.records.layout import Marker
+from ottla.replication.partition import ALL_REPLICAS, GATHERED_BYTES_MAX, TransactionEnd
 from ottla.sim.disk import Moment, SimDisk
 from ottla.storage.config import LogConfig
 from tests.unit.env.event_loops import Run
@@ -334,6 +337,7 @@ class TestWaiting:
             FetchWaiter(
                 [first.partition, second.partition],
                 missing_bytes=2 * size,
+                is_committed=False,
                 max_wait_ms=3_600_000,
                 timers=first.timers,
                 on_ready=lambda: ready.append("ready"),
@@ -382,6 +386,108 @@ class TestWaiting:
             assert ({0: UnknownPartitionError}, ["reader"]) == (noted.offsets(), rig.ready)
             rig.partition.fail_waiting(UnknownPartitionError("again"))
             assert ([0], ["reader"]) == (noted.told, rig.ready)
+
+        run(scenario())
+
+
+def end_of(marker: Marker, producer_id: int = 7, epoch: int = 0) -> TransactionEnd:
+    return TransactionEnd(marker, ProducerId(producer_id), ProducerEpoch(epoch), 0, must_exceed_epoch=False)
+
+
+class TestTransactions:
+    def test_a_marker_lies_behind_what_was_queued_and_lets_the_last_stable_offset_go(self, run: Run[None]) -> None:
+        async def scenario() -> None:
+            rig = await PartitionRig.make()
+            partition, noted = rig.partition, Noted()
+            partition.append_soon(batch(b"v", producer_id=7, sequence=0, transactional=True), ALL_REPLICAS, noted, 0)
+            partition.append_marker(end_of(Marker.COMMIT), noted, 1)
+            assert ({0: 0, 1: 1}, 2, 2) == (noted.offsets(), partition.high_watermark, partition.last_stable_offset)
+
+        run(scenario())
+
+    def test_a_marker_is_told_of_when_every_replica_has_it(self, run: Run[None]) -> None:
+        async def scenario() -> None:
+            rig = await PartitionRig.make(isr=(ME, 2))
+            noted = Noted()
+            rig.partition.append_marker(end_of(Marker.ABORT), noted, 0)
+            assert ({}, 1) == (noted.offsets(), noted.waited)
+            rig.partition.on_image((ME,), EPOCH)
+            assert {0: 0} == noted.offsets()
+
+        run(scenario())
+
+    def test_a_marker_of_an_older_epoch_or_without_enough_replicas_is_refused(self, run: Run[None]) -> None:
+        async def scenario() -> None:
+            rig = await PartitionRig.make()
+            noted = Noted()
+            rig.partition.append_marker(end_of(Marker.ABORT, epoch=2), noted, 0)
+            rig.partition.append_marker(end_of(Marker.ABORT, epoch=1), noted, 1)
+            assert ({0: 0, 1: InvalidProducerEpochError}, 1) == (noted.offsets(), rig.partition.end_offset)
+            rig.partition.min_insync_replicas = 2
+            with pytest.raises(NotEnoughReplicasError):
+                rig.partition.append_marker(end_of(Marker.ABORT, epoch=3), noted, 2)
+
+        run(scenario())
+
+    def test_a_reader_of_decided_records_is_woken_by_the_marker_and_others_by_the_batch(self, run: Run[None]) -> None:
+        async def scenario() -> None:
+            rig = await PartitionRig.make()
+            partition = rig.partition
+            rig.wait_fetch("all", 1)
+            rig.wait_fetch("decided", 1, is_committed=True)
+            partition.append_soon(batch(b"v", producer_id=7, sequence=0, transactional=True), 1, Noted(), 0)
+            rig.turn.finish()
+            assert ["all"] == rig.ready
+            partition.append_soon(batch(b"plain"), 1, Noted(), 0)
+            rig.turn.finish()
+            assert ["all"] == rig.ready
+            partition.append_marker(end_of(Marker.COMMIT), Noted(), 0)
+            assert ["all", "decided"] == rig.ready
+
+        run(scenario())
+
+    def test_a_reader_of_decided_records_counts_what_the_marker_sets_free(self, run: Run[None]) -> None:
+        async def scenario() -> None:
+            rig = await PartitionRig.make()
+            partition = rig.partition
+            opened = batch(b"v", producer_id=7, sequence=0, transactional=True)
+            size = opened.size_bytes + MARKER_BYTES
+            partition.append_soon(opened, 1, Noted(), 0)
+            rig.turn.finish()
+            rig.wait_fetch("enough", size, is_committed=True)
+            rig.wait_fetch("too much", size + 1, is_committed=True)
+            partition.append_marker(end_of(Marker.ABORT), Noted(), 0)
+            assert ["enough"] == rig.ready
+            partition.append_soon(batch(b"plain"), 1, Noted(), 0)
+            rig.turn.finish()
+            assert ["enough", "too much"] == rig.ready
+
+        run(scenario())
+
+    def test_what_is_decided_within_one_write_is_news_at_once(self, run: Run[None]) -> None:
+        async def scenario() -> None:
+            rig = await PartitionRig.make()
+            rig.wait_fetch("decided", 1, is_committed=True)
+            rig.partition.append_soon(batch(b"plain"), 1, Noted(), 0)
+            rig.partition.append_soon(batch(b"v", producer_id=7, sequence=0, transactional=True), 1, Noted(), 0)
+            rig.turn.finish()
+            assert ["decided"] == rig.ready
+
+        run(scenario())
+
+    def test_a_long_transaction_costs_no_memory_for_each_write_behind_it(self, run: Run[None]) -> None:
+        async def scenario() -> None:
+            rig = await PartitionRig.make()
+            partition = rig.partition
+            partition.append_soon(batch(b"v", producer_id=7, sequence=0, transactional=True), 1, Noted(), 0)
+            size = batch(b"plain").size_bytes
+            for _ in range(1500):
+                partition.append_soon(batch(b"plain"), 1, Noted(), 0)
+                partition.append_queued()
+            assert len(partition._unstable) <= 1000
+            rig.wait_fetch("all of it", 1500 * size, is_committed=True)
+            partition.append_marker(end_of(Marker.ABORT), Noted(), 0)
+            assert ["all of it"] == rig.ready
 
         run(scenario())
 
