@@ -1,7 +1,6 @@
-"""Runs a script about one group against a shard, and says all that happened.
+"""Runs a script about one classic group against a shard, and says all that happened.
 
-A script is a list of blocks: commands, a line `----`, what happened, an empty line. `#` begins a comment. Commands,
-with clients by any name (`-` is a consumer that is no member):
+`script_blocks.py` has the form of a script. Commands, with clients by any name (`-` is a consumer that is no member):
 
 | command | meaning |
 |---|---|
@@ -38,9 +37,8 @@ from ottla.coordination.group_requests import (
     WantedPartition,
 )
 from ottla.model.error_codes import ErrorCode
+from tests.scenarios.script_blocks import milliseconds, options
 from tests.unit.coordination.group_rig import GroupRig, Logged, subscription
-
-UNITS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 
 @dataclass
@@ -56,8 +54,8 @@ class Client:
 class GroupScript:
     """One run of a script; `run` takes a command's line, and `happened` gives what came of it."""
 
-    def __init__(self) -> None:
-        self.rig = GroupRig()
+    def __init__(self, rig: GroupRig | None = None) -> None:
+        self.rig = GroupRig() if rig is None else rig
         self.clients: dict[str, Client] = {"-": Client("-")}
         self.names: dict[str, str] = {}
         self.askers: dict[Hashable, tuple[str, str]] = {}
@@ -85,25 +83,26 @@ class GroupScript:
     # Commands
 
     def do_join(self, words: list[str]) -> None:
-        client, options = self.client(words[0]), dict(each.partition("=")[::2] for each in words[1:])
-        client.instance_id = options.get("instance", client.instance_id)
-        names = options.get("protocols", "range").split(",")
+        client, said = self.client(words[0]), options(words[1:])
+        client.instance_id = said.get("instance", client.instance_id)
+        names = said.get("protocols", "range").split(",")
+        metadata = self.metadata(client, said)
         request = self.rig.request(
             client.member_id,
             client.instance_id,
             client_id=client.name,
-            protocols=tuple(MemberProtocol(name, subscription("t")) for name in names),
-            session_timeout_ms=milliseconds(options.get("session", "10s")),
-            rebalance_timeout_ms=milliseconds(options.get("rebalance", "60s")),
-            requires_member_id="old" not in options,
-            can_skip_assignment="old" not in options,
+            protocols=tuple(MemberProtocol(name, metadata) for name in names),
+            session_timeout_ms=milliseconds(said.get("session", "10s")),
+            rebalance_timeout_ms=milliseconds(said.get("rebalance", "60s")),
+            requires_member_id="old" not in said,
+            can_skip_assignment="old" not in said,
         )
         self.ask(client.name, "join", request)
 
     def do_sync(self, words: list[str]) -> None:
         client = self.client(words[0])
         said = dict(each.split("=") for each in words[1:])
-        assignments = {self.client(name).member_id: value.encode() for name, value in said.items()}
+        assignments = {self.client(name).member_id: self.encoded(value) for name, value in said.items()}
         token = self.rig.sync(client.member_id, client.generation, assignments, instance_id=client.instance_id)
         self.askers[token] = (client.name, "sync")
 
@@ -152,7 +151,7 @@ class GroupScript:
 
     def do_describe(self, words: list[str]) -> list[str]:
         group = self.rig.shard.describe_group("g")
-        members = [f"  {self.name(each.member_id)}: {each.assignment.decode() or '-'}" for each in group.members]
+        members = [f"  {self.name(each.member_id)}: {self.decoded(each.assignment)}" for each in group.members]
         return [f"{group.state} type={group.protocol_type or '-'} protocol={group.protocol or '-'}", *members]
 
     def do_after(self, words: list[str]) -> None:
@@ -163,6 +162,18 @@ class GroupScript:
 
     def do_log(self, words: list[str]) -> None:
         self.rig.writes_fail = words == ["fails"]
+
+    # What is opaque to the coordinator of a classic group
+
+    def metadata(self, client: Client, said: dict[str, str]) -> bytes:
+        """What a client says of itself under each protocol."""
+        return subscription("t")
+
+    def encoded(self, assignment: str) -> bytes:
+        return assignment.encode()
+
+    def decoded(self, assignment: bytes) -> str:
+        return assignment.decode() or "-"
 
     # What happened
 
@@ -185,14 +196,14 @@ class GroupScript:
     def response(self, name: str, method: str, response: Any) -> Iterator[str]:
         match response:
             case JoinResponse(error=ErrorCode.NONE):
-                leader = f"leader={self.name(response.leader)}"
+                leader = f"leader={self.name(response.leader) or '-'}"
                 names = ",".join(self.name(each.member_id) for each in response.members)
                 members = f" members={names}" if names else ""
                 skips = " skip-assignment" if response.skip_assignment else ""
                 protocol = f"protocol={response.protocol_name}"
                 yield f"{name}: joined generation={response.generation} {protocol} {leader}{members}{skips}"
             case SyncResponse(error=ErrorCode.NONE):
-                yield f"{name}: synced {response.assignment.decode() or '-'}"
+                yield f"{name}: synced {self.decoded(response.assignment)}"
             case LeaveResponse(error=ErrorCode.NONE):
                 yield f"{name}: left " + ", ".join(
                     f"{self.name(each.member_id) or each.instance_id}={each.error.name}" for each in response.members
@@ -223,7 +234,7 @@ class GroupScript:
         if record.value is None:
             return "log: group deleted"
         group = read_group(record.value)
-        members = " ".join(f"{self.name(each.member_id)}={each.assignment.decode() or '-'}" for each in group.members)
+        members = " ".join(f"{self.name(each.member_id)}={self.decoded(each.assignment)}" for each in group.members)
         leader = f" leader={self.name(group.leader)}" if group.leader else ""
         return f"log: group generation={group.generation}{leader} {members or 'empty'}"
 
@@ -232,12 +243,6 @@ class GroupScript:
 
     def name(self, member_id: str) -> str:
         return self.names.get(member_id, member_id)
-
-
-def milliseconds(span: str) -> int:
-    """`3s` and its like."""
-    unit = span.lstrip("0123456789")
-    return int(span[: len(span) - len(unit)]) * UNITS[unit]
 
 
 def partition(word: str) -> WantedPartition:

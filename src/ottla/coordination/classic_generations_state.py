@@ -99,6 +99,8 @@ class ClassicGenerations:
         self._is_initial = False
         self._more_came = False
         self._initial_left_ms = 0
+        # Members without a leader were written when the group became classic: they have yet to agree on assignments.
+        self._has_to_rebalance = False
         # A static member that comes back to a stable group, until its record is replayed.
         self._returning: ClassicMember | None = None
 
@@ -256,6 +258,7 @@ class ClassicGenerations:
         self.generation = value.generation
         self.state_ms = value.state_ms
         self.members.reset(members, value.leader)
+        self._has_to_rebalance = bool(members) and value.leader is None
         self.subscribed_topics = self._subscribed()
         self.state = GroupState.STABLE if members else GroupState.EMPTY
         self.is_written = True
@@ -290,7 +293,7 @@ class ClassicGenerations:
         """All records were replayed: every member gets a whole session to be heard of again."""
         for member in self.members:
             self._start_session(member.member_id, member.session_timeout_ms, now_ms)
-        if len(self.members) > self.settings.group_size_max:
+        if self._has_to_rebalance or len(self.members) > self.settings.group_size_max:
             return self._prepare(now_ms)
         return []
 

@@ -364,8 +364,9 @@ class ConsumerGroups:
         return []
 
     def on_metadata(self, topics: Topics, now_ms: int) -> list[Effect]:
-        """The topics are these now. Groups find out what that means to them with their next heartbeat."""
-        if topics != self.topics:
+        """The topics are these now; the same mapping is the same topics. Groups find out what that means to them with
+        their next heartbeat."""
+        if topics is not self.topics:
             self._topics_version += 1
         self.topics = topics
         return []

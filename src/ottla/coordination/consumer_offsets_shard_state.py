@@ -26,7 +26,7 @@ from ottla.coordination.consumer_group_requests import (
 from ottla.coordination.consumer_group_state import CONSUMER_TYPE, MayDescribe
 from ottla.coordination.consumer_group_views import commit_verdict, describe, fetch_refusal
 from ottla.coordination.consumer_protocol import CONSUMER_PROTOCOL_TYPE
-from ottla.coordination.effects import CoordinatorRecord, Effect, Respond, Write
+from ottla.coordination.effects import CoordinatorRecord, Effect, Respond, TransactionalWrite, Write
 from ottla.coordination.group_records import GroupValue
 from ottla.coordination.group_requests import (
     DeleteGroupRequest,
@@ -48,7 +48,7 @@ from ottla.coordination.group_requests import (
     PartitionOutcome,
     SyncRequest,
     TransactionalCommitRequest,
-    TransactionalWrite,
+    WholeCommitRequest,
 )
 from ottla.coordination.group_shard_state import GroupShard, Subscribes
 from ottla.coordination.group_upgrade import upgrade
@@ -56,6 +56,7 @@ from ottla.coordination.mixed_group_state import MixedGroups
 from ottla.env.ports import Random
 from ottla.model.error_codes import ErrorCode
 from ottla.model.ids import NO_PRODUCER_ID, ProducerId
+from ottla.model.invariants import violated
 
 
 class _Consumers(MixedGroups):
@@ -82,7 +83,7 @@ class ConsumerOffsetsShard(GroupShard):
         self.consumers = _Consumers(config, random, self._claim)
         self.consumers.shard = self
         self._adopted: dict[str, int] = {}
-        """Groups that became classic, and since when they have to rebalance."""
+        """Groups that are about to become classic, by a record, and since when."""
 
     # Members
 
@@ -168,7 +169,25 @@ class ConsumerOffsetsShard(GroupShard):
         group = self.consumers.groups.get(request.group_id)
         if group is None:
             return super().commit_offsets(request, now_ms, token, refusal)
-        verdict = commit_verdict(
+        outcomes = self._judged(self._commit_verdict(group, request), request.offsets)
+        allowed = replace(request, offsets=_allowed(request.offsets, outcomes))
+        effects = super().commit_offsets(allowed, now_ms, token, ErrorCode.NONE)
+        return [_joined(effect, outcomes) for effect in effects]
+
+    def commit_whole(
+        self, request: WholeCommitRequest, now_ms: int, token: Hashable, refusal: ErrorCode | None = None
+    ) -> list[Effect]:
+        """OffsetCommit in bulk. Only a member that is behind has to be judged by each partition."""
+        group = self.consumers.groups.get(request.group_id)
+        if group is None:
+            return super().commit_whole(request, now_ms, token, refusal)
+        verdict = self._commit_verdict(group, request)
+        if verdict.received_epoch is not None:
+            return self.commit_offsets(request.one_by_one(), now_ms, token)
+        return super().commit_whole(request, now_ms, token, verdict.error)
+
+    def _commit_verdict(self, group: ConsumerGroup, request: OffsetCommitRequest | WholeCommitRequest) -> CommitVerdict:
+        return commit_verdict(
             group,
             member_id=request.member_id,
             instance_id=request.instance_id,
@@ -176,10 +195,6 @@ class ConsumerOffsetsShard(GroupShard):
             is_transactional=False,
             api_version=MODERN_COMMIT_VERSION - (not request.knows_group_not_found),
         )
-        outcomes = self._judged(verdict, request.offsets)
-        allowed = replace(request, offsets=_allowed(request.offsets, outcomes))
-        effects = super().commit_offsets(allowed, now_ms, token, ErrorCode.NONE)
-        return [_joined(effect, outcomes) for effect in effects]
 
     def commit_in_transaction(
         self, request: TransactionalCommitRequest, now_ms: int, token: Hashable, refusal: ErrorCode | None = None
@@ -272,7 +287,19 @@ class ConsumerOffsetsShard(GroupShard):
 
     def replay(self, record: CoordinatorRecord, producer_id: ProducerId = NO_PRODUCER_ID) -> bool:
         """Applies a record; false if it is of a kind that nobody here keeps."""
-        return super().replay(record, producer_id) or self.consumers.replay(record)
+        is_kept = super().replay(record, producer_id) or self.consumers.replay(record)
+        if self._adopted:
+            self._rebalance_adopted()
+        return is_kept
+
+    def _rebalance_adopted(self) -> None:
+        """A group that has become classic must agree on its assignments, before anybody can ask for the old ones."""
+        for group_id, since_ms in list(self._adopted.items()):
+            group = self._groups.get(group_id)
+            if group is not None and group.state is ClassicState.STABLE:
+                del self._adopted[group_id]
+                if group._rebalance(since_ms):
+                    violated(f"somebody waits for group {group_id}, which has only just become classic")
 
     def on_loaded(self, now_ms: int) -> list[Effect]:
         """The whole partition was replayed: timers start."""
@@ -291,11 +318,8 @@ class ConsumerOffsetsShard(GroupShard):
         """Does what is due."""
         is_sweep = self._next_sweep_ms is not None and self._next_sweep_ms <= now_ms
         effects: list[Effect] = []
-        for group_id in [group_id for group_id, since_ms in self._adopted.items() if since_ms <= now_ms]:
-            del self._adopted[group_id]
-            group = self._groups.get(group_id)
-            if group is not None and group.state is ClassicState.STABLE:
-                effects += group._rebalance(now_ms)
+        # Those that are still here did not become classic: that could not be written.
+        self._adopted.clear()
         effects += self.consumers.on_tick(now_ms)
         if is_sweep:
             for consumer_group in self.consumers.groups.values():

@@ -11,6 +11,8 @@ from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from ottla.model.ids import ProducerEpoch, ProducerId
+
 
 class CoordinatorRecord(NamedTuple):
     """A record of an internal topic, encoded; a `value` of None deletes what the key had."""
@@ -38,3 +40,19 @@ class Write:
 
 
 Effect = Respond | Write
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TransactionalWrite:
+    """Like `Write`, but the records are part of the producer's transaction.
+
+    They are appended as one batch with this producer id and epoch and no sequence, and applied by `replay` with the
+    producer id. They come into force by `on_marker`, when the transaction's marker is written behind them.
+    """
+
+    transactional_id: str
+    producer_id: ProducerId
+    producer_epoch: ProducerEpoch
+    records: tuple[CoordinatorRecord, ...]
+    responses: tuple[Respond, ...] = ()
+    on_failure: tuple[Respond, ...] = ()

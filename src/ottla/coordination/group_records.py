@@ -3,7 +3,8 @@
 A key starts with a number that says what kind of record it is: 0 and 1 a committed offset, 2 a classic group's
 metadata. The kinds of the newer protocols, from 3 on, belong to `consumer_group_records.py`; `kind_of` tells them apart
 without looking further. Values are read in every version that a Kafka has written, and written as Kafka 4.3 does: an
-offset in version 4, or 1 if it has its own expiry; a group in version 3.
+offset in version 4, or 1 if it has its own expiry; a group in version 3. `offset_records.pyx` does the same for many
+offsets at once.
 """
 
 from dataclasses import dataclass
@@ -40,14 +41,13 @@ class GroupKey(NamedTuple):
     group_id: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OffsetValue:
+class OffsetValue(NamedTuple):
     """A committed offset. `expire_ms` is set only where an old client asked for a retention of its own."""
 
     offset: int
+    commit_ms: int
     leader_epoch: int = -1
     metadata: str = ""
-    commit_ms: int
     expire_ms: int | None = None
     topic_id: UUID | None = None
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 from uuid import UUID
 
-from ottla.coordination.effects import CoordinatorRecord, Effect, Respond
+from ottla.coordination.effects import Effect, TransactionalWrite
 from ottla.model.error_codes import ErrorCode
 from ottla.model.ids import ProducerEpoch, ProducerId
 
@@ -200,6 +200,58 @@ class OffsetCommitRequest:
     knows_group_not_found: bool = True
 
 
+class TopicOffsets(NamedTuple):
+    """Offsets to commit of one topic, as rows: partition, offset, leader epoch, metadata."""
+
+    topic: str
+    topic_id: UUID | None
+    rows: list[tuple[int, int, int, str | None]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WholeCommitRequest:
+    """`OffsetCommitRequest` in bulk. `metadata_bytes_max` is the size of the longest metadata, encoded."""
+
+    group_id: str
+    generation: int
+    member_id: str
+    instance_id: str | None
+    retention_ms: int
+    topics: tuple[TopicOffsets, ...]
+    metadata_bytes_max: int
+    knows_group_not_found: bool
+
+    def one_by_one(self) -> OffsetCommitRequest:
+        """The same for who has to look at each offset."""
+        return OffsetCommitRequest(
+            group_id=self.group_id,
+            generation=self.generation,
+            member_id=self.member_id,
+            instance_id=self.instance_id,
+            retention_ms=self.retention_ms,
+            offsets=tuple(
+                NewOffset(
+                    topic=topic.topic,
+                    partition=partition,
+                    offset=offset,
+                    leader_epoch=leader_epoch,
+                    metadata=metadata,
+                    topic_id=topic.topic_id,
+                )
+                for topic in self.topics
+                for partition, offset, leader_epoch, metadata in topic.rows
+            ),
+            knows_group_not_found=self.knows_group_not_found,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class WholeCommitResponse:
+    """The outcome of all offsets alike."""
+
+    error: ErrorCode = ErrorCode.NONE
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransactionalCommitRequest:
     """Commits within a transaction: the offsets wait for its marker."""
@@ -336,22 +388,6 @@ class DeleteGroupResponse:
 
     group_id: str
     error: ErrorCode = ErrorCode.NONE
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TransactionalWrite:
-    """Like `Write`, but the records are part of the producer's transaction.
-
-    They are appended as one batch with this producer id and epoch and no sequence, and applied by `replay` with the
-    producer id. They come into force by `on_marker`, when the transaction's marker is written behind them.
-    """
-
-    transactional_id: str
-    producer_id: ProducerId
-    producer_epoch: ProducerEpoch
-    records: tuple[CoordinatorRecord, ...]
-    responses: tuple[Respond, ...] = ()
-    on_failure: tuple[Respond, ...] = ()
 
 
 GroupEffect = Effect | TransactionalWrite

@@ -9,14 +9,14 @@ An answer that tells what was written waits for its commit: a read is a `Write` 
 leaves when all that was written before it is committed.
 """
 
-from collections.abc import Callable, Collection, Hashable, Iterable
+from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
 from typing import Final
 from uuid import UUID
 
 from ottla.coordination.classic_generations_state import GroupState, TimerKey
 from ottla.coordination.classic_group_state import CLASSIC_TYPE, NOT_WRITTEN, ClassicGroup
 from ottla.coordination.deadlines import Deadlines
-from ottla.coordination.effects import CoordinatorRecord, Effect, Respond, Write
+from ottla.coordination.effects import CoordinatorRecord, Effect, Respond, TransactionalWrite, Write
 from ottla.coordination.group_records import (
     GroupKey,
     OffsetKey,
@@ -55,8 +55,10 @@ from ottla.coordination.group_requests import (
     SyncRequest,
     SyncResponse,
     TransactionalCommitRequest,
-    TransactionalWrite,
+    WholeCommitRequest,
+    WholeCommitResponse,
 )
+from ottla.coordination.offset_records import offset_records, read_offset_records
 from ottla.coordination.offsets_state import OffsetsState
 from ottla.env.ports import Random
 from ottla.model.error_codes import ErrorCode
@@ -68,6 +70,8 @@ _TEXT_LENGTH_MAX: Final = 8_000
 _NAME_IN_ID_MAX: Final = 200
 _RECORDS_PER_WRITE: Final = 1_000
 _RETENTION_MAX_MS: Final = 2**62
+_COMMITTED: Final = WholeCommitResponse()
+_NOT_COMMITTED: Final = WholeCommitResponse(NOT_WRITTEN)
 
 
 Subscribes = Callable[[str], bool]
@@ -154,15 +158,10 @@ class GroupShard:
 
         With a `refusal`, NONE too, another machine has judged the member.
         """
-        error = self._commit_refusal(request, is_transactional=False) if refusal is None else refusal
-        is_missing = refusal is None and request.group_id not in self._groups
-        if error is ErrorCode.ILLEGAL_GENERATION and is_missing and request.knows_group_not_found:
-            error = ErrorCode.GROUP_ID_NOT_FOUND
+        error = self._plain_commit_refusal(request) if refusal is None else refusal
         if error is not ErrorCode.NONE:
             return [Respond(token, _all_failed(request.offsets, error))]
-        group = self._groups.get(request.group_id)
-        if group is not None:
-            group.touch(request.member_id, now_ms)
+        self._touch(request, now_ms)
         expire_ms = None
         if request.retention_ms != NO_RETENTION:
             expire_ms = now_ms + min(max(request.retention_ms, 0), _RETENTION_MAX_MS)
@@ -171,6 +170,21 @@ class GroupShard:
             return [Respond(token, response)]
         failure = _all_failed(request.offsets, NOT_WRITTEN)
         return [Write(records, (Respond(token, response),), (Respond(token, failure),))]
+
+    def commit_whole(
+        self, request: WholeCommitRequest, now_ms: int, token: Hashable, refusal: ErrorCode | None = None
+    ) -> list[Effect]:
+        """`commit_offsets` in bulk. The response is a `WholeCommitResponse`, or, if each offset had to be looked at, an
+        `OffsetCommitResponse`."""
+        is_plain = request.metadata_bytes_max <= self._settings.offset_metadata_size_max
+        if not is_plain or request.retention_ms != NO_RETENTION:
+            return self.commit_offsets(request.one_by_one(), now_ms, token, refusal)
+        error = self._plain_commit_refusal(request) if refusal is None else refusal
+        if error is not ErrorCode.NONE:
+            return [Respond(token, WholeCommitResponse(error))]
+        self._touch(request, now_ms)
+        records = offset_records(request.group_id, request.topics, now_ms)
+        return [Write(records, (Respond(token, _COMMITTED),), (Respond(token, _NOT_COMMITTED),))]
 
     def commit_in_transaction(
         self, request: TransactionalCommitRequest, now_ms: int, token: Hashable, refusal: ErrorCode | None = None
@@ -314,6 +328,18 @@ class GroupShard:
                     self._group(key.group_id).replay(read_group(record.value))
         return True
 
+    def replay_all(self, records: Sequence[CoordinatorRecord], producer_id: ProducerId = NO_PRODUCER_ID) -> None:
+        """`replay` for each of them, in their order; offsets of one group, the most that is written, all at once."""
+        found = read_offset_records(records, self.offsets.turn) if producer_id == NO_PRODUCER_ID else None
+        if found is None:
+            for record in records:
+                self.replay(record, producer_id)
+            return
+        group_id, offsets = found
+        if not self._is_elsewhere(group_id):
+            self._group(group_id).is_written = True
+        self.offsets.put(group_id, offsets)
+
     def on_marker(self, producer_id: ProducerId, *, commit: bool) -> None:
         """A transaction's marker was appended to the partition, or is replayed."""
         self.offsets.on_marker(producer_id, commit=commit)
@@ -404,8 +430,23 @@ class GroupShard:
         names += [request.protocol_type, *(protocol.name for protocol in request.protocols)]
         return ErrorCode.INVALID_REQUEST if any(map(_is_too_long, names)) else ErrorCode.NONE
 
+    def _touch(self, request: OffsetCommitRequest | WholeCommitRequest, now_ms: int) -> None:
+        group = self._groups.get(request.group_id)
+        if group is not None:
+            group.touch(request.member_id, now_ms)
+
+    def _plain_commit_refusal(self, request: OffsetCommitRequest | WholeCommitRequest) -> ErrorCode:
+        error = self._commit_refusal(request, is_transactional=False)
+        is_missing = request.group_id not in self._groups
+        if error is ErrorCode.ILLEGAL_GENERATION and is_missing and request.knows_group_not_found:
+            return ErrorCode.GROUP_ID_NOT_FOUND
+        return error
+
     def _commit_refusal(
-        self, request: OffsetCommitRequest | TransactionalCommitRequest, *, is_transactional: bool
+        self,
+        request: OffsetCommitRequest | WholeCommitRequest | TransactionalCommitRequest,
+        *,
+        is_transactional: bool,
     ) -> ErrorCode:
         error = _id_refusal(request.group_id, may_be_empty=True)
         if error is not ErrorCode.NONE:

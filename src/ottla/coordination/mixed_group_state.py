@@ -141,10 +141,21 @@ class MixedGroups(ConsumerGroups):
             return [Respond(token, HeartbeatResponse(error=refusal.code))]
         self.start_session(group.group_id, member, now_ms)
         is_behind = member.member_epoch < group.target_epoch or member.state is MemberState.UNREVOKED
-        if not is_behind and not (member.state is MemberState.UNRELEASED and not _waits_for_others(group, member)):
+        can_get_more = member.state is MemberState.UNRELEASED and not _waits_for_others(group, member)
+        if not is_behind and not can_get_more and not self._lacks_target(group):
             return [Respond(token, HeartbeatResponse())]
         self._ask_to_join(group, member, now_ms)
         return [Respond(token, HeartbeatResponse(error=ErrorCode.REBALANCE_IN_PROGRESS))]
+
+    def _lacks_target(self, group: ConsumerGroup) -> bool:
+        """Whether a new target is due, and nobody of the new kind is left whose heartbeat would compute it."""
+        if group.epoch == group.target_epoch:
+            if self._seen_version.get(group.group_id) == self._topics_version:
+                return False
+            if not Decision(group).has_new_metadata(self.topics):
+                self._seen_version[group.group_id] = self._topics_version
+                return False
+        return all(each.classic is not None for each in group.members.values())
 
     def _ask_to_join(self, group: ConsumerGroup, member: Member, now_ms: int) -> None:
         key = TimerKey(Timer.JOIN, group.group_id, member.member_id)
@@ -286,13 +297,14 @@ def _leaver(group: ConsumerGroup, leaving: LeavingMember) -> Member:
 
 
 def _as_classic(group: ConsumerGroup, staying: list[Member], topics: Topics, now_ms: int) -> GroupValue:
-    """The classic group of those who stay: each with its target, which the rebalance that follows replaces."""
+    """The classic group of those who stay, each with what it has. Nobody leads: that tells a coordinator which finds
+    this in the log that they have yet to agree on their assignments."""
     protocol = (_shared_protocols(staying) or [""])[0]
     members = []
     for member in staying:
         classic = member.classic or ClassicMetadata(session_timeout_ms=0, protocols=())
         metadata = dict(classic.protocols)[protocol]
-        target = _named(group.targets.get(member.member_id, NOTHING), topics)
+        held = _named(as_assignment(member.assigned), topics)
         members.append(
             ClassicMemberValue(
                 member_id=member.member_id,
@@ -302,14 +314,14 @@ def _as_classic(group: ConsumerGroup, staying: list[Member], topics: Topics, now
                 rebalance_timeout_ms=_patience_ms(member),
                 session_timeout_ms=classic.session_timeout_ms,
                 subscription=metadata,
-                assignment=write_assignment(target, version_of(metadata)),
+                assignment=write_assignment(held, version_of(metadata)),
             )
         )
     return GroupValue(
         protocol_type=CONSUMER_PROTOCOL_TYPE,
         generation=group.epoch,
         protocol=protocol,
-        leader=staying[0].member_id,
+        leader=None,
         state_ms=now_ms,
         members=tuple(members),
     )

@@ -5,9 +5,8 @@ puts them in force, or drops them. Whether a group may commit, and which records
 `group_shard_state.py`.
 """
 
-from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Final
+from collections.abc import Iterator, Sequence
+from typing import Final, NamedTuple
 
 from ottla.coordination.effects import CoordinatorRecord
 from ottla.coordination.group_records import OffsetKey, OffsetValue, offset_tombstone
@@ -17,8 +16,7 @@ from ottla.model.ids import NO_PRODUCER_ID, ProducerId, TopicPartition
 from ottla.model.invariants import violated
 
 
-@dataclass(frozen=True, slots=True)
-class CommittedOffset:
+class CommittedOffset(NamedTuple):
     """A committed offset. `turn` grows with each record: of two commits, the one written later counts."""
 
     value: OffsetValue
@@ -40,7 +38,8 @@ class OffsetsState:
         self._committed: _Offsets = {}
         self._pending: dict[ProducerId, _Offsets] = {}
         self._open: dict[str, dict[ProducerId, None]] = {}
-        self._turn = 0
+        self.turn = 0
+        """How many records there have been."""
 
     # What is there
 
@@ -85,6 +84,12 @@ class OffsetsState:
             and not self.is_pending(group_id, partition)
         ]
 
+    def topics(self) -> list[str]:
+        """All topics that some group has an offset of, pending ones too."""
+        return list(
+            dict.fromkeys(partition.topic for group in self.group_ids() for partition in self.partitions(group))
+        )
+
     def tombstones(self, group_id: str) -> list[CoordinatorRecord]:
         """What deletes all offsets of a group, pending ones too."""
         return [offset_tombstone(group_id, *partition) for partition in self.partitions(group_id)]
@@ -102,7 +107,7 @@ class OffsetsState:
 
     def replay(self, key: OffsetKey, value: OffsetValue | None, producer_id: ProducerId = NO_PRODUCER_ID) -> None:
         """Applies a record: an offset, one of an open transaction, or the deletion of both."""
-        self._turn += 1
+        self.turn += 1
         partition = TopicPartition(key.topic, key.partition)
         if value is None:
             _remove(self._committed, key.group_id, partition)
@@ -110,11 +115,16 @@ class OffsetsState:
                 _remove(self._pending[open_id], key.group_id, partition)
                 self._close_if_done(open_id, key.group_id)
         elif producer_id == NO_PRODUCER_ID:
-            self._committed.setdefault(key.group_id, {})[partition] = CommittedOffset(value, self._turn)
+            self._committed.setdefault(key.group_id, {})[partition] = CommittedOffset(value, self.turn)
         else:
             offsets = self._pending.setdefault(producer_id, {}).setdefault(key.group_id, {})
-            offsets[partition] = CommittedOffset(value, self._turn)
+            offsets[partition] = CommittedOffset(value, self.turn)
             self._open.setdefault(key.group_id, {})[producer_id] = None
+
+    def put(self, group_id: str, offsets: Sequence[tuple[TopicPartition, CommittedOffset]]) -> None:
+        """Applies the records of many offsets of one group; their turns follow each other, and the last one's."""
+        self._committed.setdefault(group_id, {}).update(offsets)
+        self.turn += len(offsets)
 
     def on_marker(self, producer_id: ProducerId, *, commit: bool) -> None:
         """The producer's transaction has ended: its offsets are in force, or forgotten."""

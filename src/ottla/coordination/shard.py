@@ -2,26 +2,32 @@
 
 Covers loading by replay, carrying out effects in order, responses that wait for the commit, the one timer, and the end
 when the partition goes elsewhere. The machines are `group_shard_state.py` and `transaction_shard_state.py`; what their
-own effects mean beyond those of `effects.py` is `perform`'s to know.
+own effects mean beyond those of `effects.py` is `perform`'s to know. Who has which shards is the broker's to say.
 """
 
 import asyncio
 import logging
 from collections.abc import Callable, Hashable, Sequence
 from enum import Enum, auto
+from functools import partial
 from typing import Any, Final, Generic, Protocol, TypeVar
 
-from ottla.coordination.effects import CoordinatorRecord, Respond, Write
-from ottla.coordination.group_requests import TransactionalWrite
+from ottla.coordination.effects import CoordinatorRecord, Respond, TransactionalWrite, Write
 from ottla.env.ports import Clock, Disk
-from ottla.model.errors import CoordinatorLoadingError, CorruptError, NotCoordinatorError, OttlaError
+from ottla.model.errors import (
+    CoordinatorLoadingError,
+    CorruptError,
+    InvalidRequestError,
+    NotCoordinatorError,
+    OttlaError,
+)
 from ottla.model.ids import NO_PRODUCER_ID, Offset, ProducerId
 from ottla.records.batch import Batch, scan
 from ottla.records.builder import BatchBuilder
 from ottla.records.control import read_marker
 from ottla.records.decode import decode_records
 from ottla.records.layout import Marker
-from ottla.replication.partition import ALL_REPLICAS, Partition
+from ottla.replication.partition import AppendWaiter, Partition, TransactionEnd
 from ottla.replication.timers import Timers
 from ottla.replication.timing_wheel import Timer
 from ottla.storage.log import Appended
@@ -35,7 +41,7 @@ _LOADED_BYTES: Final = 1024 * 1024
 class Machine(Protocol):
     """What every coordinator's state machine can do; its events are its own."""
 
-    def replay(self, record: CoordinatorRecord, producer_id: ProducerId = ..., /) -> object: ...
+    def replay_all(self, records: Sequence[CoordinatorRecord], producer_id: ProducerId, /) -> None: ...
 
     def on_marker(self, producer_id: ProducerId, *, commit: bool) -> None: ...
 
@@ -61,6 +67,7 @@ class Shard(Generic[M]):
     """See the module's docstring. `load` first; then `ask` for each event, until `unload`.
 
     `perform` carries out effects that are not of `effects.py`, once what was written before them is committed.
+    The shard belongs to the leader epoch in which it was made; another epoch of the partition needs another shard.
     """
 
     def __init__(
@@ -74,6 +81,7 @@ class Shard(Generic[M]):
         perform: Callable[[Any], None] = lambda effect: None,
     ) -> None:
         self.partition = partition
+        self.leader_epoch = partition.leader_epoch
         self.machine = machine
         self._clock = clock
         self._disk = disk
@@ -81,7 +89,9 @@ class Shard(Generic[M]):
         self._perform = perform
         self._state = _State.LOADING
         self._timer: Timer | None = None
-        self._last_write: _PendingWrite | None = None
+        self._deadline: int | None = None
+        """What the timer is set to."""
+        self._last_write: _Pending | None = None
 
     @property
     def is_active(self) -> bool:
@@ -91,10 +101,15 @@ class Shard(Generic[M]):
     # Life
 
     async def load(self) -> None:
-        """Replays the whole partition into the machine; raises if it cannot be read, and may be called again."""
-        offset, end_offset = self.partition.start_offset, self.partition.end_offset
-        while offset < end_offset and self._state is _State.LOADING:
-            offset = await self._load_from(offset, end_offset)
+        """Replays the whole partition into the machine; if it cannot be read this raises, and the shard is no use."""
+        offset = self.partition.start_offset
+        # Markers may be appended meanwhile: the end is looked at anew each time, and once more before it is active.
+        while self._state is _State.LOADING and offset < self.partition.end_offset:
+            offset = await self._load_from(offset, self.partition.end_offset)
+        self.activate()
+
+    def activate(self) -> None:
+        """The machine has all that the partition holds; from now on it can be asked."""
         if self._state is _State.LOADING:
             self._state = _State.ACTIVE
             self.carry_out(self.machine.on_loaded(self._clock.now_ms()))
@@ -119,28 +134,30 @@ class Shard(Generic[M]):
                 self.machine.on_marker(ProducerId(batch.producer_id), commit=marker[0] is Marker.COMMIT)
             return
         producer_id = ProducerId(batch.producer_id) if batch.is_transactional else NO_PRODUCER_ID
-        for record in decode_records(batch):
-            key = b"" if record.key is None else bytes(record.key)
-            value = None if record.value is None else bytes(record.value)
-            self._replay(CoordinatorRecord(key, value), producer_id)
+        records = [
+            CoordinatorRecord(
+                b"" if record.key is None else bytes(record.key), None if record.value is None else bytes(record.value)
+            )
+            for record in decode_records(batch)
+        ]
+        self.machine.replay_all(records, producer_id)
 
     def unload(self) -> None:
         """The partition is led elsewhere, or gone: who waits is told, and nothing happens here any more."""
-        if self._state is _State.ACTIVE:
+        was_active, self._state = self.is_active, _State.CLOSED
+        if was_active:
             for effect in self.machine.on_unloaded():
                 if isinstance(effect, Respond):
                     _deliver(effect)
-        self._state = _State.CLOSED
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        self._set_timer(None)
 
     # Events
 
     async def ask(self, event: Callable[[int, Hashable], Sequence[Any]]) -> Any:
         """Hands the machine an event, as `event(now_ms, token)`, and waits for the response to that token.
 
-        Raises CoordinatorLoadingError or NotCoordinatorError if the machine cannot be asked.
+        Raises CoordinatorLoadingError or NotCoordinatorError if the machine cannot be asked, and what the log says of a
+        write that it can never take, one that is too large.
         """
         self.check_active()
         token: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
@@ -184,59 +201,75 @@ class Shard(Generic[M]):
 
     def _write(self, write: Write | TransactionalWrite) -> bool:
         """Whether the records are in the log."""
-        pending = _PendingWrite(self, write)
+        pending = _Pending(self, partial(self._on_written, write), partial(_answer, write))
         self._last_write = pending
         try:
-            self.partition.append_soon(Batch(_batch_of(write, self._clock.now_ms())), ALL_REPLICAS, pending, 0)
+            self.partition.append_own(Batch(_batch_of(write, self._clock.now_ms())), pending)
         except OttlaError as error:
             pending.on_outcome(0, error)
-            return False
-        self.partition.append_queued()
         return pending.is_written
 
-    def on_written(self, write: Write | TransactionalWrite) -> None:
+    def _on_written(self, write: Write | TransactionalWrite) -> None:
         """The records are in the log, though perhaps not yet committed: they are true."""
         producer_id = write.producer_id if isinstance(write, TransactionalWrite) else NO_PRODUCER_ID
-        for record in write.records:
-            self._replay(record, producer_id)
+        self.machine.replay_all(write.records, producer_id)
 
-    def on_done(self, pending: "_PendingWrite", *, is_committed: bool) -> None:
+    def append_marker(self, end: TransactionEnd, waiter: AppendWaiter, at: int) -> None:
+        """Ends a producer's transaction in this partition, and with it what the machine keeps of it."""
+        pending = _Pending(self, partial(self._on_marker, end), partial(waiter.on_outcome, at))
+        self._last_write = pending
+        try:
+            self.partition.append_marker(end, pending, 0)
+        except OttlaError as error:
+            pending.on_outcome(0, error)
+
+    def _on_marker(self, end: TransactionEnd) -> None:
+        # While it is being loaded, it comes across the marker by itself.
+        if self.is_active:
+            self.machine.on_marker(end.producer_id, commit=end.marker is Marker.COMMIT)
+
+    def on_done(self, pending: "_Pending", *, is_committed: bool) -> None:
         """Everything up to this write is committed, or it has failed."""
         if self._last_write is pending:
             self._last_write = None
         for effect in pending.then:
             self._follow_up(effect, is_committed=is_committed)
 
-    def _replay(self, record: CoordinatorRecord, producer_id: ProducerId) -> None:
-        if producer_id == NO_PRODUCER_ID:
-            self.machine.replay(record)
-        else:
-            self.machine.replay(record, producer_id)
-
     # The timer
 
     def _arm(self) -> None:
+        deadline = self.machine.next_deadline() if self.is_active else None
+        if deadline != self._deadline:
+            self._set_timer(deadline)
+
+    def _set_timer(self, deadline: int | None) -> None:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        deadline = self.machine.next_deadline() if self.is_active else None
+        self._deadline = deadline
         if deadline is not None:
             self._timer = self._timers.after(deadline - self._clock.now_ms(), self._on_timer)
 
     def _on_timer(self) -> None:
-        self._timer = None
+        self._timer = self._deadline = None
         if self.is_active:
             self.carry_out(self.machine.on_tick(self._clock.now_ms()))
 
 
-class _PendingWrite:
+class _Pending:
     """One write on its way: applied when it is in the log, answered when it is committed."""
 
-    __slots__ = ("_shard", "_write", "is_written", "then")
+    __slots__ = ("_on_outcome", "_on_written", "_shard", "is_written", "then")
 
-    def __init__(self, shard: "Shard[Any]", write: Write | TransactionalWrite) -> None:
+    def __init__(
+        self,
+        shard: "Shard[Any]",
+        on_written: Callable[[], None],
+        on_outcome: Callable[[Appended | OttlaError], None],
+    ) -> None:
         self._shard = shard
-        self._write = write
+        self._on_written = on_written
+        self._on_outcome = on_outcome
         self.is_written = False
         self.then: list[Any] = []
         """What must not happen before this is committed."""
@@ -245,19 +278,26 @@ class _PendingWrite:
         """It is in the log."""
         if not self.is_written:
             self.is_written = True
-            self._shard.on_written(self._write)
+            self._on_written()
 
     def on_outcome(self, at: int, outcome: Appended | OttlaError) -> None:
         """It is committed, or has failed."""
         if isinstance(outcome, OttlaError):
             _LOGGER.warning("%s: a decision was not written: %s", self._shard.partition, outcome)
-            responses = self._write.on_failure
         else:
             self.on_waiting()
-            responses = self._write.responses
-        for respond in responses:
-            _deliver(respond)
+        self._on_outcome(outcome)
         self._shard.on_done(self, is_committed=isinstance(outcome, Appended))
+
+
+def _answer(write: Write | TransactionalWrite, outcome: Appended | OttlaError) -> None:
+    for respond in write.responses if isinstance(outcome, Appended) else write.on_failure:
+        token = respond.token
+        if isinstance(outcome, InvalidRequestError) and isinstance(token, asyncio.Future) and not token.done():
+            # To try again, as the machine would have it, can never help: whoever asked for it must hear why.
+            token.set_exception(outcome)
+        else:
+            _deliver(respond)
 
 
 def _batch_of(write: Write | TransactionalWrite, now_ms: int) -> bytearray:

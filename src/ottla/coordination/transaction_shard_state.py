@@ -9,7 +9,7 @@ coordinator forgets. So an answer that needs no record of its own is a `Write` w
 was written before is committed. Only what the client simply tries again, or got wrong by itself, is answered at once.
 """
 
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from typing import Final
 
 from ottla.coordination.deadlines import Deadlines
@@ -179,7 +179,19 @@ class TransactionShard:
         """When `on_tick` has something to do."""
         return min((due for due in (self._due.next(), self._expiry.next()) if due is not None), default=None)
 
-    def replay(self, record: CoordinatorRecord) -> None:
+    def on_unloaded(self) -> list[TransactionEffect]:
+        """Another broker leads the partition now; nothing waits here that the runtime does not answer itself."""
+        return []
+
+    def on_marker(self, producer_id: ProducerId, *, commit: bool) -> None:
+        """A marker in the partition itself would be a stranger's: nothing here is written in transactions."""
+
+    def replay_all(self, records: Sequence[CoordinatorRecord], producer_id: ProducerId = NO_PRODUCER_ID) -> None:
+        """`replay` for each of them, in their order."""
+        for record in records:
+            self.replay(record, producer_id)
+
+    def replay(self, record: CoordinatorRecord, producer_id: ProducerId = NO_PRODUCER_ID) -> None:
         """Makes a record that was written true. Raises `CorruptError` if it cannot be read."""
         transactional_id = decode_key(record.key)
         if transactional_id is None:

@@ -11,7 +11,7 @@ from ottla.coordination.consumer_group_requests import (
 )
 from ottla.coordination.consumer_offsets_shard_state import ConsumerOffsetsShard
 from ottla.coordination.consumer_protocol import NamedAssignment, read_assignment
-from ottla.coordination.effects import CoordinatorRecord, Respond
+from ottla.coordination.effects import CoordinatorRecord, Respond, TransactionalWrite
 from ottla.coordination.group_requests import (
     GroupSettings,
     HeartbeatRequest,
@@ -21,7 +21,6 @@ from ottla.coordination.group_requests import (
     MemberProtocol,
     SyncRequest,
     SyncResponse,
-    TransactionalWrite,
 )
 from ottla.coordination.record_fields import FieldWriter
 from ottla.model.error_codes import ErrorCode

@@ -7,7 +7,7 @@ from collections.abc import Hashable, Iterable
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from ottla.coordination.effects import CoordinatorRecord, Respond, Write
+from ottla.coordination.effects import CoordinatorRecord, Respond, TransactionalWrite, Write
 from ottla.coordination.group_requests import (
     FetchedOffset,
     GroupEffect,
@@ -24,7 +24,6 @@ from ottla.coordination.group_requests import (
     OffsetFetchRequest,
     SyncRequest,
     TransactionalCommitRequest,
-    TransactionalWrite,
     WantedPartition,
 )
 from ottla.coordination.group_shard_state import GroupShard

@@ -16,8 +16,11 @@ from ottla.coordination.group_requests import (
     OffsetCommitRequest,
     OffsetDeleteRequest,
     OffsetFetchRequest,
+    TopicOffsets,
     TransactionalCommitRequest,
     WantedPartition,
+    WholeCommitRequest,
+    WholeCommitResponse,
 )
 from ottla.model.error_codes import ErrorCode
 from ottla.model.ids import ProducerEpoch, ProducerId
@@ -30,7 +33,28 @@ DAY_MS = 24 * 3_600_000
 def commit(driver: ShardDriver, member_id: str, epoch: int, *partitions: int, **fields: Any) -> list[ErrorCode]:
     offsets = tuple(NewOffset(topic="foo", partition=partition, offset=7) for partition in partitions or (0,))
     request = OffsetCommitRequest(group_id="g", member_id=member_id, generation=epoch, offsets=offsets, **fields)
+    in_bulk = commit_in_bulk(driver, request)
     response = driver.ask(driver.shard.commit_offsets(request, driver.now_ms, "t"))
+    errors = [outcome.error for outcome in response.partitions]
+    assert errors == in_bulk
+    return errors
+
+
+def commit_in_bulk(driver: ShardDriver, request: OffsetCommitRequest) -> list[ErrorCode]:
+    rows: list[tuple[int, int, int, str | None]] = [(each.partition, each.offset, -1, None) for each in request.offsets]
+    whole = WholeCommitRequest(
+        group_id=request.group_id,
+        generation=request.generation,
+        member_id=request.member_id,
+        instance_id=request.instance_id,
+        retention_ms=request.retention_ms,
+        topics=(TopicOffsets("foo", None, rows),),
+        metadata_bytes_max=0,
+        knows_group_not_found=request.knows_group_not_found,
+    )
+    response = driver.ask(driver.shard.commit_whole(whole, driver.now_ms, "t"))
+    if isinstance(response, WholeCommitResponse):
+        return [response.error] * len(rows)
     return [outcome.error for outcome in response.partitions]
 
 

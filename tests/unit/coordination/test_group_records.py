@@ -84,7 +84,7 @@ KAFKA: Final = golden()
 WRITTEN: Final = {
     "kafka-offset": offset_record(GROUP, "foo", 3, OFFSET),
     "kafka-offset-bare": offset_record("g", "t", 0, OffsetValue(offset=0, commit_ms=0)),
-    "kafka-offset-with-expiry": offset_record(GROUP, "foo", 3, replace(OFFSET, expire_ms=1_700_000_099_999)),
+    "kafka-offset-with-expiry": offset_record(GROUP, "foo", 3, OFFSET._replace(expire_ms=1_700_000_099_999)),
     "kafka-offset-tombstone": offset_tombstone(GROUP, "foo", 3),
     "kafka-group": group_record(GROUP, ALONE),
     "kafka-group-empty": group_record(GROUP, EMPTY),
@@ -99,11 +99,11 @@ def test_written_as_kafka_writes(name: str) -> None:
 
 
 READ_OFFSETS: Final = {
-    "legacy-offset": replace(OFFSET, leader_epoch=-1, topic_id=None),
-    "offset-v0": replace(OFFSET, leader_epoch=-1, topic_id=None),
-    "offset-v1": replace(OFFSET, leader_epoch=-1, topic_id=None, expire_ms=1_700_000_099_999),
-    "offset-v2": replace(OFFSET, leader_epoch=-1, topic_id=None),
-    "offset-v3": replace(OFFSET, topic_id=None),
+    "legacy-offset": OFFSET._replace(leader_epoch=-1, topic_id=None),
+    "offset-v0": OFFSET._replace(leader_epoch=-1, topic_id=None),
+    "offset-v1": OFFSET._replace(leader_epoch=-1, topic_id=None, expire_ms=1_700_000_099_999),
+    "offset-v2": OFFSET._replace(leader_epoch=-1, topic_id=None),
+    "offset-v3": OFFSET._replace(topic_id=None),
     "offset-v4": OFFSET,
     "kafka-offset-bare": OffsetValue(offset=0, commit_ms=0),
 }
@@ -203,6 +203,7 @@ TEXT: Final = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
         metadata=TEXT,
         commit_ms=st.integers(0, 2**62),
         expire_ms=st.none() | st.integers(0, 2**62),
+        topic_id=st.none(),
     ),
     group=TEXT,
     topic=TEXT,

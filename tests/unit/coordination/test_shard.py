@@ -1,19 +1,19 @@
 """The runtime of a coordinator, over a real partition on a simulated disk, with a machine that counts."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Hashable
+from collections.abc import Awaitable, Callable, Hashable, Sequence
 from typing import Any
 
 import pytest
 
-from ottla.coordination.effects import CoordinatorRecord, Respond, Write
-from ottla.coordination.group_requests import TransactionalWrite
+from ottla.coordination.effects import CoordinatorRecord, Respond, TransactionalWrite, Write
 from ottla.coordination.shard import Shard
-from ottla.model.errors import CoordinatorLoadingError, NotCoordinatorError
+from ottla.model.errors import CoordinatorLoadingError, NotCoordinatorError, NotEnoughReplicasError
 from ottla.model.ids import NO_PRODUCER_ID, LeaderEpoch, ProducerEpoch, ProducerId, TimestampMs
 from ottla.records.layout import Marker
+from ottla.replication.partition import TransactionEnd
 from ottla.sim.clock import SimClock
-from tests.unit.replication.rig import FLUSH_EACH, PartitionRig
+from tests.unit.replication.rig import FLUSH_EACH, Noted, PartitionRig
 
 PRODUCER = ProducerId(9)
 
@@ -49,6 +49,10 @@ class Counting:
     def park(self, now_ms: int, token: Hashable) -> list[Any]:
         self.parked.append(token)
         return []
+
+    def replay_all(self, records: Sequence[CoordinatorRecord], producer_id: ProducerId) -> None:
+        for record in records:
+            self.replay(record, producer_id)
 
     def replay(self, record: CoordinatorRecord, producer_id: ProducerId = NO_PRODUCER_ID) -> None:
         if producer_id != NO_PRODUCER_ID:
@@ -152,6 +156,57 @@ def test_a_transaction_counts_with_its_marker_also_after_a_reload() -> None:
         again = shard_on(rig)
         await again.load()
         assert ({b"t": 100}, {}) == (again.machine.sums, again.machine.pending)
+
+    run(scenario)
+
+
+def commit() -> TransactionEnd:
+    return TransactionEnd(Marker.COMMIT, PRODUCER, ProducerEpoch(0), 0, must_exceed_epoch=False)
+
+
+def test_a_marker_through_the_shard_counts_at_once_and_is_waited_for() -> None:
+    async def scenario() -> None:
+        rig = await PartitionRig.make(FLUSH_EACH)
+        shard = shard_on(rig)
+        await shard.load()
+        await shard.ask(lambda now, token: shard.machine.add_in_transaction(b"t", now, token))
+        noted = Noted()
+        shard.append_marker(commit(), noted, 4)
+        seen = asyncio.get_running_loop().create_future()
+        shard.carry_out([Write((), (Respond(seen, "seen"),))])
+        assert ({b"t": 100}, {}, False) == (shard.machine.sums, noted.offsets(), seen.done())
+        await seen
+        assert {4: 1} == noted.offsets()
+
+    run(scenario)
+
+
+def test_a_marker_that_comes_while_the_shard_is_loaded_counts_once() -> None:
+    async def scenario() -> None:
+        rig = await PartitionRig.make()
+        first = shard_on(rig)
+        await first.load()
+        await first.ask(lambda now, token: first.machine.add_in_transaction(b"t", now, token))
+        shard = shard_on(rig)
+        loading = asyncio.ensure_future(shard.load())
+        await asyncio.sleep(0)
+        assert not shard.is_active
+        noted = Noted()
+        shard.append_marker(commit(), noted, 0)
+        await loading
+        assert ({b"t": 100}, {}, {0: 1}) == (shard.machine.sums, shard.machine.pending, noted.offsets())
+
+    run(scenario)
+
+
+def test_a_marker_that_cannot_be_written_says_so() -> None:
+    async def scenario() -> None:
+        rig = await PartitionRig.make(min_insync_replicas=2)
+        shard = shard_on(rig)
+        await shard.load()
+        noted = Noted()
+        shard.append_marker(commit(), noted, 0)
+        assert {0: NotEnoughReplicasError} == noted.offsets()
 
     run(scenario)
 
