@@ -25,7 +25,10 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     folder = tmp_path_factory.mktemp("wire")
     with (folder / "errors").open("wb") as errors:
         process = subprocess.Popen(
-            [sys.executable, "-m", "ottla", "serve", "--data", str(folder / "data"), "--listen", "127.0.0.1:0"],
+            [
+                *(sys.executable, "-m", "ottla", "serve", "--data", str(folder / "data"), "--listen", "127.0.0.1:0"),
+                *("--set", "group.initial.rebalance.delay.ms=0"),
+            ],
             stdout=subprocess.PIPE,
             stderr=errors,
             text=True,

@@ -164,6 +164,10 @@ class RawConnection(AbstractContextManager["RawConnection"]):
     ) -> None:
         self._socket.close()
 
+    def fileno(self) -> int:
+        """For `select`."""
+        return self._socket.fileno()
+
     def send(self, content: bytes) -> None:
         """All of it."""
         self._socket.sendall(content)

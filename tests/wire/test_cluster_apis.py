@@ -145,22 +145,6 @@ def test_describe_cluster(connection: RawConnection, world: World, version: int)
         assert not broker.is_fenced
 
 
-@every_version(ApiKey.FIND_COORDINATOR)
-def test_find_coordinator(connection: RawConnection, world: World, version: int) -> None:
-    """Either this broker, or nobody yet; never half of an answer."""
-    request = {"key": "a-group", "key_type": 0, "coordinator_keys": ["a-group"]}
-    answer = connection.ask(ApiKey.FIND_COORDINATOR, version, request)
-    found = answer if version < 4 else answer.coordinators[0]
-    if version >= 4:
-        assert ["a-group"] == [each.key for each in answer.coordinators]
-    host, _, port = world.address.rpartition(":")
-    expected = {
-        ErrorCode.none: (world.broker_id, host, int(port)),
-        ErrorCode.coordinator_not_available: (-1, "", -1),
-    }
-    assert expected[found.error_code] == (found.node_id, found.host, found.port)
-
-
 @every_version(ApiKey.DESCRIBE_LOG_DIRS)
 def test_describe_log_dirs(connection: RawConnection, world: World, version: int) -> None:
     request = {"topics": [{"topic": world.topic, "partitions": [1, 0, 9]}, {"topic": "no-such", "partitions": [0]}]}

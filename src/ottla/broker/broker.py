@@ -17,9 +17,13 @@ from ottla.broker.assignment import Assignment
 from ottla.broker.configuration import BrokerConfig
 from ottla.broker.dispatch import Dispatch, warm_up
 from ottla.broker.fetch_sessions import FetchSessions
+from ottla.broker.group_coordinator import GroupCoordinator
 from ottla.broker.image_follower import ImageFollower
+from ottla.broker.markers import Markers
 from ottla.broker.producer_ids import ProducerIds
 from ottla.broker.topic_settings import TopicSettings, validate_topic_configs
+from ottla.broker.transaction_coordinator import TransactionCoordinator
+from ottla.broker.transaction_verification import TransactionVerification
 from ottla.controller.controller import Controller
 from ottla.controller.decisions import TopicDefaults
 from ottla.controller.registration import become_controller, ensure_cluster_id, register_broker
@@ -119,6 +123,10 @@ class Broker:
         await adopt_data_dirs(self.metadata_store, world.disk, data_dirs, self.id, world.random)
         self.cluster_id = await ensure_cluster_id(self.metadata_store, world.random)
         self._assignment = Assignment(self)
+        self.groups = GroupCoordinator(self)
+        self.transactions = TransactionCoordinator(self)
+        self.markers = Markers(self)
+        self.verification = TransactionVerification(self)
         self._follower = ImageFollower(self.metadata_store, self._apply_image)
         await self._follower.load()
         self._apply_broker_configs(self._follower.image)
@@ -134,6 +142,9 @@ class Broker:
             lease=self._office,
         )
         self.producer_ids = ProducerIds(self.controller.allocate_producer_ids)
+        # Groups first: transactions that were decided before a crash send their markers as soon as they are loaded.
+        self.groups.on_image(self._follower.image)
+        self.transactions.on_image()
         self.fetch_sessions = FetchSessions(world.random, config.max_incremental_fetch_session_cache_slots)
         self.dispatch = Dispatch(self)
         self.listener = Listener(world.network, self.clock, self.turn, self.dispatch.serve, _limits(self.config))
@@ -187,6 +198,11 @@ class Broker:
             self.listener.drain()
             for partition in self.partitions:
                 partition.end_fetch_waits()
+        if hasattr(self, "groups"):
+            # Members that wait for a rebalance are told now, rather than after the last request was waited for.
+            await self.groups.close()
+            await self.transactions.close()
+        if hasattr(self, "listener"):
             await self.listener.close(SHUTDOWN_SECONDS)
             await self.dispatch.close()
         for task in self._tasks:
@@ -307,7 +323,10 @@ class Broker:
             self._apply_broker_configs(image)
             self._assignment.settings_changed()
             self.listener.limits = _limits(self.config)
+            self.groups.on_config()
         await self._assignment.apply(image)
+        self.groups.on_image(image)
+        self.transactions.on_image()
 
     def _apply_broker_configs(self, image: ClusterImage) -> None:
         cluster_wide = image.broker_configs.get("", {})

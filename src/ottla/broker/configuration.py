@@ -98,6 +98,8 @@ class BrokerConfig:
     group_consumer_session_timeout_ms: int
     group_consumer_heartbeat_interval_ms: int
     group_consumer_max_size: int
+    group_consumer_assignment_interval_ms: int
+    group_consumer_migration_policy: str
     offset_metadata_max_bytes: int
     offsets_commit_timeout_ms: int
     offsets_retention_check_interval_ms: int

@@ -1,10 +1,9 @@
 """Who asks, and how: what a handler may know of the connection that a request came on."""
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Context:
+class Context(NamedTuple):
     """One request's surroundings."""
 
     version: int

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ottla.broker.admission import Admission
 from ottla.broker.context import Context
+from ottla.broker.eager import begin
 from ottla.broker.handlers.fetch import fetch
 from ottla.broker.handlers.produce import produce
 from ottla.protocol.apis import ADVERTISED, SERVED, ApiKey
@@ -34,26 +35,58 @@ COLD_REQUEST_BYTES_MAX: Final = 8 * 1024 * 1024
 HANDLERS: Final[dict[ApiKey, str]] = {
     ApiKey.LIST_OFFSETS: "offsets:list_offsets",
     ApiKey.METADATA: "metadata:metadata",
+    ApiKey.OFFSET_COMMIT: "group_offsets:offset_commit",
+    ApiKey.OFFSET_FETCH: "group_offsets:offset_fetch",
     ApiKey.FIND_COORDINATOR: "coordinators:find_coordinator",
+    ApiKey.JOIN_GROUP: "group_members:join_group",
+    ApiKey.HEARTBEAT: "group_members:heartbeat",
+    ApiKey.LEAVE_GROUP: "group_members:leave_group",
+    ApiKey.SYNC_GROUP: "group_members:sync_group",
+    ApiKey.DESCRIBE_GROUPS: "group_admin:describe_groups",
+    ApiKey.LIST_GROUPS: "group_admin:list_groups",
     ApiKey.CREATE_TOPICS: "topics:create_topics",
     ApiKey.DELETE_TOPICS: "topics:delete_topics",
     ApiKey.DELETE_RECORDS: "records:delete_records",
     ApiKey.INIT_PRODUCER_ID: "producers:init_producer_id",
     ApiKey.OFFSET_FOR_LEADER_EPOCH: "offsets:offset_for_leader_epoch",
+    ApiKey.ADD_PARTITIONS_TO_TXN: "transactions:add_partitions_to_txn",
+    ApiKey.ADD_OFFSETS_TO_TXN: "transactions:add_offsets_to_txn",
+    ApiKey.END_TXN: "transactions:end_txn",
+    ApiKey.WRITE_TXN_MARKERS: "transaction_admin:write_txn_markers",
+    ApiKey.TXN_OFFSET_COMMIT: "transaction_offsets:txn_offset_commit",
     ApiKey.DESCRIBE_CONFIGS: "configs:describe_configs",
     ApiKey.ALTER_CONFIGS: "configs:alter_configs",
     ApiKey.DESCRIBE_LOG_DIRS: "log_dirs:describe_log_dirs",
     ApiKey.CREATE_PARTITIONS: "topics:create_partitions",
+    ApiKey.DELETE_GROUPS: "group_admin:delete_groups",
     ApiKey.ELECT_LEADERS: "elections:elect_leaders",
     ApiKey.INCREMENTAL_ALTER_CONFIGS: "configs:incremental_alter_configs",
     ApiKey.ALTER_PARTITION_REASSIGNMENTS: "elections:alter_partition_reassignments",
     ApiKey.LIST_PARTITION_REASSIGNMENTS: "elections:list_partition_reassignments",
+    ApiKey.OFFSET_DELETE: "group_offsets:offset_delete",
     ApiKey.DESCRIBE_CLUSTER: "cluster:describe_cluster",
     ApiKey.DESCRIBE_PRODUCERS: "producers:describe_producers",
+    ApiKey.DESCRIBE_TRANSACTIONS: "transaction_admin:describe_transactions",
+    ApiKey.LIST_TRANSACTIONS: "transaction_admin:list_transactions",
+    ApiKey.CONSUMER_GROUP_HEARTBEAT: "consumer_groups:consumer_group_heartbeat",
+    ApiKey.CONSUMER_GROUP_DESCRIBE: "consumer_groups:consumer_group_describe",
     ApiKey.LIST_CONFIG_RESOURCES: "configs:list_config_resources",
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: "topic_partitions:describe_topic_partitions",
 }
 """Module and function in `handlers/`; Produce, Fetch and ApiVersions have entrances of their own."""
+
+_EAGER: Final = frozenset(
+    {
+        ApiKey.OFFSET_COMMIT,
+        ApiKey.OFFSET_FETCH,
+        ApiKey.JOIN_GROUP,
+        ApiKey.HEARTBEAT,
+        ApiKey.LEAVE_GROUP,
+        ApiKey.SYNC_GROUP,
+        ApiKey.CONSUMER_GROUP_HEARTBEAT,
+    }
+)
+"""Come by the thousand, and nearly always need not wait: a task is made only when one does."""
 
 
 @cache
@@ -133,7 +166,7 @@ class Dispatch:
             with memoryview(buffer) as view, view[request.body_start : request.end] as body:
                 slot.complete((answer_api_versions(request.version, request.correlation_id, body),))
             return True
-        api_key = _api_key(request)
+        api_key = _API_KEYS.get((request.api_key, request.version))
         if api_key is None:
             slot.fail(f"API {request.api_key} version {request.version} is not served")
             return True
@@ -143,6 +176,8 @@ class Dispatch:
             message = read_request(api_key, request.version, body)
         context = Context(version=request.version, client_id=request.client_id, peer=slot.connection.peer)
         answer = handler_of(api_key)(self._broker, context, message)
+        if api_key in _EAGER:
+            answer = begin(answer)
         if inspect.isawaitable(answer):
             task = asyncio.get_running_loop().create_task(self._await(request, slot, answer))
             self._tasks.add(task)
@@ -180,17 +215,17 @@ class Dispatch:
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
 
-def _api_key(request: Request) -> ApiKey | None:
-    """The API, if it is served in this version by a handler."""
-    try:
-        api_key = ApiKey(request.api_key)
-    except ValueError:
-        return None
-    return api_key if api_key in HANDLERS and request.version in SERVED[api_key] else None
+_API_KEYS: Final[dict[tuple[int, int], ApiKey]] = {
+    (api_key, version): api_key
+    for api_key in HANDLERS
+    for version in range(SERVED[api_key].lowest, SERVED[api_key].highest + 1)
+}
+"""The APIs that a handler serves, by their number and version."""
 
 
 def _complete(request: Request, slot: Slot, answer: Any) -> None:
     from ottla.protocol.messages import frame_body, write_response
 
     write = frame_body if isinstance(answer, bytes) else write_response
-    slot.complete((write(ApiKey(request.api_key), request.version, request.correlation_id, answer),))
+    api_key = _API_KEYS[request.api_key, request.version]
+    slot.complete((write(api_key, request.version, request.correlation_id, answer),))

@@ -7,11 +7,13 @@ Every part of the broker counts for itself in plain attributes; here they are re
 
 import asyncio
 from bisect import bisect_left
+from collections import Counter as tally
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
 
+from ottla.coordination.shard import Shard
 from ottla.env.ports import Clock
 from ottla.model.errors import MisuseError
 from ottla.protocol.apis import ApiKey
@@ -173,6 +175,7 @@ class Metrics:
         yield from self._collect_partitions()
         yield from self._collect_topics()
         yield from self._collect_waiting()
+        yield from self._collect_coordinators()
         yield from self._collect_lag()
 
     def _collect_requests(self) -> "Iterator[Metric]":
@@ -269,6 +272,25 @@ class Metrics:
         timers = getattr(self._broker, "timers", None)
         if timers is not None:
             yield Gauge("ottla_timers", "Deadlines that are waited for.", value=len(timers))
+
+    def _collect_coordinators(self) -> "Iterator[Metric]":
+        from prometheus_client.core import GaugeMetricFamily as Gauge
+
+        if not hasattr(self._broker, "groups"):
+            return
+        groups, transactions = self._broker.groups.shards(), self._broker.transactions.shards()
+        kinds = tally((each.type, each.state) for shard in groups for each in shard.machine.list_groups())
+        states = tally((entry.status.wire_name,) for each in transactions for entry in each.machine.entries.values())
+        every: list[Shard[Any]] = [*groups, *transactions]
+        loading = tally((each.partition.topic,) for each in every if not each.is_active)
+        for counts, family in (
+            (kinds, Gauge("ottla_groups", "Consumer groups coordinated here.", labels=["type", "state"])),
+            (states, Gauge("ottla_transactions", "Transactional ids coordinated here.", labels=["state"])),
+            (loading, Gauge("ottla_coordinators_loading", "Coordinators being read from disk.", labels=["topic"])),
+        ):
+            for labels, count in sorted(counts.items()):
+                family.add_metric(labels, count)
+            yield family
 
     def _collect_lag(self) -> "Iterator[Metric]":
         from prometheus_client.core import GaugeMetricFamily as Gauge

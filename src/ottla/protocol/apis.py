@@ -14,23 +14,42 @@ class ApiKey(IntEnum):
     FETCH = 1
     LIST_OFFSETS = 2
     METADATA = 3
+    OFFSET_COMMIT = 8
+    OFFSET_FETCH = 9
     FIND_COORDINATOR = 10
+    JOIN_GROUP = 11
+    HEARTBEAT = 12
+    LEAVE_GROUP = 13
+    SYNC_GROUP = 14
+    DESCRIBE_GROUPS = 15
+    LIST_GROUPS = 16
     API_VERSIONS = 18
     CREATE_TOPICS = 19
     DELETE_TOPICS = 20
     DELETE_RECORDS = 21
     INIT_PRODUCER_ID = 22
     OFFSET_FOR_LEADER_EPOCH = 23
+    ADD_PARTITIONS_TO_TXN = 24
+    ADD_OFFSETS_TO_TXN = 25
+    END_TXN = 26
+    WRITE_TXN_MARKERS = 27
+    TXN_OFFSET_COMMIT = 28
     DESCRIBE_CONFIGS = 32
     ALTER_CONFIGS = 33
     DESCRIBE_LOG_DIRS = 35
     CREATE_PARTITIONS = 37
+    DELETE_GROUPS = 42
     ELECT_LEADERS = 43
     INCREMENTAL_ALTER_CONFIGS = 44
     ALTER_PARTITION_REASSIGNMENTS = 45
     LIST_PARTITION_REASSIGNMENTS = 46
+    OFFSET_DELETE = 47
     DESCRIBE_CLUSTER = 60
     DESCRIBE_PRODUCERS = 61
+    DESCRIBE_TRANSACTIONS = 65
+    LIST_TRANSACTIONS = 66
+    CONSUMER_GROUP_HEARTBEAT = 68
+    CONSUMER_GROUP_DESCRIBE = 69
     LIST_CONFIG_RESOURCES = 74
     DESCRIBE_TOPIC_PARTITIONS = 75
 
@@ -50,23 +69,42 @@ SERVED: Final[dict[ApiKey, Versions]] = {
     ApiKey.FETCH: Versions(4, 18),
     ApiKey.LIST_OFFSETS: Versions(1, 11),
     ApiKey.METADATA: Versions(0, 13),
+    ApiKey.OFFSET_COMMIT: Versions(2, 10),
+    ApiKey.OFFSET_FETCH: Versions(1, 10),
     ApiKey.FIND_COORDINATOR: Versions(0, 6),
+    ApiKey.JOIN_GROUP: Versions(0, 9),
+    ApiKey.HEARTBEAT: Versions(0, 4),
+    ApiKey.LEAVE_GROUP: Versions(0, 5),
+    ApiKey.SYNC_GROUP: Versions(0, 5),
+    ApiKey.DESCRIBE_GROUPS: Versions(0, 6),
+    ApiKey.LIST_GROUPS: Versions(0, 5),
     ApiKey.API_VERSIONS: Versions(0, 4),
     ApiKey.CREATE_TOPICS: Versions(2, 7),
     ApiKey.DELETE_TOPICS: Versions(1, 6),
     ApiKey.DELETE_RECORDS: Versions(0, 2),
     ApiKey.INIT_PRODUCER_ID: Versions(0, 5),
     ApiKey.OFFSET_FOR_LEADER_EPOCH: Versions(2, 4),
+    ApiKey.ADD_PARTITIONS_TO_TXN: Versions(0, 5),
+    ApiKey.ADD_OFFSETS_TO_TXN: Versions(0, 4),
+    ApiKey.END_TXN: Versions(0, 5),
+    ApiKey.WRITE_TXN_MARKERS: Versions(1, 2),
+    ApiKey.TXN_OFFSET_COMMIT: Versions(0, 5),
     ApiKey.DESCRIBE_CONFIGS: Versions(1, 4),
     ApiKey.ALTER_CONFIGS: Versions(0, 2),
     ApiKey.DESCRIBE_LOG_DIRS: Versions(1, 5),
     ApiKey.CREATE_PARTITIONS: Versions(0, 3),
+    ApiKey.DELETE_GROUPS: Versions(0, 2),
     ApiKey.ELECT_LEADERS: Versions(0, 2),
     ApiKey.INCREMENTAL_ALTER_CONFIGS: Versions(0, 1),
     ApiKey.ALTER_PARTITION_REASSIGNMENTS: Versions(0, 1),
     ApiKey.LIST_PARTITION_REASSIGNMENTS: Versions(0, 0),
+    ApiKey.OFFSET_DELETE: Versions(0, 0),
     ApiKey.DESCRIBE_CLUSTER: Versions(0, 2),
     ApiKey.DESCRIBE_PRODUCERS: Versions(0, 0),
+    ApiKey.DESCRIBE_TRANSACTIONS: Versions(0, 0),
+    ApiKey.LIST_TRANSACTIONS: Versions(0, 2),
+    ApiKey.CONSUMER_GROUP_HEARTBEAT: Versions(0, 1),
+    ApiKey.CONSUMER_GROUP_DESCRIBE: Versions(0, 1),
     ApiKey.LIST_CONFIG_RESOURCES: Versions(0, 1),
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: Versions(0, 0),
 }
@@ -74,3 +112,7 @@ SERVED: Final[dict[ApiKey, Versions]] = {
 
 ADVERTISED: Final[dict[ApiKey, Versions]] = {**SERVED, ApiKey.PRODUCE: Versions(0, 13)}
 """Kafka lists Produce from 0 although it refuses 0 to 2, or librdkafka would not compress; so do we."""
+
+LAST_BY_NAME: Final[dict[ApiKey, int]] = {ApiKey.OFFSET_COMMIT: 9, ApiKey.OFFSET_FETCH: 9}
+"""The last version that names topics, where later ones have only their ids. Neither can be made of the other, so
+messages up to that version come in its class, and later ones in the newest's."""

@@ -3,7 +3,8 @@
 A handler should not know seventeen versions of its request. So a request of any served version comes out as the newest
 served version's class, fields that the old one lacks at their schema's defaults; and a response in the newest
 version's class is written in the version that was asked for, fields that the old one lacks left out. The few whose
-old versions differ in shape have a line in `reshape.py`.
+old versions differ in shape have a line in `reshape.py`. Where newer versions have ids for names, which nobody can
+translate here, the newest version with names stands for all before it (`LAST_BY_NAME`).
 
 Modules of kio are imported when first needed: there are hundreds, and a client uses a dozen.
 """
@@ -21,7 +22,8 @@ from typing import Any, Final, get_args, get_origin
 
 from ottla.model.error_codes import ErrorCode
 from ottla.model.errors import InvalidRequestError
-from ottla.protocol.apis import SERVED, ApiKey
+from ottla.protocol.apis import LAST_BY_NAME, SERVED, ApiKey
+from ottla.protocol.offset_commits import read_offset_commit
 from ottla.protocol.reshape import REQUESTS, RESPONSES, Reshape
 from ottla.protocol.shapes import checked
 
@@ -79,8 +81,19 @@ def milliseconds(count: int) -> i32Timedelta:
     return timedelta(milliseconds=count)  # type: ignore[return-value]
 
 
+def newest_version(api_key: ApiKey, version: int) -> int:
+    """The version in whose class a message of this version is read, and may be written from."""
+    last_by_name = LAST_BY_NAME.get(api_key, -1)
+    return last_by_name if version <= last_by_name else SERVED[api_key].highest
+
+
 def read_request(api_key: ApiKey, version: int, body: memoryview) -> Any:
-    """A request's body as the newest served version's class."""
+    """A request's body as the newest served version's class; an OffsetCommit as that of `offset_commits.pyx`."""
+    if api_key is ApiKey.OFFSET_COMMIT:
+        try:
+            return read_offset_commit(version, body)
+        except ValueError as error:
+            raise BrokenMessageError(f"{api_key.name} v{version} request cannot be read: {error}") from error
     return _read(api_key, version, EntityType.request, body)
 
 
@@ -146,7 +159,7 @@ def _read(api_key: ApiKey, version: int, kind: EntityType, body: memoryview) -> 
             message = _read_trusted(entity_class, content)
     except (SerialError, ValueError, OverflowError, EOFError) as error:
         raise BrokenMessageError(f"{api_key.name} v{version} {kind.name} cannot be read: {error}") from error
-    newest = _entity_class(api_key, SERVED[api_key].highest, kind)
+    newest = _entity_class(api_key, newest_version(api_key, version), kind)
     if newest is entity_class:
         return message
     upgraded = _converter(entity_class, newest)(message)

@@ -6,7 +6,7 @@ version and the one of the newest, and answers the latter, or the former, with w
 
 from collections.abc import Callable
 from dataclasses import fields, replace
-from typing import Any, Final
+from typing import Any, Final, get_args
 
 from ottla.protocol.apis import ApiKey
 
@@ -70,13 +70,205 @@ def _coordinators_down(old: Any, new: Any) -> Any:
     return replace(old, **{name: getattr(new.coordinators[0], name) for name in names})
 
 
+def _joined_up(old: Any, new: Any) -> Any:
+    return new
+
+
+def _joined_down(old: Any, new: Any) -> Any:
+    """Where a refused member hears of no protocol, its name was empty before it could be null."""
+    may_be_null = "protocol_type" in _field_names(old)
+    return old if may_be_null or old.protocol_name is not None else replace(old, protocol_name="")
+
+
+def _leave_group_up(old: Any, new: Any) -> Any:
+    """One member became several."""
+    if "member_id" not in _field_names(old):
+        return new
+    from kio.schema.leave_group.v5.request import MemberIdentity
+
+    return replace(new, members=(MemberIdentity(member_id=old.member_id),))
+
+
+def _leave_group_down(old: Any, new: Any) -> Any:
+    is_same = "member_id" not in _field_names(old) or not new.members
+    return old if is_same else replace(old, member_id=new.members[0].member_id)
+
+
+def _left_group_up(old: Any, new: Any) -> Any:
+    return new
+
+
+def _left_group_down(old: Any, new: Any) -> Any:
+    """The only member's error is the request's."""
+    if "members" in _field_names(old) or not new.members or new.error_code.value:
+        return old
+    return replace(old, error_code=new.members[0].error_code)
+
+
+def _offset_fetch_up(old: Any, new: Any) -> Any:
+    """One group became several."""
+    if "groups" in _field_names(old):
+        return new
+    from kio.schema.offset_fetch.v9.request import OffsetFetchRequestGroup, OffsetFetchRequestTopics
+
+    topics = None
+    if old.topics is not None:
+        topics = tuple(
+            OffsetFetchRequestTopics(name=topic.name, partition_indexes=topic.partition_indexes) for topic in old.topics
+        )
+    return replace(new, groups=(OffsetFetchRequestGroup(group_id=old.group_id, topics=topics),))
+
+
+def _offset_fetch_down(old: Any, new: Any) -> Any:
+    if "groups" in _field_names(old):
+        return old
+    if not new.groups:
+        return replace(old, topics=())
+    group = new.groups[0]
+    return replace(old, group_id=group.group_id, topics=_renamed(old, group.topics))
+
+
+def _fetched_offsets_up(old: Any, new: Any) -> Any:
+    """One group became several, each with its error."""
+    if "groups" in _field_names(old):
+        return new
+    from kio.schema.errors import ErrorCode as WireErrorCode
+    from kio.schema.offset_fetch.v9.response import (
+        OffsetFetchResponseGroup,
+        OffsetFetchResponsePartitions,
+        OffsetFetchResponseTopics,
+    )
+    from kio.schema.types import GroupId
+
+    topics = tuple(
+        OffsetFetchResponseTopics(
+            name=topic.name, partitions=tuple(_as(OffsetFetchResponsePartitions, part) for part in topic.partitions)
+        )
+        for topic in old.topics
+    )
+    error = getattr(old, "error_code", WireErrorCode.none)
+    return replace(new, groups=(OffsetFetchResponseGroup(group_id=GroupId(""), topics=topics, error_code=error),))
+
+
+def _fetched_offsets_down(old: Any, new: Any) -> Any:
+    if "groups" in _field_names(old) or not new.groups:
+        return old
+    group = new.groups[0]
+    if "error_code" in _field_names(old):
+        old = replace(old, error_code=group.error_code)
+    return replace(old, topics=_renamed(old, group.topics))
+
+
+def _add_partitions_up(old: Any, new: Any) -> Any:
+    """One transaction became several."""
+    if "transactions" in _field_names(old):
+        return new
+    from kio.schema.add_partitions_to_txn.v5.request import AddPartitionsToTxnTopic, AddPartitionsToTxnTransaction
+
+    transaction = AddPartitionsToTxnTransaction(
+        transactional_id=old.v3_and_below_transactional_id,
+        producer_id=old.v3_and_below_producer_id,
+        producer_epoch=old.v3_and_below_producer_epoch,
+        topics=tuple(_as(AddPartitionsToTxnTopic, topic) for topic in old.v3_and_below_topics),
+    )
+    return replace(new, transactions=(transaction,))
+
+
+def _add_partitions_down(old: Any, new: Any) -> Any:
+    if "transactions" in _field_names(old) or not new.transactions:
+        return old
+    transaction = new.transactions[0]
+    topic_class = _element_class(old, "v3_and_below_topics")
+    return replace(
+        old,
+        v3_and_below_transactional_id=transaction.transactional_id,
+        v3_and_below_producer_id=transaction.producer_id,
+        v3_and_below_producer_epoch=transaction.producer_epoch,
+        v3_and_below_topics=tuple(_as(topic_class, topic) for topic in transaction.topics),
+    )
+
+
+def _added_partitions_up(old: Any, new: Any) -> Any:
+    """One transaction's outcomes became those of several."""
+    if "results_by_transaction" in _field_names(old):
+        return new
+    from kio.schema.add_partitions_to_txn.v5.response import (
+        AddPartitionsToTxnPartitionResult,
+        AddPartitionsToTxnResult,
+        AddPartitionsToTxnTopicResult,
+    )
+    from kio.schema.types import TransactionalId
+
+    topics = tuple(
+        AddPartitionsToTxnTopicResult(
+            name=topic.name,
+            results_by_partition=tuple(
+                _as(AddPartitionsToTxnPartitionResult, part) for part in topic.results_by_partition
+            ),
+        )
+        for topic in old.results_by_topic_v3_and_below
+    )
+    result = AddPartitionsToTxnResult(transactional_id=TransactionalId(""), topic_results=topics)
+    return replace(new, results_by_transaction=(result,))
+
+
+def _added_partitions_down(old: Any, new: Any) -> Any:
+    if "results_by_transaction" in _field_names(old) or not new.results_by_transaction:
+        return old
+    topic_class = _element_class(old, "results_by_topic_v3_and_below")
+    part_class = _element_class(topic_class, "results_by_partition")
+    topics = tuple(
+        topic_class(
+            name=topic.name,
+            results_by_partition=tuple(_as(part_class, part) for part in topic.results_by_partition),
+        )
+        for topic in new.results_by_transaction[0].topic_results
+    )
+    return replace(old, results_by_topic_v3_and_below=topics)
+
+
+def _renamed(message: Any, topics: Any) -> Any:
+    """Topics of the newer version as those of the older message, whose classes differ in their names alone."""
+    if topics is None:
+        return None
+    topic_class = _element_class(message, "topics")
+    part_class = _element_class(topic_class, "partitions")
+    if part_class is None:
+        return tuple(_as(topic_class, topic) for topic in topics)
+    return tuple(
+        topic_class(name=topic.name, partitions=tuple(_as(part_class, part) for part in topic.partitions))
+        for topic in topics
+    )
+
+
+def _element_class(message: Any, name: str) -> Any:
+    """The class of an array's elements; None if there is no such field."""
+    annotation = next((field.type for field in fields(message) if field.name == name), None)
+    while annotation is not None and get_args(annotation):
+        annotation = get_args(annotation)[0]
+    return annotation
+
+
+def _as(target: Any, source: Any) -> Any:
+    """A message of one class as another with the same fields, or some of them."""
+    there = _field_names(source)
+    return target(**{field.name: getattr(source, field.name) for field in fields(target) if field.name in there})
+
+
 REQUESTS: Final[dict[ApiKey, tuple[Reshape, Reshape]]] = {
     ApiKey.DELETE_TOPICS: (_delete_topics_up, _delete_topics_down),
     ApiKey.FIND_COORDINATOR: (_find_coordinator_up, _find_coordinator_down),
+    ApiKey.LEAVE_GROUP: (_leave_group_up, _leave_group_down),
+    ApiKey.OFFSET_FETCH: (_offset_fetch_up, _offset_fetch_down),
+    ApiKey.ADD_PARTITIONS_TO_TXN: (_add_partitions_up, _add_partitions_down),
 }
 """By API: (old request, new one as far as fields match) → new; (old one as far as fields match, new request) → old."""
 
 RESPONSES: Final[dict[ApiKey, tuple[Reshape, Reshape]]] = {
     ApiKey.FIND_COORDINATOR: (_coordinators_up, _coordinators_down),
+    ApiKey.JOIN_GROUP: (_joined_up, _joined_down),
+    ApiKey.LEAVE_GROUP: (_left_group_up, _left_group_down),
+    ApiKey.OFFSET_FETCH: (_fetched_offsets_up, _fetched_offsets_down),
+    ApiKey.ADD_PARTITIONS_TO_TXN: (_added_partitions_up, _added_partitions_down),
 }
 """The same for responses."""

@@ -14,6 +14,8 @@ from ottla.broker import metrics
 from ottla.broker.broker import Broker
 from ottla.broker.http_endpoint import HttpEndpoint
 from ottla.broker.metrics import LAG_BOUNDS_SECONDS, LoopLag
+from ottla.coordination.group_requests import NewOffset, OffsetCommitRequest
+from ottla.coordination.transaction_requests import InitProducerId
 from ottla.env.real_clock import RealClock
 from ottla.model.errors import StorageError
 from ottla.version import __version__
@@ -258,5 +260,27 @@ def test_every_metric_is_documented_and_nothing_else(tmp_path: Path) -> None:
             page = (ROOT / "docs" / "metrics.md").read_text()
             documented = {line.split("`")[1].split("{")[0] for line in page.splitlines() if line.startswith("| `")}
             assert served == documented
+
+    asyncio.run(scenario())
+
+
+def test_groups_and_transactions_are_counted_by_state(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with running(tmp_path) as broker:
+            endpoint = HttpEndpoint(broker)
+            port = await endpoint.start(HOST, 0)
+            await make_topic(broker, "t")
+            await broker.groups.find("g")
+            await broker.transactions.find("x")
+            groups, transactions = broker.groups.shard_of("g"), broker.transactions.shard_of("x")
+            commit = OffsetCommitRequest(group_id="g", offsets=(NewOffset(topic="t", partition=0, offset=1),))
+            await groups.ask(lambda now, token: groups.machine.commit_offsets(commit, now, token))
+            identity = InitProducerId(transactional_id="x", timeout_ms=1000)
+            await transactions.ask(lambda now, token: transactions.machine.init_producer_id(identity, now, token))
+            samples = await scrape(port)
+            assert 1 == value(samples, "ottla_groups", type="classic", state="Empty")
+            assert 1 == value(samples, "ottla_transactions", state="Empty")
+            assert [] == [name for name, _ in samples if name == "ottla_coordinators_loading"]
+            await endpoint.stop()
 
     asyncio.run(scenario())

@@ -45,7 +45,8 @@ def test_a_broken_body() -> None:
 
 def test_only_a_good_answer_names_features() -> None:
     _, good = read_response(ApiKey.API_VERSIONS, 4, api_versions_response(4, 1)[4:])
-    assert ["metadata.version"] == [feature.name for feature in good.finalized_features]
+    levels = {feature.name: feature.max_version_level for feature in good.finalized_features}
+    assert {"metadata.version": 30, "group.version": 1, "transaction.version": 2} == levels
     assert 0 == good.finalized_features_epoch
     _, bad = read_response(ApiKey.API_VERSIONS, 4, api_versions_response(4, 1, ErrorCode.INVALID_REQUEST)[4:])
     assert ((), (), -1) == (bad.supported_features, bad.finalized_features, bad.finalized_features_epoch)

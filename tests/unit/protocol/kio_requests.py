@@ -39,6 +39,7 @@ PRIMITIVES: dict[str, st.SearchStrategy[Any]] = {
     "records": st.binary(max_size=20) | st.integers(100, 20_000).map(bytes),
     "uuid": uuids,
     "timedelta_i32": st.integers(0, 2**31 - 1).map(lambda span: timedelta(milliseconds=span)),
+    "timedelta_i64": st.integers(-1, 2**40).map(lambda span: timedelta(milliseconds=span)),
 }
 
 

@@ -17,12 +17,14 @@ from ottla.protocol.messages import (
     BrokenMessageError,
     frame_body,
     milliseconds,
+    newest_version,
     read_request,
     read_response,
     wire_error,
     write_request,
     write_response,
 )
+from ottla.protocol.offset_commits import OffsetCommit
 from tests.wire import exchange
 
 EVERY_VERSION = [
@@ -33,20 +35,22 @@ EVERY_VERSION = [
 TOPIC_ID = UUID(int=5)
 
 
-def newest(api_key: ApiKey, kind: EntityType) -> Any:
-    return exchange.message_class(api_key, SERVED[api_key].highest, kind)
+def newest(api_key: ApiKey, version: int, kind: EntityType) -> Any:
+    return exchange.message_class(api_key, newest_version(api_key, version), kind)
 
 
 class TestEveryVersion:
     @pytest.mark.parametrize(("api_key", "version"), EVERY_VERSION)
     def test_requests_come_out_in_the_newest_class(self, api_key: ApiKey, version: int) -> None:
-        message = newest(api_key, EntityType.request)
+        message = newest(api_key, version, EntityType.request)
+        if api_key is ApiKey.OFFSET_COMMIT:
+            message = OffsetCommit
         body = exchange.request_body(api_key, version, {})
         assert message is type(read_request(api_key, version, memoryview(body)))
 
     @pytest.mark.parametrize(("api_key", "version"), EVERY_VERSION)
     def test_responses_of_the_newest_class_can_be_written(self, api_key: ApiKey, version: int) -> None:
-        response = exchange.fill(newest(api_key, EntityType.response), {})
+        response = exchange.fill(newest(api_key, version, EntityType.response), {})
         frame = write_response(api_key, version, -7, response)
         assert len(frame) - 4 == int.from_bytes(frame[:4], "big")
         correlation_id, found = exchange.read_response(api_key, version, frame[4:])
@@ -56,7 +60,7 @@ class TestEveryVersion:
     @pytest.mark.parametrize(("api_key", "version"), EVERY_VERSION)
     def test_requests_of_the_newest_class_can_be_written(self, api_key: ApiKey, version: int) -> None:
         values: dict[str, Any] = {"topics": []}  # Null would mean something else, which the oldest cannot say.
-        request = exchange.fill(newest(api_key, EntityType.request), values)
+        request = exchange.fill(newest(api_key, version, EntityType.request), values)
         for client_id in (None, "", "ä client"):
             name = None if client_id is None else client_id.encode()
             frame = exchange.request_frame(api_key, version, values, correlation_id=9, client_id=name)
@@ -64,13 +68,13 @@ class TestEveryVersion:
 
     @pytest.mark.parametrize(("api_key", "version"), EVERY_VERSION)
     def test_a_body_gets_the_same_frame_as_a_response(self, api_key: ApiKey, version: int) -> None:
-        whole = write_response(api_key, version, 3, exchange.fill(newest(api_key, EntityType.response), {}))
+        whole = write_response(api_key, version, 3, exchange.fill(newest(api_key, version, EntityType.response), {}))
         has_tags = exchange.is_flexible(api_key, version) and api_key is not ApiKey.API_VERSIONS
         assert whole == frame_body(api_key, version, 3, whole[9 if has_tags else 8 :])
 
     @pytest.mark.parametrize(("api_key", "version"), EVERY_VERSION)
     def test_responses_come_out_in_the_newest_class(self, api_key: ApiKey, version: int) -> None:
-        response = exchange.fill(newest(api_key, EntityType.response), {})
+        response = exchange.fill(newest(api_key, version, EntityType.response), {})
         frame = write_response(api_key, version, 5, response)
         correlation_id, found = read_response(api_key, version, memoryview(frame)[4:])
         assert (5, type(response)) == (correlation_id, type(found))
@@ -120,6 +124,46 @@ class TestFieldsThatComeAndGo:
         assert [("one", None), ("two", None)] == [(topic.name, topic.topic_id) for topic in request.topics]
         frame = exchange.request_frame(ApiKey.DELETE_TOPICS, version, values, correlation_id=1)
         assert frame == write_request(ApiKey.DELETE_TOPICS, version, 1, exchange.CLIENT_ID.decode(), request)
+
+
+class TestGroups:
+    @pytest.mark.parametrize("version", range(6))
+    def test_who_leaves_was_once_one(self, version: int) -> None:
+        values = {"group_id": "g", "member_id": "m", "members": [{"member_id": "m"}]}
+        body = exchange.request_body(ApiKey.LEAVE_GROUP, version, values)
+        request = read_request(ApiKey.LEAVE_GROUP, version, memoryview(body))
+        assert ("g", ["m"]) == (request.group_id, [member.member_id for member in request.members])
+        frame = exchange.request_frame(ApiKey.LEAVE_GROUP, version, values, correlation_id=1)
+        assert frame == write_request(ApiKey.LEAVE_GROUP, version, 1, exchange.CLIENT_ID.decode(), request)
+
+    @pytest.mark.parametrize("version", range(1, 10))
+    def test_offsets_were_once_of_one_group(self, version: int) -> None:
+        for topics in ([{"name": "t", "partition_indexes": [3, 1]}], None if version >= 2 else []):
+            values = {"group_id": "g", "topics": topics, "groups": [{"group_id": "g", "topics": topics}]}
+            body = exchange.request_body(ApiKey.OFFSET_FETCH, version, values)
+            request = read_request(ApiKey.OFFSET_FETCH, version, memoryview(body))
+            (group,) = request.groups
+            asked = None if topics is None else [(each["name"], (3, 1)) for each in topics]
+            found = None if group.topics is None else [(each.name, each.partition_indexes) for each in group.topics]
+            assert ("g", asked) == (group.group_id, found)
+            frame = exchange.request_frame(ApiKey.OFFSET_FETCH, version, values, correlation_id=1)
+            assert frame == write_request(ApiKey.OFFSET_FETCH, version, 1, exchange.CLIENT_ID.decode(), request)
+
+    @pytest.mark.parametrize("version", range(1, 10))
+    def test_their_answer_too(self, version: int) -> None:
+        part = {"partition_index": 3, "committed_offset": 5, "metadata": "m"}
+        group = {
+            "group_id": "g",
+            "topics": [{"name": "t", "partitions": [part]}],
+            "error_code": wire_error(ErrorCode(16)),
+        }
+        response = exchange.fill(newest(ApiKey.OFFSET_FETCH, version, EntityType.response), {"groups": [group]})
+        frame = write_response(ApiKey.OFFSET_FETCH, version, 1, response)
+        (found,) = read_response(ApiKey.OFFSET_FETCH, version, memoryview(frame)[4:])[1].groups
+        (topic,) = found.topics
+        (offset,) = topic.partitions
+        assert ("t", 3, 5, "m") == (topic.name, offset.partition_index, offset.committed_offset, offset.metadata)
+        assert (16 if version >= 2 else 0) == found.error_code.value
 
 
 class TestBrokenMessages:

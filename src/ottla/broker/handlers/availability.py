@@ -1,6 +1,7 @@
 """What an image says of a partition's replicas: who leads it for clients, and whose broker is not there.
 
-Also the sets of operations that clients are told they may do. Both are shared by the APIs that describe topics.
+Also the sets of operations that clients are told they may do. Both are shared by the APIs that describe topics
+and groups.
 """
 
 from collections.abc import Container
@@ -14,6 +15,8 @@ TOPIC_OPERATIONS: Final = sum(1 << bit for bit in (3, 4, 5, 6, 7, 8, 10, 11))
 """Read, write, create, delete, alter, describe, describe and alter configs: everything, while there are no ACLs."""
 CLUSTER_OPERATIONS: Final = sum(1 << bit for bit in (5, 7, 8, 9, 10, 11, 12))
 """Create, alter, describe, cluster action, describe and alter configs, idempotent write."""
+GROUP_OPERATIONS: Final = sum(1 << bit for bit in (3, 6, 8, 10, 11))
+"""Read, delete, describe, describe and alter configs."""
 OPERATIONS_NOT_ASKED: Final = -(2**31)
 
 

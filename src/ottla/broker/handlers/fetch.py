@@ -4,6 +4,7 @@ Covers limits, sessions, isolation and leader epochs. A full response has every 
 incremental one those with news. The bytes themselves are not touched: the transport sends ranges.
 """
 
+from operator import itemgetter
 from typing import TYPE_CHECKING, Final, cast
 
 from ottla.broker.fetch_sessions import FetchPlan, SessionPartition
@@ -52,6 +53,7 @@ class PendingFetch:
         self._waiter = FetchWaiter(
             partitions,
             missing_bytes=request.min_bytes - size,
+            is_committed=request.isolation_level == _READ_COMMITTED,
             max_wait_ms=request.max_wait_ms,
             timers=self._broker.timers,
             on_ready=self._on_ready,
@@ -115,12 +117,7 @@ class PendingFetch:
                 at_least_one=is_first,
             )
             stable = log.last_stable_offset
-            aborted: list[tuple[int, int]] | None = None
-            if is_committed:
-                aborted = [
-                    (int(each.producer_id), int(each.first_offset))
-                    for each in log.aborted_transactions(Offset(wanted.fetch_offset), stable)
-                ]
+            aborted = _aborted(partition, Offset(wanted.fetch_offset), found) if is_committed else None
             if found is None or found.size == 0:
                 return (topic, index, 0, log.high_watermark, stable, log.start_offset, aborted, -1, None, 0, None, None)
             partition.fetched_bytes += found.size
@@ -161,6 +158,18 @@ def fetch(broker: "Broker", request: FetchRequest, slot: Slot) -> None:
         slot.fail(f"a fetch names {len(request.wanted)} partitions, {PARTITIONS_MAX} at most")
         return
     PendingFetch(broker, request, slot).start()
+
+
+def _aborted(partition: Partition, offset: Offset, found: FileRange | None) -> list[tuple[int, int]]:
+    """(producer id, first offset) of the aborted transactions in what was found from `offset` on.
+
+    In the order in which they began: kafkajs takes them to be, where others sort by themselves.
+    """
+    if found is None:
+        return []
+    log = partition.log
+    aborted = log.aborted_transactions(offset, log.last_stable_offset, found)
+    return sorted(((int(each.producer_id), int(each.first_offset)) for each in aborted), key=itemgetter(1))
 
 
 def _diverging(partition: Partition, wanted: SessionPartition) -> tuple[int, int] | None:

@@ -1,13 +1,24 @@
 """Produce: batches as they arrived to their partitions, and one response when the last of them is safe enough.
 
 Each part is its own: one that is refused says why, the others go on. A request with acks=0 has no response; if one of
-its parts fails, the connection is closed, the only sign there is.
+its parts fails, the connection is closed, the only sign there is. Whether a transactional batch belongs to its
+transaction is `transaction_verification.py`'s to say.
 """
 
 from typing import TYPE_CHECKING, Any, Final
 
+from ottla.broker.transaction_verification import TransactionalPart, TransactionalWrites
+from ottla.metadata.image import INTERNAL_TOPICS
 from ottla.model.error_codes import ErrorCode
-from ottla.model.errors import CorruptError, InvalidRecordError, NotLeaderError, OttlaError, StorageError
+from ottla.model.errors import (
+    CorruptError,
+    InvalidRecordError,
+    InvalidTopicNameError,
+    NotLeaderError,
+    OttlaError,
+    ProducerIdMappingError,
+    StorageError,
+)
 from ottla.protocol.scan import ProduceRequest, ProduceResult
 from ottla.records.batch import Batch
 from ottla.replication.partition import Partition
@@ -53,9 +64,7 @@ class PendingProduce:
             self._refuse_all(ErrorCode.INVALID_REQUIRED_ACKS, f"acks={acks} is none of -1, 0 and 1")
             return
         if request.transactional_id is not None:
-            self._refuse_all(
-                ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "transactions are not served by this broker"
-            )
+            self._start_transactional(request.transactional_id, buffer)
             return
         find, partitions = self._broker.partitions.find, self._partitions
         at = 0
@@ -63,7 +72,10 @@ class PendingProduce:
             try:
                 partition = find(topic, index)
                 partitions.append(partition)
-                partition.append_soon(_only_batch(buffer, position, size, version), acks, self, at)
+                batch = _only_batch(buffer, position, size, version, partition)
+                if batch.is_transactional:
+                    raise _NoTransactionalIdError("a transactional batch came in a request without a transactional id")
+                partition.append_soon(batch, acks, self, at)
             except OttlaError as error:
                 if len(partitions) == at:
                     partitions.append(None)
@@ -71,6 +83,39 @@ class PendingProduce:
             at += 1
         if at == 0:
             self._finish()
+
+    def _start_transactional(self, transactional_id: str, buffer: bytearray) -> None:
+        """Queues every part that is in no transaction, and hands the others on, which may have to be asked for."""
+        request, partitions = self._request, self._partitions
+        if not request.parts:
+            self._finish()
+            return
+        asked: list[TransactionalPart] = []
+        failed: list[tuple[int, OttlaError]] = []
+        for at, (topic, index, position, size) in enumerate(request.parts):
+            try:
+                partition = self._broker.partitions.find(topic, index)
+                partitions.append(partition)
+                batch = _only_batch(buffer, position, size, request.version, partition)
+                if not batch.is_transactional:
+                    partition.append_soon(batch, request.acks, self, at)
+                elif batch.has_producer_id:
+                    asked.append(TransactionalPart(partition, batch, at))
+                else:
+                    raise InvalidRecordError("a transactional batch needs a producer id")
+            except OttlaError as error:
+                if len(partitions) == at:
+                    partitions.append(None)
+                failed.append((at, error))
+        if len({(part.batch.producer_id, part.batch.producer_epoch) for part in asked}) > 1:
+            mixed = ProducerIdMappingError("the batches of one transactional id must be of one producer in one epoch")
+            failed += [(part.at, mixed) for part in asked]
+            asked = []
+        for at, refused in failed:
+            self.on_outcome(at, refused)
+        if asked:
+            writes = TransactionalWrites(transactional_id, request.version, request.acks, self)
+            self._broker.verification.append(writes, asked)
 
     def on_outcome(self, at: int, outcome: Appended | OttlaError) -> None:
         """A part is as safe as was asked for, or has failed."""
@@ -148,8 +193,10 @@ def produce(broker: "Broker", request: ProduceRequest, buffer: bytearray, slot: 
     PendingProduce(broker, request, slot).start(buffer)
 
 
-def _only_batch(buffer: bytearray, position: int, size: int, version: int) -> Batch:
+def _only_batch(buffer: bytearray, position: int, size: int, version: int, partition: Partition) -> Batch:
     """The one batch that a part may have."""
+    if partition.topic in INTERNAL_TOPICS:
+        raise InvalidTopicNameError(f"{partition.topic} is the broker's own; only its coordinators write to it")
     if size <= 0:
         raise InvalidRecordError("a produced part must have exactly one batch; this has none")
     batch = Batch(buffer, position)
@@ -170,3 +217,7 @@ def _only_batch(buffer: bytearray, position: int, size: int, version: int) -> Ba
 
 class _ZstdTooOldError(OttlaError):
     code = ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
+
+
+class _NoTransactionalIdError(OttlaError):
+    code = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED

@@ -1,9 +1,11 @@
 """InitProducerId and DescribeProducers: new producer ids, and what a partition remembers of its producers.
 
-Transactions are not built yet: a transactional id is answered as by a broker whose coordinator cannot be reached.
+A producer with a transactional id gets its producer id from that id's coordinator, which ends what an earlier producer
+left open. What it does next is in `transactions.py`.
 """
 
-from typing import TYPE_CHECKING
+from datetime import timedelta
+from typing import TYPE_CHECKING, Final
 
 from kio.schema.describe_producers.v0.request import DescribeProducersRequest
 from kio.schema.describe_producers.v0.response import (
@@ -19,14 +21,17 @@ from kio.static.primitive import i16, i32, i64
 
 from ottla.broker.context import Context
 from ottla.controller.topic_names import fault_of_name
+from ottla.coordination.transaction_requests import InitProducerId, ProducerIdResponse
 from ottla.model.error_codes import ErrorCode
 from ottla.model.errors import InvalidTopicNameError, OttlaError, RetriableError
-from ottla.model.ids import NO_OFFSET, NO_PRODUCER_EPOCH, NO_PRODUCER_ID
+from ottla.model.ids import NO_OFFSET, NO_PRODUCER_EPOCH, NO_PRODUCER_ID, ProducerEpoch, ProducerId
 from ottla.protocol.messages import milliseconds, wire_error
 from ottla.storage.producer_state import ProducerEntry
 
 if TYPE_CHECKING:
     from ottla.broker.broker import Broker
+
+_FENCED_SINCE: Final = 4
 
 
 # InitProducerId
@@ -35,19 +40,47 @@ if TYPE_CHECKING:
 async def init_producer_id(
     broker: "Broker", context: Context, request: InitProducerIdRequest
 ) -> InitProducerIdResponse:
-    """A producer id that nobody has, with epoch 0; also for a producer that names the id it had, as Kafka does."""
+    """Without a transactional id, a producer id that nobody has, with epoch 0; also for a producer that names the id it
+    had, as Kafka does. With one, what its coordinator says."""
     has_id = int(request.producer_id) != NO_PRODUCER_ID
     has_epoch = int(request.producer_epoch) != NO_PRODUCER_EPOCH
     if has_id != has_epoch or request.transactional_id == "":
         return _identity(ErrorCode.INVALID_REQUEST)
     if request.transactional_id is not None:
-        return _identity(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        return await _take_over(broker, context, request.transactional_id, request)
     try:
         return _identity(ErrorCode.NONE, await broker.producer_ids.next(), 0)
     except RetriableError:
         return _identity(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
     except OttlaError as error:
         return _identity(error.code)
+
+
+async def _take_over(
+    broker: "Broker", context: Context, transactional_id: str, request: InitProducerIdRequest
+) -> InitProducerIdResponse:
+    plain = InitProducerId(
+        transactional_id=transactional_id,
+        timeout_ms=request.transaction_timeout // timedelta(milliseconds=1),
+        expected_producer_id=ProducerId(request.producer_id),
+        expected_producer_epoch=ProducerEpoch(request.producer_epoch),
+    )
+    try:
+        shard = broker.transactions.shard_of(transactional_id)
+        given: ProducerIdResponse = await shard.ask(
+            lambda now, token: shard.machine.init_producer_id(plain, now, token)
+        )
+    except OttlaError as error:
+        return _identity(error.code)
+    return _identity(as_known(given.error, context.version, _FENCED_SINCE), given.producer_id, given.producer_epoch)
+
+
+def as_known(error: ErrorCode, version: int, fenced_since: int) -> ErrorCode:
+    """The error as a client of this version knows it: before `fenced_since` there was another code for one that is
+    fenced."""
+    if error is ErrorCode.PRODUCER_FENCED and version < fenced_since:
+        return ErrorCode.INVALID_PRODUCER_EPOCH
+    return error
 
 
 def _identity(

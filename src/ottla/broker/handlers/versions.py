@@ -34,10 +34,15 @@ _LISTED: Final[dict[ErrorCode, dict[ApiKey, Versions]]] = {
     ErrorCode.UNSUPPORTED_VERSION: {ApiKey.API_VERSIONS: _RANGE},
     ErrorCode.INVALID_REQUEST: {},
 }
-_FEATURES: Final[dict[str, tuple[int, int, int]]] = {"metadata.version": (7, 30, 30)}
-"""Lowest and highest level, and the one in force. Tools read Kafka's version from this one: 30 is 4.3.
+_FEATURES: Final[dict[str, tuple[int, int, int]]] = {
+    "metadata.version": (7, 30, 30),
+    "group.version": (0, 1, 1),
+    "transaction.version": (0, 2, 2),
+}
+"""Lowest and highest level, and the one in force, of what clients act on; whatever is not named here is not built.
 
-Features that clients act on, such as `transaction.version`, are named once what they promise is built.
+Tools read Kafka's version from the first: 30 is 4.3. By the second, the broker can assign a group's partitions; by the
+third, partitions join transactions without being added.
 """
 
 

@@ -1,0 +1,171 @@
+"""DescribeTransactions, ListTransactions and WriteTxnMarkers: what tools ask of transactions, and end by force.
+
+The transactional ids are those that this broker coordinates; a tool asks every broker. Markers may come from another
+broker's coordinator, or from a person who ends a transaction that nobody else will.
+"""
+
+from datetime import UTC, datetime, timedelta
+from itertools import groupby
+from typing import TYPE_CHECKING, Final, cast
+
+from kio.schema.describe_transactions.v0.request import DescribeTransactionsRequest
+from kio.schema.describe_transactions.v0.response import DescribeTransactionsResponse, TopicData
+from kio.schema.describe_transactions.v0.response import TransactionState as DescribedState
+from kio.schema.list_transactions.v2.request import ListTransactionsRequest
+from kio.schema.list_transactions.v2.response import ListTransactionsResponse
+from kio.schema.list_transactions.v2.response import TransactionState as ListedState
+from kio.schema.types import ProducerId as WireProducerId
+from kio.schema.types import TopicName, TransactionalId
+from kio.schema.write_txn_markers.v2.request import WritableTxnMarker, WriteTxnMarkersRequest
+from kio.schema.write_txn_markers.v2.response import (
+    WritableTxnMarkerPartitionResult,
+    WritableTxnMarkerResult,
+    WritableTxnMarkerTopicResult,
+    WriteTxnMarkersResponse,
+)
+from kio.static.primitive import TZAware, i16, i32, i64
+
+from ottla.broker.context import Context
+from ottla.coordination.transaction_requests import (
+    EPOCH_BUMP_VERSION,
+    ListedTransaction,
+    ListFilter,
+    TransactionDescription,
+)
+from ottla.model.error_codes import ErrorCode
+from ottla.model.errors import OttlaError
+from ottla.model.ids import ProducerEpoch, ProducerId, TopicPartition
+from ottla.protocol.messages import milliseconds, wire_error
+from ottla.records.layout import Marker
+from ottla.replication.partition import TransactionEnd
+
+if TYPE_CHECKING:
+    from ottla.broker.broker import Broker
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+# DescribeTransactions
+
+
+def describe_transactions(
+    broker: "Broker", context: Context, request: DescribeTransactionsRequest
+) -> DescribeTransactionsResponse:
+    """Each transactional id in detail, or why not."""
+    return DescribeTransactionsResponse(
+        throttle_time=milliseconds(0),
+        transaction_states=tuple(_described(_describe(broker, name)) for name in request.transactional_ids),
+    )
+
+
+def _describe(broker: "Broker", transactional_id: str) -> TransactionDescription:
+    if not transactional_id:
+        return TransactionDescription(transactional_id="", error=ErrorCode.INVALID_REQUEST)
+    try:
+        shard = broker.transactions.shard_of(transactional_id)
+        shard.check_active()
+    except OttlaError as error:
+        return TransactionDescription(transactional_id=transactional_id, error=error.code)
+    return shard.machine.describe_transaction(transactional_id)
+
+
+def _described(found: TransactionDescription) -> DescribedState:
+    # Of what is not known everything is 0, as in Kafka; of a transaction that was never begun the start is -1.
+    is_known = found.error is ErrorCode.NONE
+    start = _EPOCH + timedelta(milliseconds=found.start_ms if is_known else 0)
+    return DescribedState(
+        error_code=wire_error(found.error),
+        transactional_id=TransactionalId(found.transactional_id),
+        transaction_state=found.state,
+        transaction_timeout=milliseconds(found.timeout_ms),
+        transaction_start_time=cast("TZAware", start),
+        producer_id=WireProducerId(i64(found.producer_id if is_known else 0)),
+        producer_epoch=i16(found.producer_epoch if is_known else 0),
+        topics=tuple(
+            TopicData(topic=TopicName(topic), partitions=tuple(i32(each.partition) for each in partitions))
+            for topic, partitions in groupby(sorted(found.partitions), key=lambda each: each.topic)
+        ),
+    )
+
+
+# ListTransactions
+
+
+def list_transactions(broker: "Broker", context: Context, request: ListTransactionsRequest) -> ListTransactionsResponse:
+    """Every transactional id here that passes the filter; an error while some of them are still being loaded."""
+    wanted = ListFilter(
+        states=request.state_filters,
+        producer_ids=tuple(ProducerId(each) for each in request.producer_id_filters),
+        duration_ms=request.duration_filter,
+        id_pattern=request.transactional_id_pattern or "",
+    )
+    now_ms = broker.clock.now_ms()
+    found: list[ListedTransaction] = []
+    unknown: dict[str, None] = {}
+    error = ErrorCode.NONE
+    try:
+        for shard in broker.transactions.shards():
+            shard.check_active()
+            listed = shard.machine.list_transactions(wanted, now_ms)
+            found += listed.transactions
+            unknown |= dict.fromkeys(listed.unknown_states)
+            if listed.error is not ErrorCode.NONE:
+                error = listed.error
+                break
+    except OttlaError as failure:
+        error = failure.code
+    return ListTransactionsResponse(
+        throttle_time=milliseconds(0),
+        error_code=wire_error(error),
+        unknown_state_filters=tuple(unknown),
+        transaction_states=tuple(
+            ListedState(
+                transactional_id=TransactionalId(each.transactional_id),
+                producer_id=WireProducerId(i64(each.producer_id)),
+                transaction_state=each.state,
+            )
+            for each in (found if error is ErrorCode.NONE else ())
+        ),
+    )
+
+
+# WriteTxnMarkers
+
+
+async def write_txn_markers(
+    broker: "Broker", context: Context, request: WriteTxnMarkersRequest
+) -> WriteTxnMarkersResponse:
+    """Ends transactions in partitions that this broker leads, and answers when that is committed."""
+    return WriteTxnMarkersResponse(markers=tuple([await _write(broker, marker) for marker in request.markers]))
+
+
+async def _write(broker: "Broker", marker: WritableTxnMarker) -> WritableTxnMarkerResult:
+    end = TransactionEnd(
+        marker=Marker.COMMIT if marker.transaction_result else Marker.ABORT,
+        producer_id=ProducerId(marker.producer_id),
+        producer_epoch=ProducerEpoch(marker.producer_epoch),
+        coordinator_epoch=marker.coordinator_epoch,
+        must_exceed_epoch=marker.transaction_version >= EPOCH_BUMP_VERSION,
+    )
+    names = dict.fromkeys(
+        TopicPartition(topic.name, index) for topic in marker.topics for index in topic.partition_indexes
+    )
+    if marker.producer_id < 0 or marker.producer_epoch < 0:
+        outcomes = dict.fromkeys(names, ErrorCode.INVALID_REQUEST)
+    else:
+        outcomes = await broker.markers.write_and_wait(end, tuple(names))
+    return WritableTxnMarkerResult(
+        producer_id=marker.producer_id,
+        topics=tuple(
+            WritableTxnMarkerTopicResult(
+                name=topic.name,
+                partitions=tuple(
+                    WritableTxnMarkerPartitionResult(
+                        partition_index=index, error_code=wire_error(outcomes[TopicPartition(topic.name, index)])
+                    )
+                    for index in topic.partition_indexes
+                ),
+            )
+            for topic in marker.topics
+        ),
+    )

@@ -1,0 +1,258 @@
+# cython: boundscheck=False, wraparound=False, cdivision=True
+"""OffsetCommit on the broker's side, every version, in one compiled pass each way: of all messages that become objects
+in a broker, this is the one that it gets most.
+
+Covers a body to rows, and outcomes to a body. What a commit means is for `ottla.broker.handlers.group_offsets`; clients
+write theirs through `messages.py`. Fields are read in `reader.h` and written in `writer.h`.
+"""
+
+cimport cython
+from cpython.buffer cimport Py_buffer, PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from cpython.unicode cimport PyUnicode_DecodeUTF8
+from libc.stddef cimport ptrdiff_t
+from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint32_t
+
+from uuid import UUID
+
+from ottla.model.errors import MisuseError
+from ottla.protocol.shapes import ELEMENTS_MAX, ShapeError
+
+cdef extern from "Python.h":
+    const char* PyUnicode_AsUTF8AndSize(object text, Py_ssize_t* size) except NULL
+
+cdef extern from "reader.h" nogil:
+    ctypedef struct ottla_cursor:
+        const uint8_t* at
+        const uint8_t* end
+        const char* broken
+    ctypedef struct ottla_span:
+        const uint8_t* at
+        ptrdiff_t size
+    void ottla_fail(ottla_cursor* source, const char* reason)
+    int32_t ottla_read32(ottla_cursor* source)
+    int64_t ottla_read64(ottla_cursor* source)
+    int32_t ottla_read_count(ottla_cursor* source, bint flexible, ptrdiff_t taken)
+    ottla_span ottla_take(ottla_cursor* source, int64_t size, bint nullable)
+    ottla_span ottla_read_string(ottla_cursor* source, bint flexible, bint nullable)
+    void ottla_skip_tags(ottla_cursor* source)
+
+cdef extern from "writer.h" nogil:
+    enum:
+        OTTLA_VARINT_BYTES_MAX
+    ctypedef struct ottla_writer:
+        uint8_t* data
+        size_t size
+    void ottla_open_writer(ottla_writer* to)
+    void ottla_close_writer(ottla_writer* to)
+    int ottla_reserve(ottla_writer* to, size_t more)
+    void ottla_write8(ottla_writer* to, uint8_t value)
+    void ottla_write16(ottla_writer* to, int16_t value)
+    void ottla_write32(ottla_writer* to, int32_t value)
+    void ottla_write_varint(ottla_writer* to, uint32_t value)
+    void ottla_write_bytes(ottla_writer* to, const void* source, size_t size)
+    void ottla_write_count(ottla_writer* to, bint flexible, int32_t count)
+
+# The stub says what is in it; it exists here so that it can be imported.
+PartitionCommit = tuple
+
+cdef enum:
+    THROTTLE_FROM = 3
+    RETENTION_UNTIL = 4
+    LEADER_EPOCH_FROM = 6
+    INSTANCE_FROM = 7
+    FLEXIBLE_FROM = 8
+    BY_ID_FROM = 10
+    ID_BYTES = 16
+    OUTCOME_BYTES = 7
+
+cdef int32_t elements_max = ELEMENTS_MAX
+cdef bytes no_id = bytes(ID_BYTES)
+
+
+# Not for the garbage collector: what these hold leads back to nobody, and it would look at every row.
+@cython.no_gc
+@cython.freelist(64)
+@cython.final
+cdef class TopicCommits:
+    """The offsets of one topic."""
+
+    cdef readonly str name
+    cdef readonly object topic_id
+    cdef readonly list partitions
+    cdef readonly int32_t lowest
+    cdef readonly int32_t highest
+
+
+@cython.no_gc
+@cython.freelist(64)
+@cython.final
+cdef class OffsetCommit:
+    """The request."""
+
+    cdef readonly int16_t version
+    cdef readonly str group_id
+    cdef readonly int32_t generation
+    cdef readonly str member_id
+    cdef readonly str instance_id
+    cdef readonly int64_t retention_ms
+    cdef readonly list topics
+    cdef readonly Py_ssize_t metadata_bytes_max
+
+    def answer(self, list outcomes not None):
+        if len(outcomes) != len(self.topics):
+            raise MisuseError(f"outcomes of {len(outcomes)} topics answer a commit to {len(self.topics)}")
+        return _answer(self, outcomes, 0)
+
+    def answer_all(self, int16_t error):
+        return _answer(self, None, error)
+
+
+def read_offset_commit(int16_t version, body):
+    cdef Py_buffer view
+    cdef ottla_cursor source
+    PyObject_GetBuffer(body, &view, PyBUF_SIMPLE)
+    try:
+        source.at = <const uint8_t*>view.buf
+        source.end = source.at + view.len
+        source.broken = NULL
+        return _read(version, &source)
+    finally:
+        PyBuffer_Release(&view)
+
+
+cdef OffsetCommit _read(int16_t version, ottla_cursor* source):
+    cdef bint flexible = version >= FLEXIBLE_FROM
+    cdef OffsetCommit commit = OffsetCommit.__new__(OffsetCommit)
+    cdef int32_t left = elements_max, count
+    commit.version = version
+    commit.group_id = _text(source, flexible)
+    commit.generation = ottla_read32(source)
+    commit.member_id = _text(source, flexible)
+    if version >= INSTANCE_FROM:
+        commit.instance_id = _nullable_text(ottla_read_string(source, flexible, True))
+    commit.retention_ms = ottla_read64(source) if version <= RETENTION_UNTIL else -1
+    commit.topics = []
+    count = _count(source, flexible, &left)
+    while count > 0 and source.broken == NULL:
+        _read_topic(commit, source, flexible, &left)
+        count -= 1
+    if flexible:
+        ottla_skip_tags(source)
+    if source.broken != NULL:
+        raise ShapeError((<bytes>source.broken).decode())
+    return commit
+
+
+cdef int _read_topic(OffsetCommit commit, ottla_cursor* source, bint flexible, int32_t* left) except -1:
+    cdef TopicCommits topic = TopicCommits.__new__(TopicCommits)
+    cdef ottla_span place, metadata
+    cdef int32_t count, partition, leader_epoch = -1
+    cdef int64_t offset
+    cdef list rows = []
+    if commit.version >= BY_ID_FROM:
+        place = ottla_take(source, ID_BYTES, False)
+        if place.at != NULL:
+            topic.topic_id = UUID(bytes=PyBytes_FromStringAndSize(<const char*>place.at, ID_BYTES))
+    else:
+        topic.name = _text(source, flexible)
+    count = _count(source, flexible, left)
+    while count > 0 and source.broken == NULL:
+        partition = ottla_read32(source)
+        offset = ottla_read64(source)
+        if commit.version >= LEADER_EPOCH_FROM:
+            leader_epoch = ottla_read32(source)
+        metadata = ottla_read_string(source, flexible, True)
+        if flexible:
+            ottla_skip_tags(source)
+        if metadata.size > commit.metadata_bytes_max:
+            commit.metadata_bytes_max = metadata.size
+        if not rows or partition < topic.lowest:
+            topic.lowest = partition
+        if not rows or partition > topic.highest:
+            topic.highest = partition
+        rows.append((partition, offset, leader_epoch, _nullable_text(metadata)))
+        count -= 1
+    if flexible:
+        ottla_skip_tags(source)
+    topic.partitions = rows
+    if rows:
+        commit.topics.append(topic)
+    return 0
+
+
+cdef int32_t _count(ottla_cursor* source, bint flexible, int32_t* left) noexcept:
+    cdef int32_t count = ottla_read_count(source, flexible, 0)
+    if count > left[0]:
+        ottla_fail(source, b"its arrays have more elements than are accepted in one request")
+        return 0
+    left[0] -= count
+    return count
+
+
+cdef str _text(ottla_cursor* source, bint flexible):
+    cdef str text = _nullable_text(ottla_read_string(source, flexible, False))
+    return "" if text is None else text
+
+
+cdef str _nullable_text(ottla_span span):
+    return None if span.at == NULL else PyUnicode_DecodeUTF8(<const char*>span.at, span.size, NULL)
+
+
+# The answer
+
+
+cdef bytes _answer(OffsetCommit commit, list outcomes, int16_t error):
+    """The response's body: an error for each row, or the same one for all."""
+    cdef bint flexible = commit.version >= FLEXIBLE_FROM
+    cdef TopicCommits topic
+    cdef list rows, errors = None
+    cdef Py_ssize_t at, index
+    cdef ottla_writer to
+    ottla_open_writer(&to)
+    try:
+        if commit.version >= THROTTLE_FROM:
+            ottla_write32(&to, 0)
+        ottla_write_count(&to, flexible, <int32_t>len(commit.topics))
+        for at in range(len(commit.topics)):
+            topic = commit.topics[at]
+            rows = topic.partitions
+            if outcomes is not None:
+                errors = outcomes[at]
+                if len(errors) != len(rows):
+                    raise MisuseError(f"{len(errors)} outcomes answer a commit of {len(rows)} offsets")
+            _write_place(&to, topic, commit.version, flexible, len(rows) * OUTCOME_BYTES)
+            ottla_write_count(&to, flexible, <int32_t>len(rows))
+            for index in range(len(rows)):
+                ottla_write32(&to, (<tuple>rows[index])[0])
+                ottla_write16(&to, error if errors is None else errors[index])
+                if flexible:
+                    ottla_write8(&to, 0)
+            if flexible:
+                ottla_write8(&to, 0)
+        if flexible:
+            ottla_write8(&to, 0)
+        return PyBytes_FromStringAndSize(<const char*>to.data, to.size)
+    finally:
+        ottla_close_writer(&to)
+
+
+cdef int _write_place(ottla_writer* to, TopicCommits topic, int16_t version, bint flexible, size_t more) except -1:
+    """The topic, and room for all of its outcomes and what ends them."""
+    cdef const char* name = NULL
+    cdef Py_ssize_t size = ID_BYTES
+    cdef bytes topic_id
+    if version < BY_ID_FROM:
+        name = PyUnicode_AsUTF8AndSize(topic.name, &size)
+    if ottla_reserve(to, size + 2 * OTTLA_VARINT_BYTES_MAX + more + 16) != 0:
+        raise MemoryError("no room for an answer")
+    if version >= BY_ID_FROM:
+        topic_id = no_id if topic.topic_id is None else topic.topic_id.bytes
+        ottla_write_bytes(to, PyBytes_AS_STRING(topic_id), PyBytes_GET_SIZE(topic_id))
+    elif flexible:
+        ottla_write_varint(to, <uint32_t>size + 1)
+        ottla_write_bytes(to, name, size)
+    else:
+        ottla_write16(to, <int16_t>size)
+        ottla_write_bytes(to, name, size)
+    return 0
