@@ -16,6 +16,8 @@ COMMANDS: Final = {
     "topics": "list, describe, create and delete topics; add partitions; delete records",
     "produce": "write records from a file or a pipe into a topic",
     "consume": "read records of a topic",
+    "groups": "list and describe groups; see their lag; reset and delete their offsets",
+    "transactions": "list and describe transactions; find those that hang; abort them",
     "configs": "show and change the configs of topics and brokers",
     "cluster": "describe the cluster, and say whether it is well",
     "log": "look into log files on disk, and at a broker's log dirs",

@@ -1,6 +1,6 @@
 """The options that every command shares, as annotated types, and values that are written in the same way everywhere."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Annotated, Final
 
 import typer
@@ -31,6 +31,17 @@ def parse_pairs(pairs: Iterable[str], option: str) -> dict[str, str]:
             raise typer.BadParameter(f"{pair!r} is not key=value", param_hint=option)
         found[key] = value
     return found
+
+
+def parse_choices(words: Iterable[str] | None, known: Sequence[str], option: str) -> list[str]:
+    """Words of a known few, repeated or with commas between them, in any case; each as it is known, once."""
+    by_lower = {each.lower(): each for each in known}
+    found: list[str] = []
+    for word in (part.strip() for each in words or () for part in each.split(",")):
+        if word.lower() not in by_lower:
+            raise typer.BadParameter(f"{word!r} is none of {', '.join(known)}", param_hint=option)
+        found.append(by_lower[word.lower()])
+    return list(dict.fromkeys(found))
 
 
 def parse_size(text: str, option: str) -> int:

@@ -8,6 +8,8 @@ import msgspec
 
 _UNITS: Final = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 _NUMBERS: Final = (int, float)
+MISSING: Final = "-"
+"""Stands in a table where there is no value."""
 
 Cell = str | int | float | None
 
@@ -25,7 +27,7 @@ def json_line(value: Any) -> bytes:
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[Cell]], *, title: str | None = None) -> None:
     """Rows under their headings; numbers to the right. Plain and aligned unless a person looks at a terminal."""
     shown = [list(row) for row in rows]
-    right = [bool(shown) and all(isinstance(row[at], _NUMBERS) for row in shown) for at in range(len(columns))]
+    right = [_is_numeric([row[at] for row in shown]) for at in range(len(columns))]
     texts = [["" if cell is None else str(cell) for cell in row] for row in shown]
     if sys.stdout.isatty():
         _draw(columns, texts, right, title)
@@ -36,6 +38,12 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[Cell]], *, title
     for row in [[heading.upper() for heading in columns], *texts]:
         placed = zip(row, widths, right, strict=True)
         print("  ".join(cell.rjust(width) if number else cell.ljust(width) for cell, width, number in placed).rstrip())
+
+
+def _is_numeric(cells: Sequence[Cell]) -> bool:
+    """Whether a column holds numbers, some of them perhaps missing."""
+    numbers = [cell for cell in cells if cell is not None and cell != MISSING]
+    return bool(numbers) and all(isinstance(cell, _NUMBERS) for cell in numbers)
 
 
 def print_facts(facts: Mapping[str, Cell]) -> None:

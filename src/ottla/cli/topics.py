@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ottla.cli.asking import confirm
 from ottla.cli.options import BOOTSTRAP_DEFAULT, AsJson, AssumeYes, Bootstrap, DryRun, TopicName, parse_pairs
 from ottla.cli.output import human_bytes, human_count, print_facts, print_json, print_table, say
 from ottla.cli.running import ExitStatus, application, examples, run_with_cluster
@@ -126,7 +127,7 @@ def delete(
 ) -> None:
     """Delete topics with all their records."""
     if not yes:
-        _confirm(f"delete {', '.join(topics)} with all records?")
+        confirm(f"delete {', '.join(topics)} with all records?")
 
     async def work(cluster: "Cluster") -> int:
         from ottla.client.admin_requests import delete_topic
@@ -197,7 +198,7 @@ def delete_records(
     if (before is None) is not every:
         raise typer.BadParameter("say either --before OFFSET or --all")
     if not yes:
-        _confirm(f"delete {'all records' if before is None else f'records below {before}'} of {topic}?")
+        confirm(f"delete {'all records' if before is None else f'records below {before}'} of {topic}?")
 
     async def work(cluster: "Cluster") -> None:
         from ottla.client import admin_requests
@@ -212,16 +213,6 @@ def delete_records(
             print_table(("partition", "starts now at"), [(each.partition, start) for each, start in starts.items()])
 
     run_with_cluster(bootstrap, work)
-
-
-def _confirm(question: str) -> None:
-    """Asks back; where nobody can answer, it is a mistake not to have said --yes."""
-    import sys
-
-    if not sys.stdin.isatty():
-        raise typer.BadParameter("nobody can be asked here; say --yes if you mean it")
-    if not typer.confirm(question, err=True):
-        raise typer.Exit(ExitStatus.REFUSED)
 
 
 def _summary(topic: "TopicView") -> dict[str, Any]:

@@ -33,7 +33,7 @@ _SHORT: Final = Struct(">h")
 _ID_MAX: Final = 2**31 - 1
 _SOFTWARE: Final = "ottla"
 _SOFTWARE_VERSION: Final = re.sub(r"[^a-zA-Z0-9.-]", "-", __version__)
-_FLEXIBLE_FROM: Final = {ApiKey.PRODUCE: 9, ApiKey.FETCH: 12}
+_FLEXIBLE_FROM: Final = {ApiKey.PRODUCE: 9, ApiKey.FETCH: 12, ApiKey.DESCRIBE_TRANSACTIONS: 0}
 """From which version on the raw requests have a header with tagged fields."""
 
 
@@ -144,7 +144,7 @@ class Connection:
     def request_bytes(
         self, api_key: ApiKey, version: int, body: Sequence[Buffer], *, timeout_ms: int = 30_000
     ) -> asyncio.Future[memoryview]:
-        """Sends a body made elsewhere, Produce or Fetch; the answer is the frame without its length.
+        """Sends a body made elsewhere, as Produce and Fetch are; the answer is the frame without its length.
 
         The request is under way when this returns, so requests leave in the order of the calls. The buffers must stay
         as they are until the answer is here.

@@ -64,8 +64,10 @@ class FieldReader:
     def bytes(self) -> memoryview | None:
         """A compact nullable byte string, as a view."""
         size = self.varint() - 1
-        if size < 0:
-            return None
+        return None if size < 0 else self.take(size)
+
+    def take(self, size: int) -> memoryview:
+        """That many bytes, as a view."""
         if size > len(self._frame) - self._position:
             raise BrokenAnswerError(f"{size} bytes are announced at byte {self._position}, which cannot be")
         view = self._frame[self._position : self._position + size]

@@ -4,12 +4,17 @@ import pytest
 import typer
 
 from ottla.cli.options import parse_pairs, parse_size
-from ottla.cli.output import human_bytes, human_count, print_facts, print_table
+from ottla.cli.output import MISSING, human_bytes, human_count, print_facts, print_table
 
 
 def test_a_piped_table_is_aligned_with_numbers_to_the_right(capsys: pytest.CaptureFixture[str]) -> None:
     print_table(("name", "count"), [("a", 5), ("longer", 1000), ("none", None)][:2])
     assert "NAME    COUNT\na           5\nlonger   1000\n" == capsys.readouterr().out
+
+
+def test_numbers_stay_to_the_right_where_some_are_missing(capsys: pytest.CaptureFixture[str]) -> None:
+    print_table(("lag", "host"), [(5, MISSING), (MISSING, MISSING), (None, MISSING), (1000, MISSING)])
+    assert " LAG  HOST\n   5  -\n   -  -\n      -\n1000  -\n" == capsys.readouterr().out
 
 
 def test_an_empty_table_has_its_headings(capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,0 +1,396 @@
+"""`ottla groups`: what groups there are, who is in them, how far they have come, and changing where they go on."""
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+
+from ottla.cli.asking import confirm
+from ottla.cli.durations import parse_duration
+from ottla.cli.options import BOOTSTRAP_DEFAULT, AsJson, AssumeYes, Bootstrap, parse_choices
+from ottla.cli.output import MISSING, human_count, print_json, print_table, say
+from ottla.cli.progress import Progress
+from ottla.cli.running import ExitStatus, application, examples, guarded, run_with_cluster
+from ottla.cli.topic_choices import Topics, parse_topic_choice
+
+if TYPE_CHECKING:
+    from ottla.cli.offset_resets import PlannedReset, Target
+    from ottla.client.cluster import Cluster
+    from ottla.client.errors import AnswerError
+    from ottla.client.group_admin import GroupDescription
+    from ottla.client.group_offsets import CommittedOffset
+    from ottla.model.ids import TopicPartition
+
+app = application("List and describe groups; see their lag; reset and delete their offsets.")
+
+STATES: Final = (
+    "Stable",
+    "Empty",
+    "PreparingRebalance",
+    "CompletingRebalance",
+    "Assigning",
+    "Reconciling",
+    "Dead",
+)
+TYPES: Final = ("classic", "consumer", "share", "streams")
+_DESCRIBED_TYPES: Final = ("classic", "consumer")
+
+GroupName = Annotated[str, typer.Argument(metavar="GROUP", help="The group's name.", show_default=False)]
+
+
+@app.command("list", epilog=examples("ottla groups list", "ottla groups list --state stable --type consumer"))
+def list_groups(
+    state: Annotated[list[str] | None, typer.Option(help=f"Only these: {', '.join(STATES)}; may be repeated.")] = None,
+    kind: Annotated[
+        list[str] | None, typer.Option("--type", help="Only classic or consumer (server-side); may be repeated.")
+    ] = None,
+    bootstrap: Bootstrap = BOOTSTRAP_DEFAULT,
+    as_json: AsJson = False,
+) -> None:
+    """List the groups with their state and type."""
+    states = parse_choices(state, STATES, "--state")
+    types = parse_choices(kind, TYPES, "--type")
+
+    async def work(cluster: "Cluster") -> None:
+        from ottla.client.group_admin import list_groups
+
+        found = await list_groups(cluster, states=states, types=types)
+        if as_json:
+            print_json(
+                [
+                    {
+                        "group": each.group_id,
+                        "state": each.state,
+                        "type": each.type,
+                        "protocol_type": each.protocol_type,
+                        "coordinator": each.coordinator,
+                    }
+                    for each in found
+                ]
+            )
+        else:
+            rows = [
+                (each.group_id, each.state, each.type, each.protocol_type or MISSING, each.coordinator)
+                for each in found
+            ]
+            print_table(("group", "state", "type", "protocol", "coordinator"), rows)
+
+    run_with_cluster(bootstrap, work)
+
+
+@app.command(
+    "describe",
+    epilog=examples(
+        "ottla groups describe billing",
+        "ottla groups describe billing --members",
+        "ottla groups describe --all --json | jq '.[] | {group, lag}'",
+    ),
+)
+def describe(
+    group: Annotated[str | None, typer.Argument(metavar="GROUP", help="The group's name.", show_default=False)] = None,
+    every: Annotated[bool, typer.Option("--all", help="Describe all groups.")] = False,
+    offsets: Annotated[bool, typer.Option("--offsets", help="Show offsets and lag; so it is without a view.")] = False,
+    members: Annotated[bool, typer.Option("--members", help="Show the members and what they have.")] = False,
+    state: Annotated[bool, typer.Option("--state", help="Show only what the group is.")] = False,
+    bootstrap: Bootstrap = BOOTSTRAP_DEFAULT,
+    as_json: AsJson = False,
+) -> None:
+    """Show one group, or all: state, members, and for each partition what is committed, its end, the lag and who reads.
+
+    With --all and --json, a list.
+    """
+    if (group is None) is not every:
+        raise typer.BadParameter("say either GROUP or --all")
+
+    async def work(cluster: "Cluster") -> None:
+        from ottla.cli.group_views import Views, end_offsets, group_document, idle_words, print_group, progress_of
+
+        # A program can leave out what it does not need; a person has chosen what to read.
+        none_chosen = not (offsets or members or state)
+        views = Views(members=members or (as_json and none_chosen), offsets=offsets or none_chosen)
+        found = await _described(cluster, group, with_offsets=views.offsets)
+        asked = {partition for each, committed in found for partition in (*committed, *_assigned(each))}
+        ends = await end_offsets(cluster, asked) if views.offsets and asked else {}
+        shown = [(each, progress_of(each, committed, ends)) for each, committed in found]
+        if as_json:
+            documents = [group_document(each, progress, views) for each, progress in shown]
+            print_json(documents if every else documents[0])
+            return
+        for at, (each, progress) in enumerate(shown):
+            if at:
+                print("\n")
+            print_group(each, progress, views)
+            words = idle_words(each)
+            if words is not None and not every:
+                say(words)
+
+    run_with_cluster(bootstrap, work)
+
+
+@app.command(
+    "reset-offsets",
+    epilog=examples(
+        "ottla groups reset-offsets billing --topic events --to-earliest",
+        "ottla groups reset-offsets billing --topic events:0,2 --shift-by -100 --execute",
+        "ottla groups reset-offsets billing --all-topics --to-datetime 2024-05-01T12:00:00Z --execute",
+        "ottla groups reset-offsets billing --all-topics --to-current --export > offsets.csv",
+        "ottla groups reset-offsets billing --from-file offsets.csv --execute",
+    ),
+)
+def reset_offsets(
+    group: GroupName,
+    topic: Topics = None,
+    all_topics: Annotated[bool, typer.Option("--all-topics", help="Every topic that it has committed to.")] = False,
+    to_earliest: Annotated[bool, typer.Option("--to-earliest", help="To the first record there is.")] = False,
+    to_latest: Annotated[bool, typer.Option("--to-latest", help="Behind the last record there is.")] = False,
+    to_current: Annotated[bool, typer.Option("--to-current", help="To what is committed.")] = False,
+    to_offset: Annotated[int | None, typer.Option(help="To this offset.", min=0)] = None,
+    shift_by: Annotated[int | None, typer.Option(help="So many records on, or back if negative.")] = None,
+    to_datetime: Annotated[
+        str | None, typer.Option(metavar="ISO", help="To the first record of that time; UTC without a zone.")
+    ] = None,
+    by_duration: Annotated[
+        str | None, typer.Option(metavar="SPAN", help="To what was written so long ago: PT1H30M, 90m, 2d.")
+    ] = None,
+    from_file: Annotated[
+        str | None, typer.Option(metavar="CSV", help="To lines of topic,partition,offset; - for stdin.")
+    ] = None,
+    execute: Annotated[bool, typer.Option("--execute", help="Do it; otherwise it is only shown.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show it, as without --execute.")] = False,
+    export: Annotated[bool, typer.Option("--export", help="Print CSV that --from-file reads.")] = False,
+    bootstrap: Bootstrap = BOOTSTRAP_DEFAULT,
+    as_json: AsJson = False,
+) -> None:
+    """Change where a group goes on, while nobody is in it. Shows what would change; --execute does it.
+
+    An offset outside of a partition becomes its nearest bound. A group that does not exist is made.
+    """
+    if execute and dry_run:
+        raise typer.BadParameter("say either --execute or --dry-run")
+    scopes = [bool(topic), all_topics, from_file is not None]
+    if sum(scopes) != 1:
+        raise typer.BadParameter("say one of --topic TOPIC, --all-topics and --from-file CSV")
+    wishes = {
+        "to_earliest": to_earliest,
+        "to_latest": to_latest,
+        "to_current": to_current,
+        "to_offset": to_offset,
+        "shift_by": shift_by,
+        "to_datetime": to_datetime,
+        "by_duration": by_duration,
+        "from_file": from_file,
+    }
+    with guarded():
+        for choice in topic or ():
+            parse_topic_choice(choice)
+        target = _target({name: value for name, value in wishes.items() if value not in (None, False)}, group)
+
+    async def work(cluster: "Cluster") -> int:
+        from ottla.cli.resetting import carry_out, plan_resets, refuse_group_in_use
+
+        is_known = await refuse_group_in_use(cluster, group)
+        plan = await plan_resets(cluster, group, target, topic or [], all_topics=all_topics)
+        refused = await carry_out(cluster, group, plan) if execute else {}
+        _print_resets(group, plan, refused, executed=execute, export=export, as_json=as_json)
+        if not is_known:
+            say(f"there {'was' if execute else 'is'} no group {group}; a reset makes it")
+        if not execute:
+            say("nothing was changed; add --execute to do it")
+        return ExitStatus.REFUSED if refused else ExitStatus.DONE
+
+    run_with_cluster(bootstrap, work)
+
+
+@app.command("delete", epilog=examples("ottla groups delete billing --yes"))
+def delete(
+    groups: Annotated[list[str], typer.Argument(metavar="GROUP", help="Names of groups.", show_default=False)],
+    yes: AssumeYes = False,
+    if_exists: Annotated[bool, typer.Option("--if-exists", help="A missing group is no error.")] = False,
+    bootstrap: Bootstrap = BOOTSTRAP_DEFAULT,
+    as_json: AsJson = False,
+) -> None:
+    """Delete groups that nobody is in, with all that they committed."""
+    if not yes:
+        confirm(f"delete {', '.join(groups)} with all that was committed?")
+
+    async def work(cluster: "Cluster") -> int:
+        from ottla.client.errors import AnswerError
+        from ottla.client.group_admin import delete_group
+        from ottla.model.error_codes import ErrorCode
+
+        outcomes: dict[str, str] = {}
+        failed = False
+        for group in groups:
+            try:
+                await delete_group(cluster, group)
+                outcomes[group] = "deleted"
+            except AnswerError as error:
+                if error.error_code is ErrorCode.GROUP_ID_NOT_FOUND and if_exists:
+                    outcomes[group] = "does not exist"
+                    continue
+                outcomes[group] = error.error_code.name.lower()
+                failed = True
+                say(f"ottla: {error}")
+        if as_json:
+            print_json(outcomes)
+        else:
+            print("\n".join(f"{group}: {outcome}" for group, outcome in outcomes.items()))
+        return ExitStatus.REFUSED if failed else ExitStatus.DONE
+
+    run_with_cluster(bootstrap, work)
+
+
+@app.command(
+    "delete-offsets",
+    epilog=examples(
+        "ottla groups delete-offsets billing --topic events",
+        "ottla groups delete-offsets billing --topic events:3 --yes",
+    ),
+)
+def delete_offsets(
+    group: GroupName,
+    topic: Topics = None,
+    yes: AssumeYes = False,
+    bootstrap: Bootstrap = BOOTSTRAP_DEFAULT,
+    as_json: AsJson = False,
+) -> None:
+    """Forget what a group committed in topics that none of its members reads."""
+    if not topic:
+        raise typer.BadParameter("say --topic TOPIC")
+    with guarded():
+        for choice in topic:
+            parse_topic_choice(choice)
+    if not yes:
+        confirm(f"forget what {group} committed in {', '.join(topic)}?")
+
+    async def work(cluster: "Cluster") -> int:
+        from ottla.cli.topic_choices import chosen_partitions
+        from ottla.client import group_offsets
+
+        partitions = await chosen_partitions(cluster, topic)
+        refused = await group_offsets.delete_offsets(cluster, group, partitions)
+        if as_json:
+            print_json([_partition_document(each) | _outcome_document(refused.get(each)) for each in partitions])
+        else:
+            _tell(refused)
+            if len(refused) < len(partitions):
+                print(f"{group}: forgot offsets of {human_count(len(partitions) - len(refused), 'partition')}")
+        return ExitStatus.REFUSED if refused else ExitStatus.DONE
+
+    run_with_cluster(bootstrap, work)
+
+
+async def _described(
+    cluster: "Cluster", name: str | None, *, with_offsets: bool
+) -> "list[tuple[GroupDescription, dict[TopicPartition, CommittedOffset]]]":
+    """One group, or all that can be described, with what they committed if it is wanted."""
+    from ottla.client.errors import AnswerError
+    from ottla.client.group_admin import describe_group, list_groups
+    from ottla.client.group_offsets import committed_offsets
+    from ottla.model.error_codes import ErrorCode
+
+    names = (
+        [name] if name is not None else [each.group_id for each in await list_groups(cluster, types=_DESCRIBED_TYPES)]
+    )
+    found: list[tuple[GroupDescription, dict[TopicPartition, CommittedOffset]]] = []
+    progress = Progress()
+    for group_id in names:
+        progress.tick(lambda: f"{len(found):,} of {human_count(len(names), 'group')} described")
+        try:
+            description = await describe_group(cluster, group_id)
+        except AnswerError as error:
+            # Among all groups, one that was deleted in between is no error.
+            if name is not None or error.error_code is not ErrorCode.GROUP_ID_NOT_FOUND:
+                progress.end()
+                raise
+            continue
+        found.append((description, await committed_offsets(cluster, group_id) if with_offsets else {}))
+    progress.end()
+    return found
+
+
+def _assigned(group: "GroupDescription") -> "list[TopicPartition]":
+    return [partition for member in group.members for partition in member.assignment or ()]
+
+
+def _target(wishes: dict[str, Any], group: str) -> "Target":
+    """The one thing that was wished for."""
+    import time
+
+    from ottla.cli import offset_resets as resets
+
+    names = ["--" + name.replace("_", "-") for name in wishes]
+    if len(names) != 1:
+        said = "" if not names else f", and not {' and '.join(names)} at once"
+        raise typer.BadParameter(
+            "say where to: --to-earliest, --to-latest, --to-current, --to-offset, --shift-by, --to-datetime, "
+            f"--by-duration or --from-file{said}"
+        )
+    ((name, value),) = wishes.items()
+    match name:
+        case "to_earliest":
+            return resets.ToEarliest()
+        case "to_latest":
+            return resets.ToLatest()
+        case "to_current":
+            return resets.ToCurrent()
+        case "to_offset":
+            return resets.ToOffset(value)
+        case "shift_by":
+            return resets.ShiftBy(value)
+        case "to_datetime":
+            return resets.parse_datetime(value)
+        case "by_duration":
+            return resets.ToTime(time.time_ns() // 1_000_000 - parse_duration(value))
+        case _:
+            text = sys.stdin.read() if value == "-" else Path(value).read_text()
+            return resets.parse_listed(text.splitlines(), "stdin" if value == "-" else value, group)
+
+
+def _print_resets(
+    group: str,
+    plan: "list[PlannedReset]",
+    refused: "dict[TopicPartition, AnswerError]",
+    *,
+    executed: bool,
+    export: bool,
+    as_json: bool,
+) -> None:
+    if as_json:
+        documents = [
+            _partition_document(each.partition)
+            | {"current_offset": each.current, "new_offset": each.new, "note": each.note or None}
+            | _outcome_document(refused.get(each.partition))
+            for each in plan
+        ]
+        print_json({"group": group, "executed": executed, "partitions": documents})
+        return
+    _tell(refused)
+    if export:
+        print("\n".join(f"{each.partition.topic},{each.partition.partition},{each.new}" for each in plan))
+        return
+    rows = [
+        (
+            each.partition.topic,
+            each.partition.partition,
+            MISSING if each.current is None else each.current,
+            each.new,
+            refused[each.partition].error_code.name.lower() if each.partition in refused else each.note,
+        )
+        for each in plan
+    ]
+    print_table(("topic", "partition", "current", "new", "remark"), rows)
+
+
+def _tell(refused: "dict[TopicPartition, AnswerError]") -> None:
+    for error in refused.values():
+        say(f"ottla: {error}")
+
+
+def _partition_document(partition: "TopicPartition") -> dict[str, Any]:
+    return {"topic": partition.topic, "partition": partition.partition}
+
+
+def _outcome_document(error: "AnswerError | None") -> dict[str, Any]:
+    return {"error": None if error is None else error.error_code.name}
