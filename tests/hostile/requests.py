@@ -12,7 +12,9 @@ from uuid import UUID
 
 from ottla.protocol.apis import SERVED, ApiKey
 from tests.hostile.batches import small_batch
+from tests.hostile.group_requests import GROUP_APIS, group_values
 from tests.wire.exchange import request_frame
+from tests.wire.transactional_producer import transactional_batch
 
 SPAN: Final = timedelta(milliseconds=200)
 NO_WAIT: Final = timedelta(0)
@@ -41,6 +43,8 @@ def valid_frame(api_key: ApiKey, version: int, target: Target, random: Random) -
 
 
 def _values(api_key: ApiKey, target: Target, random: Random) -> dict[str, Any]:
+    if api_key in GROUP_APIS:
+        return group_values(api_key, target.topic, target.topic_id, random)
     values = _FIELDS.get(api_key)
     return {"timeout": SPAN, **(_shared(target, random) if values is None else values(target, random))}
 
@@ -79,8 +83,16 @@ def _shared(target: Target, random: Random) -> dict[str, Any]:
 
 def _produce(target: Target, random: Random) -> dict[str, Any]:
     shared = _shared(target, random)
-    topics = [{**topic, "partition_data": topic["partitions"]} for topic in shared["topics"]]
-    return {"acks": random.choice((-1, 0, 1)), "topic_data": topics}
+    producer: dict[str, Any] = _producer(random) if random.random() < 0.5 else {"transactional_id": None}
+    topics = []
+    for topic in shared["topics"]:
+        parts = topic["partitions"]
+        if producer["transactional_id"] is not None:
+            content = transactional_batch(producer["producer_id"], producer["producer_epoch"])
+            parts = [{**part, "records": content} for part in parts]
+        topics.append({**topic, "partition_data": parts})
+    acks = random.choice((-1, 0, 1))
+    return {"transactional_id": producer["transactional_id"], "acks": acks, "topic_data": topics}
 
 
 def _metadata(target: Target, random: Random) -> dict[str, Any]:
@@ -118,12 +130,61 @@ def _reassignments(target: Target, random: Random) -> dict[str, Any]:
     return {"topics": [{"name": target.topic, "partitions": [part]}]}
 
 
+def _producer(random: Random) -> dict[str, Any]:
+    """One of a few transactional producers, mostly under an id and epoch that somebody has."""
+    return {
+        "transactional_id": f"hostile-{random.randrange(3)}",
+        "producer_id": random.randrange(6),
+        "producer_epoch": random.randrange(4),
+    }
+
+
+def _init_producer_id(target: Target, random: Random) -> dict[str, Any]:
+    transactional_id = random.choice((None, _producer(random)["transactional_id"]))
+    return {"transactional_id": transactional_id, "transaction_timeout": SPAN, "producer_id": -1, "producer_epoch": -1}
+
+
+def _add_partitions(target: Target, random: Random) -> dict[str, Any]:
+    topics = [{"name": target.topic, "partitions": random.sample(range(target.partitions), k=2)}]
+    transaction = {**_producer(random), "topics": topics, "verify_only": random.random() < 0.3}
+    old = {f"v3_and_below_{name}": value for name, value in transaction.items()}
+    return {**old, "transactions": [transaction, {**transaction, **_producer(random)}]}
+
+
+def _end_transaction(target: Target, random: Random) -> dict[str, Any]:
+    return {**_producer(random), "committed": random.random() < 0.5, "group_id": "hostile"}
+
+
+def _transaction_offsets(target: Target, random: Random) -> dict[str, Any]:
+    parts = [{"partition_index": index, "committed_offset": 4, "committed_metadata": "m"} for index in (0, 9)]
+    return {**_producer(random), "group_id": "hostile", "topics": [{"name": target.topic, "partitions": parts}]}
+
+
+def _markers(target: Target, random: Random) -> dict[str, Any]:
+    topics = [{"name": target.topic, "partition_indexes": [0, 1]}]
+    marker = {"topics": topics, "coordinator_epoch": 0, "transaction_version": random.randrange(3)}
+    return {"markers": [{**_producer(random), **marker, "transaction_result": random.random() < 0.5}]}
+
+
+def _find_coordinator(target: Target, random: Random) -> dict[str, Any]:
+    keys = [f"hostile-{number}" for number in range(3)]
+    return {"key": keys[0], "key_type": random.randrange(2), "coordinator_keys": keys}
+
+
 _FIELDS: Final[dict[ApiKey, Callable[[Target, Random], dict[str, Any]]]] = {
     ApiKey.PRODUCE: _produce,
     ApiKey.METADATA: _metadata,
     ApiKey.CREATE_TOPICS: _create_topics,
     ApiKey.DELETE_TOPICS: _delete_topics,
-    ApiKey.INIT_PRODUCER_ID: lambda target, random: {"transaction_timeout": SPAN, "producer_id": -1},
+    ApiKey.FIND_COORDINATOR: _find_coordinator,
+    ApiKey.INIT_PRODUCER_ID: _init_producer_id,
+    ApiKey.ADD_PARTITIONS_TO_TXN: _add_partitions,
+    ApiKey.ADD_OFFSETS_TO_TXN: _end_transaction,
+    ApiKey.END_TXN: _end_transaction,
+    ApiKey.WRITE_TXN_MARKERS: _markers,
+    ApiKey.TXN_OFFSET_COMMIT: _transaction_offsets,
+    ApiKey.DESCRIBE_TRANSACTIONS: lambda target, random: {"transactional_ids": ["hostile-0", "hostile-1"]},
+    ApiKey.LIST_TRANSACTIONS: lambda target, random: {"state_filters": ["Ongoing"], "duration_filter": -1},
     ApiKey.DESCRIBE_CONFIGS: _configs,
     ApiKey.ALTER_CONFIGS: _configs,
     ApiKey.INCREMENTAL_ALTER_CONFIGS: _configs,
