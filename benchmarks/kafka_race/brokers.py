@@ -2,8 +2,8 @@
 
 Both get a folder of their own, a free port and their default settings. Kafka runs as its own start script runs it: one
 process that is broker and controller, a heap of 1 GiB and the collector's flags of the script. What is set beyond
-addresses and folders is what a single broker cannot do without: internal topics with one replica. Preparing the folder
-(Kafka formats it, with a second JVM) is not part of the time to start.
+addresses and folders is what a single broker cannot do without, internal topics with one replica; and, the same for
+both, `COMMON_SETTINGS`. Preparing the folder (Kafka formats it, with a second JVM) is not part of the time to start.
 """
 
 import contextlib
@@ -23,6 +23,13 @@ START_TIMEOUT_S: Final = 90.0
 STOP_TIMEOUT_S: Final = 60.0
 CLUSTER_ID: Final = "b3R0bGEtYmVuY2htYXJrcw"
 PROJECT: Final = Path(__file__).parents[2]
+
+COMMON_SETTINGS: Final = {
+    "group.initial.rebalance.delay.ms": "0",
+    "group.consumer.assignment.interval.ms": "0",
+}
+"""By default a new group waits three seconds for more members, and a server-side one computes an assignment once in a
+second at most: waits that are no broker's merit or fault."""
 
 KAFKA_JVM_OPTIONS: Final = (
     "-Xmx1G",
@@ -98,7 +105,8 @@ class Ottla:
     def command(self, folder: Path, address: Address) -> list[str]:
         """As a user starts it."""
         data = str(folder / "data")
-        return [sys.executable, "-m", "ottla", "serve", "--data", data, "--listen", address.bootstrap]
+        settings = [word for key, value in COMMON_SETTINGS.items() for word in ("--set", f"{key}={value}")]
+        return [sys.executable, "-m", "ottla", "serve", "--data", data, "--listen", address.bootstrap, *settings]
 
     def environment(self, folder: Path) -> dict[str, str]:
         """With bytecode kept in the folder, as an installed Ottla has it; without, each start compiles every module."""
@@ -196,6 +204,7 @@ def kafka_properties(folder: Path, address: Address) -> str:
         "transaction.state.log.min.isr": "1",
         "share.coordinator.state.topic.replication.factor": "1",
         "share.coordinator.state.topic.min.isr": "1",
+        **COMMON_SETTINGS,
     }
     return "".join(f"{key}={value}\n" for key, value in properties.items())
 

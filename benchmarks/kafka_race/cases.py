@@ -1,171 +1,40 @@
-"""What is measured: the table of cases, each a load on one broker that returns samples.
+"""What is measured of producing and consuming: the table of cases, each a load on one broker that returns samples.
 
 A case makes its own topic, does its preparation outside the measured window, and gives the same measures for either
 rival. Volumes are bytes, not seconds, so that both write and read the same; they stay below what the kernel keeps in
-memory before it makes writers wait for the disk. How rounds and brokers take turns is `vs_kafka.py`'s duty.
+memory before it makes writers wait for the disk. Groups and transactions are in
+`group_cases.py` and `transaction_cases.py`. How rounds and
+brokers take turns is `vs_kafka.py`'s duty.
 """
 
 import itertools
 import os
-import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from benchmarks.kafka_race import java_load, librdkafka_load
-from benchmarks.kafka_race.brokers import RunningBroker
-from benchmarks.kafka_race.process_usage import cpu_seconds
-from benchmarks.kafka_race.raw_load import Latency, RawLoad, Work
+from benchmarks.kafka_race.arena import MB, Arena, Case, Figures, Load, Volumes, measured
+from benchmarks.kafka_race.group_cases import group_cases
+from benchmarks.kafka_race.raw_load import Latency
 from benchmarks.kafka_race.scoreboard import Measure, Sample
+from benchmarks.kafka_race.throughput import BATCH_BYTES, batch_records, fill, throughput
+from benchmarks.kafka_race.transaction_cases import transaction_cases
 
-if TYPE_CHECKING:
-    from confluent_kafka.admin import AdminClient
-
-MB: Final = 1_000_000
-BATCH_BYTES: Final = 16 * 1024
-"""The Java producer's default."""
-ADMIN_TIMEOUT_S: Final = 30.0
 ACKS: Final = {"1": 1, "all": -1}
 
-RATE_GOAL: Final = 1.5
 SMALL_GOAL: Final = 2.0
-CPU_GOAL: Final = 2.0
 LATENCY_GOAL: Final = 1.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Volumes:
-    """How much work each kind of load gets."""
-
-    raw_bytes: int
-    client_bytes: int
-    client_records_max: int
-    small_requests: int
-    latency_s: int
-
-
-FULL: Final = Volumes(
-    raw_bytes=1000 * MB, client_bytes=600 * MB, client_records_max=2_000_000, small_requests=200_000, latency_s=15
-)
-QUICK: Final = Volumes(
-    raw_bytes=300 * MB, client_bytes=100 * MB, client_records_max=400_000, small_requests=50_000, latency_s=5
-)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Arena:
-    """What a case works with."""
-
-    broker: RunningBroker
-    raw: RawLoad
-    volumes: Volumes
-
-
-Figures = dict[Measure, Sample]
-Load = Callable[[Arena, str], Figures]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Case:
-    """`run` gets the arena and the name of a fresh topic with so many partitions."""
-
-    name: str
-    partitions: int
-    run: Load
-    quick: bool = False
-    """Also part of the short run."""
-
-
-def create_topic(broker: RunningBroker, name: str, partitions: int) -> None:
-    """Returns when the broker leads every partition of it: some milliseconds after it was created."""
-    from confluent_kafka import KafkaException, TopicPartition
-    from confluent_kafka.admin import NewTopic, OffsetSpec
-
-    admin = _admin(broker)
-    admin.create_topics([NewTopic(name, partitions, 1)])[name].result(ADMIN_TIMEOUT_S)
-    ends = {TopicPartition(name, number): OffsetSpec.latest() for number in range(partitions)}
-    deadline = time.monotonic() + ADMIN_TIMEOUT_S
-    while True:
-        try:
-            for answer in admin.list_offsets(ends, request_timeout=1).values():
-                answer.result(ADMIN_TIMEOUT_S)
-            return
-        except KafkaException:
-            if time.monotonic() > deadline:
-                raise
-
-
-def _admin(broker: RunningBroker) -> "AdminClient":
-    from confluent_kafka.admin import AdminClient
-
-    return AdminClient({"bootstrap.servers": broker.address.bootstrap, "log_level": 0})
-
-
-@contextmanager
-def topic(broker: RunningBroker, name: str, partitions: int) -> Iterator[None]:
-    """A topic for the time of the block."""
-    create_topic(broker, name, partitions)
-    try:
-        yield
-    finally:
-        admin = _admin(broker)
-        admin.delete_topics([name])[name].result(ADMIN_TIMEOUT_S)
-
-
-def measured(arena: Arena, work: Callable[[], Work]) -> tuple[Work, float]:
-    """The work and the CPU seconds that the broker spent on it. What earlier work left to write is written before."""
-    os.sync()
-    before = cpu_seconds(arena.broker.pid)
-    done = work()
-    return done, cpu_seconds(arena.broker.pid) - before
-
-
-def throughput(name: str, work: Work, broker_cpu_s: float, *, judged_cpu: bool) -> Figures:
-    """MB/s, records/s and, where the load is light enough to tell, the broker's CPU seconds per GB."""
-    megabytes, records = (
-        Measure(case=name, quantity="MB/s", more_is_better=True, goal=RATE_GOAL),
-        Measure(case=name, quantity="records/s", more_is_better=True),
-    )
-    cpu = Measure(case=name, quantity="broker CPU s/GB", more_is_better=False, goal=CPU_GOAL if judged_cpu else None)
-    return {
-        megabytes: Sample(value=work.bytes / MB / work.seconds, client_cores=work.client_cores),
-        records: Sample(value=work.records / work.seconds, client_cores=work.client_cores),
-        # The kernel counts CPU time in hundredths: less than one is as good as one.
-        cpu: Sample(value=max(broker_cpu_s, 0.01) / (work.bytes / 1e9)),
-    }
-
-
-def batch_records(record_bytes: int, batch_bytes: int = BATCH_BYTES) -> int:
-    """How many records of that size a batch of about `batch_bytes` has; each costs some bytes besides its value."""
-    return max(1, (batch_bytes - 61) // (record_bytes + 10))
 
 
 def _raw_produce(name: str, record_bytes: int, acks: str, batch_bytes: int, partitions: int) -> Load:
     def run(arena: Arena, topic_name: str) -> Figures:
         work = partial(
-            _fill, arena, topic_name, record_bytes, batch_bytes, partitions, arena.volumes.raw_bytes, ACKS[acks]
+            fill, arena, topic_name, record_bytes, batch_bytes, partitions, arena.volumes.raw_bytes, ACKS[acks]
         )
         return throughput(name, *measured(arena, work), judged_cpu=True)
 
     return run
-
-
-def _fill(
-    arena: Arena, topic_name: str, record_bytes: int, batch_bytes: int, partitions: int, size: int, acks: int = 1
-) -> Work:
-    return arena.raw.produce(
-        arena.broker.address.port,
-        topic_name,
-        partitions=partitions,
-        connections=4,
-        in_flight=5,
-        batch_records=batch_records(record_bytes, batch_bytes),
-        record_bytes=record_bytes,
-        acks=acks,
-        requests=max(1, size // batch_bytes),
-    )
 
 
 def _small_requests(name: str, connections: int, in_flight: int, acks: str) -> Load:
@@ -194,7 +63,7 @@ def _small_requests(name: str, connections: int, in_flight: int, acks: str) -> L
 def _raw_fetch(name: str, partitions: int, connections: int) -> Load:
     def run(arena: Arena, topic_name: str) -> Figures:
         size = arena.volumes.raw_bytes
-        _fill(arena, topic_name, 1024, BATCH_BYTES, partitions, size)
+        fill(arena, topic_name, 1024, BATCH_BYTES, partitions, size)
         work = partial(
             arena.raw.fetch,
             arena.broker.address.port,
@@ -231,7 +100,7 @@ def _librdkafka_consume(name: str, record_bytes: int, partitions: int) -> Load:
     def run(arena: Arena, topic_name: str) -> Figures:
         records = _client_records(arena.volumes, record_bytes)
         size = records * BATCH_BYTES // batch_records(record_bytes) + partitions * BATCH_BYTES
-        filled = _fill(arena, topic_name, record_bytes, BATCH_BYTES, partitions, size)
+        filled = fill(arena, topic_name, record_bytes, BATCH_BYTES, partitions, size)
         work = partial(
             librdkafka_load.consume,
             arena.broker.address.bootstrap,
@@ -292,6 +161,10 @@ def _librdkafka_latency(name: str) -> Load:
     return run
 
 
+def _case(name: str, partitions: int, run: Load, *, quick: bool) -> Case:
+    return Case(name=name, partitions=partitions, run=run, warm_up=warm_up, quick=quick)
+
+
 def _size_words(size: int) -> str:
     return {100: "100 B", 1024: "1 KiB"}[size]
 
@@ -311,25 +184,25 @@ def _produce_cases() -> Iterator[Case]:
         for size, acks, partitions in itertools.product((100, 1024), ACKS, (1, 16)):
             name = f"produce {client} {_size_words(size)} acks={acks} {_partition_words(partitions)}"
             quick = (size, acks, partitions) in ((100, "1", 1), (1024, "all", 16))
-            yield Case(name=name, partitions=partitions, run=make(name, size, acks, partitions), quick=quick)
+            yield _case(name=name, partitions=partitions, run=make(name, size, acks, partitions), quick=quick)
     name = "produce C 1 KiB acks=1 1 partition, batches of 512 KiB"
-    yield Case(name=name, partitions=1, run=_raw_produce(name, 1024, "1", 512 * 1024, 1), quick=True)
+    yield _case(name=name, partitions=1, run=_raw_produce(name, 1024, "1", 512 * 1024, 1), quick=True)
 
 
 def _consume_cases() -> Iterator[Case]:
     for partitions, connections in ((1, 1), (16, 1), (16, 4)):
         name = f"consume C 1 KiB {_partition_words(partitions)}, {connections} connection{'s'[: connections > 1]}"
-        yield Case(name=name, partitions=partitions, run=_raw_fetch(name, partitions, connections), quick=True)
+        yield _case(name=name, partitions=partitions, run=_raw_fetch(name, partitions, connections), quick=True)
     for size, partitions in itertools.product((100, 1024), (1, 16)):
         name = f"consume librdkafka {_size_words(size)} {_partition_words(partitions)}"
         run = _librdkafka_consume(name, size, partitions)
-        yield Case(name=name, partitions=partitions, run=run, quick=size == 1024)
+        yield _case(name=name, partitions=partitions, run=run, quick=size == 1024)
 
 
 def _small_cases() -> Iterator[Case]:
     for connections, in_flight, acks in ((4, 5, "1"), (4, 5, "all"), (16, 1, "1"), (1, 1, "1")):
         name = f"small requests C {connections} x {in_flight} in flight acks={acks}"
-        yield Case(name=name, partitions=1, run=_small_requests(name, connections, in_flight, acks), quick=acks == "1")
+        yield _case(name=name, partitions=1, run=_small_requests(name, connections, in_flight, acks), quick=acks == "1")
 
 
 def all_cases() -> list[Case]:
@@ -339,8 +212,10 @@ def all_cases() -> list[Case]:
         *_small_cases(),
         *_produce_cases(),
         *_consume_cases(),
-        Case(name=raw, partitions=1, run=_raw_latency(raw), quick=True),
-        Case(name=client, partitions=1, run=_librdkafka_latency(client), quick=True),
+        _case(name=raw, partitions=1, run=_raw_latency(raw), quick=True),
+        _case(name=client, partitions=1, run=_librdkafka_latency(client), quick=True),
+        *group_cases(),
+        *transaction_cases(),
     ]
 
 
@@ -348,5 +223,5 @@ def warm_up(arena: Arena, topic_name: str) -> None:
     """A mix of all kinds of requests: enough, repeated for some seconds, for a JVM to have compiled its hot paths."""
     port = arena.broker.address.port
     arena.raw.produce(port, topic_name, connections=4, in_flight=5, requests=20_000)
-    _fill(arena, topic_name, 1024, BATCH_BYTES, 1, 50 * MB)
+    fill(arena, topic_name, 1024, BATCH_BYTES, 1, 50 * MB)
     arena.raw.fetch(port, topic_name, bytes=200 * MB)

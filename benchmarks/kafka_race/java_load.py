@@ -1,19 +1,25 @@
-"""Loads of the Java client: Kafka's own `kafka-producer-perf-test` as a class from the jars.
+"""Loads of the Java client: Kafka's own perf tools as classes from the jars, and a program of ours for transactions.
 
-The tool's warm-up records are left out of its figures, since a JVM needs some seconds to compile the client. Its
-consumer's twin needs a group; `JAVA_TOOLS` is where it joins.
+The producer tool's warm-up records are left out of its figures, since a JVM needs some seconds to compile the client;
+the consumer tool has no such thing, so its figures are those of a client that has just been started.
 """
 
+import json
 import re
 import resource
 import subprocess
 import time
-from typing import Final
+from pathlib import Path
+from typing import Final, NamedTuple
 
-from benchmarks.kafka_race.raw_load import LOAD_TIMEOUT_S, LoadError, Work
-from tests.compat.kafka_jars import java_command
+from benchmarks.kafka_race.raw_load import LOAD_TIMEOUT_S, SOURCES, LoadError, Work
+from tests.compat.kafka_jars import compile_java, java_command
 
-JAVA_TOOLS: Final = {"produce": "org.apache.kafka.tools.ProducerPerformance"}
+JAVA_TOOLS: Final = {
+    "produce": "org.apache.kafka.tools.ProducerPerformance",
+    "consume": "org.apache.kafka.tools.ConsumerPerformance",
+}
+TRANSACTION_LOAD: Final = "TransactionLoad"
 CLIENT_JVM_OPTIONS: Final = (
     "-Xmx512M",
     "-server",
@@ -31,26 +37,103 @@ _SUMMARY: Final = re.compile(
 )
 
 
-def produce(bootstrap: str, topic: str, *, records: int, record_bytes: int, acks: str, warm_up_records: int) -> Work:
+class Consumed(NamedTuple):
+    """What the consumer tool did once it had its partitions, and how long it waited for them."""
+
+    work: Work
+    rebalance_ms: float
+
+
+def produce(
+    bootstrap: str,
+    topic: str,
+    *,
+    records: int,
+    record_bytes: int,
+    acks: str,
+    warm_up_records: int,
+    transaction_ms: int | None = None,
+) -> Work:
     """As many records as the Java producer can send with its default settings and these acks.
 
-    With acks=all that includes idempotence, the Java producer's default.
+    With acks=all that includes idempotence, the Java producer's default; with `transaction_ms`, all of them are in
+    transactions that last about so long.
     """
     words = [
         "--topic", topic, "--num-records", str(records + warm_up_records), "--warmup-records", str(warm_up_records),
         "--record-size", str(record_bytes), "--throughput", "-1", "--bootstrap-server", bootstrap,
         "--command-property", f"acks={acks}",
     ]  # fmt: skip
-    command = java_command(JAVA_TOOLS["produce"], *words, jvm_options=CLIENT_JVM_OPTIONS)
+    if transaction_ms is not None:
+        words += ["--transaction-duration-ms", str(transaction_ms), "--transactional-id", topic]
+    printed, client_cores = _run_java(JAVA_TOOLS["produce"], *words)
+    return parse_summary(printed, record_bytes=record_bytes, client_cores=client_cores)
+
+
+def consume(bootstrap: str, topic: str, *, records: int, group: str, protocol: str) -> Consumed:
+    """Reads so many records as the only member of a group, whose protocol is `classic` or `consumer`."""
+    words = [
+        "--topic", topic, "--num-records", str(records), "--bootstrap-server", bootstrap, "--group", group,
+        "--command-property", f"group.protocol={protocol}",
+    ]  # fmt: skip
+    printed, client_cores = _run_java(JAVA_TOOLS["consume"], *words)
+    return parse_consumed(printed, client_cores=client_cores)
+
+
+def transactions(
+    folder: Path,
+    bootstrap: str,
+    topic: str,
+    *,
+    records: int,
+    record_bytes: int,
+    warm_up_s: float,
+    seconds: float,
+) -> Work:
+    """Transactions of so many records, one after another; the requests of the work are transactions."""
+    if not (folder / f"{TRANSACTION_LOAD}.class").exists():
+        compile_java(SOURCES / f"{TRANSACTION_LOAD}.java", folder)
+    words = [bootstrap, topic, topic, *map(str, (records, record_bytes, warm_up_s, seconds))]
+    printed, client_cores = _run_java(TRANSACTION_LOAD, *words, extra_path=str(folder))
+    found = json.loads(printed.strip().splitlines()[-1])
+    return Work(
+        seconds=found["seconds"],
+        records=found["records"],
+        bytes=found["bytes"],
+        requests=found["requests"],
+        client_cpu_s=client_cores * found["seconds"],
+    )
+
+
+def _run_java(main_class: str, *words: str, extra_path: str = "") -> tuple[str, float]:
+    """What the program printed, and how many cores it kept busy all its life."""
+    command = java_command(main_class, *words, jvm_options=CLIENT_JVM_OPTIONS, extra_path=extra_path)
     before, start = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
     done = subprocess.run(
         command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=LOAD_TIMEOUT_S, encoding="utf-8"
     )
     after, whole_s = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter() - start
     if done.returncode != 0 or "Exception" in done.stdout + done.stderr:
-        raise LoadError(f"{JAVA_TOOLS['produce']} ended with {done.returncode}:\n{(done.stdout + done.stderr)[-2000:]}")
+        raise LoadError(f"{main_class} ended with {done.returncode}:\n{(done.stdout + done.stderr)[-2000:]}")
     used = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    return parse_summary(done.stdout, record_bytes=record_bytes, client_cores=used / whole_s)
+    return done.stdout, used / whole_s
+
+
+def parse_consumed(printed: str, *, client_cores: float = 0.0) -> Consumed:
+    """The consumer tool's one line of figures, found by the names in the line before it."""
+    lines = [line.split(", ") for line in printed.strip().splitlines()]
+    names = next((line for line in lines[:-1] if "rebalance.time.ms" in line), None)
+    if names is None or len(lines[-1]) != len(names):
+        raise LoadError(f"no figures in what the tool printed:\n{printed[-1000:]}")
+    figures = dict(zip(names, lines[-1], strict=True))
+    seconds = float(figures["fetch.time.ms"]) / 1e3
+    work = Work(
+        seconds=seconds,
+        records=int(figures["data.consumed.in.nMsg"]),
+        bytes=int(float(figures["data.consumed.in.MB"]) * 2**20),
+        client_cpu_s=client_cores * seconds,
+    )
+    return Consumed(work, float(figures["rebalance.time.ms"]))
 
 
 def parse_summary(printed: str, *, record_bytes: int, client_cores: float = 0.0) -> Work:

@@ -41,6 +41,12 @@ def latency(bootstrap: str, topic: str, *, rate: int, seconds: int, record_bytes
     return Latency(**_in_process("latency", options))
 
 
+def transactions(bootstrap: str, topic: str, *, records: int, record_bytes: int, seconds: float) -> Work:
+    """Transactions of so many records, one after another; the requests of the work are transactions."""
+    options = {"bootstrap": bootstrap, "topic": topic, "records": records, "record_bytes": record_bytes}
+    return work_of(_in_process("transactions", {**options, "seconds": seconds}))
+
+
 def percentile(ordered: list[float], share: float) -> float:
     """The value below which that share of an ordered list lies."""
     return ordered[min(int(len(ordered) * share), len(ordered) - 1)]
@@ -182,10 +188,37 @@ def _send_at_rate(producer: "Producer", topic: str, start_ns: int, rate: int, to
     producer.flush(30)
 
 
+def _run_transactions(options: dict[str, Any]) -> dict[str, float]:
+    """The first transaction is not counted: it finds the coordinator and the leader."""
+    from confluent_kafka import Producer
+
+    settings = {"bootstrap.servers": options["bootstrap"], "transactional.id": options["topic"]}
+    producer = Producer({**settings, "delivery.report.only.error": True})
+    producer.init_transactions(SILENCE_MAX_S)
+    value, topic, records = b"v" * options["record_bytes"], options["topic"], options["records"]
+    count, used, start = -1, 0.0, 0.0
+    while count < 0 or time.perf_counter() < start + options["seconds"]:
+        producer.begin_transaction()
+        for _ in range(records):
+            producer.produce(topic, value)
+        producer.commit_transaction(SILENCE_MAX_S)
+        count += 1
+        if count == 0:
+            used, start = _cpu_seconds(), time.perf_counter()
+    return {
+        "seconds": time.perf_counter() - start,
+        "requests": count,
+        "records": count * records,
+        "bytes": count * records * len(value),
+        "client_cpu_s": _cpu_seconds() - used,
+    }
+
+
 MODES: Final[dict[str, Callable[[dict[str, Any]], dict[str, float]]]] = {
     "produce": _run_produce,
     "consume": _run_consume,
     "latency": _run_latency,
+    "transactions": _run_transactions,
 }
 
 if __name__ == "__main__":

@@ -16,6 +16,7 @@ SOURCES: Final = Path(__file__).parents[1] / "load"
 CRC_FOLDER: Final = Path(__file__).parents[2] / "src" / "ottla" / "records"
 COMPILER_OPTIONS: Final = ("-O2", "-std=gnu11", "-pthread", "-Wall", "-Wextra", "-Werror")
 LOAD_TIMEOUT_S: Final = 300
+Option = int | str
 
 
 class LoadError(Exception):
@@ -48,6 +49,16 @@ class Latency:
     p999_ms: float
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rebalances:
+    """Medians of the time until every member has its assignment: when all join, when one leaves, when one joins."""
+
+    repeats: int
+    formed_ms: float
+    left_ms: float
+    joined_ms: float
+
+
 class RawLoad:
     """The compiled program."""
 
@@ -62,15 +73,15 @@ class RawLoad:
         if done.returncode != 0:
             raise LoadError(f"the load generator does not compile:\n{done.stderr}")
 
-    def produce(self, port: int, topic: str, **options: int) -> Work:
+    def produce(self, port: int, topic: str, **options: Option) -> Work:
         """Pipelined Produce requests; `load.h` names the options."""
         return work_of(self._run("produce", port, topic, options))
 
-    def fetch(self, port: int, topic: str, **options: int) -> Work:
+    def fetch(self, port: int, topic: str, **options: Option) -> Work:
         """Reads and discards, again from the start where the data ends."""
         return work_of(self._run("fetch", port, topic, options))
 
-    def latency(self, port: int, topic: str, **options: int) -> Latency:
+    def latency(self, port: int, topic: str, **options: Option) -> Latency:
         """One record per request at a steady rate, read back by a long poll in the same process."""
         found = self._run("latency", port, topic, options)
         return Latency(
@@ -80,15 +91,36 @@ class RawLoad:
             p999_ms=found["p999_us"] / 1e3,
         )
 
+    def commit(self, port: int, topic: str, **options: Option) -> Work:
+        """Pipelined OffsetCommit requests, each for all partitions; the records of the work are offsets."""
+        return work_of(self._run("commit", port, topic, options))
+
+    def rebalance(self, port: int, topic: str, **options: Option) -> Rebalances:
+        """A classic group whose members join and leave."""
+        return rebalances_of(self._run("rebalance", port, topic, options))
+
+    def consumer_group(self, port: int, topic: str, **options: Option) -> Rebalances:
+        """A server-side group whose members join and leave."""
+        return rebalances_of(self._run("consumer_group", port, topic, options))
+
+    def transactions(self, port: int, topic: str, **options: Option) -> Work:
+        """Transactions one after another; the requests of the work are transactions."""
+        return work_of(self._run("transactions", port, topic, options))
+
+    def start_idle_groups(self, port: int, topic: str, **options: Option) -> "subprocess.Popen[str]":
+        """Groups with one member each: prints a line when all have one, and another one before they leave."""
+        words = self._words("idle_groups", port, topic, options)
+        return subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
     def start_first(self, port: int, topic: str, *, seconds: int) -> "subprocess.Popen[str]":
         """Begins to knock; `first_answer` waits for the moment a record was taken."""
         words = self._words("first", port, topic, {"seconds": seconds})
         return subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
-    def _run(self, mode: str, port: int, topic: str, options: dict[str, int]) -> dict[str, float]:
+    def _run(self, mode: str, port: int, topic: str, options: dict[str, Option]) -> dict[str, float]:
         return run_and_parse(self._words(mode, port, topic, options))
 
-    def _words(self, mode: str, port: int, topic: str, options: dict[str, int]) -> list[str]:
+    def _words(self, mode: str, port: int, topic: str, options: dict[str, Option]) -> list[str]:
         named = {"port": port, "topic": topic, **options}
         return [str(self._program), mode, *(f"{name}={value}" for name, value in named.items())]
 
@@ -101,6 +133,16 @@ def work_of(printed: Mapping[str, float]) -> Work:
         bytes=int(printed["bytes"]),
         requests=int(printed.get("requests", 0)),
         client_cpu_s=printed["client_cpu_s"],
+    )
+
+
+def rebalances_of(printed: Mapping[str, float]) -> Rebalances:
+    """What a load of a group printed."""
+    return Rebalances(
+        repeats=int(printed["repeats"]),
+        formed_ms=printed["formed_ms"],
+        left_ms=printed["left_ms"],
+        joined_ms=printed["joined_ms"],
     )
 
 

@@ -74,7 +74,7 @@ static void send_at_rate(const struct meeting *meeting, int64_t start) {
     const struct options *options = meeting->options;
     struct writer batch = new_batch(1, (size_t)options->record_bytes, wall_ms());
     size_t batch_at, value_at = first_value_at((size_t)options->record_bytes);
-    struct writer frame = new_produce(options->produce_version, options->acks, options->topic, 0, &batch, &batch_at);
+    struct writer frame = new_produce(options->produce_version, options->acks, NULL, options->topic, 0, &batch, &batch_at);
     uint8_t answers[1 << 16];
     size_t have = 0;
     int socket = connect_to(options, 0);
@@ -87,11 +87,6 @@ static void send_at_rate(const struct meeting *meeting, int64_t start) {
         send_all(socket, frame.data, frame.size);
         drain_answers(socket, answers, sizeof answers, &have);
     }
-}
-
-static int by_size(const void *left, const void *right) {
-    double difference = *(const double *)left - *(const double *)right;
-    return difference < 0 ? -1 : difference > 0;
 }
 
 void run_latency(const struct options *options) {
@@ -109,8 +104,8 @@ void run_latency(const struct options *options) {
     send_at_rate(&meeting, start);
     pthread_join(reader, NULL);
     if (meeting.measured == 0) fail("no record came back");
-    qsort(meeting.latencies_us, (size_t)meeting.measured, sizeof *meeting.latencies_us, by_size);
+    double middle = median(meeting.latencies_us, (int)meeting.measured);
     printf("{\"records\": %lld, \"p50_us\": %.1f, \"p99_us\": %.1f, \"p999_us\": %.1f}\n", (long long)meeting.measured,
-        meeting.latencies_us[meeting.measured / 2], meeting.latencies_us[meeting.measured * 99 / 100],
+        middle, meeting.latencies_us[meeting.measured * 99 / 100],
         meeting.latencies_us[meeting.measured * 999 / 1000]);
 }

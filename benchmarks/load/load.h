@@ -11,6 +11,7 @@
 
 struct options {
     const char *host, *topic;
+    const char *name; /* of groups and transactional ids: each gets a number behind it */
     int port, partitions, connections, in_flight;
     int acks, produce_version;
     int batch_records, record_bytes;
@@ -19,6 +20,11 @@ struct options {
     int partition_bytes_max;
     int rate;         /* records per second */
     int seconds;
+    int groups;  /* that commits go to in turn, or that have one member each */
+    int members; /* of one group */
+    int repeats; /* of a group's changes */
+    int transaction_batches; /* in each */
+    int transaction_version; /* 1: partitions are added by the client; 2: by the broker */
 };
 
 int64_t now_ns(void);   /* of the monotonic clock */
@@ -39,5 +45,13 @@ void run_produce(const struct options *options);
 void run_fetch(const struct options *options);
 void run_latency(const struct options *options);
 void run_first(const struct options *options);
+void run_commit(const struct options *options);
+void run_rebalance(const struct options *options);
+void run_consumer_group(const struct options *options);
+void run_idle_groups(const struct options *options);
+void run_transactions(const struct options *options);
+
+/* Sorts the numbers; the one in the middle. */
+double median(double *numbers, int count);
 
 #endif

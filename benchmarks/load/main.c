@@ -1,4 +1,5 @@
-/* The load generator: `load MODE name=value...`. Modes: produce, fetch, latency, first; each has its own file.
+/* The load generator: `load MODE name=value...`. Modes: produce, fetch, latency, first, commit, rebalance,
+ * consumer_group, idle_groups, transactions; each has its own file, but for `first`, which is in produce.c.
  *
  * It exists because every full client is slower than a good broker: this one sends prepared bytes and throws away what
  * it reads, so that what is measured is the broker. One thread serves all connections, and leaves the other core alone.
@@ -35,6 +36,16 @@ double cpu_seconds(void) {
     getrusage(RUSAGE_SELF, &used);
     return (double)(used.ru_utime.tv_sec + used.ru_stime.tv_sec) +
            (double)(used.ru_utime.tv_usec + used.ru_stime.tv_usec) / 1e6;
+}
+
+static int by_size(const void *left, const void *right) {
+    double difference = *(const double *)left - *(const double *)right;
+    return difference < 0 ? -1 : difference > 0;
+}
+
+double median(double *numbers, int count) {
+    qsort(numbers, (size_t)count, sizeof *numbers, by_size);
+    return count % 2 ? numbers[count / 2] : (numbers[count / 2 - 1] + numbers[count / 2]) / 2;
 }
 
 void fail(const char *format, ...) {
@@ -103,7 +114,9 @@ static void set_option(struct options *options, const char *word) {
         {"in_flight", &options->in_flight}, {"acks", &options->acks}, {"produce_version", &options->produce_version},
         {"batch_records", &options->batch_records}, {"record_bytes", &options->record_bytes},
         {"partition_bytes_max", &options->partition_bytes_max}, {"rate", &options->rate},
-        {"seconds", &options->seconds},
+        {"seconds", &options->seconds}, {"groups", &options->groups}, {"members", &options->members},
+        {"repeats", &options->repeats}, {"transaction_batches", &options->transaction_batches},
+        {"transaction_version", &options->transaction_version},
     };
     size_t length = (size_t)(equals - word);
     for (size_t at = 0; at < sizeof numbers / sizeof *numbers; at++) {
@@ -114,6 +127,7 @@ static void set_option(struct options *options, const char *word) {
     }
     if (strncmp(word, "host=", 5) == 0) options->host = value;
     else if (strncmp(word, "topic=", 6) == 0) options->topic = value;
+    else if (strncmp(word, "name=", 5) == 0) options->name = value;
     else if (strncmp(word, "requests=", 9) == 0) options->requests = atoll(value);
     else if (strncmp(word, "bytes=", 6) == 0) options->bytes = atoll(value);
     else fail("no such option: %s", word);
@@ -124,6 +138,9 @@ static void check_options(const struct options *options) {
     if (options->partitions < 1 || options->connections < 1 || options->in_flight < 1 || options->batch_records < 1)
         fail("partitions, connections, in_flight and batch_records are at least 1");
     if (options->record_bytes < 16) fail("record_bytes is at least 16");
+    if (options->groups < 1 || options->members < 2 || options->repeats < 1 || options->transaction_batches < 1)
+        fail("groups, repeats and transaction_batches are at least 1, members at least 2");
+    if (options->transaction_version < 1 || options->transaction_version > 2) fail("transaction_version is 1 or 2");
     if (options->produce_version < 9 || options->produce_version > 12) fail("produce_version is 9 to 12");
 }
 
@@ -131,12 +148,15 @@ int main(int count, char **words) {
     struct options options = {
         .host = "127.0.0.1", .partitions = 1, .connections = 1, .in_flight = 5, .acks = 1, .produce_version = 12,
         .batch_records = 1, .record_bytes = 100, .requests = 1000, .bytes = 100 << 20,
-        .partition_bytes_max = 1 << 20, .rate = 1000, .seconds = 10,
+        .partition_bytes_max = 1 << 20, .rate = 1000, .seconds = 10, .name = "load", .groups = 1, .members = 50,
+        .repeats = 10, .transaction_batches = 1, .transaction_version = 2,
     };
     struct { const char *name; void (*run)(const struct options *); } modes[] = {
         {"produce", run_produce}, {"fetch", run_fetch}, {"latency", run_latency}, {"first", run_first},
+        {"commit", run_commit}, {"rebalance", run_rebalance}, {"consumer_group", run_consumer_group},
+        {"idle_groups", run_idle_groups}, {"transactions", run_transactions},
     };
-    if (count < 2) fail("usage: load produce|fetch|latency|first name=value...");
+    if (count < 2) fail("usage: load MODE name=value...");
     for (int at = 2; at < count; at++) set_option(&options, words[at]);
     check_options(&options);
     for (size_t at = 0; at < sizeof modes / sizeof *modes; at++) {

@@ -86,12 +86,13 @@ static inline void put_header(struct writer *out, int key, int version, int corr
 
 static inline void end_frame(struct writer *out) { store_number(out->data, out->size - 4, 4); }
 
-/* One batch for one partition. `batch_at`, if asked for, is where the batch begins in the frame. */
+/* One batch for one partition, in a transaction if `transactional_id` is not NULL. `batch_at`, if asked for, is where the batch begins in the frame. */
 static inline struct writer new_produce(
-    int version, int acks, const char *topic, int partition, const struct writer *batch, size_t *batch_at) {
+    int version, int acks, const char *transactional_id, const char *topic, int partition, const struct writer *batch,
+    size_t *batch_at) {
     struct writer out = {0};
     put_header(&out, PRODUCE_KEY, version, partition);
-    put_unsigned_varint(&out, 0); /* no transactional id */
+    put_compact_nullable(&out, transactional_id);
     put_number(&out, acks, 2);
     put_number(&out, PRODUCE_TIMEOUT_MS, 4);
     put_unsigned_varint(&out, 2);

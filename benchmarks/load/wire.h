@@ -1,6 +1,6 @@
 /* Bytes of Kafka's protocol: a growing writer and a reader that checks every bound.
  *
- * Knows numbers, variable-length numbers, compact strings and tagged fields. What requests are made of them is in
+ * Knows numbers, variable-length numbers, compact strings and tagged fields, and the plain strings inside old blobs. What requests are made of them is in
  * requests.h. A reader that runs past its end is marked broken and yields zeros, so one check at the end suffices.
  */
 #ifndef OTTLA_LOAD_WIRE_H
@@ -64,6 +64,23 @@ static inline void put_compact_string(struct writer *out, const char *text) {
     put_bytes(out, text, strlen(text));
 }
 
+/* `text` may be NULL. */
+static inline void put_compact_nullable(struct writer *out, const char *text) {
+    if (text == NULL) put_unsigned_varint(out, 0);
+    else put_compact_string(out, text);
+}
+
+static inline void put_compact_bytes(struct writer *out, const struct writer *bytes) {
+    put_unsigned_varint(out, bytes->size + 1);
+    put_bytes(out, bytes->data, bytes->size);
+}
+
+/* A string as it was before the compact encoding. */
+static inline void put_string(struct writer *out, const char *text) {
+    put_number(out, (int64_t)strlen(text), 2);
+    put_bytes(out, text, strlen(text));
+}
+
 static inline void put_no_tags(struct writer *out) { put_number(out, 0, 1); }
 
 static inline const uint8_t *take(struct reader *in, uint64_t size) {
@@ -109,6 +126,17 @@ static inline uint64_t take_count(struct reader *in) {
 static inline const uint8_t *take_compact(struct reader *in, uint64_t *size) {
     *size = take_count(in);
     return take(in, *size);
+}
+
+/* A compact string copied into `to`, which is empty for null; one that does not fit breaks the reader. */
+static inline void take_text(struct reader *in, char *to, size_t capacity) {
+    uint64_t size;
+    const uint8_t *found = take_compact(in, &size);
+    if (size >= capacity) in->broken = true;
+    to[0] = 0;
+    if (in->broken || size == 0) return;
+    memcpy(to, found, size);
+    to[size] = 0;
 }
 
 static inline void skip_tags(struct reader *in) {

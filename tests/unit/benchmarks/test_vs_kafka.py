@@ -7,14 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.kafka_race.brokers import Address, Kafka, Ottla, kafka_properties
-from benchmarks.kafka_race.cases import all_cases, batch_records, throughput
-from benchmarks.kafka_race.java_load import parse_summary
+from benchmarks.kafka_race.brokers import COMMON_SETTINGS, Address, Kafka, Ottla, kafka_properties
+from benchmarks.kafka_race.cases import all_cases
+from benchmarks.kafka_race.java_load import parse_consumed, parse_summary
 from benchmarks.kafka_race.librdkafka_load import percentile
 from benchmarks.kafka_race.process_usage import cpu_seconds, parse_rss, parse_stat, process_tree, resident_bytes
 from benchmarks.kafka_race.raw_load import LoadError, Work
 from benchmarks.kafka_race.scoreboard import Measure, Sample, better_by, markdown, score, table
-from benchmarks.vs_kafka import Samples, chosen, rotated
+from benchmarks.kafka_race.throughput import batch_records, throughput
+from benchmarks.vs_kafka import Samples, chosen, of_round, rotated
 
 RATE = Measure(case="produce", quantity="MB/s", more_is_better=True, goal=1.5)
 TIME = Measure(case="start", quantity="s", more_is_better=False, goal=10.0)
@@ -70,6 +71,22 @@ def test_the_java_tool_is_believed_for_its_steady_state() -> None:
 def test_a_java_tool_without_a_summary_is_an_error() -> None:
     with pytest.raises(LoadError, match="no summary"):
         parse_summary("249841 records sent, 49968.2 records/sec (47.65 MB/sec), 1 ms avg latency\n", record_bytes=1)
+
+
+CONSUMED_OUTPUT = """\
+start.time, end.time, data.consumed.in.MB, MB.sec, data.consumed.in.nMsg, nMsg.sec, rebalance.time.ms, fetch.time.ms, \
+fetch.MB.sec, fetch.nMsg.sec
+2026-11-15 15:11:16:121, 2026-11-15 15:11:18:232, 76.5, 36.1529, 800260, 379090.4784, 437, 1600, 45.5906, 478052.5687
+"""
+
+
+def test_the_java_consumer_is_believed_for_what_follows_its_rebalance() -> None:
+    found = parse_consumed(CONSUMED_OUTPUT, client_cores=1.5)
+    assert (437.0, 1.6, 800_260) == (found.rebalance_ms, found.work.seconds, found.work.records)
+    assert int(76.5 * 2**20) == found.work.bytes
+    assert 1.5 == pytest.approx(found.work.client_cores)
+    with pytest.raises(LoadError, match="no figures"):
+        parse_consumed(CONSUMED_OUTPUT.splitlines()[0])
 
 
 def test_percentiles() -> None:
@@ -155,6 +172,25 @@ def test_cases_have_names_of_their_own_and_words_choose_them() -> None:
     assert 25 == len(produced)
 
 
+def test_coordination_is_a_word_that_chooses_groups_and_transactions() -> None:
+    cases = chosen(all_cases(), only=["coordination"], quick=True)
+    kinds = {case.name.split()[1] for case in cases}
+    assert {"rebalance", "commit", "idle", "consume", "transactions", "throughput"} == kinds
+    assert 2 == len({case.warm_up for case in cases})
+
+
+def test_a_case_may_have_fewer_rounds_than_the_others() -> None:
+    long_ones = [case for case in all_cases() if case.rounds_max is not None]
+    assert {"idle", "throughput"} == {case.name.split()[1] for case in long_ones}
+    assert [2, 1, 1, 0] == [len(of_round([long_ones[0], long_ones[-1]], number)) for number in (1, 2, 2, 3)]
+    found = Samples()
+    for rival in ("kafka", "ottla"):
+        for _ in range(3):
+            found.add(rival, RATE, Sample(value=1.0))
+        found.add(rival, TIME, Sample(value=1.0))
+    assert [3, 1] == [line.rounds for line in found.lines()]
+
+
 def test_who_goes_first_changes() -> None:
     assert [["a", "b"], ["b", "a"], ["a", "b"]] == [rotated(["a", "b"], number) for number in range(3)]
 
@@ -167,7 +203,11 @@ def test_brokers_get_their_own_addresses_and_no_settings_besides() -> None:
     tuned = ("num.network.threads", "num.io.threads", "log.flush", "buffer", "segment")
     assert [] == [word for word in tuned if word in settings]
     command = Ottla().command(folder, address)
-    assert ["-m", "ottla", "serve", "--data", str(folder / "data"), "--listen", "127.0.0.1:1234"] == command[1:]
+    own = ["-m", "ottla", "serve", "--data", str(folder / "data"), "--listen", "127.0.0.1:1234"]
+    assert own == command[1 : 1 + len(own)]
+    common = [f"{key}={value}" for key, value in COMMON_SETTINGS.items()]
+    assert common == [word for word in command[1 + len(own) :] if word != "--set"]
+    assert set(common) <= set(settings.splitlines())
     assert ("kafka", "ottla") == (Kafka.name, Ottla.name)
 
 
