@@ -161,7 +161,7 @@ class KafkaBroker:
                 raise RuntimeError(f"Kafka ended while it started; its last words:\n{self._log_end()}")
             if time.monotonic() > deadline:
                 raise TimeoutError(f"Kafka does not serve after {START_TIMEOUT_S} s:\n{self._log_end()}")
-            with contextlib.suppress(KafkaException):
+            with contextlib.suppress(KafkaException, TimeoutError):
                 if _serves_everything(admin):
                     return
 

@@ -133,7 +133,7 @@ def _run(files: Iterable[Path], options: tuple[str, ...], version: str) -> tuple
     """The lines of the tool's stdout and stderr."""
     names = ",".join(map(str, files))
     path = _decoder_path()
-    done = kafka_tool(_dump_class(version), *options, "--files", names, version=version, check=False, extra_path=path)
+    done = kafka_tool(dump_class(version), *options, "--files", names, version=version, check=False, extra_path=path)
     errors = done.stderr.splitlines()
     if done.returncode != 0:
         errors.append(f"the tool ended with {done.returncode}")
@@ -164,7 +164,7 @@ def _sort_errors(lines: list[str]) -> tuple[list[str], dict[Path, list[tuple[int
 
 
 @functools.cache
-def _dump_class(version: str) -> str:
+def dump_class(version: str) -> str:
     """The tool has moved from one jar to another in the course of Kafka 4."""
     (tools,) = (jar for jar in class_path(version).split(os.pathsep) if jar.endswith(f"/kafka-tools-{version}.jar"))
     with zipfile.ZipFile(tools) as jar:

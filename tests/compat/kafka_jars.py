@@ -115,8 +115,9 @@ def kafka_tool(
 
 
 def compile_java(source: Path, target: Path, version: str = KAFKA_VERSION) -> None:
-    """Compiles one Java file against that Kafka into the folder `target`."""
-    command = [_program("javac"), "-cp", class_path(version), "-d", str(target), str(source)]
+    """Compiles one Java file, or all in a folder, against that Kafka into the folder `target`."""
+    names = map(str, sorted(source.glob("*.java")) if source.is_dir() else [source])
+    command = [_program("javac"), "-cp", class_path(version), "-d", str(target), *names]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120)
     if done.returncode != 0:
         raise KafkaUnavailableError(f"{source} does not compile against Kafka {version}:\n{done.stderr}")

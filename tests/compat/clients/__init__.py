@@ -6,5 +6,13 @@ for all of them: `test_records`, `test_cross_reading`, `test_admin`, `test_error
 type have tests of their own: `test_kcat`, `test_kafka_tools`.
 
 `OTTLA_COMPAT_TARGET=kafka` runs everything against Apache Kafka instead of Ottla: what fails there is a wrong test.
-Consumer groups are not covered here; clients read partitions that they are told.
+
+In groups a client has several flavours, by protocol and assignor (`group_flavours`); `group_members` drives members.
+Since a group takes seconds, most of them waiting, its tests are stories that are told for all flavours at once:
+`test_groups_joining`, `test_groups_crashing`, `test_groups_static`, `test_groups_growing`, `test_groups_offsets`,
+`test_groups_broker_crash`, `test_groups_migration`; and `test_groups_tools` for tools.
+
+`transactional` drives transactions: `test_transactions_produce` has the cross table of writers and readers,
+`test_transactions_offsets` consume-transform-produce, then `test_transactions_fencing`, `test_transactions_restart` and
+`test_transactions_tools`. `test_lost_answers` has a `middleman` between clients and broker.
 """

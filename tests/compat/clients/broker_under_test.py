@@ -7,7 +7,7 @@ import contextlib
 import os
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -21,43 +21,78 @@ TARGET: Final = os.environ.get("OTTLA_COMPAT_TARGET", "ottla")
 
 SETTLE_TIMEOUT_S: Final = 10.0
 
+GROUP_SETTINGS: Final = {
+    "group.initial.rebalance.delay.ms": "0",
+    "group.consumer.heartbeat.interval.ms": "300",
+    "group.consumer.min.heartbeat.interval.ms": "300",
+    "group.consumer.session.timeout.ms": "6000",
+    "group.consumer.min.session.timeout.ms": "6000",
+}
+"""Groups of few members need not wait for more, and those whose timing the broker sets are as quick as the others."""
+
+TRANSACTION_SETTINGS: Final = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": "200"}
+"""How often a coordinator looks for transactions that take too long."""
+
 Broker = OttlaBroker | KafkaBroker
 Answer = TypeVar("Answer")
 
 
 class SteadyKafkaBroker(KafkaBroker):
-    """A Kafka broker that comes back at the address where it was."""
+    """A Kafka broker that comes back at the address where it was.
 
-    def __init__(self, folder: Path) -> None:
-        with socket.socket() as client, socket.socket() as controller:
-            client.bind(("127.0.0.1", 0))
-            controller.bind(("127.0.0.1", 0))
-            self._address = f"127.0.0.1:{client.getsockname()[1]}"
-            controller_address = f"127.0.0.1:{controller.getsockname()[1]}"
+    It talks to itself at another one, so that nobody between it and its clients comes between it and itself.
+    """
+
+    def __init__(self, folder: Path, settings: Mapping[str, str], advertised: str | None) -> None:
+        with socket.socket() as client, socket.socket() as controller, socket.socket() as own:
+            self._address, self._own_address = _free_address(client), _free_address(own)
+            controller_address = _free_address(controller)
         overrides = {
-            "listeners": f"PLAINTEXT://{self._address},CONTROLLER://{controller_address}",
-            "advertised.listeners": f"PLAINTEXT://{self._address}",
+            "listeners": f"PLAINTEXT://{self._address},OWN://{self._own_address},CONTROLLER://{controller_address}",
+            "advertised.listeners": f"PLAINTEXT://{advertised or self._address},OWN://{self._own_address}",
+            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,OWN:PLAINTEXT,CONTROLLER:PLAINTEXT",
+            "inter.broker.listener.name": "OWN",
             "controller.quorum.voters": f"1@{controller_address}",
             "offsets.topic.num.partitions": "1",
             "transaction.state.log.num.partitions": "1",
+            **settings,
         }
         super().__init__(folder, overrides=overrides, jvm_options=QUICK_START_JVM_OPTIONS)
+        self.bootstrap = self._address
 
     def _write_properties(self) -> Path:
         path = super()._write_properties()
         self.bootstrap = self._address
         return path
 
+    def _wait_serving(self) -> None:
+        # Whatever it advertises to clients, here it can be asked.
+        self.bootstrap = self._own_address
+        super()._wait_serving()
+        self.bootstrap = self._address
 
-def broker_under_test(folder: Path) -> Broker:
-    """A broker that is not started yet, with its default settings."""
+
+def broker_under_test(
+    folder: Path, settings: Mapping[str, str] | None = None, *, advertised: str | None = None
+) -> Broker:
+    """A broker that is not started yet; its settings are the defaults, except for those here and what is given.
+
+    `advertised` is the address that clients are told, if it is not the broker's own.
+    """
+    settings = {**GROUP_SETTINGS, **TRANSACTION_SETTINGS, **(settings or {})}
     match TARGET:
         case "ottla":
-            return OttlaBroker(folder)
+            told = {} if advertised is None else {"advertised.listeners": f"PLAINTEXT://{advertised}"}
+            return OttlaBroker(folder, overrides={**settings, **told})
         case "kafka":
-            return SteadyKafkaBroker(folder)
+            return SteadyKafkaBroker(folder, settings, advertised)
         case _:
             raise ValueError(f"OTTLA_COMPAT_TARGET is {TARGET!r}; it can be ottla or kafka")
+
+
+def _free_address(unused: socket.socket) -> str:
+    unused.bind(("127.0.0.1", 0))
+    return f"127.0.0.1:{unused.getsockname()[1]}"
 
 
 def settled(ask: Callable[[], Answer], expected: Answer) -> Answer:

@@ -27,6 +27,9 @@ CLUSTER_ID: Final = "tells the cluster's id"
 AUTO_CREATE: Final = "asks for topics to be created by writing to them"
 NULL_HEADERS: Final = "writes headers without a value"
 RETRIES_LONG: Final = "keeps a record for as long as a broker needs to come back"
+SENDS_OFFSETS: Final = "adds a group's offsets to a transaction without being a member of the group"
+RETRIES_END: Final = "keeps the end of a transaction for as long as a broker needs to come back"
+TRANSACTION_V2: Final = "speaks the second version of transactions, with an epoch for each"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,43 +64,59 @@ def _node() -> list[str]:
 
 
 ALL_ABILITIES: Final = frozenset(
-    {RESET, MAX_TIMESTAMP, OFFSET_TIMESTAMP, LOG_DIRS, CLUSTER_ID, AUTO_CREATE, NULL_HEADERS, RETRIES_LONG}
+    {
+        RESET,
+        MAX_TIMESTAMP,
+        OFFSET_TIMESTAMP,
+        LOG_DIRS,
+        CLUSTER_ID,
+        AUTO_CREATE,
+        NULL_HEADERS,
+        RETRIES_LONG,
+        SENDS_OFFSETS,
+        RETRIES_END,
+        TRANSACTION_V2,
+    }
 )
 
 KINDS: Final = (
     ClientKind(
         name="confluent-kafka",
         command=functools.partial(_python, "confluent_program"),
-        abilities=ALL_ABILITIES - {LOG_DIRS},
+        abilities=ALL_ABILITIES - {LOG_DIRS, TRANSACTION_V2},
     ),
     ClientKind(
         name="kafka-python",
         command=functools.partial(_python, "kafka_python_program"),
-        abilities=ALL_ABILITIES - {NULL_HEADERS},
+        abilities=ALL_ABILITIES - {NULL_HEADERS, RETRIES_END, TRANSACTION_V2},
     ),
     ClientKind(
         name="aiokafka",
         command=functools.partial(_python, "aiokafka_program"),
-        abilities=ALL_ABILITIES - {LOG_DIRS, MAX_TIMESTAMP},
+        abilities=ALL_ABILITIES - {LOG_DIRS, MAX_TIMESTAMP, TRANSACTION_V2},
     ),
     *(
-        ClientKind(name=f"java-{version}", command=functools.partial(_java, version), abilities=ALL_ABILITIES)
+        ClientKind(
+            name=f"java-{version}",
+            command=functools.partial(_java, version),
+            abilities=ALL_ABILITIES - ({TRANSACTION_V2} if version.startswith("3.") else set()),
+        )
         for version in client_builds.JAVA_VERSIONS
     ),
     ClientKind(
         name="franz-go",
         command=functools.partial(_go, "franz"),
-        abilities=ALL_ABILITIES - {AUTO_CREATE},
+        abilities=ALL_ABILITIES - {AUTO_CREATE, SENDS_OFFSETS, RETRIES_END},
     ),
     ClientKind(
         name="sarama",
         command=functools.partial(_go, "sarama"),
-        abilities=frozenset({LOG_DIRS, AUTO_CREATE, NULL_HEADERS}),
+        abilities=frozenset({LOG_DIRS, AUTO_CREATE, NULL_HEADERS, SENDS_OFFSETS}),
     ),
     ClientKind(
         name="kafkajs",
         command=_node,
-        abilities=frozenset({CLUSTER_ID, AUTO_CREATE}),
+        abilities=frozenset({CLUSTER_ID, AUTO_CREATE, SENDS_OFFSETS}),
     ),
 )
 BY_NAME: Final = {kind.name: kind for kind in KINDS}

@@ -29,8 +29,8 @@ class BuildError(Exception):
 @functools.cache
 def java_classes(version: str) -> Path:
     """The folder with `ClientProgram` compiled against that version of Kafka's clients."""
-    source = HERE / "java" / "ClientProgram.java"
-    return _built(f"java-{version}", [source], lambda folder: compile_java(source, folder, version))
+    sources = sorted((HERE / "java").glob("*.java"))
+    return _built(f"java-{version}", sources, lambda folder: compile_java(HERE / "java", folder, version))
 
 
 @functools.cache

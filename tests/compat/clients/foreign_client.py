@@ -70,6 +70,7 @@ class ForeignClient:
         self._bootstrap = bootstrap
         self._numbers = itertools.count()
         self._answers: queue.SimpleQueue[bytes] = queue.SimpleQueue()
+        self._turn = threading.Lock()
         with log.open("wb") as errors:
             self._process = subprocess.Popen(
                 [*command, bootstrap], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors
@@ -90,14 +91,20 @@ class ForeignClient:
         if self._process.stdout is not None:
             self._process.stdout.close()
 
+    def kill(self) -> None:
+        """Ends the program as a crash would: its connections are closed, and nobody hears a word of farewell."""
+        self._process.kill()
+        self._process.wait()
+
     def call(self, command: str, **arguments: Any) -> dict[str, Any]:
-        """One command and its answer."""
-        self._write(command, arguments)
-        try:
-            line = self._answers.get(timeout=ANSWER_TIMEOUT_S)
-        except queue.Empty:
-            self._process.kill()
-            raise AssertionError(f"{self.name} did not answer {command}:\n{self._log_end()}") from None
+        """One command and its answer. Several threads may call; a program does one thing after another."""
+        with self._turn:
+            self._write(command, arguments)
+            try:
+                line = self._answers.get(timeout=ANSWER_TIMEOUT_S)
+            except queue.Empty:
+                self._process.kill()
+                raise AssertionError(f"{self.name} did not answer {command}:\n{self._log_end()}") from None
         if not line:
             raise AssertionError(f"{self.name} ended during {command}:\n{self._log_end()}")
         answer: dict[str, Any] = json.loads(line)
@@ -105,12 +112,16 @@ class ForeignClient:
             raise ClientError(answer["error"]["code"], f"{self.name}: {command}: {answer['error']['text']}")
         return answer
 
+    def next_number(self) -> int:
+        """For a producer or consumer that is about to be opened."""
+        return next(self._numbers)
+
     @contextmanager
     def producer(
         self, *, codec: str = "none", idempotent: bool | None = None, request_bytes_max: int | None = None
     ) -> Iterator["ForeignProducer"]:
         """A producer, closed in the end; None leaves the library's default."""
-        number = next(self._numbers)
+        number = self.next_number()
         self.call("open_producer", id=number, codec=codec, idempotent=idempotent, request_bytes_max=request_bytes_max)
         try:
             yield ForeignProducer(self, number)
@@ -122,7 +133,7 @@ class ForeignClient:
         self, topic: str, positions: Mapping[int, int], *, reset: str = "earliest"
     ) -> Iterator["ForeignConsumer"]:
         """A consumer of these partitions (partition to offset), closed in the end."""
-        number = next(self._numbers)
+        number = self.next_number()
         pairs = [list(pair) for pair in positions.items()]
         self.call("open_consumer", id=number, topic=topic, positions=pairs, reset=reset)
         try:
@@ -199,9 +210,9 @@ class ForeignConsumer:
         self._client = client
         self._number = number
 
-    def poll(self, count: int) -> list[Read]:
+    def poll(self, count: int, *, timeout_ms: int = POLL_TIMEOUT_MS) -> list[Read]:
         """The next `count` records, fewer when they do not come in time."""
-        answer = self._client.call("poll", id=self._number, count=count, timeout_ms=POLL_TIMEOUT_MS)
+        answer = self._client.call("poll", id=self._number, count=count, timeout_ms=timeout_ms)
         return [
             Read(
                 partition=row["partition"],

@@ -1,6 +1,7 @@
 """Records of every shape that a client can write, for tests that compare what was read with what was sent."""
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -70,16 +71,40 @@ def first_batch(data: Path, topic: str, partition: int = 0) -> bytes:
     return header
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredBatch:
+    """What the header of a batch in a partition's file says."""
+
+    codec: int
+    is_control: bool
+    count: int
+    producer_epoch: int
+
+
+def stored_batches(data: Path, topic: str, partition: int = 0) -> list[StoredBatch]:
+    """The batches in the partition's segments."""
+    found: list[StoredBatch] = []
+    for segment in sorted((data / f"{topic}-{partition}").glob("*.log")):
+        log = segment.read_bytes()
+        at = 0
+        # A segment may be longer than what is written in it.
+        while at + 61 <= len(log) and (size := int.from_bytes(log[at + 8 : at + 12], "big")):
+            attributes = int.from_bytes(log[at + 21 : at + 23], "big")
+            found.append(
+                StoredBatch(
+                    codec=attributes & 7,
+                    is_control=bool(attributes & 0x20),
+                    count=int.from_bytes(log[at + 57 : at + 61], "big"),
+                    producer_epoch=int.from_bytes(log[at + 51 : at + 53], "big", signed=True),
+                )
+            )
+            at += 12 + size
+    return found
+
+
 def stored_codecs(data: Path, topic: str, partition: int) -> set[int]:
     """The numbers of the codecs that the partition's batches have in their attributes."""
-    log = (data / f"{topic}-{partition}" / f"{0:020}.log").read_bytes()
-    found: set[int] = set()
-    at = 0
-    # A segment may be longer than what is written in it.
-    while at + 61 <= len(log) and (size := int.from_bytes(log[at + 8 : at + 12], "big")):
-        found.add(int.from_bytes(log[at + 21 : at + 23], "big") & 7)
-        at += 12 + size
-    return found
+    return {batch.codec for batch in stored_batches(data, topic, partition)}
 
 
 def producer_id_of(batch: bytes) -> int:

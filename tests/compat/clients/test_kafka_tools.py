@@ -1,76 +1,16 @@
-"""Kafka's own command line tools, of two versions, as people call them from its `bin` folder.
-
-`kafka-consumer-perf-test` is not here: it reads as a member of a group.
-"""
+"""Kafka's own command line tools, of two versions; those about groups are in `test_groups_tools`."""
 
 import json
 import re
-import subprocess
 from pathlib import Path
 
 import pytest
 
 from tests.compat.clients.broker_under_test import Broker
 from tests.compat.clients.catalogue import NAMES
-from tests.compat.clients.client_builds import JAVA_VERSIONS
 from tests.compat.clients.conftest import ClientOf
+from tests.compat.clients.kafka_tools import Tools
 from tests.compat.clients.shapes import FIRST_TIMESTAMP, KEEP_ALL, small
-from tests.compat.kafka_jars import SHORT_LIVED_JVM, TOOL_TIMEOUT_S, java_command
-
-TOOLS = {
-    "kafka-topics": "org.apache.kafka.tools.TopicCommand",
-    "kafka-configs": "kafka.admin.ConfigCommand",
-    "kafka-console-producer": "org.apache.kafka.tools.ConsoleProducer",
-    "kafka-console-consumer": "org.apache.kafka.tools.consumer.ConsoleConsumer",
-    "kafka-get-offsets": "org.apache.kafka.tools.GetOffsetShell",
-    "kafka-delete-records": "org.apache.kafka.tools.DeleteRecordsCommand",
-    "kafka-log-dirs": "org.apache.kafka.tools.LogDirsCommand",
-    "kafka-producer-perf-test": "org.apache.kafka.tools.ProducerPerformance",
-    "kafka-broker-api-versions": "org.apache.kafka.tools.BrokerApiVersionsCommand",
-    "kafka-cluster": "org.apache.kafka.tools.ClusterTool",
-}
-"""The class behind each script."""
-OLDER_TOOLS = {
-    "kafka-console-producer": "kafka.tools.ConsoleProducer",
-    "kafka-broker-api-versions": "kafka.admin.BrokerApiVersionsCommand",
-}
-"""Where they were before version 4."""
-
-
-class Tools:
-    """The tools of one version, against the broker under test."""
-
-    def __init__(self, version: str, bootstrap: str) -> None:
-        self._version = version
-        self._bootstrap = bootstrap
-
-    def run(self, tool: str, *args: str, given: str = "") -> str:
-        """What the tool printed; a failure is one of the test."""
-        done = self._run(tool, args, given)
-        assert 0 == done.returncode, f"{tool} {' '.join(args)}:\n{done.stdout}{done.stderr}"
-        return done.stdout
-
-    def fail(self, tool: str, *args: str) -> str:
-        """What the tool printed when it failed."""
-        done = self._run(tool, args, "")
-        assert 0 != done.returncode
-        return done.stdout + done.stderr
-
-    def _run(self, tool: str, args: tuple[str, ...], given: str) -> subprocess.CompletedProcess[str]:
-        older = OLDER_TOOLS if self._version.startswith("3.") else {}
-        # One tool takes its address as any other setting of a producer.
-        address = ["--bootstrap-server", self._bootstrap]
-        if tool == "kafka-producer-perf-test":
-            address = ["--producer-props", f"bootstrap.servers={self._bootstrap}"]
-        command = java_command(
-            older.get(tool, TOOLS[tool]), *args, *address, version=self._version, jvm_options=SHORT_LIVED_JVM
-        )
-        return subprocess.run(command, input=given, capture_output=True, encoding="utf-8", timeout=TOOL_TIMEOUT_S)
-
-
-@pytest.fixture(params=JAVA_VERSIONS)
-def tools(request: pytest.FixtureRequest, broker: Broker) -> Tools:
-    return Tools(request.param, broker.bootstrap)
 
 
 @pytest.fixture

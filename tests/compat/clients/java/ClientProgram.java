@@ -57,10 +57,14 @@ public final class ClientProgram {
     private final Admin admin;
     private final Map<Integer, KafkaProducer<byte[], byte[]>> producers = new HashMap<>();
     private final Map<Integer, KafkaConsumer<byte[], byte[]>> consumers = new HashMap<>();
+    private final Groups groups;
+    private final Transactions transactions;
 
     private ClientProgram(String bootstrap) {
         this.bootstrap = bootstrap;
         this.admin = Admin.create(settings());
+        this.groups = new Groups(bootstrap, admin);
+        this.transactions = new Transactions(bootstrap, producers, consumers);
     }
 
     /** Answers until the input ends. */
@@ -95,7 +99,7 @@ public final class ClientProgram {
             case "close_producer" -> producers.remove(in.get("id").asInt()).close(Duration.ofSeconds(1));
             case "open_consumer" -> openConsumer(in);
             case "poll" -> poll(in, out);
-            case "close_consumer" -> consumers.remove(in.get("id").asInt()).close();
+            case "close_consumer" -> consumers.remove(in.get("id").asInt()).close(Duration.ofSeconds(1));
             case "create_topic" -> createTopic(in);
             case "delete_topic" -> wait(admin.deleteTopics(List.of(topic(in))).all());
             case "list_topics" -> wait(admin.listTopics().names()).forEach(out.putArray("topics")::add);
@@ -108,7 +112,11 @@ public final class ClientProgram {
             case "delete_records" -> deleteRecords(in, out);
             case "describe_cluster" -> describeCluster(out);
             case "log_dirs" -> logDirs(out);
-            default -> throw new IllegalArgumentException("unknown command: " + in);
+            default -> {
+                if (!groups.run(in, out) && !transactions.run(in)) {
+                    throw new IllegalArgumentException("unknown command: " + in);
+                }
+            }
         }
     }
 

@@ -1,11 +1,12 @@
 // kafkajs as a client program: JSON commands from stdin, answers to stdout.
 //
-// kafkajs consumes only in groups, so `poll` goes one floor down, to the requests that its consumer is made of: they
-// decode what a broker sends just as the consumer does. It has no log dirs and no timestamps of offsets.
+// kafkajs consumes only in groups, so `poll` goes one floor down, to the parts that its consumer is made of: they decode
+// what a broker sends, and leave out what was aborted, just as the consumer does. It has no log dirs and no timestamps of offsets.
 'use strict'
 
 const readline = require('node:readline')
 const { Kafka, CompressionTypes, CompressionCodecs, ConfigResourceTypes, logLevel } = require('kafkajs')
+const Batch = require('kafkajs/src/consumer/batch')
 const lz4 = require('lz4-napi')
 const snappy = require('snappyjs')
 const zstd = require('@bokuweb/zstd-wasm')
@@ -129,17 +130,23 @@ const open_consumer = async ({ id, topic, positions }) => {
   consumers.set(id, { cluster, topic, next })
 }
 
-const fetchOnce = async ({ cluster, topic, next }, rows, count) => {
+const fetchOnce = async ({ cluster, topic, next, committed = true, fetchWait = 200 }, rows, count) => {
   const partitions = [...next].map(([partition, offset]) => ({ partition, fetchOffset: String(offset), maxBytes: 1048576 }))
   const leaders = cluster.findLeaderForPartitions(topic, [...next.keys()])
   for (const [nodeId, led] of Object.entries(leaders)) {
     const broker = await cluster.findBroker({ nodeId })
     const wanted = partitions.filter((each) => led.includes(each.partition))
-    const answer = await broker.fetch({ maxWaitTime: 200, isolationLevel: 1, topics: [{ topic, partitions: wanted }] })
+    const answer = await broker.fetch({
+      maxWaitTime: fetchWait,
+      isolationLevel: committed ? 1 : 0,
+      topics: [{ topic, partitions: wanted }],
+    })
     for (const found of answer.responses[0].partitions) {
-      for (const record of found.messages) {
-        // A batch comes whole, from its first record on.
-        if (Number(record.offset) < next.get(found.partition) || rows.length >= count) continue
+      const batch = new Batch(topic, String(next.get(found.partition)), found)
+      let taken = true
+      for (const record of batch.messages) {
+        taken = rows.length < count
+        if (!taken) break
         next.set(found.partition, Number(record.offset) + 1)
         rows.push({
           partition: found.partition,
@@ -150,6 +157,8 @@ const fetchOnce = async ({ cluster, topic, next }, rows, count) => {
           headers: fromHeaders(record.headers),
         })
       }
+      // Behind the last record there may be some that are left out.
+      if (taken && !batch.isEmptyIncludingFiltered()) next.set(found.partition, Number(batch.lastOffset()) + 1)
     }
   }
 }
@@ -231,11 +240,15 @@ const COMMANDS = {
   describe_topic, create_partitions, describe_configs, alter_configs, find_offset, delete_records, describe_cluster,
 }
 
+Object.assign(COMMANDS, require('./kafkajs_transactions.js')({ kafka, producers, consumers, open_consumer }))
+
 const codeOf = (error) => {
   if (typeof error.code === 'number') return error.code
   const inner = error.cause ?? error.errors?.[0] ?? error.partitions?.[0]?.error
   return inner ? codeOf(inner) : null
 }
+
+Object.assign(COMMANDS, require('./kafkajs_groups.js')({ kafka, admin, codeOf }))
 
 const main = async () => {
   await zstd.init()

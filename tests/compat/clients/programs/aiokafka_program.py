@@ -8,9 +8,13 @@ from typing import Any
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, NewPartitions, NewTopic, RecordsToDelete
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
-from aiokafka.errors import BrokerResponseError, for_code
+from aiokafka.errors import BrokerResponseError, ProducerFenced, for_code
 
+from tests.compat.clients.programs.aiokafka_groups import Groups
+from tests.compat.clients.programs.aiokafka_transactions import Transactions
 from tests.compat.clients.programs.command_loop import commands_of, row_of, run, to_bytes, to_headers
+
+PRODUCER_FENCED = 90
 
 
 class Program:
@@ -164,6 +168,8 @@ def _row(record: Any) -> dict[str, Any]:
 
 
 def _code_of(error: BaseException) -> int | None:
+    if isinstance(error, ProducerFenced):  # what it makes of several codes, and it does not say which
+        return PRODUCER_FENCED
     return error.errno if isinstance(error, BrokerResponseError) else None
 
 
@@ -173,5 +179,8 @@ def _blocking(runner: asyncio.Runner, command: Callable[..., Coroutine[Any, Any,
 
 if __name__ == "__main__":
     with asyncio.Runner() as runner:
-        program = commands_of(Program(sys.argv[1]))
-        run({name: _blocking(runner, command) for name, command in program.items()}, _code_of)
+        program = Program(sys.argv[1])
+        transactions = Transactions(sys.argv[1], program._producers, program._consumers)
+        commands = {**commands_of(program), **commands_of(transactions)}
+        waiting = {name: _blocking(runner, command) for name, command in commands.items()}
+        run({**waiting, **commands_of(Groups(sys.argv[1], _code_of))}, _code_of)

@@ -17,6 +17,8 @@ from confluent_kafka.admin import (
 )
 
 from tests.compat.clients.programs.command_loop import commands_of, row_of, run, to_bytes, to_headers
+from tests.compat.clients.programs.confluent_groups import Groups
+from tests.compat.clients.programs.confluent_transactions import Transactions
 
 TIMEOUT_S = 30
 
@@ -164,8 +166,13 @@ def _row(message: Any) -> dict[str, Any]:
 
 
 def _code_of(error: BaseException) -> int | None:
-    return error.args[0].code() if isinstance(error, KafkaException) else None
+    # A fatal error is raised wherever Python code runs next; in a callback it is the cause of another one.
+    known = error if isinstance(error, KafkaException) else error.__cause__
+    return known.args[0].code() if isinstance(known, KafkaException) else None
 
 
 if __name__ == "__main__":
-    run(commands_of(Program(sys.argv[1])), _code_of)
+    program = Program(sys.argv[1])
+    transactions = Transactions(program._settings, program._producers, program._consumers)
+    groups = Groups(sys.argv[1], _code_of)
+    run({**commands_of(program), **commands_of(groups), **commands_of(transactions)}, _code_of)

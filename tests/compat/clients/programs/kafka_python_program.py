@@ -9,6 +9,8 @@ from kafka.admin import ConfigResource, ConfigResourceType, KafkaAdminClient, Ne
 from kafka.errors import BrokerResponseError
 
 from tests.compat.clients.programs.command_loop import commands_of, row_of, run, to_bytes, to_headers
+from tests.compat.clients.programs.kafka_python_groups import Groups
+from tests.compat.clients.programs.kafka_python_transactions import Transactions
 
 TIMEOUT_S = 30
 
@@ -150,4 +152,7 @@ def _code_of(error: BaseException) -> int | None:
 
 
 if __name__ == "__main__":
-    run(commands_of(Program(sys.argv[1])), _code_of)
+    program = Program(sys.argv[1])
+    transactions = Transactions(sys.argv[1], program._producers, program._consumers)
+    groups = Groups(sys.argv[1], _code_of)
+    run({**commands_of(program), **commands_of(groups), **commands_of(transactions)}, _code_of)

@@ -31,6 +31,8 @@ type Arguments struct {
 	Kind            string            `json:"kind"`
 	Name            string            `json:"name"`
 	At              any               `json:"at"`
+
+	line []byte
 }
 
 // Record to send, or one that was read.
@@ -91,7 +93,7 @@ func Run(commands map[string]func(*Arguments) (Answer, error), codeOf func(error
 }
 
 func answerTo(line []byte, commands map[string]func(*Arguments) (Answer, error)) (Answer, error) {
-	var arguments Arguments
+	arguments := Arguments{line: line}
 	if err := json.Unmarshal(line, &arguments); err != nil {
 		return nil, err
 	}

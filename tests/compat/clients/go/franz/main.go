@@ -4,6 +4,7 @@ package main
 import (
 	"context"
 	"errors"
+	"maps"
 	"os"
 	"strconv"
 	"time"
@@ -56,7 +57,7 @@ func main() {
 		producers: map[producerKey]*kgo.Client{},
 		consumers: map[int]*consumer{},
 	}
-	loop.Run(map[string]func(*loop.Arguments) (loop.Answer, error){
+	commands := map[string]func(*loop.Arguments) (loop.Answer, error){
 		"open_producer":     p.openProducer,
 		"send":              p.send,
 		"close_producer":    p.closeProducer,
@@ -74,7 +75,10 @@ func main() {
 		"delete_records":    p.deleteRecords,
 		"describe_cluster":  p.describeCluster,
 		"log_dirs":          p.logDirs,
-	}, codeOf)
+	}
+	maps.Copy(commands, p.groupCommands())
+	maps.Copy(commands, p.transactionCommands())
+	loop.Run(commands, codeOf)
 }
 
 func codeOf(err error) *int16 {

@@ -3,6 +3,7 @@ package main
 
 import (
 	"errors"
+	"maps"
 	"net"
 	"os"
 	"strconv"
@@ -53,7 +54,7 @@ func main() {
 		producers: map[producerKey]sarama.SyncProducer{},
 		consumers: map[int]*consumer{},
 	}
-	loop.Run(map[string]func(*loop.Arguments) (loop.Answer, error){
+	commands := map[string]func(*loop.Arguments) (loop.Answer, error){
 		"open_producer":     p.openProducer,
 		"send":              p.send,
 		"close_producer":    p.closeProducer,
@@ -71,7 +72,10 @@ func main() {
 		"delete_records":    p.deleteRecords,
 		"describe_cluster":  p.describeCluster,
 		"log_dirs":          p.logDirs,
-	}, codeOf)
+	}
+	maps.Copy(commands, p.groupCommands())
+	maps.Copy(commands, p.transactionCommands())
+	loop.Run(commands, codeOf)
 }
 
 func codeOf(err error) *int16 {
@@ -171,16 +175,20 @@ func (p *program) closeProducer(in *loop.Arguments) (loop.Answer, error) {
 }
 
 func (p *program) openConsumer(in *loop.Arguments) (loop.Answer, error) {
-	parent, err := sarama.NewConsumer([]string{p.bootstrap}, sarama.NewConfig())
+	return nil, p.consume(in, sarama.NewConfig())
+}
+
+func (p *program) consume(in *loop.Arguments, config *sarama.Config) error {
+	parent, err := sarama.NewConsumer([]string{p.bootstrap}, config)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	found := &consumer{Consumer: parent, records: make(chan *sarama.ConsumerMessage)}
 	p.consumers[in.ID] = found
 	for _, pair := range in.Positions {
 		partition, err := parent.ConsumePartition(in.Topic, int32(pair[0]), pair[1])
 		if err != nil {
-			return nil, err
+			return err
 		}
 		found.partitions = append(found.partitions, partition)
 		go func() {
@@ -189,7 +197,7 @@ func (p *program) openConsumer(in *loop.Arguments) (loop.Answer, error) {
 			}
 		}()
 	}
-	return nil, nil
+	return nil
 }
 
 func (p *program) poll(in *loop.Arguments) (loop.Answer, error) {
