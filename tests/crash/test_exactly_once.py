@@ -1,0 +1,244 @@
+"""Exactly once under fire: records are moved inside transactions while broker and workers are killed at any moment.
+
+Idempotent producers feed a topic all the while; workers of one group (`etl.py`) move its records to another, with their
+offsets, in transactions. The broker is killed at every phase of a transaction, workers are killed, or stopped until
+another has taken their id over. In the end nothing is lost, nothing is there twice, the order is kept, transactions are
+whole, the group is at the input's end, and no transaction is left open. OTTLA_CRASH_KILLS says how often the broker is
+killed, shared out among the kinds of groups, OTTLA_CRASH_SEED when. A run that fails leaves its files and says where.
+"""
+
+import os
+import shutil
+import tempfile
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from random import Random
+from typing import Any, Final
+from uuid import UUID
+
+import pytest
+from kio.schema.errors import ErrorCode
+
+from ottla.protocol.apis import ApiKey
+from tests.crash.etl import PHASES, Job
+from tests.crash.etl_check import Found, Moved, parse_moved, problems_of, read_committed
+from tests.crash.etl_fleet import Fleet
+from tests.crash.load import LOST, Producer, RefusedError, ask
+from tests.crash.places import commit_offsets, committed_offsets, end_offsets
+from tests.hostile.broker_process import BrokerProcess, wait_for
+from tests.hostile.requests import SPAN
+from tests.wire.exchange import RawConnection
+from tests.wire.world import create_topic
+
+KILLS: Final = int(os.environ.get("OTTLA_CRASH_KILLS", "5"))
+SEED: Final = int(os.environ.get("OTTLA_CRASH_SEED", "1"))
+PARTITIONS: Final = 6
+INTERNAL_PARTITIONS: Final = 3
+PACE_SECONDS: Final = 0.02
+GROUP: Final = "movers"
+WORKERS: Final = 3
+TOPICS: Final = {"input": PARTITIONS, "output": PARTITIONS, "audit": 1}
+
+SETTINGS: Final = {
+    "offsets.topic.num.partitions": str(INTERNAL_PARTITIONS),
+    "transaction.state.log.num.partitions": str(INTERNAL_PARTITIONS),
+    "group.initial.rebalance.delay.ms": "0",
+    "group.min.session.timeout.ms": "1000",
+    "group.consumer.min.session.timeout.ms": "1000",
+    "group.consumer.session.timeout.ms": "2000",
+    "group.consumer.min.heartbeat.interval.ms": "100",
+    "group.consumer.heartbeat.interval.ms": "200",
+}
+"""A killed member is missed after two seconds instead of many."""
+
+DOWN_SECONDS_MAX: Final = 0.5
+
+_CLASSIC: Final = {"session.timeout.ms": 2000, "heartbeat.interval.ms": 200}
+KINDS: Final[dict[str, dict[str, Any]]] = {
+    "classic": _CLASSIC,
+    "cooperative": {**_CLASSIC, "partition.assignment.strategy": "cooperative-sticky"},
+    "server-side": {"group.protocol": "consumer"},
+}
+"""How the group divides its partitions, as settings of the client."""
+
+
+class Feeder(Producer):
+    """An idempotent producer of one partition that takes its time."""
+
+    def run(self, is_over: threading.Event) -> None:
+        """Sends until told to end; whatever was under way by then is sent to its end."""
+        is_sent = True
+        while not (is_sent and is_over.wait(PACE_SECONDS)):
+            try:
+                self.send_once()
+                is_sent = True
+            except (RefusedError, *LOST):
+                is_sent = False
+        self.close()
+
+
+@contextmanager
+def feeding(address: str, topic_id: UUID) -> Iterator[list[Feeder]]:
+    """Feeders of all partitions, which have ended when the block has."""
+    is_over = threading.Event()
+    feeders = [
+        Feeder(
+            address=address,
+            topic_id=topic_id,
+            partition=partition,
+            acks=-1,
+            producer_id=new_producer_id(address),
+            value_bytes=20,
+        )
+        for partition in range(PARTITIONS)
+    ]
+    threads = [threading.Thread(target=feeder.run, args=(is_over,)) for feeder in feeders]
+    for thread in threads:
+        thread.start()
+    try:
+        yield feeders
+    finally:
+        is_over.set()
+        for thread in threads:
+            thread.join()
+
+
+def new_producer_id(address: str) -> int:
+    """One that nobody had; a broker that has just started may first have to get some."""
+    while True:
+        answer = ask(address, ApiKey.INIT_PRODUCER_ID, {"transaction_timeout": SPAN, "producer_id": -1})
+        if answer.error_code is not ErrorCode.coordinator_load_in_progress:
+            assert ErrorCode.none is answer.error_code
+            return int(answer.producer_id)
+
+
+@contextmanager
+def kept_if_it_fails(folder: Path) -> Iterator[None]:
+    """A failure says with which seed it came, and where the files of the run are kept."""
+    try:
+        yield
+    except BaseException as error:
+        kept = Path(tempfile.mkdtemp(prefix="ottla-crash-")) / folder.name
+        shutil.copytree(folder, kept, dirs_exist_ok=True)
+        error.add_note(f"OTTLA_CRASH_SEED={SEED} OTTLA_CRASH_KILLS={KILLS}; broker and logs are kept in {kept}")
+        raise
+
+
+def set_fire(broker: BrokerProcess, fleet: Fleet, random: Random) -> None:
+    """One kill of the broker, in some phase of some transaction, and perhaps the end of a worker before it."""
+    fleet.heard.wait("committed", random.randint(1, 4))
+    victim = random.randrange(len(fleet))
+    match random.choice(("nothing", "kill", "kill", "zombie")):
+        case "kill":
+            fleet.heard.wait(random.choice(PHASES[1:5]))
+            fleet.kill(victim)
+        case "zombie":
+            fleet.heard.wait(random.choice(PHASES[1:5]))
+            fleet.replace_stopped(victim)
+    fleet.heard.wait(random.choice(PHASES[1:5]))
+    threading.Event().wait(random.uniform(0, 0.02))
+    broker.kill()
+    fleet.check()
+    threading.Event().wait(random.choice((0, random.uniform(0, DOWN_SECONDS_MAX))))
+    broker.start()
+
+
+def jobs_of(address: str, kind: str) -> list[Job]:
+    """Workers of one group, each with a transactional id."""
+    return [
+        Job(
+            bootstrap=address,
+            group=GROUP,
+            transactional_id=f"mover-{number}",
+            input="input",
+            output="output",
+            audit="audit",
+            consumer=KINDS[kind],
+        )
+        for number in range(WORKERS)
+    ]
+
+
+def check(address: str, feeders: list[Feeder]) -> None:
+    """What is there, and that nothing is open."""
+    (inputs, outputs, (audit,)) = (read_committed(address, topic, count) for topic, count in TOPICS.items())
+    for feeder, values in zip(feeders, inputs, strict=True):
+        assert len(feeder.acked) * feeder.records == len(values)
+    moved = [[parse_moved(index, value) for value in values] for index, values in enumerate(outputs)]
+    print(f"{sum(map(len, inputs))} records in, {sum(map(len, moved))} out, {len(audit)} transactions")
+    assert [] == problems_of(Found(inputs=inputs, outputs=moved, audit=audit))
+    assert len(audit) > 0
+    assert [len(values) for values in inputs] == committed_offsets(address, GROUP, "input", PARTITIONS)
+    assert nothing_is_open(address)
+
+
+def nothing_is_open(address: str) -> bool:
+    """Whether every transaction has its markers."""
+    topics = {**TOPICS, "__consumer_offsets": INTERNAL_PARTITIONS}
+    return all(
+        end_offsets(address, topic, count, is_committed=False) == end_offsets(address, topic, count, is_committed=True)
+        for topic, count in topics.items()
+    )
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_record_is_moved_exactly_once(tmp_path: Path, kind: str) -> None:
+    pytest.importorskip("confluent_kafka", reason="the workers are those of another Kafka client")
+    random = Random(f"{SEED}-{kind}")
+    kills = -(-KILLS // len(KINDS))
+    print(f"OTTLA_CRASH_SEED={SEED} OTTLA_CRASH_KILLS={KILLS}: {kills} kills")
+    with kept_if_it_fails(tmp_path), BrokerProcess(tmp_path / "broker", settings=SETTINGS) as broker:
+        with RawConnection(broker.address) as connection:
+            ids = {name: create_topic(connection, name, count, retention_ms="-1") for name, count in TOPICS.items()}
+        commit_offsets(broker.address, GROUP, "input", dict.fromkeys(range(PARTITIONS), 0))
+        with Fleet(jobs_of(broker.address, kind), tmp_path / "workers") as fleet:
+            with feeding(broker.address, ids["input"]) as feeders:
+                for _ in range(kills):
+                    set_fire(broker, fleet, random)
+                fleet.wait_zombies_fenced()
+                fleet.heard.wait("committed", 2 * WORKERS)
+            ends = [len(feeder.acked) * feeder.records for feeder in feeders]
+            wait_for(
+                lambda: committed_offsets(broker.address, GROUP, "input", PARTITIONS) == ends, "everything is moved"
+            )
+            fleet.finish()
+            print({phase: fleet.heard.count(phase) for phase in PHASES}, f"{fleet.fenced} fenced")
+        wait_for(lambda: nothing_is_open(broker.address), "the last markers are written")
+        check(broker.address, feeders)
+        broker.stop()
+        broker.start()
+        check(broker.address, feeders)
+        assert [] == broker.alarms()
+
+
+# The checks themselves: each is fed something bad, and must complain.
+
+GOOD: Final = Found(
+    inputs=[[b"a", b"b"], [b"c"]],
+    outputs=[[Moved(0, "t", b"a"), Moved(1, "u", b"b")], [Moved(0, "u", b"c")]],
+    audit=[b'{"name": "t", "counts": {"0": 1}}', b'{"name": "u", "counts": {"0": 1, "1": 1}}'],
+)
+T0, U1 = GOOD.outputs[0]
+BAD: Final[dict[str, tuple[list[list[Moved]], int]]] = {
+    "lost": ([[T0], []], 2),
+    "there more than once": ([[T0, U1, U1], [Moved(0, "u", b"c")]], 2),
+    "out of order": ([[U1, T0], [Moved(0, "u", b"c")]], 2),
+    "from nowhere": ([[T0, U1, Moved(2, "u", b"d")], [Moved(0, "u", b"c")]], 2),
+    "another value": ([[T0, Moved(1, "u", b"x")], [Moved(0, "u", b"c")]], 2),
+    "moved Counter()": ([[T0, U1], [Moved(0, "u", b"c")]], 3),
+    "moved Counter({0: 1, 1: 1})": ([[T0, U1], [Moved(0, "t", b"c")]], 2),
+    "says Counter()": ([[T0, U1], [Moved(0, "u", b"c")]], 1),
+}
+
+
+def test_the_checker_is_content() -> None:
+    assert [] == problems_of(GOOD)
+
+
+@pytest.mark.parametrize("complaint", BAD)
+def test_the_checker_complains(complaint: str) -> None:
+    outputs, audited = BAD[complaint]
+    audit = [*GOOD.audit, b'{"name": "v", "counts": {"0": 1}}'][:audited]
+    assert complaint in " ".join(problems_of(Found(inputs=GOOD.inputs, outputs=outputs, audit=audit)))
