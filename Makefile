@@ -40,7 +40,7 @@ check: $(VENV)/.installed  ## style, types, layers, tidiness
 test-compat: $(VENV)/.installed-compat  ## real Kafka, its tools and foreign clients (tests/compat/prepare gets them)
 	$(BIN)/python -m pytest tests/compat
 
-test-hostile: $(VENV)/.installed-compat  ## clients that break every rule, kill -9, a full disk (as root, to mount a small one)
+test-hostile: $(VENV)/.installed  ## clients that break every rule, kill -9, a full disk (as root, to mount a small one)
 	$(BIN)/python -m pytest tests/hostile tests/crash
 
 bench: $(VENV)/.installed-compat  ## every benchmark, with ratios
