@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ottla.broker.admission import Admission
 from ottla.broker.context import Context
-from ottla.broker.eager import begin
+from ottla.broker.eager import Waiting, begin
 from ottla.broker.handlers.fetch import fetch
 from ottla.broker.handlers.produce import produce
 from ottla.protocol.apis import ADVERTISED, SERVED, ApiKey
@@ -178,7 +178,10 @@ class Dispatch:
         answer = handler_of(api_key)(self._broker, context, message)
         if api_key in _EAGER:
             answer = begin(answer)
-        if inspect.isawaitable(answer):
+            is_answered = type(answer) is not Waiting
+        else:
+            is_answered = not inspect.isawaitable(answer)
+        if not is_answered:
             task = asyncio.get_running_loop().create_task(self._await(request, slot, answer))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)

@@ -11,6 +11,7 @@ from ottla.broker.coordinator_shards import CoordinatorShards
 from ottla.controller.decisions import NewTopic
 from ottla.coordination.shard import Shard
 from ottla.metadata.image import BrokerImage, ClusterImage
+from ottla.model.ids import LeaderEpoch
 from ottla.replication.partition import Partition
 
 if TYPE_CHECKING:
@@ -34,6 +35,8 @@ class GroupCoordinator:
         self._image = ClusterImage()
         self._topics: Topics | None = None
         """Those of the image as groups know them, once somebody has asked."""
+        self._missed: dict[tuple[int, LeaderEpoch], list[str]] = {}
+        """Topics that went while the shard of a partition, led in an epoch, was being loaded."""
         self.waiting_bytes = 0
         """Of joins and syncs that wait for other members, as their handlers count them."""
 
@@ -73,6 +76,9 @@ class GroupCoordinator:
             for name, known in before.topics.items()
             if name not in image.topics or image.topics[name].id != known.id
         ]
+        if gone:
+            loading = [_key(shard) for shard in self.shards() if not shard.is_active]
+            self._missed = {key: [*self._missed.get(key, ()), *gone] for key in loading}
         for shard in self.shards():
             shard.tell(partial(shard.machine.on_metadata, topics))
             if gone:
@@ -98,10 +104,11 @@ class GroupCoordinator:
         return Shard(partition, machine, clock=broker.clock, disk=broker.world.disk, timers=broker.timers)
 
     def _on_active(self, shard: GroupsShard) -> None:
-        """Topics may have gone while nobody looked: their offsets are still in the log."""
-        topics = self._known_topics()
+        """Topics may have gone while nobody looked, and others come under their names: their offsets are still in the
+        log."""
+        topics, missed = self._known_topics(), frozenset(self._missed.pop(_key(shard), ()))
         shard.tell(partial(shard.machine.on_metadata, topics))
-        gone = [name for name in shard.machine.offsets.topics() if name not in topics]
+        gone = [name for name in shard.machine.offsets.topics() if name not in topics or name in missed]
         if gone:
             shard.tell(partial(shard.machine.on_topics_deleted, gone))
 
@@ -124,3 +131,7 @@ class GroupCoordinator:
                 "segment.bytes": str(config.offsets_topic_segment_bytes),
             },
         )
+
+
+def _key(shard: GroupsShard) -> tuple[int, LeaderEpoch]:
+    return shard.partition.index, shard.leader_epoch

@@ -96,8 +96,7 @@ class ConsumerOffsetsShard(GroupShard):
     def join(self, request: JoinRequest, now_ms: int, token: Hashable) -> list[Effect]:
         """JoinGroup. An empty server-side group makes room for a classic one."""
         group = self.consumers.groups.get(request.group_id)
-        error = self._join_refusal(request)
-        if group is None or error is not ErrorCode.NONE:
+        if group is None or self._join_refusal(request) is not ErrorCode.NONE:
             return super().join(request, now_ms, token)
         if group.members:
             return self.consumers.join(request, self._new_member_id(request), now_ms, token)
@@ -311,8 +310,11 @@ class ConsumerOffsetsShard(GroupShard):
 
     def next_deadline(self) -> int | None:
         """When `on_tick` is next to be called."""
-        mine = (super().next_deadline(), self.consumers.next_deadline(), *self._adopted.values())
-        return min((each for each in mine if each is not None), default=None)
+        mine, theirs = super().next_deadline(), self.consumers.next_deadline()
+        deadline = mine if theirs is None else theirs if mine is None else min(mine, theirs)
+        if not self._adopted:
+            return deadline
+        return min(self._adopted.values() if deadline is None else (deadline, *self._adopted.values()))
 
     def on_tick(self, now_ms: int) -> list[Effect]:
         """Does what is due."""

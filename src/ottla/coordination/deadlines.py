@@ -10,43 +10,62 @@ from typing import Generic, TypeVar
 K = TypeVar("K")
 
 
+class _Entry(Generic[K]):
+    """A key, when it is due (None if it is not), and the turn of its place in the heap; other places are stale."""
+
+    __slots__ = ("due_ms", "key", "queued_ms", "turn")
+
+    def __init__(self, key: K) -> None:
+        self.key = key
+        self.due_ms: int | None = None
+        self.queued_ms = 0
+        self.turn = 0
+
+
 class Deadlines(Generic[K]):
     """When each key is due. Keys that are due at the same instant come in the order in which they were queued."""
 
-    __slots__ = ("_due", "_heap", "_queued", "_turn")
+    __slots__ = ("_entries", "_heap", "_turn")
 
     def __init__(self) -> None:
-        self._due: dict[K, int] = {}
-        self._queued: dict[K, int] = {}
-        self._heap: list[tuple[int, int, K]] = []
+        self._entries: dict[K, _Entry[K]] = {}
+        self._heap: list[tuple[int, int, _Entry[K]]] = []
         self._turn = 0
 
     def __contains__(self, key: K) -> bool:
-        return key in self._due
+        entry = self._entries.get(key)
+        return entry is not None and entry.due_ms is not None
 
     def set(self, key: K, deadline_ms: int) -> None:
         """The key is due then, and no longer when it was."""
-        self._due[key] = deadline_ms
-        queued = self._queued.get(key)
-        if queued is None or deadline_ms < queued:
-            self._queue(key, deadline_ms)
+        entry = self._entries.get(key)
+        if entry is None:
+            entry = self._entries[key] = _Entry(key)
+            self._queue(entry, deadline_ms)
+        elif deadline_ms < entry.queued_ms:
+            self._queue(entry, deadline_ms)
+        entry.due_ms = deadline_ms
 
     def clear(self, key: K) -> None:
         """The key is not due at all; nothing happens if it was not."""
-        self._due.pop(key, None)
+        entry = self._entries.get(key)
+        if entry is not None:
+            entry.due_ms = None
 
     def next(self) -> int | None:
         """The earliest deadline."""
-        while self._heap:
-            queued_ms, _, key = self._heap[0]
-            due_ms = self._due.get(key)
-            if due_ms == queued_ms and self._queued.get(key) == queued_ms:
+        heap = self._heap
+        while heap:
+            queued_ms, turn, entry = heap[0]
+            is_current = turn == entry.turn
+            if is_current and queued_ms == entry.due_ms:
                 return queued_ms
-            heapq.heappop(self._heap)
-            if self._queued.get(key) == queued_ms:
-                del self._queued[key]
-                if due_ms is not None:
-                    self._queue(key, due_ms)
+            heapq.heappop(heap)
+            if is_current:
+                if entry.due_ms is None:
+                    del self._entries[entry.key]
+                else:
+                    self._queue(entry, entry.due_ms)
         return None
 
     def pop(self, now_ms: int) -> K | None:
@@ -54,12 +73,11 @@ class Deadlines(Generic[K]):
         earliest = self.next()
         if earliest is None or earliest > now_ms:
             return None
-        _, _, key = heapq.heappop(self._heap)
-        del self._queued[key]
-        del self._due[key]
-        return key
+        _, _, entry = heapq.heappop(self._heap)
+        del self._entries[entry.key]
+        return entry.key
 
-    def _queue(self, key: K, deadline_ms: int) -> None:
-        self._queued[key] = deadline_ms
+    def _queue(self, entry: _Entry[K], deadline_ms: int) -> None:
         self._turn += 1
-        heapq.heappush(self._heap, (deadline_ms, self._turn, key))
+        entry.queued_ms, entry.turn = deadline_ms, self._turn
+        heapq.heappush(self._heap, (deadline_ms, self._turn, entry))

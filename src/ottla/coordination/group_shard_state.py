@@ -109,7 +109,9 @@ class GroupShard:
                 unknown = JoinResponse(error=ErrorCode.UNKNOWN_MEMBER_ID, member_id=request.member_id)
                 return [Respond(token, unknown)]
             group = self._group(request.group_id)
-        effects = group.join(request, self._new_member_id(request), now_ms, token)
+        # Only one that has no id yet, and so may be given one, needs a new one.
+        new_id = self._new_member_id(request) if request.member_id == NO_MEMBER_ID else NO_MEMBER_ID
+        effects = group.join(request, new_id, now_ms, token)
         self._forget_if_unused(group)
         return effects
 
@@ -367,8 +369,10 @@ class GroupShard:
 
     def next_deadline(self) -> int | None:
         """When `on_tick` is next to be called."""
-        deadlines = [each for each in (self._deadlines.next(), self._next_sweep_ms) if each is not None]
-        return min(deadlines, default=None)
+        earliest, sweep_ms = self._deadlines.next(), self._next_sweep_ms
+        if earliest is None or sweep_ms is None:
+            return sweep_ms if earliest is None else earliest
+        return min(earliest, sweep_ms)
 
     def on_tick(self, now_ms: int) -> list[Effect]:
         """Does what is due. A group that writes does the rest of what is due when that is applied."""

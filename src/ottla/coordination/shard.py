@@ -171,6 +171,8 @@ class Shard(Generic[M]):
 
     def check_active(self) -> None:
         """Raises unless the machine can be asked."""
+        if self._state is _State.ACTIVE:
+            return
         where = f"{self.partition.topic}-{self.partition.index}"
         if self._state is _State.LOADING:
             raise CoordinatorLoadingError(f"{where} is being loaded; try again")
@@ -238,7 +240,7 @@ class Shard(Generic[M]):
     # The timer
 
     def _arm(self) -> None:
-        deadline = self.machine.next_deadline() if self.is_active else None
+        deadline = self.machine.next_deadline() if self._state is _State.ACTIVE else None
         if deadline != self._deadline:
             self._set_timer(deadline)
 
@@ -306,8 +308,9 @@ def _batch_of(write: Write | TransactionalWrite, now_ms: int) -> bytearray:
         if isinstance(write, TransactionalWrite)
         else BatchBuilder()
     )
-    for record in write.records:
-        builder.append(now_ms, record.key, record.value)
+    append = builder.append
+    for key, value in write.records:
+        append(now_ms, key, value)
     return bytearray(builder.build())
 
 

@@ -10,6 +10,9 @@ from typing import Final, NamedTuple
 class ApiKey(IntEnum):
     """Kafka's number of each request that is served."""
 
+    # An enumeration hashes its member's name, in Python; every request looks several up.
+    __hash__ = int.__hash__
+
     PRODUCE = 0
     FETCH = 1
     LIST_OFFSETS = 2

@@ -15,7 +15,7 @@ from ottla.broker.handlers.group_members import client_host
 from ottla.coordination.shard import Shard
 from ottla.model.error_codes import ErrorCode
 from ottla.protocol.apis import SERVED, ApiKey
-from ottla.protocol.messages import read_request, read_response, write_response
+from ottla.protocol.messages import frame_body, read_request, read_response, write_response
 from ottla.protocol.offset_commits import OffsetCommit
 from tests.unit.broker.running_broker import ask, make_topic, with_broker
 from tests.wire.exchange import request_body
@@ -45,8 +45,7 @@ async def over_the_wire(broker: Broker, api_key: ApiKey, version: int, values: d
     if asyncio.iscoroutine(answer):
         answer = await answer
     if isinstance(answer, bytes):
-        flexible = b"\0" if version >= 8 else b""
-        return read_response(api_key, version, memoryview(b"\0\0\0\1" + flexible + answer))[1]
+        return read_response(api_key, version, memoryview(frame_body(api_key, version, 1, answer))[4:])[1]
     return read_response(api_key, version, memoryview(write_response(api_key, version, 1, answer))[4:])[1]
 
 
@@ -64,9 +63,9 @@ async def errors_of_all(broker: Broker) -> dict[str, int]:
     sync = {**heartbeat, "protocol_type": "consumer", "protocol_name": "range"}
     topics = [{"name": "t", "partitions": [{"partition_index": 0}]}]
     return {
-        "join": (await ask(broker, ApiKey.JOIN_GROUP, JOIN)).error_code.value,
-        "sync": (await ask(broker, ApiKey.SYNC_GROUP, sync)).error_code.value,
-        "heartbeat": (await ask(broker, ApiKey.HEARTBEAT, heartbeat)).error_code.value,
+        "join": (await over_the_wire(broker, ApiKey.JOIN_GROUP, 9, JOIN)).error_code.value,
+        "sync": (await over_the_wire(broker, ApiKey.SYNC_GROUP, 5, sync)).error_code.value,
+        "heartbeat": (await over_the_wire(broker, ApiKey.HEARTBEAT, 4, heartbeat)).error_code.value,
         "leave": (await ask(broker, ApiKey.LEAVE_GROUP, leave)).error_code.value,
         "commit": await commit_error(broker),
         "fetch": (await over_the_wire(broker, ApiKey.OFFSET_FETCH, 9, FETCH)).groups[0].error_code.value,

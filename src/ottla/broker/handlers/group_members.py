@@ -7,11 +7,11 @@ here, and what a client must be told when its group cannot be asked.
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
+from functools import lru_cache
 from ipaddress import AddressValueError, IPv6Address
 from typing import TYPE_CHECKING, Final
 
 from kio.schema.heartbeat.v4.request import HeartbeatRequest as WireHeartbeatRequest
-from kio.schema.heartbeat.v4.response import HeartbeatResponse as WireHeartbeatResponse
 from kio.schema.join_group.v9.request import JoinGroupRequest
 from kio.schema.join_group.v9.response import JoinGroupResponse, JoinGroupResponseMember
 from kio.schema.leave_group.v5.request import LeaveGroupRequest
@@ -42,6 +42,7 @@ from ottla.model.errors import (
     OttlaError,
     SegmentTooSmallError,
 )
+from ottla.protocol.group_answers import JOIN_SINCE, SYNC_SINCE, heartbeat_body, joined_body, synced_body
 from ottla.protocol.messages import milliseconds, wire_error
 
 if TYPE_CHECKING:
@@ -61,7 +62,13 @@ WAITING_BYTES_MAX: Final = 64 * 1024 * 1024
 
 def client_host(context: Context) -> str:
     """Where a client is, as Kafka shows it to people: a slash, then the address, without the port."""
-    host = context.peer.rpartition(":")[0].strip("[]")
+    return _host_of(context.peer)
+
+
+@lru_cache(maxsize=4096)
+def _host_of(peer: str) -> str:
+    """Members join again and again on their connections, and taking an address apart is slow."""
+    host = peer.rpartition(":")[0].strip("[]")
     try:
         packed = IPv6Address(host).packed
     except AddressValueError:
@@ -92,7 +99,7 @@ def _code(error: OttlaError) -> ErrorCode:
 # JoinGroup
 
 
-async def join_group(broker: "Broker", context: Context, request: JoinGroupRequest) -> JoinGroupResponse:
+async def join_group(broker: "Broker", context: Context, request: JoinGroupRequest) -> JoinGroupResponse | bytes:
     """A place in the group's next generation, once all members have joined."""
     asked = JoinRequest(
         group_id=request.group_id,
@@ -118,6 +125,22 @@ async def join_group(broker: "Broker", context: Context, request: JoinGroupReque
             joined: JoinResponse = await shard.ask(lambda now_ms, token: shard.machine.join(asked, now_ms, token))
     except OttlaError as error:
         joined = JoinResponse(error=_code(error), member_id=asked.member_id)
+    return _joined(context.version, joined)
+
+
+def _joined(version: int, joined: JoinResponse) -> JoinGroupResponse | bytes:
+    if version >= JOIN_SINCE:
+        return joined_body(
+            version,
+            error=joined.error,
+            generation=joined.generation,
+            protocol_type=joined.protocol_type,
+            protocol_name=joined.protocol_name,
+            leader=joined.leader,
+            skip_assignment=joined.skip_assignment,
+            member_id=joined.member_id,
+            members=joined.members,
+        )
     return JoinGroupResponse(
         throttle_time=milliseconds(0),
         error_code=wire_error(joined.error),
@@ -139,7 +162,7 @@ async def join_group(broker: "Broker", context: Context, request: JoinGroupReque
 # SyncGroup
 
 
-async def sync_group(broker: "Broker", context: Context, request: SyncGroupRequest) -> SyncGroupResponse:
+async def sync_group(broker: "Broker", context: Context, request: SyncGroupRequest) -> SyncGroupResponse | bytes:
     """The member's assignment, once the leader has brought everyone's."""
     asked = SyncRequest(
         group_id=request.group_id,
@@ -153,17 +176,25 @@ async def sync_group(broker: "Broker", context: Context, request: SyncGroupReque
     del request
     is_protocol_named = asked.protocol_type is not None and asked.protocol_name is not None
     if context.version >= _PROTOCOL_REQUIRED_SINCE and not is_protocol_named:
-        return _synced(SyncResponse(error=ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
+        return _synced(context.version, SyncResponse(error=ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
     try:
         shard = broker.groups.shard_of(asked.group_id)
         with _waiting(broker, sum(len(each.member_id) + len(each.assignment) for each in asked.assignments)):
             synced: SyncResponse = await shard.ask(lambda now_ms, token: shard.machine.sync(asked, now_ms, token))
     except OttlaError as error:
         synced = SyncResponse(error=_code(error))
-    return _synced(synced)
+    return _synced(context.version, synced)
 
 
-def _synced(synced: SyncResponse) -> SyncGroupResponse:
+def _synced(version: int, synced: SyncResponse) -> SyncGroupResponse | bytes:
+    if version >= SYNC_SINCE:
+        return synced_body(
+            version,
+            error=synced.error,
+            protocol_type=synced.protocol_type,
+            protocol_name=synced.protocol_name,
+            assignment=synced.assignment,
+        )
     return SyncGroupResponse(
         throttle_time=milliseconds(0),
         error_code=wire_error(synced.error),
@@ -176,7 +207,7 @@ def _synced(synced: SyncResponse) -> SyncGroupResponse:
 # Heartbeat
 
 
-async def heartbeat(broker: "Broker", context: Context, request: WireHeartbeatRequest) -> WireHeartbeatResponse:
+async def heartbeat(broker: "Broker", context: Context, request: WireHeartbeatRequest) -> bytes:
     """Go on, or the reason why not. While the group is being loaded its members live on."""
     asked = HeartbeatRequest(
         group_id=request.group_id,
@@ -192,7 +223,7 @@ async def heartbeat(broker: "Broker", context: Context, request: WireHeartbeatRe
         code = ErrorCode.NONE
     except OttlaError as error:
         code = error.code
-    return WireHeartbeatResponse(throttle_time=milliseconds(0), error_code=wire_error(code))
+    return heartbeat_body(context.version, code)
 
 
 # LeaveGroup

@@ -1,0 +1,101 @@
+"""What the members of classic groups are answered, written by hand: JoinGroup, SyncGroup and Heartbeat.
+
+A rebalance answers every member at once, and its leader with all of them; kio takes several times as long. Covers the
+versions with tagged fields, which all clients of the last years speak, and Heartbeat in all versions; older joins and
+syncs are written by kio (`messages.py`). The bytes are the same either way.
+"""
+
+from collections.abc import Iterable
+from functools import lru_cache
+from struct import Struct
+from typing import Final
+
+JOIN_SINCE: Final = 6
+SYNC_SINCE: Final = 4
+"""The lowest versions that are written here."""
+
+_JOIN_TYPE_SINCE: Final = 7
+_JOIN_SKIP_SINCE: Final = 9
+_SYNC_PROTOCOL_SINCE: Final = 5
+_HEARTBEAT_THROTTLE_SINCE: Final = 1
+_HEARTBEAT_TAGS_SINCE: Final = 4
+
+_ERROR: Final = Struct(">h")
+_THROTTLE_ERROR: Final = Struct(">ih")
+_THROTTLE_ERROR_GENERATION: Final = Struct(">ihi")
+_NULL: Final = b"\0"
+_NO_TAGS: Final = b"\0"
+_BOOLEANS: Final = (b"\0", b"\1")
+_SMALL: Final = [bytes((value,)) for value in range(0x80)]
+
+
+def joined_body(
+    version: int,
+    *,
+    error: int,
+    generation: int,
+    protocol_type: str | None,
+    protocol_name: str | None,
+    leader: str,
+    skip_assignment: bool,
+    member_id: str,
+    members: Iterable[tuple[str, str | None, bytes]],
+) -> bytes:
+    """A JoinGroup response's body, from `JOIN_SINCE` on; a member is its id, instance id and metadata."""
+    parts = [_THROTTLE_ERROR_GENERATION.pack(0, error, generation)]
+    if version >= _JOIN_TYPE_SINCE:
+        parts += _nullable_text(protocol_type), _nullable_text(protocol_name)
+    else:
+        # Before it could be null it was empty.
+        parts.append(_text(protocol_name or ""))
+    parts.append(_text(leader))
+    if version >= _JOIN_SKIP_SINCE:
+        parts.append(_BOOLEANS[skip_assignment])
+    parts.append(_text(member_id))
+    listed = [
+        b"".join((_text(each), _nullable_text(instance_id), _sized(metadata), _NO_TAGS))
+        for each, instance_id, metadata in members
+    ]
+    parts += _varint(len(listed) + 1), *listed, _NO_TAGS
+    return b"".join(parts)
+
+
+def synced_body(
+    version: int, *, error: int, protocol_type: str | None, protocol_name: str | None, assignment: bytes
+) -> bytes:
+    """A SyncGroup response's body, from `SYNC_SINCE` on."""
+    protocol = b""
+    if version >= _SYNC_PROTOCOL_SINCE:
+        protocol = _nullable_text(protocol_type) + _nullable_text(protocol_name)
+    return b"".join((_THROTTLE_ERROR.pack(0, error), protocol, _sized(assignment), _NO_TAGS))
+
+
+@lru_cache(maxsize=256)
+def heartbeat_body(version: int, error: int) -> bytes:
+    """A Heartbeat response's body, in any version."""
+    if version < _HEARTBEAT_THROTTLE_SINCE:
+        return _ERROR.pack(error)
+    return _THROTTLE_ERROR.pack(0, error) + (_NO_TAGS if version >= _HEARTBEAT_TAGS_SINCE else b"")
+
+
+def _nullable_text(text: str | None) -> bytes:
+    return _NULL if text is None else _sized(text.encode())
+
+
+def _text(text: str) -> bytes:
+    return _sized(text.encode())
+
+
+def _sized(data: bytes) -> bytes:
+    """With its length before it, one more, as flexible versions have it."""
+    return _varint(len(data) + 1) + data
+
+
+def _varint(value: int) -> bytes:
+    if value < 0x80:
+        return _SMALL[value]
+    written = bytearray()
+    while value >= 0x80:
+        written.append(value & 0x7F | 0x80)
+        value >>= 7
+    return bytes((*written, value))
