@@ -1,19 +1,130 @@
 """Ottla: a distributed, replicated log that speaks Apache Kafka's wire protocol.
 
-`Broker` runs a broker within any program: `async with Broker(config) as broker`. The rooms of the house, bottom first:
-`model`, `records`, `env`, `protocol`, `storage`, `metadata`, `transport`, `controller`, `replication`, `broker`,
-`client`, `cli`. `docs/architecture.md` has the map and the walks; each package's docstring is its front door.
+`Producer`, `Consumer` and `Admin`, and the same for asyncio, talk to Ottla and to Kafka; `Broker` runs a broker within
+any program. The rooms of the house, bottom first: `model`, `records`, `env`, `protocol`, `storage`, `metadata`,
+`transport`, `controller`, `replication`, `coordination`, `broker`, `client`, `testing`, `cli`. `docs/architecture.md`
+has the map and the walks; each package's docstring is its front door.
 """
 
 from importlib import import_module
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
+from ottla.model.errors import OttlaError
 from ottla.model.ids import TopicPartition
 from ottla.version import __version__
 
-__all__ = ["Broker", "BrokerConfig", "TopicPartition", "__version__"]
+if TYPE_CHECKING:
+    from ottla.broker.broker import Broker as Broker
+    from ottla.broker.configuration import BrokerConfig as BrokerConfig
+    from ottla.client.admin import AsyncAdmin as AsyncAdmin
+    from ottla.client.admin import OffsetSpec as OffsetSpec
+    from ottla.client.admin_values import ConfigResource as ConfigResource
+    from ottla.client.admin_values import MemberToRemove as MemberToRemove
+    from ottla.client.admin_values import NewPartitions as NewPartitions
+    from ottla.client.admin_values import NewTopic as NewTopic
+    from ottla.client.admin_values import Outcomes as Outcomes
+    from ottla.client.admin_values import PartlyFailedError as PartlyFailedError
+    from ottla.client.blocking_admin import Admin as Admin
+    from ottla.client.blocking_consumer import Consumer as Consumer
+    from ottla.client.blocking_parallel_consumer import ParallelConsumer as ParallelConsumer
+    from ottla.client.blocking_producer import Producer as Producer
+    from ottla.client.config_requests import ResourceType as ResourceType
+    from ottla.client.consumer import AsyncConsumer as AsyncConsumer
+    from ottla.client.interceptors import ProducerInterceptor as ProducerInterceptor
+    from ottla.client.interceptors import ProducerRecord as ProducerRecord
+    from ottla.client.parallel_consumer import AsyncParallelConsumer as AsyncParallelConsumer
+    from ottla.client.parallel_consumer import HandlerFailedError as HandlerFailedError
+    from ottla.client.parallel_consumer import RejectRecordError as RejectRecordError
+    from ottla.client.partition_moves import ElectionType as ElectionType
+    from ottla.client.producer import AsyncProducer as AsyncProducer
+    from ottla.client.range_reader import AsyncRangeReader as AsyncRangeReader
+    from ottla.client.range_reader import RangeReader as RangeReader
+    from ottla.client.rebalance_listener import ConsumerRebalanceListener as ConsumerRebalanceListener
+    from ottla.client.table_delivery import AsyncTableDelivery as AsyncTableDelivery
+    from ottla.client.table_delivery import TableDelivery as TableDelivery
+    from ottla.client.table_delivery import WrittenRows as WrittenRows
+    from ottla.client.values import ConsumerGroupMetadata as ConsumerGroupMetadata
+    from ottla.client.values import ConsumerRecord as ConsumerRecord
+    from ottla.client.values import OffsetAndMetadata as OffsetAndMetadata
+    from ottla.client.values import OffsetAndTimestamp as OffsetAndTimestamp
+    from ottla.client.values import RecordMetadata as RecordMetadata
 
-_LAZY: Final = {"Broker": "ottla.broker.broker", "BrokerConfig": "ottla.broker.configuration"}
+__all__ = [
+    "Admin",
+    "AsyncAdmin",
+    "AsyncConsumer",
+    "AsyncParallelConsumer",
+    "AsyncProducer",
+    "AsyncRangeReader",
+    "AsyncTableDelivery",
+    "Broker",
+    "BrokerConfig",
+    "ConfigResource",
+    "Consumer",
+    "ConsumerGroupMetadata",
+    "ConsumerRebalanceListener",
+    "ConsumerRecord",
+    "ElectionType",
+    "HandlerFailedError",
+    "MemberToRemove",
+    "NewPartitions",
+    "NewTopic",
+    "OffsetAndMetadata",
+    "OffsetAndTimestamp",
+    "OffsetSpec",
+    "OttlaError",
+    "Outcomes",
+    "ParallelConsumer",
+    "PartlyFailedError",
+    "Producer",
+    "ProducerInterceptor",
+    "ProducerRecord",
+    "RangeReader",
+    "RecordMetadata",
+    "RejectRecordError",
+    "ResourceType",
+    "TableDelivery",
+    "TopicPartition",
+    "WrittenRows",
+    "__version__",
+]
+
+_LAZY: Final = {
+    "Broker": "ottla.broker.broker",
+    "BrokerConfig": "ottla.broker.configuration",
+    "AsyncAdmin": "ottla.client.admin",
+    "OffsetSpec": "ottla.client.admin",
+    "ConfigResource": "ottla.client.admin_values",
+    "MemberToRemove": "ottla.client.admin_values",
+    "NewPartitions": "ottla.client.admin_values",
+    "NewTopic": "ottla.client.admin_values",
+    "Outcomes": "ottla.client.admin_values",
+    "PartlyFailedError": "ottla.client.admin_values",
+    "Admin": "ottla.client.blocking_admin",
+    "Consumer": "ottla.client.blocking_consumer",
+    "ParallelConsumer": "ottla.client.blocking_parallel_consumer",
+    "Producer": "ottla.client.blocking_producer",
+    "ResourceType": "ottla.client.config_requests",
+    "AsyncConsumer": "ottla.client.consumer",
+    "ProducerInterceptor": "ottla.client.interceptors",
+    "ProducerRecord": "ottla.client.interceptors",
+    "AsyncParallelConsumer": "ottla.client.parallel_consumer",
+    "HandlerFailedError": "ottla.client.parallel_consumer",
+    "RejectRecordError": "ottla.client.parallel_consumer",
+    "ElectionType": "ottla.client.partition_moves",
+    "AsyncProducer": "ottla.client.producer",
+    "AsyncRangeReader": "ottla.client.range_reader",
+    "RangeReader": "ottla.client.range_reader",
+    "ConsumerRebalanceListener": "ottla.client.rebalance_listener",
+    "AsyncTableDelivery": "ottla.client.table_delivery",
+    "TableDelivery": "ottla.client.table_delivery",
+    "WrittenRows": "ottla.client.table_delivery",
+    "ConsumerGroupMetadata": "ottla.client.values",
+    "ConsumerRecord": "ottla.client.values",
+    "OffsetAndMetadata": "ottla.client.values",
+    "OffsetAndTimestamp": "ottla.client.values",
+    "RecordMetadata": "ottla.client.values",
+}
 
 
 def __getattr__(name: str) -> Any:

@@ -10,7 +10,9 @@ from functools import partial
 from typing import Any, Final
 from uuid import UUID
 
+from ottla.client.addresses import Address
 from ottla.client.cluster import Cluster
+from ottla.client.cluster_view import BrokerView
 from ottla.client.errors import answer_error
 from ottla.model.error_codes import ErrorCode
 from ottla.model.ids import TopicPartition
@@ -18,7 +20,8 @@ from ottla.protocol.apis import ApiKey
 
 BROKER_DEFAULT: Final = -1
 """For counts: let the broker's configuration decide."""
-_FINISH_TIMEOUT_MS: Final = 30_000
+FINISH_TIMEOUT_MS: Final = 30_000
+"""How long the controller may take to carry out what it has decided, before it answers all the same."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,6 +56,37 @@ class LogDir:
     partitions: tuple[LogDirPartition, ...]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterDescription:
+    """The cluster as one of its brokers sees it; `controller` is None while there is none."""
+
+    cluster_id: str
+    controller: int | None
+    brokers: tuple[BrokerView, ...]
+
+
+async def describe_cluster(cluster: Cluster) -> ClusterDescription:
+    """Which brokers there are, and who is the controller."""
+    from kio.schema.describe_cluster.v2.request import DescribeClusterRequest
+
+    message = DescribeClusterRequest(include_cluster_authorized_operations=False, include_fenced_brokers=False)
+
+    async def ask() -> ClusterDescription:
+        response = await cluster.to_any(ApiKey.DESCRIBE_CLUSTER, message)
+        _refuse(response, "the cluster")
+        brokers = [
+            BrokerView(id=int(each.broker_id), address=Address(each.host, int(each.port)), rack=each.rack)
+            for each in response.brokers
+        ]
+        return ClusterDescription(
+            cluster_id=response.cluster_id,
+            controller=None if response.controller_id < 0 else int(response.controller_id),
+            brokers=tuple(sorted(brokers, key=lambda each: each.id)),
+        )
+
+    return await cluster.retry(ask)
+
+
 async def create_topic(
     cluster: Cluster,
     name: str,
@@ -60,11 +94,18 @@ async def create_topic(
     partitions: int = BROKER_DEFAULT,
     replication_factor: int = BROKER_DEFAULT,
     configs: Mapping[str, str] | None = None,
+    assignments: Mapping[int, Sequence[int]] | None = None,
     validate_only: bool = False,
+    timeout_ms: int = FINISH_TIMEOUT_MS,
 ) -> CreatedTopic:
-    """Creates one topic, or only checks whether it could be."""
-    from kio.schema.create_topics.v7.request import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
-    from kio.schema.types import TopicName
+    """Creates one topic, or only checks whether it could be; with `assignments` both counts follow from those."""
+    from kio.schema.create_topics.v7.request import (
+        CreatableReplicaAssignment,
+        CreatableTopic,
+        CreatableTopicConfig,
+        CreateTopicsRequest,
+    )
+    from kio.schema.types import BrokerId, TopicName
     from kio.static.primitive import i16, i32
 
     from ottla.protocol.messages import milliseconds
@@ -73,12 +114,13 @@ async def create_topic(
         name=TopicName(name),
         num_partitions=i32(partitions),
         replication_factor=i16(replication_factor),
-        assignments=(),
+        assignments=tuple(
+            CreatableReplicaAssignment(partition_index=i32(index), broker_ids=tuple(map(BrokerId, brokers)))
+            for index, brokers in (assignments or {}).items()
+        ),
         configs=tuple(CreatableTopicConfig(name=key, value=value) for key, value in (configs or {}).items()),
     )
-    message = CreateTopicsRequest(
-        topics=(topic,), timeout=milliseconds(_FINISH_TIMEOUT_MS), validate_only=validate_only
-    )
+    message = CreateTopicsRequest(topics=(topic,), timeout=milliseconds(timeout_ms), validate_only=validate_only)
 
     async def ask() -> CreatedTopic:
         response = await cluster.to_controller(ApiKey.CREATE_TOPICS, message)
@@ -94,7 +136,7 @@ async def create_topic(
     return await cluster.retry(ask)
 
 
-async def delete_topic(cluster: Cluster, name: str) -> None:
+async def delete_topic(cluster: Cluster, name: str, *, timeout_ms: int = FINISH_TIMEOUT_MS) -> None:
     """Deletes one topic with all its records."""
     from kio.schema.delete_topics.v6.request import DeleteTopicsRequest, DeleteTopicState
     from kio.schema.types import TopicName
@@ -102,7 +144,7 @@ async def delete_topic(cluster: Cluster, name: str) -> None:
     from ottla.protocol.messages import milliseconds
 
     message = DeleteTopicsRequest(
-        topics=(DeleteTopicState(name=TopicName(name), topic_id=None),), timeout=milliseconds(_FINISH_TIMEOUT_MS)
+        topics=(DeleteTopicState(name=TopicName(name), topic_id=None),), timeout=milliseconds(timeout_ms)
     )
 
     async def ask() -> None:
@@ -113,17 +155,32 @@ async def delete_topic(cluster: Cluster, name: str) -> None:
     cluster.forget_topic(name)
 
 
-async def add_partitions(cluster: Cluster, name: str, count: int, *, validate_only: bool = False) -> None:
-    """Lets a topic have `count` partitions in all."""
-    from kio.schema.create_partitions.v3.request import CreatePartitionsRequest, CreatePartitionsTopic
-    from kio.schema.types import TopicName
+async def add_partitions(
+    cluster: Cluster,
+    name: str,
+    count: int,
+    *,
+    assignments: Sequence[Sequence[int]] | None = None,
+    validate_only: bool = False,
+    timeout_ms: int = FINISH_TIMEOUT_MS,
+) -> None:
+    """Lets a topic have `count` partitions in all; `assignments` has the brokers of each new one."""
+    from kio.schema.create_partitions.v3.request import (
+        CreatePartitionsAssignment,
+        CreatePartitionsRequest,
+        CreatePartitionsTopic,
+    )
+    from kio.schema.types import BrokerId, TopicName
     from kio.static.primitive import i32
 
     from ottla.protocol.messages import milliseconds
 
+    placed = None
+    if assignments is not None:
+        placed = tuple(CreatePartitionsAssignment(broker_ids=tuple(map(BrokerId, each))) for each in assignments)
     message = CreatePartitionsRequest(
-        topics=(CreatePartitionsTopic(name=TopicName(name), count=i32(count), assignments=None),),
-        timeout=milliseconds(_FINISH_TIMEOUT_MS),
+        topics=(CreatePartitionsTopic(name=TopicName(name), count=i32(count), assignments=placed),),
+        timeout=milliseconds(timeout_ms),
         validate_only=validate_only,
     )
 
@@ -143,6 +200,12 @@ async def delete_records(cluster: Cluster, before: Mapping[TopicPartition, int])
     }
 
 
+async def delete_records_of(cluster: Cluster, partition: TopicPartition, offset: int) -> int:
+    """As `delete_records`, of one partition; one that does not exist is refused at once."""
+    missing = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,)
+    return await cluster.retry(partial(_delete_records, cluster, partition, offset), give_up=missing)
+
+
 async def _delete_records(cluster: Cluster, partition: TopicPartition, offset: int) -> int:
     from kio.schema.delete_records.v2.request import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
     from kio.schema.types import TopicName
@@ -153,7 +216,7 @@ async def _delete_records(cluster: Cluster, partition: TopicPartition, offset: i
     wanted = DeleteRecordsPartition(partition_index=i32(partition.partition), offset=i64(offset))
     message = DeleteRecordsRequest(
         topics=(DeleteRecordsTopic(name=TopicName(partition.topic), partitions=(wanted,)),),
-        timeout=milliseconds(_FINISH_TIMEOUT_MS),
+        timeout=milliseconds(FINISH_TIMEOUT_MS),
     )
     response = await cluster.to_leader(partition, ApiKey.DELETE_RECORDS, message)
     answer = response.topics[0].partitions[0]

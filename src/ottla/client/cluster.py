@@ -90,13 +90,15 @@ class Cluster:
     # Connections
 
     async def any_connection(self) -> Connection:
-        """A connection to some broker: an open one, else to a known one, else to one of the bootstrap list.
+        """A connection to some broker: of the open ones that with the fewest requests in flight, else to a known one,
+        else to one of the bootstrap list.
 
         Raises `CannotConnectError` that tells about each address.
         """
-        for task in self._connections.values():
-            if task.done() and not task.cancelled() and task.exception() is None and not task.result().is_closed:
-                return task.result()
+        made = [task for task in self._connections.values() if task.done() and not task.cancelled()]
+        usable = [task.result() for task in made if task.exception() is None and not task.result().is_closed]
+        if usable:
+            return min(usable, key=lambda connection: connection.in_flight)
         failures: list[str] = []
         for address in dict.fromkeys([*(each.address for each in self.view.brokers.values()), *self.bootstrap]):
             try:

@@ -6,7 +6,8 @@ from enum import IntEnum
 from typing import Any
 
 from ottla.client.cluster import Cluster
-from ottla.client.errors import answer_error
+from ottla.client.errors import UnsupportedByBrokerError, answer_error
+from ottla.model.errors import InvalidRequestError
 from ottla.protocol.apis import ApiKey
 
 
@@ -15,6 +16,8 @@ class ResourceType(IntEnum):
 
     TOPIC = 2
     BROKER = 4
+    BROKER_LOGGER = 8
+    CLIENT_METRICS = 16
     GROUP = 32
 
 
@@ -109,9 +112,40 @@ async def alter_configs(
         raise answer_error(int(result.error_code), f"configs of {resource}", result.error_message)
 
 
+async def list_config_resources(cluster: Cluster, types: Collection[ResourceType] = ()) -> list[Resource]:
+    """The resources of these types, or of all, that have configs of their own; sorted. A type from the future is left
+    out."""
+    from kio.schema.list_config_resources.v1.request import ListConfigResourcesRequest
+    from kio.static.primitive import i8
+
+    message = ListConfigResourcesRequest(resource_types=tuple(map(i8, sorted(types))))
+
+    async def ask() -> list[Resource]:
+        connection = await cluster.any_connection()
+        if connection.version_for(ApiKey.LIST_CONFIG_RESOURCES) == 0 and set(types) != {ResourceType.CLIENT_METRICS}:
+            raise UnsupportedByBrokerError(
+                f"{connection.address} can only list resources of type CLIENT_METRICS; use a newer broker"
+            )
+        response = await connection.request(
+            ApiKey.LIST_CONFIG_RESOURCES, message, timeout_ms=cluster.request_timeout_ms
+        )
+        if response.error_code:
+            raise answer_error(int(response.error_code), "config resources")
+        known = {each.value for each in ResourceType}
+        return [
+            Resource(type=ResourceType(int(each.resource_type)), name=each.resource_name)
+            for each in sorted(response.config_resources, key=lambda each: (each.resource_type, each.resource_name))
+            if int(each.resource_type) in known
+        ]
+
+    return await cluster.retry(ask)
+
+
 async def _ask(cluster: Cluster, resource: Resource, api_key: ApiKey, message: Any) -> Any:
-    if resource.type is ResourceType.BROKER and resource.name:
+    if resource.type in (ResourceType.BROKER, ResourceType.BROKER_LOGGER) and resource.name:
         # Only the broker itself knows what it was started with.
+        if not resource.name.isdecimal():
+            raise InvalidRequestError(f"{resource}: a broker is named by its id, a number")
         return await cluster.to_broker(int(resource.name), api_key, message)
     return await cluster.to_controller(api_key, message)
 

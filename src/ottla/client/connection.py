@@ -202,6 +202,10 @@ class Connection:
         deadline = self._loop.time() + timeout_ms / 1000
         self._waiting.append(_Waiting(self._next_id, answer, deadline, timeout_ms, name))
         self._next_id = (self._next_id + 1) & _ID_MAX
+        if self._timer is not None and deadline < self._timer.when():
+            # What was asked before had more time, such as the first question on a connection.
+            self._timer.cancel()
+            self._timer = None
         if self._timer is None:
             self._timer = self._loop.call_at(deadline, self._look_at_deadline)
         self._put(buffers)

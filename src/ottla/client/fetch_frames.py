@@ -34,6 +34,8 @@ class Wanted(NamedTuple):
     partition: TopicPartition
     offset: int
     bytes_max: int
+    leader_epoch: int = -1
+    """The leader that the asker knows of; one of another epoch refuses. -1 asks whoever leads."""
 
 
 class Fetched(NamedTuple):
@@ -47,10 +49,12 @@ class Fetched(NamedTuple):
     aborted: list[tuple[int, int]]
     """(producer id, first offset) of aborted transactions that overlap; only for read_committed."""
     records: memoryview
+    preferred_replica: int = -1
+    """The broker that is nearer and should be asked instead; -1 for none."""
 
 
 def fetch_body(
-    wanted: Sequence[Wanted], *, isolation_level: int, wait_ms: int, bytes_min: int, bytes_max: int
+    wanted: Sequence[Wanted], *, isolation_level: int, wait_ms: int, bytes_min: int, bytes_max: int, rack: str = ""
 ) -> list[bytes]:
     """The body of a request for these partitions; those of one topic must be neighbours."""
     head = bytearray(_START.pack(_CONSUMER, wait_ms, bytes_min, bytes_max, isolation_level, *_NO_SESSION))
@@ -59,10 +63,11 @@ def fetch_body(
     for topic, some in topics:
         head += compact_string(topic) + unsigned_varint(len(some) + 1)
         for each in some:
-            head += _WANTED.pack(each.partition.partition, -1, each.offset, -1, -1, each.bytes_max) + b"\0"
+            head += _WANTED.pack(each.partition.partition, each.leader_epoch, each.offset, -1, -1, each.bytes_max)
+            head += b"\0"
         head += b"\0"
-    # No forgotten topics, no rack, no tagged fields.
-    head += b"\1\1\0"
+    # No forgotten topics, no tagged fields.
+    head += b"\1" + compact_string(rack) + b"\0"
     return [bytes(head)]
 
 
@@ -86,7 +91,7 @@ def _partitions(reader: FieldReader) -> Iterable[Fetched]:
                 producer_id, first_offset = reader.unpack(_ABORTED)
                 aborted.append((producer_id, first_offset))
                 reader.skip_tags()
-            reader.unpack(_REPLICA)
+            (preferred_replica,) = reader.unpack(_REPLICA)
             records = reader.bytes()
             reader.skip_tags()
             yield Fetched(
@@ -97,5 +102,6 @@ def _partitions(reader: FieldReader) -> Iterable[Fetched]:
                 log_start,
                 aborted,
                 memoryview(b"") if records is None else records,
+                preferred_replica,
             )
         reader.skip_tags()

@@ -1,39 +1,19 @@
 """Which partition a record goes to, as Java's producer decides: murmur2 of the key, or stick to one without a key.
 
-So that records of one key meet in one partition whichever client sent them.
+So that records of one key meet in one partition whichever client sent them. The producer's own choice needs none of
+the callables here; they are for those who want another one, and show what a custom one looks like.
 """
 
-from typing import Final
+from collections.abc import Callable, Sequence
 
+from ottla.client.murmur2 import murmur2, partition_for_key
 from ottla.env.ports import Random
+from ottla.env.real_random import RealRandom
 
-_SEED: Final = 0x9747B28C
-_MULTIPLIER: Final = 0x5BD1E995
-_MASK: Final = 0xFFFFFFFF
-_POSITIVE: Final = 0x7FFFFFFF
+__all__ = ["Partitioner", "RandomPartitioner", "RoundRobinPartitioner", "StickyChoice", "murmur2", "partition_for_key"]
 
-
-def murmur2(key: bytes) -> int:
-    """The 32 bits of Java clients' murmur2, unsigned."""
-    size = len(key)
-    value = (_SEED ^ size) & _MASK
-    whole = size & ~3
-    for at in range(0, whole, 4):
-        word = (int.from_bytes(key[at : at + 4], "little") * _MULTIPLIER) & _MASK
-        word ^= word >> 24
-        word = (word * _MULTIPLIER) & _MASK
-        value = ((value * _MULTIPLIER) & _MASK) ^ word
-    if whole < size:
-        value ^= int.from_bytes(key[whole:], "little")
-        value = (value * _MULTIPLIER) & _MASK
-    value ^= value >> 13
-    value = (value * _MULTIPLIER) & _MASK
-    return value ^ (value >> 15)
-
-
-def partition_for_key(key: bytes, partitions: int) -> int:
-    """The partition of a key, for a topic of that many."""
-    return (murmur2(key) & _POSITIVE) % partitions
+Partitioner = Callable[[bytes | None, Sequence[int], Sequence[int]], int]
+"""Given a serialized key, all partitions of the topic and those that have a leader now, answers one of them."""
 
 
 class StickyChoice:
@@ -56,3 +36,28 @@ class StickyChoice:
         if self._partitions > 1:
             step = 1 + self._random.randrange(self._partitions - 1)
             self._current = (self._current + step) % self._partitions
+
+
+class RoundRobinPartitioner:
+    """Every record goes to the next partition that has a leader, whatever its key; one instance serves one topic."""
+
+    def __init__(self) -> None:
+        self._next = 0
+
+    def __call__(self, key: bytes | None, all_partitions: Sequence[int], available: Sequence[int]) -> int:
+        choice = available or all_partitions
+        self._next += 1
+        return choice[(self._next - 1) % len(choice)]
+
+
+class RandomPartitioner:
+    """A key's partition is Java's; records without one go anywhere, each for itself."""
+
+    def __init__(self, random: Random | None = None) -> None:
+        self._random: Random = random or RealRandom()
+
+    def __call__(self, key: bytes | None, all_partitions: Sequence[int], available: Sequence[int]) -> int:
+        if key is not None:
+            return all_partitions[partition_for_key(key, len(all_partitions))]
+        choice = available or all_partitions
+        return choice[self._random.randrange(len(choice))]

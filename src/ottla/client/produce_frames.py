@@ -17,6 +17,8 @@ VERSION_MAX: Final = 12
 _START: Final = Struct(">hi")
 _INDEX: Final = Struct(">i")
 _PARTITION: Final = Struct(">ihqqq")
+_LEADER: Final = Struct(">ii")
+_CURRENT_LEADER_TAG: Final = 0
 _CORRELATION_BYTES: Final = 4
 
 
@@ -29,6 +31,9 @@ class Produced(NamedTuple):
     append_time: int
     """-1 unless the topic's timestamps are those of the broker."""
     error_message: str | None
+    leader: int = -1
+    leader_epoch: int = -1
+    """Who leads now, where the broker that refused knows better; -1 where it says nothing."""
 
 
 def produce_body(
@@ -71,12 +76,26 @@ def read_produce_answer(frame: memoryview) -> list[Produced]:
                 reasons.append(f"record {at}: {reader.string()}")
                 reader.skip_tags()
             message = reader.string()
-            reader.skip_tags()
+            leader, leader_epoch = _current_leader(reader)
             if reasons:
                 message = "; ".join([*([message] if message else []), *reasons[:3]])
-            found.append(Produced(TopicPartition(topic, index), error_code, base_offset, append_time, message))
+            partition = TopicPartition(topic, index)
+            found.append(
+                Produced(partition, error_code, base_offset, append_time, message, int(leader), int(leader_epoch))
+            )
         reader.skip_tags()
     return found
+
+
+def _current_leader(reader: FieldReader) -> tuple[int, int]:
+    """What the tagged fields of a partition say about its leader: (id, epoch), both -1 unless told."""
+    leader, leader_epoch = -1, -1
+    for _ in range(reader.varint()):
+        tag, size = reader.varint(), reader.varint()
+        value = reader.take(size)
+        if tag == _CURRENT_LEADER_TAG and size >= _LEADER.size:
+            leader, leader_epoch = _LEADER.unpack_from(value)
+    return leader, leader_epoch
 
 
 def _by_topic(batches: Sequence[tuple[TopicPartition, Buffer]]) -> list[tuple[str, list[tuple[int, Buffer]]]]:

@@ -310,6 +310,12 @@ class RealDisk:
             self._threads = ThreadPoolExecutor(BACKGROUND_THREADS_MAX, thread_name_prefix="ottla-disk")
         return await asyncio.get_running_loop().run_in_executor(self._threads, partial(function, *args, **kwargs))
 
+    def close(self) -> None:
+        """Waits for what still runs in the background and ends its threads; the next call starts others."""
+        threads, self._threads = self._threads, None
+        if threads is not None:
+            threads.shutdown()
+
 
 def _status(path: str) -> os.stat_result | None:
     """None only where there is nothing: a broken disk must not look like an empty one."""

@@ -1,0 +1,64 @@
+"""What turns keys and values into bytes: any callable, or an object that also wants to know the topic."""
+
+from collections.abc import Callable
+from typing import Any, Final, Protocol, runtime_checkable
+
+from ottla.client.producer_errors import SerializationError
+
+Serialized = bytes | bytearray | memoryview | None
+_KINDS: Final = (bytes, bytearray, memoryview)
+
+
+@runtime_checkable
+class Serializer(Protocol):
+    """For those that need the topic, such as schemas; others are plain callables of the value."""
+
+    def serialize(self, topic: str, value: Any) -> Serialized:
+        """The value's bytes; None for none."""
+
+
+Serialize = Callable[[str, Any], Serialized]
+
+
+def serialize_with(serializer: Callable[[Any], Serialized] | Serializer | None, what: str) -> Serialize | None:
+    """A function of (topic, value) that raises `SerializationError` that names `what`; None if bytes need none."""
+    if serializer is None:
+        return None
+    if isinstance(serializer, Serializer):
+        call: Serialize = serializer.serialize
+    else:
+        plain = serializer
+
+        def call(topic: str, value: Any) -> Serialized:
+            return plain(value)
+
+    name = getattr(serializer, "__name__", type(serializer).__name__)
+
+    def serialize(topic: str, value: Any) -> Serialized:
+        try:
+            made = call(topic, value)
+        except Exception as error:
+            raise SerializationError(
+                f"the {what} serializer {name} failed for a record of topic {topic}, on {_shown(value)}: {error!r}"
+            ) from error
+        if made is not None and not isinstance(made, _KINDS):
+            raise SerializationError(
+                f"the {what} serializer {name} made {type(made).__name__} of {_shown(value)}; it must make bytes or"
+                " None"
+            )
+        return made
+
+    return serialize
+
+
+def not_bytes(what: str, value: object) -> SerializationError:
+    """What to tell one who sends something else than bytes without a serializer."""
+    return SerializationError(
+        f"the {what} is {type(value).__name__}, and must be bytes or None: encode it, or give {what}_serializer"
+    )
+
+
+def _shown(value: object) -> str:
+    """A value in a message: its kind, and no more of it than is helpful."""
+    text = repr(value)
+    return f"{type(value).__name__} {text if len(text) <= 80 else text[:77] + '...'}"

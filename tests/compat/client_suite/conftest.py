@@ -1,0 +1,30 @@
+"""What the suite shares: the broker under test, for the whole session, and names for topics and groups."""
+
+import itertools
+from collections.abc import Iterator
+
+import pytest
+
+from tests.compat.clients.broker_under_test import Broker, broker_under_test
+
+_numbers = itertools.count()
+
+
+@pytest.fixture(scope="session")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    """The broker under test: tests use topics of their own, and leave it running."""
+    with broker_under_test(tmp_path_factory.mktemp("broker")) as broker:
+        yield broker
+
+
+@pytest.fixture
+def bootstrap(broker: Broker) -> str:
+    """Its address."""
+    return broker.bootstrap
+
+
+@pytest.fixture
+def topic(request: pytest.FixtureRequest) -> str:
+    """A name that no other test uses; good for a group too."""
+    function: str = getattr(request, "function").__name__  # noqa: B009 - not in the declared type
+    return f"{function.removeprefix('test_')}-{next(_numbers)}"

@@ -1,0 +1,145 @@
+"""Two scripted brokers that lead one topic of one partition between them, and do with each batch what a test says."""
+
+from collections import deque
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
+from typing import Any, Literal
+
+from ottla.client.addresses import Address
+from ottla.model.error_codes import ErrorCode
+from ottla.protocol.apis import ApiKey
+from ottla.protocol.messages import milliseconds, wire_error, write_response
+from ottla.records.batch import Batch
+from ottla.records.decode import decode_records
+from tests.unit.client.scripted_broker import request_message, scripted, versions_answer
+
+TOPIC = "t"
+
+Fate = ErrorCode | Literal["written", "silence", "hang up", "written, hang up", "nonsense", "hint"]
+"""What happens to a batch; "hint" refuses it and names the other broker as leader."""
+
+
+class ScriptedLeaders:
+    """`fates` are used up one by one; without any, batches are written. `leader` is what the metadata says."""
+
+    def __init__(self) -> None:
+        self.addresses: list[Address] = []
+        self.leader = 0
+        self.leader_epoch = 1
+        self.fates: deque[Fate] = deque()
+        self.silent: set[ApiKey] = set()
+        self.topic_error = ErrorCode.NONE
+        self.log: list[bytes] = []
+        self.attempts: list[tuple[int, int, int]] = []
+        """(broker, producer epoch, base sequence) of each batch that came."""
+        self.metadata_asked = 0
+        self._epoch, self._next_sequence = -1, 0
+        self._offsets: dict[tuple[int, int], int] = {}
+
+    def answer(self, broker: int, api_key: int, version: int, correlation_id: int, body: bytes) -> bytes | None:
+        """What a broker says to one request."""
+        key = ApiKey(api_key)
+        if key is ApiKey.API_VERSIONS:
+            return versions_answer(version, correlation_id)
+        if key in self.silent:
+            return None
+        match key:
+            case ApiKey.METADATA:
+                self.metadata_asked += 1
+                found = self._metadata()
+            case ApiKey.INIT_PRODUCER_ID:
+                found = self._identity()
+            case ApiKey.PRODUCE:
+                return self._produce(broker, version, correlation_id, request_message(key, version, body))
+            case _:
+                return b""
+        return write_response(key, version, correlation_id, found)
+
+    def _produce(self, broker: int, version: int, correlation_id: int, message: Any) -> bytes | None:
+        batch = Batch(message.topic_data[0].partition_data[0].records)
+        batch.check()
+        self.attempts.append((broker, int(batch.producer_epoch), int(batch.base_sequence)))
+        fate = self.fates.popleft() if self.fates else "written"
+        if broker != self.leader and fate == "written":
+            fate = ErrorCode.NOT_LEADER_OR_FOLLOWER
+        number = int(batch.producer_epoch), int(batch.base_sequence)
+        base = self._offsets.get(number, len(self.log))
+        if fate in ("written", "written, hang up") and number not in self._offsets:
+            if number != (self._epoch, self._next_sequence) and number[1] != 0:
+                return self._produced(version, correlation_id, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, -1)
+            self._offsets[number] = base
+            self._epoch, self._next_sequence = number[0], number[1] + batch.count
+            self.log += [bytes(record.value or b"") for record in decode_records(batch)]
+        match fate:
+            case "silence":
+                return None
+            case "hang up" | "written, hang up":
+                return b""
+            case "nonsense":
+                return b"\0\0\0\x06" + correlation_id.to_bytes(4, "big") + b"\0\xff"
+            case "hint":
+                self.leader, self.leader_epoch = 1 - broker, self.leader_epoch + 1
+                return self._produced(version, correlation_id, ErrorCode.NOT_LEADER_OR_FOLLOWER, -1, hint=True)
+            case ErrorCode():
+                return self._produced(version, correlation_id, fate, -1)
+        return self._produced(version, correlation_id, ErrorCode.NONE, base)
+
+    def _produced(self, version: int, correlation_id: int, code: ErrorCode, base: int, *, hint: bool = False) -> bytes:
+        from kio.schema.produce.v12 import response as kinds
+
+        said: Any = {"current_leader": kinds.LeaderIdAndEpoch(leader_id=self.leader, leader_epoch=self.leader_epoch)}  # type: ignore[arg-type]
+        part = kinds.PartitionProduceResponse(
+            index=0,  # type: ignore[arg-type]
+            error_code=wire_error(code),
+            base_offset=base,  # type: ignore[arg-type]
+            record_errors=(),
+            **(said if hint else {}),
+        )
+        topic = kinds.TopicProduceResponse(name=TOPIC, partition_responses=(part,))  # type: ignore[arg-type]
+        return write_response(ApiKey.PRODUCE, version, correlation_id, kinds.ProduceResponse(responses=(topic,)))
+
+    def _metadata(self) -> Any:
+        from kio.schema.metadata.v13 import response as kinds
+
+        brokers: Any = tuple(
+            kinds.MetadataResponseBroker(node_id=number, host=address.host, port=address.port)  # type: ignore[arg-type]
+            for number, address in enumerate(self.addresses)
+        )
+        part = kinds.MetadataResponsePartition(
+            error_code=wire_error(ErrorCode.NONE),
+            partition_index=0,  # type: ignore[arg-type]
+            leader_id=self.leader,  # type: ignore[arg-type]
+            leader_epoch=self.leader_epoch,  # type: ignore[arg-type]
+        )
+        topic = kinds.MetadataResponseTopic(
+            error_code=wire_error(self.topic_error),
+            name=TOPIC,  # type: ignore[arg-type]
+            topic_id=None,
+            partitions=() if self.topic_error else (part,),
+        )
+        return kinds.MetadataResponse(
+            throttle_time=milliseconds(0), brokers=brokers, topics=(topic,), error_code=wire_error(ErrorCode.NONE)
+        )
+
+    @staticmethod
+    def _identity() -> Any:
+        from kio.schema.init_producer_id.v5.response import InitProducerIdResponse
+
+        return InitProducerIdResponse(
+            throttle_time=milliseconds(0),
+            error_code=wire_error(ErrorCode.NONE),
+            producer_id=9,  # type: ignore[arg-type]
+            producer_epoch=0,  # type: ignore[arg-type]
+        )
+
+
+@asynccontextmanager
+async def scripted_leaders() -> AsyncIterator[ScriptedLeaders]:
+    """Both listen for as long as the block runs."""
+    leaders = ScriptedLeaders()
+    async with AsyncExitStack() as stack:
+        for number in (0, 1):
+            _, address = await stack.enter_async_context(scripted(partial(leaders.answer, number)))
+            leaders.addresses.append(address)
+        yield leaders

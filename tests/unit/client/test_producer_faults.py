@@ -1,0 +1,222 @@
+"""Brokers that refuse, move, hang, vanish and speak nonsense: records are sent again in order, or an error says why."""
+
+import asyncio
+import threading
+import time
+from collections.abc import Coroutine
+from typing import Any
+
+import pytest
+
+from ottla.client.addresses import Address
+from ottla.client.blocking_producer import Producer
+from ottla.client.errors import AnswerError, CannotConnectError, DeadlineError
+from ottla.client.producer import AsyncProducer
+from ottla.client.producer_errors import BufferFullError, NotDeliveredError, ProducerClosedError
+from ottla.model.error_codes import ErrorCode
+from ottla.model.errors import OttlaError
+from ottla.protocol.apis import ApiKey
+from tests.hostile.broker_process import free_port
+from tests.unit.client.scripted_leaders import TOPIC, Fate, ScriptedLeaders, scripted_leaders
+
+
+def run(scenario: Coroutine[Any, Any, None]) -> None:
+    asyncio.run(asyncio.wait_for(scenario, 60))
+
+
+def producer_of(leaders: ScriptedLeaders, **options: Any) -> AsyncProducer:
+    given = {"linger_ms": 0, "retry_backoff_ms": 1, "batch_size": 0, **options}
+    return AsyncProducer(bootstrap_servers=[str(address) for address in leaders.addresses], **given)
+
+
+RETRIED: list[Fate] = [
+    ErrorCode.NOT_LEADER_OR_FOLLOWER,
+    ErrorCode.NOT_ENOUGH_REPLICAS,
+    ErrorCode.CORRUPT_MESSAGE,
+    "hang up",
+    "written, hang up",
+    "nonsense",
+    "hint",
+]
+
+
+@pytest.mark.parametrize("fate", RETRIED)
+def test_sent_again_in_order(fate: Fate) -> None:
+    async def scenario() -> None:
+        async with scripted_leaders() as leaders, producer_of(leaders) as producer:
+            assert 0 == (await producer.send_and_wait(TOPIC, b"first")).offset
+            leaders.fates.append(fate)
+            deliveries = [await producer.send(TOPIC, b"%d" % number) for number in range(8)]
+            offsets = [(await delivery).offset for delivery in deliveries]
+            assert sorted(offsets) == offsets
+            assert [b"first", *(b"%d" % number for number in range(8))] == leaders.log
+            # The same batch has the same number each time; the broker would know it again.
+            sequences = [sequence for _, _, sequence in leaders.attempts]
+            assert list(range(9)) == list(dict.fromkeys(sequences))
+            assert {0} == {epoch for _, epoch, _ in leaders.attempts}
+
+    run(scenario())
+
+
+def test_a_hint_is_followed_without_asking() -> None:
+    async def scenario() -> None:
+        async with scripted_leaders() as leaders, producer_of(leaders) as producer:
+            await producer.send_and_wait(TOPIC, b"first")
+            asked = leaders.metadata_asked
+            leaders.fates.append("hint")
+            await producer.send_and_wait(TOPIC, b"moved")
+            assert [(0, 0), (0, 1), (1, 1)] == [(broker, sequence) for broker, _, sequence in leaders.attempts]
+            assert asked == leaders.metadata_asked
+
+    run(scenario())
+
+
+def test_a_leader_that_moved_is_found_through_metadata() -> None:
+    async def scenario() -> None:
+        async with scripted_leaders() as leaders, producer_of(leaders) as producer:
+            await producer.send_and_wait(TOPIC, b"first")
+            leaders.leader, leaders.leader_epoch = 1, 2
+            assert 1 == (await producer.send_and_wait(TOPIC, b"moved")).offset
+            assert 1 == leaders.attempts[-1][0]
+
+    run(scenario())
+
+
+def test_a_producer_that_the_broker_forgot_takes_a_new_epoch() -> None:
+    async def scenario() -> None:
+        async with scripted_leaders() as leaders, producer_of(leaders) as producer:
+            await producer.send_and_wait(TOPIC, b"first")
+            leaders.fates.append(ErrorCode.UNKNOWN_PRODUCER_ID)
+            await producer.send_and_wait(TOPIC, b"again")
+            leaders.fates.append(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER)
+            await producer.send_and_wait(TOPIC, b"and again")
+            assert [(0, 0), (0, 1), (1, 0), (1, 1), (2, 0)] == [attempt[1:] for attempt in leaders.attempts]
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("fate", [ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.INVALID_RECORD])
+def test_a_final_refusal_fails_that_record_alone(fate: ErrorCode) -> None:
+    async def scenario() -> None:
+        async with scripted_leaders() as leaders, producer_of(leaders) as producer:
+            leaders.fates.append(fate)
+            with pytest.raises(AnswerError) as refusal:
+                await producer.send_and_wait(TOPIC, b"refused")
+            assert fate is refusal.value.error_code
+            assert 0 == (await producer.send_and_wait(TOPIC, b"next")).offset
+            # Its number was never taken, so the next one begins a new epoch.
+            assert [(0, 0), (1, 0)] == [attempt[1:] for attempt in leaders.attempts]
+
+    run(scenario())
+
+
+def test_retries_end() -> None:
+    async def scenario() -> None:
+        async with scripted_leaders() as leaders, producer_of(leaders, retries=2) as producer:
+            leaders.fates += [ErrorCode.NOT_ENOUGH_REPLICAS] * 3
+            with pytest.raises(AnswerError, match="NOT_ENOUGH_REPLICAS"):
+                await producer.send_and_wait(TOPIC, b"x")
+            assert 3 == len(leaders.attempts)
+
+    run(scenario())
+
+
+def test_a_broker_that_hangs_is_given_up_within_the_delivery_timeout() -> None:
+    async def scenario() -> None:
+        options = {"request_timeout_ms": 300, "delivery_timeout_ms": 700}
+        async with scripted_leaders() as leaders, producer_of(leaders, **options) as producer:
+            await producer.send_and_wait(TOPIC, b"first")
+            leaders.fates += ["silence"] * 10
+            started = time.monotonic()
+            with pytest.raises(
+                NotDeliveredError,
+                match=r"1 records for t-0 were not acknowledged within 700 ms \(delivery_timeout_ms\): they were sent"
+                r" \d times and may be in the log; last problem: .*PRODUCE was not answered within 300 ms",
+            ):
+                await producer.send_and_wait(TOPIC, b"lost")
+            assert 0.6 < time.monotonic() - started < 5
+            leaders.fates.clear()
+            assert 1 == (await producer.send_and_wait(TOPIC, b"next")).offset
+            # Nobody knew whether the lost one was written: a new epoch keeps the two apart.
+            assert 1 == leaders.attempts[-1][1]
+
+    run(scenario())
+
+
+def test_a_full_buffer_raises_after_max_block() -> None:
+    async def scenario() -> None:
+        options = {"buffer_memory": 2000, "max_block_ms": 200, "request_timeout_ms": 5000}
+        async with scripted_leaders() as leaders, producer_of(leaders, **options) as producer:
+            await producer.send_and_wait(TOPIC, b"first")
+            leaders.fates += ["silence"] * 10
+            started = time.monotonic()
+            sending = (producer.send(TOPIC, b"x" * 300) for _ in range(10))
+            with pytest.raises(BufferFullError, match=r"no room for a record to t-0 within 200 ms \(max_block_ms\)"):
+                [await each for each in sending]
+            assert 0.15 < time.monotonic() - started < 5
+            await producer.close(timeout=0.1)
+
+    run(scenario())
+
+
+def test_closing_gives_up_what_takes_longer() -> None:
+    async def scenario() -> None:
+        async with scripted_leaders() as leaders:
+            producer = producer_of(leaders)
+            await producer.start()
+            await producer.send_and_wait(TOPIC, b"first")
+            leaders.fates += ["silence"] * 10
+            delivery = await producer.send(TOPIC, b"x")
+            with pytest.raises(DeadlineError, match=r"1 batches are not delivered after 0.1 s"):
+                await producer.flush(timeout=0.1)
+            await producer.close(timeout=0.1)
+            with pytest.raises(ProducerClosedError, match="closed before the record was delivered"):
+                await delivery
+
+    run(scenario())
+
+
+def test_an_unknown_topic_is_told_after_max_block() -> None:
+    async def scenario() -> None:
+        async with scripted_leaders() as leaders, producer_of(leaders, max_block_ms=150) as producer:
+            leaders.topic_error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            with pytest.raises(
+                AnswerError, match=r"topic t is not known after 150 ms \(max_block_ms\): topic t: no such"
+            ):
+                await producer.send(TOPIC, b"x")
+            # One that will never be is told at once.
+            leaders.topic_error = ErrorCode.INVALID_TOPIC_EXCEPTION
+            with pytest.raises(AnswerError, match="this is no name for a topic"):
+                await producer.send(TOPIC, b"x")
+
+    run(scenario())
+
+
+def test_metadata_that_never_comes_is_told_after_max_block() -> None:
+    async def scenario() -> None:
+        async with scripted_leaders() as leaders, producer_of(leaders, max_block_ms=200) as producer:
+            leaders.silent.add(ApiKey.METADATA)
+            with pytest.raises(
+                DeadlineError, match=r"topic t is not known after 200 ms \(max_block_ms\): no broker answ"
+            ):
+                await producer.send(TOPIC, b"x")
+
+    run(scenario())
+
+
+def test_a_wrong_address_is_told_at_once_and_leaves_no_thread() -> None:
+    before = {thread.name for thread in threading.enumerate()}
+    address = Address("127.0.0.1", free_port())
+    with (
+        Producer(bootstrap_servers=str(address)) as producer,
+        pytest.raises(CannotConnectError, match=f"cannot reach any broker of {address}.*is one running"),
+    ):
+        producer.send(TOPIC, b"x")
+    assert before == {thread.name for thread in threading.enumerate()}
+
+
+def test_an_address_that_is_none() -> None:
+    before = {thread.name for thread in threading.enumerate()}
+    with pytest.raises(OttlaError, match="'no port:x' is no address"):
+        Producer(bootstrap_servers="no port:x")
+    assert before == {thread.name for thread in threading.enumerate()}
