@@ -38,6 +38,7 @@ ROOMS: Final[Mapping[str, tuple[str, ...]]] = {
     "spark": ("registry",),
     "console": ("client", "broker"),
     "cli": ("client", "broker"),
+    "testing": ("client", "broker"),
 }
 """Which rooms a room may know, and with them what those know. A client never knows the broker; `sim` knows all."""
 
