@@ -1,7 +1,8 @@
 """Feeds the kernels damaged batches, lying columns and damaged requests until the time is up.
 
-What may come of it: a result, or one of our own errors. Two readers that share only their innermost parser must agree
-on each batch. Reads and writes outside a buffer are found by the sanitizer, which ends the process; started by `run`.
+Committed offsets have their targets in `offsets.py`, the client its own in `clients.py`. What may come of it: a result,
+or one of our own errors. Two readers that share only their innermost parser must agree on each batch. Reads and writes
+outside a buffer are found by the sanitizer, which ends the process; started by `run`.
 """
 
 import argparse
@@ -26,7 +27,7 @@ from ottla.records.layout import Codec
 from ottla.records.recompress import recompress
 from ottla.records.record import Record
 from ottla.storage.search import find_batch_header, first_disorder, last_slot_at_most
-from tests.fuzz import damage, requests
+from tests.fuzz import clients, damage, offsets, requests
 from tests.unit.records.unpacked_columns import records_of
 
 LIMIT = 1 << 20
@@ -207,7 +208,11 @@ def serve(chance: Random) -> None:
         raise AssertionError(f"the next frame is at {at}, not at {position} with {size} bytes")
 
 
-TARGETS = (walk, stamp, read, read, agree, agree, unpack, write, compact, compact, search, serve, serve)
+TARGETS: tuple[Callable[[Random], None], ...] = (
+    *(walk, stamp, read, read, agree, agree, unpack, write, compact, compact, search, serve, serve),
+    *(offsets.commit, offsets.commit, offsets.write_offsets, offsets.read_offsets, offsets.read_offsets),
+    *(clients.consume, clients.consume, clients.hash_key, clients.deliver),
+)
 
 
 def main() -> int:
