@@ -9,7 +9,8 @@ and `etl_check.py` says whether each was moved once. OTTLA_CRASH_KILLS says how 
 
 Killed at chosen moments: `watched_disk.py` copies a broker's files at a chosen write, `doomed_broker.py` runs such a
 broker; `test_coordinator_crashes.py` goes through the steps of a transaction, `test_group_crashes.py` through those of
-a rebalance and of offsets, both with raw requests (`transaction_client.py`, `group_client.py`, `places.py`).
+a rebalance and of offsets, `test_first_offsets.py` looks at the first offsets of a group while coordinators are loaded;
+all with raw requests (`transaction_client.py`, `group_client.py`, `places.py`).
 `test_delivery_guarantees.py` kills consumers (`handling.py`) where it hurts most.
 
 `test_full_disk.py` runs a broker on a small filesystem.

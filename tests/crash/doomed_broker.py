@@ -6,7 +6,7 @@ the point, which does not matter: what counts is the next broker, opened on the 
 
 import asyncio
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Final, Self, TypeVar
@@ -29,12 +29,15 @@ SETTINGS: Final = {
 
 
 class DoomedBroker:
-    """Serves between `__enter__` and `__exit__`; `watch` says at which points its files are copied."""
+    """Serves between `__enter__` and `__exit__`; `watch` says at which points its files are copied.
 
-    def __init__(self, data: Path, *, settings: Mapping[str, str] | None = None) -> None:
+    Coordinators of the `held` topics are loading until they are released.
+    """
+
+    def __init__(self, data: Path, *, settings: Mapping[str, str] | None = None, held: Iterable[str] = ()) -> None:
         self.address = ""
         self._settings = {**SETTINGS, **(settings or {}), "log.dirs": str(data)}
-        self._disk = WatchedDisk(data, data.with_name(f"{data.name}-left"))
+        self._disk = WatchedDisk(data, data.with_name(f"{data.name}-left"), held)
         self._loop = asyncio.new_event_loop()
         self._is_over = asyncio.Event()
         self._is_started = threading.Event()
@@ -58,6 +61,10 @@ class DoomedBroker:
     def watch(self, points: Mapping[str, Point]) -> None:
         """From now on these are waited for."""
         self._on_loop(lambda: self._disk.watch(dict(points)))
+
+    def release(self, topic: str) -> None:
+        """The topic's coordinators are loaded soon."""
+        self._on_loop(lambda: self._disk.release(topic))
 
     def kill(self, name: str = "now", *, loses_unsynced: bool = False) -> Path:
         """What it would leave if it were killed now."""

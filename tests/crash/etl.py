@@ -13,6 +13,7 @@ The client is confluent-kafka. `etl_fleet.py` starts and kills these, `etl_check
 import faulthandler
 import json
 import os
+import random
 import secrets
 import signal
 import sys
@@ -46,6 +47,10 @@ class Job:
     audit: str
     consumer: dict[str, Any] = field(default_factory=dict)
     producer: dict[str, Any] = field(default_factory=dict)
+    is_new_group: bool = False
+    """Whether the group has no offsets before its workers commit some."""
+    abort_share: float = 0.0
+    """How many of its transactions a worker aborts although nothing is wrong; those that must be come on top."""
     stop_at: str = ""
     """The phase in which the worker stops itself for the first time, to be killed or woken by whoever started it."""
 
@@ -89,8 +94,8 @@ class Worker:
                 "isolation.level": "read_committed",
                 "enable.auto.commit": False,
                 "enable.auto.offset.store": False,
-                # The group has offsets from the beginning: one that cannot be found was lost.
-                "auto.offset.reset": "error",
+                # A group that has offsets from the beginning has lost one that cannot be found.
+                "auto.offset.reset": "earliest" if job.is_new_group else "error",
                 "max.poll.interval.ms": 5000,
                 "fetch.wait.max.ms": 50,
                 "fetch.error.backoff.ms": 20,
@@ -100,6 +105,7 @@ class Worker:
 
     def run(self) -> None:
         """Until killed, fenced or terminated."""
+        signal.signal(signal.SIGTERM, self._on_terminate)
         self._insist(lambda: self._producer.init_transactions(CALL_SECONDS))
         self._say("ready")
         # With callbacks a partition comes and goes only while the worker polls, never within a transaction.
@@ -109,7 +115,6 @@ class Worker:
             on_revoke=self._on_revoke,
             on_lost=self._on_revoke,
         )
-        signal.signal(signal.SIGTERM, self._on_terminate)
         moved_at = time.monotonic()
         while not self._is_over:
             self._gather()
@@ -161,15 +166,21 @@ class Worker:
                 member = self._consumer.consumer_group_metadata()
                 self._insist(lambda: self._producer.send_offsets_to_transaction(offsets, member, CALL_SECONDS))
                 self._say("offsets")
+            if random.random() < self._job.abort_share:
+                self._abort()
+                return
             self._insist(lambda: self._producer.commit_transaction(CALL_SECONDS))
             self._say("committed")
         except KafkaException as error:
             if not error.args[0].txn_requires_abort():
                 raise
             print(f"aborts: {error}", file=sys.stderr, flush=True)
-            self._insist(lambda: self._producer.abort_transaction(CALL_SECONDS))
-            self._go_back()
-            self._say("aborted")
+            self._abort()
+
+    def _abort(self) -> None:
+        self._insist(lambda: self._producer.abort_transaction(CALL_SECONDS))
+        self._go_back()
+        self._say("aborted")
 
     def _produce(self, records: list[Any]) -> None:
         name = secrets.token_hex(6)
@@ -190,7 +201,10 @@ class Worker:
                 for place in places:
                     if place.error is not None:
                         raise KafkaException(place.error)
+                    if place.offset < 0 and self._job.is_new_group:
+                        place.offset, _ = self._consumer.get_watermark_offsets(place, timeout=CALL_SECONDS)
                     self._consumer.seek(place)
+                print(f"goes back to {[(place.partition, place.offset) for place in places]}", file=sys.stderr)
                 return
             except KafkaException as error:
                 # The broker is away, or the partition is; a poll lets it go.

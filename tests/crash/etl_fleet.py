@@ -159,6 +159,9 @@ class Fleet:
     def finish(self) -> None:
         """Lets every worker end the transaction that it is in, and then itself."""
         for worker in self._workers:
+            # One that has only just been started would not take the signal for a wish.
+            self._wait_ready(worker)
+        for worker in self._workers:
             worker.send(signal.SIGTERM)
         ended = [worker.process.wait(PATIENCE_S) for worker in self._workers]
         assert [0] * len(ended) == ended, self.log_end()

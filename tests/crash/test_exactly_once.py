@@ -1,10 +1,11 @@
 """Exactly once under fire: records are moved inside transactions while broker and workers are killed at any moment.
 
 Idempotent producers feed a topic all the while; workers of one group (`etl.py`) move its records to another, with their
-offsets, in transactions. The broker is killed at every phase of a transaction, workers are killed, or stopped until
-another has taken their id over. In the end nothing is lost, nothing is there twice, the order is kept, transactions are
-whole, the group is at the input's end, and no transaction is left open. OTTLA_CRASH_KILLS says how often the broker is
-killed, shared out among the kinds of groups, OTTLA_CRASH_SEED when. A run that fails leaves its files and says where.
+offsets, in transactions, of which they abort some. The broker is killed at every phase of a transaction, workers are
+killed, or stopped until another has taken their id over. In the end nothing is lost, nothing is there twice, the order
+is kept, transactions are whole, the group is at the input's end, and no transaction is left open. OTTLA_CRASH_KILLS
+says how often the broker is killed, shared out among the kinds of groups, OTTLA_CRASH_SEED when. A run that fails
+leaves its files and says where.
 """
 
 import os
@@ -12,7 +13,7 @@ import shutil
 import tempfile
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from random import Random
 from typing import Any, Final
@@ -39,6 +40,7 @@ INTERNAL_PARTITIONS: Final = 3
 PACE_SECONDS: Final = 0.02
 GROUP: Final = "movers"
 WORKERS: Final = 3
+ABORT_SHARE: Final = 0.2
 TOPICS: Final = {"input": PARTITIONS, "output": PARTITIONS, "audit": 1}
 
 SETTINGS: Final = {
@@ -80,29 +82,24 @@ class Feeder(Producer):
 
 
 @contextmanager
-def feeding(address: str, topic_id: UUID) -> Iterator[list[Feeder]]:
-    """Feeders of all partitions, which have ended when the block has."""
+def feeding(address: str, topic_id: UUID, partition: int) -> Iterator[Feeder]:
+    """A feeder of one partition, which has ended when the block has."""
     is_over = threading.Event()
-    feeders = [
-        Feeder(
-            address=address,
-            topic_id=topic_id,
-            partition=partition,
-            acks=-1,
-            producer_id=new_producer_id(address),
-            value_bytes=20,
-        )
-        for partition in range(PARTITIONS)
-    ]
-    threads = [threading.Thread(target=feeder.run, args=(is_over,)) for feeder in feeders]
-    for thread in threads:
-        thread.start()
+    feeder = Feeder(
+        address=address,
+        topic_id=topic_id,
+        partition=partition,
+        acks=-1,
+        producer_id=new_producer_id(address),
+        value_bytes=20,
+    )
+    thread = threading.Thread(target=feeder.run, args=(is_over,))
+    thread.start()
     try:
-        yield feeders
+        yield feeder
     finally:
         is_over.set()
-        for thread in threads:
-            thread.join()
+        thread.join()
 
 
 def new_producer_id(address: str) -> int:
@@ -145,7 +142,7 @@ def set_fire(broker: BrokerProcess, fleet: Fleet, random: Random) -> None:
     broker.start()
 
 
-def jobs_of(address: str, kind: str) -> list[Job]:
+def jobs_of(address: str, kind: str, *, is_new_group: bool) -> list[Job]:
     """Workers of one group, each with a transactional id."""
     return [
         Job(
@@ -156,6 +153,8 @@ def jobs_of(address: str, kind: str) -> list[Job]:
             output="output",
             audit="audit",
             consumer=KINDS[kind],
+            is_new_group=is_new_group,
+            abort_share=ABORT_SHARE,
         )
         for number in range(WORKERS)
     ]
@@ -175,28 +174,46 @@ def check(address: str, feeders: list[Feeder]) -> None:
 
 
 def nothing_is_open(address: str) -> bool:
-    """Whether every transaction has its markers."""
+    """Whether every transaction has its markers; what the group writes about its members meanwhile does not matter."""
     topics = {**TOPICS, "__consumer_offsets": INTERNAL_PARTITIONS}
-    return all(
-        end_offsets(address, topic, count, is_committed=False) == end_offsets(address, topic, count, is_committed=True)
-        for topic, count in topics.items()
-    )
+    for topic, count in topics.items():
+        ends = end_offsets(address, topic, count, is_committed=False)
+        stable = end_offsets(address, topic, count, is_committed=True)
+        if any(there < end for end, there in zip(ends, stable, strict=True)):
+            return False
+    return True
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_every_record_is_moved_exactly_once(tmp_path: Path, kind: str) -> None:
+@pytest.mark.parametrize("is_new_group", [False, True], ids=["known", "new"])
+def test_every_record_is_moved_exactly_once(tmp_path: Path, kind: str, is_new_group: bool) -> None:
+    """By a group that has an offset of every partition before its workers come, and by one that has none."""
     pytest.importorskip("confluent_kafka", reason="the workers are those of another Kafka client")
-    random = Random(f"{SEED}-{kind}")
-    kills = -(-KILLS // len(KINDS))
+    random = Random(f"{SEED}-{kind}-{is_new_group}")
+    kills = -(-KILLS // (2 * len(KINDS)))
     print(f"OTTLA_CRASH_SEED={SEED} OTTLA_CRASH_KILLS={KILLS}: {kills} kills")
     with kept_if_it_fails(tmp_path), BrokerProcess(tmp_path / "broker", settings=SETTINGS) as broker:
         with RawConnection(broker.address) as connection:
             ids = {name: create_topic(connection, name, count, retention_ms="-1") for name, count in TOPICS.items()}
-        commit_offsets(broker.address, GROUP, "input", dict.fromkeys(range(PARTITIONS), 0))
-        with Fleet(jobs_of(broker.address, kind), tmp_path / "workers") as fleet:
-            with feeding(broker.address, ids["input"]) as feeders:
+        if not is_new_group:
+            commit_offsets(broker.address, GROUP, "input", dict.fromkeys(range(PARTITIONS), 0))
+        jobs = jobs_of(broker.address, kind, is_new_group=is_new_group)
+        with Fleet(jobs, tmp_path / "workers") as fleet:
+            with ExitStack() as fed:
+                feeders: list[Feeder] = []
+
+                def feed_more(count: int) -> None:
+                    indexes = range(len(feeders), min(len(feeders) + count, PARTITIONS))
+                    feeders.extend(fed.enter_context(feeding(broker.address, ids["input"], index)) for index in indexes)
+
+                # A partition that has no offset is the more interesting, the later it gets its first records.
+                feed_more(1 if is_new_group else PARTITIONS)
                 for _ in range(kills):
+                    feed_more(1)
                     set_fire(broker, fleet, random)
+                feed_more(PARTITIONS)
+                # A new group has no offset of a partition without records, not even 0.
+                wait_for(lambda: all(feeder.acked for feeder in feeders), "every partition has records")
                 fleet.wait_zombies_fenced()
                 fleet.heard.wait("committed", 2 * WORKERS)
             ends = [len(feeder.acked) * feeder.records for feeder in feeders]

@@ -32,12 +32,13 @@ BUSY: Final = (ErrorCode.concurrent_transactions, ErrorCode.coordinator_load_in_
 
 @dataclass(slots=True, kw_only=True)
 class TransactionClient:
-    """One producer; `version` is the generation it is of."""
+    """One producer; `version` is the generation it is of, which has an older TxnOffsetCommit if it says so."""
 
     address: str
     transactional_id: str
     version: int
     timeout: timedelta = timedelta(seconds=60)
+    offsets_version: int | None = None
     producer_id: int = -1
     producer_epoch: int = -1
     sequences: dict[tuple[str, int], int] = field(default_factory=dict)
@@ -116,7 +117,8 @@ class TransactionClient:
         ]
         member = {"group_id": group, "generation_id": -1, "member_id": "", "group_instance_id": None}
         request = {**self._who, **member, "topics": [{"name": topic, "partitions": parts}]}
-        answer = self._ask(ApiKey.TXN_OFFSET_COMMIT, VERSIONS[self.version]["offsets"], request)
+        version = VERSIONS[self.version]["offsets"] if self.offsets_version is None else self.offsets_version
+        answer = self._ask(ApiKey.TXN_OFFSET_COMMIT, version, request)
         return _first(part.error_code for each in answer.topics for part in each.partitions)
 
     def end(self, *, commit: bool) -> ErrorCode:

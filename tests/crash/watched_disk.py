@@ -7,12 +7,13 @@ The broker writes its logs on its event loop, so that nothing else of it happens
 SQLite's, which is not watched: choose moments at which no topic is being made.
 """
 
+import asyncio
 import os
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, ParamSpec, TypeVar
 
 from ottla.coordination.effects import CoordinatorRecord
 from ottla.coordination.group_records import GroupKey, OffsetKey, read_key
@@ -22,6 +23,8 @@ from ottla.env.real_disk import RealDisk, RealFile
 from ottla.records.batch import Batch, scan
 from ottla.records.decode import decode_records
 
+P = ParamSpec("P")
+T = TypeVar("T")
 LOG_SUFFIX: Final = ".log"
 TRANSACTIONS: Final = "__transaction_state"
 OFFSETS: Final = "__consumer_offsets"
@@ -98,15 +101,31 @@ def _has_key(write: LogWrite, kind: type[OffsetKey] | type[GroupKey]) -> bool:
 
 
 class WatchedDisk(RealDisk):
-    """Copies `data` to a folder of `copies` for each point that is reached, under the point's name."""
+    """Copies `data` to a folder of `copies` for each point that is reached, under the point's name.
 
-    def __init__(self, data: Path, copies: Path) -> None:
+    What is read of the `held` topics to load their coordinators is kept back until it is released; by then it is old.
+    """
+
+    def __init__(self, data: Path, copies: Path, held: Iterable[str] = ()) -> None:
         super().__init__()
         self._data = data
         self._copies = copies
         self._points: dict[str, Point] = {}
         self._seen: dict[str, int] = {}
         self._synced: dict[str, int] = {}
+        self._held = {topic: asyncio.Event() for topic in held}
+
+    def release(self, topic: str) -> None:
+        """What was read of the topic is given to who wants it, and all that is read later at once."""
+        self._held[topic].set()
+
+    async def in_background(self, function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
+        """As a real disk does, but for what is held."""
+        found = await super().in_background(function, *args, **kwargs)
+        file = getattr(function, "__self__", None)
+        if isinstance(file, WatchedFile) and file.topic in self._held:
+            await self._held[file.topic].wait()
+        return found
 
     def watch(self, points: dict[str, Point]) -> None:
         """From now on these are waited for; those before are forgotten."""
@@ -142,8 +161,8 @@ class WatchedDisk(RealDisk):
             return
         batches, _, problem = scan(b"".join(bytes(buffer) for buffer in buffers))
         assert problem is None, f"{path} gets a batch that is none: {problem}"
-        topic, _, index = Path(path).parent.name.rpartition("-")
-        write = LogWrite(topic=topic, partition=int(index), batches=tuple(batches))
+        topic, index = _partition_of(path)
+        write = LogWrite(topic=topic, partition=index, batches=tuple(batches))
         for name, point in self._points.items():
             if point.is_after == is_after and point.sees(write):
                 self._seen[name] += 1
@@ -158,11 +177,12 @@ class WatchedDisk(RealDisk):
 class WatchedFile(RealFile):
     """A log file that tells its disk of every write."""
 
-    __slots__ = ("_disk",)
+    __slots__ = ("_disk", "topic")
 
     def __init__(self, path: str, *, create: bool, disk: WatchedDisk) -> None:
         super().__init__(path, os.O_RDWR | (os.O_CREAT if create else 0))
         self._disk = disk
+        self.topic, _ = _partition_of(path)
 
     def write_at(self, position: int, buffers: Sequence[Buffer]) -> None:
         """As a real file does."""
@@ -175,3 +195,9 @@ class WatchedFile(RealFile):
         size = self.size()
         super().sync()
         self._disk.on_synced(self.path, size)
+
+
+def _partition_of(path: str) -> tuple[str, int]:
+    """The topic and partition that a file of a log belongs to."""
+    topic, _, index = Path(path).parent.name.rpartition("-")
+    return topic, int(index)
