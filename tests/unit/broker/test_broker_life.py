@@ -78,5 +78,7 @@ def test_sigterm_is_a_clean_end(tmp_path: Path) -> None:
 
 
 def test_the_front_door_has_what_it_promises() -> None:
-    assert {"Broker", "BrokerConfig", "TopicPartition", "__version__"} == set(ottla.__all__)
-    assert [True] * 4 == [getattr(ottla, name) is not None for name in ottla.__all__]
+    clients = {"Producer", "Consumer", "Admin", "AsyncProducer", "AsyncConsumer", "AsyncAdmin"}
+    assert clients | {"Broker", "BrokerConfig", "TopicPartition", "__version__"} <= set(ottla.__all__)
+    assert [] == [name for name in ottla.__all__ if getattr(ottla, name) is None]
+    assert sorted(ottla.__all__) == ottla.__all__

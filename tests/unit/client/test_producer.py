@@ -142,14 +142,14 @@ def test_a_record_too_large_is_refused_at_once(producer: Producer) -> None:
 
 
 def test_a_record_too_large_for_the_topic_fails_alone(broker: Address, producer: Producer) -> None:
-    make_topic(broker, "small", 1, max_message_bytes="300")
-    large = producer.send("small", b"x" * 1000)
-    good = producer.send("small", b"y")
+    make_topic(broker, "small-batches", 1, max_message_bytes="300")
+    large = producer.send("small-batches", b"x" * 1000)
+    good = producer.send("small-batches", b"y")
     with pytest.raises(AnswerError) as refusal:
         large.get(SOON_S)
     assert ErrorCode.MESSAGE_TOO_LARGE is refusal.value.error_code
     assert good.get(SOON_S).offset >= 0
-    assert [b"y"] == values(read_topic(broker, "small")[0])
+    assert [b"y"] == values(read_topic(broker, "small-batches")[0])
 
 
 def test_a_batch_too_large_for_the_topic_is_split(broker: Address) -> None:
@@ -255,11 +255,11 @@ def test_all_kinds_of_acknowledgement(broker: Address, acks: Any) -> None:
 
 
 def test_many_threads_share_one_producer(broker: Address, producer: Producer) -> None:
-    make_topic(broker, "threads", 2)
+    make_topic(broker, "many-threads", 2)
 
     def send(name: int) -> None:
         for number in range(500):
-            producer.send("threads", b"%d" % number, key=b"%d" % name)
+            producer.send("many-threads", b"%d" % number, key=b"%d" % name)
 
     threads = [threading.Thread(target=send, args=(name,)) for name in range(6)]
     for thread in threads:
@@ -268,7 +268,7 @@ def test_many_threads_share_one_producer(broker: Address, producer: Producer) ->
         thread.join()
     producer.flush(SOON_S)
     found: dict[bytes, list[bytes | None]] = {}
-    for records in read_topic(broker, "threads", 2).values():
+    for records in read_topic(broker, "many-threads", 2).values():
         for record in records:
             found.setdefault(bytes(record.key or b""), []).append(record.value)
     assert {b"%d" % name: [b"%d" % number for number in range(500)] for name in range(6)} == found
