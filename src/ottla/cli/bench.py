@@ -193,6 +193,7 @@ def _shape(
 async def _topic(cluster: "Cluster", name: str | None, partitions: int) -> "AsyncIterator[list[TopicPartition]]":
     """The partitions of the topic that was named, or of one that is made now and removed afterwards."""
     from ottla.client.admin_requests import create_topic, delete_topic
+    from ottla.client.offsets import START, list_offsets
     from ottla.model.errors import OttlaError
     from ottla.model.ids import TopicPartition
 
@@ -203,8 +204,8 @@ async def _topic(cluster: "Cluster", name: str | None, partitions: int) -> "Asyn
         # A fresh topic's leaders may not be known for a moment.
         topic = await cluster.retry(lambda: cluster.topic(chosen, fresh=True))
         found = [TopicPartition(chosen, each.index) for each in topic.partitions]
-        for each in found:
-            await cluster.retry(lambda at=each: cluster.leader_of(at))  # type: ignore[misc]
+        # A leader that says where a partition begins knows that it leads it, and takes records; it tries until then.
+        await list_offsets(cluster, dict.fromkeys(found, START))
         yield found
     finally:
         if name is None:

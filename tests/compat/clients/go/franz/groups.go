@@ -119,7 +119,10 @@ func (found *member) live(ctx context.Context, save func(*kgo.Client)) {
 		fetches := found.client.PollFetches(ctx)
 		for _, problem := range fetches.Errors() {
 			var known *kerr.Error
-			if ctx.Err() == nil && errors.As(problem.Err, &known) && !known.Retriable {
+			isKnown := errors.As(problem.Err, &known)
+			// Told to join again, a member does so by itself; the client calls that an error all the same.
+			goesOn := isKnown && (known.Retriable || errors.Is(known, kerr.RebalanceInProgress))
+			if ctx.Err() == nil && isKnown && !goesOn {
 				found.log.Failed(problem.Err)
 			}
 		}
