@@ -162,7 +162,9 @@ class _Draft:
             self._brokers.pop(broker, None)
             return
         record = decode(key, value, BrokerRecord)
-        self._brokers[broker] = BrokerImage(id=broker, host=record.host, port=record.port, rack=record.rack)
+        self._brokers[broker] = BrokerImage(
+            id=broker, host=record.host, port=record.port, rack=record.rack, is_intact=record.is_intact
+        )
 
     def on_topic(self, key: str, name: str, value: bytes | None) -> None:
         self._topic(name).id = decode(key, value, TopicRecord).id if value is not None else None

@@ -22,6 +22,8 @@ class BrokerImage:
     host: str
     port: int
     rack: str | None = None
+    is_intact: bool = True
+    """Whether it has all that it had written when it was last registered: not if the machine went down under it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,7 +13,7 @@ import msgspec
 
 
 class LeaseOwner(msgspec.Struct, frozen=True, kw_only=True):
-    """One session of one process. `token` is its own; the rest says which process that is, "" where it is not known."""
+    """The holder of one lease. `token` is that lease's; the rest says which process it is, "" where it is not known."""
 
     token: str
     pid: int
@@ -23,7 +23,7 @@ class LeaseOwner(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def this_process() -> LeaseOwner:
-    """A new session of the process that asks."""
+    """A holder in the process that asks."""
     pid = os.getpid()
     return LeaseOwner(
         token=uuid.uuid4().hex,
@@ -41,6 +41,16 @@ def is_gone(owner: LeaseOwner) -> bool:
     if owner.boot_id != _boot_id():
         return True
     return owner.pid_namespace == _pid_namespace() and _start_ticks(owner.pid) != owner.start_ticks
+
+
+def with_new_token(owner: LeaseOwner) -> LeaseOwner:
+    """The same process as the holder of another lease."""
+    return msgspec.structs.replace(owner, token=uuid.uuid4().hex)
+
+
+def can_be_seen(owner: LeaseOwner) -> bool:
+    """Whether the owner's process id means the same here as there."""
+    return bool(owner.start_ticks) and owner.boot_id == _boot_id() and owner.pid_namespace == _pid_namespace()
 
 
 def _start_ticks(pid: int) -> str | None:

@@ -44,6 +44,7 @@ class BrokerRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     host: str
     port: int
     rack: str | None = None
+    is_intact: bool = True
 
 
 class ControllerRecord(msgspec.Struct, frozen=True, kw_only=True):
@@ -144,7 +145,7 @@ def broker_configs_key(broker: str) -> str:
 
 def broker_record(broker: BrokerImage) -> BrokerRecord:
     """A broker as it is stored."""
-    return BrokerRecord(host=broker.host, port=broker.port, rack=broker.rack)
+    return BrokerRecord(host=broker.host, port=broker.port, rack=broker.rack, is_intact=broker.is_intact)
 
 
 def partition_record(partition: PartitionImage) -> PartitionRecord:

@@ -52,6 +52,8 @@ _FATAL: Final = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite
 """After these nothing that the connection says can be believed: a sync that succeeds after one that failed proves
 nothing."""
 
+_TO_READ: Final = "BEGIN"
+
 _REVISIONS: Final = msgspec.json.Decoder(list[tuple[str, int]])
 _ENTRIES: Final = msgspec.json.Decoder(list[tuple[str, str, int]])
 _CHANGES: Final = msgspec.json.Decoder(list[tuple[int, int, str, str | None]])
@@ -62,14 +64,23 @@ class SqliteFile:
     """See the module's docstring. Every failure of SQLite is a StorageError that names the file.
 
     With `exclusive` no other process may open the file meanwhile. `changes_kept` is how many revisions a follower may
-    be behind.
+    be behind. `on_committed` is called after each commit that took a revision, when others can read it.
     """
 
-    def __init__(self, path: str, *, exclusive: bool, busy_timeout_ms: int, changes_kept: int) -> None:
+    def __init__(
+        self,
+        path: str,
+        *,
+        exclusive: bool,
+        busy_timeout_ms: int,
+        changes_kept: int,
+        on_committed: Callable[[], None] = lambda: None,
+    ) -> None:
         self._path = path
         self._exclusive = exclusive
         self._busy_timeout_ms = busy_timeout_ms
         self._changes_kept = changes_kept
+        self._on_committed = on_committed
         self._connection: sqlite3.Connection | None = None
         self._failure: StorageError | None = None
         self._seen_data_version = -1
@@ -149,7 +160,7 @@ class SqliteFile:
 
     def snapshot(self) -> tuple[int, list[Entry]]:
         """See `MetadataStore.snapshot`."""
-        with self._transaction("read", begin="BEGIN") as connection:
+        with self._transaction("read", begin=_TO_READ) as connection:
             (revision,) = connection.execute("SELECT revision FROM position").fetchone()
             (text,) = connection.execute(_ALL_KEYS).fetchone()
         rows = _ENTRIES.decode(text)
@@ -159,7 +170,7 @@ class SqliteFile:
 
     def changes_after(self, revision: int) -> list[list[Change]]:
         """The commits after a revision, in order, some or all of them; RevisionGoneError where they are not kept."""
-        with self._transaction("read", begin="BEGIN") as connection:
+        with self._transaction("read", begin=_TO_READ) as connection:
             newest, pruned_to = connection.execute("SELECT revision, pruned_to FROM position").fetchone()
             if not pruned_to <= revision <= newest:
                 raise RevisionGoneError(
@@ -201,19 +212,24 @@ class SqliteFile:
             )
             return revision
 
-    def renew_leases(self, keys: Sequence[str], token: str, now: float, expires: float) -> set[str]:
-        """Moves on when leases expire; answers the keys that their owner still held."""
+    def renew_leases(self, tokens: Sequence[str], now: float, expires: float) -> set[str]:
+        """Moves on when leases expire; answers the tokens of those that were still held."""
         with self._transaction("write to") as connection:
             rows = connection.execute(
-                "UPDATE leases SET expires = ? WHERE token = ? AND expires > ? "
-                "AND key IN (SELECT value FROM json_each(?)) RETURNING key",
-                (expires, token, now, msgspec.json.encode(keys).decode()),
+                "UPDATE leases SET expires = ? WHERE expires > ? AND token IN (SELECT value FROM json_each(?)) "
+                "RETURNING token",
+                (expires, now, msgspec.json.encode(tokens).decode()),
             )
-            return {key for (key,) in rows.fetchall()}
+            return {token for (token,) in rows.fetchall()}
 
-    def release_leases(self, keys: Sequence[str], token: str) -> None:
-        """Removes leases with their keys, those that this owner has."""
-        self._end_leases(lambda key, holder, _: key in keys and _OWNER.decode(holder).token == token)
+    def release_leases(self, tokens: Sequence[str]) -> None:
+        """Removes the leases with these tokens, with their keys."""
+        self._end_leases(lambda _, holder, __: _OWNER.decode(holder).token in tokens)
+
+    def lease_owners(self) -> list[LeaseOwner]:
+        """Who holds leases."""
+        with self._guarded("read"):
+            return [_OWNER.decode(owner) for (owner,) in self._open_connection().execute("SELECT owner FROM leases")]
 
     def end_dead_leases(self, now: float) -> None:
         """Removes the leases that expired or whose owners are known to be dead, with their keys."""
@@ -278,7 +294,10 @@ class SqliteFile:
                     with suppress(sqlite3.Error):
                         connection.execute("ROLLBACK")
                 raise
+            has_changed = revision != self.revision
             self.revision = revision
+        if has_changed and begin != _TO_READ:
+            self._on_committed()
 
     @contextmanager
     def _guarded(self, what: str) -> Iterator[None]:

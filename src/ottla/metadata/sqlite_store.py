@@ -2,10 +2,11 @@
 
 Alone (`shared=False`) the store holds the file for itself: no other process opens it meanwhile, so its leases need no
 heartbeat, and what leases it finds when it opens are a dead process's. Shared, several brokers of the machine have the
-file open: leases are renewed and expire by the machine's monotonic clock, a dead process's are ended at once, and other
-processes' commits are seen by a look at the file every `poll_ms`. Followers of this process hear of its own commits
-without delay either way. What happens in the file is in `sqlite_file.py`; all of it runs off the event loop, one call
-at a time, in the order asked.
+file open: leases are renewed and expire by the machine's monotonic clock, and a dead process's are ended at once.
+Whoever commits wakes the others (`file_wake.py`), and who dies wakes them too (`owner_watch.py`); in case a wake does
+not come, they look at the file every `poll_ms`. Followers of this process hear of its own commits without delay either
+way. What happens in the file is in `sqlite_file.py`; all of it runs off the event loop, one call at a time, in the
+order asked.
 """
 
 import asyncio
@@ -16,9 +17,12 @@ from functools import partial
 from typing import Any, TypeVar
 
 from ottla.env.ports import Clock
-from ottla.metadata.lease_owner import LeaseOwner, this_process
+from ottla.metadata.file_wake import FileWake
+from ottla.metadata.lease_owner import LeaseOwner, this_process, with_new_token
+from ottla.metadata.owner_watch import OwnerWatch
 from ottla.metadata.sqlite_file import SqliteFile
 from ottla.metadata.store import Change, Entry, Operation, check_key, check_operations
+from ottla.metadata.waiting import wait_first
 from ottla.model.errors import MisuseError, StorageError
 
 T = TypeVar("T")
@@ -27,43 +31,53 @@ InBackground = Callable[..., Awaitable[Any]]
 
 LOOKS_PER_CLEARING = 10
 """After so many looks at a shared file, leases are looked through for dead ones."""
+SURE_SHARE = 0.9
+"""The part of its timeout for which a lease is its owner's to act on: what is under way then has the rest to end."""
 
 
 class SqliteLease:
-    """A key held by this process; made by `SqliteStore.lease`."""
+    """A key held by this process; made by `SqliteStore.lease`. `sure_until` is None where it does not expire."""
 
-    __slots__ = ("_ended", "_expires", "_key", "_revision", "_store")
+    __slots__ = ("_ended", "_store", "_sure_until", "key", "revision", "token")
 
-    def __init__(self, store: "SqliteStore", key: str, revision: int, expires: float | None) -> None:
+    def __init__(self, store: "SqliteStore", key: str, revision: int, token: str, sure_until: float | None) -> None:
+        self.key = key
+        self.revision = revision
+        self.token = token
         self._store = store
-        self._key = key
-        self._revision = revision
-        self._expires = expires
-        self._ended = False
-
-    @property
-    def revision(self) -> int:
-        """Where its key was written."""
-        return self._revision
+        self._sure_until = sure_until
+        self._ended = asyncio.Event()
 
     @property
     def is_lost(self) -> bool:
         """Whether it ended, or may have: a lease that could not be renewed in time is lost, whatever the file says."""
-        return self._ended or (self._expires is not None and self._expires <= self._store.clock.monotonic())
+        if self._sure_until is not None and self._sure_until <= self._store.clock.monotonic():
+            self._ended.set()
+        return self._ended.is_set()
+
+    async def wait_lost(self) -> None:
+        """Returns as soon as `is_lost`."""
+        while not self.is_lost:
+            if self._sure_until is None:
+                await self._ended.wait()
+            else:
+                seconds = self._sure_until - self._store.clock.monotonic()
+                await wait_first(self._ended.wait(), self._store.clock.sleep(seconds))
 
     async def release(self) -> None:
         """Removes the key; nothing happens if the lease is lost."""
-        if not self._ended:
-            self._ended = True
-            await self._store.release([self._key])
+        if not self.is_lost:
+            await self._store.release([self])
 
-    def on_renewed(self, expires: float) -> None:
-        """The store wrote a new moment of expiry."""
-        self._expires = expires
+    def on_renewed(self, sure_until: float) -> None:
+        """The store wrote a new moment of expiry. One that was lost while the file was waited for stays lost: its owner
+        may have seen it."""
+        if not self.is_lost:
+            self._sure_until = sure_until
 
     def on_ended(self) -> None:
         """The store found that the key is not this process's any more, or the session ended."""
-        self._ended = True
+        self._ended.set()
 
 
 class SqliteStore:
@@ -87,7 +101,14 @@ class SqliteStore:
     ) -> None:
         self.clock = clock
         self._path = path
-        self._file = SqliteFile(path, exclusive=not shared, busy_timeout_ms=busy_timeout_ms, changes_kept=changes_kept)
+        self._wake = FileWake(f"{path}-wake")
+        self._file = SqliteFile(
+            path,
+            exclusive=not shared,
+            busy_timeout_ms=busy_timeout_ms,
+            changes_kept=changes_kept,
+            on_committed=self._wake.touch if shared else lambda: None,
+        )
         self._in_background = in_background
         self._shared = shared
         self._lease_seconds = lease_timeout_ms / 1000
@@ -98,6 +119,9 @@ class SqliteStore:
         self._jobs: set[asyncio.Task[Any]] = set()
         self._loops: list[asyncio.Task[None]] = []
         self._leases: dict[str, SqliteLease] = {}
+        self._others = OwnerWatch(self._on_other_gone)
+        self._has_touch = asyncio.Event()
+        self._has_dead = False
         self._revision = 0
         self._news = asyncio.Event()
         self._is_open = False
@@ -107,6 +131,8 @@ class SqliteStore:
         if self._is_open:
             raise MisuseError(f"the metadata store {self._path} is open already")
         self._owner = this_process()
+        # The one before was set for good, to end the followers.
+        self._news = asyncio.Event()
         self._is_open = True
         try:
             await self._run(self._file.open)
@@ -118,6 +144,8 @@ class SqliteStore:
             await self.close()
             raise
         if self._shared:
+            self._wake.watch(self._has_touch.set)
+            self._has_touch.set()
             self._loops = [asyncio.create_task(self._renew_leases()), asyncio.create_task(self._watch_others())]
 
     async def close(self) -> None:
@@ -128,9 +156,11 @@ class SqliteStore:
             loop.cancel()
         await asyncio.gather(*self._loops, return_exceptions=True)
         self._loops = []
+        self._wake.close()
+        self._others.close()
         # A disk that refuses must not keep the broker from ending: the leases end with the process then.
         with suppress(StorageError, MisuseError):
-            await self.release(list(self._leases))
+            await self.release(list(self._leases.values()))
         self._is_open = False
         self._news.set()
         try:
@@ -165,49 +195,83 @@ class SqliteStore:
     async def lease(self, key: str, value: bytes) -> SqliteLease:
         """See `MetadataStore.lease`. A dead process's lease is taken over at once, a live one's after it expired."""
         check_key(key)
+        await self._end_lost()
         now = self.clock.monotonic()
+        owner = with_new_token(self._owner or this_process())
         expires = now + self._lease_seconds if self._shared else None
-        revision = await self._run(self._file.take_lease, key, value, self._owner, now, expires)
-        lease = self._leases[key] = SqliteLease(self, key, revision, expires)
+        revision = await self._run(self._file.take_lease, key, value, owner, now, expires)
+        lease = SqliteLease(self, key, revision, owner.token, self._sure_until(now))
+        self._leases[owner.token] = lease
         return lease
 
-    async def release(self, keys: Sequence[str]) -> None:
+    def _sure_until(self, now: float) -> float | None:
+        return now + self._lease_seconds * SURE_SHARE if self._shared else None
+
+    async def release(self, leases: Sequence[SqliteLease]) -> None:
         """Ends leases of this session."""
-        held = [lease for lease in (self._leases.pop(key, None) for key in keys) if lease is not None]
-        for lease in held:
+        held = [lease.token for lease in leases if self._leases.pop(lease.token, None) is not None]
+        for lease in leases:
             lease.on_ended()
-        if held and self._owner is not None:
-            await self._run(self._file.release_leases, tuple(keys), self._owner.token)
+        if held:
+            await self._run(self._file.release_leases, held)
+
+    async def _end_lost(self) -> None:
+        """Removes what is left of lost leases, so that nobody waits for them, this process least of all."""
+        await self.release([lease for lease in self._leases.values() if lease.is_lost])
 
     async def _renew_leases(self) -> None:
         while True:
             await self.clock.sleep(self._lease_seconds / 3)
-            keys = tuple(self._leases)
-            if not keys or self._owner is None:
-                continue
-            now = self.clock.monotonic()
-            expires = now + self._lease_seconds
             # What could not be renewed now may be the next time; if not, the lease is lost by the clock.
             with suppress(StorageError):
-                kept = await self._run(self._file.renew_leases, keys, self._owner.token, now, expires)
-                for key in keys:
-                    lease = self._leases.get(key)
-                    # One that was lost while the file was waited for stays lost: its owner may have seen it.
-                    if lease is not None and key in kept and not lease.is_lost:
-                        lease.on_renewed(expires)
-                    elif lease is not None:
-                        self._leases.pop(key).on_ended()
+                await self._end_lost()
+                await self._renew(list(self._leases.values()))
+
+    async def _renew(self, leases: Sequence[SqliteLease]) -> None:
+        now = self.clock.monotonic()
+        if not leases:
+            return
+        tokens = [lease.token for lease in leases]
+        kept = await self._run(self._file.renew_leases, tokens, now, now + self._lease_seconds)
+        sure_until = self._sure_until(now)
+        for lease in leases:
+            if lease.token not in kept or sure_until is None:
+                lease.on_ended()
+            else:
+                lease.on_renewed(sure_until)
+        await self._end_lost()
 
     async def _watch_others(self) -> None:
         looks = 0
+        watched_at = -1
         while True:
-            await self.clock.sleep(self._poll_seconds)
+            await wait_first(self._has_touch.wait(), self.clock.sleep(self._poll_seconds))
+            self._has_touch.clear()
             looks += 1
             # The file may be readable again at the next look; whoever commits meanwhile is told what is wrong with it.
             with suppress(StorageError):
                 await self._run(self._file.look)
-                if looks % LOOKS_PER_CLEARING == 0:
+                if self._has_dead or looks % LOOKS_PER_CLEARING == 0:
+                    self._has_dead = False
                     await self._run(self._file.end_dead_leases, self.clock.monotonic())
+                if watched_at != self._revision:
+                    watched_at = self._revision
+                    await self._look_at_leases()
+
+    async def _look_at_leases(self) -> None:
+        """Ends those of this session whose keys are gone, and watches the processes that hold others."""
+        held = list(self._leases.values())
+        owners = await self._run(self._file.lease_owners)
+        tokens = {owner.token for owner in owners}
+        for lease in held:
+            if lease.token not in tokens:
+                self._leases.pop(lease.token, None)
+                lease.on_ended()
+        self._others.watch(owners)
+
+    def _on_other_gone(self) -> None:
+        self._has_dead = True
+        self._has_touch.set()
 
     async def _run(self, function: Callable[..., T], *args: Any) -> T:
         """Runs one call on the file when its turn comes, to its end even if the caller is cancelled."""

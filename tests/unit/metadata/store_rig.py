@@ -1,7 +1,9 @@
 """What the store's tests build with: stores on real files, time limits, and processes that can be killed."""
 
 import asyncio
+import signal
 import sys
+import time
 from asyncio.subprocess import Process
 from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
@@ -11,7 +13,7 @@ from typing import Any, TypeVar
 from ottla.env.ports import Clock
 from ottla.env.real_clock import RealClock
 from ottla.metadata.sqlite_store import SqliteStore
-from ottla.metadata.store import Change
+from ottla.metadata.store import Change, ConflictError, MetadataStore
 
 T = TypeVar("T")
 TIME_LIMIT_SECONDS = 30.0
@@ -48,16 +50,16 @@ async def take(changes: AsyncIterator[list[Change]], count: int) -> list[list[Ch
 
 
 OTHER_PROCESS = """
-import asyncio, sys
+import asyncio, sys, time
 from ottla.env.real_clock import RealClock
 from ottla.metadata.sqlite_store import SqliteStore
-from ottla.metadata.store import Put
+from ottla.metadata.store import ConflictError, Put
 
 def say(*words):
     print(*words, flush=True)
 
 async def main(path):
-    store = SqliteStore(path, RealClock(), shared={shared}, poll_ms=10)
+    store = {store}
     await store.open()
 {body}
 
@@ -65,10 +67,14 @@ asyncio.run(main(sys.argv[1]))
 """
 
 
-async def other_process(path: Path, body: str, *, shared: bool = True) -> Process:
-    """A process that has the store open and runs these lines, which may `await` and `say`."""
+async def other_process(
+    path: Path, body: str, *, shared: bool = True, lease_timeout_ms: int = 9_000, store: str = ""
+) -> Process:
+    """A process that has a store open and runs these lines, which may `await` and `say`. `store` is how that store is
+    made, unless it is an SQLite store on the path."""
     indented = "\n".join("    " + line for line in body.splitlines())
-    script = OTHER_PROCESS.format(body=indented, shared=shared)
+    made = f"SqliteStore(path, RealClock(), shared={shared}, poll_ms=10, lease_timeout_ms={lease_timeout_ms})"
+    script = OTHER_PROCESS.format(body=indented, store=store or made)
     return await asyncio.create_subprocess_exec(
         sys.executable, "-c", script, str(path), stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE
     )
@@ -78,3 +84,38 @@ async def heard(process: Process) -> str:
     """The next line that a process says."""
     assert process.stdout is not None
     return (await process.stdout.readline()).decode().strip()
+
+
+LEAD = """
+lease = await store.lease('controller', b'child')
+say('held')
+while not lease.is_lost:
+    say(time.monotonic())
+    await asyncio.sleep(0.005)
+say('lost')
+again = await store.lease('brokers/0', b'child')
+say('again', again.is_lost)
+await store.close()"""
+
+
+async def check_paused_leader(process: Process, store: MetadataStore) -> None:
+    """A process that runs `LEAD` is stopped until its lease is this store's, then goes on: it must not act any more."""
+    while "held" != await heard(process):
+        pass
+    process.send_signal(signal.SIGSTOP)
+    taken = None
+    while taken is None:
+        revision, _ = await store.snapshot()
+        try:
+            taken = await store.lease("controller", b"parent")
+        except ConflictError:
+            await take(store.follow(revision), 1)
+    taken_at = time.monotonic()
+    process.send_signal(signal.SIGCONT)
+    acted_at = []
+    while "lost" != (said := await heard(process)):
+        acted_at.append(float(said))
+    assert [] == [moment for moment in acted_at if moment >= taken_at]
+    assert "again False" == await heard(process)
+    assert not taken.is_lost
+    assert 0 == await process.wait()

@@ -15,7 +15,7 @@ from ottla.metadata.lease_owner import is_gone, this_process
 from ottla.metadata.sqlite_store import SqliteStore
 from ottla.metadata.store import Change, ConflictError, Delete, Entry, Lease, Put
 from ottla.sim.clock import SimClock
-from tests.unit.metadata.store_rig import heard, opened, other_process, run, take
+from tests.unit.metadata.store_rig import LEAD, check_paused_leader, heard, opened, other_process, run, take
 
 HOLD = "lease = await store.lease('brokers/0', b'child')\nsay('held')\nsys.stdin.read()\nawait store.close()"
 HOLD_AND_SERVE = """
@@ -105,6 +105,20 @@ def test_the_others_see_a_process_die(path: Path) -> None:
     run(scenario())
 
 
+def test_a_death_is_seen_without_a_look(path: Path) -> None:
+    """Neither the timeout nor the next look at the file is waited for."""
+
+    async def scenario() -> None:
+        async with opened(path, shared=True, poll_ms=3_600_000, lease_timeout_ms=3_600_000) as store:
+            process = await other_process(path, HOLD, lease_timeout_ms=3_600_000)
+            assert [[Change(1, "brokers/0", b"child")]] == await take(store.follow(0), 1)
+            process.kill()
+            assert [[Change(2, "brokers/0", None)]] == await take(store.follow(1), 1)
+            await process.wait()
+
+    run(scenario())
+
+
 def test_a_living_process_releases_when_it_closes(path: Path) -> None:
     async def scenario() -> None:
         async with opened(path, shared=True, poll_ms=5) as store:
@@ -130,7 +144,7 @@ def test_a_lease_that_is_not_renewed_expires(path: Path) -> None:
                 await second.lease("controller", b"second")
             running.advance(0.2)
             taken = await second.lease("controller", b"second")
-            assert (2, False, False) == (taken.revision, taken.is_lost, lost.is_lost)
+            assert (2, False) == (taken.revision, taken.is_lost)
             stopped.advance(9.0)
             assert lost.is_lost
             await lost.release()
@@ -151,6 +165,24 @@ def test_an_expired_lease_is_ended_by_whoever_watches(path: Path) -> None:
                 await second.snapshot()
             assert [[Change(2, "controller", None)]] == follower.result()
             assert 9.0 <= running.monotonic() < 11.0
+
+    run(scenario())
+
+
+def test_who_lost_a_lease_may_ask_for_it_at_once(path: Path) -> None:
+    """To its owner it is lost a little before the file gives it to others."""
+
+    async def scenario() -> None:
+        clock = SimClock()
+        async with opened(path, clock, shared=True) as store, opened(path, clock, shared=True) as other:
+            lost = await store.lease("controller", b"one")
+            clock.advance(8.5)
+            assert lost.is_lost
+            with pytest.raises(ConflictError, match="held by"):
+                await other.lease("controller", b"other")
+            again = await store.lease("controller", b"two")
+            assert (3, False, True) == (again.revision, again.is_lost, lost.is_lost)
+            assert [Entry("controller", b"two", 3)] == (await store.snapshot())[1]
 
     run(scenario())
 
@@ -216,16 +248,18 @@ def test_a_lease_lost_while_the_file_was_busy_stays_lost(path: Path) -> None:
     run(scenario())
 
 
-def test_a_deleted_lease_is_lost_at_the_next_renewal(path: Path) -> None:
+def test_a_deleted_lease_is_lost_at_the_next_renewal(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """At the latest: here no wake comes that would say so sooner."""
+    monkeypatch.setattr("ottla.metadata.file_wake.FileWake.watch", lambda self, on_touched: None)
+
     async def scenario() -> None:
         clock = SimClock()
-        async with opened(path, clock, shared=True) as store:
+        async with opened(path, clock, shared=True, poll_ms=3_600_000) as store:
             lease = await store.lease("controller", b"")
             await store.commit([Delete("controller", lease.revision)])
-            before = lease.is_lost
             clock.advance(3.0)
             await let_it_renew(store)
-            assert (False, True) == (before, lease.is_lost)
+            assert lease.is_lost
             assert 3 == (await store.lease("controller", b"")).revision
 
     run(scenario())
@@ -240,6 +274,47 @@ def test_alone_a_lease_needs_no_renewal(path: Path) -> None:
             assert not lease.is_lost
             with pytest.raises(ConflictError, match="held by"):
                 await store.lease("controller", b"")
+
+    run(scenario())
+
+
+def test_a_process_that_was_stopped_does_not_act_on_what_it_lost(path: Path) -> None:
+    async def scenario() -> None:
+        async with opened(path, shared=True, poll_ms=20, lease_timeout_ms=1_500) as store:
+            await check_paused_leader(await other_process(path, LEAD, lease_timeout_ms=1_500), store)
+
+    run(scenario())
+
+
+def test_many_processes_die_and_the_others_go_on(path: Path) -> None:
+    """Each of them holds a lease and commits all the time; whichever is killed, at whatever moment, what it held is
+    free and what it was told is there."""
+    body = """
+lease = await store.lease(f'brokers/{sys.stdin.readline().strip()}', b'')
+n = 0
+while True:
+    n += 1
+    say(await store.commit([Put(lease.key.replace('brokers', 'n'), b'%d' % n)]))"""
+
+    async def scenario() -> None:
+        async with opened(path, shared=True, lease_timeout_ms=3_600_000, busy_timeout_ms=20_000) as store:
+            processes = [await other_process(path, body, lease_timeout_ms=3_600_000) for _ in range(4)]
+            told: list[int] = []
+            for number, process in enumerate(processes):
+                assert process.stdin is not None
+                process.stdin.write(b"%d\n" % number)
+                told.append(int(await heard(process)))
+            for number, process in enumerate(processes):
+                for _ in range(5):
+                    told[number] = int(await heard(process))
+                process.kill()
+                await process.wait()
+                assert not (await store.lease(f"brokers/{number}", b"parent")).is_lost
+            revision, entries = await store.snapshot()
+            assert [f"brokers/{n}" for n in range(4)] + [f"n/{n}" for n in range(4)] == [entry.key for entry in entries]
+            assert all(entries[4 + n].revision >= told[n] for n in range(4))
+            commits = await take(store.follow(0), revision)
+            assert list(range(1, revision + 1)) == [commit[0].revision for commit in commits]
 
     run(scenario())
 

@@ -1,0 +1,300 @@
+"""One session with a ZooKeeper ensemble, for an event loop: ask, be told of changes, and know how long it surely lives.
+
+kazoo speaks the protocol, finds servers and reconnects, in threads of its own; here its answers come to the event loop.
+A session is used once: when it is over, `zookeeper_store.py` begins another. It is over when the ensemble says so, when
+the store ends it, or when its time is up by this process's clock.
+
+That time is counted from before the last request that was answered, and is two thirds of what the ensemble granted: a
+server answers by itself, and tells the ensemble's leader who is alive only every half tick, so the leader may count
+from a little earlier. A session's timeout is at least two ticks, so a third of it is more than that.
+"""
+
+import asyncio
+import logging
+import os
+import socket
+import threading
+import uuid
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any, Final
+
+from kazoo.client import KazooClient, TransactionRequest  # type: ignore[import-untyped]
+from kazoo.exceptions import (  # type: ignore[import-untyped]
+    BadVersionError,
+    ConnectionClosedError,
+    ConnectionLoss,
+    KazooException,
+    NodeExistsError,
+    NoNodeError,
+    OperationTimeoutError,
+    SessionExpiredError,
+    SessionMovedError,
+)
+from kazoo.handlers.threading import SequentialThreadingHandler  # type: ignore[import-untyped]
+from kazoo.protocol.states import KazooState  # type: ignore[import-untyped]
+from kazoo.retry import KazooRetry  # type: ignore[import-untyped]
+
+from ottla.env.ports import Clock
+from ottla.metadata.waiting import wait_first
+
+SURE_SHARE: Final = 2 / 3
+"""The part of a session's timeout for which it surely lives after a request that was answered."""
+ASKS_PER_LIFE: Final = 5
+"""How many times a session shows that it lives while that time runs."""
+RECONNECT_DELAY_MAX: Final = 0.5
+
+_LOGGER: Final = logging.getLogger(__name__)
+_UNANSWERED: Final = (
+    ConnectionLoss,
+    ConnectionClosedError,
+    SessionExpiredError,
+    SessionMovedError,
+    OperationTimeoutError,
+)
+
+__all__ = ["BadVersionError", "DisconnectedError", "KazooException", "NoNodeError", "NodeExistsError"]
+
+
+class DisconnectedError(Exception):
+    """The connection went before the answer came: what was asked may have been done."""
+
+
+class _Handler(SequentialThreadingHandler):  # type: ignore[misc]
+    """kazoo's threads, with less patience for a server that does not take connections: the next one may."""
+
+    def __init__(self, connect_seconds: float) -> None:
+        super().__init__()
+        self._connect_seconds = connect_seconds
+
+    def create_connection(self, *args: Any, **options: Any) -> Any:
+        """Connects to one server."""
+        options["timeout"] = min(self._connect_seconds, options.get("timeout") or self._connect_seconds)
+        return super().create_connection(*args, **options)
+
+
+class ZooKeeperSession:
+    """See the module's docstring. `on_connected` is called at each connection, the first one and later ones: watches
+    that were set before are gone then. `token` names the session, in this process and in the store."""
+
+    def __init__(
+        self,
+        servers: str,
+        clock: Clock,
+        timeout_ms: int,
+        *,
+        seen_zxid: int = 0,
+        on_connected: Callable[[], None] = lambda: None,
+    ) -> None:
+        self.token = uuid.uuid4().hex
+        self._clock = clock
+        self._on_connected = on_connected
+        self._loop = asyncio.get_running_loop()
+        self._waiting: set[asyncio.Future[Any]] = set()
+        self._connected = asyncio.Event()
+        self._over = asyncio.Event()
+        self._sure_until: float | None = None
+        self._timeout_ms = timeout_ms
+        server_count = servers.count(",") + 1
+        self._client = KazooClient(
+            hosts=servers,
+            timeout=timeout_ms / 1000,
+            handler=_Handler(timeout_ms / 1000 / 3 / server_count),
+            connection_retry=KazooRetry(max_tries=-1, delay=0.05, backoff=2, max_delay=RECONNECT_DELAY_MAX),
+            logger=_LOGGER,
+        )
+        # A server that has not seen what the last session saw would show an older state.
+        self._client.last_zxid = seen_zxid
+        self._client.add_listener(self._on_state)
+        self._learn_timeout()
+
+    def _learn_timeout(self) -> None:
+        """The ensemble may grant less time than was asked for, and kazoo keeps that to itself."""
+        connection = self._client._connection
+        connect = connection._connect
+
+        def connect_and_learn(*args: Any) -> Any:
+            read_timeout, connect_timeout = connect(*args)
+            # Two thirds of the granted time are what kazoo waits for an answer.
+            self._timeout_ms = read_timeout * 3 / 2
+            return read_timeout, connect_timeout
+
+        connection._connect = connect_and_learn
+
+    @property
+    def seen_zxid(self) -> int:
+        """The newest transaction that the session has seen."""
+        return int(self._client.last_zxid)
+
+    @property
+    def is_connected(self) -> bool:
+        """Whether there is a connection, as far as is known."""
+        return self._connected.is_set()
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the session has ended, or may have; it stays so."""
+        if not self._over.is_set() and self._sure_until is not None and self._sure_until <= self._clock.monotonic():
+            self.end("no answer came for most of its timeout")
+        return self._over.is_set()
+
+    def start(self) -> None:
+        """Begins to connect; returns at once."""
+        self._client.start_async()
+
+    async def run(self, path: str) -> None:
+        """Keeps showing that the session lives, by asking for its node; returns when it is over."""
+        while not self.is_over:
+            if self.is_connected:
+                self.exists(path).add_done_callback(self._on_alive)
+            await self._sleep(self._timeout_ms / 1000 * SURE_SHARE / ASKS_PER_LIFE)
+
+    def _on_alive(self, answer: asyncio.Future[Any]) -> None:
+        if answer.exception() is None and answer.result() is None:
+            self.end("its node was removed")
+
+    async def _sleep(self, seconds: float) -> None:
+        """Until then, or until the session's sure time is up, or until it is over: whatever comes first."""
+        if self._sure_until is not None:
+            seconds = min(seconds, max(0.0, self._sure_until - self._clock.monotonic()))
+        await wait_first(self._clock.sleep(seconds), self._over.wait())
+
+    async def wait_over(self) -> None:
+        """Returns when the session is over."""
+        await self._over.wait()
+
+    async def wait_connected(self) -> None:
+        """Returns when there is a connection. Raises DisconnectedError when the session is over."""
+        while not self.is_connected:
+            if self.is_over:
+                raise DisconnectedError
+            await wait_first(self._connected.wait(), self._over.wait())
+
+    def end(self, why: str, level: int = logging.WARNING) -> None:
+        """The session is over: nothing that it waits for will come."""
+        if self._over.is_set():
+            return
+        _LOGGER.log(level, "the ZooKeeper session %s is over: %s", self.token, why)
+        self._over.set()
+        self._connected.clear()
+        for future in self._waiting:
+            if not future.done():
+                future.set_exception(DisconnectedError())
+        self._waiting.clear()
+
+    async def close(self) -> None:
+        """Tells the ensemble that the session ends, if it can be reached, and frees the threads."""
+        self.end("closed", logging.DEBUG)
+
+        stopped: asyncio.Future[None] = self._loop.create_future()
+
+        def stop() -> None:
+            # kazoo raises where a server hangs, and there is nobody left to tell.
+            with suppress(Exception):
+                self._client.stop()
+                self._client.close()
+            self._in_loop(_finish, stopped)
+
+        # A thread of its own, since one of the loop's would keep the process from ending while a server hangs.
+        threading.Thread(target=stop, name="ottla-zookeeper-close", daemon=True).start()
+        await stopped
+
+    # What can be asked
+
+    def get(self, path: str, watch: Callable[[], None] | None = None) -> asyncio.Future[Any]:
+        """A node's data and stat; `watch` is called once when it changes."""
+        return self._ask(self._client.get_async, path, self._watcher(watch))
+
+    def exists(self, path: str) -> asyncio.Future[Any]:
+        """A node's stat, or None."""
+        return self._ask(self._client.exists_async, path)
+
+    def children(self, path: str, watch: Callable[[], None] | None = None) -> asyncio.Future[Any]:
+        """The names below a node; `watch` is called once when they change."""
+        return self._ask(self._client.get_children_async, path, self._watcher(watch))
+
+    def sync(self, path: str) -> asyncio.Future[Any]:
+        """Answered when the server has caught up with the ensemble's leader."""
+        return self._ask(self._client.sync_async, path)
+
+    def create(self, path: str, data: bytes = b"", *, ephemeral: bool = False) -> asyncio.Future[Any]:
+        """Makes a node; NodeExistsError, NoNodeError where its parent is missing."""
+        return self._ask(self._client.create_async, path, data, None, ephemeral)
+
+    def set(self, path: str, data: bytes, version: int) -> asyncio.Future[Any]:
+        """Writes a node that is at this version; BadVersionError."""
+        return self._ask(self._client.set_async, path, data, version)
+
+    def delete(self, path: str) -> asyncio.Future[Any]:
+        """Removes a node; NoNodeError."""
+        return self._ask(self._client.delete_async, path)
+
+    def transaction(self, fill: Callable[[Any], None]) -> asyncio.Future[Any]:
+        """All of the operations that `fill` adds, or none: a result for each, exceptions if none."""
+
+        def commit() -> Any:
+            transaction = TransactionRequest(self._client)
+            fill(transaction)
+            return transaction.commit_async()
+
+        return self._ask(commit)
+
+    # Between kazoo's threads and the event loop
+
+    def _ask(self, call: Callable[..., Any], *args: Any) -> asyncio.Future[Any]:
+        future: asyncio.Future[Any] = self._loop.create_future()
+        if self.is_over:
+            future.set_exception(DisconnectedError())
+            return future
+        self._waiting.add(future)
+        asked_at = self._clock.monotonic()
+        answer = call(*args)
+        answer.rawlink(lambda done: self._in_loop(self._on_answer, future, done, asked_at))
+        return future
+
+    def _on_answer(self, future: asyncio.Future[Any], answer: Any, asked_at: float) -> None:
+        self._waiting.discard(future)
+        error = answer.exception
+        if isinstance(error, _UNANSWERED):
+            error = DisconnectedError()
+        elif not self.is_over:
+            # Not before: time that is up does not come back, since somebody may have acted on it.
+            sure_until = asked_at + self._timeout_ms / 1000 * SURE_SHARE
+            self._sure_until = max(sure_until, self._sure_until or sure_until)
+        if future.done():
+            return
+        if error is not None:
+            future.set_exception(error)
+        else:
+            future.set_result(answer.value)
+
+    def _watcher(self, watch: Callable[[], None] | None) -> Callable[[Any], None] | None:
+        return None if watch is None else lambda _: self._in_loop(watch)
+
+    def _on_state(self, state: Any) -> None:
+        """Called by kazoo's connection thread, which must not wait."""
+        self._in_loop(self._on_state_in_loop, state)
+
+    def _on_state_in_loop(self, state: Any) -> None:
+        if state == KazooState.LOST:
+            self.end("the ensemble has ended it")
+        elif state == KazooState.SUSPENDED:
+            self._connected.clear()
+        elif not self.is_over:
+            self._connected.set()
+            self._on_connected()
+
+    def _in_loop(self, function: Callable[..., None], *args: Any) -> None:
+        # The loop may be gone before kazoo's threads are.
+        with suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(function, *args)
+
+
+def _finish(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)
+
+
+def this_place() -> str:
+    """Who holds a session, for people."""
+    return f"process {os.getpid()} on {socket.gethostname()}"

@@ -1,0 +1,208 @@
+"""Runs real ZooKeeper servers on loopback: one, or an ensemble of three, each a process that can be killed or paused.
+
+PySpark's jars contain the whole server, so nothing is fetched; Java comes from `JAVA_HOME` or the path. Data lies in
+the given folder and survives `kill` and `start`. Ticks are short, so that sessions may be: ZooKeeper grants session
+timeouts from two ticks on.
+"""
+
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Iterable
+from importlib.util import find_spec
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self
+
+START_TIMEOUT_S: Final = 60.0
+START_TRIES: Final = 3
+"""Free ports are looked up before the servers bind them, so another process may take one in between."""
+POLL_S: Final = 0.02
+JVM_OPTIONS: Final = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx192m")
+"""A server that starts soon is worth more to a test than one that is fast later."""
+JARS: Final = ("zookeeper", "slf4j-api", "log4j-", "metrics-core", "snappy-java", "netty-", "commons-io")
+"""What the server needs of PySpark's jars; all of them would take longer to look through."""
+
+
+class ZooKeeperEnsemble:
+    """`count` servers with ids from 1 on. Use as a context manager, or call `start` and `stop`."""
+
+    def __init__(
+        self, folder: Path, count: int = 1, *, tick_ms: int = 200, session_timeout_max_ms: int | None = None
+    ) -> None:
+        self.ids = tuple(range(1, count + 1))
+        self._folder = folder
+        self._tick_ms = tick_ms
+        self._session_timeout_max_ms = session_timeout_max_ms
+        self._ports: dict[int, tuple[int, int, int]] = {}
+        self._processes: dict[int, subprocess.Popen[bytes]] = {}
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    @property
+    def servers(self) -> str:
+        """`host:port,host:port` of all servers, as clients take it."""
+        return ",".join(self.server(number) for number in self.ids)
+
+    def server(self, number: int) -> str:
+        """`host:port` of one server."""
+        return f"127.0.0.1:{self._ports[number][0]}"
+
+    def port(self, number: int) -> int:
+        """The port that one server's clients connect to."""
+        return self._ports[number][0]
+
+    def pid(self, number: int) -> int:
+        """The process of one server."""
+        return self._processes[number].pid
+
+    def start(self, numbers: Iterable[int] | None = None) -> None:
+        """Starts servers, all unless told which, and returns once the ensemble serves."""
+        wanted = tuple(self.ids if numbers is None else numbers)
+        for attempt in range(1, START_TRIES + 1):
+            is_new = not self._ports
+            if is_new:
+                ports = _free_ports(3 * len(self.ids))
+                self._ports = {number: tuple(ports[3 * place : 3 * place + 3]) for place, number in enumerate(self.ids)}  # type: ignore[misc]
+            for number in wanted:
+                self._launch(number)
+            try:
+                self.wait_serving()
+                return
+            except BaseException:
+                text = "".join(self.log_text(number) for number in wanted)
+                self.stop()
+                if "Address already in use" not in text or not is_new or attempt == START_TRIES:
+                    raise
+                self._ports = {}
+
+    def stop(self) -> None:
+        """Ends all servers; they keep no state that an orderly end would save."""
+        for number in list(self._processes):
+            self.kill(number)
+
+    def kill(self, number: int) -> None:
+        """Ends one server at once, as a crash would. It can be started again."""
+        process = self._processes.pop(number)
+        with contextlib.suppress(ProcessLookupError):
+            process.send_signal(signal.SIGKILL)
+        process.wait()
+
+    def pause(self, number: int) -> None:
+        """Stops one server in its tracks; its connections stay open, and nothing answers."""
+        self._processes[number].send_signal(signal.SIGSTOP)
+
+    def resume(self, number: int) -> None:
+        """Lets a paused server go on."""
+        self._processes[number].send_signal(signal.SIGCONT)
+
+    def mode(self, number: int) -> str:
+        """`leader`, `follower` or `standalone`, or "" while the server does not serve."""
+        for line in self._four_letters(number, b"srvr").splitlines():
+            if line.startswith("Mode: "):
+                return line.removeprefix("Mode: ")
+        return ""
+
+    def leader(self) -> int:
+        """The server that leads the ensemble, once there is one."""
+        deadline = time.monotonic() + START_TIMEOUT_S
+        while time.monotonic() < deadline:
+            for number in self._processes:
+                if self.mode(number) in ("leader", "standalone"):
+                    return number
+            time.sleep(POLL_S)
+        raise TimeoutError(f"no ZooKeeper server leads after {START_TIMEOUT_S} s")
+
+    def wait_serving(self) -> None:
+        """Returns once every server that runs serves."""
+        deadline = time.monotonic() + START_TIMEOUT_S
+        for number, process in self._processes.items():
+            while not self.mode(number):
+                if process.poll() is not None:
+                    raise RuntimeError(f"ZooKeeper {number} ended while it started:\n{self.log_text(number)[-6000:]}")
+                if time.monotonic() > deadline:
+                    raise TimeoutError(f"ZooKeeper {number} does not serve:\n{self.log_text(number)[-6000:]}")
+                time.sleep(POLL_S)
+
+    def log_text(self, number: int) -> str:
+        """All that a server wrote to its console since it last started."""
+        path = self._folder / str(number) / "console.log"
+        return path.read_text(errors="replace") if path.exists() else ""
+
+    def _four_letters(self, number: int, word: bytes) -> str:
+        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", self.port(number)), 1) as asking:
+            asking.settimeout(1)
+            asking.sendall(word)
+            answer = b""
+            while piece := asking.recv(4096):
+                answer += piece
+            return answer.decode(errors="replace")
+        return ""
+
+    def _launch(self, number: int) -> None:
+        folder = self._folder / str(number)
+        (folder / "data").mkdir(parents=True, exist_ok=True)
+        settings = [
+            f"tickTime={self._tick_ms}",
+            f"dataDir={folder / 'data'}",
+            f"clientPort={self.port(number)}",
+            "clientPortAddress=127.0.0.1",
+            "initLimit=50",
+            "syncLimit=25",
+            "maxClientCnxns=0",
+            "admin.enableServer=false",
+            "4lw.commands.whitelist=srvr",
+        ]
+        if self._session_timeout_max_ms is not None:
+            settings.append(f"maxSessionTimeout={self._session_timeout_max_ms}")
+        if len(self.ids) > 1:
+            (folder / "data" / "myid").write_text(str(number))
+            settings += [f"server.{each}=127.0.0.1:{ports[1]}:{ports[2]}" for each, ports in self._ports.items()]
+        path = folder / "zoo.cfg"
+        path.write_text("\n".join(settings) + "\n")
+        # The first packets of an election may be lost while the others start: ask again soon.
+        options = (
+            *JVM_OPTIONS,
+            "-Dzookeeper.admin.enableServer=false",
+            "-Dzookeeper.fastleader.maxNotificationInterval=500",
+        )
+        main = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
+        with (folder / "console.log").open("wb") as console:
+            self._processes[number] = subprocess.Popen(
+                [_java(), *options, "-cp", _class_path(), main, str(path)],
+                cwd=folder,
+                stdin=subprocess.DEVNULL,
+                stdout=console,
+                stderr=subprocess.STDOUT,
+            )
+
+
+def _java() -> str:
+    home = os.environ.get("JAVA_HOME")
+    return str(Path(home) / "bin" / "java") if home else "java"
+
+
+def _class_path() -> str:
+    spec = find_spec("pyspark")
+    if spec is None or spec.origin is None:
+        raise RuntimeError("ZooKeeper's server comes with PySpark, which is not installed: pip install ottla[spark]")
+    jars = sorted((Path(spec.origin).parent / "jars").glob("*.jar"))
+    return ":".join(str(jar) for jar in jars if jar.name.startswith(JARS) and "-native-" not in jar.name)
+
+
+def _free_ports(count: int) -> list[int]:
+    with contextlib.ExitStack() as held:
+        sockets = [held.enter_context(socket.socket()) for _ in range(count)]
+        for each in sockets:
+            each.bind(("127.0.0.1", 0))
+        return [each.getsockname()[1] for each in sockets]

@@ -1,0 +1,54 @@
+"""ZooKeeper as a place that a metadata store can be in: a path of its own for each test, on one ensemble."""
+
+import asyncio
+import itertools
+from collections.abc import Coroutine
+from typing import Any, TypeVar
+
+from kazoo.client import KazooClient  # type: ignore[import-untyped]
+
+from ottla.env.real_clock import RealClock
+from ottla.metadata.store import MetadataStore
+from ottla.metadata.waiting import wait_first
+from ottla.metadata.zookeeper_store import ZooKeeperStore
+
+T = TypeVar("T")
+TIME_LIMIT_SECONDS = 90.0
+_numbers = itertools.count()
+
+
+class ZooKeeperWorld:
+    """`servers` without a path."""
+
+    def __init__(self, servers: str, **options: Any) -> None:
+        self.servers = servers
+        self.path = f"/tests/{next(_numbers)}"
+        self.options: dict[str, Any] = {"session_timeout_ms": 3_000, **options}
+
+    def limited(self, scenario: Coroutine[Any, Any, T]) -> Coroutine[Any, Any, T]:
+        return asyncio.wait_for(scenario, TIME_LIMIT_SECONDS)
+
+    async def open_client(self, **options: Any) -> ZooKeeperStore:
+        servers = options.pop("servers", self.servers)
+        store = ZooKeeperStore(servers + self.path, RealClock(), **{**self.options, **options})
+        await store.open()
+        return store
+
+    async def expire(self, client: MetadataStore) -> None:
+        """As an administrator does it: by a second connection with the session's id and password, which ends it."""
+        assert isinstance(client, ZooKeeperStore)
+        while client._sessions.present is None:
+            # It has just lost one, and begins another.
+            await client.snapshot()
+        session = client._sessions.present
+
+        def end() -> None:
+            second = KazooClient(self.servers, client_id=session._client.client_id)
+            second.start_async().wait(2)
+            second.stop()
+            second.close()
+
+        while not session.is_over:
+            # The two connections take the session from each other, so the second may come too late to end it.
+            await asyncio.to_thread(end)
+            await wait_first(session.wait_over(), asyncio.sleep(1))

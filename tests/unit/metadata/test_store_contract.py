@@ -1,0 +1,29 @@
+"""What every metadata store promises, on the SQLite store and on the simulated one."""
+
+from pathlib import Path
+
+import pytest
+
+from ottla.sim.store import StoreFaults
+from tests.unit.metadata.store_contract import StoreContract
+from tests.unit.metadata.store_worlds import SimWorld, SqliteWorld
+
+
+class TestSqlite(StoreContract):
+    @pytest.fixture
+    def world(self, tmp_path: Path) -> SqliteWorld:
+        return SqliteWorld(tmp_path)
+
+
+class TestSimulated(StoreContract):
+    @pytest.fixture
+    def world(self) -> SimWorld:
+        return SimWorld()
+
+
+class TestSimulatedWithFaults(StoreContract):
+    """The same promises hold while requests and answers are lost."""
+
+    @pytest.fixture
+    def world(self) -> SimWorld:
+        return SimWorld(3, StoreFaults(delay_max_ms=20.0, lost_request_share=0.1, lost_answer_share=0.2))
