@@ -2,6 +2,10 @@
 
 The image says what should be; the folders say what is. At the start and after a crash both are compared: a folder of a
 topic that was deleted meanwhile, or of an older topic of that name, goes; a partition without a folder gets one.
+
+The image also says who leads. A broker leads a partition with other replicas only if it was given that after its
+present registration: what an earlier life of it was told, the controller may have told another one since. Until it is
+told anew, it waits. A partition that has no other replica is its own in every life.
 """
 
 import asyncio
@@ -10,9 +14,11 @@ from typing import TYPE_CHECKING, Final
 
 from ottla.broker.topic_settings import TopicSettings
 from ottla.controller.topics_state import id_text
-from ottla.metadata.image import ClusterImage, PartitionImage, TopicImage
+from ottla.metadata.image import NO_LEADER, ClusterImage, PartitionImage, TopicImage
+from ottla.metadata.records import partition_key
 from ottla.model.errors import OttlaError, UnknownPartitionError
 from ottla.model.ids import TopicPartition
+from ottla.replication.follower_state import FollowerState
 from ottla.replication.leader_state import LeaderState
 from ottla.replication.partition import Partition
 
@@ -47,7 +53,7 @@ class Assignment:
             known = self._topics.get(name)
             if known is topic:
                 continue
-            await self._apply_topic(topic)
+            await self._apply_topic(topic, image)
             self._topics[name] = topic
 
     def settings_changed(self) -> None:
@@ -86,64 +92,96 @@ class Assignment:
             )
             self._broker.store.delete(log.partition)
 
-    async def _apply_topic(self, topic: TopicImage) -> None:
+    async def _apply_topic(self, topic: TopicImage, image: ClusterImage) -> None:
         broker = self._broker
         settings = broker.settings_of(topic.configs)
-        for index, image in enumerate(topic.partitions):
-            partition = broker.partitions.get(topic.name, index)
-            if partition is not None:
-                partition.on_image(image.isr, image.leader_epoch)
-            elif broker.id in image.replicas:
+        for index, wanted in enumerate(topic.partitions):
+            name = TopicPartition(topic.name, index)
+            partition = broker.partitions.held.get(name)
+            if broker.id not in wanted.replicas:
+                if partition is not None:
+                    await self._remove([partition], "was moved to other brokers")
+                continue
+            if partition is None:
                 try:
-                    self._add(topic, index, image, settings)
+                    partition = self._add(topic, name, settings)
                 except OttlaError as error:
-                    _LOGGER.error("%s-%d cannot be served: %s", topic.name, index, error)
+                    _LOGGER.error("%s cannot be served: %s", name, error)
+                    continue
                 await self._breathe()
+            self._apply_role(partition, wanted, image.revision_of(partition_key(*name)))
         self._apply_settings(topic, settings)
 
-    def _add(self, topic: TopicImage, index: int, image: PartitionImage, settings: TopicSettings) -> None:
+    def _add(self, topic: TopicImage, name: TopicPartition, settings: TopicSettings) -> Partition:
         broker = self._broker
-        name = TopicPartition(topic.name, index)
         if name in broker.store.offline:
             raise broker.store.offline[name]
-        log = broker.store.find(name) or broker.store.create(name, id_text(topic.id))
-        leader = LeaderState(
-            broker.id,
-            replicas=image.replicas,
-            isr=image.isr,
-            leader_epoch=image.leader_epoch,
-            high_watermark=log.high_watermark,
+        partition = Partition(
+            topic.name,
+            name.partition,
+            topic.id,
+            broker.store.find(name) or broker.store.create(name, id_text(topic.id)),
+            min_insync_replicas=settings.min_insync_replicas,
+            turn=broker.turn,
+            clock=broker.clock,
         )
-        broker.partitions.add(
-            Partition(
-                topic.name,
-                index,
-                topic.id,
-                log,
-                leader,
-                min_insync_replicas=settings.min_insync_replicas,
-                turn=broker.turn,
-                clock=broker.clock,
+        broker.partitions.add(partition)
+        return partition
+
+    def _apply_role(self, partition: Partition, wanted: PartitionImage, revision: int) -> None:
+        broker = self._broker
+        if wanted.leader != broker.id or not (wanted.replicas == (broker.id,) or broker.may_lead_since(revision)):
+            follower = partition.follower
+            if follower is None or (follower.leader, follower.leader_epoch) != (wanted.leader, wanted.leader_epoch):
+                partition.become_follower(FollowerState(wanted.leader, wanted.leader_epoch))
+                broker.partitions.refresh(partition)
+        elif partition.leader is None or partition.leader_epoch != wanted.leader_epoch:
+            partition.become_leader(
+                LeaderState(
+                    broker.id,
+                    replicas=wanted.replicas,
+                    isr=wanted.isr,
+                    leader_epoch=wanted.leader_epoch,
+                    high_watermark=partition.high_watermark,
+                    epoch_start=partition.end_offset,
+                    now=broker.clock.monotonic(),
+                )
             )
-        )
+            broker.partitions.refresh(partition)
+        else:
+            partition.on_isr(wanted.replicas, wanted.isr)
+
+    def resign(self) -> None:
+        """The broker's registration is lost: whatever another one may lead by now is no longer led here."""
+        for partition in list(self._broker.partitions):
+            if partition.leader is not None and len(partition.leader.replicas) > 1:
+                partition.become_follower(FollowerState(NO_LEADER, partition.leader_epoch))
+                self._broker.partitions.refresh(partition)
 
     def _apply_settings(self, topic: TopicImage, settings: TopicSettings) -> None:
-        for partition in self._broker.partitions.of_topic(topic.name):
-            partition.min_insync_replicas = settings.min_insync_replicas
-            partition.log.config = settings.log_of(TopicPartition(topic.name, partition.index))
+        for index in range(len(topic.partitions)):
+            name = TopicPartition(topic.name, index)
+            partition = self._broker.partitions.held.get(name)
+            if partition is not None:
+                partition.min_insync_replicas = settings.min_insync_replicas
+                partition.log.config = settings.log_of(name)
 
     async def _remove_topics(self, names: list[str]) -> None:
-        gone: list[TopicPartition] = []
+        gone = set(names)
+        await self._remove(
+            [each for each in self._broker.partitions.held.values() if each.topic in gone], "was deleted"
+        )
         for name in names:
-            for partition in self._broker.partitions.of_topic(name):
-                self._broker.partitions.remove(partition)
-                partition.fail_waiting(UnknownPartitionError(f"{name}-{partition.index} was deleted"))
-                gone.append(TopicPartition(name, partition.index))
             self._topics.pop(name, None)
+
+    async def _remove(self, partitions: list[Partition], what: str) -> None:
+        for partition in partitions:
+            self._broker.partitions.remove(partition)
+            partition.fail_waiting(UnknownPartitionError(f"{partition.topic}-{partition.index} {what}"))
         try:
-            await self._broker.store.delete_all(gone)
+            await self._broker.store.delete_all([TopicPartition(each.topic, each.index) for each in partitions])
         except OttlaError as error:
-            _LOGGER.error("of %d deleted partitions some are not removed completely: %s", len(gone), error)
+            _LOGGER.error("of %d partitions that went some are not removed completely: %s", len(partitions), error)
 
     async def _breathe(self) -> None:
         self._breath += 1

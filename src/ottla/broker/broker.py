@@ -8,6 +8,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from socket import gethostname
 from typing import TYPE_CHECKING, Any, Final, Self
 from uuid import UUID
@@ -19,21 +20,26 @@ from ottla.broker.dispatch import Dispatch, warm_up
 from ottla.broker.fetch_sessions import FetchSessions
 from ottla.broker.group_coordinator import GroupCoordinator
 from ottla.broker.image_follower import ImageFollower
+from ottla.broker.isr_changes import IsrChanges
 from ottla.broker.markers import Markers
+from ottla.broker.office import Office
+from ottla.broker.peers import Peers
 from ottla.broker.producer_ids import ProducerIds
 from ottla.broker.topic_settings import TopicSettings, validate_topic_configs
 from ottla.broker.transaction_coordinator import TransactionCoordinator
 from ottla.broker.transaction_verification import TransactionVerification
 from ottla.controller.controller import Controller
 from ottla.controller.decisions import TopicDefaults
-from ottla.controller.registration import become_controller, ensure_cluster_id, register_broker
+from ottla.controller.registration import ensure_cluster_id, register_broker
+from ottla.env.real_disk import RealDisk
 from ottla.env.world import World, real_world
 from ottla.metadata.image import NO_LEADER, BrokerImage, ClusterImage
 from ottla.metadata.sqlite_store import SqliteStore
-from ottla.metadata.store import Lease
+from ottla.metadata.store import Lease, MetadataStore
 from ottla.model.errors import MisuseError, OttlaError
 from ottla.model.ids import BrokerId, TopicPartition
 from ottla.protocol.scan import Endpoint
+from ottla.replication.fetch_waiter import FetchWaiter
 from ottla.replication.partition_table import PartitionTable
 from ottla.replication.timers import Timers
 from ottla.storage.cleaner import Cleaner
@@ -45,6 +51,7 @@ from ottla.transport.turn import Turn
 
 if TYPE_CHECKING:
     from ottla.broker.http_endpoint import HttpEndpoint
+    from ottla.broker.replica_fetcher import ReplicaFetchers
 
 _LOGGER: Final = logging.getLogger(__name__)
 
@@ -52,6 +59,7 @@ DEFAULT_DATA_DIR: Final = "./ottla-data"
 METADATA_FILE: Final = "metadata.db"
 _SETTINGS_KEPT_MAX: Final = 1000
 _ANY_ADDRESS: Final = frozenset({"", "0.0.0.0", "::"})
+_REGISTER_SECONDS: Final = 1.0
 SHUTDOWN_SECONDS: Final = 10.0
 """How long requests in the works may take to be answered when the broker stops."""
 
@@ -60,6 +68,7 @@ class Broker:
     """One broker. `start`, then it serves until `stop`; or use it as an async context manager.
 
     `on_progress` hears how far the opening of many partitions has come; `http` is where metrics and health are served.
+    `store` has the cluster's metadata; without one the broker is a cluster by itself, with a store in its data dir.
     """
 
     def __init__(
@@ -69,13 +78,17 @@ class Broker:
         world: World | None = None,
         on_progress: Callable[[OpeningProgress], None] = lambda progress: None,
         http: tuple[str, int] | None = None,
+        store: MetadataStore | None = None,
     ) -> None:
         self.static_config: Final = config or BrokerConfig.parse()
         self.config = self.static_config
         self.id: Final[BrokerId] = self.static_config.broker_id
         self.world: Final = world or real_world()
+        self._own_disk = self.world.disk if world is None else None
         self.clock: Final = self.world.clock
-        self.partitions: Final = PartitionTable()
+        self.partitions: Final = PartitionTable(self._is_elsewhere)
+        self.waiting_followers: Final[dict[BrokerId, FetchWaiter]] = {}
+        """The last fetch of each follower that had to wait; it may be answered by now."""
         self.is_ready = False
         self._on_progress = on_progress
         self._http_address = http
@@ -85,7 +98,8 @@ class Broker:
         self._settings: dict[tuple[tuple[str, str], ...], TopicSettings] = {}
         self._advertised = ("", 0)
         self._lease: Lease | None = None
-        self._office: Lease | None = None
+        self._given_store = store
+        self._replica_fetchers: ReplicaFetchers | None = None
 
     # Life
 
@@ -118,29 +132,24 @@ class Broker:
         world.disk.make_dirs(data_dirs[0])
         self.turn = Turn()
         self.timers = Timers(self.clock)
-        self.metadata_store = SqliteStore(f"{data_dirs[0]}/{METADATA_FILE}", self.clock)
+        self.metadata_store = self._given_store or SqliteStore(f"{data_dirs[0]}/{METADATA_FILE}", self.clock)
         await self.metadata_store.open()
         await adopt_data_dirs(self.metadata_store, world.disk, data_dirs, self.id, world.random)
         self.cluster_id = await ensure_cluster_id(self.metadata_store, world.random)
         self._assignment = Assignment(self)
         self.groups = GroupCoordinator(self)
         self.transactions = TransactionCoordinator(self)
+        self.peers = Peers(self)
         self.markers = Markers(self)
         self.verification = TransactionVerification(self)
-        self._follower = ImageFollower(self.metadata_store, self._apply_image)
+        self._follower = ImageFollower(self.metadata_store, self._apply_image, self._on_image)
         await self._follower.load()
         self._apply_broker_configs(self._follower.image)
         await self._open_logs(data_dirs)
         await self._assignment.apply(self._follower.image)
-        self._office = await become_controller(self.metadata_store, self.id)
-        self.controller = Controller(
-            self.metadata_store,
-            lambda: self.image,
-            world.random,
-            defaults=self._topic_defaults,
-            validate_configs=validate_topic_configs,
-            lease=self._office,
-        )
+        self.controller = self._make_controller()
+        self.isr_changes = IsrChanges(self)
+        self.office = Office(self, self._make_controller)
         self.producer_ids = ProducerIds(self.controller.allocate_producer_ids)
         # Groups first: transactions that were decided before a crash send their markers as soon as they are loaded.
         self.groups.on_image(self._follower.image)
@@ -152,7 +161,20 @@ class Broker:
         await self._open_port()
         self._run(self.listener.close_idle_forever())
         self._run(self._housekeeping.run())
+        self._run(self.isr_changes.run())
+        self._run(self.office.run())
+        self._run(self._keep_registered())
         self.is_ready = True
+
+    def _make_controller(self, lease: Lease | None = None) -> Controller:
+        return Controller(
+            self.metadata_store,
+            lambda: self.image,
+            self.world.random,
+            defaults=self._topic_defaults,
+            validate_configs=validate_topic_configs,
+            lease=lease,
+        )
 
     async def _open_logs(self, data_dirs: list[str]) -> None:
         world, config = self.world, self.config
@@ -183,17 +205,46 @@ class Broker:
             # Every address of the machine is none that a client can connect to; the machine's name is.
             self._advertised = (gethostname() if endpoint.host in _ANY_ADDRESS else endpoint.host, port)
         host, advertised_port = self._advertised
-        me = BrokerImage(id=self.id, host=host, port=advertised_port, rack=self.static_config.broker_rack)
-        self._lease = await register_broker(self.metadata_store, me, self.clock)
+        self._me = BrokerImage(
+            id=self.id,
+            host=host,
+            port=advertised_port,
+            rack=self.static_config.broker_rack,
+            is_intact=self.store.is_intact,
+        )
+        self._lease = await register_broker(self.metadata_store, self._me, self.clock)
+        await self.office.take()
         self._run(self._follower.run())
-        while self.image.brokers.get(self.id) != me:
+        while self.image.brokers.get(self.id) != self._me or self.image.controller == NO_LEADER:
             await self._follower.wait_revision(self.image.revision + 1)
         if endpoint.port:
             await self.listener.open(endpoint.host, endpoint.port)
 
+    async def _keep_registered(self) -> None:
+        """A registration that is lost is asked for again; until it is there, nothing is led that another may lead."""
+        while True:
+            if self._lease is not None:
+                await self._lease.wait_lost()
+                _LOGGER.warning("broker %d lost its registration; it leads nothing until it has a new one", self.id)
+                self._lease = None
+                self._assignment.resign()
+                # Whatever it has written, it has: losing a session loses nothing.
+                self._me = replace(self._me, is_intact=True)
+                self._follow_leaders()
+                self.groups.on_image(self.image)
+                self.transactions.on_image()
+            try:
+                self._lease = await register_broker(self.metadata_store, self._me, self.clock)
+                self.office.on_image()
+            except OttlaError as error:
+                _LOGGER.warning("broker %d cannot register: %s", self.id, error)
+                await self.clock.sleep(_REGISTER_SECONDS)
+
     async def stop(self) -> None:
         """Finishes what is being served, closes every log cleanly, and gives the registration back."""
-        self.is_ready = False
+        was_ready, self.is_ready = self.is_ready, False
+        if was_ready and self.is_registered:
+            await self._hand_over()
         if hasattr(self, "listener"):
             self.listener.drain()
             for partition in self.partitions:
@@ -209,20 +260,42 @@ class Broker:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         self._tasks = []
+        if self._replica_fetchers is not None:
+            await self._replica_fetchers.close()
+        if hasattr(self, "peers"):
+            self.peers.close()
         if hasattr(self, "_helper"):
             await self._helper.close()
         if hasattr(self, "store"):
             await self.store.close()
-        for lease in (self._office, self._lease):
-            if lease is not None:
-                await lease.release()
-        self._office = self._lease = None
+        # Without the store both end with the session.
+        with suppress(OttlaError):
+            if hasattr(self, "office"):
+                await self.office.release()
+            if self._lease is not None:
+                await self._lease.release()
+        self._lease = None
         if hasattr(self, "metadata_store"):
             await self.metadata_store.close()
         if hasattr(self, "timers"):
             self.timers.close()
         if self._http is not None:
             await self._http.stop()
+        if isinstance(self._own_disk, RealDisk):
+            self._own_disk.close()
+
+    async def _hand_over(self) -> None:
+        """Lets others lead before this broker stops, so that clients have somewhere to go."""
+        if len(self.image.brokers) == 1:
+            return
+        try:
+            async with asyncio.timeout(SHUTDOWN_SECONDS):
+                moved = await self.controller.leave(self.id)
+                await self.wait_news(self.image.revision - 1)
+        except (OttlaError, TimeoutError) as error:
+            _LOGGER.warning("broker %d stops without having handed over all that it leads: %s", self.id, error)
+        else:
+            _LOGGER.info("broker %d handed over %d partitions", self.id, moved)
 
     def _run(self, work: object) -> None:
         task: asyncio.Task[None] = asyncio.get_running_loop().create_task(work)  # type: ignore[arg-type]
@@ -250,6 +323,25 @@ class Broker:
         return self._follower.image
 
     @property
+    def is_registered(self) -> bool:
+        """Whether the cluster counts on this broker, as far as it knows itself."""
+        return self._lease is not None and not self._lease.is_lost
+
+    @property
+    def broker_epoch(self) -> int:
+        """Which life of this broker this is: the revision of its registration; -1 without one."""
+        return self._lease.revision if self._lease is not None and not self._lease.is_lost else -1
+
+    def may_lead_since(self, revision: int) -> bool:
+        """Whether a partition's record of this revision was meant for this life of the broker."""
+        return -1 < self.broker_epoch < revision
+
+    def _is_elsewhere(self, topic: str | bytes, index: int) -> bool:
+        image = self.image
+        found = image.topics_by_id.get(UUID(bytes=topic)) if isinstance(topic, bytes) else image.topics.get(topic)
+        return found is not None and index < len(found.partitions)
+
+    @property
     def advertised(self) -> tuple[str, int]:
         """Host and port that clients are told."""
         return self._advertised
@@ -267,6 +359,10 @@ class Broker:
     async def wait_revision(self, revision: int) -> None:
         """Returns once a change that was committed is true on this broker."""
         await self._follower.wait_revision(revision)
+
+    async def wait_news(self, revision: int) -> None:
+        """Returns once there is an image newer than this revision."""
+        await self._follower.wait_revision(revision + 1)
 
     def leader_hint(self, topic: str | bytes, index: int) -> tuple[int, int] | None:
         """(leader, leader epoch) of a partition, for a client that asked the wrong broker."""
@@ -327,6 +423,20 @@ class Broker:
         await self._assignment.apply(image)
         self.groups.on_image(image)
         self.transactions.on_image()
+
+    def _on_image(self) -> None:
+        """The image is true here, and to be seen."""
+        self.office.on_image()
+        self._follow_leaders()
+
+    def _follow_leaders(self) -> None:
+        if self._replica_fetchers is None:
+            if len(self.image.brokers) < 2:
+                return
+            from ottla.broker.replica_fetcher import ReplicaFetchers
+
+            self._replica_fetchers = ReplicaFetchers(self)
+        self._replica_fetchers.refresh()
 
     def _apply_broker_configs(self, image: ClusterImage) -> None:
         cluster_wide = image.broker_configs.get("", {})

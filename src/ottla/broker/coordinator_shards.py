@@ -15,6 +15,7 @@ from ottla.coordination.shard import M, Shard
 from ottla.metadata.image import NO_LEADER, BrokerImage
 from ottla.model.error_codes import ErrorCode
 from ottla.model.errors import CoordinatorNotAvailableError, NotCoordinatorError, OttlaError
+from ottla.model.ids import BrokerId
 from ottla.replication.partition import Partition
 
 if TYPE_CHECKING:
@@ -68,6 +69,12 @@ class CoordinatorShards(Generic[M]):
         if topic is None:
             raise CoordinatorNotAvailableError(f"{self._topic} does not exist yet; find the coordinator first")
         return partition_of(id, len(topic.partitions))
+
+    def leader_of(self, id: str) -> BrokerId | None:
+        """The broker that coordinates an id, if it is alive. Raises CoordinatorNotAvailableError without a topic."""
+        image = self._broker.image
+        leader = image.topics[self._topic].partitions[self.partition_of(id)].leader
+        return leader if leader in image.brokers else None
 
     async def find(self, id: str, topic: Callable[[int], NewTopic]) -> BrokerImage:
         """The broker that coordinates an id. If this is the first id ever, makes the topic; `topic` says which, for so

@@ -34,6 +34,7 @@ class SessionPartition:
         "index",
         "last_epoch",
         "log_start",
+        "log_start_told",
         "max_bytes",
         "topic",
     )
@@ -50,6 +51,8 @@ class SessionPartition:
         self.current_epoch = wanted[2]
         self.fetch_offset = wanted[3]
         self.last_epoch = wanted[4]
+        self.log_start_told = wanted[5]
+        """Where the log of a follower begins; -1 of a consumer."""
         self.max_bytes = wanted[6]
 
     def has_news(self, error_code: int, high_watermark: int, log_start: int, size: int) -> bool:

@@ -1,7 +1,7 @@
 """Keeps the broker's image of the cluster current: follows the metadata store's changes, in order.
 
 A change first becomes true on this broker (`apply_image`: logs are made and removed), then it becomes visible in
-`image`: whoever reads of a partition there finds it.
+`image`: whoever reads of a partition there finds it. `on_image` hears of it then.
 """
 
 import asyncio
@@ -9,16 +9,22 @@ from collections.abc import Awaitable, Callable
 
 from ottla.metadata.changes import apply, image_of
 from ottla.metadata.image import ClusterImage
-from ottla.metadata.store import MetadataStore
+from ottla.metadata.store import MetadataStore, RevisionGoneError
 
 
 class ImageFollower:
     """See the module's docstring. `load` first, then `run` until cancelled."""
 
-    def __init__(self, store: MetadataStore, apply_image: Callable[[ClusterImage], Awaitable[None]]) -> None:
+    def __init__(
+        self,
+        store: MetadataStore,
+        apply_image: Callable[[ClusterImage], Awaitable[None]],
+        on_image: Callable[[], None] = lambda: None,
+    ) -> None:
         self.image = ClusterImage()
         self._store = store
         self._apply_image = apply_image
+        self._on_image = on_image
         self._waiting: list[tuple[int, asyncio.Future[None]]] = []
 
     async def load(self) -> None:
@@ -28,11 +34,20 @@ class ImageFollower:
 
     async def run(self) -> None:
         """Follows every change from the image's on, until cancelled or the store closes."""
-        async for changes in self._store.follow(self.image.revision):
-            image = apply(self.image, changes)
-            await self._apply_image(image)
-            self.image = image
-            self._wake()
+        while True:
+            try:
+                async for changes in self._store.follow(self.image.revision):
+                    await self._show(apply(self.image, changes))
+                return
+            except RevisionGoneError:
+                # It was away for longer than changes are kept.
+                await self._show(image_of(*await self._store.snapshot()))
+
+    async def _show(self, image: ClusterImage) -> None:
+        await self._apply_image(image)
+        self.image = image
+        self._on_image()
+        self._wake()
 
     async def wait_revision(self, revision: int) -> None:
         """Returns once the image has this revision of the store."""

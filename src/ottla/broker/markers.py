@@ -1,22 +1,29 @@
-"""Transaction markers into the partitions that this broker leads, whoever decided on them.
+"""Transaction markers into partitions, wherever those are led.
 
 Covers partitions of every topic; one of `__consumer_offsets` goes by way of its shard, which keeps offsets that wait
-for their transaction. Which markers are due is the transaction coordinator's business.
+for their transaction. What another broker leads is asked of it with WriteTxnMarkers. Which markers are due, and trying
+again, is the transaction coordinator's business.
 """
 
 import asyncio
+import logging
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Final
 
 from ottla.broker.group_coordinator import TOPIC as OFFSETS_TOPIC
+from ottla.coordination.transaction_requests import EPOCH_BUMP_VERSION
 from ottla.model.error_codes import ErrorCode
-from ottla.model.errors import OttlaError, UnknownPartitionError
-from ottla.model.ids import TopicPartition
+from ottla.model.errors import NotLeaderError, OttlaError
+from ottla.model.ids import BrokerId, TopicPartition
+from ottla.protocol.apis import ApiKey
+from ottla.records.layout import Marker
 from ottla.replication.partition import TransactionEnd
 from ottla.storage.log import Appended
 
 if TYPE_CHECKING:
     from ottla.broker.broker import Broker
+
+_LOGGER: Final = logging.getLogger(__name__)
 
 MarkerOutcomes = dict[TopicPartition, ErrorCode]
 
@@ -26,6 +33,7 @@ class Markers:
 
     def __init__(self, broker: "Broker") -> None:
         self._broker = broker
+        self._tasks: set[asyncio.Task[None]] = set()
 
     def write(
         self, end: TransactionEnd, partitions: Sequence[TopicPartition], on_done: Callable[[MarkerOutcomes], None]
@@ -35,20 +43,65 @@ class Markers:
         UNKNOWN_TOPIC_OR_PARTITION is for a partition that the cluster does not have.
         """
         gathering = _Gathering(partitions, on_done)
+        elsewhere: dict[BrokerId, list[int]] = {}
         for at, name in enumerate(partitions):
             try:
                 self._append(end, name, gathering, at)
-            except UnknownPartitionError as error:
-                gathering.note(at, error.code if self._is_gone(name) else ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            except NotLeaderError as error:
+                leader = self._leader_of(name)
+                if leader is None:
+                    gathering.note(at, error.code)
+                else:
+                    elsewhere.setdefault(leader, []).append(at)
+            except OttlaError as error:
+                gathering.note(at, error.code)
+        for leader, places in elsewhere.items():
+            task = asyncio.get_running_loop().create_task(self._ask(leader, end, partitions, places, gathering))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+        if not partitions:
+            on_done({})
+
+    async def _ask(
+        self,
+        leader: BrokerId,
+        end: TransactionEnd,
+        partitions: Sequence[TopicPartition],
+        places: Sequence[int],
+        gathering: "_Gathering",
+    ) -> None:
+        outcomes: MarkerOutcomes = {}
+        try:
+            names = [partitions[at] for at in places]
+            answer = await self._broker.peers.ask(leader, ApiKey.WRITE_TXN_MARKERS, _request(end, names))
+            outcomes = {
+                TopicPartition(topic.name, int(part.partition_index)): ErrorCode(int(part.error_code))
+                for marker in answer.markers
+                for topic in marker.topics
+                for part in topic.partitions
+            }
+        except OttlaError as error:
+            _LOGGER.info("broker %d cannot be told of a transaction's end: %s", leader, error)
+        for at in places:
+            gathering.note(at, outcomes.get(partitions[at], ErrorCode.NOT_LEADER_OR_FOLLOWER))
+
+    def write_here(
+        self, end: TransactionEnd, partitions: Sequence[TopicPartition], on_done: Callable[[MarkerOutcomes], None]
+    ) -> None:
+        """The same for a broker that asks: what is not led here is NOT_LEADER_OR_FOLLOWER."""
+        gathering = _Gathering(partitions, on_done)
+        for at, name in enumerate(partitions):
+            try:
+                self._append(end, name, gathering, at)
             except OttlaError as error:
                 gathering.note(at, error.code)
         if not partitions:
             on_done({})
 
     async def write_and_wait(self, end: TransactionEnd, partitions: Sequence[TopicPartition]) -> MarkerOutcomes:
-        """The same, for one who can wait."""
+        """`write_here`, for one who can wait."""
         done: asyncio.Future[MarkerOutcomes] = asyncio.get_running_loop().create_future()
-        self.write(end, partitions, lambda outcomes: None if done.done() else done.set_result(outcomes))
+        self.write_here(end, partitions, lambda outcomes: None if done.done() else done.set_result(outcomes))
         return await done
 
     def _append(self, end: TransactionEnd, name: TopicPartition, gathering: "_Gathering", at: int) -> None:
@@ -58,9 +111,39 @@ class Markers:
         else:
             self._broker.partitions.find(*name).append_marker(end, gathering, at)
 
-    def _is_gone(self, name: TopicPartition) -> bool:
+    def _leader_of(self, name: TopicPartition) -> BrokerId | None:
+        """Who leads a partition that is not led here, as far as is known."""
         topic = self._broker.image.topics.get(name.topic)
-        return topic is None or name.partition >= len(topic.partitions)
+        if topic is None or name.partition >= len(topic.partitions):
+            return None
+        leader = topic.partitions[name.partition].leader
+        return leader if leader != self._broker.id and leader in self._broker.image.brokers else None
+
+
+def _request(end: TransactionEnd, names: Sequence[TopicPartition]) -> Any:
+    from kio.schema.types import ProducerId, TopicName
+    from kio.schema.write_txn_markers.v2.request import (
+        WritableTxnMarker,
+        WritableTxnMarkerTopic,
+        WriteTxnMarkersRequest,
+    )
+    from kio.static.primitive import i8, i16, i32
+
+    topics: dict[str, list[int]] = {}
+    for name in names:
+        topics.setdefault(name.topic, []).append(name.partition)
+    marker = WritableTxnMarker(
+        producer_id=ProducerId(end.producer_id),
+        producer_epoch=i16(end.producer_epoch),
+        transaction_result=end.marker is Marker.COMMIT,
+        topics=tuple(
+            WritableTxnMarkerTopic(name=TopicName(topic), partition_indexes=tuple(i32(index) for index in indexes))
+            for topic, indexes in topics.items()
+        ),
+        coordinator_epoch=i32(end.coordinator_epoch),
+        transaction_version=i8(EPOCH_BUMP_VERSION if end.must_exceed_epoch else 0),
+    )
+    return WriteTxnMarkersRequest(markers=(marker,))
 
 
 class _Gathering:

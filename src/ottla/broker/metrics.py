@@ -133,7 +133,7 @@ class Metrics:
         """Adds up what the partitions have counted."""
         counts = PartitionCounts()
         waiters: set[object] = set()
-        for at, partition in enumerate(list(self._broker.partitions)):
+        for at, partition in enumerate(list(self._broker.partitions.held.values())):
             if at % _PARTITIONS_PER_BREATH == _PARTITIONS_PER_BREATH - 1:
                 await asyncio.sleep(0)
             log = partition.log
@@ -144,7 +144,8 @@ class Metrics:
             topic.fetched_bytes += partition.fetched_bytes
             topic.log_bytes += log.size_bytes
             counts.failed += log.failure is not None
-            counts.under_min_isr += len(partition.leader.isr) < partition.min_insync_replicas
+            if partition.leader is not None:
+                counts.under_min_isr += len(partition.leader.isr) < partition.min_insync_replicas
             waiters.update(partition.fetch_waiters)
         counts.waiting_fetches = len(waiters)
         for key, seen in self._seen.items():

@@ -14,6 +14,7 @@ from ottla.coordination.shard import Shard
 from ottla.coordination.transaction_requests import EPOCH_BUMP_VERSION, NeedProducerId, SendMarkers
 from ottla.metadata.image import BrokerImage
 from ottla.model.errors import OttlaError
+from ottla.model.ids import BrokerId
 from ottla.records.layout import Marker
 from ottla.replication.partition import Partition, TransactionEnd
 
@@ -42,6 +43,11 @@ class TransactionCoordinator:
     def shard_of(self, transactional_id: str) -> TransactionsShard:
         """The shard of a transactional id. Raises CoordinatorNotAvailableError or NotCoordinatorError."""
         return self._shards.of(transactional_id)
+
+    def coordinator_of(self, transactional_id: str) -> BrokerId | None:
+        """The other broker that coordinates a transactional id, if it is alive."""
+        leader = self._shards.leader_of(transactional_id)
+        return None if leader == self._broker.id else leader
 
     async def find(self, transactional_id: str) -> BrokerImage:
         """The broker that coordinates a transactional id; the first ever makes the topic."""

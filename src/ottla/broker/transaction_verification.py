@@ -23,6 +23,7 @@ from ottla.model.errors import (
     InvalidProducerEpochError,
     InvalidRequestError,
     InvalidTransactionStateError,
+    NotCoordinatorError,
     NotEnoughReplicasError,
     NotLeaderError,
     OttlaError,
@@ -30,7 +31,8 @@ from ottla.model.errors import (
     ProducerIdMappingError,
     TransactionAbortableError,
 )
-from ottla.model.ids import ProducerEpoch, ProducerId, TopicPartition
+from ottla.model.ids import BrokerId, ProducerEpoch, ProducerId, TopicPartition
+from ottla.protocol.apis import ApiKey
 from ottla.records.batch import Batch
 from ottla.replication.partition import AppendWaiter, Partition
 from ottla.storage.producer_state import ProducerEntry
@@ -287,16 +289,66 @@ class TransactionVerification:
 
 
 def ask_coordinator(broker: "Broker", request: AddPartitions) -> "asyncio.Future[AddPartitionsResponse]":
-    """The coordinator's answer; mostly it is there already. Whatever fails is an error of every partition."""
+    """The coordinator's answer; here mostly it is there already. Whatever fails is an error of every partition."""
     answer: asyncio.Future[AddPartitionsResponse] = asyncio.get_running_loop().create_future()
     try:
         shard = broker.transactions.shard_of(request.transactional_id)
         shard.check_active()
+    except NotCoordinatorError as error:
+        coordinator = broker.transactions.coordinator_of(request.transactional_id)
+        if coordinator is not None:
+            return asyncio.get_running_loop().create_task(_ask_elsewhere(broker, coordinator, request))
+        answer.set_result(_failed(request, error.code))
     except OttlaError as error:
-        answer.set_result(AddPartitionsResponse(errors=tuple((name, error.code) for name in request.partitions)))
+        answer.set_result(_failed(request, error.code))
     else:
         shard.carry_out(shard.machine.add_partitions(request, broker.clock.now_ms(), answer))
     return answer
+
+
+async def _ask_elsewhere(broker: "Broker", coordinator: BrokerId, request: AddPartitions) -> AddPartitionsResponse:
+    from kio.schema.add_partitions_to_txn.v5.request import (
+        AddPartitionsToTxnRequest,
+        AddPartitionsToTxnTopic,
+        AddPartitionsToTxnTransaction,
+    )
+    from kio.schema.types import ProducerId as WireProducerId
+    from kio.schema.types import TopicName, TransactionalId
+    from kio.static.primitive import i16, i32
+
+    topics: dict[str, list[int]] = {}
+    for name in request.partitions:
+        topics.setdefault(name.topic, []).append(name.partition)
+    transaction = AddPartitionsToTxnTransaction(
+        transactional_id=TransactionalId(request.transactional_id),
+        producer_id=WireProducerId(request.producer_id),
+        producer_epoch=i16(request.producer_epoch),
+        verify_only=request.verify_only,
+        topics=tuple(
+            AddPartitionsToTxnTopic(name=TopicName(topic), partitions=tuple(i32(index) for index in indexes))
+            for topic, indexes in topics.items()
+        ),
+    )
+    message = AddPartitionsToTxnRequest(transactions=(transaction,))
+    try:
+        answer = await broker.peers.ask(coordinator, ApiKey.ADD_PARTITIONS_TO_TXN, message)
+    except OttlaError as error:
+        return _failed(request, error.code)
+    if answer.error_code:
+        return _failed(request, ErrorCode(int(answer.error_code)))
+    errors = {
+        TopicPartition(topic.name, int(part.partition_index)): ErrorCode(int(part.partition_error_code))
+        for result in answer.results_by_transaction
+        for topic in result.topic_results
+        for part in topic.results_by_partition
+    }
+    return AddPartitionsResponse(
+        errors=tuple((name, errors.get(name, ErrorCode.UNKNOWN_SERVER_ERROR)) for name in request.partitions)
+    )
+
+
+def _failed(request: AddPartitions, code: ErrorCode) -> AddPartitionsResponse:
+    return AddPartitionsResponse(errors=tuple((name, code) for name in request.partitions))
 
 
 def is_open(partition: Partition, producer_id: ProducerId, producer_epoch: ProducerEpoch) -> bool:

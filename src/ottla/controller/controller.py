@@ -22,18 +22,21 @@ from ottla.controller.decisions import (
     TopicOutcome,
     TopicReference,
 )
+from ottla.controller.elections_state import decide_elections, decide_leave
 from ottla.controller.partitions_state import decide_add_partitions, decide_elect, decide_finish, decide_reassign
 from ottla.controller.topics_state import decide_create, decide_delete
 from ottla.env.ports import Random
 from ottla.metadata.changes import apply, changes_of, image_of
-from ottla.metadata.image import ClusterImage
+from ottla.metadata.image import ClusterImage, TopicImage
 from ottla.metadata.records import CONTROLLER_KEY
 from ottla.metadata.store import Check, ConflictError, Lease, MetadataStore, Operation
 from ottla.model.errors import NotControllerError
-from ottla.model.ids import TopicPartition
+from ottla.model.ids import BrokerId, TopicPartition
 
 T = TypeVar("T")
 
+ELECTED_AT_ONCE_MAX: Final = 1000
+"""So many partitions change in one commit; more would be too much for some stores."""
 ATTEMPTS_MAX: Final = 10
 """Each lost attempt means that another one succeeded; ten in a row means that something is wrong."""
 
@@ -110,6 +113,30 @@ class Controller:
         decided = await self._decide(partial(decide_broker_configs, broker=broker, configs=configs, expected=expected))
         return decided.revision
 
+    async def elect(self, topics: Sequence[TopicImage], allows_unclean: Callable[[TopicImage], bool]) -> int:
+        """Gives the partitions of these topics the leaders and ISRs that the brokers now alive ask for.
+
+        Answers how many had to change.
+        """
+        names = [topic.name for topic in topics]
+        count = 0
+        while True:
+            decided = await self._decide(
+                partial(_decide_elections_of, names=names, allows_unclean=allows_unclean, limit=ELECTED_AT_ONCE_MAX)
+            )
+            count += len(decided.outcomes)
+            if len(decided.outcomes) < ELECTED_AT_ONCE_MAX:
+                return count
+
+    async def leave(self, broker: BrokerId) -> int:
+        """Moves away what a broker leads, before it stops; answers how many partitions had to change."""
+        count = 0
+        while True:
+            decided = await self._decide(partial(decide_leave, broker=broker, limit=ELECTED_AT_ONCE_MAX))
+            count += len(decided.outcomes)
+            if len(decided.outcomes) < ELECTED_AT_ONCE_MAX:
+                return count
+
     async def elect_leaders(
         self, partitions: Iterable[TopicPartition] | None, *, unclean: bool = False
     ) -> Committed[PartitionOutcome]:
@@ -185,3 +212,10 @@ class Controller:
             self._last = revision, operations
             self._is_unsure = False
         return revision
+
+
+def _decide_elections_of(
+    image: ClusterImage, names: Sequence[str], allows_unclean: Callable[[TopicImage], bool], limit: int
+) -> Decision[PartitionOutcome]:
+    topics = [image.topics[name] for name in names if name in image.topics]
+    return decide_elections(image, topics, allows_unclean, limit=limit)

@@ -17,12 +17,13 @@ from ottla.controller.decisions import (
     Refusal,
     TopicOutcome,
 )
+from ottla.controller.elections_state import led_by, settled, updates
 from ottla.env.ports import Random
 from ottla.metadata.image import NO_LEADER, ClusterImage, PartitionImage, TopicImage
-from ottla.metadata.records import TopicRecord, encode, partition_key, partition_record, topic_key
+from ottla.metadata.records import TopicRecord, encode, topic_key
 from ottla.metadata.store import Operation, Put
 from ottla.model.error_codes import ErrorCode
-from ottla.model.ids import BrokerId, LeaderEpoch, TopicPartition
+from ottla.model.ids import BrokerId, TopicPartition
 
 
 def decide_add_partitions(
@@ -99,7 +100,7 @@ def decide_elect(
     """Makes preferred replicas leaders again; with `unclean`, gives leaders to partitions that have none, at the price
     of what only the lost replicas had. None asks for all partitions, and then those that need nothing are left out."""
     asked = _all_partitions(image) if partitions is None else list(partitions)
-    operations: list[Operation] = []
+    changed: list[tuple[TopicPartition, PartitionImage]] = []
     outcomes = []
     for where in asked:
         try:
@@ -113,9 +114,9 @@ def decide_elect(
                     )
                 )
             continue
-        operations.append(_update(image, where, elected))
+        changed.append((where, elected))
         outcomes.append(PartitionOutcome(topic=where.topic, partition=where.partition))
-    return Decision(operations=tuple(operations), outcomes=tuple(outcomes))
+    return Decision(operations=tuple(updates(image, changed)), outcomes=tuple(outcomes))
 
 
 def _elect_preferred(image: ClusterImage, partition: PartitionImage) -> PartitionImage:
@@ -127,7 +128,7 @@ def _elect_preferred(image: ClusterImage, partition: PartitionImage) -> Partitio
             ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE,
             f"broker {preferred} would be preferred, but is not alive and in sync",
         )
-    return _led_by(partition, preferred)
+    return led_by(partition, preferred)
 
 
 def _elect_any(image: ClusterImage, partition: PartitionImage) -> PartitionImage:
@@ -136,17 +137,17 @@ def _elect_any(image: ClusterImage, partition: PartitionImage) -> PartitionImage
     alive = [broker for broker in partition.replicas if broker in image.brokers]
     in_sync = [broker for broker in alive if broker in partition.isr]
     if in_sync:
-        return _led_by(partition, in_sync[0])
+        return led_by(partition, in_sync[0])
     if not alive:
         raise Refusal(ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE, f"none of {list(partition.replicas)} is alive")
-    return _led_by(replace(partition, isr=(alive[0],)), alive[0])
+    return led_by(replace(partition, isr=(alive[0],)), alive[0])
 
 
 def decide_reassign(image: ClusterImage, requests: Sequence[Reassignment]) -> Decision[PartitionOutcome]:
     """Begins to move partitions to other replicas, or takes such moves back. A move ends by `decide_finish`, once the
     new replicas are in sync; one that waits for nobody ends at once."""
     counts = Counter(TopicPartition(request.topic, request.partition) for request in requests)
-    operations: list[Operation] = []
+    changed: list[tuple[TopicPartition, PartitionImage]] = []
     outcomes = []
     for request in requests:
         where = TopicPartition(request.topic, request.partition)
@@ -167,22 +168,22 @@ def decide_reassign(image: ClusterImage, requests: Sequence[Reassignment]) -> De
             )
             continue
         if moved != partition:
-            operations.append(_update(image, where, moved))
+            changed.append((where, moved))
         outcomes.append(PartitionOutcome(topic=where.topic, partition=where.partition))
-    return Decision(operations=tuple(operations), outcomes=tuple(outcomes))
+    return Decision(operations=tuple(updates(image, changed)), outcomes=tuple(outcomes))
 
 
 def decide_finish(image: ClusterImage) -> Decision[PartitionOutcome]:
     """Ends the moves whose new replicas have caught up."""
-    operations = []
+    changed = []
     outcomes = []
     for where in _all_partitions(image):
-        partition = image.topics[where.topic].partitions[where.partition]
+        partition = settled(image, where, image.topics[where.topic].partitions[where.partition])
         finished = _finished(image, partition) if partition.adding or partition.removing else partition
         if finished != partition:
-            operations.append(_update(image, where, finished))
+            changed.append((where, finished))
             outcomes.append(PartitionOutcome(topic=where.topic, partition=where.partition))
-    return Decision(operations=tuple(operations), outcomes=tuple(outcomes))
+    return Decision(operations=tuple(updates(image, changed)), outcomes=tuple(outcomes))
 
 
 def _moved(image: ClusterImage, partition: PartitionImage, index: int, target: tuple[BrokerId, ...]) -> PartitionImage:
@@ -223,24 +224,14 @@ def _with_leader_of_isr(image: ClusterImage, partition: PartitionImage) -> Parti
     if partition.leader == NO_LEADER or partition.leader in partition.isr:
         return partition
     candidates = [broker for broker in partition.replicas if broker in partition.isr and broker in image.brokers]
-    return _led_by(partition, candidates[0] if candidates else NO_LEADER)
-
-
-def _led_by(partition: PartitionImage, leader: BrokerId) -> PartitionImage:
-    return replace(partition, leader=leader, leader_epoch=LeaderEpoch(partition.leader_epoch + 1))
-
-
-def _update(image: ClusterImage, where: TopicPartition, partition: PartitionImage) -> Put:
-    key = partition_key(where.topic, where.partition)
-    changed = replace(partition, partition_epoch=partition.partition_epoch + 1)
-    return Put(key, encode(partition_record(changed)), image.revision_of(key))
+    return led_by(partition, candidates[0] if candidates else NO_LEADER)
 
 
 def _partition(image: ClusterImage, where: TopicPartition) -> PartitionImage:
     topic = image.topics.get(where.topic)
     if topic is None or not 0 <= where.partition < len(topic.partitions):
         raise Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {where}")
-    return topic.partitions[where.partition]
+    return settled(image, where, topic.partitions[where.partition])
 
 
 def _all_partitions(image: ClusterImage) -> list[TopicPartition]:

@@ -103,6 +103,10 @@ class Disk(Protocol):
     A created, renamed or removed name survives a power cut only after `sync_dir` of its folder.
     """
 
+    @property
+    def boot_id(self) -> str:
+        """Names this life of the machine: while it is the same, nothing that was written is lost. "" if unknown."""
+
     def open(self, path: str, *, create: bool = False, writable: bool = True) -> File:
         """Opens an existing file, or with `create` makes it if it is missing."""
 
@@ -176,6 +180,9 @@ class Socket(Protocol):
 
     def on_readable(self, callback: Callable[[], None] | None) -> None:
         """Calls back from the event loop while there is something to receive; None stops it."""
+
+    def expect(self, size: int) -> None:
+        """A hint: until told otherwise, `on_readable` need not call before so many bytes, or the end, are there."""
 
     def on_writable(self, callback: Callable[[], None] | None) -> None:
         """Calls back from the event loop while there is room to send; None stops it."""

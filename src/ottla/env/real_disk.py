@@ -184,6 +184,14 @@ class RealDisk:
     def __getstate__(self) -> dict[str, Any]:
         return {"_threads": None}
 
+    @property
+    def boot_id(self) -> str:
+        """The kernel's own name for this life of the machine."""
+        try:
+            return self.read("/proc/sys/kernel/random/boot_id").decode("ascii", "replace").strip()
+        except OSError:
+            return ""
+
     def open(self, path: str, *, create: bool = False, writable: bool = True) -> RealFile:
         """Opens an existing file, or with `create` makes it if it is missing."""
         return RealFile(path, (os.O_RDWR if writable else os.O_RDONLY) | (os.O_CREAT if create else 0))

@@ -88,6 +88,10 @@ class RealSocket:
         elif self._descriptor >= 0:
             self._loop.remove_reader(self._descriptor)
 
+    def expect(self, size: int) -> None:
+        """Until told otherwise, `on_readable` calls only once so many bytes, or the end of the stream, are there."""
+        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, size)
+
     def on_writable(self, callback: Callable[[], None] | None) -> None:
         """Calls back from the event loop while there is room to send; None stops it."""
         if callback is not None:

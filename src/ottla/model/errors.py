@@ -150,6 +150,12 @@ class NotEnoughReplicasError(RetriableError):
     code = ErrorCode.NOT_ENOUGH_REPLICAS
 
 
+class NotEnoughReplicasAfterAppendError(RetriableError):
+    """Written, but on fewer replicas than `min.insync.replicas` asks for, since some fell out meanwhile."""
+
+    code = ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
+
+
 class UnknownTopicIdError(RetriableError):
     """No topic has this id here."""
 

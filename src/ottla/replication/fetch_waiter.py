@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 class FetchWaiter:
     """Waits at several partitions at once; calls `on_ready` once, from within the event that it waited for."""
 
-    __slots__ = ("_on_ready", "_partitions", "_timer", "is_committed", "missing_bytes")
+    __slots__ = ("_is_over", "_is_replica", "_on_ready", "_partitions", "_timer", "is_committed", "missing_bytes")
 
     def __init__(
         self,
@@ -23,14 +23,17 @@ class FetchWaiter:
         max_wait_ms: int,
         timers: Timers,
         on_ready: Callable[[], None],
+        is_replica: bool = False,
     ) -> None:
         self.missing_bytes = missing_bytes
         self.is_committed = is_committed
         """Whether only what no open transaction holds back counts."""
         self._partitions = tuple(partitions)
         self._on_ready = on_ready
+        self._is_replica = is_replica
+        self._is_over = False
         for partition in self._partitions:
-            partition.fetch_waiters[self] = None
+            (partition.replica_waiters if is_replica else partition.fetch_waiters)[self] = None
         self._timer = timers.after(max_wait_ms, self.finish)
 
     def on_progress(self, added_bytes: int) -> None:
@@ -41,12 +44,14 @@ class FetchWaiter:
 
     def cancel(self) -> None:
         """Waits no more; `on_ready` is not called."""
+        self._is_over = True
         self._timer.cancel()
         for partition in self._partitions:
-            partition.fetch_waiters.pop(self, None)
+            (partition.replica_waiters if self._is_replica else partition.fetch_waiters).pop(self, None)
         self._partitions = ()
 
     def finish(self) -> None:
-        """Ends the wait, whatever there is."""
-        self.cancel()
-        self._on_ready()
+        """Ends the wait, whatever there is; nothing happens if it has ended."""
+        if not self._is_over:
+            self.cancel()
+            self._on_ready()

@@ -1,7 +1,8 @@
-"""One partition on the broker that leads it: gathered appends, reads up to what is committed, and who waits for both.
+"""One partition on a broker: led here, or copied from its leader.
 
-Covers the leader's side with its replicas as `leader_state.py` knows them. Storage is the `Log`'s; errors become wire
-codes in the broker's handlers.
+As a leader: gathered appends, reads up to what is committed, and who waits for both; its replicas are as
+`leader_state.py` knows them. What a follower does to its log is in `replica_copy.py`. Storage is the `Log`'s; errors
+become wire codes in the broker's handlers.
 """
 
 import asyncio
@@ -14,16 +15,19 @@ from uuid import UUID
 from ottla.env.ports import Clock
 from ottla.model.errors import (
     FencedLeaderEpochError,
+    NotEnoughReplicasAfterAppendError,
     NotEnoughReplicasError,
+    NotLeaderError,
     OttlaError,
     UnknownLeaderEpochError,
 )
-from ottla.model.ids import BrokerId, LeaderEpoch, Offset, ProducerEpoch, ProducerId
+from ottla.model.ids import NO_LEADER_EPOCH, BrokerId, Offset, ProducerEpoch, ProducerId
 from ottla.records.batch import Batch
 from ottla.records.control import MARKER_BYTES
 from ottla.records.layout import Marker
 from ottla.replication.fetch_waiter import FetchWaiter
-from ottla.replication.leader_state import LeaderState
+from ottla.replication.follower_state import FollowerState
+from ottla.replication.leader_state import IsrProposal, LeaderState
 from ottla.storage.log import Appended, Log
 from ottla.storage.segment import FileRange
 from ottla.transport.turn import Turn
@@ -91,10 +95,13 @@ class Partition:
         "appended_records",
         "fetch_waiters",
         "fetched_bytes",
+        "follower",
         "index",
         "leader",
+        "leader_epoch",
         "log",
         "min_insync_replicas",
+        "replica_waiters",
         "topic",
         "topic_id",
     )
@@ -105,7 +112,6 @@ class Partition:
         index: int,
         topic_id: UUID,
         log: Log,
-        leader: LeaderState,
         *,
         min_insync_replicas: int,
         turn: Turn,
@@ -115,9 +121,17 @@ class Partition:
         self.index = index
         self.topic_id = topic_id
         self.log = log
-        self.leader = leader
+        self.leader: LeaderState | None = None
+        """Set while this broker leads the partition."""
+        self.follower: FollowerState | None = None
+        """Set while this broker follows another one."""
+        self.leader_epoch = NO_LEADER_EPOCH
+        """Counts the leaders of this partition; new batches carry it."""
         self.min_insync_replicas = min_insync_replicas
         self.fetch_waiters: dict[FetchWaiter, None] = {}
+        """Of consumers, who wait for what is committed."""
+        self.replica_waiters: dict[FetchWaiter, None] = {}
+        """Of followers, who wait for what is written."""
         self.appended_bytes = 0
         self.appended_records = 0
         self.fetched_bytes = 0
@@ -133,17 +147,11 @@ class Partition:
         self._waiting_for_commit: deque[_Waiting] = deque()
         self._waiting_for_disk: deque[_Waiting] = deque()
         self._tasks: set[asyncio.Task[None]] = set()
-        log.advance_high_watermark(leader.on_local_end(log.end_offset))
 
     def __repr__(self) -> str:
         return f"<Partition {self.topic}-{self.index} offsets {self.start_offset} to {self.end_offset}>"
 
     # What it is
-
-    @property
-    def leader_epoch(self) -> LeaderEpoch:
-        """Counts the leaders of this partition; new batches carry it."""
-        return self.leader.leader_epoch
 
     @property
     def start_offset(self) -> Offset:
@@ -167,12 +175,55 @@ class Partition:
 
     def check_leader_epoch(self, epoch: int) -> None:
         """Raises unless the asker knows the leader epoch that is; -1 does not say."""
-        if epoch == -1 or epoch == self.leader.leader_epoch:
+        if epoch == -1 or epoch == self.leader_epoch:
             return
-        where = f"{self.topic}-{self.index} is in leader epoch {self.leader.leader_epoch}"
-        if epoch < self.leader.leader_epoch:
+        where = f"{self.topic}-{self.index} is in leader epoch {self.leader_epoch}"
+        if epoch < self.leader_epoch:
             raise FencedLeaderEpochError(f"{where}, the request names the older {epoch}; refresh the metadata")
         raise UnknownLeaderEpochError(f"{where}, the request names the newer {epoch}; try again")
+
+    # Roles
+
+    def become_leader(self, leader: LeaderState) -> None:
+        """Leads from now on, in the state's epoch.
+
+        That epoch begins at the log's end, and is noted though nothing is in it yet: so a follower with records of an
+        epoch in between can be told where to cut.
+        """
+        self.follower = None
+        self.leader = leader
+        self.leader_epoch = leader.leader_epoch
+        self.log.epochs.assign(leader.leader_epoch, self.log.end_offset)
+        if self.log.flush_is_due:
+            self._flush_soon(self.log.end_offset)
+        else:
+            self._on_safe(self.log.end_offset)
+
+    def become_follower(self, follower: FollowerState) -> None:
+        """Follows from now on; whoever waits here learns that another broker leads."""
+        was_led = self.leader is not None
+        self.leader = None
+        self.follower = follower
+        self.leader_epoch = follower.leader_epoch
+        # An epoch that this broker led without writing anything says nothing of where its records are from.
+        self.log.epochs.truncate_from_end(self.log.end_offset)
+        if was_led:
+            self._refuse_queued()
+            self._hidden.clear()
+            self._unstable.clear()
+            self.fail_waiting(NotLeaderError(f"{self.topic}-{self.index} is led by broker {follower.leader} now"))
+
+    def _refuse_queued(self) -> None:
+        queued, self._queued = self._queued, []
+        self._queued_bytes = 0
+        error = NotLeaderError(f"{self.topic}-{self.index} is no longer led here; nothing was written")
+        for _, _, waiter, at in queued:
+            waiter.on_outcome(at, error)
+
+    def _led(self) -> LeaderState:
+        if self.leader is None:
+            raise NotLeaderError(f"{self.topic}-{self.index} is not led here; refresh the metadata")
+        return self.leader
 
     # Appending
 
@@ -210,7 +261,7 @@ class Partition:
         try:
             outcomes = log.append(
                 [each[0] for each in queued],
-                leader_epoch=self.leader.leader_epoch,
+                leader_epoch=self.leader_epoch,
                 now=self._clock.now_ms(),
                 is_own=is_own,
             )
@@ -238,7 +289,7 @@ class Partition:
                 producer_epoch=end.producer_epoch,
                 coordinator_epoch=end.coordinator_epoch,
                 must_exceed_epoch=end.must_exceed_epoch,
-                leader_epoch=self.leader.leader_epoch,
+                leader_epoch=self.leader_epoch,
                 now=self._clock.now_ms(),
             )
         except OttlaError as error:
@@ -248,9 +299,10 @@ class Partition:
         self._settle([(end, ALL_REPLICAS, waiter, at)], [outcome])
 
     def _check_in_sync(self) -> None:
-        if len(self.leader.isr) < self.min_insync_replicas:
+        in_sync = len(self._led().isr)
+        if in_sync < self.min_insync_replicas:
             raise NotEnoughReplicasError(
-                f"{self.topic}-{self.index} has {len(self.leader.isr)} replicas in sync,"
+                f"{self.topic}-{self.index} has {in_sync} replicas in sync,"
                 f" min.insync.replicas={self.min_insync_replicas}"
             )
 
@@ -259,6 +311,8 @@ class Partition:
         self.appended_records += end_offset - before
         self.appended_bytes += added_bytes
         self._hidden.append((end_offset, added_bytes))
+        for waiter in list(self.replica_waiters):
+            waiter.on_progress(added_bytes)
 
     def _settle(
         self, askers: Sequence[tuple[object, int, AppendWaiter, int]], outcomes: Sequence[Appended | OttlaError]
@@ -289,9 +343,12 @@ class Partition:
             else:
                 waiter.on_outcome(at, outcome)
         if needs_disk:
-            task = asyncio.get_running_loop().create_task(self._flush(end_offset))
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+            self._flush_soon(end_offset)
+
+    def _flush_soon(self, end_offset: Offset) -> None:
+        task = asyncio.get_running_loop().create_task(self._flush(end_offset))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
     async def _flush(self, end_offset: Offset) -> None:
         try:
@@ -303,12 +360,28 @@ class Partition:
 
     def _on_safe(self, end_offset: Offset) -> None:
         """The log is as safe as the topic asks for, up to here."""
+        if self.leader is None:
+            # A flush that was begun while it led; what waited for it has been told.
+            return
         high_watermark = self.leader.on_local_end(end_offset)
         _tell(self._waiting_for_disk, end_offset)
+        self._on_high_watermark(high_watermark)
+        self._wake_fetches()
+
+    def _on_high_watermark(self, high_watermark: Offset) -> None:
         if high_watermark > self.log.high_watermark:
             self.log.advance_high_watermark(high_watermark)
-            _tell(self._waiting_for_commit, high_watermark)
-        self._wake_fetches()
+            _tell_committed(self._waiting_for_commit, high_watermark, self._shortage())
+
+    def _shortage(self) -> NotEnoughReplicasAfterAppendError | None:
+        """What those are told whose records are committed, but on fewer replicas than the topic asks for."""
+        in_sync = len(self._led().isr)
+        if in_sync >= self.min_insync_replicas:
+            return None
+        return NotEnoughReplicasAfterAppendError(
+            f"{self.topic}-{self.index} has {in_sync} replicas in sync, min.insync.replicas={self.min_insync_replicas};"
+            " the records are written, but not as safe as that"
+        )
 
     def _wake_fetches(self) -> None:
         hidden, high_watermark = self._hidden, self.log.high_watermark
@@ -359,12 +432,36 @@ class Partition:
         self.log.advance_start(self.high_watermark if before == -1 else before)
         return self.start_offset
 
-    def on_image(self, isr: tuple[BrokerId, ...], leader_epoch: LeaderEpoch) -> None:
-        """The cluster's picture of this partition changed."""
-        high_watermark = self.leader.on_isr(isr, leader_epoch)
+    def on_isr(self, replicas: tuple[BrokerId, ...], isr: tuple[BrokerId, ...]) -> None:
+        """The cluster agreed on other replicas or another ISR under the same leader."""
+        leader = self._led()
+        self._on_high_watermark(leader.on_isr(isr, self.leader_epoch, replicas, now=self._clock.monotonic()))
+        self._wake_fetches()
+
+    def on_isr_refused(self, proposal: IsrProposal) -> None:
+        """The cluster did not agree to a proposal."""
+        self._on_high_watermark(self._led().on_refused(proposal))
+        self._wake_fetches()
+
+    # Replicas
+
+    def read_as_replica(self, offset: Offset, max_bytes: int, *, at_least_one: bool) -> FileRange | None:
+        """Batches for a follower: all there are, committed or not."""
+        return self.log.read(offset, max_bytes, upper=self.log.end_offset, at_least_one=at_least_one)
+
+    def on_follower_fetch(self, broker: BrokerId, *, offset: Offset, start_offset: Offset, broker_epoch: int) -> None:
+        """A follower has everything below an offset; whoever waited for that is told."""
+        leader = self._led()
+        high_watermark = leader.on_follower_fetch(
+            broker,
+            offset=offset,
+            start_offset=start_offset,
+            broker_epoch=broker_epoch,
+            leader_end=self.log.end_offset,
+            now=self._clock.monotonic(),
+        )
         if high_watermark > self.log.high_watermark:
-            self.log.advance_high_watermark(high_watermark)
-            _tell(self._waiting_for_commit, high_watermark)
+            self._on_high_watermark(high_watermark)
             self._wake_fetches()
 
     def fail_waiting(self, error: OttlaError) -> None:
@@ -377,8 +474,17 @@ class Partition:
 
     def end_fetch_waits(self) -> None:
         """Whoever waits for more to read gets what there is."""
-        for waiter in list(self.fetch_waiters):
+        for waiter in [*self.fetch_waiters, *self.replica_waiters]:
             waiter.finish()
+
+
+def _tell_committed(queue: "deque[_Waiting]", high_watermark: Offset, shortage: OttlaError | None) -> None:
+    if shortage is None:
+        _tell(queue, high_watermark)
+        return
+    while queue and queue[0].end_offset <= high_watermark:
+        waiting = queue.popleft()
+        waiting.waiter.on_outcome(waiting.at, shortage)
 
 
 def _tell(queue: "deque[_Waiting]", end_offset: Offset) -> None:

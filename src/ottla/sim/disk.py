@@ -61,6 +61,7 @@ class SimDisk:
     def __init__(self, seed: int = 0, *, capacity: int | None = None, order: NameOrder = NameOrder.FOLDER) -> None:
         self.capacity = capacity
         self.faults: Final = Faults()
+        self.boot_id = "boot 0"
         self._random: Random = SimRandom(seed)
         self._tree = Tree(order)
         self._locks: dict[Inode, SimLock] = {}
@@ -70,7 +71,9 @@ class SimDisk:
     def crash(self, random: Random | None = None) -> "SimDisk":
         """Cuts the power, if a planned crash has not, and gives the disk as the restarted machine finds it."""
         self.faults.dead = True
-        return self._successor(self._tree.after_crash(random or self._random))
+        disk = self._successor(self._tree.after_crash(random or self._random))
+        disk.boot_id = f"boot {int(self.boot_id.split()[1]) + 1}"
+        return disk
 
     def kill(self) -> "SimDisk":
         """Ends the process, and gives the disk as the next process of the same machine finds it."""
@@ -79,6 +82,7 @@ class SimDisk:
 
     def _successor(self, tree: Tree) -> "SimDisk":
         disk = SimDisk(self._random.randrange(1 << 32), capacity=self.capacity, order=tree.order)
+        disk.boot_id = self.boot_id
         disk._tree = tree
         return disk
 

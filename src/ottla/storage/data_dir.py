@@ -33,6 +33,8 @@ class DataDir:
         self.failure: StorageError | None = None
         self.is_clean = False
         """Whether whoever used it last shut down cleanly."""
+        self.is_intact = False
+        """Whether it has all that was ever written into it: not if the machine went down, or if it is new here."""
         self.properties: dict[str, str] = {}
         self._disk = disk
         self._lock: Lock | None = None
@@ -59,9 +61,24 @@ class DataDir:
                 self._disk.remove(self._file(name))
         mark = self._file(names.CLEAN_SHUTDOWN)
         self.is_clean = self._disk.exists(mark)
+        self.is_intact = self._note_boot() or self.is_clean
         if self.is_clean:
             self._disk.remove(mark)
             self._disk.sync_dir(self.path)
+
+    def _note_boot(self) -> bool:
+        """Whether it was last used in the same life of the machine, whose page cache has what the disk has not."""
+        path, now = self._file(names.BOOT_ID), self._disk.boot_id
+        before = self._disk.read(path).decode("utf-8", "replace") if self._disk.exists(path) else ""
+        if before != now:
+            # If it is lost with the machine, all the better.
+            file = self._disk.open(path, create=True)
+            try:
+                file.truncate(0)
+                file.write_at(0, [now.encode()])
+            finally:
+                file.close()
+        return bool(now) and before == now
 
     def partitions(self) -> dict[TopicPartition, str]:
         """The partition folders that are here."""

@@ -139,6 +139,11 @@ class LogStore:
                     known = high_watermarks.get(log.partition, log.start_offset)
                     log.advance_high_watermark(min(max(known, log.start_offset), log.end_offset))
 
+    @property
+    def is_intact(self) -> bool:
+        """Whether every data dir has all that was ever written into it; known once it is open."""
+        return all(folder.is_intact and folder.failure is None for folder in self.dirs) and not self.offline
+
     def _unlock(self) -> None:
         for folder in self.dirs:
             folder.unlock()

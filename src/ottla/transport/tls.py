@@ -183,6 +183,9 @@ class TlsSocket:
             self._has_received = False
             self._on_readable()
 
+    def expect(self, size: int) -> None:
+        """Passed over: how many bytes are under way says little about how many will be decrypted."""
+
     def on_writable(self, callback: Callable[[], None] | None) -> None:
         """Calls back while there is room to send, once the handshake is over."""
         self._on_writable = callback

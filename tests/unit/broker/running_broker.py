@@ -16,8 +16,10 @@ from ottla.broker.context import Context
 from ottla.broker.dispatch import handler_of
 from ottla.controller.decisions import NewTopic
 from ottla.model.errors import OttlaError
+from ottla.model.ids import BrokerId, LeaderEpoch
 from ottla.protocol.apis import SERVED, ApiKey
 from ottla.records.batch import Batch
+from ottla.replication.leader_state import LeaderState
 from ottla.replication.partition import Partition
 from ottla.sim.clock import START_MS
 from tests.wire.exchange import fill, message_class
@@ -78,3 +80,19 @@ async def ask(broker: Broker, api_key: ApiKey, values: Mapping[str, Any], versio
     )
     answer = handler_of(api_key)(broker, context, request_of(api_key, values))
     return await answer if inspect.isawaitable(answer) else answer
+
+
+def led_anew(partition: Partition, epoch: LeaderEpoch) -> None:
+    """Makes a partition believe that this broker was elected anew."""
+    old = partition.leader
+    assert old is not None
+    partition.become_leader(
+        LeaderState(
+            BrokerId(0),
+            replicas=old.replicas,
+            isr=old.isr,
+            leader_epoch=epoch,
+            high_watermark=partition.high_watermark,
+            epoch_start=partition.end_offset,
+        )
+    )

@@ -24,7 +24,7 @@ from ottla.coordination.transaction_requests import AddPartitions, EndTransactio
 from ottla.model.error_codes import ErrorCode
 from ottla.model.errors import CoordinatorNotAvailableError
 from ottla.model.ids import LeaderEpoch, ProducerEpoch, ProducerId, TopicPartition
-from tests.unit.broker.running_broker import append, make_topic, running, with_broker
+from tests.unit.broker.running_broker import append, led_anew, make_topic, running, with_broker
 from tests.unit.storage.rig import batch
 from tests.unit.transport.rig import until
 
@@ -191,7 +191,7 @@ def test_a_new_leader_epoch_loads_the_shard_anew(tmp_path: Path) -> None:
         old = broker.groups.shard_of(GROUP)
         await commit_offset(old, "kept", 9)
         partition = old.partition
-        partition.on_image(tuple(partition.leader.isr), LeaderEpoch(partition.leader_epoch + 1))
+        led_anew(partition, LeaderEpoch(partition.leader_epoch + 1))
         broker.groups.on_image(broker.image)
         new = await active(broker)
         assert (False, False, {TopicPartition("kept", 0): 9}) == (new is old, old.is_active, committed(new))

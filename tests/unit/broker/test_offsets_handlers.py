@@ -10,7 +10,7 @@ from ottla.model.error_codes import ErrorCode
 from ottla.model.ids import LeaderEpoch, Offset
 from ottla.protocol.apis import ApiKey
 from ottla.replication.partition import Partition
-from tests.unit.broker.running_broker import append, ask, make_topic, with_broker
+from tests.unit.broker.running_broker import append, ask, led_anew, make_topic, with_broker
 from tests.unit.storage.rig import batch
 
 LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED = -1, -2, -3, -4, -5
@@ -29,7 +29,7 @@ async def look_up(broker: Broker, timestamp: int, **changes: Any) -> tuple[int, 
 
 def lead_in_epoch(partition: Partition, epoch: int) -> None:
     """Makes a partition believe that it was elected anew."""
-    partition.on_image(tuple(partition.leader.isr), LeaderEpoch(epoch))
+    led_anew(partition, LeaderEpoch(epoch))
 
 
 async def filled(broker: Broker) -> Partition:

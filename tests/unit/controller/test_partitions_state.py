@@ -154,7 +154,7 @@ class TestElect:
     @pytest.mark.parametrize(
         ("dead", "isr", "leader", "isr_then"),
         [
-            ((0,), (0, 1), 1, (0, 1)),
+            ((0,), (0, 1), 1, (1,)),
             ((0,), (0,), 1, (1,)),
             ((0, 1), (0,), 2, (2,)),
         ],

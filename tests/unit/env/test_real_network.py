@@ -89,6 +89,31 @@ class TestConnections:
 
         on_a_pair(run, scenario)
 
+    def test_nobody_is_called_before_what_is_expected_is_there(self, run: Run[None]) -> None:
+        async def scenario(client: Socket, server: Socket) -> None:
+            other_client, other_server, listener = await pair(RealNetwork())
+            calls: list[None] = []
+            client.on_readable(lambda: calls.append(None))
+            client.expect(1000)
+            server.send([bytes(500)])
+            # What is sent later on another connection is there, so this is too.
+            other_server.send([b"x"])
+            await until(other_client.on_readable)
+            await asyncio.sleep(0)
+            assert [] == calls
+            client.on_readable(None)
+            server.send([bytes(500)])
+            await until(client.on_readable)
+            assert 1000 == client.recv_into(memoryview(bytearray(2000)))
+            server.send([bytes(10)])
+            server.close()
+            await until(client.on_readable)
+            assert 10 == client.recv_into(memoryview(bytearray(2000)))
+            for each in (other_client, other_server, listener):
+                each.close()
+
+        on_a_pair(run, scenario)
+
     def test_peers_have_names_and_no_delay(self, run: Run[None]) -> None:
         async def scenario(client: Socket, server: Socket) -> None:
             assert isinstance(client, RealSocket)

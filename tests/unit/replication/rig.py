@@ -76,8 +76,9 @@ class PartitionRig:
         members = [BrokerId(each) for each in isr]
         leader = LeaderState(ME, replicas=members, isr=members, leader_epoch=EPOCH, high_watermark=log.high_watermark)
         partition = Partition(
-            "t", 0, TOPIC_ID, log, leader, min_insync_replicas=min_insync_replicas, turn=turn, clock=SimClock()
+            "t", 0, TOPIC_ID, log, min_insync_replicas=min_insync_replicas, turn=turn, clock=SimClock()
         )
+        partition.become_leader(leader)
         return cls(disk, partition, turn)
 
     def wait_fetch(

@@ -15,7 +15,7 @@ from ottla.model.errors import (
     UnknownLeaderEpochError,
     UnknownPartitionError,
 )
-from ottla.model.ids import BrokerId, LeaderEpoch, Offset, ProducerEpoch, ProducerId
+from ottla.model.ids import BrokerId, Offset, ProducerEpoch, ProducerId
 from ottla.records.control import MARKER_BYTES
 from ottla.records.layout import Marker
 from ottla.replication.partition import ALL_REPLICAS, GATHERED_BYTES_MAX, TransactionEnd
@@ -132,11 +132,10 @@ class TestAcknowledgement:
             assert (0, 2) == (rig.partition.high_watermark, rig.partition.end_offset)
             rig.wait_fetch("reader", 1)
             assert None is rig.partition.read(Offset(0), 1000, is_committed=False, at_least_one=True)
-            rig.partition.on_image((ME,), LeaderEpoch(4))
+            rig.partition.on_isr((ME, BrokerId(2)), (ME,))
             assert {0: 0, 1: 1} == noted.offsets()
             assert ["reader"] == rig.ready
             assert 2 == rig.partition.high_watermark
-            assert 4 == rig.partition.leader_epoch
 
         run(scenario())
 
@@ -411,7 +410,7 @@ class TestTransactions:
             noted = Noted()
             rig.partition.append_marker(end_of(Marker.ABORT), noted, 0)
             assert ({}, 1) == (noted.offsets(), noted.waited)
-            rig.partition.on_image((ME,), EPOCH)
+            rig.partition.on_isr((ME, BrokerId(2)), (ME,))
             assert {0: 0} == noted.offsets()
 
         run(scenario())
@@ -522,6 +521,6 @@ def test_an_isr_without_the_leader_stops_the_broker(run: Run[None]) -> None:
     async def scenario() -> None:
         rig = await PartitionRig.make()
         with pytest.raises(InvariantViolation):
-            rig.partition.on_image((BrokerId(9),), LeaderEpoch(5))
+            rig.partition.on_isr((ME, BrokerId(9)), (BrokerId(9),))
 
     run(scenario())

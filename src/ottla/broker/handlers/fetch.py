@@ -1,15 +1,17 @@
-"""Fetch: ranges of files for what a consumer wants, or a wait until there is enough of it.
+"""Fetch: ranges of files for what a consumer or a follower wants, or a wait until there is enough of it.
 
-Covers limits, sessions, isolation and leader epochs. A full response has every partition that was asked for, an
-incremental one those with news. The bytes themselves are not touched: the transport sends ranges.
+Covers limits, sessions, isolation and leader epochs. A follower's fetch also says how far it has come. A full response
+has every partition that was asked for, an incremental one those with news. The bytes themselves are not touched: the
+transport sends ranges.
 """
 
 from operator import itemgetter
 from typing import TYPE_CHECKING, Final, cast
 
 from ottla.broker.fetch_sessions import FetchPlan, SessionPartition
+from ottla.metadata.records import broker_key
 from ottla.model.errors import NotLeaderError, OffsetOutOfRangeError, OttlaError, StorageError
-from ottla.model.ids import NO_OFFSET, LeaderEpoch, Offset
+from ottla.model.ids import NO_OFFSET, BrokerId, LeaderEpoch, Offset
 from ottla.protocol.scan import FetchRequest, FetchResult
 from ottla.replication.fetch_waiter import FetchWaiter
 from ottla.replication.partition import Partition
@@ -30,7 +32,7 @@ _RESPONSE_BYTES_MAX: Final = 2**31 - 1 - 64 * 1024 * 1024
 class PendingFetch:
     """One request, from its first look at the partitions to its response."""
 
-    __slots__ = ("_broker", "_plan", "_request", "_slot", "_waiter")
+    __slots__ = ("_broker", "_plan", "_replica", "_request", "_slot", "_waiter")
 
     def __init__(self, broker: "Broker", request: FetchRequest, slot: Slot) -> None:
         self._broker = broker
@@ -38,6 +40,12 @@ class PendingFetch:
         self._slot = slot
         self._plan: FetchPlan = broker.fetch_sessions.plan(request, broker.clock.monotonic())
         self._waiter: FetchWaiter | None = None
+        self._replica = _follower_of(broker, request)
+        if self._replica is not None:
+            # It asks again because it wants something else by now; answers leave in order, so the first must not wait.
+            earlier = broker.waiting_followers.pop(self._replica, None)
+            if earlier is not None:
+                earlier.finish()
 
     def start(self) -> None:
         """Answers at once if there is enough, or nothing to wait for; else waits."""
@@ -57,7 +65,10 @@ class PendingFetch:
             max_wait_ms=request.max_wait_ms,
             timers=self._broker.timers,
             on_ready=self._on_ready,
+            is_replica=self._replica is not None,
         )
+        if self._replica is not None:
+            self._broker.waiting_followers[self._replica] = self._waiter
         self._slot.on_abandoned = self._on_abandoned
 
     def _find(self, wanted: SessionPartition) -> Partition | None:
@@ -110,6 +121,8 @@ class PendingFetch:
                     topic, index, 0, log.high_watermark, log.last_stable_offset, log.start_offset,
                     None, -1, None, 0, diverging, None,
                 )  # fmt: skip
+            if self._replica is not None:
+                return self._read_for_replica(self._replica, partition, wanted, max(max_bytes, 0), is_first=is_first)
             found = partition.read(
                 Offset(wanted.fetch_offset),
                 max(max_bytes, 0),
@@ -130,6 +143,31 @@ class PendingFetch:
                 self._broker.report_failure(error)
             leader = self._broker.leader_hint(topic, index) if isinstance(error, NotLeaderError) else None
             return (topic, index, int(error.code), -1, -1, -1, None, -1, None, 0, None, leader)
+
+    def _read_for_replica(
+        self, replica: BrokerId, partition: Partition, wanted: SessionPartition, max_bytes: int, *, is_first: bool
+    ) -> FetchResult:
+        log, offset = partition.log, Offset(wanted.fetch_offset)
+        try:
+            found = partition.read_as_replica(offset, max_bytes, at_least_one=is_first)
+        except OffsetOutOfRangeError as error:
+            # The follower has to know where to go instead, and Kafka's answer has no better place for the end.
+            return (
+                wanted.topic, wanted.index, int(error.code), log.end_offset, log.end_offset, log.start_offset,
+                None, -1, None, 0, None, None,
+            )  # fmt: skip
+        partition.on_follower_fetch(
+            replica,
+            offset=offset,
+            start_offset=Offset(wanted.log_start_told),
+            broker_epoch=self._request.replica_epoch,
+        )
+        self._broker.isr_changes.on_follower_fetch(partition, replica)
+        size = found.size if found is not None else 0
+        return (
+            wanted.topic, wanted.index, 0, log.high_watermark, log.last_stable_offset, log.start_offset,
+            None, -1, found if size else None, size, None, None,
+        )  # fmt: skip
 
     def _answer(self, results: list[FetchResult]) -> None:
         plan, request = self._plan, self._request
@@ -158,6 +196,15 @@ def fetch(broker: "Broker", request: FetchRequest, slot: Slot) -> None:
         slot.fail(f"a fetch names {len(request.wanted)} partitions, {PARTITIONS_MAX} at most")
         return
     PendingFetch(broker, request, slot).start()
+
+
+def _follower_of(broker: "Broker", request: FetchRequest) -> BrokerId | None:
+    """Which follower asks, None if it is a consumer; only the present life of a registered broker is believed."""
+    if request.replica_id < 0 or request.replica_epoch < 0:
+        return None
+    replica = BrokerId(request.replica_id)
+    is_known = broker.image.revision_of(broker_key(replica)) == request.replica_epoch
+    return replica if is_known else None
 
 
 def _aborted(partition: Partition, offset: Offset, found: FileRange | None) -> list[tuple[int, int]]:

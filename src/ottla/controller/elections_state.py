@@ -1,0 +1,139 @@
+"""Who leads, and who is in sync, after brokers have come and gone. Pure.
+
+A record of a partition was written at some revision of the store, and so was each broker's registration. A member of
+the ISR is *present* if it has been registered since before the record was written; *returned* if it registered after
+it, and so may have lost what it had not flushed; *gone* if it is not registered. The rules:
+
+- while anybody of the ISR is present, those who are not go out of it: they come back by catching up;
+- when nobody is, the ISR stays, since only its members have all that is committed. The first who returns with an
+  intact disk leads alone. One who lost something goes out, as long as another one may still come back;
+- the last one, if it lost something, leads all the same: nobody has more;
+- where the topic allows it, any live replica leads rather than none.
+
+Whoever writes a partition's record does so from this view, and with a check of the registrations that it rests on: a
+broker that came back in between spoils the commit, and the decision is made again.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+
+from ottla.controller.decisions import Decision, PartitionOutcome
+from ottla.metadata.image import NO_LEADER, ClusterImage, PartitionImage, TopicImage
+from ottla.metadata.records import broker_key, encode, partition_key, partition_record
+from ottla.metadata.store import Check, Operation, Put
+from ottla.model.ids import BrokerId, LeaderEpoch, TopicPartition
+
+
+def is_present(image: ClusterImage, broker: BrokerId, revision: int) -> bool:
+    """Whether a broker has been registered since before a record of this revision was written."""
+    return broker in image.brokers and image.revision_of(broker_key(broker)) < revision
+
+
+def settled(image: ClusterImage, where: TopicPartition, partition: PartitionImage) -> PartitionImage:
+    """The partition without those of its ISR who are no longer sure to have everything; the leader is not touched."""
+    revision = image.revision_of(partition_key(*where))
+    present = tuple(broker for broker in partition.isr if is_present(image, broker, revision))
+    if present:
+        return replace(partition, isr=present) if present != partition.isr else partition
+    lost = {broker for broker in partition.isr if broker in image.brokers and not image.brokers[broker].is_intact}
+    kept = tuple(broker for broker in partition.isr if broker not in lost)
+    return replace(partition, isr=kept) if lost and kept else partition
+
+
+def elected(image: ClusterImage, where: TopicPartition, partition: PartitionImage, *, unclean: bool) -> PartitionImage:
+    """The settled partition with a leader, if there can be one."""
+    revision = image.revision_of(partition_key(*where))
+    now = settled(image, where, partition)
+    if now.leader in now.isr and is_present(image, now.leader, revision):
+        return now
+    in_sync = [broker for broker in now.replicas if broker in now.isr and broker in image.brokers]
+    if in_sync:
+        leader = in_sync[0]
+        # Nobody present means that it alone is known to have returned with everything.
+        isr = now.isr if is_present(image, leader, revision) else (leader,)
+        return led_by(replace(now, isr=isr), leader)
+    alive = [broker for broker in now.replicas if broker in image.brokers]
+    if unclean and alive:
+        return led_by(replace(now, isr=(alive[0],)), alive[0])
+    return now if now.leader == NO_LEADER else led_by(now, NO_LEADER)
+
+
+def decide_elections(
+    image: ClusterImage, topics: Iterable[TopicImage], allows_unclean: Callable[[TopicImage], bool], *, limit: int
+) -> Decision[PartitionOutcome]:
+    """Leaders and ISRs as they have to be now, for at most so many partitions; call again until nothing is to do."""
+    changed: list[tuple[TopicPartition, PartitionImage]] = []
+    for topic in topics:
+        unclean: bool | None = None
+        for index, partition in enumerate(topic.partitions):
+            if _is_quiet(image, topic, index, partition):
+                continue
+            unclean = allows_unclean(topic) if unclean is None else unclean
+            where = TopicPartition(topic.name, index)
+            now = elected(image, where, partition, unclean=unclean)
+            if now != partition:
+                changed.append((where, now))
+                if len(changed) == limit:
+                    return _decision(image, changed)
+    return _decision(image, changed)
+
+
+def decide_leave(image: ClusterImage, broker: BrokerId, *, limit: int) -> Decision[PartitionOutcome]:
+    """Moves the leaders of a broker that is about to stop, and takes it out of the ISRs where others are.
+
+    Where it is the last one in sync, it stays what it is.
+    """
+    changed: list[tuple[TopicPartition, PartitionImage]] = []
+    for topic in image.topics.values():
+        for index, partition in enumerate(topic.partitions):
+            if broker not in partition.isr or len(partition.isr) == 1:
+                continue
+            where = TopicPartition(topic.name, index)
+            now = settled(image, where, partition)
+            others = tuple(each for each in now.isr if each != broker)
+            alive = [each for each in now.replicas if each in others and each in image.brokers]
+            if not alive:
+                continue
+            now = replace(now, isr=others)
+            changed.append((where, led_by(now, alive[0]) if now.leader == broker else now))
+            if len(changed) == limit:
+                return _decision(image, changed)
+    return _decision(image, changed)
+
+
+def _is_quiet(image: ClusterImage, topic: TopicImage, index: int, partition: PartitionImage) -> bool:
+    """Whether everybody of the ISR is present and one of them leads: so it is with nearly all."""
+    if partition.leader not in partition.isr:
+        return False
+    if partition.replicas == (partition.leader,) and partition.leader in image.brokers:
+        # Nobody else can lead it, in whichever life of the broker.
+        return True
+    revision = image.revision_of(partition_key(topic.name, index))
+    return all(is_present(image, broker, revision) for broker in partition.isr)
+
+
+def led_by(partition: PartitionImage, leader: BrokerId) -> PartitionImage:
+    """The same in a new leader epoch."""
+    return replace(partition, leader=leader, leader_epoch=LeaderEpoch(partition.leader_epoch + 1))
+
+
+def updates(image: ClusterImage, changed: Sequence[tuple[TopicPartition, PartitionImage]]) -> list[Operation]:
+    """What writes these partitions, if neither they nor the brokers that they rest on have changed since the image."""
+    operations: list[Operation] = []
+    trusted: set[BrokerId] = set()
+    for where, partition in changed:
+        key = partition_key(*where)
+        written = replace(partition, partition_epoch=partition.partition_epoch + 1)
+        operations.append(Put(key, encode(partition_record(written)), image.revision_of(key)))
+        trusted.update(partition.isr)
+    checks = [Check(broker_key(each), image.revision_of(broker_key(each))) for each in sorted(trusted)]
+    return [*checks, *operations]
+
+
+def _decision(
+    image: ClusterImage, changed: Sequence[tuple[TopicPartition, PartitionImage]]
+) -> Decision[PartitionOutcome]:
+    return Decision(
+        operations=tuple(updates(image, changed)) if changed else (),
+        outcomes=tuple(PartitionOutcome(topic=where.topic, partition=where.partition) for where, _ in changed),
+    )

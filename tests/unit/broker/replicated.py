@@ -1,0 +1,135 @@
+"""Several real brokers in the test's own event loop, on one shared metadata store, each in a folder of its own."""
+
+import asyncio
+import shutil
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import MappingProxyType, TracebackType
+from typing import Final, Self
+
+from ottla.broker.broker import Broker
+from ottla.broker.configuration import BrokerConfig
+from ottla.client.admin import AsyncAdmin
+from ottla.client.admin_values import NewTopic
+from ottla.client.producer import AsyncProducer
+from ottla.env.real_clock import RealClock
+from ottla.metadata.sqlite_store import SqliteStore
+from ottla.model.ids import TopicPartition
+from ottla.replication.partition import Partition
+
+PATIENCE_SECONDS: Final = 30.0
+SETTINGS: Final = {
+    "default.replication.factor": "3",
+    "min.insync.replicas": "2",
+    "replica.lag.time.max.ms": "2000",
+    "replica.fetch.wait.max.ms": "50",
+    "replica.fetch.backoff.ms": "50",
+    "group.initial.rebalance.delay.ms": "0",
+}
+
+
+class ReplicatedBrokers:
+    """Brokers numbered from 0; use as an async context manager."""
+
+    def __init__(self, folder: Path, settings: Mapping[str, str] = MappingProxyType({}), *, count: int = 3) -> None:
+        self._folder = folder
+        self._settings = {**SETTINGS, **settings}
+        self.brokers: dict[int, Broker] = {}
+        self._count = count
+
+    async def __aenter__(self) -> Self:
+        for broker in range(self._count):
+            await self.start(broker)
+        await self.wait(lambda: all(len(each.image.brokers) == self._count for each in self.brokers.values()))
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for broker in list(self.brokers):
+            await self.stop(broker)
+
+    async def start(self, broker: int) -> None:
+        """Starts one, also again on what it left."""
+        config = BrokerConfig.parse(
+            {
+                **self._settings,
+                "node.id": str(broker),
+                "log.dirs": str(self.data(broker)),
+                "listeners": "PLAINTEXT://127.0.0.1:0",
+            }
+        )
+        store = SqliteStore(str(self._folder / "metadata.db"), RealClock(), shared=True)
+        made = Broker(config, store=store)
+        await made.start()
+        self.brokers[broker] = made
+
+    async def stop(self, broker: int) -> None:
+        """Stops one in order, as SIGTERM does."""
+        await self.brokers.pop(broker).stop()
+
+    def data(self, broker: int) -> Path:
+        """Where one keeps its logs."""
+        return self._folder / f"data{broker}"
+
+    def wipe(self, broker: int) -> None:
+        """Takes away all that a stopped one had."""
+        shutil.rmtree(self.data(broker))
+
+    @property
+    def bootstrap(self) -> list[str]:
+        """Where clients begin."""
+        return [f"127.0.0.1:{each.port}" for each in self.brokers.values()]
+
+    async def make_topic(self, name: str, partitions: int = 1, replicas: int = 3, **configs: str) -> None:
+        """Creates a topic, and waits until every broker knows it."""
+        async with AsyncAdmin(bootstrap_servers=self.bootstrap) as admin:
+            wanted = {key.replace("_", "."): value for key, value in configs.items()}
+            await admin.create_topics([NewTopic(name, partitions, replicas, topic_configs=wanted)])
+        await self.wait(lambda: all(name in each.image.topics for each in self.brokers.values()))
+
+    async def send(self, topic: str, values: list[bytes], partition: int = 0) -> None:
+        """Returns when every record is committed."""
+        async with AsyncProducer(bootstrap_servers=self.bootstrap, acks="all") as producer:
+            for value in values:
+                await producer.send(topic, value=value, partition=partition)
+            await producer.flush()
+
+    def leader(self, topic: str, partition: int = 0) -> int:
+        """Who leads, as everybody says who knows of it."""
+        return next(iter(self.brokers.values())).image.topics[topic].partitions[partition].leader
+
+    def copies(self, topic: str, partition: int = 0) -> dict[int, Partition]:
+        """The partition on each broker that has it."""
+        name = TopicPartition(topic, partition)
+        found = {number: broker.partitions.held.get(name) for number, broker in self.brokers.items()}
+        return {number: copy for number, copy in found.items() if copy is not None}
+
+    def contents(self, topic: str, partition: int = 0) -> dict[int, bytes]:
+        """The bytes of each copy's log."""
+        return {
+            number: b"".join(
+                path.read_bytes() for path in sorted((self.data(number) / f"{topic}-{partition}").glob("*.log"))
+            )
+            for number in self.copies(topic, partition)
+        }
+
+    async def wait(self, is_so: Callable[[], bool]) -> None:
+        """Returns when it is so; fails if it does not come to be."""
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            while not is_so():  # noqa: ASYNC110 - a look at many brokers, for which there is no event
+                await asyncio.sleep(0.02)
+
+    async def wait_in_sync(self, topic: str, partition: int = 0) -> None:
+        """Until all replicas are in the ISR and know all that is committed."""
+
+        def is_so() -> bool:
+            copies = self.copies(topic, partition).values()
+            images = [each.image.topics[topic].partitions[partition] for each in self.brokers.values()]
+            return (
+                all(set(image.isr) == set(image.replicas) for image in images)
+                and len({copy.end_offset for copy in copies}) == 1
+                and all(copy.high_watermark == copy.end_offset for copy in copies)
+            )
+
+        await self.wait(is_so)

@@ -1,0 +1,251 @@
+"""Several brokers with real sockets and files: what is committed is everywhere, and comes back everywhere."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+
+from ottla.client.admin import AsyncAdmin
+from ottla.client.consumer import AsyncConsumer
+from ottla.client.producer import AsyncProducer
+from ottla.client.producer_errors import NotDeliveredError
+from ottla.client.values import OffsetAndMetadata
+from ottla.metadata.records import broker_key
+from ottla.metadata.store import Delete
+from ottla.model.errors import NotLeaderError, UnknownPartitionError
+from ottla.model.ids import BrokerId, LeaderEpoch, TopicPartition
+from ottla.storage.log_store import LogStore
+from tests.unit.broker.replicated import ReplicatedBrokers
+from tests.unit.storage.rig import batch
+
+VALUES = [b"value %d" % number for number in range(500)]
+
+
+def run(tmp_path: Path, test: Callable[[ReplicatedBrokers], Awaitable[None]], **settings: str) -> None:
+    async def inside() -> None:
+        async with ReplicatedBrokers(tmp_path, settings) as brokers:
+            await test(brokers)
+
+    asyncio.run(inside())
+
+
+async def read_all(brokers: ReplicatedBrokers, topic: str, count: int) -> list[bytes | None]:
+    found: list[bytes | None] = []
+    async with AsyncConsumer(bootstrap_servers=brokers.bootstrap, auto_offset_reset="earliest") as consumer:
+        consumer.assign([TopicPartition(topic, 0)])
+        async with asyncio.timeout(30):
+            while len(found) < count:
+                for records in (await consumer.poll(timeout_ms=500)).values():
+                    found += [record.value for record in records]
+    return found
+
+
+def test_what_is_committed_is_on_every_broker_byte_for_byte(tmp_path: Path) -> None:
+    async def test(brokers: ReplicatedBrokers) -> None:
+        await brokers.make_topic("t")
+        await brokers.send("t", VALUES)
+        assert [500] * 3 == [copy.end_offset for copy in brokers.copies("t").values()]
+        await brokers.wait_in_sync("t")
+        assert 1 == len(set(brokers.contents("t").values()))
+        assert VALUES == await read_all(brokers, "t", 500)
+
+    run(tmp_path, test)
+
+
+def test_a_broker_that_stops_hands_over_and_catches_up_when_it_returns(tmp_path: Path) -> None:
+    async def test(brokers: ReplicatedBrokers) -> None:
+        await brokers.make_topic("t")
+        await brokers.send("t", VALUES)
+        old = brokers.leader("t")
+        await brokers.stop(old)
+        await brokers.wait(lambda: brokers.leader("t") != old)
+        await brokers.send("t", [b"meanwhile"] * 100)
+        await brokers.start(old)
+        await brokers.wait_in_sync("t")
+        assert 1 == len(set(brokers.contents("t").values()))
+        assert [600] * 3 == [copy.end_offset for copy in brokers.copies("t").values()]
+        assert [*VALUES, *[b"meanwhile"] * 100] == await read_all(brokers, "t", 600)
+
+    run(tmp_path, test)
+
+
+def test_one_that_lost_its_disk_copies_everything_anew(tmp_path: Path) -> None:
+    async def test(brokers: ReplicatedBrokers) -> None:
+        await brokers.make_topic("t")
+        await brokers.send("t", VALUES)
+        lost = next(number for number in brokers.brokers if number != brokers.leader("t"))
+        await brokers.stop(lost)
+        brokers.wipe(lost)
+        await brokers.start(lost)
+        await brokers.wait_in_sync("t")
+        assert 1 == len(set(brokers.contents("t").values()))
+
+    run(tmp_path, test)
+
+
+def test_one_with_records_that_nobody_else_has_cuts_them_off(tmp_path: Path) -> None:
+    """It led once, wrote what was never committed, and went; the others went on without it."""
+
+    async def test(brokers: ReplicatedBrokers) -> None:
+        await brokers.make_topic("t")
+        await brokers.send("t", VALUES)
+        old = brokers.leader("t")
+        data = brokers.data(old)
+        await brokers.stop(old)
+        await write_into(data, b"uncommitted", b"uncommitted, too")
+        await brokers.send("t", [b"committed"])
+        await brokers.start(old)
+        await brokers.wait_in_sync("t")
+        assert [501] * 3 == [copy.end_offset for copy in brokers.copies("t").values()]
+        assert 1 == len(set(brokers.contents("t").values()))
+
+    run(tmp_path, test)
+
+
+async def write_into(data: Path, *values: bytes) -> None:
+    """Appends to t-0 of a broker that is stopped, in the epoch that it had."""
+    from ottla.env.real_clock import RealClock
+    from ottla.env.real_disk import RealDisk
+    from ottla.env.real_random import RealRandom
+    from ottla.storage.checkpoints import read_properties
+    from ottla.storage.config import LogConfig
+
+    disk = RealDisk()
+    properties = read_properties(disk, str(data / "meta.properties"))
+    store = LogStore(
+        disk,
+        RealClock(),
+        RealRandom(),
+        [str(data)],
+        node_id=int(properties["node.id"]),
+        cluster_id=properties["cluster.id"],
+        owner="a test",
+        config_of=lambda _: LogConfig(),
+    )
+    await store.open()
+    log = store.get(TopicPartition("t", 0))
+    for value in values:
+        log.append([batch(value)], leader_epoch=LeaderEpoch(0), now=RealClock().now_ms())
+    await store.close()
+    disk.close()
+
+
+def test_the_start_moves_everywhere(tmp_path: Path) -> None:
+    async def test(brokers: ReplicatedBrokers) -> None:
+        await brokers.make_topic("t")
+        await brokers.send("t", VALUES)
+        async with AsyncAdmin(bootstrap_servers=brokers.bootstrap) as admin:
+            await admin.delete_records({TopicPartition("t", 0): 123})
+        await brokers.wait(lambda: {123} == {copy.start_offset for copy in brokers.copies("t").values()})
+        lost = next(number for number in brokers.brokers if number != brokers.leader("t"))
+        await brokers.stop(lost)
+        brokers.wipe(lost)
+        await brokers.start(lost)
+        await brokers.wait_in_sync("t")
+        assert [123] * 3 == [copy.start_offset for copy in brokers.copies("t").values()]
+
+    run(tmp_path, test)
+
+
+def test_a_registration_that_is_lost_is_made_anew_and_somebody_leads(tmp_path: Path) -> None:
+    async def test(brokers: ReplicatedBrokers) -> None:
+        await brokers.make_topic("t")
+        await brokers.send("t", VALUES)
+        old = brokers.leader("t")
+        broker = brokers.brokers[old]
+        before = broker.broker_epoch
+        await broker.metadata_store.commit([Delete(broker_key(BrokerId(old)))])
+        await brokers.wait(lambda: broker.broker_epoch > before)
+        await brokers.wait(lambda: brokers.leader("t") != old)
+        await brokers.send("t", [b"after"])
+        await brokers.wait_in_sync("t")
+        assert [*VALUES, b"after"] == await read_all(brokers, "t", 501)
+
+    run(tmp_path, test)
+
+
+def test_too_few_in_sync_refuse_acks_all_and_take_acks_one(tmp_path: Path) -> None:
+    async def test(brokers: ReplicatedBrokers) -> None:
+        await brokers.make_topic("t", min_insync_replicas="3")
+        await brokers.send("t", [b"first"])
+        gone = next(number for number in brokers.brokers if number != brokers.leader("t"))
+        await brokers.stop(gone)
+        await brokers.wait(
+            lambda: all(len(each.image.topics["t"].partitions[0].isr) == 2 for each in brokers.brokers.values())
+        )
+        async with AsyncProducer(
+            bootstrap_servers=brokers.bootstrap, acks="all", delivery_timeout_ms=1500, request_timeout_ms=1000
+        ) as producer:
+            with pytest.raises(NotDeliveredError, match="NOT_ENOUGH_REPLICAS"):
+                await (await producer.send("t", value=b"no"))
+        async with AsyncProducer(bootstrap_servers=brokers.bootstrap, acks=1, enable_idempotence=False) as producer:
+            assert 1 == (await (await producer.send("t", value=b"yes"))).offset
+
+    run(tmp_path, test)
+
+
+def test_coordinators_move_with_their_partitions(tmp_path: Path) -> None:
+    async def test(brokers: ReplicatedBrokers) -> None:
+        await brokers.make_topic("t")
+        await brokers.send("t", VALUES)
+
+        async def position_of_group() -> int | OffsetAndMetadata | None:
+            async with AsyncConsumer(bootstrap_servers=brokers.bootstrap, group_id="g") as consumer:
+                return await consumer.committed(TopicPartition("t", 0))
+
+        async with AsyncConsumer(
+            "t", bootstrap_servers=brokers.bootstrap, group_id="g", auto_offset_reset="earliest"
+        ) as consumer:
+            async with asyncio.timeout(30):
+                while not await consumer.poll(timeout_ms=500):
+                    pass
+            await consumer.commit()
+        before = await position_of_group()
+        assert before
+        for number in list(brokers.brokers):
+            await brokers.stop(number)
+            assert before == await position_of_group()
+            await brokers.start(number)
+
+    run(tmp_path, test, **{"offsets.topic.num.partitions": "3", "offsets.topic.replication.factor": "3"})
+
+
+def test_a_transaction_over_partitions_of_several_leaders(tmp_path: Path) -> None:
+    async def test(brokers: ReplicatedBrokers) -> None:
+        await brokers.make_topic("t", partitions=6)
+        leaders = {brokers.leader("t", index) for index in range(6)}
+        assert 3 == len(leaders)
+        async with AsyncProducer(bootstrap_servers=brokers.bootstrap, transactional_id="tx") as producer:
+            await producer.init_transactions()
+            for committed in (True, False, True):
+                producer.begin_transaction()
+                for index in range(6):
+                    await producer.send("t", value=b"%d" % committed, partition=index)
+                await (producer.commit_transaction() if committed else producer.abort_transaction())
+        async with AsyncConsumer(
+            bootstrap_servers=brokers.bootstrap, auto_offset_reset="earliest", isolation_level="read_committed"
+        ) as consumer:
+            consumer.assign([TopicPartition("t", index) for index in range(6)])
+            found: list[bytes | None] = []
+            async with asyncio.timeout(30):
+                while len(found) < 12:
+                    for records in (await consumer.poll(timeout_ms=500)).values():
+                        found += [record.value for record in records]
+            assert [b"1"] * 12 == found
+
+    run(
+        tmp_path, test, **{"transaction.state.log.num.partitions": "3", "transaction.state.log.replication.factor": "3"}
+    )
+
+
+def test_clients_that_ask_the_wrong_broker_are_told(tmp_path: Path) -> None:
+    async def test(brokers: ReplicatedBrokers) -> None:
+        await brokers.make_topic("t")
+        wrong = next(broker for number, broker in brokers.brokers.items() if number != brokers.leader("t"))
+        with pytest.raises(NotLeaderError):
+            wrong.partitions.find("t", 0)
+        with pytest.raises(UnknownPartitionError):
+            wrong.partitions.find("t", 1)
+
+    run(tmp_path, test)

@@ -1,0 +1,230 @@
+"""Who leads and who is in sync after brokers have come and gone: every rule, and a model that never loses a record."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ottla.controller.decisions import Assignment, Decision, NewTopic, PartitionOutcome, TopicDefaults
+from ottla.controller.elections_state import decide_elections, decide_leave
+from ottla.controller.topics_state import decide_create
+from ottla.metadata.image import NO_LEADER, ClusterImage, PartitionImage
+from ottla.metadata.records import (
+    BrokerRecord,
+    broker_key,
+    encode,
+    partition_key,
+    partition_record,
+)
+from ottla.metadata.store import Check, Delete, Put
+from ottla.model.ids import BrokerId
+from ottla.sim.random import SimRandom
+from tests.unit.controller.images import after, after_operations, brokers, cluster
+
+
+def with_topic(*replicas: int) -> ClusterImage:
+    image = cluster(4)
+    topic = NewTopic(name="t", assignments=(Assignment(0, brokers(*replicas)),))
+    decided = decide_create(
+        image, [topic], defaults=TopicDefaults(), validate_configs=lambda _: None, random=SimRandom(1)
+    )
+    return after(image, decided)
+
+
+def only(image: ClusterImage) -> PartitionImage:
+    return image.topics["t"].partitions[0]
+
+
+def gone(image: ClusterImage, *ids: int) -> ClusterImage:
+    return after_operations(image, [Delete(broker_key(BrokerId(each))) for each in ids])
+
+
+def back(image: ClusterImage, *ids: int, is_intact: bool = True) -> ClusterImage:
+    record = BrokerRecord(host="h", port=1, is_intact=is_intact)
+    return after_operations(image, [Put(broker_key(BrokerId(each)), encode(record)) for each in ids])
+
+
+def elect(image: ClusterImage, *, unclean: bool = False) -> ClusterImage:
+    decision = decide_elections(image, image.topics.values(), lambda _: unclean, limit=10)
+    return after(image, decision) if decision.operations else image
+
+
+def state(image: ClusterImage) -> tuple[int, tuple[int, ...], int]:
+    """(leader, ISR, leader epoch)"""
+    partition = only(image)
+    return partition.leader, partition.isr, partition.leader_epoch
+
+
+def test_nothing_is_to_do_while_everybody_is_there() -> None:
+    image = with_topic(0, 1, 2)
+    assert Decision() == decide_elections(image, image.topics.values(), lambda _: False, limit=10)
+
+
+def test_a_leader_that_goes_is_followed_by_the_next_in_sync() -> None:
+    image = elect(gone(with_topic(0, 1, 2), 0))
+    assert (1, (1, 2), 1) == state(image)
+    assert image is elect(image)
+
+
+def test_a_follower_that_goes_only_leaves_the_isr() -> None:
+    assert (0, (0, 1), 0) == state(elect(gone(with_topic(0, 1, 2), 2)))
+
+
+def test_who_was_away_for_a_moment_is_out_all_the_same() -> None:
+    """It may have lost what it had not flushed, and the cluster saw neither it go nor come."""
+    image = with_topic(0, 1, 2)
+    assert (1, (1, 2), 1) == state(elect(back(image, 0)))
+    assert (0, (0, 2), 0) == state(elect(back(image, 1)))
+
+
+def test_the_last_one_keeps_its_place_and_leads_again_when_it_returns() -> None:
+    image = elect(gone(elect(gone(with_topic(0, 1), 0)), 1))
+    assert (NO_LEADER, (1,), 2) == state(image)
+    image = elect(back(image, 0))
+    assert (NO_LEADER, (1,), 2) == state(image), "it is behind, perhaps"
+    image = elect(back(image, 1))
+    assert (1, (1,), 3) == state(image)
+
+
+def test_when_all_go_at_once_the_first_that_returns_whole_leads_alone() -> None:
+    image = elect(gone(with_topic(0, 1, 2), 0, 1, 2))
+    assert (NO_LEADER, (0, 1, 2), 1) == state(image)
+    assert (2, (2,), 2) == state(elect(back(image, 2)))
+
+
+def test_one_that_lost_something_waits_for_the_others() -> None:
+    image = elect(gone(with_topic(0, 1, 2), 0, 1, 2))
+    image = elect(back(image, 0, is_intact=False))
+    assert (NO_LEADER, (1, 2), 1) == state(image)
+    image = elect(back(image, 1))
+    assert (1, (1,), 2) == state(image)
+
+
+def test_the_last_one_leads_even_if_it_lost_something() -> None:
+    image = elect(gone(with_topic(0, 1), 0, 1))
+    image = elect(back(image, 0, is_intact=False))
+    assert (1,) == state(image)[1]
+    image = elect(back(image, 1, is_intact=False))
+    assert (1, (1,), 2) == state(image)
+
+
+def test_unclean_where_it_is_allowed() -> None:
+    image = with_topic(0, 1, 2)
+    alone = replace(only(image), isr=brokers(0))
+    image = after_operations(image, [Put(partition_key("t", 0), encode(partition_record(alone)))])
+    image = gone(image, 0)
+    assert (NO_LEADER, (0,), 1) == state(elect(image))
+    assert (1, (1,), 1) == state(elect(image, unclean=True))
+
+
+def test_a_partition_without_others_is_left_alone() -> None:
+    image = with_topic(0)
+    assert image is not back(image, 0)
+    assert (0, (0,), 0) == state(elect(back(image, 0)))
+
+
+def test_the_commit_rests_on_the_registrations_of_the_isr() -> None:
+    image = gone(with_topic(0, 1, 2), 0)
+    decision = decide_elections(image, image.topics.values(), lambda _: False, limit=10)
+    checks = [each for each in decision.operations if isinstance(each, Check)]
+    assert [Check(broker_key(each), image.revision_of(broker_key(each))) for each in brokers(1, 2)] == checks
+
+
+def test_no_more_than_asked_for_at_once() -> None:
+    image = cluster(4)
+    topic = NewTopic(name="t", assignments=tuple(Assignment(index, brokers(0, 1)) for index in range(5)))
+    decided = decide_create(
+        image, [topic], defaults=TopicDefaults(), validate_configs=lambda _: None, random=SimRandom(1)
+    )
+    image = gone(after(image, decided), 0)
+    counts = []
+    while (decision := decide_elections(image, image.topics.values(), lambda _: False, limit=2)).operations:
+        counts.append(len(decision.outcomes))
+        image = after(image, decision)
+    assert [2, 2, 1] == counts
+
+
+class TestLeaving:
+    def leave(self, image: ClusterImage, broker: int) -> Decision[PartitionOutcome]:
+        return decide_leave(image, BrokerId(broker), limit=10)
+
+    def test_leaders_move_and_the_isr_shrinks(self) -> None:
+        image = with_topic(0, 1, 2)
+        assert (1, (1, 2), 1) == state(after(image, self.leave(image, 0)))
+        assert (0, (0, 2), 0) == state(after(image, self.leave(image, 1)))
+
+    def test_the_last_one_stays_what_it_is(self) -> None:
+        image = elect(gone(with_topic(0, 1), 1))
+        assert Decision() == self.leave(image, 0)
+
+    def test_others_that_are_gone_are_nobody_to_hand_over_to(self) -> None:
+        image = gone(with_topic(0, 1), 1)
+        assert Decision() == self.leave(image, 0)
+
+    def test_who_has_no_part_in_it(self) -> None:
+        assert Decision() == self.leave(with_topic(0, 1), 3)
+
+
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.just("go"), st.integers(0, 2)),
+        st.tuples(st.just("come"), st.integers(0, 2)),
+        st.tuples(st.just("bounce"), st.integers(0, 2)),
+        st.tuples(st.just("write"), st.just(0)),
+        st.tuples(st.just("catch up"), st.integers(0, 2)),
+        st.tuples(st.just("elect"), st.just(0)),
+    ),
+    max_size=40,
+)
+
+
+@settings(max_examples=300)
+@given(STEPS)
+def test_whoever_leads_has_all_that_was_committed(steps: list[tuple[str, int]]) -> None:
+    """Copies survive the loss of a process: brokers come and go, and whole ones only ever miss what came later."""
+    image = with_topic(0, 1, 2)
+    has = {0: 0, 1: 0, 2: 0}
+    committed = 0
+    leads: int | None = 0
+    for step, which in steps:
+        broker = BrokerId(which)
+        if step in ("go", "bounce") and broker in image.brokers:
+            image = gone(image, which)
+            leads = None if leads == which else leads
+        if step in ("come", "bounce") and broker not in image.brokers:
+            image = back(image, which)
+        if step == "write" and leads is not None:
+            # The leader writes; everybody in the ISR that lives copies, and that alone commits.
+            has[leads] += 1
+            alive = [each for each in only(image).isr if each in image.brokers]
+            if set(alive) == set(only(image).isr):
+                for each in alive:
+                    has[each] = has[leads]
+                committed = has[leads]
+        if step == "catch up" and leads is not None and broker in image.brokers and broker not in only(image).isr:
+            has[which] = has[leads]
+            grown = replace(only(image), isr=(*only(image).isr, broker))
+            if all(each in image.brokers for each in grown.isr):
+                image = after_operations(image, [Put(partition_key("t", 0), encode(partition_record(grown)))])
+        if step == "elect":
+            image = elect(image)
+            leader = only(image).leader
+            if leader != NO_LEADER and leader != leads:
+                assert has[leader] >= committed, (leader, has, committed)
+                leads = leader
+                for each in only(image).isr:
+                    # A new leader's history is what counts.
+                    has[each] = min(has[each], has[leader])
+    image = elect(back(image, *(each for each in range(3) if BrokerId(each) not in image.brokers)))
+    assert only(image).leader != NO_LEADER
+    assert has[only(image).leader] >= committed
+
+
+@pytest.mark.parametrize("size", [1, 2, 3])
+def test_the_leader_is_in_the_isr_and_the_isr_is_never_empty(size: int) -> None:
+    image = with_topic(*range(size))
+    for broker in range(size):
+        image = elect(gone(image, broker))
+        assert only(image).isr
+        assert only(image).leader in (NO_LEADER, *only(image).isr)
