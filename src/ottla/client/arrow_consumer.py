@@ -15,6 +15,7 @@ from ottla.model.errors import OttlaError
 from ottla.model.ids import TopicPartition
 from ottla.records.aborted import AbortedTransactions
 from ottla.records.arrow import SCHEMA, to_record_batch
+from ottla.records.batch import spanned
 from ottla.records.columns import decode
 
 _TOPIC: Final = pa.dictionary(pa.int32(), pa.string())
@@ -34,7 +35,7 @@ class Decoded:
 
 def decode_chunk(chunk: Chunk, *, headers: bool = True) -> Decoded:
     """All good records from the chunk's start on, in as few Arrow batches as the kernel's limit allows."""
-    data = b"".join(batch.buffer for batch in chunk.batches) if len(chunk.batches) > 1 else chunk.batches[0].buffer
+    data = spanned(chunk.batches)
     aborted = None if chunk.aborted is None else AbortedTransactions(chunk.aborted)
     found: list[pa.RecordBatch] = []
     position, next_offset = 0, chunk.start

@@ -1,9 +1,9 @@
 """Tables to batches and into a producer's queues: the columnar way of sending, with no Python object per row.
 
-A table goes piece by piece, so that its size does not matter. Each piece is split by partition (`row_split.pyx`),
-encoded (`ottla.records.arrow`) and appended as whole batches, which the producer numbers, sends and sends again like
-any others. Serializers and interceptors have no part in it: rows are never objects. The way back is
-`arrow_consumer.py`.
+A table goes piece by piece, so that its size does not matter. The rows of each piece are numbered by partition
+(`row_split.pyx`), encoded from where they lie (`ottla.records.arrow`) and appended as whole batches, which the producer
+numbers, sends and sends again like any others. Serializers and interceptors have no part in it: rows are never
+objects. The way back is `arrow_consumer.py`.
 """
 
 import asyncio
@@ -201,9 +201,9 @@ def encoded_batches(
         level=config.compression_level,
         transactional=config.transactional_id is not None,
     )
-    for index, rows in by_partition(core, routes, piece, columns, bytes_max):
+    for index, rows, order in by_partition(core, routes, piece, columns, bytes_max):
         queue = routes.queues[index]
-        for data in encode(rows):
+        for data in encode(rows, order=order):
             # Brokers number records themselves and take only batches that begin at 0; the checksum leaves it out.
             data[:8] = bytes(8)
             yield EncodedBatch(queue, data, int.from_bytes(data[_COUNT_AT : _COUNT_AT + 4], "big"))
@@ -215,15 +215,18 @@ _COUNT_AT: Final = 57
 
 def by_partition(
     core: ProducerCore, routes: TopicRoutes, piece: pa.RecordBatch, columns: TableColumns, run_bytes: int
-) -> Iterator[tuple[int, pa.RecordBatch]]:
-    """The rows of each partition that gets any, in their order. Rows without a key go to partitions in turn."""
+) -> Iterator[tuple[int, pa.RecordBatch, memoryview | None]]:
+    """The rows of each partition that gets any, in their order: all of a piece, or those of the numbers given.
+
+    Rows without a key go to partitions in turn.
+    """
     if isinstance(columns.partition, int):
-        yield columns.partition, piece
+        yield columns.partition, piece, None
         return
     count = len(routes.queues)
     chosen = _chosen(core, routes, piece, columns)
     if count == 1 and chosen is None:
-        yield 0, piece
+        yield 0, piece, None
         return
     run = max(run_bytes // _row_bytes(piece), 1)
     keyless = routes.available or routes.all
@@ -232,18 +235,18 @@ def by_partition(
     keys = _keys(piece, columns.key)
     if keys is None and chosen is None:
         for turn, start in enumerate(range(0, piece.num_rows, run)):
-            yield keyless[turn % len(keyless)], piece.slice(start, run)
+            yield keyless[turn % len(keyless)], piece.slice(start, run), None
         return
     order, bounds = split_rows(
         piece.num_rows, partitions=count, keys=keys, chosen=chosen, keyless=keyless, keyless_run=run
     )
-    numbers = pa.Array.from_buffers(pa.int32(), piece.num_rows, [None, pa.py_buffer(order)])
+    numbers = memoryview(order)
     for index in range(count):
         start, end = bounds[index], bounds[index + 1]
         if end - start == piece.num_rows:
-            yield index, piece
+            yield index, piece, None
         elif end > start:
-            yield index, piece.take(numbers.slice(start, end - start))
+            yield index, piece, numbers[4 * start : 4 * end]
 
 
 def _keys(piece: pa.RecordBatch, name: str) -> BinaryColumn | None:

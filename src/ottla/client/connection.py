@@ -26,6 +26,9 @@ from ottla.version import __version__
 RESPONSE_BYTES_MAX: Final = 256 * 1024 * 1024
 """A fetch may answer one batch beyond its limits; more than this is no answer."""
 RECEIVES_PER_TURN_MAX: Final = 16
+RECEIVE_BYTES: Final = 256 * 1024
+"""How much of a large answer is waited for at a time: waking up costs as much as copying some ten KiB, and what is
+copied at once should still fit into the processor's cache."""
 SEND_BUFFERS_MAX: Final = 64
 
 _HEADER: Final = Struct(">ihhi")
@@ -56,6 +59,7 @@ class Connection:
         self._client_id = client_id.encode()
         self._client_name = client_id
         self._received = FrameBuffer(response_bytes_max)
+        self._expected = 1
         self._waiting: deque[_Waiting] = deque()
         self._unsent: deque[memoryview] = deque()
         self._all_sent = asyncio.Event()
@@ -256,7 +260,13 @@ class Connection:
                 self._received.received(size)
                 while (frame := self._received.next_frame()) is not None:
                     self._on_frame(frame)
-                if size < asked or self._failure is not None:
+                if self._failure is not None:
+                    return
+                expected = min(self._received.missing, RECEIVE_BYTES) or 1
+                if expected != self._expected:
+                    self._socket.expect(expected)
+                    self._expected = expected
+                if size < asked:
                     return
         except BlockingIOError:
             return

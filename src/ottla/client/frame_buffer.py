@@ -1,16 +1,17 @@
 """Splits the bytes that arrive on a connection into response frames. Pure: no socket, no clock.
 
-Bytes are received into `room()`; a small frame is copied out, a large one takes its whole buffer with it, so that
-records are not copied on their way to whoever decodes them. Memory is bounded by the largest frame allowed.
+Bytes are received into `room()`. Small frames share one buffer and are copied out of it; a large one is received into
+memory of its own, which goes with it, so that records are not copied on their way to whoever decodes them. Memory is
+bounded by the largest frame allowed.
 """
 
 from typing import Final
 
 from ottla.model.errors import CorruptError
+from ottla.records.packed_buffer import uninitialized
 
-START_BYTES: Final = 64 * 1024
-COPY_BYTES_MAX: Final = 16 * 1024
-"""A frame up to this size is copied, so that a small answer does not keep a large buffer alive."""
+SHARED_BYTES: Final = 64 * 1024
+"""A frame up to this size, with its length, arrives in the shared buffer."""
 _LENGTH_BYTES: Final = 4
 _FRAME_BYTES_MIN: Final = 4
 """A response has at least its correlation id."""
@@ -21,59 +22,77 @@ class BrokenFrameError(CorruptError):
 
 
 class FrameBuffer:
-    """Bytes `[_start, _end)` of `_buffer` have arrived and were not yet taken; frames begin with an int32 length."""
+    """Bytes `[_start, _end)` of `_shared` have arrived and were not yet taken; frames begin with an int32 length.
 
-    __slots__ = ("_buffer", "_bytes_max", "_end", "_start")
+    While a large frame arrives, nothing is in `_shared`, and `_missing` bytes at the end of `_large` are to come.
+    """
+
+    __slots__ = ("_bytes_max", "_end", "_large", "_missing", "_shared", "_start")
 
     def __init__(self, bytes_max: int) -> None:
-        self._buffer = bytearray(START_BYTES)
+        self._shared = memoryview(bytearray(SHARED_BYTES))
         self._bytes_max = bytes_max
         self._start = 0
         self._end = 0
+        self._large: memoryview | None = None
+        self._missing = 0
+
+    @property
+    def missing(self) -> int:
+        """How many more bytes of a large frame will come for certain; 0 if none is under way."""
+        return self._missing
 
     def room(self) -> memoryview:
-        """Where to receive to, never empty. Release it before the next call of anything here."""
-        if self._start == self._end:
-            self._start = self._end = 0
-        missing = self._start + self._needed() - len(self._buffer)
-        if missing > 0 or self._end == len(self._buffer):
-            self._move(max(START_BYTES, self._needed()))
-        return memoryview(self._buffer)[self._end :]
+        """Where to receive to, never empty. To be filled before the next call of anything here."""
+        if self._large is not None:
+            return self._large[len(self._large) - self._missing :]
+        return self._shared[self._end :]
 
     def received(self, size: int) -> None:
-        """Says how many bytes of `room()` were filled."""
-        self._end += size
+        """Says how many bytes of `room()` were filled. Then take frames until there are none."""
+        if self._large is not None:
+            self._missing -= size
+        else:
+            self._end += size
 
     def next_frame(self) -> memoryview | None:
         """The next whole frame without its length; None if it has not arrived. Raises `BrokenFrameError`."""
-        if self._end - self._start < _LENGTH_BYTES:
+        if self._large is not None:
+            if self._missing:
+                return None
+            frame, self._large = self._large, None
+            return frame
+        arrived = self._end - self._start
+        if arrived < _LENGTH_BYTES:
+            self._move_to_front()
             return None
-        size = self._needed() - _LENGTH_BYTES
+        start = self._start + _LENGTH_BYTES
+        size = int.from_bytes(self._shared[self._start : start], "big", signed=True)
         if not _FRAME_BYTES_MIN <= size <= self._bytes_max:
             raise BrokenFrameError(
                 f"a response of {size} bytes is announced, where 4 to {self._bytes_max} are possible; "
                 "is this a Kafka port without TLS?"
             )
-        start = self._start + _LENGTH_BYTES
-        if self._end - start < size:
+        if arrived - _LENGTH_BYTES < size:
+            if size > SHARED_BYTES - _LENGTH_BYTES:
+                self._begin_large(start, size)
+            else:
+                self._move_to_front()
             return None
         self._start = start + size
-        if size <= COPY_BYTES_MAX:
-            return memoryview(bytes(memoryview(self._buffer)[start : start + size]))
-        frame = memoryview(self._buffer)[start : start + size]
-        self._move(max(START_BYTES, self._end - self._start))
-        return frame
+        # Copied, so that a small answer does not keep a large buffer alive.
+        return memoryview(bytes(self._shared[start : self._start]))
 
-    def _needed(self) -> int:
-        """How many bytes from `_start` on the next frame takes, as far as that is known."""
-        if self._end - self._start < _LENGTH_BYTES:
-            return _LENGTH_BYTES
-        length = int.from_bytes(self._buffer[self._start : self._start + _LENGTH_BYTES], "big", signed=True)
-        return length + _LENGTH_BYTES
+    def _begin_large(self, start: int, size: int) -> None:
+        """What is there of the frame, all that is left in the shared buffer, goes to memory of its own."""
+        self._large = memoryview(uninitialized(size))
+        self._missing = size - (self._end - start)
+        self._large[: size - self._missing] = self._shared[start : self._end]
+        self._start = self._end = 0
 
-    def _move(self, size: int) -> None:
-        """Goes on in a new buffer; the old one belongs to the frames that were handed out of it."""
-        left = memoryview(self._buffer)[self._start : self._end]
-        buffer = bytearray(size)
-        buffer[: len(left)] = left
-        self._buffer, self._start, self._end = buffer, 0, len(left)
+    def _move_to_front(self) -> None:
+        """So that the rest of the frame at `_start` has room."""
+        if self._start:
+            left = self._end - self._start
+            self._shared[:left] = bytes(self._shared[self._start : self._end])
+            self._start, self._end = 0, left

@@ -29,7 +29,7 @@ from ottla.model.errors import OttlaError, RetriableError
 from ottla.model.ids import TopicPartition
 from ottla.protocol.apis import ApiKey
 from ottla.records.aborted import AbortedTransactions
-from ottla.records.batch import Batch, scan
+from ottla.records.batch import Batch, scan, spanned
 from ottla.records.decode import decode_records
 from ottla.records.record import Record
 
@@ -89,7 +89,7 @@ class Chunk:
         """The same records as packed columns; `Columns.consumed_bytes` says whether all fitted its limit."""
         from ottla.records.columns import decode
 
-        data = b"".join(batch.buffer for batch in self.batches)
+        data = spanned(self.batches)
         return decode(data, start_offset=self.start, end_offset=self.end, headers=headers, aborted=self.aborted)
 
 

@@ -1,8 +1,8 @@
 # cython: boundscheck=False, wraparound=False, cdivision=True
 """Which rows of a table go to which partition, with no Python object per row.
 
-Two passes: one finds every row's partition and counts, one puts the rows' numbers in their places. Taking the rows out
-is Arrow's business (`arrow_producer.py`).
+Two passes: one finds every row's partition and counts, one puts the rows' numbers in their places. The rows are then
+encoded in that order (`ottla.records.columns_encode`).
 """
 
 from cpython.buffer cimport PyBUF_SIMPLE, Py_buffer, PyBuffer_Release, PyObject_GetBuffer

@@ -78,7 +78,7 @@ def encode_arrow(
     base_sequence: int = -1,
     **options: Any,
 ) -> list[memoryview]:
-    """Rows as batches for one partition; the options are those of `columns_encode.encode`.
+    """Rows as batches for one partition; the options are those of `columns_encode.encode`, `order` for no table.
 
     A column that the rows do not have counts as null, a null or missing timestamp as `default_timestamp`. Keys and
     values may be of any type that Arrow casts to binary; timestamps are int64 milliseconds or Arrow timestamps of any

@@ -1,5 +1,6 @@
 """Types and promises of the compiled batch view."""
 
+from collections.abc import Sequence as Sequenced
 from typing import final
 
 from typing_extensions import Buffer
@@ -93,7 +94,10 @@ class Batch:
     def stamp_append_time(self, timestamp: int) -> None:
         """Makes it a LogAppendTime batch of that time, with a new CRC. `MisuseError` if the buffer is read-only."""
     def stamp_producer(self, producer_id: int, producer_epoch: int, base_sequence: int) -> None:
-        """Writes what an idempotent producer learns late, with a new CRC. `MisuseError` if the buffer is read-only."""
+        """Writes what an idempotent producer learns late, and brings the CRC up to date without reading all records.
+
+        A CRC that was wrong stays wrong. `MisuseError` if the buffer is read-only.
+        """
 
 def scan(buffer: Buffer, position: int = 0, *, check_crc: bool = True) -> tuple[list[Batch], int, str | None]:
     """All good batches from a position on, the position after them, and what is wrong there.
@@ -116,3 +120,6 @@ def crc32c(buffer: Buffer, crc: int = 0) -> int:
 
 def crc32c_by_table(buffer: Buffer, crc: int = 0) -> int:
     """The same without the processor's instruction: what machines without one run."""
+
+def spanned(batches: Sequenced[Batch]) -> memoryview:
+    """The bytes of some batches, one at least: a view if they lie one behind the other in one buffer, else a copy."""

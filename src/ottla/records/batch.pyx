@@ -33,6 +33,7 @@ cdef extern from "wire.h" nogil:
     ottla_finding ottla_look(const uint8_t* at, size_t room, size_t* size)
     int64_t ottla_last_offset(const uint8_t* batch)
     uint32_t ottla_batch_crc(const uint8_t* batch, size_t size)
+    void ottla_overwrite(uint8_t* batch, size_t size, size_t at, const uint8_t* bytes, size_t count)
     ottla_finding ottla_check_batch(const uint8_t* batch, size_t size, int crc)
     uint32_t ottla_crc32c(uint32_t crc, const uint8_t* data, size_t size)
     uint32_t ottla_crc32c_by_table(uint32_t crc, const uint8_t* data, size_t size)
@@ -245,11 +246,12 @@ cdef class Batch:
         ottla_put32(self._at + OTTLA_CRC_AT, ottla_batch_crc(self._at, self.size_bytes))
 
     def stamp_producer(self, int64_t producer_id, int16_t producer_epoch, int32_t base_sequence):
+        cdef uint8_t numbers[14]
         self._need_writable()
-        ottla_put64(self._at + OTTLA_PRODUCER_ID_AT, producer_id)
-        ottla_put16(self._at + OTTLA_PRODUCER_EPOCH_AT, producer_epoch)
-        ottla_put32(self._at + OTTLA_BASE_SEQUENCE_AT, base_sequence)
-        ottla_put32(self._at + OTTLA_CRC_AT, ottla_batch_crc(self._at, self.size_bytes))
+        ottla_put64(numbers, producer_id)
+        ottla_put16(numbers + OTTLA_PRODUCER_EPOCH_AT - OTTLA_PRODUCER_ID_AT, producer_epoch)
+        ottla_put32(numbers + OTTLA_BASE_SEQUENCE_AT - OTTLA_PRODUCER_ID_AT, base_sequence)
+        ottla_overwrite(self._at, self.size_bytes, OTTLA_PRODUCER_ID_AT, numbers, sizeof(numbers))
 
     cdef _need_writable(self):
         if self._view.readonly:
@@ -353,6 +355,16 @@ def scan(buffer, Py_ssize_t position=0, *, bint check_crc=True):
     finally:
         free(walk.places)
         PyBuffer_Release(&view)
+
+
+def spanned(batches):
+    cdef Batch first = batches[0], batch
+    cdef Py_ssize_t end = first.position
+    for batch in batches:
+        if batch._source is not first._source or batch.position != end:
+            return memoryview(b"".join([each.buffer for each in batches]))
+        end += batch.size_bytes
+    return _bytes_of(first._source)[first.position : end]
 
 
 def find_batch(buffer, int64_t offset, Py_ssize_t position=0):

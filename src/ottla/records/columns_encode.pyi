@@ -24,13 +24,16 @@ def encode(
     transactional: bool = False,
     base_offset: int = 0,
     leader_epoch: int = -1,
+    order: Buffer | None = None,
 ) -> list[memoryview]:
     """The rows as batches, in order, each a writable view that `Batch` can stamp.
 
+    The columns have `count` rows. With `order`, int32 numbers of rows, these are written and no others, as they come.
     A column that is None is null in every row; without `timestamps` (int64 milliseconds) all rows get
     `default_timestamp`. A batch ends before it would exceed `batch_bytes_max`, counted before compression, or
     `batch_records_max`; a single larger row is a batch of its own. Offsets and, if given, sequences run on from batch
     to batch. Uncompressed batches share one piece of memory, which lives as long as any of them.
 
-    Raises `MisuseError` if the columns' buffers do not fit each other or a header's key is null.
+    Raises `MisuseError` if the columns' buffers do not fit each other, `order` has a row that is not there, or a
+    header's key is null.
     """

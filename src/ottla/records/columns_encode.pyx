@@ -10,7 +10,7 @@ cimport cython
 from cpython.buffer cimport PyBUF_READ, PyBUF_SIMPLE, Py_buffer, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytearray cimport PyByteArray_AS_STRING
 from cpython.memoryview cimport PyMemoryView_FromMemory
-from libc.stdint cimport INT32_MAX, int16_t, int32_t, int64_t, uint8_t
+from libc.stdint cimport INT32_MAX, int16_t, int32_t, int64_t, uint8_t, uint32_t
 
 from ottla.records.packed_buffer cimport give_back, hand_over, ottla_copy, ottla_growable, reserve
 from ottla.model.errors import BatchTooLargeError, MisuseError
@@ -31,10 +31,15 @@ cdef extern from "record.h" nogil:
                                   int32_t header_count, size_t headers_size)
     uint8_t* ottla_put_varint(uint8_t* at, int64_t value)
     void ottla_seal(uint8_t* batch, size_t size, const ottla_batch_fields* fields)
+    void ottla_seal_around(uint8_t* batch, size_t size, const ottla_batch_fields* fields, uint32_t payload_crc)
+    uint32_t ottla_crc32c(uint32_t crc, const uint8_t* data, size_t size)
 
 cdef enum:
     # Beyond what a record's lengths and deltas take together.
     RECORD_OVERHEAD_BYTES = 24
+    # How much is written before its checksum is taken: it must still be in the processor's nearest caches, and be
+    # whole rounds of the checksum's longest stride.
+    CHECKSUM_BYTES = 2 * 3 * 4096
     NULL_FIELD = -1
     BAD_FIELD = -2
 
@@ -185,21 +190,27 @@ cdef uint8_t* _write_row(uint8_t* at, _BinaryIn column, int64_t row) noexcept no
 cdef class _Encoder:
     cdef _BinaryIn _keys, _values
     cdef _HeadersIn _headers
-    cdef Py_buffer _timestamps_view
+    cdef Py_buffer _timestamps_view, _order_view
     cdef const int64_t* _timestamps
-    cdef int64_t _default_timestamp, _rows, _row, _records_max
+    cdef const int32_t* _order
+    cdef int64_t _default_timestamp, _rows, _column_rows, _row, _records_max
     cdef size_t _bytes_max
+    cdef uint32_t _payload_crc
     cdef ottla_growable _out
     cdef ottla_batch_fields _fields
 
     def __dealloc__(self):
         PyBuffer_Release(&self._timestamps_view)
+        PyBuffer_Release(&self._order_view)
         give_back(&self._out)
 
-    cdef Halt _fill(self) noexcept nogil:
-        """Writes the next batch behind what is there, as many rows as fit and one at least, and moves on."""
-        cdef size_t start = self._out.size, headers_size = 0, body, whole
-        cdef int64_t count = 0, row = self._row, timestamp, since, first_header = 0, end_header = 0
+    cdef Halt _fill(self, bint summing) noexcept nogil:
+        """Writes the next batch behind what is there, as many rows as fit and one at least, and moves on.
+
+        With `summing`, the checksum of its payload is taken on the way.
+        """
+        cdef size_t start = self._out.size, summed = start + OTTLA_HEADER_BYTES, headers_size = 0, body, whole
+        cdef int64_t count = 0, row, at_row = self._row, timestamp, since, first_header = 0, end_header = 0
         cdef int64_t key_size, value_size
         cdef const uint8_t* key = NULL
         cdef const uint8_t* value = NULL
@@ -208,7 +219,9 @@ cdef class _Encoder:
         if reserve(&self._out, OTTLA_HEADER_BYTES, False):
             return NO_MEMORY
         self._out.size += OTTLA_HEADER_BYTES
-        while row < self._rows and count < self._records_max:
+        self._payload_crc = 0
+        while at_row < self._rows and count < self._records_max:
+            row = at_row if self._order == NULL else self._order[at_row]
             timestamp = self._timestamps[row] if self._timestamps != NULL else self._default_timestamp
             if count == 0:
                 self._fields.base_timestamp = self._fields.max_timestamp = timestamp
@@ -241,13 +254,22 @@ cdef class _Encoder:
             if end_header != first_header:
                 self._headers._write(at, first_header, end_header)
             self._out.size += whole
+            if summing and self._out.size - summed >= CHECKSUM_BYTES:
+                summed = self._sum(summed, summed + (self._out.size - summed) // CHECKSUM_BYTES * CHECKSUM_BYTES)
             self._fields.max_timestamp = max(self._fields.max_timestamp, timestamp)
             count += 1
-            row += 1
+            at_row += 1
+        if summing:
+            self._sum(summed, self._out.size)
         self._fields.count = <int32_t>count
         self._fields.last_offset_delta = <int32_t>(count - 1)
-        self._row = row
+        self._row = at_row
         return GOOD
+
+    cdef inline size_t _sum(self, size_t start, size_t end) noexcept nogil:
+        """Takes these bytes, the next of the payload, into its checksum."""
+        self._payload_crc = ottla_crc32c(self._payload_crc, self._out.data + start, end - start)
+        return end
 
     cdef void _advance(self) noexcept nogil:
         """The next batch's place, for offset and sequence."""
@@ -264,9 +286,11 @@ cdef class _Encoder:
         while self._row < self._rows:
             start = self._out.size
             with nogil:
-                halt = self._fill()
+                halt = self._fill(True)
                 if halt == GOOD:
-                    ottla_seal(self._out.data + start, self._out.size - start, &self._fields)
+                    ottla_seal_around(
+                        self._out.data + start, self._out.size - start, &self._fields, self._payload_crc
+                    )
                     self._advance()
             if halt != GOOD:
                 raise self._error(halt)
@@ -281,7 +305,7 @@ cdef class _Encoder:
         while self._row < self._rows:
             self._out.size = 0
             with nogil:
-                halt = self._fill()
+                halt = self._fill(False)
             if halt != GOOD:
                 raise self._error(halt)
             payload = PyMemoryView_FromMemory(
@@ -325,6 +349,7 @@ def encode(
     bint transactional=False,
     int64_t base_offset=0,
     int32_t leader_epoch=-1,
+    order=None,
 ):
     cdef _Encoder encoder = _Encoder()
     if count < 0 or batch_records_max < 1 or batch_bytes_max < 1:
@@ -332,7 +357,9 @@ def encode(
             f"{count} rows in batches of {batch_records_max} records and {batch_bytes_max} bytes make no sense"
         )
     codec = Codec(codec)
-    encoder._rows = count
+    encoder._rows = encoder._column_rows = count
+    if order is not None:
+        _set_order(encoder, order)
     encoder._bytes_max = min(batch_bytes_max, INT32_MAX)
     encoder._records_max = min(batch_records_max, INT32_MAX)
     encoder._default_timestamp = default_timestamp
@@ -360,18 +387,49 @@ def encode(
     return encoder._plain()
 
 
+cdef int _set_order(_Encoder encoder, order) except -1:
+    """Which rows are taken, all of which the columns must have."""
+    cdef int64_t at
+    PyObject_GetBuffer(order, &encoder._order_view, PyBUF_SIMPLE)
+    encoder._order = <const int32_t*>encoder._order_view.buf
+    encoder._rows = encoder._order_view.len // 4
+    for at in range(encoder._rows):
+        if not 0 <= encoder._order[at] < encoder._column_rows:
+            raise MisuseError(f"row {encoder._order[at]} is to be taken, and there are {encoder._column_rows}")
+    return 0
+
+
 cdef int _reserve_all(_Encoder encoder) except -1:
     """Most often all the memory that will be needed, so that it is had in one piece."""
     cdef size_t total = encoder._rows * RECORD_OVERHEAD_BYTES + OTTLA_HEADER_BYTES
+    cdef size_t headers = 0
     cdef _BinaryIn column
     for column in (encoder._keys, encoder._values):
-        total += _span(column, encoder._rows)
+        if encoder._order == NULL:
+            total += _span(column, encoder._rows)
+        else:
+            with nogil:
+                total += _taken_span(column, encoder._order, encoder._rows)
     if encoder._headers is not None:
-        total += _span(encoder._headers._keys, encoder._headers._count)
-        total += _span(encoder._headers._values, encoder._headers._count) + 4 * encoder._headers._count
+        headers += _span(encoder._headers._keys, encoder._headers._count)
+        headers += _span(encoder._headers._values, encoder._headers._count) + 4 * encoder._headers._count
+        # Of some rows, about their share.
+        total += <size_t>(<double>headers * encoder._rows / encoder._column_rows)
     if reserve(&encoder._out, total, False):
         raise MemoryError(f"no room for the batches of {encoder._rows} rows")
     return 0
+
+
+cdef size_t _taken_span(_BinaryIn column, const int32_t* order, int64_t rows) noexcept nogil:
+    """The same for rows that are taken in an order."""
+    cdef size_t total = 0
+    cdef int64_t at, size
+    cdef const uint8_t* field = NULL
+    for at in range(rows):
+        size = column._get(order[at], &field)
+        if size > 0:
+            total += size
+    return total
 
 
 cdef size_t _span(_BinaryIn column, int64_t rows) noexcept:

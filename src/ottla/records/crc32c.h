@@ -4,6 +4,8 @@
  * instruction. It has a latency of three cycles but can start every cycle, so long inputs are cut into three stretches
  * that advance together; their sums are joined by "as if followed by N zero bytes" tables. Everywhere else eight tables
  * take eight bytes at a time. All tables are computed when the library is loaded.
+ *
+ * ottla_crc32c_joined() makes the CRC of two stretches of those of each, whatever lies between taking them.
  */
 #ifndef OTTLA_CRC32C_H
 #define OTTLA_CRC32C_H
@@ -19,6 +21,7 @@
 static uint32_t ottla_crc_slices[8][256];
 static uint32_t ottla_crc_after_long[4][256];
 static uint32_t ottla_crc_after_short[4][256];
+static uint32_t ottla_crc_zeros[64]; /* what 2^n zero bits make of a CRC, as a factor */
 
 static uint32_t ottla_crc_by_table(uint32_t crc, const uint8_t *data, size_t size) {
     while (size >= 8) {
@@ -53,6 +56,24 @@ static void ottla_crc_fill_after_zeros(uint32_t table[4][256], size_t zeros) {
 
 static inline uint32_t ottla_crc_after_zeros(const uint32_t table[4][256], uint32_t crc) {
     return table[0][crc & 0xff] ^ table[1][(crc >> 8) & 0xff] ^ table[2][(crc >> 16) & 0xff] ^ table[3][crc >> 24];
+}
+
+/* The product of two polynomials modulo ours, all reflected: the highest bit is the factor of x^0. */
+static inline uint32_t ottla_crc_product(uint32_t left, uint32_t right) {
+    uint32_t product = 0;
+    for (; left != 0; left <<= 1) {
+        if (left & 0x80000000u) product ^= right;
+        right = (right >> 1) ^ (right & 1 ? OTTLA_CRC_POLYNOMIAL : 0);
+    }
+    return product;
+}
+
+/* What so many zero bytes make of a CRC register: a product for each bit of their number. */
+static inline uint32_t ottla_crc_after(uint32_t crc, uint64_t zero_bytes) {
+    for (int bit = 3; zero_bytes != 0; zero_bytes >>= 1, bit++) {
+        if (zero_bytes & 1) crc = ottla_crc_product(ottla_crc_zeros[bit], crc);
+    }
+    return crc;
 }
 
 #if defined(__x86_64__) && defined(__GNUC__)
@@ -126,6 +147,10 @@ __attribute__((constructor)) static void ottla_crc_prepare(void) {
             ottla_crc_slices[slice][byte] = ottla_crc_slices[0][crc & 0xff] ^ (crc >> 8);
         }
     }
+    ottla_crc_zeros[0] = 0x40000000u;
+    for (int bit = 1; bit < 64; bit++) {
+        ottla_crc_zeros[bit] = ottla_crc_product(ottla_crc_zeros[bit - 1], ottla_crc_zeros[bit - 1]);
+    }
 #ifdef OTTLA_CRC_WORD
     ottla_crc_fill_after_zeros(ottla_crc_after_long, OTTLA_CRC_LONG);
     ottla_crc_fill_after_zeros(ottla_crc_after_short, OTTLA_CRC_SHORT);
@@ -136,6 +161,11 @@ __attribute__((constructor)) static void ottla_crc_prepare(void) {
 /* The CRC of `data`, or of what `crc` was taken of followed by `data`. */
 static inline uint32_t ottla_crc32c(uint32_t crc, const uint8_t *data, size_t size) {
     return ~ottla_crc_best(~crc, data, size);
+}
+
+/* The CRC of what `first` was taken of followed by the `second_size` bytes that `second` was taken of. */
+static inline uint32_t ottla_crc32c_joined(uint32_t first, uint32_t second, size_t second_size) {
+    return ottla_crc_after(first, second_size) ^ second;
 }
 
 /* The same without the instruction, so that tests can reach it on any machine. */

@@ -8,3 +8,6 @@ class PackedBuffer:
 
     def __len__(self) -> int: ...
     def __buffer__(self, flags: int, /) -> memoryview: ...
+
+def uninitialized(size: int) -> PackedBuffer:
+    """So many bytes of any content, for whoever writes all of them; large ones are reused, and so cheap."""

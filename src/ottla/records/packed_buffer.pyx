@@ -7,6 +7,8 @@ cimport cython
 from cpython.buffer cimport Py_buffer, PyBuffer_FillInfo
 from libc.string cimport memset
 
+from ottla.model.errors import MisuseError
+
 cdef extern from "kept_blocks.h" nogil:
     int ottla_grow(ottla_growable* buffer, size_t need, int zeroed)
     void ottla_shrink(ottla_growable* buffer)
@@ -27,6 +29,16 @@ cdef class PackedBuffer:
         # Readers of an empty buffer may still insist on an address.
         cdef void* start = self._buffer.data if self._buffer.data != NULL else <void*>&self._buffer
         PyBuffer_FillInfo(view, self, start, self._buffer.size, 0, flags)
+
+
+def uninitialized(Py_ssize_t size):
+    cdef PackedBuffer packed = PackedBuffer()
+    if size < 0:
+        raise MisuseError(f"{size} bytes make no sense")
+    if reserve(&packed._buffer, size, False):
+        raise MemoryError(f"no room for {size} bytes")
+    packed._buffer.size = size
+    return packed
 
 
 cdef int grow(ottla_growable* buffer, size_t need, bint zeroed) noexcept nogil:

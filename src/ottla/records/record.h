@@ -152,14 +152,15 @@ static inline uint8_t *ottla_write_record(
     return ottla_put_varint(at, header_count);
 }
 
-/* A batch header with everything but its CRC, which ottla_seal adds once the payload is in place. */
+/* A batch header with everything but its CRC, which ottla_seal adds, given that of the payload. */
 typedef struct {
     int64_t base_offset, base_timestamp, max_timestamp, producer_id;
     int32_t leader_epoch, last_offset_delta, base_sequence, count;
     int16_t attributes, producer_epoch;
 } ottla_batch_fields;
 
-static inline void ottla_seal(uint8_t *batch, size_t size, const ottla_batch_fields *fields) {
+static inline void ottla_seal_around(
+    uint8_t *batch, size_t size, const ottla_batch_fields *fields, uint32_t payload_crc) {
     ottla_put64(batch, (uint64_t)fields->base_offset);
     ottla_put32(batch + OTTLA_LENGTH_AT, (uint32_t)(size - OTTLA_PREFIX_BYTES));
     ottla_put32(batch + OTTLA_LEADER_EPOCH_AT, (uint32_t)fields->leader_epoch);
@@ -172,7 +173,12 @@ static inline void ottla_seal(uint8_t *batch, size_t size, const ottla_batch_fie
     ottla_put16(batch + OTTLA_PRODUCER_EPOCH_AT, (uint16_t)fields->producer_epoch);
     ottla_put32(batch + OTTLA_BASE_SEQUENCE_AT, (uint32_t)fields->base_sequence);
     ottla_put32(batch + OTTLA_COUNT_AT, (uint32_t)fields->count);
-    ottla_put32(batch + OTTLA_CRC_AT, ottla_batch_crc(batch, size));
+    uint32_t crc = ottla_crc32c(0, batch + OTTLA_ATTRIBUTES_AT, OTTLA_HEADER_BYTES - OTTLA_ATTRIBUTES_AT);
+    ottla_put32(batch + OTTLA_CRC_AT, ottla_crc32c_joined(crc, payload_crc, size - OTTLA_HEADER_BYTES));
+}
+
+static inline void ottla_seal(uint8_t *batch, size_t size, const ottla_batch_fields *fields) {
+    ottla_seal_around(batch, size, fields, ottla_crc32c(0, batch + OTTLA_HEADER_BYTES, size - OTTLA_HEADER_BYTES));
 }
 
 #endif

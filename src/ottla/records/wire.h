@@ -161,6 +161,19 @@ static inline uint32_t ottla_batch_crc(const uint8_t *batch, size_t size) {
     return ottla_crc32c(0, batch + OTTLA_ATTRIBUTES_AT, size - OTTLA_ATTRIBUTES_AT);
 }
 
+/* Writes over a few bytes that the CRC covers and brings it up to date, without looking at the rest: a CRC is linear,
+ * so it changes as that of the difference followed by zeros. One that was wrong stays wrong. */
+static inline void ottla_overwrite(uint8_t *batch, size_t size, size_t at, const uint8_t *bytes, size_t count) {
+    uint32_t change = 0;
+    for (size_t index = 0; index < count; index++) {
+        uint8_t difference = batch[at + index] ^ bytes[index];
+        change = ottla_crc_slices[0][(change ^ difference) & 0xff] ^ (change >> 8);
+        batch[at + index] = bytes[index];
+    }
+    change = ottla_crc_after(change, size - at - count);
+    ottla_put32(batch + OTTLA_CRC_AT, ottla_get32(batch + OTTLA_CRC_AT) ^ change);
+}
+
 /* A whole batch's fields against each other, and its CRC if asked. Compaction leaves gaps, so there may be fewer
  * records than offsets, even none; never more. */
 static inline ottla_finding ottla_check_batch(const uint8_t *batch, size_t size, int crc) {

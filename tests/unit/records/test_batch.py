@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ottla.model.errors import CorruptBatchError, MisuseError
-from ottla.records.batch import Batch
+from ottla.records.batch import Batch, crc32c, scan, spanned
 from ottla.records.builder import BatchBuilder, build_batch
 from ottla.records.layout import (
     ATTRIBUTES_AT,
@@ -200,6 +200,43 @@ def test_stamp_producer() -> None:
     batch.stamp_producer(5, 6, 7)
     assert (5, 6, 7, 11) == (batch.producer_id, batch.producer_epoch, batch.base_sequence, batch.last_sequence)
     batch.check()
+
+
+@given(st.binary(max_size=300), st.integers(0, 40_000), st.integers(-1, 2**62), st.integers(-1, 2**14))
+def test_stamping_a_producer_leaves_the_checksum_of_all_bytes(
+    some: bytes, more: int, producer_id: int, number: int
+) -> None:
+    builder = BatchBuilder()
+    builder.append(1, b"key", some + bytes(more))
+    batch = Batch(bytearray(builder.build()))
+    batch.stamp_producer(producer_id, number, number)
+    assert (producer_id, number, number) == (batch.producer_id, batch.producer_epoch, batch.base_sequence)
+    assert crc32c(batch.buffer[21:]) == batch.crc
+
+
+def test_stamping_a_producer_does_not_mend_a_checksum() -> None:
+    data = bytearray(sample())
+    data[-1] ^= 1
+    batch = Batch(data)
+    batch.stamp_producer(5, 6, 7)
+    assert not batch.crc_valid()
+
+
+def test_the_bytes_of_batches_that_lie_together_are_not_copied() -> None:
+    data = bytearray(b"before" + 3 * sample() + b"behind")
+    batches, end, _ = scan(data, 6)
+    together = spanned(batches)
+    assert data[6:end] == together
+    data[-7] ^= 1
+    assert data[6:end] == together
+    assert data[6 + len(sample()) : end] == spanned(batches[1:])
+
+
+def test_the_bytes_of_batches_that_lie_apart_are_joined() -> None:
+    one, other = Batch(sample()), Batch(bytearray(sample()))
+    assert 2 * sample() == spanned([one, other])
+    batches = scan(3 * sample())[0]
+    assert 2 * sample() == spanned([batches[0], batches[2]])
 
 
 def test_read_only_buffers_are_not_stamped() -> None:

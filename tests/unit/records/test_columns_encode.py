@@ -222,3 +222,37 @@ def test_too_few_timestamps() -> None:
 def test_senseless_limits(limits: dict[str, int]) -> None:
     with pytest.raises(MisuseError, match="make no sense"):
         encode(1, **limits)  # type: ignore[arg-type]  # mypy cannot see which names are in there
+
+
+@given(record_lists(), codecs, st.data())
+def test_rows_in_an_order_are_those_rows(records: list[Record], codec: Codec, data: st.DataObject) -> None:
+    order = data.draw(st.lists(st.integers(0, len(records) - 1), max_size=20)) if records else []
+    batches = encode(
+        len(records),
+        keys=packed([record.key for record in records]),
+        values=packed([record.value for record in records], wide=True),
+        timestamps=array("q", [record.timestamp for record in records]),
+        headers=packed_headers(records),
+        batch_bytes_max=200,
+        codec=codec,
+        order=array("i", order),
+    )
+    expected = [records[row] for row in order]
+    found = read_all(batches)
+    assert [(each.timestamp, each.key, each.value, each.headers) for each in expected] == [
+        (each.timestamp, each.key, each.value, each.headers) for each in found
+    ]
+    assert list(range(len(order))) == [each.offset for each in found]
+
+
+@pytest.mark.parametrize("order", [[0, 3], [-1], [2**31 - 1]])
+def test_an_order_with_rows_that_are_not_there(order: list[int]) -> None:
+    with pytest.raises(MisuseError, match=f"row {order[-1]} is to be taken, and there are 3"):
+        encode(3, values=packed([b"a", b"b", b"c"]), order=array("i", order))
+
+
+@pytest.mark.parametrize("size", [0, 24_000, 24_576, 24_600, 50_000, 300_000])
+def test_the_checksum_that_is_taken_on_the_way(size: int) -> None:
+    values = [bytes([row]) * (size // 3) for row in range(9)]
+    (batch,) = encode(9, values=packed(values))
+    assert values == [record.value for record in read_all([batch])]
