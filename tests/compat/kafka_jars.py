@@ -15,6 +15,9 @@ from typing import Final
 KAFKA_VERSION: Final = "4.3.0"
 """The judge, unless a test asks for another."""
 
+OLD_KAFKA_VERSION: Final = "3.9.2"
+"""The last of the line before, which many still run."""
+
 MAVEN_TIMEOUT_S: Final = 600
 TOOL_TIMEOUT_S: Final = 120
 

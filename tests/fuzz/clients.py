@@ -1,19 +1,23 @@
-"""The client's kernels: fetched batches that are damaged, keys of any size, and deliveries of batches that are split.
+"""The client's kernels: damaged batches that were fetched, keys of any size, rows to split, deliveries in pieces.
 
 The reader of records is compared with `decode_records`, the hash with itself in Python, and the deliveries with a list.
 `kernels.py` calls the targets here.
 """
 
+from itertools import pairwise
 from random import Random
+from struct import pack
 from typing import Any, NamedTuple
 
 from ottla.client.deliveries import BatchPromise
 from ottla.client.murmur2 import murmur2, partition_for_key
+from ottla.client.row_split import split_rows
 from ottla.model.errors import OttlaError
 from ottla.model.ids import TopicPartition
 from ottla.records.aborted import AbortedTransactions
 from ottla.records.batch import Batch, scan
 from ottla.records.decode import decode_records
+from ottla.records.packed import BinaryColumn
 from ottla.records.record_reader import RecordReader
 from tests.fuzz import damage
 
@@ -173,3 +177,57 @@ def _settle(chance: Random, promise: BatchPromise, first: int, fates: list[int |
         base_offset = chance.getrandbits(40)
         promise.succeed(base_offset)
         fates[first : first + promise.count] = range(base_offset, base_offset + promise.count)
+
+
+def split(chance: Random) -> None:
+    """Rows go to partitions that are there, each once and in order, or the buffers are refused."""
+    count = chance.choice((0, 1, 7, 8, 9, 100, 1000))
+    partitions = chance.choice((1, 2, 3, 1000))
+    chosen = None
+    if chance.random() < 0.5:
+        wild = chance.random() < 0.2
+        numbers = [chance.randrange(-2, partitions + 2) if wild else chance.randrange(-1, partitions)] * count
+        chosen = _cut(chance, pack(f"={count}i", *numbers))
+    order, bounds = bytearray(), [0]
+    try:
+        order, bounds = split_rows(
+            count,
+            partitions=partitions,
+            keys=_keys(chance, count) if chance.random() < 0.8 else None,
+            chosen=chosen,
+            keyless=[chance.randrange(partitions) for _ in range(chance.choice((1, 2, 5)))],
+            keyless_run=chance.choice((1, 3, 2**31 - 1)),
+        )
+    except OttlaError:
+        return
+    rows = memoryview(order).cast("i").tolist()
+    if sorted(rows) != list(range(count)) or bounds != sorted(bounds) or (bounds[0], bounds[-1]) != (0, count):
+        raise AssertionError(f"{count} rows are split at {bounds} into {rows}")
+    if any(rows[start:end] != sorted(rows[start:end]) for start, end in pairwise(bounds)):
+        raise AssertionError(f"rows of a partition are out of order: {rows}, {bounds}")
+
+
+def _keys(chance: Random, count: int) -> BinaryColumn:
+    """A column of keys whose buffers may be too short, and whose offsets may lie."""
+    start, wide = chance.choice((0, 0, 1, 8)), chance.random() < 0.3
+    ends = [0]
+    for _ in range(start + count):
+        ends.append(ends[-1] + chance.choice((0, 1, 3, 4, 50)))
+    if chance.random() < 0.3:
+        ends[chance.randrange(len(ends))] = chance.choice((-1, -(2**31), 2**31 - 1, ends[-1] + 1, 0))
+    data = chance.randbytes(max(ends[-1], 0) if ends[-1] < 2**20 else 10)
+    validity = chance.randbytes((start + count + 7) // 8) if chance.random() < 0.7 else None
+    return BinaryColumn(
+        validity=None if validity is None else _cut(chance, validity),
+        offsets=_cut(chance, pack(f"={len(ends)}{'q' if wide else 'i'}", *ends)),
+        data=_cut(chance, data),
+        start=start,
+        wide=wide,
+    )
+
+
+def _cut(chance: Random, data: bytes) -> Any:
+    """The same bytes in memory of their own, at times without the last ones."""
+    if data and chance.random() < 0.1:
+        data = data[: chance.randrange(len(data))]
+    return damage.exact(data)

@@ -8,6 +8,7 @@ outside a buffer are found by the sanitizer, which ends the process; started by 
 import argparse
 import sys
 import time
+from array import array
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -126,6 +127,10 @@ def unpack(chance: Random) -> None:
 def write(chance: Random) -> None:
     """Batches of columns that may lie; what is written can be read."""
     rows = chance.randrange(0, 30)
+    order = None
+    if chance.random() < 0.5:
+        beyond = chance.choice((0, 0, 1))
+        order = array("i", [chance.randrange(rows + beyond) for _ in range(chance.randrange(40)) if rows + beyond])
     with suppress(OttlaError):
         batches = encode(
             rows,
@@ -135,10 +140,11 @@ def write(chance: Random) -> None:
             batch_bytes_max=chance.choice((1, 100, 500, 10**6)),
             batch_records_max=chance.choice((1, 3, 1000)),
             codec=chance.choice((Codec.NONE, *Codec)),
+            order=None if order is None else damage.exact(order.tobytes()),
         )
         for batch in batches:
             Batch(batch).check()
-        if rows != sum(decode(batch).count for batch in batches):
+        if (rows if order is None else len(order)) != sum(decode(batch).count for batch in batches):
             raise AssertionError("rows were lost")
 
 
@@ -211,7 +217,7 @@ def serve(chance: Random) -> None:
 TARGETS: tuple[Callable[[Random], None], ...] = (
     *(walk, stamp, read, read, agree, agree, unpack, write, compact, compact, search, serve, serve),
     *(offsets.commit, offsets.commit, offsets.write_offsets, offsets.read_offsets, offsets.read_offsets),
-    *(clients.consume, clients.consume, clients.hash_key, clients.deliver),
+    *(clients.consume, clients.consume, clients.hash_key, clients.deliver, clients.split),
 )
 
 

@@ -1,7 +1,8 @@
 """Cases for the assignors and what Java's make of them: `python -m tests.golden.assignor_cases` makes the file anew.
 
 Groups live on for a few rounds: members come and go, topics grow, subscriptions change, some members missed a round and
-claim what they had before. What each round's assignor said is what members claim in the next one.
+claim what they had before. What each round's assignor said is what members claim in the next one. In some groups
+brokers and members have racks.
 """
 
 import gzip
@@ -13,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
-from ottla.client.assignors.assignor import Assignor, MemberSubscription
+from ottla.client.assignors.assignor import Assignor, MemberSubscription, RackAwareAssignor
 from ottla.client.assignors.range_assignor import RangeAssignor
 from ottla.client.assignors.roundrobin_assignor import RoundRobinAssignor
 from ottla.client.assignors.sticky_assignor import CooperativeStickyAssignor, StickyAssignor
@@ -25,7 +26,13 @@ CASES: Final = Path(__file__).with_name("assignors") / "cases.json.gz"
 ASSIGNORS: Final = {
     kind().name: kind for kind in (RangeAssignor, RoundRobinAssignor, StickyAssignor, CooperativeStickyAssignor)
 }
+RACK_AWARE: Final = tuple(name for name, kind in ASSIGNORS.items() if isinstance(kind(), RackAwareAssignor))
 GROUPS: Final = 60
+RACK_GROUPS: Final = 100
+"""Further groups of each assignor that minds racks."""
+RACKS: Final = ("north", "south", "west", None)
+"""Where brokers are; one does not say."""
+MEMBER_RACKS: Final = ("north", "south", "west", "nowhere", None)
 ROUNDS: Final = 4
 JAVA_TIMEOUT_S: Final = 120
 
@@ -42,10 +49,41 @@ def cases(seed: int) -> Iterator[dict[str, Any]]:
     for name in ASSIGNORS:
         for group in range(GROUPS):
             yield from _group_life(rng, name, group)
+    for name in RACK_AWARE:
+        for group in range(RACK_GROUPS):
+            yield from _group_life(rng, name, group, racks=_RackLottery(rng))
 
 
-def _group_life(rng: random.Random, name: str, group: int) -> Iterator[dict[str, Any]]:
+class _RackLottery:
+    """Says where members and replicas are, always the same of the same one."""
+
+    def __init__(self, rng: random.Random) -> None:
+        self._rng = rng
+        # Some groups are all in one rack, or in none; some topics have all racks everywhere.
+        self._homes = rng.choice([MEMBER_RACKS, MEMBER_RACKS[:3], MEMBER_RACKS[:1]])
+        self._replicas = rng.choice([1, 2, 3])
+        self._members: dict[str, str | None] = {}
+        self._topics: dict[str, list[list[str | None]]] = {}
+
+    def member(self, member_id: str) -> str | None:
+        """The member's rack."""
+        return self._members.setdefault(member_id, self._rng.choice(self._homes))
+
+    def topic(self, topic: str, count: int) -> list[list[str | None]]:
+        """The racks of each partition's replicas."""
+        known = self._topics.setdefault(topic, [])
+        while len(known) < count:
+            known.append(self._rng.sample(RACKS, self._replicas))
+        return known[:count]
+
+
+def _group_life(
+    rng: random.Random, name: str, group: int, racks: _RackLottery | None = None
+) -> Iterator[dict[str, Any]]:
     topics = {f"topic-{rng.randrange(1000)}": rng.randrange(1, 8) for _ in range(rng.randrange(1, 6))}
+    if racks is not None and rng.random() < 0.5:
+        # Topics of one size, whose like partitions belong together.
+        topics = dict.fromkeys(topics, 4)
     is_even = group % 2 == 0
     members: dict[str, Assignor] = {}
     wanted: dict[str, tuple[str, ...]] = {}
@@ -77,18 +115,22 @@ def _group_life(rng: random.Random, name: str, group: int) -> Iterator[dict[str,
                 owned=tuple(sorted(had.get(member_id, ()))) if cooperative else (),
                 generation=since.get(member_id) if cooperative else None,
                 instance_id=instances.get(member_id),
+                rack_id=None if racks is None else racks.member(member_id),
                 user_data=assignor.user_data(wanted[member_id]),
             )
             subscriptions[member_id] = subscription
-        yield {
+        placed = {} if racks is None else {topic: racks.topic(topic, count) for topic, count in topics.items()}
+        case = {
             "assignor": name,
             "topics": dict(topics),
+            **({"racks": placed} if placed else {}),
             "members": {
                 member_id: {"instance": each.instance_id, "subscription": write_subscription(each).hex()}
                 for member_id, each in subscriptions.items()
             },
         }
-        assigned = ASSIGNORS[name]().assign(_existing(topics, wanted, members), subscriptions)
+        yield case
+        assigned = assign(case, _existing(topics, wanted, members), subscriptions)
         for member_id, assignor in members.items():
             # Some do not hear of what they were given, and claim what they had before.
             if rng.random() < 0.85:
@@ -104,6 +146,21 @@ def _wanted(rng: random.Random, topics: dict[str, int], is_even: bool) -> tuple[
 def _existing(topics: dict[str, int], wanted: dict[str, tuple[str, ...]], members: Any) -> dict[str, int]:
     subscribed = {topic for member_id in members for topic in wanted[member_id]}
     return {topic: count for topic, count in topics.items() if topic in subscribed}
+
+
+def assign(
+    case: dict[str, Any], counts: dict[str, int], members: dict[str, MemberSubscription]
+) -> dict[str, list[TopicPartition]]:
+    """What our assignor makes of a case."""
+    assignor = ASSIGNORS[case["assignor"]]()
+    if "racks" not in case or not isinstance(assignor, RackAwareAssignor):
+        return assignor.assign(counts, members)
+    racks = {
+        TopicPartition(topic, index): frozenset(filter(None, some))
+        for topic, placed in case["racks"].items()
+        for index, some in enumerate(placed)
+    }
+    return assignor.assign_near(counts, members, racks)
 
 
 def subscribed_counts(case: dict[str, Any], members: dict[str, MemberSubscription]) -> dict[str, int]:
@@ -122,12 +179,15 @@ def ask_java(asked: list[dict[str, Any]]) -> list[dict[str, list[str]]]:
             member_id: read_subscription(bytes.fromhex(each["subscription"]))
             for member_id, each in case["members"].items()
         }
-        counts = " ".join(f"{topic}={count}" for topic, count in subscribed_counts(case, known).items())
+        topics = " ".join(
+            f"{topic}={';'.join(','.join(rack or '-' for rack in some) for some in _placed(case, topic))}"
+            for topic in subscribed_counts(case, known)
+        )
         members = " ".join(
             f"{member_id}={each['instance'] or '-'}={each['subscription']}"
             for member_id, each in case["members"].items()
         )
-        lines.append(f"{case['assignor']}\t{counts}\t{members}\n")
+        lines.append(f"{case['assignor']}\t{topics}\t{members}\n")
     with tempfile.TemporaryDirectory(prefix="ottla-golden-java-") as folder:
         compile_java(Path(__file__).with_name("AssignorCases.java"), Path(folder))
         command = java_command("AssignorCases", jvm_options=SHORT_LIVED_JVM, extra_path=folder)
@@ -139,6 +199,11 @@ def ask_java(asked: list[dict[str, Any]]) -> list[dict[str, list[str]]]:
         pairs = (member.split("=") for member in line.split(" "))
         answers.append({member_id: sorted(filter(None, listed.split(","))) for member_id, listed in pairs})
     return answers
+
+
+def _placed(case: dict[str, Any], topic: str) -> list[list[str | None]]:
+    placed: list[list[str | None]] = case.get("racks", {}).get(topic) or [[None]] * case["topics"][topic]
+    return placed
 
 
 def main() -> None:

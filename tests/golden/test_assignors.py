@@ -11,7 +11,8 @@ from tests.golden import assignor_cases
 @pytest.mark.parametrize("name", assignor_cases.ASSIGNORS)
 def test_assignments_are_java_s(name: str) -> None:
     cases = [case for case in assignor_cases.load() if case["assignor"] == name]
-    assert assignor_cases.GROUPS * assignor_cases.ROUNDS == len(cases)
+    groups = assignor_cases.GROUPS + assignor_cases.RACK_GROUPS * (name in assignor_cases.RACK_AWARE)
+    assert groups * assignor_cases.ROUNDS == len(cases)
     wrong = [case for case in cases if case["assignment"] != assigned(case)]
     assert [] == wrong
 
@@ -22,7 +23,7 @@ def assigned(case: dict[str, Any]) -> dict[str, list[str]]:
         for member_id, each in case["members"].items()
     }
     counts = assignor_cases.subscribed_counts(case, members)
-    found = assignor_cases.ASSIGNORS[case["assignor"]]().assign(counts, members)
+    found = assignor_cases.assign(case, counts, members)
     return {
         member_id: sorted(f"{each.topic}:{each.partition}" for each in partitions)
         for member_id, partitions in found.items()
@@ -41,3 +42,14 @@ def test_cases_of_moving_partitions_are_among_them() -> None:
             total = sum(count for topic, count in case["topics"].items() if topic in topics)
             held_back += total > sum(map(len, case["assignment"].values()))
     assert held_back > 20
+
+
+@pytest.mark.parametrize("name", assignor_cases.RACK_AWARE)
+def test_cases_that_racks_decide_are_among_them(name: str) -> None:
+    """Or an assignor that does not look at racks would pass as well."""
+    decided = 0
+    for case in assignor_cases.load():
+        if case["assignor"] == name and "racks" in case:
+            without = {key: value for key, value in case.items() if key != "racks"}
+            decided += case["assignment"] != assigned(without)
+    assert decided > 100

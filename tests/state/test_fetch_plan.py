@@ -64,7 +64,7 @@ class FetchPlanMachine(RuleBasedStateMachine):
         self.plan.forget(before - chosen)
         for partition in chosen - before:
             assert self.subscription.on_committed(partition, None, -1)
-            self.subscription.on_reset(partition, START, 0, 1)
+            self.subscription.on_reset(partition, START, 0)
             self.positions[partition] = 0
         for partition in before - chosen:
             del self.positions[partition]
@@ -85,9 +85,9 @@ class FetchPlanMachine(RuleBasedStateMachine):
         self.plan.forget([partition])
         if is_old:
             # The answer to a question that nobody asks any more changes nothing.
-            self.subscription.on_reset(partition, START + END - to, 17, 1)
+            self.subscription.on_reset(partition, START + END - to, 17)
             assert Phase.RESETTING is self.subscription.state(partition).phase
-        self.subscription.on_reset(partition, to, 0 if to == START else RECORDS, 1)
+        self.subscription.on_reset(partition, to, 0 if to == START else RECORDS)
         self.positions[partition] = 0 if to == START else RECORDS
 
     @precondition(lambda self: self.positions)

@@ -105,7 +105,7 @@ def _topic_id(disk: Disk, folder: str) -> UUID | None:
 
 
 def _next_epoch(disk: Disk, folder: str | None) -> LeaderEpoch:
-    """A leader epoch that no batch in the folder has."""
+    """A leader epoch that no batch in the folder has, as far as the folder's own history of epochs tells."""
     file = f"{folder}/{names.EPOCHS}"
     if folder is None or not disk.exists(file):
         return LeaderEpoch(0)

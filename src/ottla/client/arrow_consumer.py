@@ -8,8 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-import pyarrow as pa
-
+from ottla.client.needed_arrow import pa
 from ottla.client.reader import Chunk
 from ottla.model.errors import OttlaError
 from ottla.model.ids import TopicPartition

@@ -13,10 +13,9 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, NamedTuple, TypeAlias
 
-import pyarrow as pa
-
 from ottla.client.deliveries import BatchPromise
 from ottla.client.loop_thread import LoopThread
+from ottla.client.needed_arrow import pa
 from ottla.client.partition_queue_state import PartitionQueue
 from ottla.client.producer_core import ProducerCore
 from ottla.client.row_split import split_rows

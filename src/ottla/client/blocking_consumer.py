@@ -100,7 +100,8 @@ class Consumer:
         """Reads these topics, or all whose name matches the pattern from its beginning, also those made later.
 
         With a group, partitions are shared with its other members; without one, all are read. Replaces what was
-        subscribed to before. The next poll joins.
+        subscribed to before. The next poll joins. Patterns are Python's regular expressions; with
+        `group_protocol="consumer"` the coordinator matches them, and they are RE2's.
         """
         self._on_loop(lambda: self._asynchronous.subscribe(topics, pattern=pattern))
         self._listener = listener
@@ -171,6 +172,7 @@ class Consumer:
         Everything else is as with `poll`, but deserializers, interceptors and `max_poll_records` have no part in it.
         A damaged batch raises once all good records before it are handed out. Needs pyarrow.
         """
+        import ottla.client.needed_arrow  # noqa: F401  # says what to install, if anything
         from ottla.client.arrow_consumer import as_batches
 
         return as_batches(self._poll_decoded(timeout_ms, max_bytes, headers))
@@ -179,6 +181,7 @@ class Consumer:
         self, timeout_ms: float = 0, max_bytes: int = _ARROW_BYTES_MAX, *, headers: bool = True
     ) -> "pa.Table":
         """The same as one table, with columns `topic` and `partition` in front."""
+        import ottla.client.needed_arrow  # noqa: F401  # says what to install, if anything
         from ottla.client.arrow_consumer import as_table
 
         return as_table(self._poll_decoded(timeout_ms, max_bytes, headers), headers=headers)
@@ -186,6 +189,7 @@ class Consumer:
     def _poll_decoded(
         self, timeout_ms: float, max_bytes: int, headers: bool
     ) -> "dict[TopicPartition, list[pa.RecordBatch]]":
+        import ottla.client.needed_arrow  # noqa: F401  # says what to install, if anything
         from ottla.client.arrow_consumer import decode_polled
 
         monotonic = self._core.cluster.clock.monotonic

@@ -4,10 +4,12 @@
 record of an idle partition arrives, not for each record. All else is `producer_core.py`'s, called in the sender's loop.
 """
 
+import os
 import threading
 from collections.abc import Mapping, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, Unpack
+from typing import TYPE_CHECKING, Any, Final, NoReturn, Self, Unpack, cast
+from weakref import WeakSet
 
 from ottla.client.deliveries import Delivery
 from ottla.client.interceptors import ProducerRecord
@@ -15,11 +17,30 @@ from ottla.client.loop_thread import LoopThread
 from ottla.client.producer_core import Prepared, ProducerCore
 from ottla.client.producer_options import ProducerConfig, ProducerOptions, producer_config
 from ottla.client.values import ConsumerGroupMetadata, Header, OffsetAndMetadata
+from ottla.model.errors import MisuseError
 from ottla.model.ids import TopicPartition
 
 if TYPE_CHECKING:
     from ottla.client.arrow_producer import Rows
     from ottla.client.table_delivery import TableDelivery
+
+
+class _Disowned:
+    """The core of a producer in a process that was forked from its own: whatever is asked of it is refused.
+
+    Its sender's thread does not exist there, and its lock may be held by nobody who will ever let go of it.
+    """
+
+    is_closed = True
+
+    def __init__(self, process: int) -> None:
+        self.__process = process
+
+    def __getattr__(self, name: str) -> NoReturn:
+        raise MisuseError(
+            f"this producer was made by process {self.__process}, and this is {os.getpid()}, forked from it: nothing"
+            " would be sent; make a producer in each process, after the fork"
+        )
 
 
 class Producer:
@@ -36,6 +57,7 @@ class Producer:
         except BaseException:
             self._thread.close()
             raise
+        _MADE.add(self)
 
     @staticmethod
     async def _make(config: ProducerConfig) -> ProducerCore:
@@ -118,6 +140,7 @@ class Producer:
         Waits for metadata and for room in `buffer_memory`, up to `max_block_ms` each time. Raises what is wrong with
         the table; rows before the piece that is wrong may have been sent. Needs pyarrow.
         """
+        import ottla.client.needed_arrow  # noqa: F401  # says what to install, if anything
         from ottla.client.arrow_producer import TableColumns, send_table_blocking
 
         columns = TableColumns(key=key, value=value, timestamp=timestamp, headers=headers, partition=partition)
@@ -193,3 +216,15 @@ class Producer:
     def abort_transaction(self) -> None:
         """Makes nothing of it visible, ever. Deliveries of what had not been sent raise `TransactionAbortedError`."""
         self._thread.call(self._core.transactional().abort())
+
+
+_MADE: Final[WeakSet[Producer]] = WeakSet()
+
+
+def _disown() -> None:
+    """In a process that was just forked: no producer of the other process can be used."""
+    for producer in list(_MADE):
+        producer._core = cast(ProducerCore, _Disowned(os.getppid()))
+
+
+os.register_at_fork(after_in_child=_disown)

@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable, Collection, Sequence
 from contextlib import suppress
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar
+from uuid import UUID
 
 from ottla.client.addresses import Address
 from ottla.client.backoff import Backoff
@@ -145,14 +146,21 @@ class Cluster:
 
     # Metadata
 
-    async def refresh(self, topics: Collection[str] | None = None, *, auto_create: bool = False) -> ClusterView:
-        """Asks for brokers and these topics, None for all, and answers the whole view. A missing topic is no error."""
+    async def refresh(
+        self, topics: Collection[str] | None = None, *, auto_create: bool = False, topic_ids: Collection[UUID] = ()
+    ) -> ClusterView:
+        """Asks for brokers and these topics, None for all, and answers the whole view. A missing topic is no error.
+
+        Topics whose names are not known can be asked for by their ids as well.
+        """
         from kio.schema.metadata.v13.request import MetadataRequest, MetadataRequestTopic
         from kio.schema.types import TopicName
 
         asked = None
         if topics is not None:
             asked = tuple(MetadataRequestTopic(topic_id=None, name=TopicName(name)) for name in topics)
+            known = {topic.id for topic in self.view.topics.values() if topic.name in topics}
+            asked += tuple(MetadataRequestTopic(topic_id=each, name=None) for each in topic_ids if each not in known)
         response = await self.to_any(
             ApiKey.METADATA,
             MetadataRequest(

@@ -1,6 +1,6 @@
 """What a client knows of the cluster: brokers, topics, partitions and their leaders. Pure, made of Metadata answers."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
@@ -8,6 +8,7 @@ from uuid import UUID
 from ottla.client.addresses import Address
 from ottla.client.errors import answer_error
 from ottla.model.error_codes import ErrorCode
+from ottla.model.ids import TopicPartition
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,6 +81,20 @@ class ClusterView:
             topics=topics,
             errors=errors,
         )
+
+    def racks(self, topics: Iterable[str]) -> dict[TopicPartition, frozenset[str]]:
+        """The racks in which partitions of these topics have replicas; nothing if no broker names its rack."""
+        rack_of = {each.id: each.rack for each in self.brokers.values() if each.rack is not None}
+        if not rack_of:
+            return {}
+        return {
+            TopicPartition(name, partition.index): frozenset(
+                rack_of[broker] for broker in partition.replicas if broker in rack_of
+            )
+            for name in topics
+            if name in self.topics
+            for partition in self.topics[name].partitions
+        }
 
 
 def _topic_view(topic: Any) -> TopicView:

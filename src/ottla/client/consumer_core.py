@@ -52,12 +52,11 @@ _LEAVE_TIMEOUT_MS: Final = 5_000
 class ConsumerCore:
     """See the module's docstring. To be made within the running loop."""
 
-    def __init__(self, config: ConsumerConfig) -> None:
+    def __init__(self, config: ConsumerConfig, *, cluster: Cluster | None = None) -> None:
         self.config = config
         bootstrap = config.bootstrap_servers
-        addresses = parse_bootstrap(bootstrap if isinstance(bootstrap, str) else ",".join(bootstrap))
-        self.cluster = Cluster(
-            addresses,
+        self.cluster = cluster or Cluster(
+            parse_bootstrap(bootstrap if isinstance(bootstrap, str) else ",".join(bootstrap)),
             client_id=config.client_id,
             connect_timeout_ms=config.socket_connection_setup_timeout_ms,
             request_timeout_ms=config.request_timeout_ms,
@@ -136,6 +135,7 @@ class ConsumerCore:
             on_arrival=self._ready.set,
             on_problems=self._on_problems,
             on_failure=self.raise_in_poll,
+            on_new_leader=self.positions.wake,
             on_end=self._on_end,
         )
 
@@ -201,13 +201,21 @@ class ConsumerCore:
 
     def subscribe(self, topics: Collection[str], pattern: str | None) -> None:
         """Wants topics, or those that match; the group hears of it when somebody polls."""
+        remote = self.membership.state if isinstance(self.membership.state, ConsumerMembershipState) else None
         with self.lock:
             if pattern is None:
                 self.subscription.subscribe(topics)
+            elif remote is not None:
+                self.subscription.subscribe_remotely()
             else:
                 self.subscription.subscribe_pattern(pattern)
                 self.subscription.match(self.cluster.view.topics)
-        self._tell_group()
+        if pattern is not None and remote is not None:
+            # Coordinators match whole names; here, as in other Python clients, a pattern is for how names begin.
+            remote.subscribe((), f"(?:{pattern}).*")
+            self.membership.wake()
+        else:
+            self._tell_group()
         self.metadata.refresh_soon()
 
     def assign(self, partitions: Collection[TopicPartition]) -> None:
@@ -475,9 +483,9 @@ class ConsumerCore:
 
     def _watched_topics(self) -> Collection[str] | None:
         kind = self.subscription.kind
-        if kind is Kind.PATTERN:
+        if kind is Kind.PATTERN and self.subscription.pattern is not None:
             return None
-        if kind is Kind.TOPICS:
+        if kind in (Kind.TOPICS, Kind.PATTERN):
             return self.membership.state.watched_topics()
         return {partition.topic for partition in self.subscription.partitions}
 
@@ -487,7 +495,8 @@ class ConsumerCore:
                 has_changed = self.subscription.match(view.topics)
             if has_changed:
                 self._tell_group()
-        self.membership.state.on_partition_counts({name: len(topic.partitions) for name, topic in view.topics.items()})
+        counts = {name: len(topic.partitions) for name, topic in view.topics.items()}
+        self.membership.state.on_partition_counts(counts, view.racks(view.topics))
         self.membership.wake()
         self.positions.on_metadata()
         self.fetcher.wake()

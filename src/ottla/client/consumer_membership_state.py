@@ -18,6 +18,8 @@ from enum import Enum
 from typing import Final
 from uuid import UUID
 
+from ottla.client.assignors.assignor import PartitionRacks
+from ottla.client.assignors.nearness import NO_RACKS
 from ottla.client.errors import error_code_of
 from ottla.client.membership_state import LOST_COORDINATOR, FindCoordinator, Wait, refusal
 from ottla.client.rebalance import Handover
@@ -49,6 +51,8 @@ class GroupHeartbeat:
 
     member_epoch: int
     topics: tuple[str, ...] | None = None
+    pattern: str | None = None
+    """What names of topics the coordinator is to look for beside `topics`; "" for none any more."""
     owned: TopicIdPartitions | None = None
     is_whole: bool = False
     """Whether the rest is to be told as well: instance, rack, assignor, rebalance timeout."""
@@ -56,7 +60,7 @@ class GroupHeartbeat:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NameTopics:
-    """Ask the metadata for the names of topics with these ids."""
+    """Ask the metadata for the topics with these ids."""
 
     topic_ids: frozenset[UUID]
 
@@ -89,6 +93,8 @@ class ConsumerMembershipState:
     state: State = State.UNJOINED
     topics: frozenset[str] | None = None
     """What this member wants; None while it wants to be in no group."""
+    pattern: str = ""
+    """What it wants beside, matched by the coordinator: RE2's syntax, for whole names."""
     owned: frozenset[TopicPartition] = frozenset()
     handover: Handover | None = None
     coordinator: int | None = None
@@ -101,7 +107,10 @@ class ConsumerMembershipState:
     _names: dict[UUID, str] = field(default_factory=dict)
     _ids: dict[str, UUID] = field(default_factory=dict)
     _must_tell_owned: bool = False
-    _told_topics: frozenset[str] | None = None
+    _told: tuple[frozenset[str] | None, str] | None = None
+    """The topics and the pattern that the coordinator knows of; None if that is in doubt."""
+    _has_told_pattern: bool = False
+    """Whether the coordinator may know of a pattern. Those before Kafka 4 do not know what that is, nor need they."""
     _interval: float = 5.0
     _last_poll: float = 0.0
     _next_heartbeat: float = 0.0
@@ -121,10 +130,11 @@ class ConsumerMembershipState:
         """Whether the coordinator counts this member in, as far as it knows."""
         return self.generation > 0
 
-    def subscribe(self, topics: Collection[str] | None) -> None:
-        """What this member wants from now on; None to be in no group."""
+    def subscribe(self, topics: Collection[str] | None, pattern: str = "") -> None:
+        """What this member wants from now on; None to be in no group. The pattern is the coordinator's to match."""
         self.topics = None if topics is None else frozenset(topics)
-        if self.state is State.STABLE and self.topics is not None and self.topics != self._told_topics:
+        self.pattern = pattern
+        if self.state is State.STABLE and self.topics is not None and self._told != (self.topics, pattern):
             self._next_heartbeat = 0.0
 
     def on_poll(self, now: float) -> None:
@@ -175,12 +185,15 @@ class ConsumerMembershipState:
         self._name_target()
         self._reconcile()
 
-    def on_partition_counts(self, counts: Mapping[str, int]) -> None:
+    def on_partition_counts(self, counts: Mapping[str, int], racks: PartitionRacks = NO_RACKS) -> None:
         """The coordinator looks after that."""
 
     def watched_topics(self) -> frozenset[str]:
         """What the metadata must be asked about."""
-        return self.topics or frozenset()
+        topics = self.topics or frozenset()
+        if not self.pattern:
+            return topics
+        return topics | {partition.topic for partition in self.owned | self._named}
 
     def leave(self, reason: str) -> GroupHeartbeat | None:
         """Forgets the group; answers what to tell it. A static member says that it may come back."""
@@ -227,9 +240,11 @@ class ConsumerMembershipState:
     def _heartbeat(self, now: float) -> GroupHeartbeat:
         self._next_heartbeat = now + self._interval
         topics = tuple(sorted(self.topics or ()))
+        told, self._told = self._told, (self.topics, self.pattern)
+        self._has_told_pattern = self._has_told_pattern or bool(self.pattern)
+        pattern = self.pattern if self._has_told_pattern else None
         if self.state is State.JOINING:
-            self._told_topics = self.topics
-            return GroupHeartbeat(member_epoch=JOINING_EPOCH, topics=topics, owned={}, is_whole=True)
+            return GroupHeartbeat(member_epoch=JOINING_EPOCH, topics=topics, pattern=pattern, owned={}, is_whole=True)
         owned = None
         if self._must_tell_owned:
             self._must_tell_owned = False
@@ -237,9 +252,9 @@ class ConsumerMembershipState:
             for topic, partition in sorted(self.owned):
                 by_id.setdefault(self._ids[topic], []).append(partition)
             owned = {topic_id: tuple(partitions) for topic_id, partitions in by_id.items()}
-        is_new = self.topics != self._told_topics
-        self._told_topics = self.topics
-        return GroupHeartbeat(member_epoch=self.generation, topics=topics if is_new else None, owned=owned)
+        if told == self._told:
+            return GroupHeartbeat(member_epoch=self.generation, owned=owned)
+        return GroupHeartbeat(member_epoch=self.generation, topics=topics, pattern=pattern, owned=owned)
 
     # What came of it
 
@@ -252,7 +267,7 @@ class ConsumerMembershipState:
         self._retry_at = retry_at
         self._next_heartbeat = 0.0
         self._must_tell_owned = self.state is State.STABLE
-        self._told_topics = None
+        self._told = None
         if coordinator_lost:
             self.coordinator = None
 
@@ -339,7 +354,7 @@ class ConsumerMembershipState:
     def _forget(self) -> None:
         self.generation = _NO_EPOCH
         self._target, self._named = {}, frozenset()
-        self._told_topics = None
+        self._told = None
         self._must_tell_owned = False
         self._is_assigned = False
         self._next_heartbeat = 0.0

@@ -1,6 +1,7 @@
 """Fetch requests and their answers, whose records are views of the frame and are not copied.
 
-Speaks version 12, which names topics by name and needs no session. Pure; `reader.py` sends them.
+Speaks version 12, which names topics by name. Pure; `reader.py` sends them without a session, the consumer's
+`fetcher.py` with one (`fetch_session_state.py`).
 """
 
 from collections.abc import Iterable, Sequence
@@ -25,7 +26,9 @@ _ABORTED: Final = Struct(">qq")
 _REPLICA: Final = Struct(">i")
 _CORRELATION_BYTES: Final = 4
 _CONSUMER: Final = -1
-_NO_SESSION: Final = (0, -1)
+_INDEX: Final = Struct(">i")
+NO_SESSION: Final = (0, -1)
+"""The session and its epoch of one who asks once."""
 
 
 class Wanted(NamedTuple):
@@ -54,10 +57,18 @@ class Fetched(NamedTuple):
 
 
 def fetch_body(
-    wanted: Sequence[Wanted], *, isolation_level: int, wait_ms: int, bytes_min: int, bytes_max: int, rack: str = ""
+    wanted: Sequence[Wanted],
+    *,
+    isolation_level: int,
+    wait_ms: int,
+    bytes_min: int,
+    bytes_max: int,
+    rack: str = "",
+    session: tuple[int, int] = NO_SESSION,
+    forgotten: Sequence[TopicPartition] = (),
 ) -> list[bytes]:
-    """The body of a request for these partitions; those of one topic must be neighbours."""
-    head = bytearray(_START.pack(_CONSUMER, wait_ms, bytes_min, bytes_max, isolation_level, *_NO_SESSION))
+    """The body of a request for these partitions; those of one topic must be neighbours, also among the forgotten."""
+    head = bytearray(_START.pack(_CONSUMER, wait_ms, bytes_min, bytes_max, isolation_level, *session))
     topics = [(topic, list(some)) for topic, some in groupby(wanted, key=lambda each: each.partition.topic)]
     head += unsigned_varint(len(topics) + 1)
     for topic, some in topics:
@@ -66,19 +77,28 @@ def fetch_body(
             head += _WANTED.pack(each.partition.partition, each.leader_epoch, each.offset, -1, -1, each.bytes_max)
             head += b"\0"
         head += b"\0"
-    # No forgotten topics, no tagged fields.
-    head += b"\1" + compact_string(rack) + b"\0"
+    dropped = [(topic, list(some)) for topic, some in groupby(forgotten, key=lambda each: each.topic)]
+    head += unsigned_varint(len(dropped) + 1)
+    for topic, gone in dropped:
+        head += compact_string(topic) + unsigned_varint(len(gone) + 1)
+        head += b"".join(_INDEX.pack(each.partition) for each in gone) + b"\0"
+    head += compact_string(rack) + b"\0"
     return [bytes(head)]
 
 
 def read_fetch_answer(frame: memoryview) -> list[Fetched]:
     """What came of every partition; raises for a code on the whole answer, and `BrokenAnswerError`."""
+    return read_session_answer(frame)[1]
+
+
+def read_session_answer(frame: memoryview) -> tuple[int, list[Fetched]]:
+    """The session that the broker keeps, 0 for none, and what came of partitions; raises as `read_fetch_answer`."""
     reader = FieldReader(frame, _CORRELATION_BYTES)
     reader.skip_tags()
-    _, error_code, _ = reader.unpack(_ANSWER)
+    _, error_code, session_id = reader.unpack(_ANSWER)
     if error_code:
         raise answer_error(error_code, "fetching")
-    return list(_partitions(reader))
+    return session_id, list(_partitions(reader))
 
 
 def _partitions(reader: FieldReader) -> Iterable[Fetched]:

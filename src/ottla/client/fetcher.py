@@ -2,14 +2,15 @@
 
 A broker answers the requests of one connection in order, so a long poll holds up what comes behind it. Each leader
 therefore has two lanes, connections of their own: while the first waits for records, the second asks for partitions
-that have just been assigned or sought.
+that have just been assigned or sought. The first has a session with its broker (`fetch_session_state.py`), so that a
+consumer of many partitions does not name all of them each time.
 """
 
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from ottla.client.cluster import Cluster
@@ -17,8 +18,9 @@ from ottla.client.connection import Connection
 from ottla.client.consumer_metadata import MetadataWatch
 from ottla.client.consumer_options import ISOLATION_LEVELS, ConsumerConfig
 from ottla.client.errors import UnsupportedByBrokerError
-from ottla.client.fetch_frames import VERSION, Wanted, fetch_body, read_fetch_answer
+from ottla.client.fetch_frames import VERSION, Wanted, fetch_body
 from ottla.client.fetch_plan_state import FetchPlanState, FetchProblem
+from ottla.client.fetch_session_state import FetchSessionState
 from ottla.client.subscription_state import SubscriptionState
 from ottla.model.errors import OttlaError, RetriableError
 from ottla.protocol.apis import ApiKey
@@ -31,6 +33,7 @@ LANES: Final = 2
 @dataclass(slots=True, eq=False)
 class _Lane:
     broker: int
+    session: FetchSessionState = field(default_factory=FetchSessionState)
     connection: Connection | None = None
     fetching: asyncio.Task[None] | None = None
 
@@ -50,6 +53,7 @@ class Fetcher:
         on_arrival: Callable[[], None],
         on_problems: Callable[[Sequence[FetchProblem]], None],
         on_failure: Callable[[OttlaError], None],
+        on_new_leader: Callable[[], None],
         on_end: Callable[["asyncio.Task[None]"], None],
     ) -> None:
         self._cluster = cluster
@@ -61,6 +65,7 @@ class Fetcher:
         self._on_arrival = on_arrival
         self._on_problems = on_problems
         self._on_failure = on_failure
+        self._on_new_leader = on_new_leader
         self._on_end = on_end
         self._lanes: dict[int, list[_Lane]] = {}
         self._wake_handle: asyncio.Handle | None = None
@@ -97,13 +102,14 @@ class Fetcher:
         now = self._cluster.clock.monotonic()
         with self._lock:
             leaders = {}
+            is_new = False
             for partition in list(self._subscription.partitions):
                 leader = self._metadata.leader(partition)
                 if leader is None:
                     self._metadata.refresh_soon()
                     continue
                 leaders[partition] = leader
-                self._subscription.on_leader(partition, leader.epoch)
+                is_new |= self._subscription.on_leader(partition, leader.epoch)
             self.is_full = self._plan.is_full
             planned = self._plan.plan(leaders, now)
             for broker, wanted in planned.items():
@@ -113,6 +119,8 @@ class Fetcher:
                     lane.fetching = self._loop.create_task(self._fetch(lane, wanted))
                     lane.fetching.add_done_callback(self._on_end)
             self._set_timer(now)
+        if is_new:
+            self._on_new_leader()
 
     def _set_timer(self, now: float) -> None:
         """Looks again when the first partition that was refused may be asked about."""
@@ -127,14 +135,14 @@ class Fetcher:
         lanes = self._lanes.setdefault(broker, [])
         free = next((lane for lane in lanes if lane.fetching is None), None)
         if free is None and len(lanes) < LANES:
-            free = _Lane(broker)
+            free = _Lane(broker, FetchSessionState(is_lasting=not lanes))
             lanes.append(free)
         return free
 
     async def _fetch(self, lane: _Lane, wanted: list[Wanted]) -> None:
         problems: Sequence[FetchProblem] = ()
         try:
-            answer = read_fetch_answer(await self._ask(lane, wanted))
+            answer = lane.session.read(await self._ask(lane, wanted))
             with self._lock:
                 problems = self._plan.on_answer(wanted, answer, self._cluster.clock.monotonic())
         except BaseException as error:
@@ -157,13 +165,16 @@ class Fetcher:
                 address = lane.connection.address
                 raise UnsupportedByBrokerError(f"{address} does not speak FETCH {VERSION}; use a newer broker")
         config = self._config
+        asked = lane.session.ask(wanted)
         body = fetch_body(
-            wanted,
+            asked.wanted,
             isolation_level=ISOLATION_LEVELS[config.isolation_level],
             wait_ms=config.fetch_max_wait_ms,
             bytes_min=config.fetch_min_bytes,
             bytes_max=config.fetch_max_bytes,
             rack=config.client_rack,
+            session=asked.session,
+            forgotten=asked.forgotten,
         )
         self.requests += 1
         timeout_ms = config.fetch_max_wait_ms + config.request_timeout_ms
@@ -171,6 +182,7 @@ class Fetcher:
 
     async def _on_lost(self, lane: _Lane, error: OttlaError) -> None:
         """Without an answer: whoever leads now is asked, after a moment."""
+        lane.session.on_lost()
         if lane.connection is not None:
             lane.connection.close()
         lane.connection = None

@@ -10,11 +10,14 @@ from typing import Any, Final
 from ottla.client.assignors.assignor import NO_GENERATION
 from ottla.client.connection import Connection
 from ottla.client.consumer_membership_state import GroupHeartbeat, HeartbeatAnswer
+from ottla.client.errors import UnsupportedByBrokerError
 from ottla.client.membership_state import Heartbeat, Join, Joined, Leave, Sync
 from ottla.protocol.apis import ApiKey
 from ottla.protocol.messages import milliseconds
 
 PROTOCOL_TYPE: Final = "consumer"
+PATTERN_VERSION: Final = 1
+"""The first version of the newer heartbeat that can carry a pattern."""
 _ANSWER_MARGIN_MS: Final = 5_000
 """The coordinator waits for members as long as it was told; the connection waits this much longer."""
 
@@ -118,6 +121,11 @@ async def ask_group_heartbeat(
     from kio.schema.types import GroupId, TopicName
     from kio.static.primitive import i32
 
+    if action.pattern and connection.version_for(ApiKey.CONSUMER_GROUP_HEARTBEAT, PATTERN_VERSION) < PATTERN_VERSION:
+        raise UnsupportedByBrokerError(
+            f"{connection.address} does not match patterns for a group; subscribe to topics by name, or with"
+            ' group_protocol="classic"'
+        )
     owned: Any = None
     if action.owned is not None:
         owned = tuple(
@@ -133,7 +141,7 @@ async def ask_group_heartbeat(
         rack_id=identity.rack_id if action.is_whole else None,
         rebalance_timeout=milliseconds(identity.rebalance_timeout_ms if action.is_whole else NO_GENERATION),
         subscribed_topic_names=None if action.topics is None else tuple(map(TopicName, action.topics)),
-        subscribed_topic_regex=None,
+        subscribed_topic_regex=action.pattern,
         server_assignor=identity.remote_assignor if action.is_whole else None,
         topic_partitions=owned,
     )

@@ -153,7 +153,7 @@ class GroupMembership:
                 found = await find_coordinator(self._cluster, CoordinatorType.GROUP, self._identity.group_id)
                 state.on_coordinator(found, clock.monotonic())
             case newer.NameTopics():
-                view = await self._cluster.refresh(state.watched_topics())
+                view = await self._cluster.refresh(state.watched_topics(), topic_ids=action.topic_ids)
                 names = {topic.id: name for name, topic in view.topics.items() if topic.id is not None}
                 if isinstance(state, ConsumerMembershipState):
                     state.on_names(names, self._retry_at())
@@ -190,7 +190,8 @@ class GroupMembership:
     async def _count(self, action: classic.CountPartitions) -> None:
         view = await self._cluster.refresh(action.topics)
         self.state.on_partition_counts(
-            {topic: len(view.topics[topic].partitions) for topic in action.topics if topic in view.topics}
+            {topic: len(view.topics[topic].partitions) for topic in action.topics if topic in view.topics},
+            view.racks(action.topics),
         )
 
     async def _farewell(self, connection: Connection, action: classic.Leave | newer.GroupHeartbeat) -> None:

@@ -19,7 +19,14 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final
 
-from ottla.client.assignors.assignor import NO_GENERATION, Assignor, MemberSubscription
+from ottla.client.assignors.assignor import (
+    NO_GENERATION,
+    Assignor,
+    MemberSubscription,
+    PartitionRacks,
+    RackAwareAssignor,
+)
+from ottla.client.assignors.nearness import NO_RACKS
 from ottla.client.classic_protocol import read_assignment, read_subscription, write_assignment, write_subscription
 from ottla.client.errors import answer_error, error_code_of
 from ottla.client.rebalance import Handover
@@ -181,6 +188,7 @@ class MembershipState:
     _assignments: tuple[tuple[str, bytes], ...] = ()
     _counts: dict[str, int] | None = None
     """The partition counts that this member last saw, if it is the leader."""
+    _racks: PartitionRacks = field(default_factory=dict)
     _farewell: Leave | None = None
 
     @property
@@ -235,15 +243,19 @@ class MembershipState:
             # What was given up can now be given to somebody.
             self._must_rejoin = True
 
-    def on_partition_counts(self, counts: Mapping[str, int]) -> None:
-        """The metadata was asked; topics that do not exist are not in it."""
+    def on_partition_counts(self, counts: Mapping[str, int], racks: PartitionRacks = NO_RACKS) -> None:
+        """The metadata was asked; topics that do not exist are not in it. `racks` is where partitions' replicas are."""
+        topics = self._group_topics()
+        wanted = {topic: counts[topic] for topic in topics if topic in counts}
+        nearby = {partition: places for partition, places in racks.items() if partition.topic in topics}
         if self.state is State.ASSIGNING:
-            self._assign({topic: counts[topic] for topic in self._group_topics() if topic in counts})
+            self._assign(wanted, nearby)
         elif self._members and self.is_member:
-            wanted = {topic: counts[topic] for topic in self._group_topics() if topic in counts}
-            if self._counts is not None and wanted != self._counts:
+            # Whoever named no rack does not mind where replicas are.
+            has_moved = bool(self.rack_id) and nearby != self._racks
+            if self._counts is not None and (wanted != self._counts or has_moved):
                 self._must_rejoin = True
-            self._counts = wanted
+            self._counts, self._racks = wanted, nearby
 
     def watched_topics(self) -> frozenset[str]:
         """What the metadata must be asked about: the leader watches over everybody's topics."""
@@ -443,7 +455,7 @@ class MembershipState:
         # A static leader that comes back finds everything assigned, and only has to watch.
         self.state = State.SYNCING if answer.skip_assignment else State.ASSIGNING
 
-    def _assign(self, counts: dict[str, int]) -> None:
+    def _assign(self, counts: dict[str, int], racks: PartitionRacks) -> None:
         assignor = next((each for each in self.assignors if each.name == self._protocol), None)
         if assignor is None:
             self.fail(
@@ -454,8 +466,11 @@ class MembershipState:
                 )
             )
             return
-        assigned = assignor.assign(counts, self._members)
-        self._counts = counts
+        if isinstance(assignor, RackAwareAssignor):
+            assigned = assignor.assign_near(counts, self._members, racks)
+        else:
+            assigned = assignor.assign(counts, self._members)
+        self._counts, self._racks = counts, racks
         self._assignments = tuple(
             (member_id, write_assignment(assigned.get(member_id, ()))) for member_id in self._members
         )

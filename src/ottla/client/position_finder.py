@@ -163,8 +163,7 @@ class PositionFinder:
                     refused.append(self._refused(partition, found.error_code))
                     continue
                 with self._lock:
-                    epoch = found.leader_epoch
-                    self._subscription.on_reset(partition, asked[partition], max(found.offset, 0), epoch)
+                    self._subscription.on_reset(partition, asked[partition], max(found.offset, 0))
                     self._plan.forget([partition])
             if refused:
                 raise refused[0]

@@ -9,6 +9,7 @@ accumulator's (`accumulator_state.py`); the lock is held for those alone, never 
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import replace
 from functools import partial
 from threading import Lock
 from typing import Final
@@ -18,7 +19,7 @@ from ottla.client.cluster import Cluster
 from ottla.client.connection import Connection
 from ottla.client.errors import AnswerError, answer_error
 from ottla.client.produce_frames import VERSION_MAX, VERSION_MIN, Produced, produce_body, read_produce_answer
-from ottla.client.producer_errors import ProducerBrokenError
+from ottla.client.producer_errors import ProducerBrokenError, ProducerFencedError
 from ottla.client.producer_metrics import ProducerCounts
 from ottla.client.producer_options import ProducerConfig
 from ottla.client.topic_routes import TopicRoutes
@@ -87,6 +88,10 @@ class ProduceLoop:
         self._failures: dict[str, int] = {}
         """How often each task failed in a row."""
         self._timer: asyncio.TimerHandle | None = None
+        self.tell_who_fenced: Callable[[], Awaitable[str]] | None = None
+        """Finds out who has taken over from a producer that was fenced; in vain is an empty text."""
+        self._fenced: list[Finished] = []
+        """What is not told yet, while that is found out."""
         self._is_scheduled = False
         self._is_stopped = False
         self._wants_metadata = False
@@ -310,7 +315,24 @@ class ProduceLoop:
         self.wake()
 
     def report(self, finished: list[Finished]) -> None:
-        """Tells everybody what became of batches; without the lock."""
+        """Tells everybody what became of batches; without the lock. Who is fenced hears by whom, a little later."""
+        if self.tell_who_fenced is not None and not self._is_stopped:
+            fenced = [each for each in finished if isinstance(each.error, ProducerFencedError)]
+            if fenced:
+                self._fenced += fenced
+                finished = [each for each in finished if each not in fenced]
+                self.run_task("asking who has the transactional id", partial(self._explain, self.tell_who_fenced))
+        self._tell(finished)
+
+    async def _explain(self, who: Callable[[], Awaitable[str]]) -> None:
+        story = ""
+        try:
+            story = await who()
+        finally:
+            fenced, self._fenced = self._fenced, []
+            self._tell([replace(each, error=_with_story(each.error, story)) for each in fenced])
+
+    def _tell(self, finished: list[Finished]) -> None:
         if finished:
             for each in finished:
                 if each.error is not None:
@@ -402,3 +424,8 @@ class ProduceLoop:
                 routes.update(topic, self._accumulator.queue)
                 self.routes[name] = routes
         self.wake()
+
+
+def _with_story(error: Exception | None, story: str) -> Exception | None:
+    """The same error, with what is known of whoever took over."""
+    return ProducerFencedError(f"{error} ({story}); close this one") if story else error

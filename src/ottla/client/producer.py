@@ -122,6 +122,7 @@ class AsyncProducer:
         Waits for metadata and for room in `buffer_memory`, up to `max_block_ms` each time. Raises what is wrong with
         the table; rows before the piece that is wrong may have been sent. Needs pyarrow.
         """
+        import ottla.client.needed_arrow  # noqa: F401  # says what to install, if anything
         from ottla.client.arrow_producer import TableColumns, send_table
 
         columns = TableColumns(key=key, value=value, timestamp=timestamp, headers=headers, partition=partition)

@@ -5,6 +5,7 @@ The coroutines run in the sender's event loop. `prepare` and `append` may run in
 """
 
 import asyncio
+import logging
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from threading import Lock
@@ -28,6 +29,7 @@ from ottla.env.ports import Buffer
 from ottla.model.error_codes import ErrorCode
 from ottla.model.errors import MisuseError, OttlaError, RetriableError
 
+_LOG: Final = logging.getLogger("ottla.client.producer")
 _ROOM_SHARE: Final = 0.75
 """Those who wait for memory go on when no more than this is in use: a record at a time would be slow for all."""
 _BYTES_KINDS: Final = (bytes, bytearray, memoryview)
@@ -70,6 +72,7 @@ class ProducerCore:
             self.transactions = ProducerTransactions(
                 config.transactional_id, self.accumulator, self.lock, self.loop, config, self.flush
             )
+            self.loop.tell_who_fenced = self.transactions.who_has_it
         self.is_closed = False
         self._serialize_key = serialize_with(config.key_serializer, "key")
         self._serialize_value = serialize_with(config.value_serializer, "value")
@@ -141,26 +144,34 @@ class ProducerCore:
     async def wait_topic(self, topic: str, partition: int | None = None) -> TopicRoutes:
         """The routes of a topic, which has this partition; asks for it, and for its creation, up to `max_block_ms`."""
         deadline = self._monotonic() + self.config.max_block_ms / 1000
-        is_first = True
+        tries = 0
+        problem: RetriableError | None = None
         while True:
             if self.is_closed:
                 raise self.closed_error()
             routes = self.routes.get(topic)
             if routes is not None and (partition is None or 0 <= partition < len(routes.queues)):
                 return routes
-            if routes is not None and not is_first:
+            if routes is not None and tries:
                 raise UnknownPartitionInTopicError(
                     f"topic {topic} has no partition {partition}; it has {len(routes.queues)}, from 0 on"
                 )
-            is_first = False
-            problem = await self._ask_topic(topic, deadline)
+            tries += 1
+            found = await self._ask_topic(topic, deadline)
+            if problem is None or not isinstance(found, DeadlineError):
+                # That the time ran out during the last try says less than what went wrong before.
+                problem = found
             if topic in self.routes:
                 continue
-            wait_ms = self.config.backoff.wait_ms(1, self.cluster.random)
+            if tries == 1:
+                _LOG.warning("%s; trying again for %s ms (max_block_ms)", problem, self.config.max_block_ms)
+            wait_ms = self.config.backoff.wait_ms(tries, self.cluster.random)
             if self._monotonic() + wait_ms / 1000 >= deadline:
                 waited = f"topic {topic} is not known after {self.config.max_block_ms} ms (max_block_ms)"
                 if isinstance(problem, RetriableAnswerError):
                     raise RetriableAnswerError(problem.error_code, f"{waited}: {problem}") from problem
+                if isinstance(problem, CannotConnectError):
+                    raise CannotConnectError(f"{waited}: {problem} (tried {tries} times)") from problem
                 raise DeadlineError(f"{waited}: {problem}") from problem
             await self.cluster.clock.sleep(wait_ms / 1000)
 
@@ -171,10 +182,8 @@ class ProducerCore:
             async with asyncio.timeout(left):
                 await self.loop.refresh_topics([topic], auto_create=True)
         except TimeoutError:
-            return DeadlineError("no broker answers")
+            return DeadlineError(f"none of {', '.join(map(str, self.cluster.bootstrap))} answers")
         except RetriableError as error:
-            if isinstance(error, CannotConnectError) and not self.cluster.view.brokers:
-                raise
             return error
         code = self.cluster.view.errors.get(topic, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         refusal = answer_error(code, f"topic {topic}")

@@ -234,11 +234,11 @@ class ProducerTransactions:
                     ) from error
                 await self._cluster.clock.sleep(wait_ms / 1000)
             except AnswerError as error:
-                story = await self._who_has_it() if error.error_code in FENCING_CODES else ""
+                story = await self.who_has_it() if error.error_code in FENCING_CODES else ""
                 with self._lock:
                     raise self.state.refused(error, story) from error
 
-    async def _who_has_it(self) -> str:
+    async def who_has_it(self) -> str:
         """What the coordinator knows of our transactional id, for one who was fenced; nothing if it does not say."""
         ours = self._accumulator.identity
         with suppress(OttlaError, TimeoutError):

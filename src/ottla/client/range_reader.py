@@ -10,13 +10,12 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Literal, Self, Unpack
 
-import pyarrow as pa
-
 from ottla.client.addresses import parse_bootstrap
 from ottla.client.arrow_consumer import decode_chunk
 from ottla.client.cluster import Cluster
 from ottla.client.consumer_options import ISOLATION_LEVELS
 from ottla.client.loop_thread import LoopThread
+from ottla.client.needed_arrow import pa
 from ottla.client.offsets import END, START, list_offsets
 from ottla.client.options import ClientConfig, ClientOptions, configured, option
 from ottla.client.reader import Chunk, OffsetRange, Reader

@@ -6,6 +6,8 @@ Has the interface of the members of real groups, and asks nobody for anything bu
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
+from ottla.client.assignors.assignor import PartitionRacks
+from ottla.client.assignors.nearness import NO_RACKS
 from ottla.client.membership_state import Wait
 from ottla.client.rebalance import Handover
 from ottla.model.errors import OttlaError
@@ -50,7 +52,7 @@ class SoloMembershipState:
             self.handover = None
             self.rebalances += 1
 
-    def on_partition_counts(self, counts: Mapping[str, int]) -> None:
+    def on_partition_counts(self, counts: Mapping[str, int], racks: PartitionRacks = NO_RACKS) -> None:
         """The metadata was asked; a topic that is not in it keeps what is known of it."""
         if self.topics is None:
             return

@@ -99,6 +99,11 @@ class SubscriptionState:
         self._become(Kind.PATTERN)
         self.pattern = compiled
 
+    def subscribe_remotely(self) -> None:
+        """Wants the topics that its group finds by a pattern; which they are, assignments tell."""
+        self._become(Kind.PATTERN)
+        self.pattern = None
+
     def match(self, topics: Iterable[str]) -> bool:
         """Takes what matches the pattern; says whether that is a change."""
         if self.pattern is None:
@@ -126,6 +131,8 @@ class SubscriptionState:
             violated(f"a group assigned {sorted(partitions)} to a consumer that has {self.kind}")
         added = [partition for partition in partitions if partition not in self.partitions]
         self._replace(partitions)
+        if self.kind is Kind.PATTERN and self.pattern is None:
+            self.topics = frozenset(partition.topic for partition in partitions)
         return added
 
     def state(self, partition: TopicPartition) -> PartitionState:
@@ -166,24 +173,28 @@ class SubscriptionState:
         self.reset(partition, self.reset_policy)
         return True
 
-    def on_reset(self, partition: TopicPartition, asked: int, offset: int, offset_epoch: int) -> None:
-        """The leader said where; nothing happens if the question is not asked any more."""
+    def on_reset(self, partition: TopicPartition, asked: int, offset: int) -> None:
+        """The leader said where; nothing happens if the question is not asked any more.
+
+        Nothing was read before that offset which could be lost, so the next leader is not asked about it.
+        """
         state = self.partitions.get(partition)
         if state is None or state.phase is not Phase.RESETTING or state.reset_to != asked:
             return
         state.phase, state.reset_to, state.retry_at = Phase.FETCHING, None, 0.0
-        state.offset, state.offset_epoch, state.leader_epoch = offset, offset_epoch, offset_epoch
+        state.offset, state.offset_epoch, state.leader_epoch = offset, UNKNOWN, UNKNOWN
 
-    def on_leader(self, partition: TopicPartition, leader_epoch: int) -> None:
-        """A leader is known; one of a new epoch is asked whether it has what was read from the one before."""
+    def on_leader(self, partition: TopicPartition, leader_epoch: int) -> bool:
+        """A leader is known; True if it is a new one, to be asked whether it has what was read from the one before."""
         state = self.partitions.get(partition)
         if state is None or leader_epoch <= state.leader_epoch or state.phase is not Phase.FETCHING:
-            return
+            return False
         if state.leader_epoch >= 0 and state.offset_epoch >= 0:
             state.phase = Phase.VALIDATING
             state.retry_at = 0.0
-        else:
-            state.leader_epoch = leader_epoch
+            return True
+        state.leader_epoch = leader_epoch
+        return False
 
     def on_validated(
         self, partition: TopicPartition, asked_offset: int, leader_epoch: int, end_epoch: int, end_offset: int

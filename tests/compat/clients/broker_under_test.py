@@ -1,4 +1,4 @@
-"""The broker that the clients judge: Ottla, or Apache Kafka when `OTTLA_COMPAT_TARGET=kafka`.
+"""The broker that the clients judge: Ottla, or Apache Kafka when `OTTLA_COMPAT_TARGET` is kafka, or kafka-3.9.
 
 Both keep their address when they start again: a client that was told one address must find the broker there.
 """
@@ -15,9 +15,13 @@ from confluent_kafka import KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from tests.compat.kafka_broker import QUICK_START_JVM_OPTIONS, KafkaBroker
+from tests.compat.kafka_jars import KAFKA_VERSION, OLD_KAFKA_VERSION
 from tests.compat.ottla_broker import OttlaBroker
 
 TARGET: Final = os.environ.get("OTTLA_COMPAT_TARGET", "ottla")
+KAFKA_VERSIONS: Final = {"kafka": KAFKA_VERSION, "kafka-3.9": OLD_KAFKA_VERSION}
+"""The Kafka that each target but Ottla stands for."""
+IS_KAFKA: Final = TARGET in KAFKA_VERSIONS
 
 SETTLE_TIMEOUT_S: Final = 10.0
 
@@ -43,7 +47,7 @@ class SteadyKafkaBroker(KafkaBroker):
     It talks to itself at another one, so that nobody between it and its clients comes between it and itself.
     """
 
-    def __init__(self, folder: Path, settings: Mapping[str, str], advertised: str | None) -> None:
+    def __init__(self, folder: Path, settings: Mapping[str, str], advertised: str | None, version: str) -> None:
         with socket.socket() as client, socket.socket() as controller, socket.socket() as own:
             self._address, self._own_address = _free_address(client), _free_address(own)
             controller_address = _free_address(controller)
@@ -57,7 +61,10 @@ class SteadyKafkaBroker(KafkaBroker):
             "transaction.state.log.num.partitions": "1",
             **settings,
         }
-        super().__init__(folder, overrides=overrides, jvm_options=QUICK_START_JVM_OPTIONS)
+        if version == OLD_KAFKA_VERSION:
+            # What a new Kafka does by itself: groups that the coordinator shares out for.
+            overrides["group.coordinator.rebalance.protocols"] = "classic,consumer"
+        super().__init__(folder, version=version, overrides=overrides, jvm_options=QUICK_START_JVM_OPTIONS)
         self.bootstrap = self._address
 
     def _write_properties(self) -> Path:
@@ -84,10 +91,10 @@ def broker_under_test(
         case "ottla":
             told = {} if advertised is None else {"advertised.listeners": f"PLAINTEXT://{advertised}"}
             return OttlaBroker(folder, overrides={**settings, **told})
-        case "kafka":
-            return SteadyKafkaBroker(folder, settings, advertised)
+        case "kafka" | "kafka-3.9":
+            return SteadyKafkaBroker(folder, settings, advertised, KAFKA_VERSIONS[TARGET])
         case _:
-            raise ValueError(f"OTTLA_COMPAT_TARGET is {TARGET!r}; it can be ottla or kafka")
+            raise ValueError(f"OTTLA_COMPAT_TARGET is {TARGET!r}; it can be ottla, {' or '.join(KAFKA_VERSIONS)}")
 
 
 def _free_address(unused: socket.socket) -> str:
@@ -99,7 +106,7 @@ def settled(ask: Callable[[], Answer], expected: Answer) -> Answer:
     """The answer, asked for again until it is as expected where the broker may need a moment: Kafka's clients hear of a
     change from its controller, and its broker learns of it later. Ottla's answer means that the change is done.
     """
-    deadline = time.monotonic() + (SETTLE_TIMEOUT_S if TARGET == "kafka" else 0.0)
+    deadline = time.monotonic() + (SETTLE_TIMEOUT_S if IS_KAFKA else 0.0)
     while (answer := ask()) != expected and time.monotonic() < deadline:
         pass
     return answer
@@ -111,7 +118,7 @@ def wait_led(bootstrap: str, topic: str, partitions: int) -> None:
     A batch that Kafka refuses because the partition is not led yet can be overtaken by the next one. The partition then
     begins with that, and an idempotent producer never gets the first one in.
     """
-    if TARGET != "kafka":
+    if not IS_KAFKA:
         return
     spec: Any = OffsetSpec
     asked = {TopicPartition(topic, partition): spec.latest() for partition in range(partitions)}

@@ -14,10 +14,10 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Final
 
-from tests.compat.kafka_jars import KAFKA_VERSION, class_path, compile_java
+from tests.compat.kafka_jars import KAFKA_VERSION, OLD_KAFKA_VERSION, class_path, compile_java
 
 HERE: Final = Path(__file__).parent
-JAVA_VERSIONS: Final = (KAFKA_VERSION, "3.9.2")
+JAVA_VERSIONS: Final = (KAFKA_VERSION, OLD_KAFKA_VERSION)
 GO_PROGRAMS: Final = ("franz", "sarama")
 BUILD_TIMEOUT_S: Final = 600
 

@@ -42,6 +42,9 @@ class CutSocket:
     def on_readable(self, callback: Callable[[], None] | None) -> None:
         self._socket.on_readable(callback)
 
+    def expect(self, size: int) -> None:
+        self._socket.expect(size)
+
     def on_writable(self, callback: Callable[[], None] | None) -> None:
         self._socket.on_writable(callback)
 

@@ -1,6 +1,7 @@
 """Both producers against a real broker: what is sent is there, once, in order, and the program hears of it."""
 
 import asyncio
+import os
 import threading
 from collections.abc import Coroutine, Iterator, Sequence
 from itertools import pairwise
@@ -402,6 +403,44 @@ def test_a_zombie_is_fenced_and_told_so(broker: Address) -> None:
             zombie.abort_transaction()
     zombie.close()
     assert [b"new"] == values(read_topic(broker, "fenced", committed=True)[0])
+
+
+def test_a_zombie_that_sends_is_told_by_whom(broker: Address) -> None:
+    """Also where the partition's leader finds out, and not the coordinator."""
+    zombie = transactional(broker, "taken-while-sending")
+    zombie.begin_transaction()
+    zombie.send("fenced-sending", b"old").get(SOON_S)
+    with transactional(broker, "taken-while-sending") as heir:
+        heir.begin_transaction()
+        heir.send("fenced-sending", b"new").get(SOON_S)
+        late = zombie.send("fenced-sending", b"late")
+        by_whom = r"\(producer \d+, epoch [1-9], has it, Ongoing since 20\d\d-.*; this one is producer \d+, epoch 0\)"
+        with pytest.raises(ProducerFencedError, match=f"another producer has taken over.*{by_whom}; close this one"):
+            late.get(SOON_S)
+        heir.commit_transaction()
+    zombie.close()
+    assert [b"new"] == values(read_topic(broker, "fenced-sending", committed=True)[0])
+
+
+def test_a_forked_child_is_refused_at_once(broker: Address) -> None:
+    with Producer(bootstrap_servers=str(broker)) as producer:
+        producer.send("forked", b"before").get(SOON_S)
+        with producer._core.lock:
+            # As if another thread were just sending: nobody will ever let go of the child's copy.
+            child = os.fork()
+            if child == 0:
+                status = 1
+                try:
+                    producer.send("forked", b"in the child")
+                except MisuseError as error:
+                    told = f"was made by process {os.getppid()}", "make a producer in each process, after the fork"
+                    status = 0 if all(words in str(error) for words in told) else 2
+                    producer.close()
+                finally:
+                    os._exit(status)
+        assert 0 == os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        assert 1 == producer.send("forked", b"after").get(SOON_S).offset
+    assert [b"before", b"after"] == values(read_topic(broker, "forked")[0])
 
 
 def test_offsets_are_part_of_it(broker: Address) -> None:

@@ -1,9 +1,13 @@
 """Brokers that refuse, move, hang, vanish and speak nonsense: records are sent again in order, or an error says why."""
 
 import asyncio
+import logging
 import threading
 import time
 from collections.abc import Coroutine
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
@@ -16,7 +20,7 @@ from ottla.client.producer_errors import BufferFullError, NotDeliveredError, Pro
 from ottla.model.error_codes import ErrorCode
 from ottla.model.errors import OttlaError
 from ottla.protocol.apis import ApiKey
-from tests.hostile.broker_process import free_port
+from tests.hostile.broker_process import BrokerProcess, free_port, wait_for
 from tests.unit.client.scripted_leaders import TOPIC, Fate, ScriptedLeaders, scripted_leaders
 
 
@@ -197,22 +201,63 @@ def test_metadata_that_never_comes_is_told_after_max_block() -> None:
         async with scripted_leaders() as leaders, producer_of(leaders, max_block_ms=200) as producer:
             leaders.silent.add(ApiKey.METADATA)
             with pytest.raises(
-                DeadlineError, match=r"topic t is not known after 200 ms \(max_block_ms\): no broker answ"
+                DeadlineError, match=r"topic t is not known after 200 ms \(max_block_ms\): none of 127.*answers"
             ):
                 await producer.send(TOPIC, b"x")
 
     run(scenario())
 
 
-def test_a_wrong_address_is_told_at_once_and_leaves_no_thread() -> None:
+def test_wrong_addresses_are_told_when_the_time_is_over_and_leave_no_thread() -> None:
     before = {thread.name for thread in threading.enumerate()}
-    address = Address("127.0.0.1", free_port())
+    one, other = Address("127.0.0.1", free_port()), Address("127.0.0.1", free_port())
     with (
-        Producer(bootstrap_servers=str(address)) as producer,
-        pytest.raises(CannotConnectError, match=f"cannot reach any broker of {address}.*is one running"),
+        Producer(bootstrap_servers=[str(one), str(other)], max_block_ms=500, retry_backoff_ms=10) as producer,
+        pytest.raises(
+            CannotConnectError,
+            match=rf"topic t is not known after 500 ms \(max_block_ms\): cannot reach any broker of {one}, {other} "
+            rf"\({one}: connection refused; {other}: connection refused\); is one running.*\(tried \d+ times\)",
+        ),
     ):
         producer.send(TOPIC, b"x")
     assert before == {thread.name for thread in threading.enumerate()}
+
+
+def test_a_broker_that_starts_later_is_waited_for(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    broker = BrokerProcess(tmp_path)
+    with Producer(bootstrap_servers=broker.address, retry_backoff_ms=10) as producer, ThreadPoolExecutor() as pool:
+        with caplog.at_level(logging.WARNING, "ottla.client.producer"):
+            first = pool.submit(producer.send, "late", b"x")
+            wait_for(lambda: "trying again for 60000 ms (max_block_ms)" in caplog.text, "a first try")
+        with broker:
+            assert 0 == first.result(60).get(60).offset
+
+
+def test_order_per_key_while_leadership_moves_to_and_fro() -> None:
+    """Two brokers that speak real frames; each refusal moves the leader, and some writes lose their answers."""
+
+    async def scenario() -> None:
+        async with scripted_leaders() as leaders, producer_of(leaders, retry_backoff_max_ms=5) as producer:
+            keys, chance = [b"a", b"b", b"c"], Random(5)
+            deliveries = []
+            for number in range(300):
+                if number % 10 == 0:
+                    leaders.fates.append(chance.choice(["hint", "written, hang up", ErrorCode.NOT_LEADER_OR_FOLLOWER]))
+                if number % 37 == 0:
+                    leaders.leader, leaders.leader_epoch = 1 - leaders.leader, leaders.leader_epoch + 1
+                key = keys[number % 3]
+                deliveries.append(await producer.send(TOPIC, b"%s%d" % (key, number), key=key))
+                if number % 7 == 0:
+                    await asyncio.sleep(0)
+            offsets = [(await delivery).offset for delivery in deliveries]
+            assert list(range(300)) == offsets
+            for at, key in enumerate(keys):
+                expected = [b"%s%d" % (key, number) for number in range(at, 300, 3)]
+                assert expected == [value for value in leaders.log if value.startswith(key)]
+            assert {0, 1} == {broker for broker, _, _ in leaders.attempts}
+            assert 0 < producer._core.accumulator.retried
+
+    run(scenario())
 
 
 def test_an_address_that_is_none() -> None:

@@ -32,8 +32,8 @@ def test_without_a_commit_the_policy_says_where() -> None:
     state = assigned(END)
     assert state.on_committed(A, None, -1)
     assert (Phase.RESETTING, END) == (state.state(A).phase, state.state(A).reset_to)
-    state.on_reset(A, END, 42, 1)
-    assert {A: (42, 1)} == state.positions()
+    state.on_reset(A, END, 42)
+    assert {A: (42, -1)} == state.positions()
     assert not assigned(None).on_committed(A, None, -1)
 
 
@@ -41,11 +41,11 @@ def test_a_seek_wins_over_answers_that_come_later() -> None:
     state = assigned()
     state.seek(A, 7)
     assert state.on_committed(A, 99, -1)
-    state.on_reset(A, START, 0, 0)
+    state.on_reset(A, START, 0)
     assert 7 == state.state(A).offset
     state.reset(A, END)
     state.reset(A, START)
-    state.on_reset(A, END, 50, 0)
+    state.on_reset(A, END, 50)
     assert Phase.RESETTING is state.state(A).phase
     state.seek(A, 3, 1)
     assert state.on_validated(A, 7, leader_epoch=5, end_epoch=0, end_offset=1) is None
@@ -54,11 +54,12 @@ def test_a_seek_wins_over_answers_that_come_later() -> None:
 
 def test_a_new_leader_is_asked_whether_it_has_what_was_read() -> None:
     state = assigned()
-    state.on_committed(A, None, -1)
-    state.on_reset(A, START, 10, 4)
-    state.on_leader(A, 4)
+    state.seek(A, 10)
+    assert not state.on_leader(A, 4)
+    state.state(A).offset_epoch = 4  # as reading does
+    assert not state.on_leader(A, 4)
     assert Phase.FETCHING is state.state(A).phase
-    state.on_leader(A, 5)
+    assert state.on_leader(A, 5)
     assert Phase.VALIDATING is state.state(A).phase
     # It ends before: what was read beyond is lost, and reading goes on there.
     assert 8 == state.on_validated(A, 10, leader_epoch=5, end_epoch=3, end_offset=8)
@@ -68,6 +69,16 @@ def test_a_new_leader_is_asked_whether_it_has_what_was_read() -> None:
         state.state(A).offset_epoch,
         state.state(A).leader_epoch,
     )
+
+
+def test_where_nothing_was_read_nothing_can_be_lost() -> None:
+    """After a reset, whoever leads is read from."""
+    state = assigned()
+    state.on_committed(A, None, -1)
+    state.on_reset(A, START, 10)
+    for leader_epoch in (4, 5):
+        assert not state.on_leader(A, leader_epoch)
+        assert (Phase.FETCHING, leader_epoch) == (state.state(A).phase, state.state(A).leader_epoch)
 
 
 def test_a_leader_that_knows_no_such_epoch_starts_over_by_the_policy() -> None:

@@ -43,6 +43,22 @@ def test_shared(ottla_shared_broker, ottla_topic, turn):
         assert ottla_topic in admin.list_topics()
 
 
+@pytest.mark.ottla_topic(2)
+def test_cluster(ottla_cluster, ottla_topic):
+    with Admin(bootstrap_servers=ottla_cluster.bootstrap) as admin:
+        found = admin.describe_topics()[ottla_topic].partitions
+    assert [{0, 1, 2}, {0, 1, 2}] == [set(each.replicas) for each in found]
+
+
+@pytest.mark.ottla_cluster(2, settings={"log.retention.ms": "12345"})
+@pytest.mark.ottla_topic(replicas=1)
+def test_cluster_process(ottla_cluster_process, ottla_topic):
+    assert ["12345"] * 2 == [each.settings["log.retention.ms"] for each in ottla_cluster_process.brokers]
+    leader = ottla_cluster_process.leader_of(ottla_topic)
+    with Admin(bootstrap_servers=ottla_cluster_process.bootstrap) as admin:
+        assert [(leader.id,)] == [tuple(each.replicas) for each in admin.describe_topics()[ottla_topic].partitions]
+
+
 def test_a_topic_alone_has_a_broker(ottla_topic, request):
     with Producer(bootstrap_servers=request.getfixturevalue("ottla_broker").bootstrap) as producer:
         assert 0 == producer.send(ottla_topic, b"x").get(30).offset
@@ -64,7 +80,7 @@ def test_fixtures_markers_and_xdist(tmp_path: Path) -> None:
         timeout=300,
         check=False,
     )
-    assert (0, True) == (done.returncode, "8 passed" in done.stdout), done.stdout + done.stderr
+    assert (0, True) == (done.returncode, "10 passed" in done.stdout), done.stdout + done.stderr
     assert [] == [each.name for each in (tmp_path / "temporary").iterdir() if each.name.startswith("ottla-")]
 
 

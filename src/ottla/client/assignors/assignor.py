@@ -26,6 +26,9 @@ class MemberSubscription:
 Assignment = dict[str, list[TopicPartition]]
 """Every member's partitions, by member id."""
 
+PartitionRacks = Mapping[TopicPartition, frozenset[str]]
+"""The racks in which each partition has replicas."""
+
 
 @runtime_checkable
 class Assignor(Protocol):
@@ -47,6 +50,16 @@ class Assignor(Protocol):
 
     def assign(self, partition_counts: Mapping[str, int], members: Mapping[str, MemberSubscription]) -> Assignment:
         """The partitions of each member, for each a list. Topics that do not exist are not in `partition_counts`."""
+
+
+@runtime_checkable
+class RackAwareAssignor(Assignor, Protocol):
+    """One that gives members what is near to them, where evenness leaves the choice."""
+
+    def assign_near(
+        self, partition_counts: Mapping[str, int], members: Mapping[str, MemberSubscription], racks: PartitionRacks
+    ) -> Assignment:
+        """As `assign`, which is the same without racks."""
 
 
 class PlainAssignor:

@@ -1,7 +1,8 @@
 """Sticky sharing where all members want the same topics: everybody gets the same number, or one more.
 
 Members keep what they own up to their quota; what is left goes in turn to those below theirs. Linear in the number of
-partitions, but for sorting.
+partitions, but for sorting. Where racks matter, they keep only what is near, and what is left goes first to those who
+are near to it.
 """
 
 from collections import deque
@@ -10,6 +11,7 @@ from dataclasses import dataclass, field
 
 from ottla.client.assignors.assignor import Assignment
 from ottla.client.assignors.java_order import in_java_order
+from ottla.client.assignors.nearness import Nearness
 from ottla.model.ids import TopicPartition
 
 
@@ -32,6 +34,7 @@ def assign_even(
     partition_counts: Mapping[str, int],
     owned: Mapping[str, list[TopicPartition]],
     contested: Collection[TopicPartition],
+    nearness: Nearness,
 ) -> tuple[Assignment, dict[TopicPartition, str]]:
     """The assignment, and what moves to whom from a member that still exists."""
     total = sum(partition_counts.values())
@@ -41,7 +44,8 @@ def assign_even(
     given_up: dict[TopicPartition, str] = {}
     for member_id in in_java_order(owned):
         mine = sorted(owned[member_id], key=lambda each: (each.partition, each.topic))
-        mine = [partition for partition in mine if partition not in contested]
+        given_up.update((partition, member_id) for partition in mine if nearness.is_far(member_id, partition))
+        mine = [each for each in mine if each not in contested and not nearness.is_far(member_id, each)]
         kept = _keep(quotas, member_id, len(mine))
         assignment[member_id] = mine[:kept]
         given_up.update(dict.fromkeys(mine[kept:], member_id))
@@ -55,6 +59,8 @@ def assign_even(
         if partition not in taken
     ]
     moving: dict[TopicPartition, str] = {}
+    if nearness.matters:
+        free = _deal_near(quotas, nearness.fewest_near_first(free), assignment, nearness)
     _deal(quotas, free, assignment)
     for member_id, partitions in assignment.items():
         for partition in partitions:
@@ -76,6 +82,39 @@ def _keep(quotas: _Quotas, member_id: str, count: int) -> int:
     if quotas.filled < quotas.larger:
         quotas.at_least.append(member_id)
     return quotas.least
+
+
+def _deal_near(
+    quotas: _Quotas, free: list[TopicPartition], assignment: Assignment, nearness: Nearness
+) -> list[TopicPartition]:
+    """Gives each free partition to the next member that is near and has room; answers those without one."""
+    left: list[TopicPartition] = []
+    turn = 0
+    for partition in free:
+        place = nearness.next_near(partition, quotas.below, turn)
+        if place is not None:
+            member_id = quotas.below[place]
+            count = len(assignment[member_id]) + 1
+            if count < quotas.least:
+                place += 1
+            else:
+                del quotas.below[place]
+                if count < quotas.most and quotas.filled < quotas.larger:
+                    quotas.at_least.append(member_id)
+            turn = place % len(quotas.below) if quotas.below else 0
+        else:
+            place = nearness.next_near(partition, quotas.at_least, 0)
+            if place is None:
+                left.append(partition)
+                continue
+            member_id = quotas.at_least[place]
+            if len(assignment[member_id]) + 1 == quotas.most:
+                del quotas.at_least[place]
+                quotas.filled += 1
+                if quotas.filled == quotas.larger:
+                    quotas.at_least.clear()
+        assignment[member_id].append(partition)
+    return left
 
 
 def _deal(quotas: _Quotas, free: list[TopicPartition], assignment: Assignment) -> None:

@@ -10,9 +10,10 @@ from dataclasses import dataclass
 from struct import Struct
 from typing import Final
 
-from ottla.client.assignors.assignor import NO_GENERATION, Assignment, MemberSubscription
+from ottla.client.assignors.assignor import NO_GENERATION, Assignment, MemberSubscription, PartitionRacks
 from ottla.client.assignors.even_stickiness import assign_even
 from ottla.client.assignors.java_order import in_java_order
+from ottla.client.assignors.nearness import NO_RACKS, Nearness
 from ottla.client.assignors.uneven_stickiness import assign_uneven
 from ottla.client.classic_fields import MemberFieldReader, MemberFieldWriter
 from ottla.model.errors import CorruptError
@@ -74,7 +75,13 @@ class StickyAssignor:
 
     def assign(self, partition_counts: Mapping[str, int], members: Mapping[str, MemberSubscription]) -> Assignment:
         """See `Assignor`."""
-        return _assign(partition_counts, members, self._claim)[0]
+        return self.assign_near(partition_counts, members, NO_RACKS)
+
+    def assign_near(
+        self, partition_counts: Mapping[str, int], members: Mapping[str, MemberSubscription], racks: PartitionRacks
+    ) -> Assignment:
+        """See `RackAwareAssignor`."""
+        return _assign(partition_counts, members, racks, self._claim)[0]
 
     @staticmethod
     def _claim(subscription: MemberSubscription) -> Claim:
@@ -116,7 +123,13 @@ class CooperativeStickyAssignor:
 
     def assign(self, partition_counts: Mapping[str, int], members: Mapping[str, MemberSubscription]) -> Assignment:
         """See `Assignor`; partitions that someone must let go of first are nobody's."""
-        assignment, moving = _assign(partition_counts, members, self._claim)
+        return self.assign_near(partition_counts, members, NO_RACKS)
+
+    def assign_near(
+        self, partition_counts: Mapping[str, int], members: Mapping[str, MemberSubscription], racks: PartitionRacks
+    ) -> Assignment:
+        """See `RackAwareAssignor`."""
+        assignment, moving = _assign(partition_counts, members, racks, self._claim)
         if moving is None:
             moving = _moving(assignment, members)
         for partition, member_id in moving.items():
@@ -133,16 +146,21 @@ class CooperativeStickyAssignor:
 
 
 def _assign(
-    partition_counts: Mapping[str, int], members: Mapping[str, MemberSubscription], claim_of: ClaimOf
+    partition_counts: Mapping[str, int],
+    members: Mapping[str, MemberSubscription],
+    racks: PartitionRacks,
+    claim_of: ClaimOf,
 ) -> tuple[Assignment, dict[TopicPartition, str] | None]:
     """The assignment, and what moves to whom where that is known."""
     if not members:
         return {}, {}
     claims = _weigh(partition_counts, members, claim_of)
+    everything = [TopicPartition(topic, index) for topic, count in partition_counts.items() for index in range(count)]
+    nearness = Nearness(everything, members, racks)
     if claims.are_even:
-        return assign_even(partition_counts, claims.owned, claims.contested)
+        return assign_even(partition_counts, claims.owned, claims.contested, nearness)
     claimed = {member_id: (claim.partitions, claim.generation) for member_id, claim in claims.by_member.items()}
-    return assign_uneven(partition_counts, members, claims.owned, claimed), None
+    return assign_uneven(partition_counts, members, claims.owned, claimed, nearness), None
 
 
 def _weigh(partition_counts: Mapping[str, int], members: Mapping[str, MemberSubscription], claim_of: ClaimOf) -> Claims:

@@ -1,7 +1,8 @@
 """Sticky sharing where members want different topics: start from what they have, then move what makes it more even.
 
 A partition moves only to somebody with at least two fewer, and preferably back to the member that had it before. Ends
-when nothing more can be moved so; if the whole is no better than before, nothing has moved.
+when nothing more can be moved so; if the whole is no better than before, nothing has moved. Where racks matter, members
+start from what is near to them, and what is free goes first to those who are near.
 """
 
 from bisect import bisect_left, insort
@@ -10,6 +11,7 @@ from typing import Final
 
 from ottla.client.assignors.assignor import NO_GENERATION, Assignment, MemberSubscription
 from ottla.client.assignors.java_order import JavaHashSet, in_java_order, partition_hash
+from ottla.client.assignors.nearness import Nearness
 from ottla.model.ids import TopicPartition
 
 Claimed = Mapping[str, tuple[Sequence[TopicPartition], int | None]]
@@ -23,9 +25,10 @@ def assign_uneven(
     members: Mapping[str, MemberSubscription],
     owned: Mapping[str, list[TopicPartition]],
     claimed: Claimed,
+    nearness: Nearness,
 ) -> Assignment:
     """The assignment of members whose subscriptions differ."""
-    draft = _Draft(partition_counts, members, owned)
+    draft = _Draft(partition_counts, members, owned, nearness)
     free = draft.keep_valid()
     draft.balance(_former_owners(claimed), free)
     return draft.assignment
@@ -86,7 +89,9 @@ class _Draft:
         partition_counts: Mapping[str, int],
         members: Mapping[str, MemberSubscription],
         owned: Mapping[str, list[TopicPartition]],
+        nearness: Nearness,
     ) -> None:
+        self._nearness = nearness
         self.assignment: Assignment = {member_id: list(partitions) for member_id, partitions in owned.items()}
         self._counts = partition_counts
         self._owners = {partition: member_id for member_id, partitions in owned.items() for partition in partitions}
@@ -109,10 +114,14 @@ class _Draft:
         self._moves = _Moves()
 
     def keep_valid(self) -> list[TopicPartition]:
-        """Drops what members do not want any more; answers what is nobody's."""
+        """Drops what members do not want any more, or is far from them; answers what is nobody's."""
         kept: set[TopicPartition] = set()
         for member_id, partitions in self.assignment.items():
-            wanted = [partition for partition in partitions if partition.topic in self._topics[member_id]]
+            wanted = [
+                partition
+                for partition in partitions
+                if partition.topic in self._topics[member_id] and not self._nearness.is_far(member_id, partition)
+            ]
             self._has_given_up |= len(wanted) < len(partitions)
             self.assignment[member_id] = wanted
             kept.update(wanted)
@@ -122,7 +131,7 @@ class _Draft:
     def balance(self, former: Mapping[TopicPartition, str], free: list[TopicPartition]) -> None:
         """Gives away what is free, then moves partitions until nothing gets more even."""
         is_first = self._loads[-1][0] == 0
-        for partition in free:
+        for partition in self._give_near(free) if self._nearness.matters else free:
             taker = self._least_loaded(partition.topic)
             if taker is not None:
                 self._give(partition, taker)
@@ -139,6 +148,18 @@ class _Draft:
         if not is_first and has_moved and _unevenness(self.assignment.values()) >= _unevenness(before.values()):
             self.assignment = before
         self.assignment.update(fixed)
+
+    def _give_near(self, free: Iterable[TopicPartition]) -> list[TopicPartition]:
+        """Gives away what somebody is near to, or has no rack; answers the rest."""
+        left: list[TopicPartition] = []
+        for partition in free:
+            for _, member_id in self._loads:
+                if partition.topic in self._topics[member_id] and not self._nearness.is_far(member_id, partition):
+                    self._give(partition, member_id)
+                    break
+            else:
+                left.append(partition)
+        return left
 
     def _move_all(self, partitions: Sequence[TopicPartition], former: Mapping[TopicPartition, str]) -> bool:
         """Goes through partitions until none moves any more; says whether any moved."""
