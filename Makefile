@@ -5,7 +5,7 @@ FUZZ_SECONDS ?= 60
 BIN := $(VENV)/bin
 KERNELS := $(shell find src -name '*.pyx' -o -name '*.pxd' -o -name '*.h')
 
-.PHONY: run test check bench test-compat test-hostile fuzz clean help
+.PHONY: run test demo check bench test-compat test-spark test-hostile test-sim sim fuzz clean help
 
 help:  ## what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -24,11 +24,18 @@ $(VENV)/.installed-compat: $(VENV)/.installed
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[compat]'
 	touch $@
 
+$(VENV)/.installed-spark: $(VENV)/.installed
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev,spark]'
+	touch $@
+
 run: $(VENV)/.installed  ## set up and start the broker
 	$(BIN)/ottla serve
 
 test: $(VENV)/.installed  ## set up and pass the tests
 	$(BIN)/python -m pytest -n auto
+
+demo: $(VENV)/.installed-spark  ## a broker, a stream of orders, a pipeline on Spark killed in the middle, and a count
+	$(BIN)/python -m examples.demo
 
 check: $(VENV)/.installed  ## style, types, layers, tidiness
 	$(BIN)/ruff check .
@@ -38,12 +45,24 @@ check: $(VENV)/.installed  ## style, types, layers, tidiness
 	$(BIN)/python -m pytest tests/test_tidy.py
 
 test-compat: $(VENV)/.installed-compat  ## real Kafka, its tools and foreign clients (tests/compat/prepare gets them)
-	$(BIN)/python -m pytest tests/compat
+	$(BIN)/python -m pytest tests/compat --ignore tests/compat/client_suite
+	$(BIN)/python -m tests.compat.client_suite
+
+test-spark: $(VENV)/.installed-spark  ## real Spark: reads, writes, kills, pipelines (tests/compat/prepare gets Kafka)
+	$(BIN)/python -m pytest tests/spark
 
 test-hostile: $(VENV)/.installed  ## clients that break every rule, kill -9, a full disk (as root, to mount a small one)
 	$(BIN)/python -m pytest tests/hostile tests/crash
 
-bench: $(VENV)/.installed-compat  ## every benchmark, with ratios
+test-sim: $(VENV)/.installed  ## a cluster's life from 100 seeds, classic failures, planted bugs, determinism
+	$(BIN)/python -m ottla.sim --seeds 0..100 --jobs 2
+	$(BIN)/python -m pytest tests/simulation -n 2
+
+sim: $(VENV)/.installed  ## the same from 2,000 seeds, and every planted bug
+	$(BIN)/python -m ottla.sim --seeds 0..2000 --jobs $$(nproc)
+	OTTLA_SIM_MUTANTS=all $(BIN)/python -m pytest tests/simulation -n auto
+
+bench: $(VENV)/.installed-compat $(VENV)/.installed-spark  ## every benchmark, with ratios
 	$(BIN)/python -m benchmarks
 
 fuzz: $(VENV)/.installed  ## the kernels under address sanitizer, for FUZZ_SECONDS=60

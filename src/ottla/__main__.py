@@ -21,6 +21,7 @@ COMMANDS: Final = {
     "configs": "show and change the configs of topics and brokers",
     "cluster": "describe the cluster, and say whether it is well",
     "log": "look into log files on disk, and at a broker's log dirs",
+    "pipeline": "make, check, run, watch and reset pipelines on Spark",
     "bench": "measure producing, consuming and latency, against any broker",
 }
 """Every command, in the order of the help; the module is `ottla.cli.<name>`."""

@@ -1,0 +1,103 @@
+"""The proof of the demo: what was written against what is in the topics and in the Parquet files, each order once."""
+
+import json
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import unquote, urlparse
+
+import pyarrow.parquet as pq
+
+from examples.order_stream import Expected
+from ottla import Consumer, TopicPartition
+
+WINDOWS_TOPIC: Final = "orders-per-minute"
+DEAD_TOPIC: Final = "orders-dead"
+CLOSING: Final = "closing"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Line:
+    """One claim: two numbers that must be the same."""
+
+    claim: str
+    expected: int
+    found: int
+
+    @property
+    def holds(self) -> bool:
+        return self.expected == self.found
+
+
+def committed_records(bootstrap: str, topic: str, partitions: int) -> list[Any]:
+    """All records of a topic that a reader of committed ones sees."""
+    places = [TopicPartition(topic, index) for index in range(partitions)]
+    found: list[Any] = []
+    with Consumer(
+        bootstrap_servers=bootstrap, isolation_level="read_committed", auto_offset_reset="earliest"
+    ) as consumer:
+        consumer.assign(places)
+        ends = consumer.end_offsets(places)
+        while any(consumer.position(place) < ends[place] for place in places):
+            for records in consumer.poll(timeout_ms=500).values():
+                found += records
+    return found
+
+
+def windows_of(records: list[Any]) -> tuple[Counter[tuple[str, str]], Counter[tuple[str, str]], int]:
+    """Orders and cents by minute and country, and how many windows came more than once."""
+    orders: Counter[tuple[str, str]] = Counter()
+    cents: Counter[tuple[str, str]] = Counter()
+    for record in records:
+        row = json.loads(record.value)
+        window = (row["minute"][:19], row["country"])
+        orders[window] += row["orders"]
+        cents[window] += round(row["amount"] * 100)
+    return orders, cents, len(records) - len(orders)
+
+
+def committed_files(folder: Path) -> list[Path]:
+    """The Parquet files that count, by the log that Spark's file sink keeps: a crash may leave others beside them."""
+    log = folder / "_spark_metadata"
+    batches = {int(path.name.partition(".")[0]): path for path in log.glob("[0-9]*") if not path.name.startswith(".")}
+    compacted = max((number for number, path in batches.items() if path.suffix == ".compact"), default=-1)
+    found = []
+    for number, path in sorted(batches.items()):
+        if number >= compacted:
+            entries = (json.loads(line) for line in path.read_text().splitlines()[1:])
+            found += [Path(unquote(urlparse(entry["path"]).path)) for entry in entries]
+    return found
+
+
+def prove(bootstrap: str, partitions: int, archive: Path, expected: Expected) -> list[Line]:
+    """Every claim with what was found."""
+    orders, cents, twice = windows_of(committed_records(bootstrap, WINDOWS_TOPIC, partitions))
+    dead = committed_records(bootstrap, DEAD_TOPIC, partitions)
+    origins = {
+        tuple(
+            value
+            for key, value in record.headers
+            if key.startswith("ottla.dead.") and key[11:] in ("topic", "partition", "offset")
+        )
+        for record in dead
+    }
+    ids = [
+        name for file in committed_files(archive) for name in pq.ParquetFile(file).read(["id"]).column("id").to_pylist()
+    ]
+    clean = expected.orders - expected.wrong
+    return [
+        Line(claim="orders in dead letters", expected=expected.wrong, found=len(dead)),
+        Line(claim="different ones among them", expected=expected.wrong, found=len(origins)),
+        Line(claim="orders in the windows", expected=clean, found=orders.total()),
+        Line(
+            claim="windows that are right to the cent",
+            expected=len(expected.windows),
+            found=sum(
+                orders[key] == expected.windows[key] and cents[key] == expected.cents[key] for key in expected.windows
+            ),
+        ),
+        Line(claim="windows written twice", expected=0, found=twice),
+        Line(claim="orders in Parquet", expected=clean, found=len([name for name in ids if name != CLOSING])),
+        Line(claim="different ones among them", expected=clean, found=len(set(ids) - {CLOSING})),
+    ]

@@ -1,0 +1,3 @@
+SELECT clean.*, customers.name, coalesce(customers.country, 'unknown') AS country
+FROM clean
+LEFT JOIN customers ON clean.customer = customers.customer

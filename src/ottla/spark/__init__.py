@@ -1,0 +1,33 @@
+"""Topics for Apache Spark: the data source `ottla`, for batches and streams, reading and writing, without a jar.
+
+Reading: `data_source.py` is what Spark talks to; `source_options.py` knows the options; `offset_text.py` the offsets as
+people and checkpoints write them; `range_plan.py` decides which offsets a micro-batch and a task get; the readers
+(`batch_reader.py`, `stream_reader.py`) ask the cluster on the driver, and `range_scan.py` reads ranges on executors.
+Option names of Kafka's own clients (`kafka.…`) are translated in `option_names.py`.
+
+Values: `value_format.py` makes columns of them, and `rejected_rows.py` finds those that are bad. `progress.py` reads
+what a query reports, and `follow_groups` has consumer groups follow it.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from ottla.spark.group_offsets_listener import FollowGroups, follow_groups
+    from ottla.spark.progress import StreamProgress, stream_progress
+
+__all__ = ["FollowGroups", "StreamProgress", "follow_groups", "stream_progress"]
+
+_HOMES: Final = {
+    "FollowGroups": "ottla.spark.group_offsets_listener",
+    "StreamProgress": "ottla.spark.progress",
+    "follow_groups": "ottla.spark.group_offsets_listener",
+    "stream_progress": "ottla.spark.progress",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Loads a name when it is first asked for: most of the package needs no Spark, and must not load it."""
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_HOMES[name]), name)

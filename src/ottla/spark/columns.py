@@ -1,0 +1,144 @@
+"""Records of the log as the Arrow columns that Spark wants, exactly: types, order, and nothing that was not asked for.
+
+Decoding is `ottla.records.columns`'; here columns are chosen, and those that are the same for all rows of a piece
+(topic, partition, timestampType) are made without looking at rows.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+import pyarrow as pa
+
+from ottla.model.errors import OttlaError
+from ottla.model.ids import TopicPartition
+from ottla.records.aborted import AbortedTransactions
+from ottla.records.arrow import to_record_batch
+from ottla.records.batch import Batch
+from ottla.records.columns import decode
+
+ROWS_PER_BATCH: Final = 10_000
+HEADERS: Final = pa.list_(pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())]))
+TIMESTAMP: Final = pa.timestamp("us", tz="UTC")
+ARROW_TYPES: Final = {
+    "key": pa.binary(),
+    "value": pa.binary(),
+    "topic": pa.string(),
+    "partition": pa.int32(),
+    "offset": pa.int64(),
+    "timestamp": TIMESTAMP,
+    "timestampType": pa.int32(),
+    "headers": HEADERS,
+}
+"""As Spark maps the source's columns to Arrow; it refuses anything else."""
+
+
+class MalformedTimestampError(OttlaError):
+    """A record's timestamp does not fit Spark's microseconds: its producer counts in another unit."""
+
+
+class SparkColumns:
+    """Turns batches of one partition into Arrow batches with the columns asked for, in that order."""
+
+    def __init__(self, partition: TopicPartition, columns: Sequence[str]) -> None:
+        self._partition = partition
+        self._columns = tuple(columns)
+        self._schema = pa.schema([pa.field(name, ARROW_TYPES[name]) for name in columns])
+        self._constants: dict[tuple[str, int], pa.Array] = {}
+
+    def decode(
+        self, batches: Sequence[Batch], start: int, end: int, aborted: list[tuple[int, int]] | None
+    ) -> Iterator[pa.RecordBatch]:
+        """The rows of these batches from `start` to `end`, exclusive, without those of aborted transactions.
+
+        Raises what is wrong with a damaged batch after all good ones before it.
+        """
+        left_out = None if aborted is None else AbortedTransactions(aborted)
+        for timestamp_type, some in _by_timestamp_type(batches):
+            data = some[0].buffer if len(some) == 1 else b"".join(each.buffer for each in some)
+            position = 0
+            while position < len(data):
+                columns = decode(
+                    data,
+                    position,
+                    start_offset=start,
+                    end_offset=end,
+                    headers="headers" in self._columns,
+                    aborted=left_out,
+                )
+                if columns.consumed_bytes == 0:
+                    break
+                if columns.count:
+                    yield from self._shaped(to_record_batch(columns), timestamp_type)
+                position += columns.consumed_bytes
+
+    def _shaped(self, decoded: pa.RecordBatch, timestamp_type: int) -> Iterator[pa.RecordBatch]:
+        rows = decoded.num_rows
+        size = rows if rows <= ROWS_PER_BATCH * 3 // 2 else ROWS_PER_BATCH
+        for begin in range(0, rows, size):
+            part = decoded if size == rows else decoded.slice(begin, size)
+            arrays = [self._column(part, name, timestamp_type) for name in self._columns]
+            if not arrays:
+                # Spark still counts rows of a table without columns.
+                yield pa.RecordBatch.from_struct_array(pa.nulls(part.num_rows, pa.struct([])))
+                continue
+            yield pa.RecordBatch.from_arrays(arrays, schema=self._schema)
+
+    def _column(self, decoded: pa.RecordBatch, name: str, timestamp_type: int) -> pa.Array:
+        if name == "topic":
+            return self._constant(name, self._partition.topic, decoded.num_rows)
+        if name == "partition":
+            return self._constant(name, self._partition.partition, decoded.num_rows)
+        if name == "timestampType":
+            return self._constant(name, timestamp_type, decoded.num_rows)
+        column = decoded.column(name)
+        if name == "timestamp":
+            return self._microseconds(column)
+        if name == "headers":
+            return _nullable_headers(column)
+        return column
+
+    def _constant(self, name: str, value: str | int, rows: int) -> pa.Array:
+        """The same value in all rows; the longest made so far serves for shorter ones."""
+        known = self._constants.get((name, value if isinstance(value, int) else 0))
+        if known is None or len(known) < rows:
+            known = pa.repeat(pa.scalar(value, ARROW_TYPES[name]), max(rows, ROWS_PER_BATCH * 3 // 2))
+            self._constants[name, value if isinstance(value, int) else 0] = known
+        return known.slice(0, rows)
+
+    def _microseconds(self, column: pa.Array) -> pa.Array:
+        try:
+            return column.cast(TIMESTAMP)
+        except pa.ArrowInvalid as error:
+            raise MalformedTimestampError(
+                f"{self._partition}: a record's timestamp is no time in milliseconds ({error}); its producer seems to "
+                "count in micro- or nanoseconds. Leave the column timestamp out by .schema(...) to read it all the same"
+            ) from error
+
+
+def _by_timestamp_type(batches: Sequence[Batch]) -> Iterator[tuple[int, Sequence[Batch]]]:
+    """Runs of batches whose timestamps are of one kind: nearly always all of them."""
+    kinds = [each.timestamp_type for each in batches]
+    begin = 0
+    for at in range(1, len(kinds) + 1):
+        if at == len(kinds) or kinds[at] != kinds[begin]:
+            yield kinds[begin], batches[begin:at]
+            begin = at
+
+
+def _nullable_headers(column: pa.Array) -> pa.Array:
+    """The same memory, with the nullability that Spark says: nothing is null, but everything could be."""
+    return pa.Array.from_buffers(
+        HEADERS,
+        len(column),
+        column.buffers()[:2],
+        offset=column.offset,
+        children=[
+            pa.Array.from_buffers(
+                HEADERS.value_type,
+                len(column.values),
+                [None],
+                offset=column.values.offset,
+                children=[column.values.field(0), column.values.field(1)],
+            )
+        ],
+    )

@@ -1,0 +1,46 @@
+"""How far the queries of a run are, in plain numbers: for the terminal and for programs. Pure."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+
+class QueryReport(msgspec.Struct, kw_only=True, omit_defaults=False):
+    """One query, as its last micro-batch left it."""
+
+    name: str
+    to: str
+    """Where it writes: a topic or a path."""
+    state: str = "starting"
+    """`starting`, `running`, `done`, `stopped` or `failed`."""
+    batch: int | None = None
+    rows: int = 0
+    """Rows read since this run began."""
+    rows_per_second: float = 0.0
+    bytes_per_second: float | None = None
+    batch_ms: int | None = None
+    behind: int | None = None
+    """Offsets that are there and not yet read; None if the sources do not say."""
+    state_rows: int | None = None
+    watermark: str | None = None
+
+
+def with_progress(report: QueryReport, progress: Mapping[str, Any]) -> QueryReport:
+    """The report after one more micro-batch, from what Spark says about it."""
+    from ottla.spark.progress import stream_progress
+
+    stream = stream_progress(progress)
+    return msgspec.structs.replace(
+        report,
+        # Spark tells of a last micro-batch after the query has ended.
+        state="running" if report.state == "starting" else report.state,
+        batch=stream.batch_id,
+        rows=report.rows + stream.rows,
+        rows_per_second=stream.rows_processed_per_second,
+        bytes_per_second=stream.bytes_per_second,
+        batch_ms=stream.batch_ms,
+        behind=stream.offsets_behind,
+        state_rows=stream.state_rows if progress.get("stateOperators") else None,
+        watermark=(progress.get("eventTime") or {}).get("watermark"),
+    )

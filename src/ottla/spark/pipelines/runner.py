@@ -1,0 +1,295 @@
+"""Runs the queries of a project: starts them all, watches them, and ends them cleanly, or when one has failed.
+
+A run that is stopped lets each query end the micro-batch it is in. Nothing depends on that: what was not finished is
+run again by the next one, exactly once.
+"""
+
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from ottla.model.errors import OttlaError
+from ottla.spark.pipelines.failures import failure_words
+from ottla.spark.pipelines.loading import unused_views
+from ottla.spark.pipelines.project import Project
+from ottla.spark.pipelines.queries import PlannedQuery, plan_queries
+from ottla.spark.pipelines.query_report import QueryReport, with_progress
+from ottla.spark.pipelines.run_files import ERROR_LOG, SPARK_LOG, state_folder, the_only_run, write_progress
+from ottla.spark.pipelines.sources import option_text
+from ottla.spark.pipelines.views import ViewBuilder
+from ottla.spark.session import build_session
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+POLL_SECONDS: Final = 0.25
+STOP_SECONDS: Final = 60.0
+"""How long a query may take to end its micro-batch before it is interrupted."""
+
+SETTLE_SECONDS: Final = 10.0
+START_SECONDS: Final = 120.0
+START_TRIES: Final = 15
+_LATE: Final = "Python worker failed to connect back"
+
+Watch = Callable[[list[QueryReport]], None]
+
+
+class PipelineFailedError(OttlaError):
+    """A query of a pipeline failed; says which, and why."""
+
+
+def validate_deeply(project: Project, *, master: str) -> None:
+    """Lets Spark look at every view and every sink, without running any. Raises `ProjectError`."""
+    with _session(project, master) as spark:
+        ViewBuilder(spark, project).build_all(unused_views(project))
+        plan_queries(spark, project, once=True)
+
+
+def run_project(
+    project: Project, *, master: str, once: bool, watch: Watch, ready: Callable[[], None]
+) -> list[QueryReport]:
+    """Runs a project until it is done, if `once`, or until SIGINT or SIGTERM; answers how far the queries came.
+
+    `ready` is called when all queries have started, `watch` again and again with their progress. Raises
+    `PipelineFailedError`, `ProjectError`, and `AlreadyRunningError`.
+    """
+    with the_only_run(project), _session(project, master) as spark:
+        return run_queries(spark, project, once=once, watch=watch, ready=ready)
+
+
+def run_queries(
+    spark: "SparkSession", project: Project, *, once: bool, watch: Watch, ready: Callable[[], None]
+) -> list[QueryReport]:
+    """The same in a session that is there, for a project that nobody else runs."""
+    state_folder(project).mkdir(parents=True, exist_ok=True)
+    run = _Run(spark, project, watch)
+    with _stopped_by_signals(run.stop):
+        try:
+            run.start(plan_queries(spark, project, once=once))
+            ready()
+            run.wait()
+        finally:
+            run.close()
+    run.tell()
+    return run.reports
+
+
+class _Run:
+    """The queries of one run."""
+
+    def __init__(self, spark: "SparkSession", project: Project, watch: Watch) -> None:
+        self._spark = spark
+        self._project = project
+        self._watch = watch
+        self._queries: dict[str, Any] = {}
+        self._planned: dict[str, PlannedQuery] = {}
+        self._reports: dict[str, QueryReport] = {}
+        self._tries: dict[str, int] = {}
+        self._lock = threading.Lock()
+        self._stops = 0
+        self._follower: Any = None
+        self._listener: Any = None
+
+    @property
+    def reports(self) -> list[QueryReport]:
+        with self._lock:
+            return list(self._reports.values())
+
+    def stop(self) -> None:
+        """Asks for the end; the second time, without waiting for micro-batches."""
+        self._stops += 1
+
+    def start(self, planned: list[PlannedQuery]) -> None:
+        """Starts all queries, or none."""
+        from ottla.spark import follow_groups
+
+        self._follower = follow_groups(self._spark)
+        self._listener = _listener(self._on_progress)
+        self._spark.streams.addListener(self._listener)
+        self._planned = {each.name: each for each in planned}
+        self._reports = {each.name: QueryReport(name=each.name, to=each.to) for each in planned}
+        for each in planned:
+            if not self._stops:
+                self._start_query(each)
+                self._wait_begun(each.name)
+
+    def _start_query(self, planned: PlannedQuery) -> None:
+        self._tries[planned.name] = self._tries.get(planned.name, 0) + 1
+        try:
+            self._queries[planned.name] = planned.writer.start()
+        except Exception as error:
+            self._end_others()
+            raise self._failure(planned.name, str(error)) from None
+
+    def _wait_begun(self, name: str) -> None:
+        """Waits until the query's sources are there.
+
+        Spark gives the Python process of a source 10 seconds to come up, which many at once on a busy machine do not
+        manage: so they come up one after the other.
+        """
+        deadline = time.monotonic() + START_SECONDS
+        query = self._queries[name]
+        while query.isActive and "nitializing" in query.status["message"] and time.monotonic() < deadline:
+            if self._stops:
+                return
+            time.sleep(POLL_SECONDS / 5)
+
+    def wait(self) -> None:
+        """Returns when all queries have ended. Raises `PipelineFailedError` when one fails, after ending the others."""
+        while True:
+            active = {name for name, query in self._queries.items() if query.isActive}
+            for name in self._queries.keys() - active:
+                self._on_ended(name)
+            self.tell()
+            if not any(query.isActive for query in self._queries.values()):
+                return
+            if self._stops:
+                self._end_all(active)
+                self.tell()
+                return
+            time.sleep(POLL_SECONDS)
+
+    def close(self) -> None:
+        """Lets the consumer groups catch up with what is done; Spark tells of the last micro-batches a little later."""
+        if self._follower is not None:
+            self._follower.settle(self._spark, SETTLE_SECONDS)
+            self._follower.close()
+        for listener in (self._follower, self._listener):
+            if listener is not None:
+                self._spark.streams.removeListener(listener)
+
+    def _on_ended(self, name: str) -> None:
+        error = self._queries[name].exception()
+        if error is None:
+            self._reports[name].state = "done"
+            return
+        if _LATE in str(error) and self._tries[name] < START_TRIES:
+            # Nothing is wrong but the machine's pace; what the query has done, it will not do again.
+            self._start_query(self._planned[name])
+            self._wait_begun(name)
+            return
+        self._reports[name].state = "failed"
+        self._end_others()
+        self.tell()
+        raise self._failure(name, str(error))
+
+    def _on_progress(self, query: str, progress: Mapping[str, Any]) -> None:
+        name = query.removeprefix(f"{self._project.name}.")
+        with self._lock:
+            if name in self._reports:
+                self._reports[name] = with_progress(self._reports[name], progress)
+
+    def tell(self) -> None:
+        """Shows how far all are."""
+        reports = self.reports
+        write_progress(self._project, {"at": time.time(), "queries": reports})
+        self._watch(reports)
+
+    def _end_all(self, active: set[str]) -> None:
+        """Lets each query come to the end of its micro-batch, then stops it."""
+        deadline = time.monotonic() + STOP_SECONDS
+        batches = {name: self._reports[name].batch for name in active}
+        while active and time.monotonic() < deadline and self._stops < 2:
+            for name in sorted(active):
+                query = self._queries[name]
+                is_between = not query.status["isTriggerActive"] or self._reports[name].batch != batches[name]
+                if is_between or not query.isActive:
+                    self._stop_query(name)
+                    active.discard(name)
+            if active:
+                time.sleep(POLL_SECONDS / 5)
+        for name in sorted(active):
+            self._stop_query(name)
+
+    def _stop_query(self, name: str) -> None:
+        with suppress(Exception):
+            self._queries[name].stop()
+        self._reports[name].state = "stopped"
+
+    def _end_others(self) -> None:
+        for name, query in self._queries.items():
+            if query.isActive:
+                self._stop_query(name)
+
+    def _failure(self, name: str, story: str) -> PipelineFailedError:
+        path = state_folder(self._project) / ERROR_LOG
+        path.write_text(story)
+        planned = self._planned[name]
+        project = self._project
+        files = [project.steps[view].file for view in project.needed_for(planned.view) if view in project.steps]
+        guilty = [file for file in files if file in story]
+        step = f" in {guilty[-1]}" if guilty else ""
+        return PipelineFailedError(
+            f"the query {name} (view {planned.view} to {planned.to}) failed{step}: {failure_words(story)}\n"
+            f"Its whole story is in {path}. What is committed stays; the next run goes on from there."
+        )
+
+
+def _listener(told: Callable[[str, Mapping[str, Any]], None]) -> Any:
+    """A listener of Spark's that tells of each micro-batch."""
+    from pyspark.sql.streaming import StreamingQueryListener
+
+    class Listener(StreamingQueryListener):
+        def onQueryStarted(self, event: Any) -> None: ...
+
+        def onQueryProgress(self, event: Any) -> None:
+            told(event.progress.name or "", msgspec.json.decode(event.progress.json))
+
+        def onQueryIdle(self, event: Any) -> None: ...
+
+        def onQueryTerminated(self, event: Any) -> None: ...
+
+    return Listener()
+
+
+@contextmanager
+def _session(project: Project, master: str) -> Iterator["SparkSession"]:
+    """A session whose JVM, and whatever it starts, logs into a file of the project instead of onto the terminal."""
+    folder = state_folder(project)
+    folder.mkdir(parents=True, exist_ok=True)
+    settings = {key: option_text(value) for key, value in project.settings.spark.items()}
+    with _stderr_into(folder / SPARK_LOG):
+        spark = build_session(
+            project.name, master=master, settings={"spark.ui.showConsoleProgress": "false"} | settings
+        )
+    try:
+        yield spark
+    finally:
+        with suppress(Exception):
+            spark.stop()
+
+
+@contextmanager
+def _stderr_into(path: Path) -> Iterator[None]:
+    """Lets what is started inside write its errors into a file; this process gets its own back."""
+    sys.stderr.flush()
+    kept = os.dup(2)
+    with path.open("wb") as file:
+        os.dup2(file.fileno(), 2)
+    try:
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
+
+
+@contextmanager
+def _stopped_by_signals(stop: Callable[[], None]) -> Iterator[None]:
+    """SIGINT and SIGTERM ask for a clean end, in the main thread, where alone signals can be caught."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = {number: signal.signal(number, lambda *_: stop()) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

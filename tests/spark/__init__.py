@@ -1,0 +1,1 @@
+"""Against real Spark: reading, writing, kills, pipelines; Apache Kafka and Ottla as brokers."""

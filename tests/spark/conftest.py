@@ -1,0 +1,60 @@
+"""One Spark session for all tests of this folder, and the brokers that they read from: Ottla, and Apache Kafka."""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ottla.spark.session import build_session
+from ottla.testing import ProcessBroker
+from tests.spark.topics import Topics
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+SETTINGS = {
+    "spark.sql.shuffle.partitions": "2",
+    "spark.ui.enabled": "false",
+    "spark.driver.memory": "1g",
+    "spark.sql.streaming.stopTimeout": "60s",
+}
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator["SparkSession"]:
+    """The session; the data source is found by Spark itself."""
+    warehouse = tmp_path_factory.mktemp("warehouse")
+    session = build_session(
+        "tests", master="local[2]", settings={**SETTINGS, "spark.sql.warehouse.dir": str(warehouse)}
+    )
+    session.sparkContext.setLogLevel("OFF")
+    yield session
+    session.stop()
+
+
+@pytest.fixture(scope="session")
+def ottla(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Topics]:
+    """Topics on a broker of ours, in a process of its own; tests make topics of their own names."""
+    with ProcessBroker(tmp_path_factory.mktemp("ottla")) as broker, Topics(broker.bootstrap) as topics:
+        yield topics
+
+
+@pytest.fixture(scope="session")
+def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Topics]:
+    """Topics on a real Apache Kafka."""
+    from tests.compat.kafka_broker import QUICK_START_JVM_OPTIONS, KafkaBroker
+
+    overrides = {"offsets.topic.num.partitions": "1", "transaction.state.log.num.partitions": "1"}
+    folder = tmp_path_factory.mktemp("kafka") / "broker"
+    with (
+        KafkaBroker(folder, overrides=overrides, jvm_options=QUICK_START_JVM_OPTIONS) as broker,
+        Topics(broker.bootstrap) as topics,
+    ):
+        yield topics
+
+
+@pytest.fixture(params=["ottla", "kafka"])
+def topics(request: pytest.FixtureRequest) -> Topics:
+    """Topics on Ottla, and then on Kafka: for what must be the same on both."""
+    found: Topics = request.getfixturevalue(request.param)
+    return found

@@ -1,0 +1,129 @@
+"""A Spark cluster of processes on this machine: a master and workers, each with a loopback address of its own.
+
+Spark runs a copy of a slow task only on another host, so workers must look like different ones.
+"""
+
+import os
+import signal
+import socket
+import subprocess
+import time
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from ottla.spark.session import spark_environment
+
+START_S = 120
+_MASTER = "org.apache.spark.deploy.master.Master"
+_WORKER = "org.apache.spark.deploy.worker.Worker"
+
+
+class StandaloneCluster:
+    """Ready when it is entered; gone, with all executors, when it is left."""
+
+    def __init__(self, folder: Path, workers: int = 2) -> None:
+        self._folder = folder
+        self._workers = workers
+        self._processes: list[subprocess.Popen[bytes]] = []
+        self.master = f"spark://127.0.0.1:{_free_port()}"
+
+    def __enter__(self) -> Self:
+        self._folder.mkdir(parents=True, exist_ok=True)
+        try:
+            port = self.master.rpartition(":")[2]
+            self._start("master", _MASTER, "--host", "127.0.0.1", "--port", port, "--webui-port", "0")
+            for number in range(self._workers):
+                self._start(
+                    f"worker-{number}",
+                    _WORKER,
+                    *("--host", f"127.0.0.{number + 2}", "--cores", "1", "--memory", "600M", "--webui-port", "0"),
+                    *("--work-dir", str(self._folder / f"work-{number}"), self.master),
+                )
+            self._wait_registered()
+        except BaseException:
+            self.stop()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def stop(self) -> None:
+        """Ends every process, executors first."""
+        for process in self.executors():
+            with suppress(ProcessLookupError):
+                os.kill(process, signal.SIGKILL)
+        for started in reversed(self._processes):
+            with suppress(ProcessLookupError):
+                os.killpg(started.pid, signal.SIGKILL)
+            started.wait()
+        self._processes.clear()
+
+    def executors(self) -> list[int]:
+        """The processes of executors that run now."""
+        found = []
+        for folder in Path("/proc").iterdir():
+            if folder.name.isdigit():
+                with suppress(OSError):
+                    command = (folder / "cmdline").read_bytes()
+                    if b"CoarseGrainedExecutorBackend" in command and self._is_below_a_worker(int(folder.name)):
+                        found.append(int(folder.name))
+        return found
+
+    def _is_below_a_worker(self, process: int) -> bool:
+        ours = {each.pid for each in self._processes}
+        while process > 1:
+            if process in ours:
+                return True
+            try:
+                text = Path(f"/proc/{process}/stat").read_text()
+            except OSError:
+                return False
+            process = int(text.rpartition(")")[2].split()[1])
+        return False
+
+    def _start(self, name: str, *command: str) -> None:
+        import pyspark
+
+        home = Path(pyspark.__file__).parent
+        environment = {
+            **os.environ,
+            **spark_environment("local[1]"),
+            "SPARK_HOME": str(home),
+            "SPARK_DAEMON_MEMORY": "160m",
+            # Executors that are killed are started again, however often.
+            "SPARK_MASTER_OPTS": "-Dspark.deploy.maxExecutorRetries=-1",
+            "SPARK_NO_DAEMONIZE": "1",
+            "SPARK_LOCAL_DIRS": str(self._folder / "scratch"),
+        }
+        with (self._folder / f"{name}.log").open("wb") as log:
+            self._processes.append(
+                subprocess.Popen(
+                    [str(home / "bin" / "spark-class"), *command],
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=log,
+                    env=environment,
+                    start_new_session=True,
+                )
+            )
+
+    def _wait_registered(self) -> None:
+        deadline = time.monotonic() + START_S
+        logs = [self._folder / f"worker-{number}.log" for number in range(self._workers)]
+        while not all("Successfully registered with master" in log.read_text(errors="replace") for log in logs):
+            told = "\n".join(log.read_text(errors="replace")[-2000:] for log in [self._folder / "master.log", *logs])
+            assert all(each.poll() is None for each in self._processes), told
+            assert time.monotonic() < deadline, told
+            time.sleep(0.1)
+
+
+def _free_port() -> int:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port: int = free.getsockname()[1]
+        return port

@@ -1,0 +1,153 @@
+"""The whole of it under fire: topic → shuffle → topic on a cluster of processes, while drivers, executors, broker die.
+
+They die by SIGKILL at random moments of random batches. A driver that is gone is started again from the checkpoint, as
+an operator or a service would. In the end another client's reader of committed records finds each record once.
+"""
+
+import os
+import signal
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from random import Random
+
+import pyarrow as pa
+import pytest
+
+from ottla.client.blocking_producer import Producer
+from ottla.testing import ProcessBroker
+from tests.spark.committed_records import committed_values, open_transactions
+from tests.spark.driver_process import DriverProcess
+from tests.spark.standalone_cluster import StandaloneCluster
+from tests.spark.topics import Topics
+
+PARTITIONS = 4
+WAIT_S = 600
+SETTINGS = {"spark.task.maxFailures": "8"}
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[ProcessBroker]:
+    with ProcessBroker(tmp_path / "broker") as broker:
+        yield broker
+
+
+class Fire:
+    """Keeps a query going and kills what keeps it going, one victim after the other."""
+
+    def __init__(
+        self,
+        broker: ProcessBroker,
+        cluster: StandaloneCluster,
+        folder: Path,
+        victims: list[str],
+        dice: Random,
+        given: dict[str, object],
+    ) -> None:
+        self._broker = broker
+        self._cluster = cluster
+        self._folder = folder
+        self._victims = victims
+        self._dice = dice
+        self._given = given
+        self.story: list[str] = []
+
+    def run(self) -> None:
+        """Returns when the query has ended by itself, after the last kill."""
+        driver = DriverProcess(self._folder, **self._given)
+        try:
+            while self._victims:
+                if self._wait_for_work(driver) and self._kill(self._victims[-1], driver):
+                    self._victims.pop()
+                if not driver.is_running:
+                    self._tell(f"the driver ended with {driver.process.returncode}; started again")
+                    assert 0 != driver.process.returncode, f"all was copied before all kills: {self.story}"
+                    driver.kill()
+                    driver = DriverProcess(self._folder, **self._given)
+            while driver.wait(WAIT_S) != 0:
+                self._tell("the driver failed; started again")
+                assert self.story.count("the driver failed; started again") < 5, driver.log[-6000:]
+                driver = DriverProcess(self._folder, **self._given)
+        finally:
+            driver.kill()
+
+    def _wait_for_work(self, driver: DriverProcess) -> bool:
+        """Waits for some batches more, and then for no particular moment; whether the driver is there then."""
+        target = self._batches() + self._dice.randint(1, 2)
+        deadline = time.monotonic() + WAIT_S
+        while self._batches() < target and driver.is_running:
+            assert time.monotonic() < deadline, f"no progress: {self.story}\n{driver.log[-6000:]}"
+            time.sleep(0.02)
+        time.sleep(self._dice.uniform(0, 1.5))
+        return driver.is_running
+
+    def _batches(self) -> int:
+        folder = self._folder / "checkpoint" / "commits"
+        names = [each.name for each in folder.iterdir() if each.name.isdigit()] if folder.exists() else []
+        return max(map(int, names), default=-1)
+
+    def _kill(self, victim: str, driver: DriverProcess) -> bool:
+        """Whether there was one to kill."""
+        executors = self._cluster.executors()
+        if victim == "executor" and not executors:
+            return False
+        self._tell(f"{victim} killed after batch {self._batches()}")
+        if victim == "broker":
+            os.kill(self._broker.pid, signal.SIGKILL)
+            time.sleep(self._dice.uniform(0, 1))
+            self._broker.kill()
+            self._broker.start()
+        elif victim == "driver":
+            os.killpg(driver.process.pid, signal.SIGKILL)
+            driver.wait()
+        else:
+            os.kill(self._dice.choice(executors), signal.SIGKILL)
+        return True
+
+    def _tell(self, what: str) -> None:
+        self.story.append(what)
+
+
+@pytest.mark.parametrize(
+    ("record_count", "kills"),
+    [
+        pytest.param(60_000, 3, id="3 kills"),
+        pytest.param(600_000, 20, id="20 kills", marks=pytest.mark.long),
+    ],
+)
+def test_every_record_arrives_once(broker: ProcessBroker, tmp_path: Path, record_count: int, kills: int) -> None:
+    seed = time.time_ns() % 1_000_000
+    expected = [b"%09d" % number for number in range(record_count)]
+    with StandaloneCluster(tmp_path / "cluster") as cluster, Topics(broker.bootstrap) as topics:
+        source, output = topics.create(PARTITIONS), topics.create(PARTITIONS)
+        rows = pa.table({"key": [value[-3:] for value in expected], "value": expected})
+        with Producer(bootstrap_servers=broker.bootstrap) as producer:
+            producer.send_table(source, rows).get(60)
+        victims = [("driver", "executor", "broker")[number % 3] for number in range(kills)]
+        dice = Random(seed)
+        dice.shuffle(victims)
+        given = {
+            "bootstrap": broker.bootstrap,
+            "source": source,
+            "output": output,
+            "master": cluster.master,
+            "shuffles": True,
+            "settings": SETTINGS,
+            # Enough batches for all kills, even if each comes two batches and a restart after the one before.
+            "reading": {"maxOffsetsPerTrigger": str(record_count // (kills * 4))},
+        }
+        fire = Fire(broker, cluster, tmp_path, victims, dice, given)
+        fire.run()
+        found = committed_values(broker.bootstrap, output)
+        if expected != found:
+            often = Counter(found)
+            missing = [value for value in expected if value not in often]
+            twice = [value for value, count in often.items() if count > 1]
+            raise AssertionError(
+                f"{len(missing)} of {record_count} missing {missing[:3]}, {len(twice)} twice {twice[:3]}; seed {seed},"
+                f" {fire.story}"
+            )
+        assert kills == sum("killed" in each for each in fire.story)
+        assert [] == open_transactions(broker.bootstrap)
+    print(f"{record_count} records, each once, after {kills} kills: {fire.story}")

@@ -1,0 +1,173 @@
+"""`ottla pipeline` with real Spark: once, again, continuously, killed, looked at, reset; and declarative pipelines."""
+
+import json
+import re
+import signal
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from ottla.spark.pipelines.loading import unused_views
+from ottla.spark.pipelines.problems import ProjectError
+from ottla.spark.pipelines.starter import make_project
+from ottla.spark.pipelines.topics import provide_topics
+from ottla.spark.pipelines.views import ViewBuilder
+from tests.spark.pipeline_rig import (
+    SMALL,
+    headers_of,
+    loaded,
+    records_of,
+    rows_of,
+    run_command,
+    run_once,
+    running,
+    wait_event,
+    write_project,
+)
+from tests.spark.topics import Topics
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def numbers_project(topics: Topics, folder: Path) -> tuple[Path, str, str, str]:
+    """Numbers in, halves of the even ones out; the odd ones are dead letters."""
+    source, out, dead = topics.create(partitions=2), topics.create(partitions=2), topics.create()
+    settings = f"""
+        name = "halves"
+        trigger = "200ms"
+        [sources.numbers]
+        topic = "{source}"
+        schema = "number BIGINT"
+        expect = {{ "it is even" = "number % 2 = 0" }}
+        options = {{ maxOffsetsPerTrigger = 400 }}
+        [sinks.halves]
+        from = "halves"
+        topic = "{out}"
+        [dead_letters]
+        topic = "{dead}"
+    """
+    steps = {"halves.sql": "SELECT /*+ REPARTITION(2) */ number DIV 2 AS half FROM numbers"}
+    return write_project(folder, settings, steps), source, out, dead
+
+
+def send_numbers(topics: Topics, topic: str, begin: int, end: int) -> None:
+    for partition in range(2):
+        numbers = range(begin + partition, end, 2)
+        topics.fill(topic, [json.dumps({"number": number}).encode() for number in numbers], partition)
+
+
+def wait_written(topics: Topics, topic: str, count: int) -> None:
+    deadline = time.monotonic() + 120
+    while len(records_of(topics, topic)) < count:
+        assert time.monotonic() < deadline
+        time.sleep(0.2)
+
+
+def test_once_again_and_from_the_start(spark: "SparkSession", topics: Topics, tmp_path: Path) -> None:
+    """Runs to the end, goes on with what is new, tells where it stands, begins anew after a reset."""
+    folder, source, out, dead = numbers_project(topics, tmp_path)
+    here = (str(folder), "--bootstrap", topics.bootstrap)
+    send_numbers(topics, source, 0, 1000)
+    missing = run_command("run", *here, "--set", "sinks.halves.topic=nowhere", *SMALL, expected=2)
+    assert f"{topics.bootstrap} has no topic nowhere; make it with `ottla topics create nowhere`" in missing.stderr
+
+    first = run_once(spark, topics, folder)
+    assert [("done", 1000, 0), ("done", 1000, 0)] == [(each.state, each.rows, each.behind) for each in first.values()]
+    assert list(range(500)) == sorted(row["half"] for row in rows_of(topics, out))
+    assert 500 == len(records_of(topics, dead))
+
+    send_numbers(topics, source, 1000, 1100)
+    status = json.loads(run_command("status", *here, "--json").stdout)
+    assert (False, [100, 100]) == (status["running"], [query["lag"] for query in status["queries"]])
+    assert [500, 500] == [each["committed"] for each in status["queries"][0]["partitions"]]
+    assert [100, 100] == [each.rows for each in run_once(spark, topics, folder).values()]
+    assert list(range(550)) == sorted(row["half"] for row in rows_of(topics, out))
+
+    assert "halves: forgotten\n" == run_command("reset", *here, "--sink", "halves", "--yes").stdout
+    assert [1100, 0] == [each.rows for each in run_once(spark, topics, folder).values()]
+    assert sorted([*range(550), *range(550)]) == sorted(row["half"] for row in rows_of(topics, out))
+    letters = records_of(topics, dead)
+    assert 550 == len(letters)
+    assert {"it is even"} == {headers_of(letter)["reason"] for letter in letters}
+
+
+def test_the_tutorial(spark: "SparkSession", ottla: Topics, tmp_path: Path) -> None:
+    """The project that `init` makes, with the orders of the documentation."""
+    make_project(tmp_path, "shop")
+    text = (Path(__file__).parents[2] / "docs" / "pipelines.md").read_text()
+    ottla.create(name="orders")
+    ottla.fill("orders", [order.encode() for order in re.findall(r"^echo '(.*)' \| ottla produce orders$", text, re.M)])
+    provide_topics(loaded(ottla, tmp_path), create=True)
+    run_once(spark, ottla, tmp_path)
+    total = {"minute": "2024-05-01T12:00:00.000Z", "customer": "ada", "orders": 1, "amount": 9.5}
+    assert [total] == rows_of(ottla, "order-totals")
+    (letter,) = records_of(ottla, "orders-dead")
+    assert ("the amount is positive", "1") == (headers_of(letter)["reason"], headers_of(letter)["offset"])
+    assert ["1", "3"] == sorted(row.id for row in spark.read.parquet(str(tmp_path / "archive")).collect())
+
+
+def test_killed_and_stopped(ottla: Topics, tmp_path: Path) -> None:
+    """SIGKILL in the middle and SIGTERM at the end: each number is there once; meanwhile, it is the only run."""
+    folder, source, out, dead = numbers_project(ottla, tmp_path)
+    arguments = (str(folder), "--bootstrap", ottla.bootstrap, *SMALL)
+    send_numbers(ottla, source, 0, 2000)
+    with running(*arguments) as process:
+        wait_event(process, event="progress", name="halves")
+    assert len(rows_of(ottla, out)) < 1000
+    send_numbers(ottla, source, 2000, 2400)
+    with running(*arguments) as process:
+        wait_event(process, event="ready")
+        refused = run_command("run", *arguments, expected=2)
+        assert f"halves is being run by process {process.pid}; stop that one first" in refused.stderr
+        status = json.loads(run_command("status", str(folder), "--bootstrap", ottla.bootstrap, "--json").stdout)
+        assert (True, process.pid) == (status["running"], status["process"])
+        wait_event(process, event="progress", name="halves", behind=0)
+        wait_written(ottla, dead, 1200)
+        process.send_signal(signal.SIGTERM)
+        wait_event(process, event="end")
+        assert 0 == process.wait(60)
+    assert list(range(1200)) == sorted(row["half"] for row in rows_of(ottla, out))
+    odd = sorted(json.loads(letter.value)["number"] for letter in records_of(ottla, dead))
+    assert list(range(1, 2400, 2)) == odd
+
+
+def test_a_deep_look(spark: "SparkSession", ottla: Topics, tmp_path: Path) -> None:
+    """What `validate --deep` finds beyond what is run: views that nothing writes."""
+    folder, _, _, _ = numbers_project(ottla, tmp_path)
+    (folder / "steps" / "spare.sql").write_text("SELECT number,\n  nmuber FROM numbers")
+    project = loaded(ottla, folder)
+    with pytest.raises(ProjectError, match=r"steps/spare.sql:2: spare: \[UNRESOLVED_COLUMN.WITH_SUGGESTION\]"):
+        ViewBuilder(spark, project).build_all(unused_views(project))
+
+
+DECLARED = """
+from pyspark import pipelines as dp
+
+dp.create_sink("out", "ottla", {{"kafka.bootstrap.servers": "{bootstrap}", "topic": "{out}"}})
+
+
+@dp.append_flow(target="out")
+def orders():
+    return (
+        spark.readStream.format("ottla")
+        .option("kafka.bootstrap.servers", "{bootstrap}")
+        .option("subscribe", "{source}")
+        .option("startingOffsets", "earliest")
+        .load()
+        .selectExpr("key", "upper(CAST(value AS STRING)) AS value")
+    )
+"""
+
+
+def test_a_project_of_sparks_own_declarative_pipelines(ottla: Topics, tmp_path: Path) -> None:
+    source, out = ottla.create(), ottla.create()
+    ottla.fill(source, [b"one", b"two"])
+    (tmp_path / "flows").mkdir()
+    (tmp_path / "flows" / "flow.py").write_text(DECLARED.format(bootstrap=ottla.bootstrap, source=source, out=out))
+    spec = f"name: declared\nstorage: file://{tmp_path}/storage\nlibraries:\n  - glob:\n      include: flows/**\n"
+    (tmp_path / "spark-pipeline.yml").write_text(spec)
+    run_command("run", str(tmp_path), *SMALL)
+    assert [b"ONE", b"TWO"] == [record.value for record in records_of(ottla, out)]
