@@ -8,7 +8,6 @@ import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from socket import gethostname
 from typing import TYPE_CHECKING, Any, Final, Self
 from uuid import UUID
@@ -25,6 +24,7 @@ from ottla.broker.markers import Markers
 from ottla.broker.office import Office
 from ottla.broker.peers import Peers
 from ottla.broker.producer_ids import ProducerIds
+from ottla.broker.replication_throttles import ReplicationThrottles
 from ottla.broker.topic_settings import TopicSettings, validate_topic_configs
 from ottla.broker.transaction_coordinator import TransactionCoordinator
 from ottla.broker.transaction_verification import TransactionVerification
@@ -89,6 +89,7 @@ class Broker:
         self.partitions: Final = PartitionTable(self._is_elsewhere)
         self.waiting_followers: Final[dict[BrokerId, FetchWaiter]] = {}
         """The last fetch of each follower that had to wait; it may be answered by now."""
+        self.throttles: Final = ReplicationThrottles(self)
         self.is_ready = False
         self._on_progress = on_progress
         self._http_address = http
@@ -216,7 +217,11 @@ class Broker:
         await self.office.take()
         self._run(self._follower.run())
         while self.image.brokers.get(self.id) != self._me or self.image.controller == NO_LEADER:
-            await self._follower.wait_revision(self.image.revision + 1)
+            revision = self.image.revision
+            if not self.office.is_held:
+                # The controller that was there when this broker looked may be gone, and nobody else may come.
+                await self.office.take()
+            await self._follower.wait_revision(revision + 1)
         if endpoint.port:
             await self.listener.open(endpoint.host, endpoint.port)
 
@@ -228,8 +233,6 @@ class Broker:
                 _LOGGER.warning("broker %d lost its registration; it leads nothing until it has a new one", self.id)
                 self._lease = None
                 self._assignment.resign()
-                # Whatever it has written, it has: losing a session loses nothing.
-                self._me = replace(self._me, is_intact=True)
                 self._follow_leaders()
                 self.groups.on_image(self.image)
                 self.transactions.on_image()

@@ -10,7 +10,7 @@ import logging
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from ottla.controller.elections_state import updates
+from ottla.controller.elections_state import settled, updates
 from ottla.metadata.image import PartitionImage
 from ottla.metadata.records import broker_key
 from ottla.metadata.store import ConflictError
@@ -122,12 +122,15 @@ class IsrChanges:
     def _record(self, asked: _Asked) -> PartitionImage | None:
         """What to write for a proposal; None, and the proposal refused, if the image has moved on without it."""
         broker, partition = self._broker, asked.partition
+        where = TopicPartition(partition.topic, partition.index)
         topic = broker.image.topics.get(partition.topic)
         record = None if topic is None else topic.partitions[partition.index]
         if (
             record is None
             or record.leader != broker.id
             or record.leader_epoch != partition.leader_epoch
+            # A member that was away must go first: a record that is newer than its return would vouch for it.
+            or settled(broker.image, where, record) != record
             or any(broker.image.revision_of(broker_key(each)) != epoch for each, epoch in asked.proposal.added)
         ):
             asked.refuse()

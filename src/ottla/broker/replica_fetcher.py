@@ -2,7 +2,8 @@
 
 What is asked is each partition's own end; what an answer means is `follower_state.py`'s. A partition whose leader is
 not ready is left out for a while. A question that waits at the leader is followed by another one when partitions have
-come or gone, and the leader then answers the first at once.
+come or gone, and the leader then answers the first at once. The question that opens a session does not wait: until it
+is answered, there is no session to ask a second one in.
 """
 
 import asyncio
@@ -32,6 +33,8 @@ _CONNECT_TIMEOUT_MS: Final = 5_000
 _ANSWER_TIMEOUT_MS: Final = 10_000
 """Beyond what the leader was told to wait: a leader that does not answer is taken for lost."""
 _NEW_SESSION: Final = (0, 0)
+_THROTTLED_SECONDS_MAX: Final = 1.0
+"""After so long a throttled partition is asked for again: its throttle may have changed."""
 
 
 class _Asked(NamedTuple):
@@ -51,6 +54,8 @@ class ReplicaFetcher:
         """Partitions that are not asked for until then; for ever means until the cluster says something new."""
         self._changed = asyncio.Event()
         self._session = _NEW_SESSION
+        self._has_room = True
+        """Whether the leader has a session for us, as far as we know."""
         self._told: dict[Place, Question] = {}
         """What the leader knows that this session wants."""
 
@@ -120,7 +125,7 @@ class ReplicaFetcher:
         body = fetch_body(
             Asker(self._broker.id, self._broker.broker_epoch),
             Limits(
-                config.replica_fetch_wait_max_ms,
+                0 if is_new and self._has_room else config.replica_fetch_wait_max_ms,
                 config.replica_fetch_min_bytes,
                 config.replica_fetch_response_max_bytes,
             ),
@@ -174,6 +179,7 @@ class ReplicaFetcher:
             return
         # A leader without room for another session answers 0, and is then told everything each time.
         epoch = self._session[1]
+        self._has_room = told.session_id != 0
         self._session = _NEW_SESSION if told.session_id == 0 else (told.session_id, max(epoch, 1))
         unsafe: list[Partition] = []
         for part in told.parts:
@@ -200,10 +206,24 @@ class ReplicaFetcher:
         except OttlaError as error:
             self._broker.report_failure(error)
             patience = Patience.A_WHILE
+        seconds = self._throttled_seconds(partition, len(part.records))
+        if seconds:
+            self._waits_until[part.place] = self._broker.clock.monotonic() + seconds
         if patience is Patience.A_WHILE:
             self._waits_until[part.place] = self._broker.clock.monotonic() + self._pause_seconds
         elif patience is Patience.NEWS:
             self._waits_until[part.place] = float("inf")
+
+    def _throttled_seconds(self, partition: Partition, size_bytes: int) -> float:
+        """How long to leave a partition alone of which so much has come."""
+        throttle = self._broker.throttles.of_follower(partition) if size_bytes else None
+        if throttle is None:
+            return 0.0
+        now = self._broker.clock.monotonic()
+        throttle.record(size_bytes, now)
+        topic = self._broker.image.topics.get(partition.topic)
+        is_in_sync = topic is not None and self._broker.id in topic.partitions[partition.index].isr
+        return 0.0 if is_in_sync else min(throttle.seconds_until_open(now), _THROTTLED_SECONDS_MAX)
 
 
 class ReplicaFetchers:

@@ -11,7 +11,11 @@ _TEXT: Final = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 
 
 class JsonFormatter(logging.Formatter):
-    """One object for each record: time, level, logger, message, and the traceback if there is one."""
+    """One object for each record: time, level, logger, message, and the broker and the traceback if there is one."""
+
+    def __init__(self, broker: int | None = None) -> None:
+        super().__init__()
+        self._broker = broker
 
     def format(self, record: logging.LogRecord) -> str:
         """The record as one line of JSON."""
@@ -21,18 +25,22 @@ class JsonFormatter(logging.Formatter):
             "logger": record.name,
             "message": record.getMessage(),
         }
+        if self._broker is not None:
+            line["broker"] = self._broker
         if record.exc_info:
             line["traceback"] = self.formatException(record.exc_info)
         return json.dumps(line, ensure_ascii=False)
 
 
-def set_up_logging(log_format: str, level: str) -> None:
-    """Everything goes to stderr, so that stdout has only what was promised there."""
+def set_up_logging(log_format: str, level: str, broker: int | None = None) -> None:
+    """Everything goes to stderr, so that stdout has only what was promised there. With a broker's id, each line has it:
+    several write to the same place."""
     if log_format not in ("text", "json"):
         raise InvalidConfigError(f"--log-format {log_format}: text or json")
     number = logging.getLevelNamesMapping().get(level.upper())
     if number is None:
         raise InvalidConfigError(f"--log-level {level}: debug, info, warning or error")
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(JsonFormatter() if log_format == "json" else logging.Formatter(_TEXT))
+    text = _TEXT if broker is None else _TEXT.replace("%(name)s", f"[broker {broker}] %(name)s")
+    handler.setFormatter(JsonFormatter(broker) if log_format == "json" else logging.Formatter(text))
     logging.basicConfig(level=number, handlers=[handler], force=True)

@@ -1,7 +1,8 @@
-"""`ottla serve`: runs a broker until it is told to stop.
+"""`ottla serve`: runs a broker, or several, until it is told to stop.
 
-Only what concerns the process: options, logging, signals, the event loop. The broker itself is `ottla.broker`. Parsed
-by argparse, since loading anything more would be a good part of the time that a broker takes to start.
+Only what concerns the process: options, logging, signals, the event loop. The broker itself is `ottla.broker`; what
+each of several is told is in `serve_brokers.py`. Parsed by argparse, since loading anything more would be a good part
+of the time that a broker takes to start.
 """
 
 import argparse
@@ -12,13 +13,21 @@ import os
 import resource
 import signal
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from ottla.broker.configuration import BrokerConfig
 from ottla.cli.log_output import set_up_logging
+from ottla.cli.metadata_option import EMBEDDED, check_metadata_option, metadata_store
+from ottla.cli.serve_brokers import (
+    broker_ids,
+    broker_settings,
+    http_of,
+    refuse_to_leave_replicas,
+    shared_metadata,
+)
 from ottla.model.errors import InvalidConfigError, OttlaError
 from ottla.model.invariants import InvariantViolation
 
@@ -27,6 +36,7 @@ if TYPE_CHECKING:
 
 _LOGGER: Final = logging.getLogger(__name__)
 _PROGRESS_SECONDS: Final = 1.0
+_STOP_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 _DATA: Final = "./ottla-data"
 _LISTEN: Final = "127.0.0.1:9092"
 
@@ -35,8 +45,11 @@ examples:
   ottla serve
   ottla serve --data /var/lib/ottla --listen 0.0.0.0:9092 --advertise broker.example:9092
   ottla serve --set log.retention.ms=3600000 --set auto.create.topics.enable=false
+  ottla serve --brokers 3 --set default.replication.factor=3
+  ottla serve --node-id 2 --metadata zookeeper://zk1:2181,zk2:2181,zk3:2181/ottla
 
-It prints one line with `ready` and its address when it serves; SIGTERM and Ctrl-C end it cleanly."""
+It prints one line with `ready` and its address when it serves, with --brokers all addresses; SIGTERM and Ctrl-C end it
+cleanly."""
 
 
 def parser() -> argparse.ArgumentParser:
@@ -57,12 +70,19 @@ def parser() -> argparse.ArgumentParser:
         help="address that clients are told to connect to (default: where it listens)",
     )
     add("--node-id", type=int, metavar="N", help="this broker's number in the cluster (default 0)")
-    add("--brokers", type=int, default=1, metavar="N", help="brokers to run on this machine; 1 is what there is today")
+    add(
+        "--brokers",
+        type=int,
+        default=1,
+        metavar="N",
+        help="brokers to run on this machine, a process each; ids and ports count up (default 1)",
+    )
     add(
         "--metadata",
-        default="embedded",
+        default=EMBEDDED,
         metavar="WHERE",
-        help="embedded, a file in the data dir, is what there is today",
+        help="embedded (a file in the data dir, the default), sqlite:PATH (a file that brokers of one machine share),"
+        " or zookeeper://HOST:PORT,HOST:PORT/path",
     )
     add("--http", metavar="HOST:PORT", help="serve metrics and health there, such as 127.0.0.1:9644")
     add(
@@ -82,13 +102,29 @@ def main(arguments: Sequence[str]) -> int:
     """Runs a broker and returns the exit status: 0 after a clean stop, 1 if it cannot run, 2 for wrong options."""
     options = parser().parse_args(arguments)
     set_up_logging(options.log_format, options.log_level)
+    return _told(lambda: _main(options))
+
+
+def _main(options: argparse.Namespace) -> int:
+    check_metadata_option(options.metadata)
+    http = None if options.http is None else _address("--http", options.http)
+    first = _configuration(options)
+    brokers = broker_ids(first, options.brokers)
+    if options.metadata == EMBEDDED:
+        refuse_to_leave_replicas(first, brokers)
+    if options.brokers == 1:
+        return _run(first, http, options.metadata, _print_ready)
+    return _supervise(options, first, brokers, http)
+
+
+def _print_ready(*addresses: str) -> None:
+    print(f"ready {','.join(addresses)}", flush=True)
+
+
+def _told(work: Callable[[], int]) -> int:
+    """What the work answers; a failure is told to the operator, and is 1."""
     try:
-        if options.brokers != 1:
-            raise InvalidConfigError(f"--brokers {options.brokers}: one broker is what a machine can run today")
-        if options.metadata != "embedded":
-            raise InvalidConfigError(f"--metadata {options.metadata}: embedded is the only store today")
-        http = None if options.http is None else _address("--http", options.http)
-        return _run(_configuration(options), http)
+        return work()
     except OttlaError as error:
         print(f"ottla serve: {error}", file=sys.stderr)
     except OSError as error:
@@ -97,8 +133,30 @@ def main(arguments: Sequence[str]) -> int:
     return 1
 
 
-def _configuration(options: argparse.Namespace) -> BrokerConfig:
-    """The file, under what the command line says; the command's own defaults are under both."""
+def _supervise(options: argparse.Namespace, first: BrokerConfig, brokers: range, http: tuple[str, int] | None) -> int:
+    # Loaded before the processes part, so that it is in memory once.
+    import uvloop  # noqa: F401
+
+    import ottla.broker.broker  # noqa: F401
+    from ottla.broker.supervisor import Supervisor
+
+    metadata = shared_metadata(first, options.metadata)
+    for place in range(len(brokers)):
+        # Whatever is wrong with one is told before any of them starts.
+        _configuration(options, broker_settings(first, place, None))
+        http_of(http, place)
+
+    def run(broker: int, address: str | None, on_ready: Callable[[str], None]) -> int:
+        set_up_logging(options.log_format, options.log_level, broker)
+        place = broker - brokers.start
+        config = _configuration(options, broker_settings(first, place, address))
+        return _told(lambda: _run(config, http_of(http, place), metadata, on_ready, (signal.SIGTERM,)))
+
+    return Supervisor(brokers, run, lambda addresses: _print_ready(*addresses)).run()
+
+
+def _configuration(options: argparse.Namespace, over: Mapping[str, str] | None = None) -> BrokerConfig:
+    """The file, under what the command line says, under `over`; the command's own defaults are under all."""
     file = _read_toml(options.config) or {}
     given = {
         "log.dirs": options.data,
@@ -117,7 +175,7 @@ def _configuration(options: argparse.Namespace) -> BrokerConfig:
         settings["log.dirs"] = _DATA
     if "listeners" not in config.static:
         settings["listeners"] = f"PLAINTEXT://{_LISTEN}"
-    return BrokerConfig.parse(file, settings)
+    return BrokerConfig.parse(file, {**settings, **(over or {})})
 
 
 def _read_toml(path: Path | None) -> dict[str, object] | None:
@@ -146,28 +204,42 @@ def _raise_file_limit() -> None:
             resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
-def _run(config: BrokerConfig, http: tuple[str, int] | None) -> int:
+def _run(
+    config: BrokerConfig,
+    http: tuple[str, int] | None,
+    metadata: str,
+    on_ready: Callable[[str], None],
+    signals: Sequence[signal.Signals] = _STOP_SIGNALS,
+) -> int:
     from uvloop import new_event_loop
 
     _raise_file_limit()
     with asyncio.Runner(loop_factory=new_event_loop) as runner:
-        return runner.run(_serve(config, http))
+        return runner.run(_serve(config, http, metadata, on_ready, signals))
 
 
-async def _serve(config: BrokerConfig, http: tuple[str, int] | None) -> int:
+async def _serve(
+    config: BrokerConfig,
+    http: tuple[str, int] | None,
+    metadata: str,
+    on_ready: Callable[[str], None],
+    signals: Sequence[signal.Signals],
+) -> int:
     from ottla.broker.broker import Broker
+    from ottla.env.real_clock import RealClock
 
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     loop.set_exception_handler(_on_unhandled)
-    for number in (signal.SIGTERM, signal.SIGINT):
+    for number in signals:
         loop.add_signal_handler(number, stop.set)
-    async with Broker(config, on_progress=_progress(), http=http) as broker:
+    store = metadata_store(metadata, config, RealClock())
+    async with Broker(config, on_progress=_progress(), http=http, store=store) as broker:
         # What was made while starting stays: the collector need not look at it again and again.
         gc.collect()
         gc.freeze()
         host, port = broker.advertised
-        print(f"ready {host}:{port}", flush=True)
+        on_ready(f"{host}:{port}")
         ends = [asyncio.ensure_future(stop.wait()), asyncio.ensure_future(broker.wait_failure())]
         await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
         has_failed = ends[1].done()

@@ -4,9 +4,11 @@ A record of a partition was written at some revision of the store, and so was ea
 the ISR is *present* if it has been registered since before the record was written; *returned* if it registered after
 it, and so may have lost what it had not flushed; *gone* if it is not registered. The rules:
 
-- while anybody of the ISR is present, those who are not go out of it: they come back by catching up;
-- when nobody is, the ISR stays, since only its members have all that is committed. The first who returns with an
-  intact disk leads alone. One who lost something goes out, as long as another one may still come back;
+- while anybody of the ISR is present, or has returned with an intact disk, the others go out of it: they come back by
+  catching up. Who returned intact counts as much as who is present: a machine without power seems present until its
+  session ends, and nothing is committed without a member of the ISR, so that it has everything;
+- when nobody is, the ISR stays, since only its members have all that is committed. One who returns and lost something
+  goes out, as long as another one may still come back;
 - the last one, if it lost something, leads all the same: nobody has more;
 - where the topic allows it, any live replica leads rather than none.
 
@@ -29,12 +31,17 @@ def is_present(image: ClusterImage, broker: BrokerId, revision: int) -> bool:
     return broker in image.brokers and image.revision_of(broker_key(broker)) < revision
 
 
+def _has_everything(image: ClusterImage, broker: BrokerId, revision: int) -> bool:
+    """Whether a member of the ISR has all that it had when the record was written, as far as anybody knows."""
+    return broker in image.brokers and (image.brokers[broker].is_intact or is_present(image, broker, revision))
+
+
 def settled(image: ClusterImage, where: TopicPartition, partition: PartitionImage) -> PartitionImage:
     """The partition without those of its ISR who are no longer sure to have everything; the leader is not touched."""
     revision = image.revision_of(partition_key(*where))
-    present = tuple(broker for broker in partition.isr if is_present(image, broker, revision))
-    if present:
-        return replace(partition, isr=present) if present != partition.isr else partition
+    sure = tuple(broker for broker in partition.isr if _has_everything(image, broker, revision))
+    if sure:
+        return replace(partition, isr=sure) if sure != partition.isr else partition
     lost = {broker for broker in partition.isr if broker in image.brokers and not image.brokers[broker].is_intact}
     kept = tuple(broker for broker in partition.isr if broker not in lost)
     return replace(partition, isr=kept) if lost and kept else partition
@@ -49,8 +56,8 @@ def elected(image: ClusterImage, where: TopicPartition, partition: PartitionImag
     in_sync = [broker for broker in now.replicas if broker in now.isr and broker in image.brokers]
     if in_sync:
         leader = in_sync[0]
-        # Nobody present means that it alone is known to have returned with everything.
-        isr = now.isr if is_present(image, leader, revision) else (leader,)
+        # One that lost something leads only if nobody else can come back.
+        isr = now.isr if _has_everything(image, leader, revision) else (leader,)
         return led_by(replace(now, isr=isr), leader)
     alive = [broker for broker in now.replicas if broker in image.brokers]
     if unclean and alive:

@@ -204,6 +204,8 @@ _NETWORK: Final = (
             f"How often ended produce requests leave the waiting list. {_UNUSED}"),
 )  # fmt: skip
 
+RACK_AWARE_SELECTOR: Final = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
+
 _REPLICATION: Final = (
     _define("replica.lag.time.max.ms", _LONG, "30000",
             "How long a follower may lag behind before it is no longer counted as in sync."),
@@ -217,6 +219,9 @@ _REPLICATION: Final = (
     _define("replica.socket.timeout.ms", _INT, "30000", "How long a follower waits for its leader's answer."),
     _define("replica.socket.receive.buffer.bytes", _INT, "65536", "The receive buffer of a follower's connection."),
     _define("num.replica.fetchers", _INT, "1", f"Threads that follow one leader. {_IDLE}", 1, update_mode=_ANY),
+    _define("replica.selector.class", _STRING, None,
+            "Which replica a consumer reads that names its rack: with Kafka's rack-aware selector one of that rack, "
+            "else the leader.", allowed=(RACK_AWARE_SELECTOR,)),
     _define("broker.heartbeat.interval.ms", _INT, "2000", "How often a broker says that it lives."),
     _define("broker.session.timeout.ms", _INT, "9000", "How long a silent broker is taken to live."),
     _define("leader.replication.throttled.rate", _LONG, None,

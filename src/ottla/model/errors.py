@@ -229,3 +229,15 @@ class TransactionAbortableError(InvalidRequestError):
     """The transaction cannot be committed any more; abort it and begin another."""
 
     code = ErrorCode.TRANSACTION_ABORTABLE
+
+
+class OffsetNotAvailableError(RetriableError):
+    """A new leader does not know yet how far its predecessor had committed; try again in a moment."""
+
+    code = ErrorCode.OFFSET_NOT_AVAILABLE
+
+
+class LeaderNotAvailableError(RetriableError):
+    """The same for askers that are too old to know the other code."""
+
+    code = ErrorCode.LEADER_NOT_AVAILABLE

@@ -82,6 +82,7 @@ class Partition:
 
     __slots__ = (
         "_clock",
+        "_fetch_news",
         "_hidden",
         "_queued",
         "_queued_bytes",
@@ -146,6 +147,8 @@ class Partition:
         self._told_stable = Offset(0)
         self._waiting_for_commit: deque[_Waiting] = deque()
         self._waiting_for_disk: deque[_Waiting] = deque()
+        self._fetch_news: asyncio.Event | None = None
+        """Set at the next fetch of a follower, where somebody waits for that."""
         self._tasks: set[asyncio.Task[None]] = set()
 
     def __repr__(self) -> str:
@@ -435,8 +438,13 @@ class Partition:
     def on_isr(self, replicas: tuple[BrokerId, ...], isr: tuple[BrokerId, ...]) -> None:
         """The cluster agreed on other replicas or another ISR under the same leader."""
         leader = self._led()
+        has_newcomers = not set(replicas) <= set(leader.replicas)
         self._on_high_watermark(leader.on_isr(isr, self.leader_epoch, replicas, now=self._clock.monotonic()))
         self._wake_fetches()
+        if has_newcomers:
+            # One that asked before it was known here did not count; it shall ask again.
+            for waiter in list(self.replica_waiters):
+                waiter.finish()
 
     def on_isr_refused(self, proposal: IsrProposal) -> None:
         """The cluster did not agree to a proposal."""
@@ -444,6 +452,18 @@ class Partition:
         self._wake_fetches()
 
     # Replicas
+
+    def on_copied(self, added_bytes: int) -> None:
+        """So many bytes were copied from the leader; they are news to readers once they are known to be committed."""
+        self._hidden.append((self.log.end_offset, added_bytes))
+
+    def on_copy_cut(self) -> None:
+        """The copy's end was cut off; whoever waits for what was there waits for what comes instead."""
+        self._hidden.clear()
+
+    def on_copy_bounds(self) -> None:
+        """The leader said how far the copy is committed."""
+        self._wake_fetches()
 
     def read_as_replica(self, offset: Offset, max_bytes: int, *, at_least_one: bool) -> FileRange | None:
         """Batches for a follower: all there are, committed or not."""
@@ -460,9 +480,18 @@ class Partition:
             leader_end=self.log.end_offset,
             now=self._clock.monotonic(),
         )
+        if self._fetch_news is not None:
+            self._fetch_news.set()
+            self._fetch_news = None
         if high_watermark > self.log.high_watermark:
             self._on_high_watermark(high_watermark)
             self._wake_fetches()
+
+    async def wait_follower_fetch(self) -> None:
+        """Returns after a follower's next fetch, which says where its log begins and ends."""
+        if self._fetch_news is None:
+            self._fetch_news = asyncio.Event()
+        await self._fetch_news.wait()
 
     def fail_waiting(self, error: OttlaError) -> None:
         """Whoever waits here learns that it was in vain: the log failed, the partition was deleted, or moved."""

@@ -49,17 +49,21 @@ def take_answer(partition: Partition, answer: Answer, records: memoryview, clock
                         log.partition, offset, log.high_watermark,
                     )  # fmt: skip
                 log.truncate_to(offset, now=clock.now_ms())
+                partition.on_copy_cut()
             case BeginAnew(offset):
                 log.truncate_fully(offset, now=clock.now_ms())
+                partition.on_copy_cut()
             case AppendRecords():
                 _begin_with_batch(log, records, clock)
                 before = log.end_offset
                 log.append_as_follower(records, now=clock.now_ms())
                 partition.appended_records += log.end_offset - before
                 partition.appended_bytes += len(records)
+                partition.on_copied(len(records))
             case FollowBounds(high_watermark, start_offset):
                 log.advance_high_watermark(max(min(high_watermark, log.end_offset), log.high_watermark))
                 log.advance_start(min(start_offset, log.high_watermark))
+                partition.on_copy_bounds()
     return reaction.patience
 
 

@@ -1,23 +1,25 @@
 """Real brokers for tests: started in a fraction of a second, on a free port and a folder of their own, and broken at
 will.
 
-`plugin.py` has the pytest fixtures `ottla_broker`, `ottla_broker_process`, `ottla_shared_broker` and `ottla_topic`;
-pytest finds it by itself wherever Ottla is installed. The brokers behind them can be used without pytest, too:
-`InProcessBroker` lives in a thread of the test's own process, `ProcessBroker` in a process as in production. Both are
-`BrokerHandle`s. `docs/testing.md` has examples.
+`plugin.py` has the pytest fixtures `ottla_broker`, `ottla_cluster`, their twins as processes, `ottla_shared_broker` and
+`ottla_topic`; pytest finds it by itself wherever Ottla is installed. The brokers behind them can be used without
+pytest, too: `InProcessBroker` lives in a thread of the test's own process, `ProcessBroker` in a process as in
+production. Both are `BrokerHandle`s; a `BrokerCluster` has several of them. `docs/testing.md` has examples.
 """
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
+    from ottla.testing.broker_cluster import BrokerCluster
     from ottla.testing.broker_handle import BrokerDidNotStartError, BrokerHandle
     from ottla.testing.in_process_broker import InProcessBroker
     from ottla.testing.process_broker import ProcessBroker
 
-__all__ = ["BrokerDidNotStartError", "BrokerHandle", "InProcessBroker", "ProcessBroker"]
+__all__ = ["BrokerCluster", "BrokerDidNotStartError", "BrokerHandle", "InProcessBroker", "ProcessBroker"]
 
 _HOMES: Final = {
+    "BrokerCluster": "ottla.testing.broker_cluster",
     "BrokerDidNotStartError": "ottla.testing.broker_handle",
     "BrokerHandle": "ottla.testing.broker_handle",
     "InProcessBroker": "ottla.testing.in_process_broker",

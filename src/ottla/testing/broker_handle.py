@@ -28,14 +28,23 @@ class BrokerDidNotStartError(OttlaError):
 class BrokerHandle(ABC):
     """One broker. A context manager that starts it, and in the end removes all of it but its folder.
 
-    `settings` are broker configs by Kafka's names. The port is free at the first start, and stays the same.
+    `settings` are broker configs by Kafka's names. The port is free at the first start, and stays the same. `metadata`
+    is the file that a cluster's brokers share; without it the broker is a cluster by itself.
     """
 
-    def __init__(self, folder: Path, settings: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, folder: Path, settings: Mapping[str, str] | None = None, *, metadata: Path | None = None
+    ) -> None:
         self.folder: Final = folder
         self.data: Final = folder / "data"
         self.settings: Final = {**QUICK_SETTINGS, **(settings or {})}
+        self.metadata: Final = metadata
         self.port = 0
+
+    @property
+    def id(self) -> int:
+        """The broker's number in its cluster."""
+        return int(self.settings.get("node.id", "0"))
 
     def __enter__(self) -> Self:
         self.start()
@@ -57,6 +66,11 @@ class BrokerHandle(ABC):
     @abstractmethod
     def is_running(self) -> bool:
         """Whether it was started and not stopped or killed; a paused one is running."""
+
+    @property
+    @abstractmethod
+    def is_paused(self) -> bool:
+        """Whether it hangs."""
 
     @abstractmethod
     def start(self) -> None:
@@ -95,12 +109,17 @@ class BrokerHandle(ABC):
         name: str,
         partitions: int = 1,
         configs: Mapping[str, str] | None = None,
+        replicas: int = 1,
     ) -> str:
         """Creates a topic and answers its name; it can be used at once."""
-        from ottla.client.admin_values import NewTopic
-        from ottla.client.blocking_admin import Admin
+        return create_topic(self.bootstrap, name, partitions, configs, replicas)
 
-        with Admin(bootstrap_servers=self.bootstrap, client_id="ottla-testing") as admin:
-            wish = NewTopic(name, partitions, 1, topic_configs=configs or {})
-            admin.create_topics([wish], wait_for_metadata=True)
-        return name
+
+def create_topic(bootstrap: str, name: str, partitions: int, configs: Mapping[str, str] | None, replicas: int) -> str:
+    """Creates a topic and answers its name; whoever is asked for it now knows it."""
+    from ottla.client.admin_values import NewTopic
+    from ottla.client.blocking_admin import Admin
+
+    with Admin(bootstrap_servers=bootstrap, client_id="ottla-testing") as admin:
+        admin.create_topics([NewTopic(name, partitions, replicas, topic_configs=configs or {})], wait_for_metadata=True)
+    return name

@@ -17,6 +17,8 @@ from ottla.testing.sparse_copy import copy_folder
 if TYPE_CHECKING:
     from ottla.broker.broker import Broker
     from ottla.env.real_disk import RealDisk
+    from ottla.testing.mortal_network import MortalNetwork
+    from ottla.testing.mortal_store import MortalStore
 
 _PAUSE_SECONDS: Final = 10.0
 
@@ -24,12 +26,21 @@ _PAUSE_SECONDS: Final = 10.0
 class InProcessBroker(BrokerHandle):
     """See `BrokerHandle`. `broker` is the broker itself, whose loop belongs to another thread."""
 
-    def __init__(self, folder: Path, settings: Mapping[str, str] | None = None) -> None:
-        super().__init__(folder, settings)
+    def __init__(
+        self, folder: Path, settings: Mapping[str, str] | None = None, *, metadata: Path | None = None
+    ) -> None:
+        super().__init__(folder, settings, metadata=metadata)
         self._thread: LoopThread | None = None
         self._broker: Broker | None = None
         self._resumed: threading.Event | None = None
         self._disk: RealDisk | None = None
+        self._network: MortalNetwork | None = None
+        self._store: MortalStore | None = None
+
+    @property
+    def is_paused(self) -> bool:
+        """See `BrokerHandle`."""
+        return self._resumed is not None
 
     @property
     def is_running(self) -> bool:
@@ -66,20 +77,28 @@ class InProcessBroker(BrokerHandle):
         from ottla.broker.configuration import BrokerConfig
         from ottla.env.inline_helper import InlineHelper
         from ottla.env.real_clock import RealClock
-        from ottla.env.real_network import RealNetwork
         from ottla.env.real_random import RealRandom
         from ottla.env.world import World
+        from ottla.testing.mortal_network import MortalNetwork
+        from ottla.testing.mortal_store import MortalStore
 
         given = {"log.dirs": str(self.data), "listeners": f"PLAINTEXT://127.0.0.1:{self.port}"}
+        config = BrokerConfig.parse(settings={**self.settings, **given})
+        clock = RealClock()
+        self._network = MortalNetwork()
+        self._store = None
+        if self.metadata is not None:
+            session_ms = config.broker_session_timeout_ms
+            self._store = MortalStore(str(self.metadata), clock, shared=True, lease_timeout_ms=session_ms)
         # Compaction happens in place of in a child: a test's folder is small, and a child would outlive a kill.
         world = World(
-            clock=RealClock(),
+            clock=clock,
             disk=disk,
-            network=RealNetwork(),
+            network=self._network,
             random=RealRandom(),
             start_helper=InlineHelper,
         )
-        broker = Broker(BrokerConfig.parse(settings={**self.settings, **given}), world=world)
+        broker = Broker(config, world=world, store=self._store)
         await broker.start()
         return broker
 
@@ -103,16 +122,24 @@ class InProcessBroker(BrokerHandle):
         kept.rename(self.data)
 
     def _cut(self) -> None:
-        """Closes the port and every connection, in the middle of whatever is being said."""
+        """Closes the port and every connection, in the middle of whatever is being said, and refuses what the broker
+        would say to its cluster: nobody hears of what it does to its files from now on."""
         listener = self.broker.listener
         listener.stop_accepting()
         for connection in list(listener.connections):
             connection.close("the broker is killed")
+        if self._network is not None:
+            self._network.die()
+        if self._store is not None:
+            self._store.die()
 
     async def _keep(self, target: Path) -> None:
         # No other code of the broker runs while this does: it has one thread, but for the metadata file's, whose log
         # is made to be found at any moment.
         copy_folder(self.data, target)
+        if self._store is not None:
+            # Of a process that dies, the others are told at once.
+            await self._store.end_session()
 
     def _clear_away(self) -> None:
         thread, broker, disk = self._thread, self._broker, self._disk
@@ -149,10 +176,12 @@ class InProcessBroker(BrokerHandle):
             self._resumed.set()
             self._resumed = None
 
-    def create_topic(self, name: str, partitions: int = 1, configs: Mapping[str, str] | None = None) -> str:
+    def create_topic(
+        self, name: str, partitions: int = 1, configs: Mapping[str, str] | None = None, replicas: int = 1
+    ) -> str:
         """See `BrokerHandle`."""
         self._refuse_while_paused("asked for a topic")
-        return super().create_topic(name, partitions, configs)
+        return super().create_topic(name, partitions, configs, replicas)
 
     def _refuse_while_paused(self, wish: str) -> None:
         if self._resumed is not None:

@@ -22,8 +22,10 @@ _LOG_TOLD: Final = 2000
 class ProcessBroker(BrokerHandle):
     """See `BrokerHandle`. What it logs is in `broker.log` of its folder."""
 
-    def __init__(self, folder: Path, settings: Mapping[str, str] | None = None) -> None:
-        super().__init__(folder, settings)
+    def __init__(
+        self, folder: Path, settings: Mapping[str, str] | None = None, *, metadata: Path | None = None
+    ) -> None:
+        super().__init__(folder, settings, metadata=metadata)
         self._process: subprocess.Popen[bytes] | None = None
         self._is_paused = False
 
@@ -31,6 +33,11 @@ class ProcessBroker(BrokerHandle):
     def is_running(self) -> bool:
         """See `BrokerHandle`."""
         return self._process is not None and self._process.poll() is None
+
+    @property
+    def is_paused(self) -> bool:
+        """See `BrokerHandle`."""
+        return self._is_paused
 
     @property
     def pid(self) -> int:
@@ -52,6 +59,8 @@ class ProcessBroker(BrokerHandle):
         self.folder.mkdir(parents=True, exist_ok=True)
         address = f"127.0.0.1:{self.port}"
         command = [sys.executable, "-P", "-m", "ottla", "serve", "--data", str(self.data), "--listen", address]
+        if self.metadata is not None:
+            command += ["--metadata", f"sqlite:{self.metadata}"]
         command += [part for key, value in self.settings.items() for part in ("--set", f"{key}={value}")]
         with (self.folder / "broker.log").open("ab") as log:
             # A session of its own: Ctrl-C on the tests must not reach it, and its helper can be killed with it.

@@ -71,11 +71,18 @@ def test_a_follower_that_goes_only_leaves_the_isr() -> None:
     assert (0, (0, 1), 0) == state(elect(gone(with_topic(0, 1, 2), 2)))
 
 
-def test_who_was_away_for_a_moment_is_out_all_the_same() -> None:
-    """It may have lost what it had not flushed, and the cluster saw neither it go nor come."""
+def test_who_was_away_for_a_moment_and_lost_something_is_out() -> None:
+    """The cluster saw neither it go nor come, and yet it lost what it had not flushed."""
     image = with_topic(0, 1, 2)
-    assert (1, (1, 2), 1) == state(elect(back(image, 0)))
-    assert (0, (0, 2), 0) == state(elect(back(image, 1)))
+    assert (1, (1, 2), 1) == state(elect(back(image, 0, is_intact=False)))
+    assert (0, (0, 2), 0) == state(elect(back(image, 1, is_intact=False)))
+
+
+def test_who_was_away_for_a_moment_and_lost_nothing_stays_in_sync() -> None:
+    """Whoever seems present may be a machine without power; nobody who has everything must make way for it."""
+    image = with_topic(0, 1, 2)
+    assert (0, (0, 1, 2), 1) == state(elect(back(image, 0)))
+    assert (2, (2,), 2) == state(elect(gone(elect(back(gone(image, 0), 2)), 1)))
 
 
 def test_the_last_one_keeps_its_place_and_leads_again_when_it_returns() -> None:

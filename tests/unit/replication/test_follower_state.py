@@ -2,6 +2,7 @@
 leader's, and nothing that they had in common was cut."""
 
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import pairwise
 
 import pytest
@@ -149,9 +150,7 @@ def test_a_follower_comes_to_agree_with_its_leader(logs: tuple[History, History,
         answer = _ask(leader, history, own.latest, end)
         if answer.diverging is None and not answer.error:
             break
-        copy = Copy(
-            start_offset=Offset(0), end_offset=end, end_of=lambda each, own=own, end=end: own.end_offset_for(each, end)
-        )  # type: ignore[misc]
+        copy = Copy(start_offset=Offset(0), end_offset=end, end_of=partial(_end_of, own, end))
         reaction = STATE.on_answer(answer, copy)
         for effect in reaction.effects:
             match effect:

@@ -1,5 +1,6 @@
 """Brokers for tests: what a fault does to clients and files, and that nothing is left behind."""
 
+import asyncio
 import os
 import socket
 import tempfile
@@ -10,9 +11,12 @@ from pathlib import Path
 
 import pytest
 
+from ottla.broker.broker import Broker
+from ottla.broker.configuration import BrokerConfig
 from ottla.client.blocking_admin import Admin
 from ottla.client.blocking_consumer import Consumer
 from ottla.client.blocking_producer import Producer
+from ottla.client.producer import AsyncProducer
 from ottla.model.errors import MisuseError, RetriableError
 from ottla.testing import BrokerDidNotStartError, BrokerHandle, InProcessBroker, ProcessBroker
 from ottla.testing.sparse_copy import copy_folder
@@ -126,7 +130,7 @@ def test_a_broker_that_cannot_start_says_why(kind: type[BrokerHandle], tmp_path:
 
 def test_a_hundred_in_a_row_leave_nothing_behind() -> None:
     def left() -> tuple[int, list[str], list[str], set[threading.Thread]]:
-        children = Path(f"/proc/self/task/{threading.get_native_id()}/children").read_text().split()
+        children = [child for each in Path("/proc/self/task").glob("*/children") for child in each.read_text().split()]
         return len(os.listdir("/proc/self/fd")), children, os.listdir(parent), set(threading.enumerate())
 
     ports: list[int] = []
@@ -174,3 +178,23 @@ def test_copies_keep_bytes_sizes_and_holes(tmp_path: Path) -> None:
     for name in ("empty", "small", "inner/sparse"):
         assert (source / name).read_bytes() == (tmp_path / "target" / name).read_bytes()
     assert (tmp_path / "target" / "inner" / "sparse").stat().st_blocks * 512 < 1 << 20
+
+
+def test_a_broker_within_a_program_ends_its_threads(tmp_path: Path) -> None:
+    """One that nobody gave a world has made its own, and clears it away."""
+    before = set(threading.enumerate())
+
+    async def live() -> None:
+        settings = {
+            "log.dirs": str(tmp_path),
+            "listeners": "PLAINTEXT://127.0.0.1:0",
+            "log.flush.interval.messages": "1",
+        }
+        async with Broker(BrokerConfig.parse(settings=settings)) as broker:
+            async with AsyncProducer(bootstrap_servers=f"127.0.0.1:{broker.port}") as producer:
+                await producer.send_and_wait("t", b"x")
+            assert any(thread.name.startswith("ottla-disk") for thread in set(threading.enumerate()) - before)
+
+    asyncio.run(live())
+    left = {thread for thread in set(threading.enumerate()) - before if thread.name.startswith("ottla")}
+    assert set() == left

@@ -1,14 +1,15 @@
 """Fetch: ranges of files for what a consumer or a follower wants, or a wait until there is enough of it.
 
-Covers limits, sessions, isolation and leader epochs. A follower's fetch also says how far it has come. A full response
-has every partition that was asked for, an incremental one those with news. The bytes themselves are not touched: the
-transport sends ranges.
+Covers limits, sessions, isolation, leader epochs and the throttling of followers that are behind. A follower's fetch
+also says how far it has come. A full response has every partition that was asked for, an incremental one those with
+news. The bytes themselves are not touched: the transport sends ranges.
 """
 
 from operator import itemgetter
 from typing import TYPE_CHECKING, Final, cast
 
 from ottla.broker.fetch_sessions import FetchPlan, SessionPartition
+from ottla.broker.read_replicas import check_copy_has, copy_to_read, is_rack_aware, nearer_replica
 from ottla.metadata.records import broker_key
 from ottla.model.errors import NotLeaderError, OffsetOutOfRangeError, OttlaError, StorageError
 from ottla.model.ids import NO_OFFSET, BrokerId, LeaderEpoch, Offset
@@ -25,6 +26,7 @@ PARTITIONS_MAX: Final = 50_000
 """Of one request: each is looked at in microseconds, during which nobody else is served."""
 
 _READ_COMMITTED: Final = 1
+_FOLLOWER_READS_SINCE: Final = 11
 _RESPONSE_BYTES_MAX: Final = 2**31 - 1 - 64 * 1024 * 1024
 """A frame's size must fit its 32 bits, headers included."""
 
@@ -32,7 +34,7 @@ _RESPONSE_BYTES_MAX: Final = 2**31 - 1 - 64 * 1024 * 1024
 class PendingFetch:
     """One request, from its first look at the partitions to its response."""
 
-    __slots__ = ("_broker", "_plan", "_replica", "_request", "_slot", "_waiter")
+    __slots__ = ("_broker", "_is_rack_aware", "_plan", "_replica", "_request", "_slot", "_throttled_seconds", "_waiter")
 
     def __init__(self, broker: "Broker", request: FetchRequest, slot: Slot) -> None:
         self._broker = broker
@@ -40,7 +42,13 @@ class PendingFetch:
         self._slot = slot
         self._plan: FetchPlan = broker.fetch_sessions.plan(request, broker.clock.monotonic())
         self._waiter: FetchWaiter | None = None
+        self._throttled_seconds = 0.0
+        """How long a follower has to wait for what it may not have yet."""
         self._replica = _follower_of(broker, request)
+        self._is_rack_aware = (
+            request.replica_id < 0 and request.version >= _FOLLOWER_READS_SINCE and is_rack_aware(broker)
+        )
+        """Whether a follower may be read, here or elsewhere."""
         if self._replica is not None:
             # It asks again because it wants something else by now; answers leave in order, so the first must not wait.
             earlier = broker.waiting_followers.pop(self._replica, None)
@@ -62,7 +70,7 @@ class PendingFetch:
             partitions,
             missing_bytes=request.min_bytes - size,
             is_committed=request.isolation_level == _READ_COMMITTED,
-            max_wait_ms=request.max_wait_ms,
+            max_wait_ms=self._wait_ms(),
             timers=self._broker.timers,
             on_ready=self._on_ready,
             is_replica=self._replica is not None,
@@ -71,11 +79,27 @@ class PendingFetch:
             self._broker.waiting_followers[self._replica] = self._waiter
         self._slot.on_abandoned = self._on_abandoned
 
+    def _wait_ms(self) -> int:
+        wait_ms: int = self._request.max_wait_ms
+        if self._throttled_seconds and self._throttled_seconds * 1000 < wait_ms:
+            return int(self._throttled_seconds * 1000) + 1
+        return wait_ms
+
     def _find(self, wanted: SessionPartition) -> Partition | None:
         try:
-            return self._broker.partitions.find(wanted.topic, wanted.index)
+            return self._readable(wanted)
         except OttlaError:
             return None
+
+    def _readable(self, wanted: SessionPartition) -> Partition:
+        """The partition, if it is led here, or copied here and may be read so. Raises as the table does."""
+        try:
+            return self._broker.partitions.find(wanted.topic, wanted.index)
+        except NotLeaderError:
+            copy = copy_to_read(self._broker, wanted.topic, wanted.index) if self._is_rack_aware else None
+            if copy is None:
+                raise
+            return copy
 
     def _on_ready(self) -> None:
         """Reads when the turn's appends are all done, so that one response has them all."""
@@ -106,15 +130,23 @@ class PendingFetch:
             results.append(result)
             size += result[9]
             left = max(left - result[9], 0)
-            has_failed = has_failed or result[2] != 0 or result[10] is not None
+            # Who is to go elsewhere need not wait here.
+            has_failed = has_failed or result[2] != 0 or result[7] >= 0 or result[10] is not None
         return results, size, has_failed
 
     def _read_one(self, wanted: SessionPartition, max_bytes: int, is_committed: bool, *, is_first: bool) -> FetchResult:
         topic, index = wanted.topic, wanted.index
         try:
-            partition = self._broker.partitions.find(topic, index)
+            partition = self._readable(wanted)
             partition.check_leader_epoch(wanted.current_epoch)
             log = partition.log
+            if self._is_rack_aware:
+                nearer = self._nearer(partition, Offset(wanted.fetch_offset))
+                if nearer is not None:
+                    return (
+                        topic, index, 0, log.high_watermark, log.last_stable_offset, log.start_offset,
+                        None, nearer, None, 0, None, None,
+                    )  # fmt: skip
             diverging = _diverging(partition, wanted)
             if diverging is not None:
                 return (
@@ -144,6 +176,14 @@ class PendingFetch:
             leader = self._broker.leader_hint(topic, index) if isinstance(error, NotLeaderError) else None
             return (topic, index, int(error.code), -1, -1, -1, None, -1, None, 0, None, leader)
 
+    def _nearer(self, partition: Partition, offset: Offset) -> BrokerId | None:
+        """Where a consumer should rather read; None if here."""
+        if partition.leader is None:
+            check_copy_has(partition, offset)
+            return None
+        rack = self._request.rack_id
+        return nearer_replica(self._broker, partition, rack, offset) if rack else None
+
     def _read_for_replica(
         self, replica: BrokerId, partition: Partition, wanted: SessionPartition, max_bytes: int, *, is_first: bool
     ) -> FetchResult:
@@ -163,11 +203,25 @@ class PendingFetch:
             broker_epoch=self._request.replica_epoch,
         )
         self._broker.isr_changes.on_follower_fetch(partition, replica)
-        size = found.size if found is not None else 0
+        size = self._allowed(replica, partition, found.size if found is not None else 0)
         return (
             wanted.topic, wanted.index, 0, log.high_watermark, log.last_stable_offset, log.start_offset,
             None, -1, found if size else None, size, None, None,
         )  # fmt: skip
+
+    def _allowed(self, replica: BrokerId, partition: Partition, size: int) -> int:
+        """How much of so many bytes the follower may have now: all, or nothing if it is to be slowed down."""
+        throttle = self._broker.throttles.of_leader(partition) if size else None
+        if throttle is None:
+            return size
+        now = self._broker.clock.monotonic()
+        seconds = throttle.seconds_until_open(now)
+        # Who is in sync must stay so.
+        if seconds and partition.leader is not None and replica not in partition.leader.isr:
+            self._throttled_seconds = min(seconds, self._throttled_seconds or seconds)
+            return 0
+        throttle.record(size, now)
+        return size
 
     def _answer(self, results: list[FetchResult]) -> None:
         plan, request = self._plan, self._request
@@ -177,7 +231,10 @@ class PendingFetch:
             told = [
                 result
                 for wanted, result in zip(plan.partitions, results, strict=True)
-                if wanted.has_news(result[2], result[3], result[5], result[9]) or plan.is_full or result[10] is not None
+                if wanted.has_news(result[2], result[3], result[5], result[9])
+                or plan.is_full
+                or result[7] >= 0
+                or result[10] is not None
             ]
             session.rotate(served)
             results = told

@@ -21,7 +21,7 @@ from kio.static.primitive import i32, i64
 
 from ottla.broker.context import Context
 from ottla.model.error_codes import ErrorCode
-from ottla.model.errors import InvalidRequestError, OttlaError
+from ottla.model.errors import InvalidRequestError, LeaderNotAvailableError, OffsetNotAvailableError, OttlaError
 from ottla.model.ids import NO_LEADER_EPOCH, NO_OFFSET, NO_TIMESTAMP, LeaderEpoch, Offset, TimestampMs
 from ottla.protocol.messages import milliseconds, wire_error
 from ottla.replication.partition import Partition
@@ -48,6 +48,7 @@ _SINCE: Final = {
 
 _CONSUMER: Final = -1
 """The replica id of whoever is no replica: they may see what every in-sync replica has."""
+_OFFSET_NOT_AVAILABLE_SINCE: Final = 5
 _READ_UNCOMMITTED: Final = 0
 _READ_COMMITTED: Final = 1
 _SEARCHES_AT_ONCE: Final = 32
@@ -97,6 +98,8 @@ async def list_offsets(broker: "Broker", context: Context, request: ListOffsetsR
                 partition = broker.partitions.find(*place)
                 partition.check_leader_epoch(part.current_leader_epoch)
                 upper = _upper_bound(partition, request.replica_id, request.isolation_level)
+                if request.replica_id == _CONSUMER and part.timestamp not in (_EARLIEST, _EARLIEST_LOCAL):
+                    _check_end_known(partition, context.version)
                 partitions.append(_listed(part, ErrorCode.NONE, _find(partition, part.timestamp, upper)))
             except OttlaError as error:
                 partitions.append(_listed(part, error.code, _NOT_FOUND))
@@ -118,6 +121,14 @@ def _upper_bound(partition: Partition, replica_id: int, isolation_level: int) ->
     if isolation_level == _READ_UNCOMMITTED:
         return partition.high_watermark
     raise InvalidRequestError(f"isolation level {isolation_level} is neither 0 nor 1")
+
+
+def _check_end_known(partition: Partition, version: int) -> None:
+    """Raises while a new leader's high watermark may be below what its predecessor told: an end must not go back."""
+    leader = partition.leader
+    if leader is not None and partition.high_watermark < leader.epoch_start:
+        unknown = OffsetNotAvailableError if version >= _OFFSET_NOT_AVAILABLE_SINCE else LeaderNotAvailableError
+        raise unknown(f"{partition.topic}-{partition.index} has a new leader, whose followers have not caught up")
 
 
 def _find(partition: Partition, timestamp: int, upper: Offset) -> _Found:

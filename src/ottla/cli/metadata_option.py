@@ -1,0 +1,56 @@
+"""Where a cluster's metadata lives, as `ottla serve --metadata` names it, and the store for it.
+
+| written | store |
+|---|---|
+| `embedded` | a file in the data dir, for a broker that is a cluster by itself |
+| `sqlite:PATH` | a file that several brokers of one machine share |
+| `zookeeper://HOST:PORT,HOST:PORT/path` | a ZooKeeper ensemble, for brokers of many machines |
+"""
+
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from ottla.model.errors import InvalidConfigError
+
+if TYPE_CHECKING:
+    from ottla.broker.configuration import BrokerConfig
+    from ottla.env.ports import Clock
+    from ottla.metadata.store import MetadataStore
+
+EMBEDDED: Final = "embedded"
+_SQLITE: Final = "sqlite:"
+_ZOOKEEPER: Final = "zookeeper://"
+
+
+def check_metadata_option(text: str) -> None:
+    """Raises InvalidConfigError for what names no store, and for a store whose client is not installed."""
+    if text == EMBEDDED or (text.startswith(_SQLITE) and len(text) > len(_SQLITE)):
+        return
+    if not text.startswith(_ZOOKEEPER):
+        raise InvalidConfigError(
+            f"--metadata {text}: write embedded, sqlite:PATH, or zookeeper://HOST:PORT,HOST:PORT/path"
+        )
+    hosts, _, path = text.removeprefix(_ZOOKEEPER).partition("/")
+    if not all(hosts.split(",")) or (path and not all(path.split("/"))):
+        raise InvalidConfigError(f"--metadata {text}: write it as zookeeper://HOST:PORT,HOST:PORT/path")
+    if find_spec("kazoo") is None:
+        raise InvalidConfigError(f"--metadata {text}: ZooKeeper's client is missing; pip install 'ottla[cluster]'")
+
+
+def metadata_store(text: str, config: "BrokerConfig", clock: "Clock") -> "MetadataStore | None":
+    """The store that the option names; None for the broker's own. A broker's session lasts `broker.session.timeout.ms`
+    after it was last heard of. Raises as `check_metadata_option` does."""
+    check_metadata_option(text)
+    session_ms = config.broker_session_timeout_ms
+    if text.startswith(_SQLITE):
+        from ottla.metadata.sqlite_store import SqliteStore
+
+        path = Path(text.removeprefix(_SQLITE))
+        path.parent.mkdir(parents=True, exist_ok=True)
+        return SqliteStore(str(path), clock, shared=True, lease_timeout_ms=session_ms)
+    if text.startswith(_ZOOKEEPER):
+        from ottla.metadata.zookeeper_store import ZooKeeperStore
+
+        return ZooKeeperStore(text.removeprefix(_ZOOKEEPER), clock, session_timeout_ms=session_ms)
+    return None

@@ -1,0 +1,48 @@
+"""How fast replicas may be copied that are named to be slowed down: a bucket that fills at the allowed rate. Pure.
+
+Only replicas that are behind wait for it: those in sync must not fall out of the ISR. What these copy is counted all
+the same. Configs are looked up by the broker (`ottla.broker.replication_throttles`).
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+BURST_SECONDS: Final = 1.0
+"""What was not used for so long may be used at once; not more."""
+ALL: Final = "*"
+
+
+class Throttle:
+    """Bytes may pass while the bucket is not empty; a large answer leaves a debt, which is waited for."""
+
+    __slots__ = ("_balance", "_filled_at", "bytes_per_second")
+
+    def __init__(self, bytes_per_second: int, now: float) -> None:
+        self.bytes_per_second = bytes_per_second
+        self._balance = float(bytes_per_second) * BURST_SECONDS
+        self._filled_at = now
+
+    def record(self, size_bytes: int, now: float) -> None:
+        """So many bytes have passed."""
+        self._fill(now)
+        self._balance -= size_bytes
+
+    def seconds_until_open(self, now: float) -> float:
+        """How long nothing more may pass; 0 if something may now. For ever where the rate is 0."""
+        self._fill(now)
+        if self._balance > 0:
+            return 0.0
+        if self.bytes_per_second == 0:
+            return float("inf")
+        # A little more than enough, so that whoever comes back then finds it open.
+        return (1 - self._balance) / self.bytes_per_second
+
+    def _fill(self, now: float) -> None:
+        earned = max(now - self._filled_at, 0.0) * self.bytes_per_second
+        self._balance = min(self._balance + earned, self.bytes_per_second * BURST_SECONDS)
+        self._filled_at = now
+
+
+def is_named(replicas: Sequence[str], partition: int, broker: int) -> bool:
+    """Whether a topic's list of throttled replicas, `partition:broker` or `*`, has this one."""
+    return bool(replicas) and (ALL in replicas or f"{partition}:{broker}" in replicas)

@@ -1,0 +1,244 @@
+"""Several brokers that are one cluster, in the test's process or as processes; each can be broken by itself.
+
+What can be done to one broker is `broker_handle.py`'s. What the cluster is like is asked of its brokers
+(`cluster_watch.py`), never of the files.
+"""
+
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, suppress
+from pathlib import Path
+from types import MappingProxyType, TracebackType
+from typing import TYPE_CHECKING, Final, Self
+
+from ottla.model.errors import MisuseError
+from ottla.testing.broker_handle import BrokerHandle, create_topic
+from ottla.testing.in_process_broker import InProcessBroker
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ottla.client.cluster_view import ClusterView, PartitionView
+    from ottla.testing.cluster_watch import ClusterWatch
+
+    _Question = Callable[[list[ClusterView]], bool]
+
+PATIENCE_SECONDS: Final = 60.0
+"""How long a method waits for the cluster, unless it is told otherwise, before it raises TimeoutError."""
+QUICK_CLUSTER_SETTINGS: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "broker.session.timeout.ms": "3000",
+        "replica.fetch.backoff.ms": "100",
+        "replica.lag.time.max.ms": "5000",
+    }
+)
+"""What makes small tests fast: a broker that hangs is given up sooner than Kafka would."""
+REPLICAS_MAX: Final = 3
+
+
+class BrokerCluster:
+    """Brokers numbered from 0, on free ports and folders below `folder`. A context manager that starts them all.
+
+    `kind` is `InProcessBroker` or `ProcessBroker`; `settings` are configs of every broker by Kafka's names. Topics get
+    as many replicas as there are brokers, at most three, unless asked otherwise; with three, `min.insync.replicas` is
+    2: what is acknowledged to `acks=all` survives any one broker.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        settings: Mapping[str, str] | None = None,
+        *,
+        brokers: int = 3,
+        kind: type[BrokerHandle] = InProcessBroker,
+    ) -> None:
+        if brokers < 1:
+            raise MisuseError(f"a cluster of {brokers} brokers: at least one is needed")
+        self.replicas: Final = min(brokers, REPLICAS_MAX)
+        """How many replicas a topic gets."""
+        self.settings: Final = {
+            **QUICK_CLUSTER_SETTINGS,
+            "default.replication.factor": str(self.replicas),
+            "min.insync.replicas": str(max(self.replicas - 1, 1)),
+            **(settings or {}),
+        }
+        self.brokers: Final[tuple[BrokerHandle, ...]] = tuple(
+            kind(folder / str(each), {**self.settings, "node.id": str(each)}, metadata=folder / "metadata.db")
+            for each in range(brokers)
+        )
+        self._folder = folder
+        self._watch: ClusterWatch | None = None
+
+    # Life
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def start(self) -> None:
+        """Starts all brokers that do not run, and returns when all know of each other."""
+        from ottla.testing.cluster_watch import ClusterWatch
+
+        self._folder.mkdir(parents=True, exist_ok=True)
+        if self._watch is None:
+            self._watch = ClusterWatch()
+        waiting = [each for each in self.brokers if not each.is_running]
+        try:
+            for first in waiting[:1]:
+                # Whoever comes first founds the cluster.
+                first.start()
+            with ThreadPoolExecutor(len(self.brokers)) as threads:
+                list(threads.map(lambda each: each.start(), waiting[1:]))
+            self.wait_brokers()
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Ends all brokers for good, whatever state they are in; nothing of them stays but their folders."""
+        watch, self._watch = self._watch, None
+        with ExitStack() as everything:
+            if watch is not None:
+                everything.callback(watch.close)
+            for each in self.brokers:
+                everything.callback(each.close)
+            for each in self.brokers:
+                each.resume()
+
+    def restart(self) -> None:
+        """Restarts one broker after the other, each when the one before is in sync again, as at an upgrade."""
+        for each in self.brokers:
+            each.restart()
+            self.wait_in_sync()
+
+    # Use
+
+    @property
+    def bootstrap(self) -> str:
+        """The addresses for `bootstrap_servers`, with commas; they stay the same across restarts."""
+        return ",".join(each.bootstrap for each in self.brokers)
+
+    @property
+    def answering(self) -> list[BrokerHandle]:
+        """The brokers that run and are not paused."""
+        return [each for each in self.brokers if each.is_running and not each.is_paused]
+
+    def create_topic(
+        self,
+        name: str,
+        partitions: int = 1,
+        configs: Mapping[str, str] | None = None,
+        replicas: int | None = None,
+    ) -> str:
+        """Creates a topic and answers its name; every broker that runs knows it, and its leaders take records.
+
+        With fewer replicas than usual, `min.insync.replicas` is lower, too, unless it is among the configs.
+        """
+        asked = ",".join(each.bootstrap for each in self._need_answering())
+        wanted = dict(configs or {})
+        if replicas is not None and replicas < self.replicas:
+            wanted = {"min.insync.replicas": str(max(replicas - 1, 1)), **wanted}
+        create_topic(asked, name, partitions, wanted, self.replicas if replicas is None else replicas)
+        self._wait(lambda views: all(_is_led(view, name) for view in views), f"topic {name} to be led everywhere")
+        return name
+
+    def leader_of(self, topic: str, partition: int = 0, *, timeout: float = PATIENCE_SECONDS) -> BrokerHandle:
+        """The broker that leads a partition, as all brokers say that answer; waits until it is one of those.
+
+        Raises TimeoutError, as all that waits here.
+        """
+        answering = {each.id: each for each in self._need_answering()}
+
+        def is_known(views: "list[ClusterView]") -> bool:
+            leaders = {_leader(view, topic, partition) for view in views}
+            return len(leaders) == 1 and leaders <= answering.keys()
+
+        views = self._wait(is_known, f"{topic}-{partition} to have a leader that answers", timeout)
+        return answering[_leader(views[0], topic, partition) or 0]
+
+    def followers_of(self, topic: str, partition: int = 0) -> list[BrokerHandle]:
+        """The other brokers that have a replica, whether they run or not."""
+        leader = self.leader_of(topic, partition)
+        views = self._wait(lambda views: _partition(views[0], topic, partition) is not None, f"{topic}-{partition}")
+        found = _partition(views[0], topic, partition)
+        return [self.brokers[each] for each in (found.replicas if found else ()) if each != leader.id]
+
+    def wait_brokers(self, *, timeout: float = PATIENCE_SECONDS) -> None:
+        """Returns when the brokers that answer are the cluster's brokers, as all of them say."""
+        ids = {each.id for each in self._need_answering()}
+        self._wait(
+            lambda views: all(ids == view.brokers.keys() and view.controller in ids for view in views),
+            f"brokers {sorted(ids)} to be the cluster",
+            timeout,
+        )
+
+    def wait_in_sync(self, topic: str | None = None, *, timeout: float = PATIENCE_SECONDS) -> None:
+        """Returns when every replica of a topic, None for all, is in sync, as all brokers say that answer.
+
+        That cannot be while a broker with a replica is away.
+        """
+        self._wait(
+            lambda views: all(_is_in_sync(view, topic) for view in views),
+            f"{'all topics' if topic is None else topic} to be in sync",
+            timeout,
+        )
+
+    def _need_answering(self) -> list[BrokerHandle]:
+        found = self.answering
+        if not found:
+            raise MisuseError("no broker of the cluster answers; `start` or `resume` one first")
+        return found
+
+    def _wait(self, is_so: "_Question", what: str, timeout: float = PATIENCE_SECONDS) -> "list[ClusterView]":
+        if self._watch is None:
+            raise MisuseError("the cluster does not run; `start` it first")
+        last: list[ClusterView] = []
+
+        def look(views: "list[ClusterView]") -> bool:
+            last[:] = views
+            return is_so(views)
+
+        ports = [each.port for each in self._need_answering()]
+        with suppress(TimeoutError):
+            return self._watch.wait_views(lambda: ports, look, timeout)
+        raise TimeoutError(f"waited {timeout:g} s for {what}; the brokers say: {_spell(last)}")
+
+
+def _partition(view: "ClusterView", topic: str, partition: int) -> "PartitionView | None":
+    found = view.topics.get(topic)
+    return found.partitions[partition] if found is not None and partition < len(found.partitions) else None
+
+
+def _leader(view: "ClusterView", topic: str, partition: int) -> int | None:
+    found = _partition(view, topic, partition)
+    return None if found is None else found.leader
+
+
+def _is_led(view: "ClusterView", topic: str) -> bool:
+    found = view.topics.get(topic)
+    return found is not None and all(each.leader is not None for each in found.partitions)
+
+
+def _is_in_sync(view: "ClusterView", topic: str | None) -> bool:
+    if topic is not None and topic not in view.topics:
+        return False
+    topics = view.topics.values() if topic is None else [view.topics[topic]]
+    return all(
+        each.leader is not None and set(each.isr) == set(each.replicas) for found in topics for each in found.partitions
+    )
+
+
+def _spell(views: "list[ClusterView]") -> str:
+    lines = [
+        f"{topic.name}-{each.index}: leader {each.leader}, in sync {list(each.isr)} of {list(each.replicas)}"
+        for view in views[:1]
+        for topic in view.topics.values()
+        for each in topic.partitions
+    ]
+    brokers = [sorted(view.brokers) for view in views]
+    return f"brokers {brokers}; {'; '.join(lines[:20]) or 'no topics'}" if views else "nothing"

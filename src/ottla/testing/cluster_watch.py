@@ -1,0 +1,63 @@
+"""Asks brokers, each by itself, what they say of their cluster: a test wants to know when all of them agree."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from ottla.client.addresses import Address
+from ottla.client.cluster_view import ClusterView
+from ottla.client.connection import Connection
+from ottla.client.loop_thread import LoopThread
+from ottla.env.real_network import RealNetwork
+from ottla.model.errors import OttlaError
+from ottla.protocol.apis import ApiKey
+
+_ANSWER_TIMEOUT_MS: Final = 5_000
+_PAUSE_SECONDS: Final = 0.02
+
+
+class ClusterWatch:
+    """Belongs to the thread that uses it; `close` it."""
+
+    def __init__(self) -> None:
+        self._thread: Final = LoopThread("ottla cluster watch")
+
+    def close(self) -> None:
+        """Ends it; nothing of it stays."""
+        self._thread.close()
+
+    def wait_views(
+        self, ports: Callable[[], Sequence[int]], is_so: Callable[[list[ClusterView]], bool], seconds: float
+    ) -> list[ClusterView]:
+        """What the brokers at those ports of this machine say, as soon as it `is_so`; raises TimeoutError.
+
+        A broker that does not answer is asked again.
+        """
+        return self._thread.call(self._wait_views(ports, is_so), seconds)
+
+    async def _wait_views(
+        self, ports: Callable[[], Sequence[int]], is_so: Callable[[list[ClusterView]], bool]
+    ) -> list[ClusterView]:
+        while True:
+            answers = await asyncio.gather(*(_view(port) for port in ports()), return_exceptions=True)
+            views = [each for each in answers if isinstance(each, ClusterView)]
+            for answer in answers:
+                if isinstance(answer, BaseException) and not isinstance(answer, OttlaError | OSError):
+                    raise answer
+            if views and len(views) == len(answers) and is_so(views):
+                return views
+            await asyncio.sleep(_PAUSE_SECONDS)
+
+
+async def _view(port: int) -> ClusterView:
+    from kio.schema.metadata.v13.request import MetadataRequest
+
+    connection = await Connection.open(
+        RealNetwork(), Address("127.0.0.1", port), client_id="ottla-testing", timeout_ms=_ANSWER_TIMEOUT_MS
+    )
+    try:
+        asked = MetadataRequest(topics=None, allow_auto_topic_creation=False, include_topic_authorized_operations=False)
+        answer = await connection.request(ApiKey.METADATA, asked, timeout_ms=_ANSWER_TIMEOUT_MS)
+    finally:
+        connection.close()
+    return ClusterView().merge(answer, whole=True)

@@ -1,0 +1,152 @@
+"""`ottla cluster` on three brokers: what it says of them, elections, and replicas that move."""
+
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from ottla.client.blocking_producer import Producer
+from ottla.testing import BrokerCluster
+from tests.unit.cli.command_line import CommandLine
+
+SECONDS = 60
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[BrokerCluster]:
+    with BrokerCluster(tmp_path / "cluster") as made:
+        yield made
+
+
+@pytest.fixture
+def ottla(cluster: BrokerCluster, capfd: pytest.CaptureFixture[str]) -> CommandLine:
+    return CommandLine(cluster.brokers[0].bootstrap, capfd)
+
+
+def test_brokers_and_health(cluster: BrokerCluster, ottla: CommandLine) -> None:
+    cluster.create_topic("t", 3)
+    cluster.create_topic("single", replicas=1)
+    rows = ottla.ok("cluster", "brokers", "--json").json
+    assert [0, 1, 2] == [each["id"] for each in rows]
+    assert (10, 4, 4, 0) == tuple(
+        sum(each[name] for each in rows) for name in ("replicas", "leads", "preferred", "behind")
+    )
+    assert [True] == [each["controller"] for each in rows if each["controller"]]
+    assert "yes" in ottla.ok("cluster", "brokers").out
+    assert ottla.ok("cluster", "health").out.startswith("well: 3 brokers, 2 topics")
+    for broker in cluster.brokers[1:]:
+        broker.kill()
+    cluster.wait_brokers()
+    sick = ottla("cluster", "health", "--json")
+    assert 1 == sick.status
+    assert [f"t-{each} takes no writes with acks=all: 1 in sync, 2 are needed" for each in range(3)] == [
+        each for each in sick.json["troubles"] if each.startswith("t-")
+    ]
+    cluster.brokers[1].start()
+    told = [f"t-{each} is under-replicated: 2 of 3 in sync" for each in range(3)]
+    deadline = time.monotonic() + SECONDS
+    while not set(told) <= set((sick := ottla("cluster", "health", "--json")).json["troubles"]):
+        assert time.monotonic() < deadline, sick
+
+
+def test_election_of_the_preferred(cluster: BrokerCluster, ottla: CommandLine) -> None:
+    cluster.create_topic("t", 3)
+    cluster.brokers[2].restart()
+    cluster.wait_in_sync()
+    assert {0, 1} == {cluster.leader_of("t", each).id for each in range(3)}
+    assert "1 partition led as wanted\n" == ottla.ok("cluster", "elect").out
+    assert {0, 1, 2} == {cluster.leader_of("t", each).id for each in range(3)}
+    assert "3 partitions led as wanted\n" == ottla.ok("cluster", "elect", "--topic", "t").out
+    assert 1 == ottla("cluster", "elect", "--topic", "t", "--partition", "7").status
+    assert 2 == ottla("cluster", "elect", "--partition", "7").status
+    assert 2 == ottla("cluster", "elect", "--unclean").status
+
+
+def test_replicas_move(cluster: BrokerCluster, ottla: CommandLine, tmp_path: Path) -> None:
+    cluster.create_topic("t", 4, replicas=1)
+    with Producer(bootstrap_servers=cluster.bootstrap) as producer:
+        for each in range(400):
+            producer.send("t", b"x" * 1000, partition=each % 4).get(SECONDS)
+    generated = ottla.ok(
+        "cluster", "reassign", "generate", "--brokers", "0,1", "--topic", "t", "--replication-factor", "2"
+    )
+    assert "4 partitions would change" in generated.err
+    plan = tmp_path / "plan.json"
+    plan.write_text(generated.out)
+    pending = ottla("cluster", "reassign", "verify", str(plan), "--json")
+    assert (1, [f"t-{each}" for each in range(4)]) == (pending.status, sorted(pending.json["pending"]))
+    begun = ottla.ok("cluster", "reassign", "execute", str(plan))
+    assert begun.out.startswith("4 moves begun")
+    back = begun.err.partition("before: ")[2]
+    ottla.ok("cluster", "reassign", "verify", str(plan), "--watch")
+    cluster.wait_in_sync("t")
+    assert {"moving": [], "bytes_left": 0, "pending": []} == ottla.ok(
+        "cluster", "reassign", "verify", str(plan), "--json"
+    ).json
+    rows = ottla.ok("cluster", "brokers", "--json").json
+    assert [(4, 2), (4, 2), (0, 0)] == [(each["replicas"], each["preferred"]) for each in rows]
+    # And back again, by what was told.
+    ottla.ok("cluster", "reassign", "execute", "-", stdin=back.encode())
+    ottla.ok("cluster", "reassign", "verify", "--watch")
+    assert 4 == sum(each["replicas"] for each in ottla.ok("cluster", "brokers", "--json").json)
+
+
+def test_a_move_is_watched_and_taken_back(cluster: BrokerCluster, ottla: CommandLine) -> None:
+    cluster.create_topic("t", replicas=1)
+    with Producer(bootstrap_servers=cluster.bootstrap, max_request_size=1 << 20) as producer:
+        for _ in range(4):
+            producer.send("t", os.urandom(900_000)).get(SECONDS)
+    here = cluster.leader_of("t").id
+    away = (here + 1) % 3
+    plan = {"partitions": [{"topic": "t", "partition": 0, "replicas": [here, away]}]}
+    # After a first answer, the next one would have to wait for a quarter of an hour.
+    ottla.ok("cluster", "reassign", "execute", "-", "--throttle", "1k", stdin=msgspec.json.encode(plan))
+    moving = ottla("cluster", "reassign", "verify", "--json")
+    assert (1, True) == (moving.status, moving.json["bytes_left"] > 1_000_000)
+    assert [("t", 0, [away])] == [(each["topic"], each["partition"], each["adding"]) for each in moving.json["moving"]]
+    assert "COMING" in ottla("cluster", "reassign", "verify").out
+    assert 2 == ottla("cluster", "reassign", "cancel").status
+    cancelled = ottla.ok("cluster", "reassign", "cancel", "--yes")
+    assert ("1 move taken back\n", "the throttle is taken away\n") == (cancelled.out, cancelled.err)
+    assert "nothing is being moved\n" == ottla.ok("cluster", "reassign", "cancel", "--yes").out
+    assert "done: nothing is being moved\n" == ottla.ok("cluster", "reassign", "verify").out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "words"),
+    [
+        (("generate", "--brokers", "0,x"), 2, "write brokers' ids"),
+        (("generate", "--brokers", "0,9"), 1, "the cluster has no broker 9"),
+        (("generate", "--brokers", "0", "--topic", "nowhere"), 1, "there is no topic nowhere"),
+        (("execute", "nowhere.json"), 1, "nowhere.json: No such file"),
+        (("execute", "-"), 1, "no plan"),
+    ],
+)
+def test_what_cannot_be_done_is_told(
+    cluster: BrokerCluster, ottla: CommandLine, arguments: tuple[str, ...], status: int, words: str
+) -> None:
+    done = ottla("cluster", "reassign", *arguments)
+    assert (status, True) == (done.status, words in done.err), done
+
+
+def test_a_throttled_move_takes_its_time(cluster: BrokerCluster, ottla: CommandLine, tmp_path: Path) -> None:
+    cluster.create_topic("t", replicas=1)
+    with Producer(bootstrap_servers=cluster.bootstrap, max_request_size=1 << 20) as producer:
+        for _ in range(20):
+            producer.send("t", os.urandom(100_000)).get(SECONDS)
+    here = cluster.leader_of("t").id
+    plan = tmp_path / "plan.json"
+    away = (here + 1) % 3
+    plan.write_bytes(msgspec.json.encode({"partitions": [{"topic": "t", "partition": 0, "replicas": [here, away]}]}))
+    began = time.monotonic()
+    ottla.ok("cluster", "reassign", "execute", str(plan), "--throttle", "512k")
+    assert f"0:{here}" in ottla.ok("configs", "describe", "--topic", "t").out
+    done = ottla.ok("cluster", "reassign", "verify", str(plan), "--watch")
+    # 2 MB at half a MiB a second, of which a second's worth may come at once, and one answer is up to 1 MiB.
+    assert time.monotonic() - began > 0.8
+    assert "the throttle is taken away" in done.err
+    assert "throttled" not in ottla.ok("configs", "describe", "--topic", "t").out
+    cluster.wait_in_sync("t")
