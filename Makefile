@@ -54,8 +54,8 @@ test-spark: $(VENV)/.installed-spark  ## real Spark: reads, writes, kills, pipel
 test-hostile: $(VENV)/.installed  ## clients that break every rule, kill -9, a full disk (as root, to mount a small one)
 	$(BIN)/python -m pytest tests/hostile tests/crash
 
-test-sim: $(VENV)/.installed  ## a cluster's life from 100 seeds, classic failures, planted bugs, determinism
-	$(BIN)/python -m ottla.sim --seeds 0..100 --jobs 2
+test-sim: $(VENV)/.installed  ## a cluster's life from 90 seeds, classic failures, planted bugs, determinism
+	$(BIN)/python -m ottla.sim --seeds 0..90 --jobs 2
 	$(BIN)/python -m pytest tests/simulation -n 2
 
 sim: $(VENV)/.installed  ## the same from 2,000 seeds, and every planted bug

@@ -8,6 +8,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from socket import gethostname
 from typing import TYPE_CHECKING, Any, Final, Self
 from uuid import UUID
@@ -34,6 +35,7 @@ from ottla.controller.registration import ensure_cluster_id, register_broker
 from ottla.env.real_disk import RealDisk
 from ottla.env.world import World, real_world
 from ottla.metadata.image import NO_LEADER, BrokerImage, ClusterImage
+from ottla.metadata.records import partition_key
 from ottla.metadata.sqlite_store import SqliteStore
 from ottla.metadata.store import Lease, MetadataStore
 from ottla.model.errors import MisuseError, OttlaError
@@ -233,6 +235,7 @@ class Broker:
                 _LOGGER.warning("broker %d lost its registration; it leads nothing until it has a new one", self.id)
                 self._lease = None
                 self._assignment.resign()
+                self._me = replace(self._me, is_intact=self.store.is_intact)
                 self._follow_leaders()
                 self.groups.on_image(self.image)
                 self.transactions.on_image()
@@ -339,6 +342,17 @@ class Broker:
         """Whether a partition's record of this revision was meant for this life of the broker."""
         return -1 < self.broker_epoch < revision
 
+    def _is_counted_on(self) -> bool:
+        """Whether some partition's record still counts on what an earlier life of this broker had."""
+        image = self.image
+        return any(
+            self.id in partition.isr
+            and partition.replicas != (self.id,)
+            and not self.may_lead_since(image.revision_of(partition_key(topic.name, index)))
+            for topic in image.topics.values()
+            for index, partition in enumerate(topic.partitions)
+        )
+
     def _is_elsewhere(self, topic: str | bytes, index: int) -> bool:
         image = self.image
         found = image.topics_by_id.get(UUID(bytes=topic)) if isinstance(topic, bytes) else image.topics.get(topic)
@@ -429,6 +443,9 @@ class Broker:
 
     def _on_image(self) -> None:
         """The image is true here, and to be seen."""
+        if self.store.has_lost and self.is_registered and not self._is_counted_on():
+            # Until then, another start must still tell that something is missing.
+            self.store.note_intact()
         self.office.on_image()
         self._follow_leaders()
 

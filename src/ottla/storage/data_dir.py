@@ -61,24 +61,28 @@ class DataDir:
                 self._disk.remove(self._file(name))
         mark = self._file(names.CLEAN_SHUTDOWN)
         self.is_clean = self._disk.exists(mark)
-        self.is_intact = self._note_boot() or self.is_clean
+        if self.is_clean or self._is_of_this_boot():
+            self.note_boot()
         if self.is_clean:
             self._disk.remove(mark)
             self._disk.sync_dir(self.path)
 
-    def _note_boot(self) -> bool:
+    def _is_of_this_boot(self) -> bool:
         """Whether it was last used in the same life of the machine, whose page cache has what the disk has not."""
-        path, now = self._file(names.BOOT_ID), self._disk.boot_id
-        before = self._disk.read(path).decode("utf-8", "replace") if self._disk.exists(path) else ""
-        if before != now:
-            # If it is lost with the machine, all the better.
-            file = self._disk.open(path, create=True)
-            try:
-                file.truncate(0)
-                file.write_at(0, [now.encode()])
-            finally:
-                file.close()
-        return bool(now) and before == now
+        path = self._file(names.BOOT_ID)
+        now = self._disk.boot_id
+        return bool(now) and self._disk.exists(path) and self._disk.read(path).decode("utf-8", "replace") == now
+
+    def note_boot(self) -> None:
+        """From now on, while the machine lives, it counts as having everything: nothing that it lost is missed."""
+        # If the file is lost with the machine, all the better.
+        file = self._disk.open(self._file(names.BOOT_ID), create=True)
+        try:
+            file.truncate(0)
+            file.write_at(0, [self._disk.boot_id.encode()])
+        finally:
+            file.close()
+        self.is_intact = True
 
     def partitions(self) -> dict[TopicPartition, str]:
         """The partition folders that are here."""

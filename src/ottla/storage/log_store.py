@@ -140,9 +140,23 @@ class LogStore:
                     log.advance_high_watermark(min(max(known, log.start_offset), log.end_offset))
 
     @property
+    def has_lost(self) -> bool:
+        """Whether a data dir may lack what was written into it: the machine went down, or the dir is new."""
+        return any(not folder.is_intact for folder in self.dirs if folder.failure is None)
+
+    @property
     def is_intact(self) -> bool:
         """Whether every data dir has all that was ever written into it; known once it is open."""
-        return all(folder.is_intact and folder.failure is None for folder in self.dirs) and not self.offline
+        return not self.has_lost and not self.offline and all(folder.failure is None for folder in self.dirs)
+
+    def note_intact(self) -> None:
+        """What was lost is no longer counted on: from now on it has everything. Raises StorageError."""
+        try:
+            for folder in self.dirs:
+                if folder.failure is None:
+                    folder.note_boot()
+        except OSError as error:
+            raise StorageError(f"{error.filename}: cannot write: {error.strerror}") from error
 
     def _unlock(self) -> None:
         for folder in self.dirs:

@@ -47,4 +47,4 @@ def test_testing(tmp_path: Path) -> None:
     named = [] if is_installed else ["-p", "ottla.testing.plugin"]
     command = [sys.executable, "-m", "pytest", "-q", "--strict-markers", "-p", "no:cacheprovider", *named]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False)
-    assert (0, True) == (done.returncode, "3 passed" in done.stdout), done.stdout + done.stderr
+    assert (0, True) == (done.returncode, "4 passed" in done.stdout), done.stdout + done.stderr

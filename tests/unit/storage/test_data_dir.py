@@ -120,3 +120,43 @@ def test_a_refused_checkpoint_names_the_file() -> None:
     disk.make_read_only()
     with pytest.raises(StorageError, match=f"/data/{names.RECOVERY_POINTS}: cannot write: Read-only file system"):
         folder.write_checkpoint(names.RECOVERY_POINTS, {})
+
+
+class TestWhetherItHasEverything:
+    """What the machine's page cache had and the disk had not is lost when the machine goes down, and only then."""
+
+    def test_a_new_one_has_not(self, path: str) -> None:
+        assert not opened(SimDisk(), path).is_intact
+
+    def test_after_a_kill_it_has(self, path: str) -> None:
+        disk = SimDisk()
+        opened(disk, path).note_boot()
+        assert opened(disk.kill(), path).is_intact
+
+    def test_after_a_power_cut_it_has_not_however_often_it_is_started_until_somebody_says_so(self, path: str) -> None:
+        disk = SimDisk()
+        opened(disk, path).note_boot()
+        disk = disk.crash()
+        assert not opened(disk, path).is_intact
+        disk = disk.kill()
+        assert not opened(disk, path).is_intact
+        disk = disk.kill()
+        opened(disk, path).note_boot()
+        assert opened(disk.kill(), path).is_intact
+
+    def test_after_a_clean_stop_it_has_also_when_the_machine_went_down_since(self, path: str) -> None:
+        disk = SimDisk()
+        folder = opened(disk, path)
+        folder.mark_clean()
+        disk.sync_dir(path)
+        disk = disk.crash()
+        assert opened(disk, path).is_intact
+        assert opened(disk.kill(), path).is_intact
+
+    def test_a_machine_that_does_not_say_which_life_it_has(self, path: str) -> None:
+        disk = SimDisk()
+        disk.boot_id = ""
+        opened(disk, path).note_boot()
+        after = disk.kill()
+        after.boot_id = ""
+        assert not opened(after, path).is_intact

@@ -1,0 +1,72 @@
+"""The real clients on the simulated network: producers, consumers and administrators, each with its own process."""
+
+from collections.abc import Sequence
+from typing import Final, Unpack
+
+from ottla.client.addresses import Address
+from ottla.client.admin import AsyncAdmin
+from ottla.client.backoff import Backoff
+from ottla.client.cluster import Cluster
+from ottla.client.consumer import AsyncConsumer
+from ottla.client.consumer_core import ConsumerCore
+from ottla.client.consumer_options import ConsumerOptions
+from ottla.client.producer import AsyncProducer
+from ottla.client.producer_core import ProducerCore
+from ottla.client.producer_options import ProducerOptions, producer_config
+from ottla.sim.loop import VirtualLoop
+from ottla.sim.machine_clock import MachineClock
+from ottla.sim.network import SimNetwork, Wire
+from ottla.sim.random import SimRandom
+
+CONNECT_TIMEOUT_MS: Final = 3_000
+REQUEST_TIMEOUT_MS: Final = 5_000
+
+
+class ClientMachine:
+    """Where a client runs; makes its clients."""
+
+    def __init__(
+        self, name: str, loop: VirtualLoop, wire: Wire, random: SimRandom, bootstrap: Sequence[tuple[str, int]]
+    ) -> None:
+        self.host: Final = name
+        self.clock: Final = MachineClock(loop)
+        self._wire = wire
+        self._random = random
+        self._bootstrap = [Address(*each) for each in bootstrap]
+
+    def cluster(self) -> Cluster:
+        """A way into the cluster."""
+        return Cluster(
+            self._bootstrap,
+            network=SimNetwork(self._wire, self.host),
+            clock=self.clock,
+            random=self._random.fork(),
+            client_id=self.host,
+            connect_timeout_ms=CONNECT_TIMEOUT_MS,
+            request_timeout_ms=REQUEST_TIMEOUT_MS,
+            backoff=Backoff(first_ms=100, most_ms=1_000),
+        )
+
+    def producer(self, **options: Unpack[ProducerOptions]) -> AsyncProducer:
+        """A producer."""
+        options.setdefault("request_timeout_ms", REQUEST_TIMEOUT_MS)
+        producer = AsyncProducer(**options)
+        producer._core = ProducerCore(
+            producer_config("AsyncProducer", **options), is_async=True, cluster=self.cluster()
+        )
+        return producer
+
+    def consumer(self, *topics: str, **options: Unpack[ConsumerOptions]) -> AsyncConsumer:
+        """A consumer; to be made within its process."""
+        options.setdefault("request_timeout_ms", REQUEST_TIMEOUT_MS)
+        consumer = AsyncConsumer(**options)
+        consumer._made = ConsumerCore(consumer.config, cluster=self.cluster())
+        if topics:
+            consumer.subscribe(topics)
+        return consumer
+
+    def admin(self) -> AsyncAdmin:
+        """An administrator."""
+        admin = AsyncAdmin(request_timeout_ms=REQUEST_TIMEOUT_MS)
+        admin._cluster = self.cluster()
+        return admin

@@ -1,0 +1,229 @@
+"""What may happen to a cluster, chosen from a seed: each life has some kinds of danger, and its own rhythm.
+
+# The bounds of what is promised
+Records that were acknowledged survive the end of any number of processes. Without `flush.messages=1` they are in page
+caches, and so survive the end of *one machine at a time*: no second one is crashed here before the first is in sync
+again. Nor does anybody stop in between, as an operator would: a broker that stops hands over to those that are
+registered, and a machine without power is registered until its session ends.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+from ottla.metadata.records import broker_key, partition_key
+from ottla.sim.life import Life, chosen
+from ottla.sim.machine import Machine
+
+KINDS: Final = (
+    "kill", "crash", "restart", "freeze", "cut", "one-way cut", "isolate", "cut from store", "store outage",
+    "expire session", "store loses answers", "lossy network", "breaking connections", "slow link", "clock jump",
+    "full disk", "failing sync", "clients cut off",
+)  # fmt: skip
+
+
+class Dangers:
+    """See the module's docstring; `run` until the life is calm."""
+
+    def __init__(self, life: Life, kinds: list[str] | None = None) -> None:
+        self._life = life
+        self._random = life.random.fork()
+        self.kinds = kinds if kinds is not None else chosen(self._random, KINDS, 0.3)
+        self._pause_seconds = 0.4 + (3 if kinds is None else 0.6) * self._random.random()
+        self._tainted: dict[int, int] = {}
+        """Brokers whose machine went down, and that may not be in sync again; with the store's revision of then."""
+
+    async def run(self) -> None:
+        """One danger after another, some at the same time."""
+        deeds: dict[str, Callable[[Machine], Awaitable[None]]] = {
+            "kill": self._kill,
+            "crash": self._crash,
+            "restart": self._restart,
+            "freeze": self._freeze,
+            "cut": self._cut,
+            "one-way cut": self._cut_one_way,
+            "isolate": self._isolate,
+            "cut from store": self._cut_from_store,
+            "store outage": self._store_outage,
+            "expire session": self._expire,
+            "store loses answers": self._lose_answers,
+            "lossy network": self._lossy,
+            "breaking connections": self._breaking,
+            "slow link": self._slow,
+            "clock jump": self._clock_jump,
+            "full disk": self._full_disk,
+            "failing sync": self._failing_sync,
+            "clients cut off": self._cut_clients,
+        }
+        life, random = self._life, self._random
+        life.history.note(f"dangers: {', '.join(self.kinds)}")
+        while not life.is_calm:
+            await asyncio.sleep(self._pause_seconds * (0.2 + 1.6 * random.random()))
+            kind = self.kinds[random.randrange(len(self.kinds))]
+            machine = life.machines[random.randrange(len(life.machines))]
+            if not life.is_calm:
+                life.run_beside(self._do(kind, deeds[kind], machine))
+
+    async def _do(self, kind: str, deed: Callable[[Machine], Awaitable[None]], machine: Machine) -> None:
+        self._life.history.note(f"danger: {kind} ({machine.host})")
+        self._life.history.fault_counts[kind] += 1
+        await deed(machine)
+
+    async def _a_while(self, most: float = 8.0) -> None:
+        """Until the danger ends, or the life is calm."""
+        await self._life.wait_until(lambda: self._life.is_calm, 0.1 + most * self._random.random() ** 2)
+
+    # Machines and processes
+
+    async def _kill(self, machine: Machine) -> None:
+        machine.kill()
+        await self._a_while()
+        if machine.is_up:
+            machine.boot()
+
+    async def _crash(self, machine: Machine) -> None:
+        if not self._may_crash(machine):
+            return
+        self._tainted[machine.id] = self._life.ensemble.table.revision
+        machine.crash()
+        await self._a_while()
+        machine.boot()
+
+    def _may_crash(self, machine: Machine) -> bool:
+        image = self._life.truth()
+        return (
+            self._is_nobody_tainted()
+            and machine.is_up
+            and all(
+                machine.id not in partition.isr or any(each != machine.id for each in partition.isr)
+                for topic in image.topics.values()
+                for partition in topic.partitions
+            )
+        )
+
+    def _is_nobody_tainted(self) -> bool:
+        self._tainted = {broker: since for broker, since in self._tainted.items() if not self._is_in_sync_again(broker)}
+        return not self._tainted
+
+    def _is_in_sync_again(self, broker: int) -> bool:
+        image = self._life.truth()
+        registered = image.revision_of(broker_key(broker))  # type: ignore[arg-type]
+        return registered > self._tainted[broker] and all(
+            broker not in partition.replicas
+            or (broker in partition.isr and registered < image.revision_of(partition_key(topic.name, index)))
+            for topic in image.topics.values()
+            for index, partition in enumerate(topic.partitions)
+        )
+
+    async def _restart(self, machine: Machine) -> None:
+        if not self._is_nobody_tainted():
+            return
+        await machine.stop()
+        await self._a_while(3)
+        if machine.is_up:
+            machine.boot()
+
+    async def _freeze(self, machine: Machine) -> None:
+        process = machine.process
+        if process is not None:
+            process.stop()
+            await self._a_while(10)
+            if process.is_stopped:
+                process.resume()
+
+    # The network
+
+    async def _cut(self, machine: Machine) -> None:
+        await self._cut_for_a_while([(machine.host, self._other(machine))], both=True)
+
+    async def _cut_one_way(self, machine: Machine) -> None:
+        await self._cut_for_a_while([(machine.host, self._other(machine))], both=False)
+
+    async def _isolate(self, machine: Machine) -> None:
+        others = [each.host for each in self._life.machines if each is not machine]
+        await self._cut_for_a_while([(machine.host, each) for each in others], both=self._random.random() < 0.7)
+
+    async def _cut_clients(self, machine: Machine) -> None:
+        await self._cut_for_a_while(
+            [(each, machine.host) for each in self._life.clients], both=self._random.random() < 0.7
+        )
+
+    async def _cut_for_a_while(self, links: list[tuple[str, str]], *, both: bool) -> None:
+        every = [*links, *((target, source) for source, target in links if both)]
+        for source, target in every:
+            self._life.wire.cut(source, target)
+        await self._a_while()
+        for source, target in every:
+            self._life.wire.heal(source, target)
+
+    def _other(self, machine: Machine) -> str:
+        others = [each.host for each in self._life.machines if each is not machine]
+        return others[self._random.randrange(len(others))]
+
+    async def _lossy(self, _: Machine) -> None:
+        self._life.wire.faults.lost_share = 0.1 * self._random.random()
+        await self._a_while()
+        self._life.wire.faults.lost_share = 0.0
+
+    async def _breaking(self, _: Machine) -> None:
+        self._life.wire.faults.break_share = 0.03 * self._random.random()
+        await self._a_while()
+        self._life.wire.faults.break_share = 0.0
+
+    async def _slow(self, machine: Machine) -> None:
+        other = self._other(machine)
+        self._life.wire.slow(machine.host, other, 500 * self._random.random())
+        await self._a_while()
+        self._life.wire.slow(machine.host, other, 0)
+
+    # The store
+
+    async def _cut_from_store(self, machine: Machine) -> None:
+        store = machine.store
+        if store is not None:
+            self._life.ensemble.cut(store)
+            await self._a_while()
+            self._life.ensemble.heal(store)
+
+    async def _store_outage(self, _: Machine) -> None:
+        self._life.ensemble.begin_outage()
+        await self._a_while()
+        self._life.ensemble.end_outage()
+
+    async def _expire(self, machine: Machine) -> None:
+        if machine.store is not None and machine.store.session is not None:
+            self._life.ensemble.expire(machine.store.session.token)
+
+    async def _lose_answers(self, _: Machine) -> None:
+        faults = self._life.ensemble.faults
+        faults.lost_answer_share = faults.lost_request_share = 0.3 * self._random.random()
+        await self._a_while()
+        faults.lost_answer_share = faults.lost_request_share = 0.0
+
+    # Clocks and disks
+
+    async def _clock_jump(self, machine: Machine) -> None:
+        machine.clock.jump(int((self._random.random() - 0.5) * 20_000))
+        machine.clock.rate = 1.0
+
+    async def _full_disk(self, machine: Machine) -> None:
+        machine.may_fail = True
+        machine.disk.capacity = machine.disk.used_bytes() + self._random.randrange(20_000)
+        await self._a_while()
+        machine.disk.capacity = None
+        machine.kill()
+        await self._a_while(2)
+        machine.may_fail = False
+        if machine.is_up:
+            machine.boot()
+
+    async def _failing_sync(self, machine: Machine) -> None:
+        """The next change of the disk fails; afterwards the broker is started anew, as an operator would."""
+        machine.may_fail = True
+        machine.disk.fail_at(machine.disk.operation_count + self._random.randrange(20), OSError(5, "simulated"))
+        await self._a_while()
+        machine.kill()
+        await self._a_while(2)
+        machine.may_fail = False
+        if machine.is_up:
+            machine.boot()

@@ -1,0 +1,115 @@
+"""What happened in a run, as its clients saw it; and what was found wrong with that.
+
+Workloads write it, checkers read it. `trace` is the run's story: two runs of one seed have the same one.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from ottla.model.ids import TopicPartition
+from ottla.sim.loop import VirtualLoop
+
+
+class Acked(NamedTuple):
+    """A record that the cluster said it has (acks=all)."""
+
+    value: bytes
+    offset: int
+
+
+@dataclass(slots=True, kw_only=True)
+class Transaction:
+    """One transaction. `outcome` is what its producer knows: committed, aborted, or unknown."""
+
+    name: str
+    records: list[tuple[TopicPartition, bytes]] = field(default_factory=list)
+    outcome: str = "unknown"
+
+
+class History:
+    """See the module's docstring."""
+
+    def __init__(self, loop: VirtualLoop) -> None:
+        self._loop = loop
+        self.trace: list[str] = []
+        self.violations: list[str] = []
+        self.on_violation: Callable[[], object] = lambda: None
+        self.checks = 0
+        self.fault_counts: dict[str, int] = defaultdict(int)
+        self.acked: dict[TopicPartition, list[Acked]] = defaultdict(list)
+        self.reads: dict[TopicPartition, dict[int, bytes]] = defaultdict(dict)
+        """What was ever read at an offset, by whichever consumer."""
+        self.committed_reads: dict[TopicPartition, dict[int, bytes]] = defaultdict(dict)
+        """The same for those that read committed records only."""
+        self.transactions: dict[str, Transaction] = {}
+        self.owners: dict[tuple[str, int, TopicPartition], str] = {}
+        self.group_offsets: dict[tuple[str, TopicPartition], int] = defaultdict(int)
+        """The largest offset whose commit was confirmed."""
+        self.sent = 0
+
+    def note(self, text: str) -> None:
+        """One more line of the story."""
+        self.trace.append(f"{self._loop.time():11.6f} {text}")
+
+    def violated(self, checker: str, what: str) -> None:
+        """A promise was broken."""
+        self.note(f"VIOLATION {checker}: {what}")
+        self.violations.append(f"{checker}: {what}")
+        self.on_violation()
+
+    def check(self, is_right: bool, checker: str, what: str) -> None:
+        """Counts a check, and notes if it fails."""
+        self.checks += 1
+        if not is_right:
+            self.violated(checker, what)
+
+    # What clients saw
+
+    def on_acked(self, partition: TopicPartition, value: bytes, offset: int) -> None:
+        """The cluster has this record."""
+        self.acked[partition].append(Acked(value, offset))
+        self._see(self.reads, partition, offset, value, "an acknowledgement")
+
+    def on_read(self, partition: TopicPartition, offset: int, value: bytes, reader: str, *, committed: bool) -> None:
+        """A consumer read this record there."""
+        self._see(self.reads, partition, offset, value, reader)
+        if committed:
+            self.committed_reads[partition][offset] = value
+
+    def _see(
+        self,
+        seen: dict[TopicPartition, dict[int, bytes]],
+        partition: TopicPartition,
+        offset: int,
+        value: bytes,
+        who: str,
+    ) -> None:
+        before = seen[partition].setdefault(offset, value)
+        self.check(
+            before == value,
+            "one record per offset",
+            f"{partition} offset {offset} was {before!r}, and is {value!r} for {who}",
+        )
+
+    def on_owned(self, group: str, generation: int, member: str, partition: TopicPartition) -> None:
+        """A member of a group was given a partition."""
+        before = self.owners.setdefault((group, generation, partition), member)
+        self.check(
+            before == member,
+            "one owner per generation",
+            f"{partition} of group {group}, generation {generation}, belongs to {before} and to {member}",
+        )
+
+    def on_group_offset(self, group: str, partition: TopicPartition, offset: int) -> None:
+        """A commit of a group's offset was confirmed."""
+        self.group_offsets[group, partition] = max(self.group_offsets[group, partition], offset)
+
+    def on_group_offset_read(self, group: str, partition: TopicPartition, offset: int, floor: int) -> None:
+        """A group's offset was asked for; `floor` was confirmed before."""
+        self.check(
+            offset >= floor,
+            "group offsets never go back",
+            f"{partition} of group {group}: {floor} was committed, and then {offset} was read",
+        )

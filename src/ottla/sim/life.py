@@ -1,0 +1,245 @@
+"""A cluster's life: machines, clients, faults, checks; first in danger, then healed.
+
+`Life` has the parts and the phases. What goes wrong is chosen in `dangers.py`, what clients do is in `workloads/`, what
+must hold is in `checkers/`. A seed decides everything.
+"""
+
+import asyncio
+import gc
+import logging
+import sys
+import warnings
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from ottla.metadata.changes import image_of
+from ottla.metadata.image import ClusterImage
+from ottla.metadata.store import Entry
+from ottla.sim.clients import ClientMachine
+from ottla.sim.history import History
+from ottla.sim.loop import DeadlockError, Process, SpinError, VirtualLoop
+from ottla.sim.machine import PORT, Machine
+from ottla.sim.machine_clock import MachineClock
+from ottla.sim.network import Wire
+from ottla.sim.random import SimRandom
+from ottla.sim.store import SimMetadata
+
+if TYPE_CHECKING:
+    from ottla.sim.checkers import Checker
+
+SESSION_TIMEOUT_MS: Final = 3_000
+LOOK_SECONDS: Final = 0.1
+SETTINGS: Final = {
+    "num.partitions": "2",
+    "default.replication.factor": "3",
+    "min.insync.replicas": "2",
+    "offsets.topic.num.partitions": "2",
+    "offsets.topic.replication.factor": "3",
+    "transaction.state.log.num.partitions": "2",
+    "transaction.state.log.replication.factor": "3",
+    "transaction.state.log.min.isr": "2",
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": "2000",
+    "replica.lag.time.max.ms": "2000",
+    "group.initial.rebalance.delay.ms": "200",
+    "group.consumer.session.timeout.ms": "6000",
+    "group.consumer.heartbeat.interval.ms": "1000",
+    "log.roll.ms": "5000",
+    "log.retention.check.interval.ms": "10000",
+    "replica.high.watermark.checkpoint.interval.ms": "2000",
+    "log.flush.offset.checkpoint.interval.ms": "4000",
+}
+"""A small cluster in which things happen soon."""
+
+
+class Life:
+    """See the module's docstring. Make one within its loop."""
+
+    def __init__(
+        self, loop: VirtualLoop, seed: int, *, brokers: int = 3, settings: Mapping[str, str] = SETTINGS
+    ) -> None:
+        self.loop = loop
+        self.seed = seed
+        self.random = SimRandom(seed)
+        self.history = History(loop)
+        self.wire = Wire(loop, self.random.fork())
+        self.ensemble = SimMetadata(MachineClock(loop), self.random.fork(), session_timeout_ms=SESSION_TIMEOUT_MS)
+        self.machines = [
+            Machine(
+                number,
+                loop,
+                self.wire,
+                self.ensemble,
+                self.random.fork(),
+                settings=settings,
+                note=self.history.note,
+                broken=lambda what: self.history.violated("brokers go on", what),
+            )
+            for number in range(1, brokers + 1)
+        ]
+        self.clients: dict[str, ClientMachine] = {}
+        self.checkers: list[Checker] = []
+        self.is_calm = False
+        """Whether no more faults come."""
+        self.is_over = False
+        """Whether clients should come to an end."""
+        self.works: list[asyncio.Task[None]] = []
+        self.programs: list[asyncio.Task[None]] = []
+        """The clients' work, which comes to an end when the life is over."""
+        loop.set_exception_handler(self._on_unexpected)
+
+    def _on_unexpected(self, _: asyncio.AbstractEventLoop, what: dict[str, Any]) -> None:
+        error = what.get("exception")
+        if error is not None and not any(each.may_fail for each in self.machines):
+            self.history.violated("nothing unexpected", f"{what.get('message')}: {error!r}")
+
+    # Parts
+
+    def client(self, name: str) -> ClientMachine:
+        """The machine of a client, with this name; made when it is first asked for."""
+        if name not in self.clients:
+            bootstrap = [(each.host, PORT) for each in self.machines]
+            self.clients[name] = ClientMachine(name, self.loop, self.wire, self.random.fork(), bootstrap)
+        return self.clients[name]
+
+    def spawn(self, name: str, work: Coroutine[Any, Any, None]) -> tuple[Process, asyncio.Task[None]]:
+        """Runs a client in a process of its own."""
+        process = self.loop.process(name)
+        return process, process.spawn(work)
+
+    def run_beside(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """Runs something of the simulation's own for the rest of the run."""
+        task = self.loop.create_task(work)
+        self.works.append(task)
+        return task
+
+    def truth(self) -> ClusterImage:
+        """The cluster as the metadata store has it at this moment."""
+        entries: list[Entry] = self.ensemble.table.entries()
+        return image_of(self.ensemble.table.revision, entries)
+
+    # Phases
+
+    def boot(self) -> None:
+        """Starts all machines, and begins to look."""
+        for machine in self.machines:
+            machine.boot()
+        self.run_beside(self._look())
+        self.run_beside(self._follow_store())
+
+    async def _follow_store(self) -> None:
+        """Tells every change of a partition's leader or ISR, and who is registered."""
+        told: dict[str, str] = {}
+        while True:
+            image = self.truth()
+            now = {
+                f"{topic.name}-{index}": f"leader {partition.leader} epoch {partition.leader_epoch} isr "
+                f"{list(partition.isr)} of {list(partition.replicas)}"
+                for topic in image.topics.values()
+                for index, partition in enumerate(topic.partitions)
+            }
+            now["registered"] = f"{sorted(image.brokers)}, controller {image.controller}"
+            for name, state in now.items():
+                if told.get(name) != state:
+                    self.history.note(f"{name}: {state}")
+            told = now
+            await self.ensemble.wait_changed()
+
+    async def _look(self) -> None:
+        second = 0
+        while True:
+            await asyncio.sleep(LOOK_SECONDS)
+            for checker in self.checkers:
+                checker.look(self)
+            if self.loop.time() >= second + 1:
+                second = int(self.loop.time())
+                end_offsets = ",".join(f"{len(each)}" for each in self.history.acked.values())
+                self.history.note(
+                    f"tick {self.loop.steps} steps, revision {self.ensemble.table.revision}, acked {end_offsets}"
+                )
+
+    async def wait_until(self, what: Callable[[], bool], seconds: float) -> bool:
+        """Whether something became true within that time."""
+        deadline = self.loop.time() + seconds
+        while not what():
+            if self.loop.time() >= deadline:
+                return False
+            await asyncio.sleep(LOOK_SECONDS)
+        return True
+
+    def heal(self) -> None:
+        """Undoes everything that was done to the cluster."""
+        self.is_calm = True
+        self.history.note("healed")
+        self.wire.heal_all()
+        self.ensemble.end_outage()
+        self.ensemble.faults.lost_answer_share = self.ensemble.faults.lost_request_share = 0.0
+        for machine in self.machines:
+            if machine.store is not None:
+                self.ensemble.heal(machine.store)
+            machine.disk.capacity = None
+            machine.disk.heal()
+            if machine.may_fail:
+                machine.kill()
+            if machine.process is not None and machine.process.is_stopped:
+                machine.process.resume()
+            machine.boot()
+
+    def is_whole(self) -> bool:
+        """Whether every broker serves, and every replica of every partition is in sync."""
+        if not all(machine.is_serving for machine in self.machines):
+            return False
+        image = self.truth()
+        return all(
+            set(partition.isr) == set(partition.replicas)
+            and partition.leader in partition.isr
+            and not partition.adding
+            and not partition.removing
+            for topic in image.topics.values()
+            for partition in topic.partitions
+        )
+
+
+def run(
+    story: Callable[[Life], Coroutine[Any, Any, None]], seed: int, *, brokers: int = 3, to_first: bool = False
+) -> History:
+    """Runs one life on a loop of its own, and cleans up after it; if asked, only to the first violation."""
+    loop = VirtualLoop()
+    life = Life(loop, seed, brokers=brokers)
+    level = logging.root.manager.disable
+    logging.disable(logging.CRITICAL)
+    hook = sys.unraisablehook
+    was_collecting = gc.isenabled()
+    gc.disable()
+    try:
+        asyncio.set_event_loop(loop)
+        task = loop.create_task(story(life))
+        if to_first:
+            life.history.on_violation = loop.stop
+        try:
+            loop.run_until_complete(task)
+        except (DeadlockError, SpinError) as error:
+            life.history.violated("time goes on", str(error))
+        except RuntimeError:
+            if not to_first or not life.history.violations:
+                raise
+        return life.history
+    finally:
+        # What dead processes left behind is unwound here, where it can do no harm, and is not reported.
+        sys.unraisablehook = lambda _: None
+        loop.forget()
+        asyncio.set_event_loop(None)
+        loop.close()
+        del task
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            gc.collect()
+        sys.unraisablehook = hook
+        logging.disable(level)
+        if was_collecting:
+            gc.enable()
+
+
+def chosen(random: SimRandom, kinds: Sequence[str], share: float) -> list[str]:
+    """Some of these, each with this probability, one at least."""
+    some = [each for each in kinds if random.random() < share]
+    return some or [kinds[random.randrange(len(kinds))]]

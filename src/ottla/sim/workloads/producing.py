@@ -1,0 +1,50 @@
+"""Programs that send records with acks=all and idempotence, each value once."""
+
+import asyncio
+
+from ottla.client.deliveries import AsyncDelivery
+from ottla.model.errors import OttlaError
+from ottla.model.ids import TopicPartition
+from ottla.sim.life import Life
+
+IN_FLIGHT_MAX = 6
+
+
+async def produce(life: Life, name: str, topic: str, partitions: int, pause_seconds: float) -> None:
+    """Sends numbered records until the life is over; a producer that fails is replaced by another."""
+    client, history, random = life.client(name), life.history, life.random.fork()
+    number, lives = 0, 0
+    while not life.is_over:
+        lives += 1
+        producer = client.producer(delivery_timeout_ms=20_000, linger_ms=random.randrange(3) * 5, max_block_ms=10_000)
+        await producer.start()
+        waiting: list[asyncio.Task[bool]] = []
+        is_well = True
+        while is_well and not life.is_over:
+            number += 1
+            where = TopicPartition(topic, random.randrange(partitions))
+            value = f"{name}.{lives}:{number}".encode()
+            history.sent += 1
+            try:
+                delivery = await producer.send(topic, value, partition=where.partition)
+            except OttlaError as error:
+                history.note(f"{name} cannot send: {type(error).__name__}")
+                is_well = False
+                break
+            waiting.append(asyncio.create_task(_wait_acked(life, where, value, delivery)))
+            while len(waiting) >= IN_FLIGHT_MAX:
+                is_well = await waiting.pop(0) and is_well
+            await client.clock.sleep(pause_seconds * random.random() * 2)
+        for task in waiting:
+            await task
+        await producer.close(timeout=5)
+
+
+async def _wait_acked(life: Life, where: TopicPartition, value: bytes, delivery: AsyncDelivery) -> bool:
+    try:
+        metadata = await delivery
+    except OttlaError as error:
+        life.history.note(f"{value.decode()} is not acknowledged: {type(error).__name__}")
+        return False
+    life.history.on_acked(where, value, metadata.offset)
+    return True

@@ -1,0 +1,28 @@
+"""The same seed gives the same life, byte for byte, in another process with another hash seed."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+
+def trace_of(seed: int, hash_seed: str) -> str:
+    return subprocess.run(
+        [sys.executable, "-m", "ottla.sim", "--seed", str(seed), "--trace"],
+        env={**os.environ, "PYTHONHASHSEED": hash_seed},
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+
+
+@pytest.mark.parametrize("seed", [3, 7])
+def test_one_seed_is_one_life(seed: int) -> None:
+    first = trace_of(seed, "1")
+    assert "danger: " in first
+    assert first == trace_of(seed, "2")
+
+
+def test_another_seed_is_another_life() -> None:
+    assert trace_of(1, "1") != trace_of(5, "1")

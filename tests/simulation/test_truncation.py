@@ -1,0 +1,130 @@
+"""The two classic failures of cutting a follower's log by its high watermark, told as stories.
+
+Each holds with the code as it is, and fails with the planted bug: that is what leader epochs are for.
+"""
+
+import asyncio
+
+import pytest
+
+from ottla.client.admin_values import NewTopic
+from ottla.model.ids import TopicPartition
+from ottla.sim.checkers import Contents
+from ottla.sim.checkers.logs_equal import LogsEqual
+from ottla.sim.history import History
+from ottla.sim.life import Life, run
+from ottla.sim.machine import Machine
+from ottla.sim.mutants import applied
+
+MUTANT = "truncation by high watermark"
+TOPIC = "ledger"
+
+
+async def begin(life: Life) -> tuple[Machine, Machine]:
+    """Two brokers with one partition; answers its leader and its follower."""
+    life.boot()
+    await life.wait_until(lambda: all(each.is_serving for each in life.machines), 20)
+
+    async def create() -> None:
+        admin = life.client("admin").admin()
+        configs = {"min.insync.replicas": "1", "unclean.leader.election.enable": "true"}
+        await admin.create_topics([NewTopic(TOPIC, replica_assignments={0: [1, 2]}, topic_configs=configs)])
+        await admin.close()
+
+    await asyncio.wait([life.spawn("admin", create())[1]])
+    return life.machines[0], life.machines[1]
+
+
+async def write(life: Life, value: bytes) -> None:
+    """Writes a record, and waits until it is acknowledged by all in sync."""
+
+    async def send() -> None:
+        producer = life.client("writer").producer()
+        await producer.start()
+        metadata = await producer.send_and_wait(TOPIC, value, partition=0)
+        life.history.on_acked(TopicPartition(TOPIC, 0), value, metadata.offset)
+        await producer.close()
+
+    task = life.spawn("writer", send())[1]
+    await asyncio.wait([task], timeout=60)
+    task.result()
+
+
+async def read_all(life: Life) -> list[bytes]:
+    """The partition's records, as a consumer sees them."""
+    found: list[bytes] = []
+
+    async def read() -> None:
+        consumer = life.client("reader").consumer(auto_offset_reset="earliest")
+        consumer.assign([TopicPartition(TOPIC, 0)])
+        end = (await consumer.end_offsets([TopicPartition(TOPIC, 0)]))[TopicPartition(TOPIC, 0)]
+        while len(found) < end:
+            for records in (await consumer.poll(timeout_ms=500)).values():
+                found.extend(record.value for record in records)
+        await consumer.close()
+
+    task = life.spawn("reader", read())[1]
+    await asyncio.wait([task], timeout=60)
+    task.result()
+    return found
+
+
+async def a_committed_record_is_kept(life: Life) -> None:
+    """A follower has a record, and has not heard that it is committed, when both brokers are killed.
+
+    The follower comes back first and leads. Its high watermark is older than the record; to cut its log there would
+    lose what was acknowledged.
+    """
+    leader, follower = await begin(life)
+    await write(life, b"first")
+    await write(life, b"second")
+    leader.kill()
+    follower.kill()
+    follower.boot()
+    await life.wait_until(lambda: follower.is_serving and life.truth().topics[TOPIC].partitions[0].leader == 2, 30)
+    life.history.check([b"first", b"second"] == await read_all(life), "acked records survive", "the second is lost")
+
+
+async def replicas_do_not_diverge(life: Life) -> None:
+    """A leader writes alone and is killed; the other broker, which lacks the record, leads instead and writes another.
+
+    When the first one returns, its log has a different record at the same offset, below its own high watermark: only
+    the epochs tell that it is not the leader's.
+    """
+    leader, follower = await begin(life)
+    await write(life, b"common")
+    follower.kill()
+    await life.wait_until(lambda: life.truth().topics[TOPIC].partitions[0].isr == (1,), 30)
+    await write(life, b"of the first leader")
+    leader.kill()
+    await life.wait_until(lambda: 1 not in life.truth().brokers, 30)
+    follower.boot()
+    await life.wait_until(lambda: life.truth().topics[TOPIC].partitions[0].leader == 2, 30)
+    life.history.reads.clear()
+    await write(life, b"of the second leader")
+    leader.boot()
+    await life.wait_until(life.is_whole, 30)
+    LogsEqual().finish(life, Contents(everything={}, committed={}))
+    life.history.check(
+        [b"common", b"of the second leader"] == await read_all(life), "the leader decides", "it does not"
+    )
+
+
+STORIES = [a_committed_record_is_kept, replicas_do_not_diverge]
+
+
+def told(story: object, mutant: str | None) -> History:
+    with applied(mutant):
+        return run(story, 1, brokers=2)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("story", STORIES)
+def test_leader_epochs_keep_it_right(story: object) -> None:
+    history = told(story, None)
+    assert [] == history.violations
+    assert history.checks > 0
+
+
+@pytest.mark.parametrize("story", STORIES)
+def test_cutting_by_high_watermark_is_found_out(story: object) -> None:
+    assert [] != told(story, MUTANT).violations
