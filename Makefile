@@ -49,7 +49,7 @@ test-compat: $(VENV)/.installed-compat  ## real Kafka, its tools and foreign cli
 	$(BIN)/python -m tests.compat.client_suite
 
 test-spark: $(VENV)/.installed-spark  ## real Spark: reads, writes, kills, pipelines (tests/compat/prepare gets Kafka)
-	$(BIN)/python -m pytest tests/spark
+	$(BIN)/python -m pytest tests/spark -m "not long"
 
 test-hostile: $(VENV)/.installed  ## clients that break every rule, kill -9, a full disk (as root, to mount a small one)
 	$(BIN)/python -m pytest tests/hostile tests/crash
