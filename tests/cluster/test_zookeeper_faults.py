@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kazoo.client import KazooClient  # type: ignore[import-untyped]
+from kazoo.client import KazooClient
 
 from ottla.env.real_clock import RealClock
 from ottla.metadata.store import (

@@ -5,7 +5,7 @@ import itertools
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
-from kazoo.client import KazooClient  # type: ignore[import-untyped]
+from kazoo.client import KazooClient
 
 from ottla.env.real_clock import RealClock
 from ottla.metadata.store import MetadataStore

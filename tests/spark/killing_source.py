@@ -15,6 +15,7 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import WriterCommitMessage
 
 from ottla.spark.data_source import OttlaDataSource
+from ottla.spark.sink_broker import SinkBroker
 from ottla.spark.stream_writer import StreamWriter
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ POINTS = (
 )
 """Where a process can be killed, in the order in which they come."""
 _HANG_SECONDS = 600
+_STORE, _COMMIT = SinkBroker.store, SinkBroker.commit
 
 
 class KillingSource(OttlaDataSource):
@@ -125,10 +127,8 @@ class KillingWriter(StreamWriter):
 
 
 def _listen(plan: KillPlan) -> None:
-    """Adds the plan's points to what this process does with brokers; Spark makes a new process for each batch."""
-    from ottla.spark.sink_broker import SinkBroker
-
-    store, commit = SinkBroker.store, SinkBroker.commit
+    """Adds the plan's points to what this process does with brokers, in the place of those of a plan before."""
+    store, commit = _STORE, _COMMIT
 
     async def stored(self: SinkBroker, decision: Any) -> None:
         if not decision.is_done:

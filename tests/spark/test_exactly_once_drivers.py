@@ -14,8 +14,8 @@ from tests.spark.standalone_cluster import StandaloneCluster
 from tests.spark.topics import Topics, numbers
 
 COUNT = 2_000
-QUICK = ("mid-write", "half-committed", "after-done")
-"""The others are for the slower suites: their processes' view of it is in `test_exactly_once_kills.py`."""
+QUICK = ("half-committed",)
+"""The others are for the slower suites: what they leave on the brokers is in `test_exactly_once_kills.py`, too."""
 
 
 @pytest.fixture

@@ -19,8 +19,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Final
 
-from kazoo.client import KazooClient, TransactionRequest  # type: ignore[import-untyped]
-from kazoo.exceptions import (  # type: ignore[import-untyped]
+from kazoo.client import KazooClient, TransactionRequest
+from kazoo.exceptions import (
     BadVersionError,
     ConnectionClosedError,
     ConnectionLoss,
@@ -31,9 +31,9 @@ from kazoo.exceptions import (  # type: ignore[import-untyped]
     SessionExpiredError,
     SessionMovedError,
 )
-from kazoo.handlers.threading import SequentialThreadingHandler  # type: ignore[import-untyped]
-from kazoo.protocol.states import KazooState  # type: ignore[import-untyped]
-from kazoo.retry import KazooRetry  # type: ignore[import-untyped]
+from kazoo.handlers.threading import SequentialThreadingHandler
+from kazoo.protocol.states import KazooState
+from kazoo.retry import KazooRetry
 
 from ottla.env.ports import Clock
 from ottla.metadata.waiting import wait_first

@@ -89,7 +89,7 @@ class SinkBroker:
         return read_decision([parts.get(number, "") for number in range(count)], self._sink_id)
 
     async def store(self, decision: Decision) -> None:
-        """Replaces the decision, in one transaction. Raises `ReplacedDriverError` if another driver has the fence now."""
+        """Replaces the decision, in one transaction. Raises `ReplacedDriverError` if another has the fence now."""
         name, fence, version = fence_id(self._sink_id), self._taken(), self._version
         parts = write_decision(decision)
         place_count = 1 if len(parts) == 1 else await self._place_count()

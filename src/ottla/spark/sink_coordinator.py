@@ -1,16 +1,18 @@
 """The driver's side of a write: commits a batch that all tasks have written, or aborts what a failed one left.
 
-The one loop over `sink_decision_state.py`'s effects. Blocking: Spark calls it in a process that has nothing else to do.
+The one loop over `sink_decision_state.py`'s effects. Blocking: the process in which Spark calls it has nothing else
+to do.
 """
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
-from typing import Final, TypeVar
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any, Final, TypeVar
 
 from ottla.client.admin_options import AdminConfig
-from ottla.client.loop_thread import new_event_loop
+from ottla.client.cluster import Cluster
 from ottla.model.errors import OttlaError
+from ottla.spark.driver_connections import CONNECTIONS
 from ottla.spark.sink_broker import SinkBroker
 from ottla.spark.sink_decision import BatchName, Decision, TaskTransaction
 from ottla.spark.sink_decision_state import (
@@ -52,13 +54,13 @@ def abort_batch(
         _log.warning("what batch %s wrote is left to the transactions' timeout: %s", name, error)
 
 
-def _run(options: SinkOptions, name: BatchName, timeout_ms: int, work: Callable[[SinkBroker], Awaitable[T]]) -> T:
-    async def connected() -> T:
-        async with AdminConfig(**options.client).cluster() as cluster:
-            return await work(SinkBroker(cluster, name.sink_id, timeout_ms=timeout_ms))
+def _run(
+    options: SinkOptions, name: BatchName, timeout_ms: int, work: Callable[[SinkBroker], Coroutine[Any, Any, T]]
+) -> T:
+    def with_cluster(cluster: Cluster) -> Coroutine[Any, Any, T]:
+        return work(SinkBroker(cluster, name.sink_id, timeout_ms=timeout_ms))
 
-    with asyncio.Runner(loop_factory=new_event_loop) as runner:
-        return runner.run(connected())
+    return CONNECTIONS.run(AdminConfig(**options.client), with_cluster)
 
 
 async def _commit(broker: SinkBroker, name: BatchName, offered: Sequence[TaskTransaction]) -> None:

@@ -1,4 +1,4 @@
-"""What a task tells the driver when its rows are written. Light: the driver imports it for every batch."""
+"""What a task tells the driver when its rows are written. Light: the driver needs no Arrow for it."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass

@@ -1,8 +1,8 @@
 """The stream writer that Spark talks to: `write` in tasks, then `commit` or `abort` on the driver, once for each batch.
 
 Spark makes a new one for every use, so nothing is kept here: what the driver must know comes in the tasks' messages.
-What happens is in `sink_task.py` and `sink_coordinator.py`, imported where it happens: Spark starts a process for each
-of these steps of each batch, and every import counts.
+What happens is in `sink_task.py` and `sink_coordinator.py`, imported where it happens: Spark has other processes for
+each of these steps, and a query's first batch waits for what they import.
 """
 
 from collections.abc import Iterator, Sequence
