@@ -48,8 +48,8 @@ test-compat: $(VENV)/.installed-compat  ## real Kafka, its tools and foreign cli
 	$(BIN)/python -m pytest tests/compat --ignore tests/compat/client_suite
 	$(BIN)/python -m tests.compat.client_suite
 
-test-spark: $(VENV)/.installed-spark  ## real Spark: reads, writes, kills, pipelines (tests/compat/prepare gets Kafka)
-	$(BIN)/python -m pytest tests/spark -m "not long"
+test-spark: $(VENV)/.installed-spark  ## real Spark: reads, writes, kills, pipelines (tests/compat/prepare gets Kafka); not the long runs
+	$(BIN)/python -m pytest tests/spark -m "not long and not install"
 
 test-hostile: $(VENV)/.installed  ## clients that break every rule, kill -9, a full disk (as root, to mount a small one)
 	$(BIN)/python -m pytest tests/hostile tests/crash

@@ -20,6 +20,10 @@ if TYPE_CHECKING:
 SETTINGS = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": "200"}
 
 
+QUICK = ("mid-write", "before-decision", "half-committed")
+"""The others take as long again, and are run when there is time."""
+
+
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ProcessBroker]:
     with ProcessBroker(tmp_path_factory.mktemp("broker"), SETTINGS) as broker:
@@ -41,7 +45,9 @@ def source(spark: "SparkSession", topics: Topics) -> str:
     return topic
 
 
-@pytest.mark.parametrize("point", POINTS)
+@pytest.mark.parametrize(
+    "point", [each if each in QUICK else pytest.param(each, marks=pytest.mark.long) for each in POINTS]
+)
 def test_the_broker_is_killed_there_and_comes_back(
     spark: "SparkSession", broker: ProcessBroker, topics: Topics, source: str, tmp_path: Path, point: str
 ) -> None:

@@ -44,7 +44,8 @@ def test_the_driver_is_killed_there(ottla: Topics, source: str, tmp_path: Path, 
     check_once(ottla, output)
 
 
-@pytest.mark.parametrize("point", ["before-decision", pytest.param("half-committed", marks=pytest.mark.long)])
+@pytest.mark.long
+@pytest.mark.parametrize("point", ["before-decision", "half-committed"])
 def test_a_driver_that_was_replaced_while_it_slept_does_no_harm(
     ottla: Topics, source: str, tmp_path: Path, point: str
 ) -> None:
@@ -75,6 +76,7 @@ def test_a_task_that_dies_is_run_again(ottla: Topics, source: str, tmp_path: Pat
     check_once(ottla, output)
 
 
+@pytest.mark.long
 def test_a_slow_task_is_overtaken_by_its_copy(ottla: Topics, source: str, tmp_path: Path) -> None:
     """Speculation: the first attempt hangs in the middle of its rows, on an executor of its own."""
     output = ottla.create(2)

@@ -162,6 +162,7 @@ def orders():
 """
 
 
+@pytest.mark.long
 def test_a_project_of_sparks_own_declarative_pipelines(ottla: Topics, tmp_path: Path) -> None:
     source, out = ottla.create(), ottla.create()
     ottla.fill(source, [b"one", b"two"])
