@@ -356,7 +356,7 @@ class Broker:
     def _is_elsewhere(self, topic: str | bytes, index: int) -> bool:
         image = self.image
         found = image.topics_by_id.get(UUID(bytes=topic)) if isinstance(topic, bytes) else image.topics.get(topic)
-        return found is not None and index < len(found.partitions)
+        return found is not None and 0 <= index < len(found.partitions)
 
     @property
     def advertised(self) -> tuple[str, int]:
@@ -385,7 +385,7 @@ class Broker:
         """(leader, leader epoch) of a partition, for a client that asked the wrong broker."""
         image = self.image
         found = image.topics_by_id.get(UUID(bytes=topic)) if isinstance(topic, bytes) else image.topics.get(topic)
-        if found is None or index >= len(found.partitions) or found.partitions[index].leader == NO_LEADER:
+        if found is None or not 0 <= index < len(found.partitions) or found.partitions[index].leader == NO_LEADER:
             return None
         partition = found.partitions[index]
         return partition.leader, partition.leader_epoch

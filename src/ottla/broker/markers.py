@@ -114,7 +114,7 @@ class Markers:
     def _leader_of(self, name: TopicPartition) -> BrokerId | None:
         """Who leads a partition that is not led here, as far as is known."""
         topic = self._broker.image.topics.get(name.topic)
-        if topic is None or name.partition >= len(topic.partitions):
+        if topic is None or not 0 <= name.partition < len(topic.partitions):
             return None
         leader = topic.partitions[name.partition].leader
         return leader if leader != self._broker.id and leader in self._broker.image.brokers else None

@@ -245,7 +245,9 @@ def test_clients_that_ask_the_wrong_broker_are_told(tmp_path: Path) -> None:
         wrong = next(broker for number, broker in brokers.brokers.items() if number != brokers.leader("t"))
         with pytest.raises(NotLeaderError):
             wrong.partitions.find("t", 0)
-        with pytest.raises(UnknownPartitionError):
-            wrong.partitions.find("t", 1)
+        for index in (1, -1, -7):
+            with pytest.raises(UnknownPartitionError):
+                wrong.partitions.find("t", index)
+            assert None is wrong.leader_hint("t", index)
 
     run(tmp_path, test)
