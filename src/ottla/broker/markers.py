@@ -36,11 +36,17 @@ class Markers:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def write(
-        self, end: TransactionEnd, partitions: Sequence[TopicPartition], on_done: Callable[[MarkerOutcomes], None]
+        self,
+        end: TransactionEnd,
+        partitions: Sequence[TopicPartition],
+        on_done: Callable[[MarkerOutcomes], None],
+        *,
+        only_here: bool = False,
     ) -> None:
         """Writes a marker to each partition; `on_done` hears of all together, perhaps before this returns.
 
-        UNKNOWN_TOPIC_OR_PARTITION is for a partition that the cluster does not have.
+        UNKNOWN_TOPIC_OR_PARTITION is for a partition that the cluster does not have. With `only_here` no other broker
+        is asked, and what is not led here is NOT_LEADER_OR_FOLLOWER.
         """
         gathering = _Gathering(partitions, on_done)
         elsewhere: dict[BrokerId, list[int]] = {}
@@ -48,7 +54,7 @@ class Markers:
             try:
                 self._append(end, name, gathering, at)
             except NotLeaderError as error:
-                leader = self._leader_of(name)
+                leader = None if only_here else self._leader_of(name)
                 if leader is None:
                     gathering.note(at, error.code)
                 else:
@@ -85,23 +91,10 @@ class Markers:
         for at in places:
             gathering.note(at, outcomes.get(partitions[at], ErrorCode.NOT_LEADER_OR_FOLLOWER))
 
-    def write_here(
-        self, end: TransactionEnd, partitions: Sequence[TopicPartition], on_done: Callable[[MarkerOutcomes], None]
-    ) -> None:
-        """The same for a broker that asks: what is not led here is NOT_LEADER_OR_FOLLOWER."""
-        gathering = _Gathering(partitions, on_done)
-        for at, name in enumerate(partitions):
-            try:
-                self._append(end, name, gathering, at)
-            except OttlaError as error:
-                gathering.note(at, error.code)
-        if not partitions:
-            on_done({})
-
     async def write_and_wait(self, end: TransactionEnd, partitions: Sequence[TopicPartition]) -> MarkerOutcomes:
-        """`write_here`, for one who can wait."""
+        """The same for another broker that asks, and so for what is led here only."""
         done: asyncio.Future[MarkerOutcomes] = asyncio.get_running_loop().create_future()
-        self.write_here(end, partitions, lambda outcomes: None if done.done() else done.set_result(outcomes))
+        self.write(end, partitions, lambda outcomes: None if done.done() else done.set_result(outcomes), only_here=True)
         return await done
 
     def _append(self, end: TransactionEnd, name: TopicPartition, gathering: "_Gathering", at: int) -> None:

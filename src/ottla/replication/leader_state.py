@@ -204,15 +204,6 @@ class LeaderState:
         starts = [self.followers[each].start_offset for each in alive if each in self.followers]
         return min([local_start, *starts])
 
-    def next_deadline(self, lag_seconds_max: float) -> float | None:
-        """When a member of the ISR will be late, if nothing is heard of it; None if nobody can be."""
-        due = [
-            follower.caught_up_at + lag_seconds_max
-            for broker, follower in self.followers.items()
-            if broker in self.isr and follower.end_offset < self.local_end
-        ]
-        return min(due, default=None)
-
     def _is_in_sync(self, follower: Replica) -> bool:
         return follower.end_offset >= self.high_watermark and follower.end_offset >= self.epoch_start
 

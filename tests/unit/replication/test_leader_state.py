@@ -84,7 +84,6 @@ class TestShrinking:
         fetch(state, 2, 5, now=8.0)
         fetch(state, 3, 4, now=8.0)
         assert None is state.propose(LAG, LAG, ALIVE)
-        assert LAG == state.next_deadline(LAG)
         expected = IsrProposal(isr=(BrokerId(1), BrokerId(2)), removed=(BrokerId(3),))
         assert expected == state.propose(LAG + 0.1, LAG, ALIVE)
         assert None is state.propose(LAG + 50, LAG, ALIVE), "one at a time"
@@ -96,7 +95,6 @@ class TestShrinking:
         state.on_local_end(Offset(5))
         fetch(state, 2, 5, now=1.0)
         assert None is state.propose(1000.0, LAG, ALIVE)
-        assert None is state.next_deadline(LAG)
 
     def test_who_keeps_up_with_a_busy_leader_stays(self) -> None:
         state = leader([1, 2], [1, 2])
