@@ -8,8 +8,12 @@ decides about leases: that is in `sqlite_file.py`.
 import os
 import uuid
 from pathlib import Path
+from typing import Final
 
 import msgspec
+
+_HIDDEN: Final = ""
+"""When a process started of which this one may not know more than that it is there."""
 
 
 class LeaseOwner(msgspec.Struct, frozen=True, kw_only=True):
@@ -40,7 +44,7 @@ def is_gone(owner: LeaseOwner) -> bool:
         return False
     if owner.boot_id != _boot_id():
         return True
-    return owner.pid_namespace == _pid_namespace() and _start_ticks(owner.pid) != owner.start_ticks
+    return owner.pid_namespace == _pid_namespace() and _start_ticks(owner.pid) not in (owner.start_ticks, _HIDDEN)
 
 
 def with_new_token(owner: LeaseOwner) -> LeaseOwner:
@@ -58,10 +62,21 @@ def _start_ticks(pid: int) -> str | None:
     try:
         status = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
     except OSError:
-        return None
+        # `/proc` may be mounted so that it hides what other users run.
+        return _HIDDEN if _exists(pid) else None
     # The second field is the program's name in parentheses, which may hold anything, so fields count from its end.
     fields = status.rpartition(")")[2].split()
     return None if len(fields) < 20 or fields[0] in "ZX" else fields[19]
+
+
+def _exists(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:
+        return True
+    return True
 
 
 def _boot_id() -> str:

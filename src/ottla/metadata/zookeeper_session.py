@@ -11,8 +11,6 @@ from a little earlier. A session's timeout is at least two ticks, so a third of 
 
 import asyncio
 import logging
-import os
-import socket
 import threading
 import uuid
 from collections.abc import Callable
@@ -293,8 +291,3 @@ class ZooKeeperSession:
 def _finish(future: asyncio.Future[None]) -> None:
     if not future.done():
         future.set_result(None)
-
-
-def this_place() -> str:
-    """Who holds a session, for people."""
-    return f"process {os.getpid()} on {socket.gethostname()}"

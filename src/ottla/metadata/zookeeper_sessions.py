@@ -5,18 +5,21 @@
 
 import asyncio
 import logging
+import socket
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Final, TypeVar
 
+import msgspec
+
 from ottla.env.ports import Clock
+from ottla.metadata.lease_owner import LeaseOwner, this_process
 from ottla.metadata.zookeeper_log import ZooKeeperLog
 from ottla.metadata.zookeeper_session import (
     DisconnectedError,
     NodeExistsError,
     NoNodeError,
     ZooKeeperSession,
-    this_place,
 )
 
 T = TypeVar("T")
@@ -93,7 +96,7 @@ class ZooKeeperSessions:
                 await self._log.prepare(session)
                 # It exists where it was made before, and the answer lost.
                 with suppress(NodeExistsError):
-                    await session.create(path, this_place().encode(), ephemeral=True)
+                    await session.create(path, msgspec.json.encode(_this_holder(session.token)), ephemeral=True)
                 for token in sorted(self._left):
                     with suppress(NoNodeError):
                         await session.delete(self._log.session_path(token))
@@ -119,3 +122,28 @@ class ZooKeeperSessions:
         """Waits until the sessions that ended have said so to the ensemble, but not for a server that hangs."""
         if self._closing:
             await asyncio.wait(self._closing, timeout=CLOSE_SECONDS)
+
+
+class _Holder(msgspec.Struct, frozen=True, kw_only=True):
+    """What a session's node says: who holds it, for people and for `zookeeper_neighbours.py`."""
+
+    host: str
+    process: LeaseOwner
+
+
+def _this_holder(token: str) -> _Holder:
+    return _Holder(host=socket.gethostname(), process=msgspec.structs.replace(this_process(), token=token))
+
+
+def read_owner(data: bytes) -> LeaseOwner:
+    """The process that a session's node names. Raises msgspec.DecodeError."""
+    return msgspec.json.decode(data, type=_Holder).process
+
+
+def read_place(data: bytes) -> str:
+    """The same, with its machine, for people."""
+    try:
+        holder = msgspec.json.decode(data, type=_Holder)
+    except msgspec.DecodeError:
+        return "an unknown process"
+    return f"process {holder.process.pid} on {holder.host}"

@@ -5,8 +5,9 @@ Every broker holds all keys (`zookeeper_replica.py`) and keeps them current by t
 that succeeds only if nothing was committed in between.
 
 A lease is a key whose entry in the log names its session. When a session is gone, any of the others removes its keys by
-a commit, so that the end of a lease is a change like any other. Nothing here blocks the event loop: kazoo's threads
-talk to ZooKeeper (`zookeeper_session.py`).
+a commit, so that the end of a lease is a change like any other. A session goes when the ensemble has not heard of it
+for its timeout, or when somebody saw its process die (`zookeeper_neighbours.py`). Nothing here blocks the event loop:
+kazoo's threads talk to ZooKeeper (`zookeeper_session.py`).
 """
 
 import asyncio
@@ -30,9 +31,10 @@ from ottla.metadata.store import (
 )
 from ottla.metadata.zookeeper_commits import ZooKeeperCommits
 from ottla.metadata.zookeeper_log import LogEntry, ZooKeeperLog
+from ottla.metadata.zookeeper_neighbours import ZooKeeperNeighbours
 from ottla.metadata.zookeeper_replica import ZooKeeperReplica
 from ottla.metadata.zookeeper_session import NoNodeError
-from ottla.metadata.zookeeper_sessions import ZooKeeperSessions
+from ottla.metadata.zookeeper_sessions import ZooKeeperSessions, read_place
 from ottla.model.errors import MisuseError, StorageError
 
 T = TypeVar("T")
@@ -76,6 +78,7 @@ class ZooKeeperStore:
             on_connected=self._on_connected,
             on_over=self._end_own_leases,
         )
+        self._neighbours = ZooKeeperNeighbours(self._log, self._sessions)
         self._replica = ZooKeeperReplica(
             self._log,
             self._sessions,
@@ -105,7 +108,13 @@ class ZooKeeperStore:
             raise MisuseError(f"the metadata store {self._servers} is open already")
         self._is_open = True
         self._failure = None
-        loops = (self._sessions.run, self._replica.run, self._commits.run, self._end_leases_of_the_dead)
+        loops = (
+            self._sessions.run,
+            self._replica.run,
+            self._commits.run,
+            self._neighbours.run,
+            self._end_leases_of_the_dead,
+        )
         self._tasks = [asyncio.create_task(loop()) for loop in loops]
         for task in self._tasks:
             task.add_done_callback(self._on_task_done)
@@ -186,10 +195,11 @@ class ZooKeeperStore:
             raise ConflictError(f"{key!r} exists, and is no lease: nobody can hold it")
         path = self._log.session_path(owner)
         try:
-            place, _ = await self._sessions.ask(lambda session: session.get(path))
+            data, _ = await self._sessions.ask(lambda session: session.get(path))
         except NoNodeError:
             return
-        raise ConflictError(f"{key!r} is held by {place.decode()}: end that process, or wait until its session expires")
+        place = read_place(data)
+        raise ConflictError(f"{key!r} is held by {place}: end that process, or wait until its session expires")
 
     async def _release(self, *leases: SessionLease) -> None:
         """Removes the keys of those of the leases whose sessions still own them."""
@@ -208,6 +218,7 @@ class ZooKeeperStore:
 
     def _on_connected(self) -> None:
         self._replica.look()
+        self._neighbours.look()
         self._sessions_changed.set()
 
     def _on_entry(self, entry: LogEntry, revision: int) -> None:
