@@ -272,7 +272,7 @@ class AccumulatorState:
 
     def _is_ready(self, queue: PartitionQueue, now: float) -> bool:
         """Whether the partition's first batch may leave, if its broker is there."""
-        if not queue.batches:
+        if not queue.batches or not queue.may_leave():
             return False
         batch = queue.batches[0]
         if batch.retry_at > now or (self.needs_registration and not queue.is_in_transaction):

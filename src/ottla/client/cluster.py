@@ -1,13 +1,15 @@
 """The cluster as a client reaches it: bootstrap, metadata, who leads what, routing, and trying again.
 
-Covers connections to all brokers, one each, opened at first use. What is sent is the caller's; what an answer means is
-its caller's too: it raises a `RetriableError` inside `retry`, and is called again with fresh metadata until its time is
-over. See `connection.py` for the bytes and `admin_requests.py` for what is asked.
+What is sent is the caller's; what an answer means is its caller's too: it raises a `RetriableError` inside `retry`, and
+is called again with fresh metadata until its time is over. What any broker can answer is asked of another when one is
+silent; while somebody waits for a silent broker, another is asked whether that one is still in the cluster. See
+`connection_pool.py` for the connections and `admin_requests.py` for what is asked.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Sequence
 from contextlib import suppress
+from functools import partial
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 from uuid import UUID
@@ -15,7 +17,8 @@ from uuid import UUID
 from ottla.client.addresses import Address
 from ottla.client.backoff import Backoff
 from ottla.client.cluster_view import ClusterView, PartitionView, TopicView
-from ottla.client.connection import Connection
+from ottla.client.connection import SILENCE_SECONDS, Connection
+from ottla.client.connection_pool import ConnectionPool
 from ottla.client.errors import (
     CannotConnectError,
     ConnectionLostError,
@@ -23,6 +26,7 @@ from ottla.client.errors import (
     RetriableAnswerError,
     answer_error,
 )
+from ottla.client.first_answer import NobodyAnswersError, first_answer
 from ottla.env.ports import Clock, Network, Random
 from ottla.env.real_clock import RealClock
 from ottla.env.real_network import RealNetwork
@@ -63,11 +67,14 @@ class Cluster:
         self.clock: Clock = clock or RealClock()
         self.random: Random = random or RealRandom()
         self.request_timeout_ms = request_timeout_ms
-        self._network: Network = network or RealNetwork()
-        self._connect_timeout_ms = connect_timeout_ms
         self._backoff = backoff or Backoff()
-        self._connections: dict[Address, asyncio.Task[Connection]] = {}
-        self._extra: list[Connection] = []
+        self._pool = ConnectionPool(
+            network or RealNetwork(),
+            client_id=client_id,
+            connect_timeout_ms=connect_timeout_ms,
+            on_silence=self._look_around,
+        )
+        self._looking: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> Self:
         return self
@@ -79,14 +86,11 @@ class Cluster:
 
     async def close(self) -> None:
         """Closes every connection; whoever still waits for an answer gets an error."""
-        opened, self._connections = self._connections, {}
-        for task in opened.values():
-            task.cancel()
-            with suppress(asyncio.CancelledError, RetriableError):
-                (await task).close()
-        for connection in self._extra:
-            connection.close()
-        self._extra.clear()
+        looking, self._looking = self._looking, None
+        if looking is not None:
+            looking.cancel()
+            await asyncio.gather(looking, return_exceptions=True)
+        await self._pool.close()
 
     # Connections
 
@@ -96,53 +100,47 @@ class Cluster:
 
         Raises `CannotConnectError` that tells about each address.
         """
-        made = [task for task in self._connections.values() if task.done() and not task.cancelled()]
-        usable = [task.result() for task in made if task.exception() is None and not task.result().is_closed]
-        if usable:
-            return min(usable, key=lambda connection: connection.in_flight)
-        failures: list[str] = []
-        for address in dict.fromkeys([*(each.address for each in self.view.brokers.values()), *self.bootstrap]):
-            try:
-                return await self._connection(address)
-            except RetriableError as error:
-                failures.append(str(error))
-        raise CannotConnectError(
-            f"cannot reach any broker of {', '.join(map(str, self.bootstrap))} ({'; '.join(failures)}); "
-            "is one running? `ottla serve` starts one"
-        )
+        return await self._of_any(self._pool.shared)
 
     async def broker_connection(self, broker_id: int) -> Connection:
         """The connection to a broker of the view. Raises `CannotConnectError`."""
+        return await self._pool.shared(await self._address_of(broker_id))
+
+    async def own_connection(self, broker_id: int) -> Connection:
+        """A further connection to a broker, for one who wants it alone; closed with the cluster."""
+        return await self._pool.own(await self._address_of(broker_id))
+
+    async def _address_of(self, broker_id: int) -> Address:
         if broker_id not in self.view.brokers:
             await self.refresh([])
         known = self.view.brokers.get(broker_id)
         if known is None:
             raise CannotConnectError(f"broker {broker_id} is not in the cluster; it may be down")
-        return await self._connection(known.address)
+        return known.address
 
-    async def own_connection(self, broker_id: int) -> Connection:
-        """A further connection to a broker, for one who wants it alone; closed with the cluster."""
-        address = (await self.broker_connection(broker_id)).address
-        connection = await self._open(address)
-        self._extra = [each for each in self._extra if not each.is_closed]
-        self._extra.append(connection)
-        return connection
+    async def _of_any(self, ask: Callable[[Address], Coroutine[Any, Any, T]]) -> T:
+        """What the first address gives that answers. Raises `CannotConnectError` if none can be reached."""
+        addresses = self._pool.by_readiness([*(each.address for each in self.view.brokers.values()), *self.bootstrap])
+        try:
+            return await first_answer([partial(ask, address) for address in addresses], SILENCE_SECONDS)
+        except NobodyAnswersError as error:
+            others = [each for each in error.failures if not isinstance(each, CannotConnectError)]
+            if others:
+                # Somebody was reached: that it did not answer says more.
+                raise others[-1] from None
+            raise CannotConnectError(
+                f"cannot reach any broker of {', '.join(map(str, self.bootstrap))} ({error}); "
+                "is one running? `ottla serve` starts one"
+            ) from None
 
-    async def _connection(self, address: Address) -> Connection:
-        task = self._connections.get(address)
-        if task is not None and task.done():
-            failed = task.cancelled() or task.exception() is not None
-            if failed or task.result().is_closed:
-                task = None
-        if task is None:
-            # A task of its own, so that one who gives up does not take the connection from the others who wait.
-            task = self._connections[address] = asyncio.create_task(self._open(address))
-        return await asyncio.shield(task)
+    def _look_around(self) -> None:
+        """Somebody is silent: another broker is asked who is still there."""
+        if self._looking is None or self._looking.done():
+            self._looking = asyncio.create_task(self._look())
 
-    async def _open(self, address: Address) -> Connection:
-        return await Connection.open(
-            self._network, address, client_id=self.client_id, timeout_ms=self._connect_timeout_ms
-        )
+    async def _look(self) -> None:
+        with suppress(RetriableError):
+            await self.refresh([])
 
     # Metadata
 
@@ -168,6 +166,7 @@ class Cluster:
             ),
         )
         self.view = self.view.merge(response, whole=topics is None)
+        self._pool.on_members([each.address for each in self.view.brokers.values()])
         return self.view
 
     async def topic(self, name: str, *, fresh: bool = False, auto_create: bool = False) -> TopicView:
@@ -212,8 +211,12 @@ class Cluster:
     # Routing
 
     async def to_any(self, api_key: ApiKey, message: Any, *, timeout_ms: int | None = None) -> Any:
-        """The answer of some broker."""
-        return await self._ask(await self.any_connection(), api_key, message, timeout_ms)
+        """The answer of some broker. While one is silent others are asked, too, so it must be safe to do twice."""
+
+        async def ask(address: Address) -> Any:
+            return await self._ask(await self._pool.shared(address), api_key, message, timeout_ms)
+
+        return await self._of_any(ask)
 
     async def to_broker(self, broker_id: int, api_key: ApiKey, message: Any, *, timeout_ms: int | None = None) -> Any:
         """The answer of this broker."""

@@ -1,7 +1,7 @@
 """What a client knows of the cluster: brokers, topics, partitions and their leaders. Pure, made of Metadata answers."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 from uuid import UUID
 
@@ -68,7 +68,7 @@ class ClusterView:
             if topic.error_code:
                 errors[name] = ErrorCode(int(topic.error_code))
             else:
-                topics[name] = _topic_view(topic)
+                topics[name] = _newest(_topic_view(topic), self.topics.get(name))
         return ClusterView(
             cluster_id=response.cluster_id,
             controller=None if response.controller_id < 0 else int(response.controller_id),
@@ -95,6 +95,17 @@ class ClusterView:
             if name in self.topics
             for partition in self.topics[name].partitions
         }
+
+
+def _newest(told: TopicView, known: TopicView | None) -> TopicView:
+    """What is told, except of partitions of which a later leader is known: brokers hear of changes one by one."""
+    if known is None or known.id is None or known.id != told.id:
+        return told
+    partitions = list(told.partitions)
+    for index, (new, old) in enumerate(zip(told.partitions, known.partitions, strict=False)):
+        if new.leader_epoch < old.leader_epoch:
+            partitions[index] = old
+    return replace(told, partitions=tuple(partitions))
 
 
 def _topic_view(topic: Any) -> TopicView:

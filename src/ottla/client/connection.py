@@ -9,7 +9,7 @@ import asyncio
 import os
 import re
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from struct import Struct
 from typing import Any, Final, NamedTuple, Self
 
@@ -30,6 +30,10 @@ RECEIVE_BYTES: Final = 256 * 1024
 """How much of a large answer is waited for at a time: waking up costs as much as copying some ten KiB, and what is
 copied at once should still fit into the processor's cache."""
 SEND_BUFFERS_MAX: Final = 64
+SILENCE_SECONDS: Final = 1.0
+"""How late an answer may be before the broker counts as silent."""
+_SILENCE_SHARE: Final = 8
+"""Who is silent for long is spoken of less often: after such a share of the time that it has lasted."""
 
 _HEADER: Final = Struct(">ihhi")
 _SHORT: Final = Struct(">h")
@@ -46,12 +50,21 @@ class _Waiting(NamedTuple):
     deadline: float
     timeout_ms: int
     name: str
+    expected_at: float
+    """From then on it is late."""
 
 
 class Connection:
     """An open connection; make one with `open`. Answers come in the order of the requests, as the protocol promises."""
 
-    def __init__(self, socket: Socket, address: Address, client_id: str, response_bytes_max: int) -> None:
+    def __init__(
+        self,
+        socket: Socket,
+        address: Address,
+        client_id: str,
+        response_bytes_max: int,
+        on_silence: "Callable[[Connection], None] | None" = None,
+    ) -> None:
         self.address = address
         self.versions: dict[int, Versions] = {}
         """What the broker said it speaks, by API key; also keys that this client does not know."""
@@ -68,6 +81,9 @@ class Connection:
         self._failure: ConnectionLostError | None = None
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None
+        self._on_silence = on_silence
+        self._heard_at = 0.0
+        """When bytes came last."""
         socket.on_readable(self._receive)
 
     @classmethod
@@ -79,13 +95,17 @@ class Connection:
         client_id: str,
         timeout_ms: int,
         response_bytes_max: int = RESPONSE_BYTES_MAX,
+        on_silence: "Callable[[Connection], None] | None" = None,
     ) -> Self:
-        """Connects and asks what the broker speaks, both within the time given. Raises `CannotConnectError`."""
+        """Connects and asks what the broker speaks, both within the time given. Raises `CannotConnectError`.
+
+        `on_silence` is called with the connection now and then while it is silent.
+        """
         connection: Self | None = None
         try:
             async with asyncio.timeout(timeout_ms / 1000):
                 socket = await network.connect(*address)
-                connection = cls(socket, address, client_id, response_bytes_max)
+                connection = cls(socket, address, client_id, response_bytes_max, on_silence)
                 await connection._negotiate(timeout_ms)
                 return connection
         except TimeoutError:
@@ -112,6 +132,11 @@ class Connection:
     def in_flight(self) -> int:
         """How many requests wait for their answer."""
         return len(self._waiting)
+
+    @property
+    def is_silent(self) -> bool:
+        """Whether an answer is late, and nothing else came for as long."""
+        return self._silent_seconds() >= SILENCE_SECONDS
 
     def version_for(self, api_key: ApiKey, version_max: int | None = None) -> int:
         """The highest version that both sides speak, at most `version_max`; raises `UnsupportedByBrokerError`."""
@@ -146,14 +171,14 @@ class Connection:
             raise self._fail(f"its answer cannot be read: {error}") from error
 
     def request_bytes(
-        self, api_key: ApiKey, version: int, body: Sequence[Buffer], *, timeout_ms: int = 30_000
+        self, api_key: ApiKey, version: int, body: Sequence[Buffer], *, timeout_ms: int = 30_000, wait_ms: int = 0
     ) -> asyncio.Future[memoryview]:
         """Sends a body made elsewhere, as Produce and Fetch are; the answer is the frame without its length.
 
         The request is under way when this returns, so requests leave in the order of the calls. The buffers must stay
-        as they are until the answer is here.
+        as they are until the answer is here. `wait_ms` of the time are what the broker was asked to wait.
         """
-        return self._send(self._framed(api_key, version, body), api_key.name, timeout_ms)
+        return self._send(self._framed(api_key, version, body), api_key.name, timeout_ms, wait_ms)
 
     def send_unanswered(self, api_key: ApiKey, version: int, body: Sequence[Buffer]) -> None:
         """Sends a request that has no answer: Produce with acks=0. `wait_sent` keeps memory bounded."""
@@ -172,6 +197,10 @@ class Connection:
     def close(self) -> None:
         """Ends the connection; whoever still waits gets an error. Closing twice is harmless."""
         self._fail("the connection was closed")
+
+    def give_up(self, why: str) -> None:
+        """Ends the connection as `close` does, and says why to whoever still waits."""
+        self._fail(why)
 
     def _framed(self, api_key: ApiKey, version: int, body: Sequence[Buffer]) -> list[Buffer]:
         tags = b"\0" if version >= _FLEXIBLE_FROM[api_key] else b""
@@ -198,20 +227,24 @@ class Connection:
             return
         raise UnsupportedByBrokerError(f"{self.address} does not say what it speaks")
 
-    def _send(self, buffers: Sequence[Buffer], name: str, timeout_ms: int) -> asyncio.Future[memoryview]:
+    def _send(
+        self, buffers: Sequence[Buffer], name: str, timeout_ms: int, wait_ms: int = 0
+    ) -> asyncio.Future[memoryview]:
         """The buffers carry `_next_id` as their correlation id."""
         if self._failure is not None:
             raise self._failure
         answer: asyncio.Future[memoryview] = self._loop.create_future()
-        deadline = self._loop.time() + timeout_ms / 1000
-        self._waiting.append(_Waiting(self._next_id, answer, deadline, timeout_ms, name))
+        now = self._loop.time()
+        deadline, expected_at = now + timeout_ms / 1000, now + wait_ms / 1000
+        self._waiting.append(_Waiting(self._next_id, answer, deadline, timeout_ms, name, expected_at))
         self._next_id = (self._next_id + 1) & _ID_MAX
-        if self._timer is not None and deadline < self._timer.when():
+        look_at = min(deadline, expected_at + SILENCE_SECONDS)
+        if self._timer is not None and look_at < self._timer.when():
             # What was asked before had more time, such as the first question on a connection.
             self._timer.cancel()
             self._timer = None
         if self._timer is None:
-            self._timer = self._loop.call_at(deadline, self._look_at_deadline)
+            self._timer = self._loop.call_at(look_at, self._look_at_time)
         self._put(buffers)
         return answer
 
@@ -248,6 +281,7 @@ class Connection:
             self._socket.on_writable(None)
 
     def _receive(self) -> None:
+        self._heard_at = self._loop.time()
         try:
             for _ in range(RECEIVES_PER_TURN_MAX):
                 room = self._received.room()
@@ -285,15 +319,26 @@ class Connection:
         if not waiting.answer.done():
             waiting.answer.set_result(frame)
 
-    def _look_at_deadline(self) -> None:
+    def _look_at_time(self) -> None:
         self._timer = None
         if not self._waiting:
             return
-        first = self._waiting[0]
-        if first.deadline <= self._loop.time():
+        first, now = self._waiting[0], self._loop.time()
+        if first.deadline <= now:
             self._fail(f"{first.name} was not answered within {first.timeout_ms} ms")
-        else:
-            self._timer = self._loop.call_at(first.deadline, self._look_at_deadline)
+            return
+        silent = self._silent_seconds()
+        is_silent = silent >= SILENCE_SECONDS
+        pause = max(SILENCE_SECONDS, silent / _SILENCE_SHARE) if is_silent else SILENCE_SECONDS - silent
+        self._timer = self._loop.call_at(min(first.deadline, now + pause), self._look_at_time)
+        if is_silent and self._on_silence is not None:
+            self._on_silence(self)
+
+    def _silent_seconds(self) -> float:
+        """For how long an answer has been late and nothing came; negative as long as none is late."""
+        if not self._waiting:
+            return -SILENCE_SECONDS
+        return self._loop.time() - max(self._waiting[0].expected_at, self._heard_at)
 
     def _fail(self, why: str) -> ConnectionLostError:
         """Closes for good, with the first reason there was."""

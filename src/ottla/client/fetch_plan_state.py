@@ -126,13 +126,20 @@ class FetchPlanState:
             self._in_flight.add((each.partition, each.offset))
 
     def on_failed(self, asked: Collection[Wanted]) -> None:
-        """A request has no answer."""
+        """A request has no answer. If it went to a nearer replica, the leader is read again: that one may be gone."""
+        self._on_returned(asked)
+        for each in asked:
+            state = self._subscription.partitions.get(each.partition)
+            if state is not None:
+                state.read_replica_until = 0.0
+
+    def _on_returned(self, asked: Collection[Wanted]) -> None:
         for each in asked:
             self._in_flight.discard((each.partition, each.offset))
 
     def on_answer(self, asked: Collection[Wanted], answer: Sequence[Fetched], now: float) -> list[FetchProblem]:
         """Queues what came, and answers what went wrong. What is not wanted any more is dropped."""
-        self.on_failed(asked)
+        self._on_returned(asked)
         offsets = {each.partition: each.offset for each in asked}
         problems = []
         for fetched in answer:

@@ -177,8 +177,9 @@ class Fetcher:
             forgotten=asked.forgotten,
         )
         self.requests += 1
-        timeout_ms = config.fetch_max_wait_ms + config.request_timeout_ms
-        return await lane.connection.request_bytes(ApiKey.FETCH, VERSION, body, timeout_ms=timeout_ms)
+        wait_ms = config.fetch_max_wait_ms
+        timeout_ms = wait_ms + config.request_timeout_ms
+        return await lane.connection.request_bytes(ApiKey.FETCH, VERSION, body, timeout_ms=timeout_ms, wait_ms=wait_ms)
 
     async def _on_lost(self, lane: _Lane, error: OttlaError) -> None:
         """Without an answer: whoever leads now is asked, after a moment."""

@@ -37,6 +37,7 @@ class PartitionQueue:
         "on_wire",
         "partition",
         "producer_id",
+        "sent_to",
         "wants_new_epoch",
     )
 
@@ -46,6 +47,8 @@ class PartitionQueue:
         """Waiting, in order. Only the last may still be open; those that were sent before have their numbers."""
         self.on_wire: list[ProducerBatch] = []
         """Sent and not answered, in order."""
+        self.sent_to: int | None = None
+        """The broker that has all of those."""
         self.leader: int | None = None
         self.leader_epoch = -1
         self.identity: Identity | None = None
@@ -72,6 +75,11 @@ class PartitionQueue:
 
     # Leaving and coming back
 
+    def may_leave(self) -> bool:
+        """Whether what is on the wire, if anything, is on the wire to the leader. Else it must come back first: what
+        follows it would come before it."""
+        return not self.on_wire or self.sent_to == self.leader
+
     def may_number(self, identity: Identity) -> bool:
         """Whether a batch without a number may leave now."""
         if self.is_unresolved or self.wants_new_epoch:
@@ -95,6 +103,7 @@ class PartitionQueue:
             batch.number(identity, self.next_sequence)
             self.next_sequence = (self.next_sequence + batch.count) % SEQUENCES
         batch.tries += 1
+        self.sent_to = self.leader
         self.on_wire.append(batch)
         return batch
 

@@ -205,7 +205,8 @@ class Reader:
             bytes_min=1,
             bytes_max=self._fetch_bytes_max,
         )
-        return connection.request_bytes(ApiKey.FETCH, VERSION, body, timeout_ms=self._wait_ms + _ANSWER_TIMEOUT_MS)
+        timeout_ms = self._wait_ms + _ANSWER_TIMEOUT_MS
+        return connection.request_bytes(ApiKey.FETCH, VERSION, body, timeout_ms=timeout_ms, wait_ms=self._wait_ms)
 
     def _on_answer(
         self, answer: list[Fetched], ahead: dict[TopicPartition, int]

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Coroutine
 from typing import Any
+from uuid import UUID
 
 import pytest
 
@@ -16,6 +17,7 @@ from ottla.model.ids import TopicPartition
 from ottla.sim.clock import SimClock
 from ottla.sim.random import SimRandom
 from tests.unit.client.scripted_broker import scripted, versions_answer
+from tests.unit.client.scripted_leaders import TOPIC, scripted_leaders
 
 NOBODY = Address("127.0.0.1", 1)
 
@@ -75,6 +77,21 @@ def test_one_connection_is_shared_by_all_who_ask_at_once() -> None:
             found[0].close()
             assert found[0] is not await cluster.any_connection()
             assert 2 == listening.connections
+
+    run(scenario())
+
+
+def test_a_broker_that_knows_an_older_leader_is_not_believed() -> None:
+    async def scenario() -> None:
+        async with scripted_leaders() as leaders, Cluster(leaders.addresses) as cluster:
+            leaders.topic_id = UUID(int=7)
+            leaders.leader, leaders.leader_epoch = 1, 5
+            await cluster.topic(TOPIC)
+            leaders.leader, leaders.leader_epoch = 0, 4
+            assert 1 == (await cluster.topic(TOPIC, fresh=True)).partitions[0].leader
+            # A topic that was made anew counts from the beginning.
+            leaders.topic_id = UUID(int=8)
+            assert 0 == (await cluster.topic(TOPIC, fresh=True)).partitions[0].leader
 
     run(scenario())
 
