@@ -13,6 +13,7 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Protocol
@@ -117,9 +118,9 @@ class Ottla:
 class RunningBroker:
     """One broker process: `start`, `stop`, and start again on the same files."""
 
-    def __init__(self, recipe: Recipe, folder: Path) -> None:
+    def __init__(self, recipe: Recipe, folder: Path, address: Address | None = None) -> None:
         self.name = recipe.name
-        self.address = Address(port=free_port(), controller_port=free_port())
+        self.address = address or Address(port=free_port(), controller_port=free_port())
         self._recipe = recipe
         self._folder = folder
         self._process: subprocess.Popen[bytes] | None = None
@@ -180,15 +181,33 @@ class RunningBroker:
         except subprocess.TimeoutExpired:
             print(f"{self.name} did not shut down within {STOP_TIMEOUT_S} s and is killed", file=sys.stderr)
         finally:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
+            _kill(process)
+
+    def kill(self) -> None:
+        """Ends the whole process group at once, as a crash would."""
+        process, self._process = self._process, None
+        if process is not None:
+            _kill(process)
+
+    def pause(self) -> None:
+        """It hangs from now on: its connections stay open, and nothing is answered."""
+        os.killpg(self.pid, signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """It goes on after `pause`."""
+        os.killpg(self.pid, signal.SIGCONT)
+
+
+def _kill(process: "subprocess.Popen[bytes]") -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
 
 
 RECIPES: Final[tuple[Recipe, ...]] = (Kafka(), Ottla())
 
 
-def kafka_properties(folder: Path, address: Address) -> str:
+def kafka_properties(folder: Path, address: Address, overrides: Mapping[str, str] | None = None) -> str:
     """The text of a properties file for one process that is broker and controller."""
     properties = {
         "process.roles": "broker,controller",
@@ -205,6 +224,7 @@ def kafka_properties(folder: Path, address: Address) -> str:
         "share.coordinator.state.topic.replication.factor": "1",
         "share.coordinator.state.topic.min.isr": "1",
         **COMMON_SETTINGS,
+        **(overrides or {}),
     }
     return "".join(f"{key}={value}\n" for key, value in properties.items())
 
