@@ -192,6 +192,8 @@ class AccumulatorState:
         return batch
 
     def _put(self, queue: PartitionQueue, batch: ProducerBatch) -> None:
+        # Who comes while others of the partition are on the wire gathers until those are answered or a batch is full:
+        # waking the sender for each would send records one by one.
         if queue not in self._active:
             self._active[queue] = None
             self.wants_wake = True

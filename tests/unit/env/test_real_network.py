@@ -122,6 +122,8 @@ class TestConnections:
             assert f"{host}:{port}" == server.peer()
             for each in (client, server):
                 assert 0 != each._socket.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+                assert 0 != each._socket.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
+                assert 10 == each._socket.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE)
                 assert not each._socket.getblocking()
 
         on_a_pair(run, scenario)
