@@ -32,6 +32,7 @@ from ottla.model.ids import BrokerId, LeaderEpoch, TopicPartition
 from ottla.storage import names
 from ottla.storage.checkpoints import read_epochs, read_properties
 from ottla.storage.data_dir import DataDir
+from ottla.storage.scanner import DamagedSegmentError, scan_file
 
 _LOGGER: Final = logging.getLogger(__name__)
 
@@ -105,8 +106,31 @@ def _topic_id(disk: Disk, folder: str) -> UUID | None:
 
 
 def _next_epoch(disk: Disk, folder: str | None) -> LeaderEpoch:
-    """A leader epoch that no batch in the folder has, as far as the folder's own history of epochs tells."""
-    file = f"{folder}/{names.EPOCHS}"
-    if folder is None or not disk.exists(file):
+    """A leader epoch that no batch in the folder has, by its history of epochs and by its last batches.
+
+    The history may be gone, or have been written before them.
+    """
+    if folder is None:
         return LeaderEpoch(0)
-    return LeaderEpoch(max(read_epochs(disk, file), default=-1) + 1)
+    file = f"{folder}/{names.EPOCHS}"
+    known = read_epochs(disk, file) if disk.exists(file) else {}
+    return LeaderEpoch(max([*known, _last_batch_epoch(disk, folder)]) + 1)
+
+
+def _last_batch_epoch(disk: Disk, folder: str) -> int:
+    """The epoch of the last batch that can be read; -1 if there is none. Epochs never go down within a log."""
+    for name in sorted((each for each in disk.list_dir(folder) if each.endswith(names.LOG)), reverse=True):
+        if names.base_offset_of(name) is None:
+            continue
+        latest = -1
+        segment = disk.open(f"{folder}/{name}", writable=False)
+        try:
+            for piece in scan_file(segment, 0, segment.size(), check_crc=False):
+                latest = max([latest, *(batch.leader_epoch for batch in piece.batches)])
+        except DamagedSegmentError:
+            pass  # Whether the log ends there is decided by its recovery.
+        finally:
+            segment.close()
+        if latest >= 0:
+            return latest
+    return -1

@@ -16,7 +16,7 @@ from ottla.broker.topic_settings import TopicSettings
 from ottla.controller.topics_state import id_text
 from ottla.metadata.image import NO_LEADER, ClusterImage, PartitionImage, TopicImage
 from ottla.metadata.records import partition_key
-from ottla.model.errors import OttlaError, UnknownPartitionError
+from ottla.model.errors import NotLeaderError, OttlaError, UnknownPartitionError
 from ottla.model.ids import TopicPartition
 from ottla.replication.follower_state import FollowerState
 from ottla.replication.leader_state import LeaderState
@@ -39,9 +39,25 @@ class Assignment:
         self._topics: dict[str, TopicImage] = {}
         """As they were last applied."""
         self._breath = 0
+        self._turn = asyncio.Lock()
 
     async def apply(self, image: ClusterImage) -> None:
         """Makes what the image says true here."""
+        async with self._turn:
+            await self._apply(image)
+
+    async def bring_back(self, name: TopicPartition) -> None:
+        """Serves a partition that could not be opened, now that its folder is out of the way. Raises StorageError."""
+        async with self._turn:
+            broker = self._broker
+            topic = broker.image.topics.get(name.topic)
+            wanted = topic.partitions[name.partition] if topic and name.partition < len(topic.partitions) else None
+            if topic is None or wanted is None or broker.id not in wanted.replicas or name in broker.partitions.held:
+                return
+            partition = self._add(topic, name, broker.settings_of(topic.configs))
+            self._apply_role(partition, wanted, broker.image.revision_of(partition_key(*name)))
+
+    async def _apply(self, image: ClusterImage) -> None:
         gone = [
             name
             for name, known in self._topics.items()
@@ -100,7 +116,7 @@ class Assignment:
             partition = broker.partitions.held.get(name)
             if broker.id not in wanted.replicas:
                 if partition is not None:
-                    await self._remove([partition], "was moved to other brokers")
+                    await self._remove([partition], NotLeaderError, "was moved to other brokers")
                 continue
             if partition is None:
                 try:
@@ -168,16 +184,15 @@ class Assignment:
 
     async def _remove_topics(self, names: list[str]) -> None:
         gone = set(names)
-        await self._remove(
-            [each for each in self._broker.partitions.held.values() if each.topic in gone], "was deleted"
-        )
+        partitions = [each for each in self._broker.partitions.held.values() if each.topic in gone]
+        await self._remove(partitions, UnknownPartitionError, "was deleted")
         for name in names:
             self._topics.pop(name, None)
 
-    async def _remove(self, partitions: list[Partition], what: str) -> None:
+    async def _remove(self, partitions: list[Partition], kind: type[OttlaError], what: str) -> None:
         for partition in partitions:
             self._broker.partitions.remove(partition)
-            partition.fail_waiting(UnknownPartitionError(f"{partition.topic}-{partition.index} {what}"))
+            partition.fail_waiting(kind(f"{partition.topic}-{partition.index} {what}"))
         try:
             await self._broker.store.delete_all([TopicPartition(each.topic, each.index) for each in partitions])
         except OttlaError as error:

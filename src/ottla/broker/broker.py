@@ -8,7 +8,6 @@ import asyncio
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from socket import gethostname
 from typing import TYPE_CHECKING, Any, Final, Self
 from uuid import UUID
@@ -21,7 +20,9 @@ from ottla.broker.fetch_sessions import FetchSessions
 from ottla.broker.group_coordinator import GroupCoordinator
 from ottla.broker.image_follower import ImageFollower
 from ottla.broker.isr_changes import IsrChanges
+from ottla.broker.log_repairs import LogRepairs
 from ottla.broker.markers import Markers
+from ottla.broker.membership import Membership
 from ottla.broker.office import Office
 from ottla.broker.peers import Peers
 from ottla.broker.producer_ids import ProducerIds
@@ -31,11 +32,10 @@ from ottla.broker.transaction_coordinator import TransactionCoordinator
 from ottla.broker.transaction_verification import TransactionVerification
 from ottla.controller.controller import Controller
 from ottla.controller.decisions import TopicDefaults
-from ottla.controller.registration import ensure_cluster_id, register_broker
+from ottla.controller.registration import ensure_cluster_id
 from ottla.env.real_disk import RealDisk
 from ottla.env.world import World, real_world
 from ottla.metadata.image import NO_LEADER, BrokerImage, ClusterImage
-from ottla.metadata.records import partition_key
 from ottla.metadata.sqlite_store import SqliteStore
 from ottla.metadata.store import Lease, MetadataStore
 from ottla.model.errors import MisuseError, OttlaError
@@ -61,7 +61,6 @@ DEFAULT_DATA_DIR: Final = "./ottla-data"
 METADATA_FILE: Final = "metadata.db"
 _SETTINGS_KEPT_MAX: Final = 1000
 _ANY_ADDRESS: Final = frozenset({"", "0.0.0.0", "::"})
-_REGISTER_SECONDS: Final = 1.0
 SHUTDOWN_SECONDS: Final = 10.0
 """How long requests in the works may take to be answered when the broker stops."""
 
@@ -100,7 +99,7 @@ class Broker:
         self._failures: set[str] = set()
         self._settings: dict[tuple[tuple[str, str], ...], TopicSettings] = {}
         self._advertised = ("", 0)
-        self._lease: Lease | None = None
+        self._membership: Final = Membership(self)
         self._given_store = store
         self._replica_fetchers: ReplicaFetchers | None = None
 
@@ -139,7 +138,8 @@ class Broker:
         await self.metadata_store.open()
         await adopt_data_dirs(self.metadata_store, world.disk, data_dirs, self.id, world.random)
         self.cluster_id = await ensure_cluster_id(self.metadata_store, world.random)
-        self._assignment = Assignment(self)
+        self.assignment = Assignment(self)
+        self.repairs = LogRepairs(self, self._membership.has_heard_of)
         self.groups = GroupCoordinator(self)
         self.transactions = TransactionCoordinator(self)
         self.peers = Peers(self)
@@ -149,7 +149,7 @@ class Broker:
         await self._follower.load()
         self._apply_broker_configs(self._follower.image)
         await self._open_logs(data_dirs)
-        await self._assignment.apply(self._follower.image)
+        await self.assignment.apply(self._follower.image)
         self.controller = self._make_controller()
         self.isr_changes = IsrChanges(self)
         self.office = Office(self, self._make_controller)
@@ -166,7 +166,8 @@ class Broker:
         self._run(self._housekeeping.run())
         self._run(self.isr_changes.run())
         self._run(self.office.run())
-        self._run(self._keep_registered())
+        self._run(self._membership.keep())
+        self._run(self.repairs.run())
         self.is_ready = True
 
     def _make_controller(self, lease: Lease | None = None) -> Controller:
@@ -190,9 +191,10 @@ class Broker:
             cluster_id=self.cluster_id,
             owner=f"broker {self.id}",
             config_of=self._log_config,
+            on_trouble=self.repairs.on_trouble,
         )
         await self.store.open(self._on_progress)
-        self._assignment.remove_strays(self._follower.image)
+        self.assignment.remove_strays(self._follower.image)
         self._helper = world.start_helper()
         cleaner = Cleaner(world.disk, self._helper, self.clock, config.cleaner(world.random.randbytes(16)))
         self._housekeeping = Housekeeping(self.store, world.disk, self.clock, config.housekeeping, cleaner)
@@ -208,17 +210,18 @@ class Broker:
             # Every address of the machine is none that a client can connect to; the machine's name is.
             self._advertised = (gethostname() if endpoint.host in _ANY_ADDRESS else endpoint.host, port)
         host, advertised_port = self._advertised
-        self._me = BrokerImage(
-            id=self.id,
-            host=host,
-            port=advertised_port,
-            rack=self.static_config.broker_rack,
-            is_intact=self.store.is_intact,
+        await self._membership.register(
+            BrokerImage(
+                id=self.id,
+                host=host,
+                port=advertised_port,
+                rack=self.static_config.broker_rack,
+                is_intact=self.store.is_intact,
+            )
         )
-        self._lease = await register_broker(self.metadata_store, self._me, self.clock)
         await self.office.take()
         self._run(self._follower.run())
-        while self.image.brokers.get(self.id) != self._me or self.image.controller == NO_LEADER:
+        while not self._membership.is_seen or self.image.controller == NO_LEADER:
             revision = self.image.revision
             if not self.office.is_held:
                 # The controller that was there when this broker looked may be gone, and nobody else may come.
@@ -227,30 +230,18 @@ class Broker:
         if endpoint.port:
             await self.listener.open(endpoint.host, endpoint.port)
 
-    async def _keep_registered(self) -> None:
-        """A registration that is lost is asked for again; until it is there, nothing is led that another may lead."""
-        while True:
-            if self._lease is not None:
-                await self._lease.wait_lost()
-                _LOGGER.warning("broker %d lost its registration; it leads nothing until it has a new one", self.id)
-                self._lease = None
-                self._assignment.resign()
-                self._me = replace(self._me, is_intact=self.store.is_intact)
-                self._follow_leaders()
-                self.groups.on_image(self.image)
-                self.transactions.on_image()
-            try:
-                self._lease = await register_broker(self.metadata_store, self._me, self.clock)
-                self.office.on_image()
-            except OttlaError as error:
-                _LOGGER.warning("broker %d cannot register: %s", self.id, error)
-                await self.clock.sleep(_REGISTER_SECONDS)
+    def on_registration_lost(self) -> None:
+        """Whatever another broker may lead by now is no longer led here."""
+        self.assignment.resign()
+        self.follow_leaders()
+        self.groups.on_image(self.image)
+        self.transactions.on_image()
 
     async def stop(self) -> None:
         """Finishes what is being served, closes every log cleanly, and gives the registration back."""
         was_ready, self.is_ready = self.is_ready, False
         if was_ready and self.is_registered:
-            await self._hand_over()
+            await self._membership.hand_over()
         if hasattr(self, "listener"):
             self.listener.drain()
             for partition in self.partitions:
@@ -278,9 +269,7 @@ class Broker:
         with suppress(OttlaError):
             if hasattr(self, "office"):
                 await self.office.release()
-            if self._lease is not None:
-                await self._lease.release()
-        self._lease = None
+            await self._membership.leave()
         if hasattr(self, "metadata_store"):
             await self.metadata_store.close()
         if hasattr(self, "timers"):
@@ -289,19 +278,6 @@ class Broker:
             await self._http.stop()
         if isinstance(self._own_disk, RealDisk):
             self._own_disk.close()
-
-    async def _hand_over(self) -> None:
-        """Lets others lead before this broker stops, so that clients have somewhere to go."""
-        if len(self.image.brokers) == 1:
-            return
-        try:
-            async with asyncio.timeout(SHUTDOWN_SECONDS):
-                moved = await self.controller.leave(self.id)
-                await self.wait_news(self.image.revision - 1)
-        except (OttlaError, TimeoutError) as error:
-            _LOGGER.warning("broker %d stops without having handed over all that it leads: %s", self.id, error)
-        else:
-            _LOGGER.info("broker %d handed over %d partitions", self.id, moved)
 
     def _run(self, work: object) -> None:
         task: asyncio.Task[None] = asyncio.get_running_loop().create_task(work)  # type: ignore[arg-type]
@@ -331,27 +307,20 @@ class Broker:
     @property
     def is_registered(self) -> bool:
         """Whether the cluster counts on this broker, as far as it knows itself."""
-        return self._lease is not None and not self._lease.is_lost
+        return self._membership.is_registered
 
     @property
     def broker_epoch(self) -> int:
         """Which life of this broker this is: the revision of its registration; -1 without one."""
-        return self._lease.revision if self._lease is not None and not self._lease.is_lost else -1
+        return self._membership.epoch
+
+    def leader_answered_at(self, leader: BrokerId) -> float:
+        """When a leader that is followed here last answered, by the monotonic clock."""
+        return float("-inf") if self._replica_fetchers is None else self._replica_fetchers.answered_at(leader)
 
     def may_lead_since(self, revision: int) -> bool:
         """Whether a partition's record of this revision was meant for this life of the broker."""
         return -1 < self.broker_epoch < revision
-
-    def _is_counted_on(self) -> bool:
-        """Whether some partition's record still counts on what an earlier life of this broker had."""
-        image = self.image
-        return any(
-            self.id in partition.isr
-            and partition.replicas != (self.id,)
-            and not self.may_lead_since(image.revision_of(partition_key(topic.name, index)))
-            for topic in image.topics.values()
-            for index, partition in enumerate(topic.partitions)
-        )
 
     def _is_elsewhere(self, topic: str | bytes, index: int) -> bool:
         image = self.image
@@ -434,22 +403,23 @@ class Broker:
     async def _apply_image(self, image: ClusterImage) -> None:
         if image.broker_configs != self._follower.image.broker_configs:
             self._apply_broker_configs(image)
-            self._assignment.settings_changed()
+            self.assignment.settings_changed()
             self.listener.limits = _limits(self.config)
             self.groups.on_config()
-        await self._assignment.apply(image)
+        await self.assignment.apply(image)
         self.groups.on_image(image)
         self.transactions.on_image()
 
     def _on_image(self) -> None:
         """The image is true here, and to be seen."""
-        if self.store.has_lost and self.is_registered and not self._is_counted_on():
+        if self.store.has_lost and self.is_registered and not self._membership.is_counted_on():
             # Until then, another start must still tell that something is missing.
             self.store.note_intact()
         self.office.on_image()
-        self._follow_leaders()
+        self.follow_leaders()
 
-    def _follow_leaders(self) -> None:
+    def follow_leaders(self) -> None:
+        """Copies from whom the partitions say; to be called when they have changed."""
         if self._replica_fetchers is None:
             if len(self.image.brokers) < 2:
                 return

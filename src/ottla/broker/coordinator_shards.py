@@ -72,8 +72,8 @@ class CoordinatorShards(Generic[M]):
 
     def leader_of(self, id: str) -> BrokerId | None:
         """The broker that coordinates an id, if it is alive. Raises CoordinatorNotAvailableError without a topic."""
-        image = self._broker.image
-        leader = image.topics[self._topic].partitions[self.partition_of(id)].leader
+        index, image = self.partition_of(id), self._broker.image
+        leader = image.topics[self._topic].partitions[index].leader
         return leader if leader in image.brokers else None
 
     async def find(self, id: str, topic: Callable[[int], NewTopic]) -> BrokerImage:

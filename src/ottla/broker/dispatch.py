@@ -112,7 +112,7 @@ class Dispatch:
 
     def __init__(self, broker: "Broker") -> None:
         self._broker = broker
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks: dict[asyncio.Task[None], None] = {}
         self._admission = Admission()
         self.requests: dict[tuple[int, int], int] = {
             (api_key, version): 0
@@ -183,8 +183,8 @@ class Dispatch:
             is_answered = not inspect.isawaitable(answer)
         if not is_answered:
             task = asyncio.get_running_loop().create_task(self._await(request, slot, answer))
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+            self._tasks[task] = None
+            task.add_done_callback(self._tasks.pop)
             return False
         _complete(request, slot, answer)
         return True

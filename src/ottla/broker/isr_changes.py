@@ -11,8 +11,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from ottla.controller.elections_state import settled, updates
-from ottla.metadata.image import PartitionImage
-from ottla.metadata.records import broker_key
+from ottla.metadata.image import ClusterImage, PartitionImage
+from ottla.metadata.records import broker_key, partition_key
 from ottla.metadata.store import ConflictError
 from ottla.model.errors import OttlaError
 from ottla.model.ids import BrokerId, TopicPartition
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 _LOGGER: Final = logging.getLogger(__name__)
 
-COMMITTED_AT_ONCE_MAX: Final = 200
+COMMITTED_AT_ONCE_MAX: Final = 1000
 _RETRY_SECONDS: Final = 0.2
 _TICK_SECONDS_MAX: Final = 1.0
 
@@ -105,19 +105,21 @@ class IsrChanges:
                 await self._broker.metadata_store.commit(updates(image, changed))
                 return
             except ConflictError:
-                if len(some) > 1:
-                    for each in some:
-                        await self._commit([each])
-                    return
-                # Somebody was faster, with this partition or with a broker in it: the image will say what.
+                # Somebody was faster, with one of the partitions or with a broker in them: the image will say what.
                 await self._broker.wait_news(image.revision)
-                for each in some:
-                    each.refuse()
-                    self.consider(each.partition)
-                return
+                some = [each for each in some if not self._is_outdated(each, image)]
             except OttlaError as error:
                 _LOGGER.warning("%d changes of ISRs are not committed yet: %s", len(some), error)
                 await self._broker.clock.sleep(_RETRY_SECONDS)
+
+    def _is_outdated(self, asked: _Asked, decided_on: ClusterImage) -> bool:
+        """Whether the record has changed since; then the proposal is refused, and another one may be due."""
+        key = partition_key(asked.partition.topic, asked.partition.index)
+        if self._broker.image.revision_of(key) == decided_on.revision_of(key):
+            return False
+        asked.refuse()
+        self.consider(asked.partition)
+        return True
 
     def _record(self, asked: _Asked) -> PartitionImage | None:
         """What to write for a proposal; None, and the proposal refused, if the image has moved on without it."""

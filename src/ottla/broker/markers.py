@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ottla.broker.group_coordinator import TOPIC as OFFSETS_TOPIC
 from ottla.coordination.transaction_requests import EPOCH_BUMP_VERSION
+from ottla.metadata.image import PartitionImage
 from ottla.model.error_codes import ErrorCode
 from ottla.model.errors import NotLeaderError, OttlaError
 from ottla.model.ids import BrokerId, TopicPartition
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
     from ottla.broker.broker import Broker
 
 _LOGGER: Final = logging.getLogger(__name__)
+
+_GONE: Final = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID})
 
 MarkerOutcomes = dict[TopicPartition, ErrorCode]
 
@@ -45,10 +48,11 @@ class Markers:
     ) -> None:
         """Writes a marker to each partition; `on_done` hears of all together, perhaps before this returns.
 
-        UNKNOWN_TOPIC_OR_PARTITION is for a partition that the cluster does not have. With `only_here` no other broker
-        is asked, and what is not led here is NOT_LEADER_OR_FOLLOWER.
+        UNKNOWN_TOPIC_OR_PARTITION is for a partition that the cluster does not have, as this broker knows it; what its
+        leader does not have yet, or no longer, is NOT_LEADER_OR_FOLLOWER. With `only_here` no other broker is asked,
+        and what is not led here is NOT_LEADER_OR_FOLLOWER, too.
         """
-        gathering = _Gathering(partitions, on_done)
+        gathering = _Gathering(partitions, lambda outcomes: on_done(self._known(outcomes)))
         elsewhere: dict[BrokerId, list[int]] = {}
         for at, name in enumerate(partitions):
             try:
@@ -104,12 +108,25 @@ class Markers:
         else:
             self._broker.partitions.find(*name).append_marker(end, gathering, at)
 
+    def _known(self, outcomes: MarkerOutcomes) -> MarkerOutcomes:
+        """Who is told that a partition is gone gives its marker up, and a transaction that was aborted there would be
+        committed by the next. So one broker's word for it is not enough: it may know the cluster as it will be or was.
+        """
+        return {
+            name: ErrorCode.NOT_LEADER_OR_FOLLOWER if error in _GONE and self._partition(name) is not None else error
+            for name, error in outcomes.items()
+        }
+
+    def _partition(self, name: TopicPartition) -> PartitionImage | None:
+        topic = self._broker.image.topics.get(name.topic)
+        return topic.partitions[name.partition] if topic and 0 <= name.partition < len(topic.partitions) else None
+
     def _leader_of(self, name: TopicPartition) -> BrokerId | None:
         """Who leads a partition that is not led here, as far as is known."""
-        topic = self._broker.image.topics.get(name.topic)
-        if topic is None or not 0 <= name.partition < len(topic.partitions):
+        partition = self._partition(name)
+        if partition is None:
             return None
-        leader = topic.partitions[name.partition].leader
+        leader = partition.leader
         return leader if leader != self._broker.id and leader in self._broker.image.brokers else None
 
 

@@ -58,6 +58,8 @@ class ReplicaFetcher:
         """Whether the leader has a session for us, as far as we know."""
         self._told: dict[Place, Question] = {}
         """What the leader knows that this session wants."""
+        self.answered_at = float("-inf")
+        """When the leader last answered anything."""
 
     def set_partitions(self, partitions: Iterable[Partition]) -> None:
         """From now on copies these; those that were put off for news are asked for again."""
@@ -147,7 +149,8 @@ class ReplicaFetcher:
         bytes_max = self._broker.config.replica_fetch_max_bytes
         wanted: dict[Place, Question] = {}
         for place, partition in self._partitions.items():
-            if place in self._waits_until or partition.follower is None or partition.log.failure is not None:
+            # What is not sound will be copied anew, and no leader must count on what is there now.
+            if place in self._waits_until or partition.follower is None or not partition.log.health.is_sound:
                 continue
             log = partition.log
             wanted[place] = Question(
@@ -170,6 +173,7 @@ class ReplicaFetcher:
                 return
 
     async def _take(self, frame: memoryview, offsets: dict[Place, int]) -> None:
+        self.answered_at = self._broker.clock.monotonic()
         told = read_answer(frame)
         if told.error:
             _LOGGER.info("broker %d answers a follower's fetch with %s", self.leader.id, told.error.name)
@@ -249,6 +253,11 @@ class ReplicaFetchers:
                 fetcher = ReplicaFetcher(self._broker, brokers[leader])
                 self._fetchers[leader] = fetcher, asyncio.get_running_loop().create_task(fetcher.run())
             self._fetchers[leader][0].set_partitions(partitions)
+
+    def answered_at(self, leader: BrokerId) -> float:
+        """When a leader last answered, by the monotonic clock; long ago if nothing is copied from it."""
+        found = self._fetchers.get(leader)
+        return float("-inf") if found is None else found[0].answered_at
 
     async def close(self) -> None:
         """Copies nothing any more."""

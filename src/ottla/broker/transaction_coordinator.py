@@ -34,7 +34,7 @@ class TransactionCoordinator:
     def __init__(self, broker: "Broker") -> None:
         self._broker = broker
         self._shards: CoordinatorShards[TransactionShard] = CoordinatorShards(broker, TOPIC, self._make_shard)
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks: dict[asyncio.Task[None], None] = {}
 
     def shards(self) -> list[TransactionsShard]:
         """Those that are here, by partition; some may still be loading."""
@@ -78,6 +78,7 @@ class TransactionCoordinator:
             disk=broker.world.disk,
             timers=broker.timers,
             perform=lambda effect: self._perform(shard, effect),
+            leave_out=lambda effect: self._leave_out(shard, effect),
         )
         return shard
 
@@ -89,8 +90,16 @@ class TransactionCoordinator:
                 self._send_markers(shard, effect)
             case NeedProducerId():
                 task = asyncio.get_running_loop().create_task(self._give_producer_id(shard, effect))
-                self._tasks.add(task)
-                task.add_done_callback(self._tasks.discard)
+                self._tasks[task] = None
+                task.add_done_callback(self._tasks.pop)
+
+    def _leave_out(self, shard: TransactionsShard, effect: Any) -> None:
+        """What the effect rests on is not safe yet, or never will be: markers are tried again, who asked is told."""
+        match effect:
+            case SendMarkers():
+                shard.tell(lambda now: shard.machine.on_markers_written(effect, {}, now))
+            case NeedProducerId():
+                shard.carry_out(effect.on_failure)
 
     def _send_markers(self, shard: TransactionsShard, sent: SendMarkers) -> None:
         end = TransactionEnd(

@@ -288,21 +288,27 @@ class TransactionVerification:
         return error
 
 
-def ask_coordinator(broker: "Broker", request: AddPartitions) -> "asyncio.Future[AddPartitionsResponse]":
-    """The coordinator's answer; here mostly it is there already. Whatever fails is an error of every partition."""
+def ask_coordinator(
+    broker: "Broker", request: AddPartitions, *, elsewhere: bool = True
+) -> "asyncio.Future[AddPartitionsResponse]":
+    """The coordinator's answer; here mostly it is there already. Whatever fails is an error of every partition.
+
+    Without `elsewhere` only this broker is asked. A request that came to the wrong broker must not be passed on: it may
+    be older than what its client has done since, and two brokers that take each other for it would never end.
+    """
     answer: asyncio.Future[AddPartitionsResponse] = asyncio.get_running_loop().create_future()
     try:
         shard = broker.transactions.shard_of(request.transactional_id)
         shard.check_active()
     except NotCoordinatorError as error:
-        coordinator = broker.transactions.coordinator_of(request.transactional_id)
+        coordinator = broker.transactions.coordinator_of(request.transactional_id) if elsewhere else None
         if coordinator is not None:
             return asyncio.get_running_loop().create_task(_ask_elsewhere(broker, coordinator, request))
         answer.set_result(_failed(request, error.code))
     except OttlaError as error:
         answer.set_result(_failed(request, error.code))
     else:
-        shard.carry_out(shard.machine.add_partitions(request, broker.clock.now_ms(), answer))
+        shard.carry_out(shard.machine.add_partitions(request, shard.now_ms(), answer))
     return answer
 
 
@@ -333,7 +339,9 @@ async def _ask_elsewhere(broker: "Broker", coordinator: BrokerId, request: AddPa
     try:
         answer = await broker.peers.ask(coordinator, ApiKey.ADD_PARTITIONS_TO_TXN, message)
     except OttlaError as error:
-        return _failed(request, error.code)
+        # A coordinator that cannot be reached has said nothing; it, or the next one, may be asked again.
+        silent = error.code is ErrorCode.UNKNOWN_SERVER_ERROR
+        return _failed(request, ErrorCode.COORDINATOR_NOT_AVAILABLE if silent else error.code)
     if answer.error_code:
         return _failed(request, ErrorCode(int(answer.error_code)))
     errors = {

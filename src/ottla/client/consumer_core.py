@@ -73,7 +73,7 @@ class ConsumerCore:
         self._is_started = False
         self._broken: ConsumerBrokenError | None = None
         self._next_auto_commit = 0.0
-        self._background: set[asyncio.Task[None]] = set()
+        self._background: dict[asyncio.Task[None], None] = {}
         self._make_parts()
 
     def _make_parts(self) -> None:
@@ -422,8 +422,8 @@ class ConsumerCore:
     def run_behind(self, work: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
         """Runs something beside the rest, until it ends or the consumer does."""
         task = self.loop.create_task(work)
-        self._background.add(task)
-        task.add_done_callback(self._background.discard)
+        self._background[task] = None
+        task.add_done_callback(self._background.pop)
         return task
 
     def call_soon(self, callback: Callable[[], object]) -> None:

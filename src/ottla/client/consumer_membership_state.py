@@ -245,8 +245,10 @@ class ConsumerMembershipState:
         pattern = self.pattern if self._has_told_pattern else None
         if self.state is State.JOINING:
             return GroupHeartbeat(member_epoch=JOINING_EPOCH, topics=topics, pattern=pattern, owned={}, is_whole=True)
+        # Whoever says all is told all: an answer that was lost may have had an assignment in it.
+        is_whole = told is None
         owned = None
-        if self._must_tell_owned:
+        if self._must_tell_owned or is_whole:
             self._must_tell_owned = False
             by_id: dict[UUID, list[int]] = {}
             for topic, partition in sorted(self.owned):
@@ -254,7 +256,9 @@ class ConsumerMembershipState:
             owned = {topic_id: tuple(partitions) for topic_id, partitions in by_id.items()}
         if told == self._told:
             return GroupHeartbeat(member_epoch=self.generation, owned=owned)
-        return GroupHeartbeat(member_epoch=self.generation, topics=topics, pattern=pattern, owned=owned)
+        return GroupHeartbeat(
+            member_epoch=self.generation, topics=topics, pattern=pattern, owned=owned, is_whole=is_whole
+        )
 
     # What came of it
 

@@ -22,7 +22,7 @@ from ottla.controller.decisions import (
     TopicOutcome,
     TopicReference,
 )
-from ottla.controller.elections_state import decide_elections, decide_leave
+from ottla.controller.elections_state import MayTake, anybody, decide_elections, decide_leave, decide_withdraw
 from ottla.controller.partitions_state import decide_add_partitions, decide_elect, decide_finish, decide_reassign
 from ottla.controller.topics_state import decide_create, decide_delete
 from ottla.env.ports import Random
@@ -128,14 +128,23 @@ class Controller:
             if len(decided.outcomes) < ELECTED_AT_ONCE_MAX:
                 return count
 
-    async def leave(self, broker: BrokerId) -> int:
-        """Moves away what a broker leads, before it stops; answers how many partitions had to change."""
-        count = 0
+    async def leave(self, broker: BrokerId, may_take: MayTake = anybody) -> Committed[PartitionOutcome]:
+        """Moves away what a broker leads, before it stops, and takes it out of the ISRs; `may_take` says to whom."""
+        outcomes: list[PartitionOutcome] = []
         while True:
-            decided = await self._decide(partial(decide_leave, broker=broker, limit=ELECTED_AT_ONCE_MAX))
-            count += len(decided.outcomes)
+            decided = await self._decide(
+                partial(decide_leave, broker=broker, limit=ELECTED_AT_ONCE_MAX, may_take=may_take)
+            )
+            outcomes += decided.outcomes
             if len(decided.outcomes) < ELECTED_AT_ONCE_MAX:
-                return count
+                return Committed(revision=decided.revision, outcomes=tuple(outcomes))
+
+    async def withdraw(
+        self, broker: BrokerId, partitions: Sequence[TopicPartition], may_take: MayTake = anybody
+    ) -> Committed[PartitionOutcome]:
+        """Takes a broker out of the ISRs of partitions whose log it cannot answer for; those with an outcome it may
+        begin anew, once it has seen the revision."""
+        return await self._decide(partial(decide_withdraw, broker=broker, partitions=partitions, may_take=may_take))
 
     async def elect_leaders(
         self, partitions: Iterable[TopicPartition] | None, *, unclean: bool = False

@@ -25,6 +25,14 @@ from ottla.metadata.records import broker_key, encode, partition_key, partition_
 from ottla.metadata.store import Check, Operation, Put
 from ottla.model.ids import BrokerId, LeaderEpoch, TopicPartition
 
+MayTake = Callable[[TopicPartition, BrokerId], bool]
+"""Whether a broker is known to be alive, beyond having a registration that may outlive it by a session's timeout."""
+
+
+def anybody(where: TopicPartition, broker: BrokerId) -> bool:
+    """Trusts every registration."""
+    return True
+
 
 def is_present(image: ClusterImage, broker: BrokerId, revision: int) -> bool:
     """Whether a broker has been registered since before a record of this revision was written."""
@@ -85,10 +93,12 @@ def decide_elections(
     return _decision(image, changed)
 
 
-def decide_leave(image: ClusterImage, broker: BrokerId, *, limit: int) -> Decision[PartitionOutcome]:
+def decide_leave(
+    image: ClusterImage, broker: BrokerId, *, limit: int, may_take: MayTake = anybody
+) -> Decision[PartitionOutcome]:
     """Moves the leaders of a broker that is about to stop, and takes it out of the ISRs where others are.
 
-    Where it is the last one in sync, it stays what it is.
+    Where it is the last one in sync, or nobody else there may take over, it stays what it is.
     """
     changed: list[tuple[TopicPartition, PartitionImage]] = []
     for topic in image.topics.values():
@@ -98,7 +108,7 @@ def decide_leave(image: ClusterImage, broker: BrokerId, *, limit: int) -> Decisi
             where = TopicPartition(topic.name, index)
             now = settled(image, where, partition)
             others = tuple(each for each in now.isr if each != broker)
-            alive = [each for each in now.replicas if each in others and each in image.brokers]
+            alive = _takers(image, where, now, broker, may_take)
             if not alive:
                 continue
             now = replace(now, isr=others)
@@ -106,6 +116,36 @@ def decide_leave(image: ClusterImage, broker: BrokerId, *, limit: int) -> Decisi
             if len(changed) == limit:
                 return _decision(image, changed)
     return _decision(image, changed)
+
+
+def decide_withdraw(
+    image: ClusterImage, broker: BrokerId, partitions: Iterable[TopicPartition], *, may_take: MayTake = anybody
+) -> Decision[PartitionOutcome]:
+    """Takes a broker out of the ISRs of partitions whose log it cannot answer for, and which it may begin anew.
+
+    Each gets a new leader epoch, also where the broker was not in sync: what a leader knew of the copy in an earlier
+    epoch counts no more, so that nobody can take the broker back in for what it had. Partitions where nobody else in
+    sync may take over are left as they are, and have no outcome.
+    """
+    changed: list[tuple[TopicPartition, PartitionImage]] = []
+    for where in partitions:
+        topic = image.topics.get(where.topic)
+        if topic is None or where.partition >= len(topic.partitions):
+            continue
+        now = settled(image, where, topic.partitions[where.partition])
+        takers = _takers(image, where, now, broker, may_take) if broker in now.replicas else []
+        if takers:
+            others = tuple(each for each in now.isr if each != broker)
+            changed.append((where, led_by(replace(now, isr=others), now.leader if now.leader in takers else takers[0])))
+    return _decision(image, changed)
+
+
+def _takers(
+    image: ClusterImage, where: TopicPartition, partition: PartitionImage, broker: BrokerId, may_take: MayTake
+) -> list[BrokerId]:
+    """Who of the others in sync may lead, the preferred one first."""
+    others = [each for each in partition.replicas if each in partition.isr and each != broker]
+    return [each for each in others if each in image.brokers and may_take(where, each)]
 
 
 def _is_quiet(image: ClusterImage, topic: TopicImage, index: int, partition: PartitionImage) -> bool:

@@ -294,6 +294,10 @@ class ConsumerGroups:
         """When `on_tick` is next to be called."""
         return self._deadlines.next()
 
+    def on_clock_set(self, by_ms: int) -> None:
+        """The time that events are told has leapt by so much; nobody's patience is shorter or longer for that."""
+        self._deadlines.shift(by_ms)
+
     def on_tick(self, now_ms: int) -> list[Effect]:
         """Removes the members whose time is up, those of a group at once."""
         late: dict[str, dict[str, None]] = {}

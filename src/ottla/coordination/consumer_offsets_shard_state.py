@@ -316,6 +316,12 @@ class ConsumerOffsetsShard(GroupShard):
             return deadline
         return min(self._adopted.values() if deadline is None else (deadline, *self._adopted.values()))
 
+    def on_clock_set(self, by_ms: int) -> None:
+        """The time that events are told has leapt by so much."""
+        super().on_clock_set(by_ms)
+        self.consumers.on_clock_set(by_ms)
+        self._adopted = {group_id: since_ms + by_ms for group_id, since_ms in self._adopted.items()}
+
     def on_tick(self, now_ms: int) -> list[Effect]:
         """Does what is due."""
         is_sweep = self._next_sweep_ms is not None and self._next_sweep_ms <= now_ms

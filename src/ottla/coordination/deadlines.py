@@ -1,7 +1,8 @@
 """Deadlines by key, thousands of them, most of which are moved again and again before they pass.
 
 Pure. A heap with one entry for each key: moving a deadline later, which every heartbeat does, costs a dictionary write;
-the heap is put right when an entry comes to its top.
+the heap is put right when an entry comes to its top. When the clock that they are told by is set, `shift` moves all of
+them at once, so that as much time is left as there was.
 """
 
 import heapq
@@ -25,12 +26,14 @@ class _Entry(Generic[K]):
 class Deadlines(Generic[K]):
     """When each key is due. Keys that are due at the same instant come in the order in which they were queued."""
 
-    __slots__ = ("_entries", "_heap", "_turn")
+    __slots__ = ("_entries", "_heap", "_shifted_ms", "_turn")
 
     def __init__(self) -> None:
         self._entries: dict[K, _Entry[K]] = {}
         self._heap: list[tuple[int, int, _Entry[K]]] = []
         self._turn = 0
+        self._shifted_ms = 0
+        """What is kept is this much less than what callers say."""
 
     def __contains__(self, key: K) -> bool:
         entry = self._entries.get(key)
@@ -38,6 +41,7 @@ class Deadlines(Generic[K]):
 
     def set(self, key: K, deadline_ms: int) -> None:
         """The key is due then, and no longer when it was."""
+        deadline_ms -= self._shifted_ms
         entry = self._entries.get(key)
         if entry is None:
             entry = self._entries[key] = _Entry(key)
@@ -52,6 +56,10 @@ class Deadlines(Generic[K]):
         if entry is not None:
             entry.due_ms = None
 
+    def shift(self, by_ms: int) -> None:
+        """Every key is due so much later; earlier if it is negative."""
+        self._shifted_ms += by_ms
+
     def next(self) -> int | None:
         """The earliest deadline."""
         heap = self._heap
@@ -59,7 +67,7 @@ class Deadlines(Generic[K]):
             queued_ms, turn, entry = heap[0]
             is_current = turn == entry.turn
             if is_current and queued_ms == entry.due_ms:
-                return queued_ms
+                return queued_ms + self._shifted_ms
             heapq.heappop(heap)
             if is_current:
                 if entry.due_ms is None:

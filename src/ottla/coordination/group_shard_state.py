@@ -374,6 +374,15 @@ class GroupShard:
             return sweep_ms if earliest is None else earliest
         return min(earliest, sweep_ms)
 
+    def on_clock_set(self, by_ms: int) -> None:
+        """The time that events are told has leapt by so much: nobody's patience is shorter or longer for that.
+
+        How old an offset is goes by the time in its record, and so by the wall clock.
+        """
+        self._deadlines.shift(by_ms)
+        if self._next_sweep_ms is not None:
+            self._next_sweep_ms += by_ms
+
     def on_tick(self, now_ms: int) -> list[Effect]:
         """Does what is due. A group that writes does the rest of what is due when that is applied."""
         effects: list[Effect] = []

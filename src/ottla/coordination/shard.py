@@ -1,8 +1,9 @@
 """The runtime of a coordinator: one state machine over one partition of an internal topic.
 
-Covers loading by replay, carrying out effects in order, responses that wait for the commit, the one timer, and the end
-when the partition goes elsewhere. The machines are `group_shard_state.py` and `transaction_shard_state.py`; what their
-own effects mean beyond those of `effects.py` is `perform`'s to know. Who has which shards is the broker's to say.
+Covers loading by replay, carrying out effects in order, responses that wait for the commit, the one timer, the wall
+clock that somebody sets, and the end when the partition goes elsewhere. The machines are `group_shard_state.py` and
+`transaction_shard_state.py`; what their own effects mean beyond those of `effects.py` is `perform`'s to know. Who has
+which shards is the broker's to say.
 """
 
 import asyncio
@@ -37,6 +38,9 @@ _LOGGER: Final = logging.getLogger(__name__)
 _LOADED_BYTES: Final = 1024 * 1024
 """Read at a time while loading; in between the event loop may do something else."""
 
+_CLOCK_SET_MS: Final = 10
+"""A wall clock that is this far from where it should be has been set; what is less is how clocks are read."""
+
 
 class Machine(Protocol):
     """What every coordinator's state machine can do; its events are its own."""
@@ -53,6 +57,8 @@ class Machine(Protocol):
 
     def next_deadline(self) -> int | None: ...
 
+    def on_clock_set(self, by_ms: int) -> None: ...
+
 
 M = TypeVar("M", bound=Machine)
 
@@ -66,7 +72,8 @@ class _State(Enum):
 class Shard(Generic[M]):
     """See the module's docstring. `load` first; then `ask` for each event, until `unload`.
 
-    `perform` carries out effects that are not of `effects.py`, once what was written before them is committed.
+    `perform` carries out effects that are not of `effects.py`, once what was written before them is committed, on as
+    many replicas as the topic asks for. If that fails `leave_out` is told: who waits for such an effect must hear.
     The shard belongs to the leader epoch in which it was made; another epoch of the partition needs another shard.
     """
 
@@ -79,6 +86,7 @@ class Shard(Generic[M]):
         disk: Disk,
         timers: Timers,
         perform: Callable[[Any], None] = lambda effect: None,
+        leave_out: Callable[[Any], None] = lambda effect: None,
     ) -> None:
         self.partition = partition
         self.leader_epoch = partition.leader_epoch
@@ -87,10 +95,13 @@ class Shard(Generic[M]):
         self._disk = disk
         self._timers = timers
         self._perform = perform
+        self._leave_out = leave_out
         self._state = _State.LOADING
         self._timer: Timer | None = None
         self._deadline: int | None = None
         """What the timer is set to."""
+        self._wall_lead_ms = clock.now_ms() - self._monotonic_ms()
+        """The time that the machine is told is the monotonic clock's and this much, so that it does not jump."""
         self._last_write: _Pending | None = None
 
     @property
@@ -109,10 +120,15 @@ class Shard(Generic[M]):
         self.activate()
 
     def activate(self) -> None:
-        """The machine has all that the partition holds; from now on it can be asked."""
+        """The machine has all that the partition holds; from now on it can be asked.
+
+        What the former leader wrote last may not be committed yet, and until then nobody is told of it.
+        """
         if self._state is _State.LOADING:
             self._state = _State.ACTIVE
-            self.carry_out(self.machine.on_loaded(self._clock.now_ms()))
+            self._last_write = loaded = _Pending(self, lambda: None, lambda outcome: None)
+            self.partition.wait_committed(loaded)
+            self.carry_out(self.machine.on_loaded(self.now_ms()))
 
     async def _load_from(self, offset: Offset, end_offset: Offset) -> Offset:
         found = self.partition.log.read(offset, _LOADED_BYTES, upper=end_offset, at_least_one=True)
@@ -161,13 +177,13 @@ class Shard(Generic[M]):
         """
         self.check_active()
         token: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        self.carry_out(event(self._clock.now_ms(), token))
+        self.carry_out(event(self.now_ms(), token))
         return await token
 
     def tell(self, event: Callable[[int], Sequence[Any]]) -> None:
         """An event that nobody waits for; nothing happens unless the machine is active."""
         if self.is_active:
-            self.carry_out(event(self._clock.now_ms()))
+            self.carry_out(event(self.now_ms()))
 
     def check_active(self) -> None:
         """Raises unless the machine can be asked."""
@@ -181,12 +197,14 @@ class Shard(Generic[M]):
 
     def carry_out(self, effects: Sequence[Any]) -> None:
         """Does what a machine decided, in order; what follows a write that failed is left out."""
+        is_written = True
         for effect in effects:
-            if isinstance(effect, Respond):
+            if not is_written:
+                self._follow_up(effect, is_committed=False)
+            elif isinstance(effect, Respond):
                 _deliver(effect)
             elif isinstance(effect, Write | TransactionalWrite) and effect.records:
-                if not self._write(effect):
-                    break
+                is_written = self._write(effect)
             elif self._last_write is not None:
                 self._last_write.then.append(effect)
             else:
@@ -198,8 +216,13 @@ class Shard(Generic[M]):
         if isinstance(effect, Write | TransactionalWrite):
             for respond in effect.responses if is_committed else effect.on_failure:
                 _deliver(respond)
-        elif is_committed and self._state is not _State.CLOSED:
+        elif isinstance(effect, Respond):
+            # It would have told of what the write before it should have made true.
+            return
+        elif is_committed and self._state is not _State.CLOSED and not self.partition.is_short:
             self._perform(effect)
+        else:
+            self._leave_out(effect)
 
     def _write(self, write: Write | TransactionalWrite) -> bool:
         """Whether the records are in the log."""
@@ -237,7 +260,19 @@ class Shard(Generic[M]):
         for effect in pending.then:
             self._follow_up(effect, is_committed=is_committed)
 
-    # The timer
+    # Time
+
+    def _monotonic_ms(self) -> int:
+        return int(self._clock.monotonic() * 1000)
+
+    def now_ms(self) -> int:
+        """The wall clock's time. If that has been set meanwhile, whatever is waited for still takes as long."""
+        monotonic_ms = self._monotonic_ms()
+        by_ms = self._clock.now_ms() - monotonic_ms - self._wall_lead_ms
+        if abs(by_ms) >= _CLOCK_SET_MS:
+            self._wall_lead_ms += by_ms
+            self.machine.on_clock_set(by_ms)
+        return monotonic_ms + self._wall_lead_ms
 
     def _arm(self) -> None:
         deadline = self.machine.next_deadline() if self._state is _State.ACTIVE else None
@@ -250,12 +285,12 @@ class Shard(Generic[M]):
             self._timer = None
         self._deadline = deadline
         if deadline is not None:
-            self._timer = self._timers.after(deadline - self._clock.now_ms(), self._on_timer)
+            self._timer = self._timers.after(deadline - self._wall_lead_ms - self._monotonic_ms(), self._on_timer)
 
     def _on_timer(self) -> None:
         self._timer = self._deadline = None
         if self.is_active:
-            self.carry_out(self.machine.on_tick(self._clock.now_ms()))
+            self.carry_out(self.machine.on_tick(self.now_ms()))
 
 
 class _Pending:
@@ -285,7 +320,7 @@ class _Pending:
     def on_outcome(self, at: int, outcome: Appended | OttlaError) -> None:
         """It is committed, or has failed."""
         if isinstance(outcome, OttlaError):
-            _LOGGER.warning("%s: a decision was not written: %s", self._shard.partition, outcome)
+            _LOGGER.warning("%s: what was decided is not committed: %s", self._shard.partition, outcome)
         else:
             self.on_waiting()
         self._on_outcome(outcome)

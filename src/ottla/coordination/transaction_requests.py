@@ -84,6 +84,7 @@ class AbortTimedOut:
     transactional_id: str
     producer_id: ProducerId
     producer_epoch: ProducerEpoch
+    start_ms: TimestampMs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

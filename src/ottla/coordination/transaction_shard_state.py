@@ -162,6 +162,11 @@ class TransactionShard:
         """The whole partition was replayed and is committed: markers that an earlier coordinator may not have written
         are sent (again), for every outcome that was decided."""
         effects: list[TransactionEffect] = []
+        for transactional_id, entry in self._entries.items():
+            deadline = timeout_deadline(entry)
+            if deadline is not None and entry.start_ms > now_ms:
+                # Begun by a clock that was ahead: it may take as long as if it began now.
+                self._due.set(transactional_id, now_ms + deadline - entry.start_ms)
         for transactional_id, progress in self._markers.items():
             progress.resend_all()
             effects += self._drive(transactional_id, progress, now_ms)
@@ -178,6 +183,13 @@ class TransactionShard:
     def next_deadline(self) -> int | None:
         """When `on_tick` has something to do."""
         return min((due for due in (self._due.next(), self._expiry.next()) if due is not None), default=None)
+
+    def on_clock_set(self, by_ms: int) -> None:
+        """The time that events are told has leapt by so much: no transaction has more time, or less, for that.
+
+        For how long an id was not used goes by the time in its record, and so by the wall clock.
+        """
+        self._due.shift(by_ms)
 
     def on_unloaded(self) -> list[TransactionEffect]:
         """Another broker leads the partition now; nothing waits here that the runtime does not answer itself."""
@@ -254,7 +266,7 @@ class TransactionShard:
             case EndTransaction():
                 decision = end_transaction(entry, request, fresh_id=fresh_id, now_ms=now_ms)
             case AbortTimedOut():
-                if entry is None or not _has_timed_out(entry, request, now_ms):
+                if entry is None or not _is_meant(entry, request):
                     return []
                 failure = None
                 decision = abort_by_coordinator(entry, fresh_id=fresh_id, transaction_version=version, now_ms=now_ms)
@@ -323,7 +335,10 @@ class TransactionShard:
         # Replaying the abort clears this; it matters only if that cannot be written, or waits for a producer id.
         self._due.set(transactional_id, now_ms + self._settings.retry_max_ms)
         request = AbortTimedOut(
-            transactional_id=transactional_id, producer_id=entry.producer_id, producer_epoch=entry.producer_epoch
+            transactional_id=transactional_id,
+            producer_id=entry.producer_id,
+            producer_epoch=entry.producer_epoch,
+            start_ms=entry.start_ms,
         )
         return self._decide(request, None, now_ms, None)
 
@@ -353,10 +368,14 @@ class TransactionShard:
             yield Write(tuple(tombstones))
 
 
-def _has_timed_out(entry: TransactionEntry, request: AbortTimedOut, now_ms: int) -> bool:
-    deadline = timeout_deadline(entry)
-    is_same = (entry.producer_id, entry.producer_epoch) == (request.producer_id, request.producer_epoch)
-    return is_same and deadline is not None and deadline <= now_ms
+def _is_meant(entry: TransactionEntry, request: AbortTimedOut) -> bool:
+    """Whether the transaction that had no time left is still the one that is open."""
+    is_same = (entry.producer_id, entry.producer_epoch, entry.start_ms) == (
+        request.producer_id,
+        request.producer_epoch,
+        request.start_ms,
+    )
+    return is_same and timeout_deadline(entry) is not None
 
 
 def _is_usable(transactional_id: str) -> bool:

@@ -176,6 +176,11 @@ class Partition:
         """Below it every transaction is decided."""
         return self.log.last_stable_offset
 
+    @property
+    def is_short(self) -> bool:
+        """Whether fewer replicas are in sync than the topic asks for, or this broker does not lead."""
+        return self.leader is None or len(self.leader.isr) < self.min_insync_replicas
+
     def check_leader_epoch(self, epoch: int) -> None:
         """Raises unless the asker knows the leader epoch that is; -1 does not say."""
         if epoch == -1 or epoch == self.leader_epoch:
@@ -300,6 +305,15 @@ class Partition:
         if log.end_offset > before:
             self._count(before, MARKER_BYTES)
         self._settle([(end, ALL_REPLICAS, waiter, at)], [outcome])
+
+    def wait_committed(self, waiter: AppendWaiter) -> None:
+        """The waiter is told, as part 0, when all that is in the log now is committed; perhaps before this returns."""
+        log = self.log
+        written = Appended(log.end_offset, Offset(log.end_offset - 1))
+        if log.high_watermark >= log.end_offset:
+            waiter.on_outcome(0, written)
+        else:
+            self._waiting_for_commit.append(_Waiting(log.end_offset, waiter, 0, written))
 
     def _check_in_sync(self) -> None:
         in_sync = len(self._led().isr)
@@ -452,6 +466,13 @@ class Partition:
         self._wake_fetches()
 
     # Replicas
+
+    def renew_log(self, log: Log) -> None:
+        """Follows with another log from now on, which was made in place of one that failed or was damaged."""
+        self.log = log
+        self._told_stable = Offset(0)
+        self.on_copy_cut()
+        self.end_fetch_waits()
 
     def on_copied(self, added_bytes: int) -> None:
         """So many bytes were copied from the leader; they are news to readers once they are known to be committed."""

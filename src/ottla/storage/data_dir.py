@@ -114,6 +114,14 @@ class DataDir:
         """Says that a partition could not be opened: its checkpoints stay as they are, for the day it is mended."""
         self._aside.add(partition)
 
+    def has_put_aside(self, partition: TopicPartition) -> bool:
+        """Whether this is where a partition is that could not be opened."""
+        return partition in self._aside
+
+    def take_back(self, partition: TopicPartition) -> None:
+        """Says that such a partition is gone from here, and its checkpoints with it."""
+        self._aside.discard(partition)
+
     def write_checkpoint(self, name: str, offsets: Mapping[TopicPartition, int]) -> None:
         """Replaces a checkpoint file, durably; blocks."""
         content = self._content(name, offsets)

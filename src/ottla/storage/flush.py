@@ -74,7 +74,7 @@ class GroupCommit:
         self._log = log
         self._disk = disk
         self._flushing: asyncio.Future[None] | None = None
-        self._waiters: set[_Waiter] = set()
+        self._waiters: dict[_Waiter, None] = {}
 
     async def wait_flushed(self, offset: Offset) -> None:
         """Returns once everything below `offset` would survive a power cut.
@@ -82,7 +82,7 @@ class GroupCommit:
         Raises StorageError if the disk refuses; the log is offline then, since nobody knows what was written.
         """
         waiter = _Waiter(offset, is_cut=self._log.end_offset < offset)
-        self._waiters.add(waiter)
+        self._waiters[waiter] = None
         try:
             while waiter.is_cut or self._log.recovery_point < offset:
                 self._log.check_usable()
@@ -92,7 +92,7 @@ class GroupCommit:
                     self._flushing = asyncio.ensure_future(self._flush())
                 await asyncio.shield(self._flushing)
         finally:
-            self._waiters.discard(waiter)
+            self._waiters.pop(waiter, None)
 
     def on_cut(self, end_offset: Offset) -> None:
         """Says that the log now ends here: who waits for more must not take what comes instead for what they wrote."""

@@ -37,8 +37,10 @@ from ottla.storage.checkpoints import write_epochs
 from ottla.storage.config import LogConfig
 from ottla.storage.epoch_history import EpochHistory
 from ottla.storage.flush import FlushJob, GroupCommit
+from ottla.storage.log_health import LogHealth
 from ottla.storage.producer_files import load_producers, remove_snapshots_after, replay, write_snapshot
 from ottla.storage.producer_state import Appends, CompletedTransaction, ProducerStates
+from ottla.storage.scanner import DamagedSegmentError
 from ottla.storage.segment import RELATIVE_OFFSET_MAX, FileRange, Segment
 from ottla.storage.segment_list import SegmentList
 from ottla.storage.time_index import TimestampOffset
@@ -67,6 +69,8 @@ class LogParts:
     recovery_point: Offset
     is_settled: bool
     """Whether the folder's own name is known to survive a power cut; if not, the first flush sees to it."""
+    damage: CorruptError | None = None
+    """A batch that had been flushed and is no longer as it was, if one was come across."""
 
 
 class Log:
@@ -87,6 +91,7 @@ class Log:
         *,
         persist_bounds: Callable[[], None],
         discard: Callable[[Sequence[str], int], None],
+        on_trouble: Callable[[], None] = lambda: None,
     ) -> None:
         self.partition = partition
         self.folder = folder
@@ -101,7 +106,7 @@ class Log:
         self.cleaned_offset = Offset(0)
         """Up to where compaction has made keys unique."""
         self.truncations = 0
-        self.failure: StorageError | None = None
+        self.health = LogHealth(on_trouble, parts.damage)
         self.segments = SegmentList(
             disk, folder, parts.segments, lambda paths: discard(paths, self.config.file_delete_delay_ms)
         )
@@ -130,16 +135,21 @@ class Log:
         """Of all batches."""
         return sum(segment.size_bytes for segment in self.segments)
 
+    @property
+    def failure(self) -> StorageError | None:
+        """Why it cannot be used any more."""
+        return self.health.failure
+
     def check_usable(self) -> None:
         """Raises if the disk has failed under this log, or if it is closed."""
-        if self.failure is not None:
-            raise self.failure
+        if self.health.failure is not None:
+            raise self.health.failure
 
     def fail(self, error: OSError, what: str) -> StorageError:
         """Takes the log offline after an error that leaves its files in doubt; answers the error to raise."""
         where = error.filename or self.folder
-        self.failure = StorageError(f"{where}: cannot {what}: {error.strerror or error}; the partition is offline")
-        return self.failure
+        why = f"{where}: cannot {what}: {error.strerror or error}; the partition is offline"
+        return self.health.fail(StorageError(why))
 
     def advance_high_watermark(self, offset: Offset) -> None:
         """Moves the high watermark forward, at most to the end."""
@@ -159,8 +169,7 @@ class Log:
         Batches must lie in writable memory: offset and epoch are stamped into them. One that repeats an earlier one is
         answered with the earlier one's offsets. Neighbours are written together.
         """
-        if self.failure is not None:
-            raise self.failure
+        self.check_usable()
         results: list[Appended | OttlaError] = []
         group = AppendGroup(self.end_offset, 0)
         config = self.config
@@ -287,7 +296,8 @@ class Log:
             self.segments.add(Segment.create(self._disk, self.folder, base_offset, self.config, now))
         except OSError as error:
             where = error.filename or self.folder
-            raise StorageError(f"{where}: cannot start a segment at {base_offset}: {error.strerror}") from error
+            refusal = StorageError(f"{where}: cannot start a segment at {base_offset}: {error.strerror}")
+            raise self.health.note_refusal(refusal) from error
 
     # Reading
 
@@ -309,6 +319,9 @@ class Log:
             return None
         try:
             return self.segments.read(offset, max_bytes, upper, at_least_one=at_least_one)
+        except DamagedSegmentError as damage:
+            self.health.note_damage(damage)
+            raise
         except OSError as error:
             where = error.filename or self.folder
             raise StorageError(f"{where}: cannot read at offset {offset}: {error.strerror}") from error
@@ -474,7 +487,7 @@ class Log:
 
     def abandon(self, why: str) -> None:
         """Gives up the files as they are; every further use raises."""
-        self.failure = StorageError(why)
+        self.health.fail(StorageError(why))
         self.segments.release()
 
     def close(self) -> None:
@@ -511,12 +524,15 @@ class Log:
         first = group.batches[0]
         try:
             self.segments.active.append(group.batches)
+            self.health.refusal = None
             if first.leader_epoch != self.epochs.latest:
                 self.epochs.assign(first.leader_epoch, first.base_offset)
             if group.pending is not None:
                 self.producers.apply(group.pending)
                 self._note_aborted(group.pending.completed, first.base_offset)
         except (StorageError, CorruptError) as error:
+            if isinstance(error, StorageError):
+                self.health.note_refusal(error)
             since = results[group.first_result :]
             results[group.first_result :] = [error if isinstance(result, Appended) else result for result in since]
 
@@ -526,7 +542,8 @@ class Log:
         if any(batch.is_control for batch in batches):
             self._mend_transaction_index(self.end_offset)
         begin, end = batches[0].position, batches[-1].position + batches[-1].size_bytes
-        self.segments.active.append_run(batches, run[begin:end])
+        with self.health.noting_refusals():
+            self.segments.active.append_run(batches, run[begin:end])
         for batch in batches:
             if batch.leader_epoch != self.epochs.latest:
                 self.epochs.assign(batch.leader_epoch, batch.base_offset)

@@ -61,7 +61,7 @@ class LogStore:
     """The logs of one broker.
 
     `config_of` gives a partition's settings; `node_id` and `cluster_id` are written into new data dirs and must match
-    those of existing ones.
+    those of existing ones. `on_trouble` hears when something is wrong with a log; its `health` says what.
     """
 
     def __init__(
@@ -75,6 +75,7 @@ class LogStore:
         cluster_id: str,
         owner: str,
         config_of: Callable[[TopicPartition], LogConfig],
+        on_trouble: Callable[[], None] = lambda: None,
     ) -> None:
         self.dirs = [DataDir(disk, path) for path in data_dirs]
         self.offline: dict[TopicPartition, OttlaError] = {}
@@ -87,6 +88,7 @@ class LogStore:
         self._cluster_id = cluster_id
         self._owner = owner
         self._config_of = config_of
+        self._on_trouble = on_trouble
         self._logs: dict[TopicPartition, Log] = {}
         self._dir_of: dict[TopicPartition, DataDir] = {}
         self._log_counts: Counter[str] = Counter()
@@ -147,7 +149,8 @@ class LogStore:
     @property
     def is_intact(self) -> bool:
         """Whether every data dir has all that was ever written into it; known once it is open."""
-        return not self.has_lost and not self.offline and all(folder.failure is None for folder in self.dirs)
+        is_well = not self.offline and all(log.health.damage is None for log in self._logs.values())
+        return is_well and not self.has_lost and all(folder.failure is None for folder in self.dirs)
 
     def note_intact(self) -> None:
         """What was lost is no longer counted on: from now on it has everything. Raises StorageError."""
@@ -254,11 +257,53 @@ class LogStore:
                 raise StorageError(f"{path}: cannot delete: {error.strerror}") from error
 
     def set_aside(self, partition: TopicPartition) -> str:
-        """Takes a partition's log out of service and keeps its folder under another name, which is answered."""
-        log, folder = self.get(partition), self._dir_of[partition]
-        target = f"{folder.path}/{names.stray_name(partition, self._random.randbytes(16).hex())}"
-        self._move_away(partition, log, folder, target)
+        """Takes a partition's log out of service and keeps its folder under another name, which is answered.
+
+        Also one that could not be opened.
+        """
+        unique = self._random.randbytes(16).hex()
+        if partition not in self.offline:
+            log, folder = self.get(partition), self._dir_of[partition]
+            target = f"{folder.path}/{names.stray_name(partition, unique)}"
+            self._move_away(partition, log, folder, target)
+            return target
+        folder = next(each for each in self.dirs if each.has_put_aside(partition))
+        target = f"{folder.path}/{names.stray_name(partition, unique)}"
+        try:
+            self._disk.rename(f"{folder.path}/{partition}", target)
+        except OSError as error:
+            raise StorageError(f"{folder.path}/{partition}: cannot set aside: {error.strerror}") from error
+        folder.take_back(partition)
+        del self.offline[partition]
         return target
+
+    def is_mendable(self, partition: TopicPartition) -> bool:
+        """Whether the data dir in which a partition is, or would be made, can be used."""
+        folder = self._dir_of.get(partition)
+        return folder.failure is None if folder is not None else any(each.failure is None for each in self.dirs)
+
+    async def reopen(self, partition: TopicPartition) -> Log:
+        """Reads the folder of a log that failed anew, and answers the log that it makes.
+
+        It ends where the old one was last flushed: what was written since, nobody knows. Raises if the folder cannot be
+        read, and then everything is as before.
+        """
+        old, folder = self._logs[partition], self._dir_of[partition]
+        old.segments.release()
+        bounds = {partition: old.recovery_point}, {partition: old.start_offset}
+        opening = self._opening(partition, old.folder, *bounds, is_clean=False)
+        (opened,) = await self._disk.in_background(_open_all, [opening])
+        if isinstance(opened, OSError):
+            raise StorageError(f"{opened.filename or old.folder}: cannot open: {opened.strerror}") from opened
+        if isinstance(opened, OttlaError):
+            raise opened
+        if self._logs.get(partition) is not old:
+            raise UnknownPartitionError(f"{partition} was taken away meanwhile")
+        self._log_counts[folder.path] -= 1
+        log = self._adopt(folder, partition, old.folder, opened)
+        log.truncate_to(old.recovery_point, now=self._clock.now_ms())
+        log.advance_high_watermark(min(max(old.high_watermark, log.start_offset), log.end_offset))
+        return log
 
     def _doom(self, partition: TopicPartition) -> DataDir:
         log, folder = self.get(partition), self._dir_of[partition]
@@ -268,11 +313,11 @@ class LogStore:
         return folder
 
     def _move_away(self, partition: TopicPartition, log: Log, folder: DataDir, target: str) -> None:
-        log.abandon(f"{partition} was deleted")
+        log.abandon(f"{partition} was taken away")
         try:
             self._disk.rename(log.folder, target)
         except OSError as error:
-            raise StorageError(f"{log.folder}: cannot delete: {error.strerror}") from error
+            raise StorageError(f"{log.folder}: cannot rename: {error.strerror}") from error
         del self._logs[partition], self._dir_of[partition]
         self._log_counts[folder.path] -= 1
 
@@ -373,6 +418,7 @@ class LogStore:
             parts,
             persist_bounds=lambda: self.save_bounds(folder),
             discard=self.discard,
+            on_trouble=self._on_trouble,
         )
         self._logs[partition] = log
         self._dir_of[partition] = folder

@@ -1,10 +1,12 @@
 """The `.snapshot` file: all producers of a log as of the offset in its name.
 
-Version 1: int16 version, uint32 CRC-32C of the rest, int32 count, then 46 bytes a producer. Only the last batch of each
-producer is kept, as Kafka does: a retry of an older one after a restart is answered as out of order.
+Version 1: int16 version, uint32 CRC-32C of the rest, int32 count, then 46 bytes a producer, with its last batch. That
+is all that Kafka writes, and reads. Behind it come the producers' earlier batches, int32 count and 32 bytes each, so
+that a retry of one of them is known after a restart, too; to answer it as out of order would have it written twice.
 """
 
 from collections.abc import Iterable
+from dataclasses import replace
 from struct import Struct
 from typing import Final
 
@@ -16,13 +18,20 @@ from ottla.storage.producer_state import BatchSpan, ProducerEntry
 _HEADER: Final = Struct(">hI")
 _COUNT: Final = Struct(">i")
 _ENTRY: Final = Struct(">qhiqiqiq")
+_SPAN: Final = Struct(">qiqiq")
 _VERSION: Final = 1
 
 
 def encode_snapshot(entries: Iterable[ProducerEntry]) -> bytes:
     """The file's content."""
-    packed = [_encode_entry(entry) for entry in entries]
+    packed: list[bytes] = []
+    earlier: list[bytes] = []
+    for entry in entries:
+        packed.append(_encode_entry(entry))
+        earlier += [_SPAN.pack(entry.producer_id, *span) for span in entry.batches[:-1]]
     body = _COUNT.pack(len(packed)) + b"".join(packed)
+    if earlier:
+        body += _COUNT.pack(len(earlier)) + b"".join(earlier)
     return _HEADER.pack(_VERSION, crc32c(body)) + body
 
 
@@ -36,10 +45,30 @@ def decode_snapshot(path: str, content: bytes) -> list[ProducerEntry]:
     body = memoryview(content)[_HEADER.size :]
     if crc32c(body) != crc:
         raise CorruptError(f"{path}: the checksum of the producer snapshot does not match")
-    (count,) = _COUNT.unpack_from(body)
-    if len(body) != _COUNT.size + count * _ENTRY.size:
-        raise CorruptError(f"{path}: {count} producers are promised in {len(body)} bytes")
-    return [_decode_entry(*fields) for fields in _ENTRY.iter_unpack(body[_COUNT.size :])]
+    packed, rest = _counted(path, body, _ENTRY, "producers")
+    entries = [_decode_entry(*fields) for fields in _ENTRY.iter_unpack(packed)]
+    if not rest:
+        return entries
+    packed, rest = _counted(path, rest, _SPAN, "earlier batches")
+    if rest:
+        raise CorruptError(f"{path}: {len(rest)} bytes follow the producer snapshot")
+    earlier: dict[int, list[BatchSpan]] = {}
+    for producer_id, last_sequence, last_offset, offset_delta, timestamp in _SPAN.iter_unpack(packed):
+        span = BatchSpan(Sequence(last_sequence), Offset(last_offset), offset_delta, TimestampMs(timestamp))
+        earlier.setdefault(producer_id, []).append(span)
+    return [
+        replace(entry, batches=(*earlier.get(entry.producer_id, ()), *entry.batches)) if entry.batches else entry
+        for entry in entries
+    ]
+
+
+def _counted(path: str, body: memoryview, item: Struct, name: str) -> tuple[memoryview, memoryview]:
+    """A list of items of one size, and what follows it."""
+    count = _COUNT.unpack_from(body)[0] if len(body) >= _COUNT.size else -1
+    end = _COUNT.size + count * item.size
+    if count < 0 or len(body) < end:
+        raise CorruptError(f"{path}: {count} {name} are promised in {len(body)} bytes")
+    return body[_COUNT.size : end], body[end:]
 
 
 def _encode_entry(entry: ProducerEntry) -> bytes:

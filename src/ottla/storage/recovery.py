@@ -58,7 +58,8 @@ def open_parts(opening: Opening) -> LogParts:
         segments = [Segment.create(disk, folder, opening.start_offset, opening.config, opening.now)]
     epochs = _read_epochs(opening, segments)
     resumed = _resume(opening, segments) if opening.is_clean else None
-    producers = resumed if resumed is not None else _Recovery(opening, segments, epochs).run()
+    recovery = _Recovery(opening, segments, epochs)
+    producers = resumed if resumed is not None else recovery.run()
     end = segments[-1].next_offset
     start = max(opening.start_offset, segments[0].base_offset)
     _check_bounds(opening, start, end, is_clean=resumed is not None)
@@ -79,6 +80,7 @@ def open_parts(opening: Opening) -> LogParts:
         start_offset=start,
         recovery_point=min(opening.recovery_point, end),  # Not the start, which need not be where a batch begins.
         is_settled=opening.is_clean and bool(bases),
+        damage=recovery.damage,
     )
 
 
@@ -117,6 +119,8 @@ class _Recovery:
         self._epochs = epochs
         self._last_epoch = NO_LEADER_EPOCH
         self._expected = segments[0].base_offset
+        self.damage: CorruptError | None = None
+        """What was stepped over."""
 
     def run(self) -> ProducerStates:
         """Mends `segments` in place and answers the producers as of the log's end."""
@@ -184,6 +188,7 @@ class _Recovery:
                     segment.file.sync()
                     return False
                 position = self._step_over(segment, damage)
+                self.damage = self.damage or CorruptError(str(damage))
         return True
 
     def _take(self, segment: Segment, batch: Batch, position: int, producers: ProducerStates) -> None:

@@ -3,6 +3,7 @@
 import asyncio
 import shutil
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType, TracebackType
 from typing import Final, Self
@@ -13,6 +14,8 @@ from ottla.client.admin import AsyncAdmin
 from ottla.client.admin_values import NewTopic
 from ottla.client.producer import AsyncProducer
 from ottla.env.real_clock import RealClock
+from ottla.env.real_disk import RealDisk
+from ottla.env.world import real_world
 from ottla.metadata.sqlite_store import SqliteStore
 from ottla.model.ids import TopicPartition
 from ottla.replication.partition import Partition
@@ -35,6 +38,8 @@ class ReplicatedBrokers:
         self._folder = folder
         self._settings = {**SETTINGS, **settings}
         self.brokers: dict[int, Broker] = {}
+        self.disks: dict[int, RealDisk] = {}
+        """Where one is to have another disk than the machine's, from its next start on."""
         self._count = count
 
     async def __aenter__(self) -> Self:
@@ -60,7 +65,8 @@ class ReplicatedBrokers:
             }
         )
         store = SqliteStore(str(self._folder / "metadata.db"), RealClock(), shared=True)
-        made = Broker(config, store=store)
+        world = replace(real_world(), disk=self.disks[broker]) if broker in self.disks else None
+        made = Broker(config, store=store, world=world)
         await made.start()
         self.brokers[broker] = made
 

@@ -10,6 +10,7 @@ from ottla.broker.broker import METADATA_FILE, Broker
 from ottla.broker.configuration import BrokerConfig
 from ottla.controller.topics_state import id_text
 from ottla.model.errors import StorageError
+from ottla.model.ids import LeaderEpoch
 from tests.golden import stores
 from tests.golden.manifest import FOLDERS, load, unpack
 from tests.unit.broker.running_broker import append, make_topic, with_broker
@@ -76,6 +77,24 @@ def test_metadata_that_was_lost_does_not_take_the_records_with_it(tmp_path: Path
         return [partition.end_offset for partition in broker.partitions.of_topic("t")]
 
     assert [0, 2] == with_broker(tmp_path, read)
+
+
+def test_without_the_history_of_epochs_the_batches_tell_the_next_one(tmp_path: Path) -> None:
+    async def write(broker: Broker) -> None:
+        await make_topic(broker, "t")
+        partition = broker.partitions.find("t", 0)
+        partition.leader_epoch = LeaderEpoch(7)
+        append(partition, batch(b"a"))
+
+    with_broker(tmp_path, write)
+    for path in (tmp_path / "data").glob(f"{METADATA_FILE}*"):
+        path.unlink()
+    (tmp_path / "data" / "t-0" / "leader-epoch-checkpoint").unlink()
+
+    async def read(broker: Broker) -> int:
+        return broker.partitions.find("t", 0).leader_epoch
+
+    assert 8 == with_broker(tmp_path, read)
 
 
 def test_another_brokers_folder_is_refused(tmp_path: Path) -> None:

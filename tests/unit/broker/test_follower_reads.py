@@ -123,3 +123,22 @@ def test_librdkafka_reads_there_too_and_goes_back_when_it_dies(cluster: BrokerCl
             assert b"2" == value()
     finally:
         consumer.close()
+
+
+def test_our_consumer_goes_back_to_the_leader_when_the_follower_dies(cluster: BrokerCluster) -> None:
+    near = cluster.followers_of("t")[0]
+    with (
+        Producer(bootstrap_servers=cluster.bootstrap, acks="all") as producer,
+        Consumer(
+            "t",
+            bootstrap_servers=cluster.bootstrap,
+            auto_offset_reset="earliest",
+            client_rack=f"rack {near.id}",
+            consumer_timeout_ms=SECONDS * 1000,
+        ) as consumer,
+    ):
+        producer.send("t", b"1").get(SECONDS)
+        assert (b"1", {near.id}) == (next(consumer).value, readers(cluster))
+        near.kill()
+        producer.send("t", b"2").get(SECONDS)
+        assert b"2" == next(consumer).value

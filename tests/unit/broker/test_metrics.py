@@ -129,13 +129,13 @@ def test_what_waits_and_what_is_broken_is_counted(tmp_path: Path) -> None:
             assert 0 == value(samples, "ottla_partitions_offline")
             path = broker.store.dirs[0].path
             assert 0 == value(samples, "ottla_data_dir_failed", dir=path)
-            broker.partitions.find("a", 0).log.failure = StorageError("gone")
+            broker.partitions.find("a", 0).log.health.failure = StorageError("gone")
             broker.store.dirs[0].failure = StorageError("gone")
             samples = await scrape(port)
             assert 1 == value(samples, "ottla_partitions_offline")
             assert 1 == value(samples, "ottla_data_dir_failed", dir=path)
             writer.close()
-            broker.partitions.find("a", 0).log.failure = broker.store.dirs[0].failure = None
+            broker.partitions.find("a", 0).log.health.failure = broker.store.dirs[0].failure = None
             await endpoint.stop()
 
     asyncio.run(scenario())

@@ -1,22 +1,24 @@
 """Several brokers with real sockets and files: what is committed is everywhere, and comes back everywhere."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 
 import pytest
 
 from ottla.client.admin import AsyncAdmin
+from ottla.client.admin_values import NewTopic
 from ottla.client.consumer import AsyncConsumer
 from ottla.client.producer import AsyncProducer
 from ottla.client.producer_errors import NotDeliveredError
 from ottla.client.values import OffsetAndMetadata
-from ottla.metadata.records import broker_key
-from ottla.metadata.store import Delete
+from ottla.metadata.records import broker_key, encode, partition_key, partition_record
+from ottla.metadata.store import Delete, Operation, Put
 from ottla.model.errors import NotLeaderError, UnknownPartitionError
 from ottla.model.ids import BrokerId, LeaderEpoch, TopicPartition
 from ottla.storage.log_store import LogStore
 from tests.unit.broker.replicated import ReplicatedBrokers
+from tests.unit.replication.rig import Noted
 from tests.unit.storage.rig import batch
 
 VALUES = [b"value %d" % number for number in range(500)]
@@ -249,5 +251,71 @@ def test_clients_that_ask_the_wrong_broker_are_told(tmp_path: Path) -> None:
             with pytest.raises(UnknownPartitionError):
                 wrong.partitions.find("t", index)
             assert None is wrong.leader_hint("t", index)
+
+    run(tmp_path, test)
+
+
+def test_a_broker_that_stops_leaves_nothing_to_one_that_is_silent(tmp_path: Path) -> None:
+    """A registration may outlive its machine; what that one had not flushed is gone."""
+
+    async def test(brokers: ReplicatedBrokers) -> None:
+        await brokers.make_topic("t", replicas=2)
+        await brokers.send("t", VALUES)
+        await brokers.wait_in_sync("t")
+        leader = brokers.brokers[brokers.leader("t")]
+        replicas = leader.image.topics["t"].partitions[0].replicas
+        other = brokers.brokers[next(each for each in replicas if each != leader.id)]
+        where, heard_of = TopicPartition("t", 0), leader._membership.has_heard_of
+        await brokers.wait(lambda: heard_of(where, other.id))
+        fetchers = other._replica_fetchers
+        assert fetchers is not None
+        refresh, fetchers.refresh = fetchers.refresh, lambda: None  # type: ignore[method-assign]
+        await fetchers.close()
+        await brokers.wait(lambda: not heard_of(where, other.id))
+        assert () == (await leader.controller.leave(leader.id, heard_of)).outcomes
+        assert set(replicas) == set(leader.image.topics["t"].partitions[0].isr)
+        fetchers.refresh = refresh  # type: ignore[method-assign]
+        other.follow_leaders()
+        await brokers.wait(lambda: heard_of(where, other.id))
+        stopped = leader.id
+        await brokers.stop(stopped)
+        await brokers.wait(lambda: brokers.leader("t") == other.id)
+        assert (other.id,) == other.image.topics["t"].partitions[0].isr
+
+    run(tmp_path, test, **{"replica.lag.time.max.ms": "60000"})
+
+
+def test_the_isrs_of_many_topics_change_in_few_commits_though_somebody_is_in_the_way(tmp_path: Path) -> None:
+    async def test(brokers: ReplicatedBrokers) -> None:
+        names = [f"t{number}" for number in range(20)]
+        async with AsyncAdmin(bootstrap_servers=brokers.bootstrap) as admin:
+            await admin.create_topics([NewTopic(name, replica_assignments={0: [0, 1, 2]}) for name in names])
+        for name in names:
+            await brokers.wait(lambda name=name: all(name in each.image.topics for each in brokers.brokers.values()))  # type: ignore[misc]
+            await brokers.wait_in_sync(name)
+        leader, silent = brokers.brokers[0], brokers.brokers[2]
+        commit, commits = leader.metadata_store.commit, []
+
+        async def obstructed(operations: Sequence[Operation]) -> int:
+            commits.append(operations)
+            if len(commits) == 1:
+                # Just before it, one of its partitions is written by another one.
+                record = leader.image.topics[names[0]].partitions[0]
+                await silent.metadata_store.commit([Put(partition_key(names[0], 0), encode(partition_record(record)))])
+            return await commit(operations)
+
+        leader.metadata_store.commit = obstructed  # type: ignore[method-assign]
+        fetchers = silent._replica_fetchers
+        assert fetchers is not None
+        refresh, fetchers.refresh = fetchers.refresh, lambda: None  # type: ignore[method-assign]
+        await fetchers.close()
+        for name in names:
+            leader.partitions.find(name, 0).append_own(batch(b"a"), Noted())
+        await brokers.wait(lambda: all(2 not in leader.image.topics[name].partitions[0].isr for name in names))
+        assert len(commits) <= 5
+        fetchers.refresh = refresh  # type: ignore[method-assign]
+        silent.follow_leaders()
+        for name in names:
+            await brokers.wait_in_sync(name)
 
     run(tmp_path, test)

@@ -9,21 +9,24 @@ from pathlib import Path
 from typing import Final
 
 from ottla.broker.broker import Broker
+from ottla.broker.transaction_coordinator import TOPIC as TRANSACTIONS_TOPIC
 from ottla.broker.transaction_verification import (
     PARKED_BYTES_MAX,
     TransactionalPart,
     TransactionalWrites,
+    _ask_elsewhere,
     is_open,
 )
 from ottla.coordination.transaction_requests import AddPartitions, EndTransaction, InitProducerId
 from ottla.model.error_codes import ErrorCode
 from ottla.model.errors import NotLeaderError, OttlaError
-from ottla.model.ids import ProducerEpoch, ProducerId, TopicPartition
+from ottla.model.ids import BrokerId, ProducerEpoch, ProducerId, TopicPartition
 from ottla.protocol.apis import ApiKey
 from ottla.records.batch import Batch
 from ottla.records.layout import Marker
 from ottla.replication.partition import Partition, TransactionEnd
 from ottla.storage.log import Appended
+from tests.unit.broker.replicated import ReplicatedBrokers
 from tests.unit.broker.running_broker import ask, make_topic, with_broker
 from tests.unit.storage.rig import batch
 from tests.unit.transport.rig import until
@@ -314,3 +317,46 @@ def test_offsets_are_checked_the_same_way(tmp_path: Path) -> None:
         assert ErrorCode.INVALID_TXN_STATE is await late
 
     run(tmp_path, test)
+
+
+def test_a_coordinator_that_cannot_be_reached_may_be_asked_again(tmp_path: Path) -> None:
+    async def test(rig: Rig) -> None:
+        request = AddPartitions(
+            transactional_id=ID,
+            producer_id=rig.producer_id,
+            producer_epoch=rig.epoch,
+            partitions=(PLACE,),
+            verify_only=True,
+            client_version=0,
+        )
+        answer = await _ask_elsewhere(rig.broker, BrokerId(99), request)
+        assert ((PLACE, ErrorCode.COORDINATOR_NOT_AVAILABLE),) == answer.errors
+
+    run(tmp_path, test)
+
+
+def test_what_a_client_asks_of_the_wrong_broker_is_not_passed_on(tmp_path: Path) -> None:
+    """It may be late: its client may have gone to the right one since, and have ended what this would begin."""
+
+    async def test() -> None:
+        async with ReplicatedBrokers(tmp_path, {"transaction.state.log.num.partitions": "1"}) as cluster:
+            await cluster.make_topic("t")
+            right = int((await cluster.brokers[0].transactions.find(ID)).id)
+            wrong = cluster.brokers[(right + 1) % 3]
+            await cluster.wait(lambda: TRANSACTIONS_TOPIC in wrong.image.topics)
+            await cluster.wait(lambda: wrong.transactions.coordinator_of(ID) == right)
+            identity = {"transactional_id": ID, "producer_id": 1, "producer_epoch": 0}
+            topics = [{"name": "t", "partitions": [0]}]
+            asked = {"transactions": [{**identity, "verify_only": False, "topics": topics}]}
+            added = await ask(wrong, ApiKey.ADD_PARTITIONS_TO_TXN, asked, 3)
+            codes = [
+                part.partition_error_code
+                for result in added.results_by_transaction
+                for topic in result.topic_results
+                for part in topic.results_by_partition
+            ]
+            assert [ErrorCode.NOT_COORDINATOR] == codes
+            offsets = await ask(wrong, ApiKey.ADD_OFFSETS_TO_TXN, {**identity, "group_id": "g"})
+            assert ErrorCode.NOT_COORDINATOR == offsets.error_code
+
+    asyncio.run(test())

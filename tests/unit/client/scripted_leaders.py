@@ -1,10 +1,12 @@
 """Two scripted brokers that lead one topic of one partition between them, and do with each batch what a test says."""
 
+import asyncio
 from collections import deque
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 from typing import Any, Literal
+from uuid import UUID
 
 from ottla.client.addresses import Address
 from ottla.model.error_codes import ErrorCode
@@ -29,17 +31,32 @@ class ScriptedLeaders:
         self.leader_epoch = 1
         self.fates: deque[Fate] = deque()
         self.silent: set[ApiKey] = set()
+        self.hung: set[int] = set()
+        """Brokers that answer nothing, whatever they are asked."""
+        self.gone: set[int] = set()
+        """Brokers that the metadata leaves out."""
         self.topic_error = ErrorCode.NONE
+        self.topic_id: UUID | None = None
         self.log: list[bytes] = []
         self.attempts: list[tuple[int, int, int]] = []
         """(broker, producer epoch, base sequence) of each batch that came."""
         self.metadata_asked = 0
+        self._asked = asyncio.Event()
         self._epoch, self._next_sequence = -1, 0
         self._offsets: dict[tuple[int, int], int] = {}
+
+    async def wait_metadata_asked(self, times: int) -> None:
+        """Returns when the metadata was asked for so many times more."""
+        wanted = self.metadata_asked + times
+        while self.metadata_asked < wanted:
+            self._asked.clear()
+            await self._asked.wait()
 
     def answer(self, broker: int, api_key: int, version: int, correlation_id: int, body: bytes) -> bytes | None:
         """What a broker says to one request."""
         key = ApiKey(api_key)
+        if broker in self.hung:
+            return None
         if key is ApiKey.API_VERSIONS:
             return versions_answer(version, correlation_id)
         if key in self.silent:
@@ -47,6 +64,7 @@ class ScriptedLeaders:
         match key:
             case ApiKey.METADATA:
                 self.metadata_asked += 1
+                self._asked.set()
                 found = self._metadata()
             case ApiKey.INIT_PRODUCER_ID:
                 found = self._identity()
@@ -64,6 +82,10 @@ class ScriptedLeaders:
         if broker != self.leader and fate == "written":
             fate = ErrorCode.NOT_LEADER_OR_FOLLOWER
         number = int(batch.producer_epoch), int(batch.base_sequence)
+        if number[1] < 0:
+            # Without idempotence nobody knows a batch again.
+            number = (-1, -len(self.log) - 1)
+            self._epoch, self._next_sequence = number
         base = self._offsets.get(number, len(self.log))
         if fate in ("written", "written, hang up") and number not in self._offsets:
             if number != (self._epoch, self._next_sequence) and number[1] != 0:
@@ -105,6 +127,7 @@ class ScriptedLeaders:
         brokers: Any = tuple(
             kinds.MetadataResponseBroker(node_id=number, host=address.host, port=address.port)  # type: ignore[arg-type]
             for number, address in enumerate(self.addresses)
+            if number not in self.gone
         )
         part = kinds.MetadataResponsePartition(
             error_code=wire_error(ErrorCode.NONE),
@@ -115,7 +138,7 @@ class ScriptedLeaders:
         topic = kinds.MetadataResponseTopic(
             error_code=wire_error(self.topic_error),
             name=TOPIC,  # type: ignore[arg-type]
-            topic_id=None,
+            topic_id=self.topic_id,
             partitions=() if self.topic_error else (part,),
         )
         return kinds.MetadataResponse(

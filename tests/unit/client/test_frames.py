@@ -2,12 +2,15 @@
 
 import io
 from typing import Any
+from uuid import UUID
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from kio.schema.fetch.v12 import request as fetch_request
 from kio.schema.fetch.v12 import response as kio_fetch_response
+from kio.schema.fetch.v13 import request as fetch_request_by_id
+from kio.schema.fetch.v13 import response as kio_fetch_response_by_id
 from kio.schema.produce.v9 import request as produce_request
 from kio.schema.produce.v9 import response as kio_produce_response
 from kio.serial import entity_reader, entity_writer
@@ -22,6 +25,7 @@ from ottla.protocol.messages import milliseconds, wire_error
 
 # Plain numbers and strings are what kio's field types are at run time.
 fetch_response: Any = kio_fetch_response
+fetch_response_by_id: Any = kio_fetch_response_by_id
 produce_response: Any = kio_produce_response
 
 A0, A1, B5 = TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("bé", 5)
@@ -100,6 +104,36 @@ def test_a_fetch_body_is_what_kio_reads() -> None:
         for topic in read.topics
         for part in topic.partitions
     ]
+
+
+def test_a_topic_may_be_named_by_its_id() -> None:
+    topic_id = UUID("0195f4a2-1111-7000-8000-00000000abcd")
+    (body,) = fetch_body(
+        [Wanted(A1, 10, 100)],
+        isolation_level=READ_COMMITTED,
+        wait_ms=500,
+        bytes_min=1,
+        bytes_max=9999,
+        topic_id=topic_id,
+    )
+    read, size = entity_reader(fetch_request_by_id.FetchRequest)(memoryview(body), 0)
+    assert len(body) == size
+    assert [(topic_id, 1, 10)] == [
+        (topic.topic_id, part.partition, part.fetch_offset) for topic in read.topics for part in topic.partitions
+    ]
+    part = fetch_response_by_id.PartitionData(
+        partition_index=1,
+        error_code=wire_error(ErrorCode.UNKNOWN_TOPIC_ID),
+        high_watermark=-1,
+        aborted_transactions=None,
+        records=b"some",
+    )
+    topics = (fetch_response_by_id.FetchableTopicResponse(topic_id=topic_id, partitions=(part,)),)
+    answer = fetch_response_by_id.FetchResponse(
+        throttle_time=milliseconds(0), error_code=wire_error(ErrorCode.NONE), session_id=0, responses=topics
+    )
+    (found,) = read_fetch_answer(written(answer), "a")
+    assert (A1, ErrorCode.UNKNOWN_TOPIC_ID, b"some") == (found.partition, found.error_code, bytes(found.records))
 
 
 def fetch_answer(code: ErrorCode = ErrorCode.NONE) -> memoryview:

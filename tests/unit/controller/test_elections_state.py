@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ottla.controller.decisions import Assignment, Decision, NewTopic, PartitionOutcome, TopicDefaults
-from ottla.controller.elections_state import decide_elections, decide_leave
+from ottla.controller.elections_state import decide_elections, decide_leave, decide_withdraw
 from ottla.controller.topics_state import decide_create
 from ottla.metadata.image import NO_LEADER, ClusterImage, PartitionImage
 from ottla.metadata.records import (
@@ -18,7 +18,7 @@ from ottla.metadata.records import (
     partition_record,
 )
 from ottla.metadata.store import Check, Delete, Put
-from ottla.model.ids import BrokerId
+from ottla.model.ids import BrokerId, TopicPartition
 from ottla.sim.random import SimRandom
 from tests.unit.controller.images import after, after_operations, brokers, cluster
 
@@ -171,6 +171,48 @@ class TestLeaving:
 
     def test_who_has_no_part_in_it(self) -> None:
         assert Decision() == self.leave(with_topic(0, 1), 3)
+
+    def test_only_those_who_were_heard_of_take_over(self) -> None:
+        """A machine without power is registered until its session ends, and has lost what it had not flushed."""
+        image = with_topic(0, 1, 2)
+        decided = decide_leave(image, BrokerId(0), limit=10, may_take=lambda where, other: other == 2)
+        assert (2, (1, 2), 1) == state(after(image, decided))
+        assert Decision() == decide_leave(image, BrokerId(0), limit=10, may_take=lambda where, other: False)
+
+
+class TestWithdrawing:
+    def withdraw(self, image: ClusterImage, broker: int) -> Decision[PartitionOutcome]:
+        return decide_withdraw(image, BrokerId(broker), [TopicPartition("t", 0)])
+
+    def test_others_take_over_from_a_leader(self) -> None:
+        image = with_topic(0, 1, 2)
+        assert (1, (1, 2), 1) == state(after(image, self.withdraw(image, 0)))
+
+    def test_a_follower_is_taken_out_in_a_new_epoch(self) -> None:
+        """Or its leader could take it back in for what its old log had."""
+        image = with_topic(0, 1, 2)
+        image = after(image, self.withdraw(image, 2))
+        assert (0, (0, 1), 1) == state(image)
+        assert (0, (0, 1), 2) == state(after(image, self.withdraw(image, 2))), "also if it was out already"
+
+    def test_the_last_one_stays_what_it_is(self) -> None:
+        image = elect(gone(with_topic(0, 1), 1))
+        assert Decision() == self.withdraw(image, 0)
+
+    def test_others_that_are_gone_are_nobody_to_hand_over_to(self) -> None:
+        image = gone(with_topic(0, 1), 1)
+        assert Decision() == self.withdraw(image, 0)
+
+    def test_only_those_who_were_heard_of_take_over(self) -> None:
+        image = with_topic(0, 1, 2)
+        partitions = [TopicPartition("t", 0)]
+        decided = decide_withdraw(image, BrokerId(0), partitions, may_take=lambda where, other: other == 2)
+        assert (2, (1, 2), 1) == state(after(image, decided))
+
+    def test_who_has_no_part_in_it_and_what_does_not_exist(self) -> None:
+        image = with_topic(0, 1)
+        assert Decision() == self.withdraw(image, 3)
+        assert Decision() == decide_withdraw(image, BrokerId(0), [TopicPartition("t", 1), TopicPartition("u", 0)])
 
 
 STEPS = st.lists(

@@ -310,6 +310,19 @@ def test_a_silent_member_is_thrown_out_after_its_session() -> None:
     assert ErrorCode.UNKNOWN_MEMBER_ID is error_of(driver.beat("a", 2))
 
 
+@pytest.mark.parametrize("leap_ms", [3_600_000, -3_600_000])
+def test_a_clock_that_is_set_throws_nobody_out_and_keeps_nobody(leap_ms: int) -> None:
+    driver = Driver()
+    driver.join("a")
+    driver.pass_ms(30_000)
+    driver.shard.on_clock_set(leap_ms)
+    driver.now_ms += leap_ms
+    driver.pass_ms(14_999)
+    assert ["a"] == list(driver.group().members)
+    driver.pass_ms(1)
+    assert {} == driver.group().members
+
+
 def test_members_that_go_silent_together_cost_one_epoch() -> None:
     driver = Driver()
     driver.join("a")

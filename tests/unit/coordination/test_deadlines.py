@@ -21,6 +21,7 @@ def test_earliest_first_then_in_order() -> None:
             st.tuples(st.just("set"), st.sampled_from("abcd"), st.integers(0, 20)),
             st.tuples(st.just("clear"), st.sampled_from("abcd"), st.just(0)),
             st.tuples(st.just("pop"), st.just(""), st.integers(0, 20)),
+            st.tuples(st.just("shift"), st.just(""), st.integers(-20, 20)),
         )
     )
 )
@@ -35,6 +36,9 @@ def test_like_a_dictionary(steps: list[tuple[str, str, int]]) -> None:
             case "clear":
                 deadlines.clear(key)
                 model.pop(key, None)
+            case "shift":
+                deadlines.shift(at)
+                model = {each: due + at for each, due in model.items()}
             case "pop":
                 popped = deadlines.pop(at)
                 earliest = min(model.values(), default=at + 1)

@@ -113,6 +113,19 @@ def test_a_tick_before_its_time_does_nothing(rig: GroupRig) -> None:
     assert [] == rig.shard.on_tick(rig.now_ms + INITIAL_MS - 1)
 
 
+@pytest.mark.parametrize("leap_ms", [3_600_000, -3_600_000])
+def test_a_clock_that_is_set_throws_nobody_out_and_keeps_nobody(rig: GroupRig, leap_ms: int) -> None:
+    member, _ = rig.stable(2)
+    rig.after(SESSION_MS - 2)
+    rig.heartbeat(member, 1)
+    rig.shard.on_clock_set(leap_ms)
+    rig.now_ms += leap_ms
+    rig.after(1)
+    assert "Stable" == rig.state()
+    rig.after(1)
+    assert "PreparingRebalance" == rig.state(), "the other one was silent for a session"
+
+
 def test_what_is_due_behind_a_write_waits_for_it(rig: GroupRig) -> None:
     """A rebalance that nobody joined and a promised place end in the same instant: the group is written empty once."""
     member = rig.stable()[0]

@@ -12,6 +12,8 @@ from ottla.model.errors import CoordinatorLoadingError, NotCoordinatorError, Not
 from ottla.model.ids import NO_PRODUCER_ID, LeaderEpoch, ProducerEpoch, ProducerId, TimestampMs
 from ottla.records.layout import Marker
 from ottla.replication.partition import TransactionEnd
+from ottla.replication.timers import Timers
+from ottla.replication.timing_wheel import Timer
 from ottla.sim.clock import SimClock
 from tests.unit.replication.rig import FLUSH_EACH, Noted, PartitionRig
 
@@ -28,6 +30,7 @@ class Counting:
         self.ticks: list[int] = []
         self.ticked = asyncio.Event()
         self.deadline: int | None = None
+        self.leaps: list[int] = []
         self.parked: list[Hashable] = []
 
     def add(self, name: bytes, now_ms: int, token: Hashable) -> list[Any]:
@@ -83,14 +86,25 @@ class Counting:
     def next_deadline(self) -> int | None:
         return self.deadline
 
+    def on_clock_set(self, by_ms: int) -> None:
+        self.leaps.append(by_ms)
+        if self.deadline is not None:
+            self.deadline += by_ms
 
-def shard_on(rig: PartitionRig, performed: list[Any] | None = None) -> Shard[Counting]:
+
+def shard_on(
+    rig: PartitionRig,
+    performed: list[Any] | None = None,
+    *,
+    clock: SimClock | None = None,
+    timers: Timers | None = None,
+) -> Shard[Counting]:
     return Shard(
         rig.partition,
         Counting(),
-        clock=SimClock(),
+        clock=clock or SimClock(),
         disk=rig.disk,
-        timers=rig.timers,
+        timers=rig.timers if timers is None else timers,
         perform=(performed if performed is not None else []).append,
     )
 
@@ -250,5 +264,58 @@ def test_the_timer_follows_the_machine() -> None:
         await shard.machine.ticked.wait()
         shard.unload()
         assert 1 == len(shard.machine.ticks)
+
+    run(scenario)
+
+
+class SpansNoted(Timers):
+    """Timers that never fire, and the spans that were asked for."""
+
+    def __init__(self, clock: SimClock) -> None:
+        super().__init__(clock)
+        self.spans_ms: list[int] = []
+
+    def after(self, span_ms: int, callback: Callable[[], None]) -> Timer:
+        self.spans_ms.append(span_ms)
+        self.callback = callback
+        return Timer(0, callback)
+
+
+@pytest.mark.parametrize("leap_ms", [3_600_000, -3_600_000])
+def test_a_wall_clock_that_is_set_makes_no_wait_longer_or_shorter(leap_ms: int) -> None:
+    async def scenario() -> None:
+        rig, clock = await PartitionRig.make(), SimClock()
+        timers = SpansNoted(clock)
+        shard = shard_on(rig, clock=clock, timers=timers)
+        await shard.load()
+        told: list[int] = []
+        shard.machine.deadline = clock.now_ms() + 10_000
+        shard.tell(lambda now: [])
+        clock.advance(4)
+        clock.jump(leap_ms)
+        shard.tell(lambda now: told.append(now) or [])  # type: ignore[func-returns-value]
+        assert ([clock.now_ms()], [leap_ms]) == (told, shard.machine.leaps), "events are told the wall clock's time"
+        assert [10_000, 6_000] == timers.spans_ms
+        clock.advance(6)
+        due_ms = shard.machine.deadline
+        timers.callback()
+        assert ([due_ms], [clock.now_ms()]) == (shard.machine.ticks, shard.machine.ticks)
+
+    run(scenario)
+
+
+def test_a_clock_that_is_set_just_before_the_timer_fires_ends_nothing_early() -> None:
+    async def scenario() -> None:
+        rig, clock = await PartitionRig.make(), SimClock()
+        timers = SpansNoted(clock)
+        shard = shard_on(rig, clock=clock, timers=timers)
+        await shard.load()
+        shard.machine.deadline = clock.now_ms() + 10_000
+        shard.tell(lambda now: [])
+        clock.advance(10)
+        clock.jump(-60_000)
+        timers.callback()
+        assert [clock.now_ms()] == shard.machine.ticks
+        assert [-60_000] == shard.machine.leaps
 
     run(scenario)

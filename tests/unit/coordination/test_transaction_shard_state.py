@@ -392,6 +392,26 @@ def test_a_transaction_times_out(ongoing: Client) -> None:
     assert goes_on(1) == ongoing.end(commit=False), "an abort is what it wanted, and it goes on"
 
 
+@pytest.mark.parametrize("leap_ms", [3_600_000, -3_600_000])
+def test_a_clock_that_is_set_gives_a_transaction_neither_more_nor_less_time(ongoing: Client, leap_ms: int) -> None:
+    ongoing.tick(20_000)
+    ongoing.now_ms += leap_ms
+    ongoing.shard.on_clock_set(leap_ms)
+    ongoing.tick(40_000)
+    assert S.ONGOING is ongoing.status()
+    ongoing.tick(1)
+    assert [markers(ongoing, ORDERS, BILLS, epoch=1, commit=False)] == ongoing.markers
+
+
+def test_a_transaction_that_was_begun_by_a_clock_ahead_times_out_all_the_same(ongoing: Client) -> None:
+    ongoing.now_ms -= 3_600_000
+    ongoing.fail_over()
+    ongoing.tick(60_000)
+    assert S.ONGOING is ongoing.status()
+    ongoing.tick(1)
+    assert S.PREPARE_ABORT is ongoing.status()
+
+
 def test_a_client_of_version_0_is_fenced_by_a_timeout(ongoing: Client) -> None:
     ongoing.client_version = 0
     ongoing.tick(60_001)

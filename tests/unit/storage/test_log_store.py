@@ -146,7 +146,7 @@ class TestDeleting:
         store = open_store(disk)
         store.create(P0)
         disk.make_read_only()
-        with pytest.raises(StorageError, match=f"{DATA}/t-0: cannot delete: Read-only"):
+        with pytest.raises(StorageError, match=f"{DATA}/t-0: cannot rename: Read-only"):
             store.delete(P0)
 
 

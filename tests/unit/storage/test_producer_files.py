@@ -6,7 +6,7 @@ from ottla.sim.disk import SimDisk
 from ottla.storage.log import Log
 from ottla.storage.producer_files import load_producers, remove_snapshots_after, snapshot_offsets, write_snapshot
 from ottla.storage.producer_state import ProducerStates
-from tests.unit.storage.rig import DATA, P0, append, batch, mark, open_store, put
+from tests.unit.storage.rig import DATA, P0, append, batch, close, mark, open_store, placed, put
 
 FOLDER = f"{DATA}/t-0"
 
@@ -44,6 +44,16 @@ def test_as_of_every_offset_with_and_without_snapshots() -> None:
     remove_snapshots_after(disk, FOLDER, Offset(-1))
     assert [] == snapshot_offsets(disk, FOLDER)
     assert expected == [summary(load_producers(disk, FOLDER, list(log.segments), Offset(end))) for end in range(11)]
+
+
+def test_after_a_restart_a_retry_of_any_remembered_batch_is_known() -> None:
+    disk = SimDisk()
+    store = open_store(disk)
+    append(store.create(P0), *(batch(producer_id=9, sequence=number) for number in range(7)))
+    close(store)
+    log = open_store(disk).get(P0)
+    retries = [batch(producer_id=9, sequence=number) for number in range(2, 7)]
+    assert [placed(at, at, is_duplicate=True) for at in range(2, 7)] == append(log, *retries)
 
 
 def test_a_damaged_snapshot_is_passed_over_and_removed() -> None:

@@ -1,5 +1,7 @@
 """The snapshot file's bytes, and that damage in any of them is found."""
 
+from dataclasses import replace
+
 import pytest
 
 from ottla.model.errors import CorruptError
@@ -26,6 +28,24 @@ def test_bytes() -> None:
     content = encode_snapshot([ENTRY])
     assert b"\0\1" + crc32c(BODY).to_bytes(4, "big") + BODY == content
     assert [ENTRY] == decode_snapshot("s", content)
+
+
+def test_earlier_batches_follow_what_kafka_reads() -> None:
+    earlier = [
+        BatchSpan(Sequence(0), Offset(1), 0, TimestampMs(4)),
+        BatchSpan(Sequence(1), Offset(2), 0, TimestampMs(5)),
+    ]
+    other = replace(ENTRY, producer_id=ProducerId(9))
+    entry = replace(ENTRY, batches=(*earlier, *ENTRY.batches))
+    content = encode_snapshot([other, entry])
+    assert [other, entry] == decode_snapshot("s", content)
+    assert encode_snapshot([other, ENTRY])[6:] == content[6 : 6 + 4 + 2 * 46]
+    assert bytes.fromhex("00000002" + "0000000000000001" + "00000000" + "0000000000000001") in content
+    for position in range(len(content)):
+        with pytest.raises(CorruptError):
+            decode_snapshot("s", flipped(content, position, 0))
+        with pytest.raises(CorruptError):
+            decode_snapshot("s", content[:position])
 
 
 def test_no_producers() -> None:
@@ -57,7 +77,12 @@ def test_every_size() -> None:
 
 
 def test_a_count_that_lies() -> None:
-    for count in (0, 2, -1, 2**31 - 1):
+    for count, found in (
+        (0, "42 bytes follow"),
+        (2, "2 producers are promised"),
+        (-1, "-1 producers are promised"),
+        (2**31 - 1, "2147483647 producers are promised"),
+    ):
         body = count.to_bytes(4, "big", signed=True) + BODY[4:]
-        with pytest.raises(CorruptError, match=f"{count} producers are promised"):
+        with pytest.raises(CorruptError, match=found):
             decode_snapshot("s", b"\0\1" + crc32c(body).to_bytes(4, "big") + body)

@@ -11,11 +11,13 @@ from typing import TYPE_CHECKING, Final, cast
 from ottla.broker.fetch_sessions import FetchPlan, SessionPartition
 from ottla.broker.read_replicas import check_copy_has, copy_to_read, is_rack_aware, nearer_replica
 from ottla.metadata.records import broker_key
+from ottla.model.error_codes import ErrorCode
 from ottla.model.errors import NotLeaderError, OffsetOutOfRangeError, OttlaError, StorageError
 from ottla.model.ids import NO_OFFSET, BrokerId, LeaderEpoch, Offset
 from ottla.protocol.scan import FetchRequest, FetchResult
 from ottla.replication.fetch_waiter import FetchWaiter
 from ottla.replication.partition import Partition
+from ottla.storage.scanner import DamagedSegmentError
 from ottla.storage.segment import FileRange
 from ottla.transport.connection import Slot
 
@@ -174,7 +176,11 @@ class PendingFetch:
             if isinstance(error, StorageError):
                 self._broker.report_failure(error)
             leader = self._broker.leader_hint(topic, index) if isinstance(error, NotLeaderError) else None
-            return (topic, index, int(error.code), -1, -1, -1, None, -1, None, 0, None, leader)
+            code = int(error.code)
+            if isinstance(error, DamagedSegmentError) and self._broker.repairs.has_others(topic, index):
+                # Another replica will have it in a moment; so it is nothing to give up for.
+                code = int(ErrorCode.KAFKA_STORAGE_ERROR)
+            return (topic, index, code, -1, -1, -1, None, -1, None, 0, None, leader)
 
     def _nearer(self, partition: Partition, offset: Offset) -> BrokerId | None:
         """Where a consumer should rather read; None if here."""

@@ -86,7 +86,7 @@ async def _add(
         verify_only=transaction.verify_only,
         client_version=0 if is_client else EPOCH_BUMP_VERSION,
     )
-    answer = await ask_coordinator(broker, plain)
+    answer = await ask_coordinator(broker, plain, elsewhere=False)
     return {name: as_known(error, version, _FENCED_SINCE) for name, error in answer.errors}
 
 
@@ -136,7 +136,7 @@ async def add_offsets_to_txn(
             producer_epoch=ProducerEpoch(request.producer_epoch),
             partitions=(name,),
         )
-        error = dict((await ask_coordinator(broker, plain)).errors)[name]
+        error = dict((await ask_coordinator(broker, plain, elsewhere=False)).errors)[name]
     except OttlaError as failure:
         error = failure.code
     return AddOffsetsToTxnResponse(

@@ -1,0 +1,51 @@
+"""A real disk whose files of some partition fail as told, as a full, broken or dying one does."""
+
+import errno
+import os
+from collections.abc import Sequence
+
+from ottla.env.ports import Buffer
+from ottla.env.real_disk import RealDisk, RealFile
+
+
+class SickFile(RealFile):
+    """Asks its disk before it writes or syncs."""
+
+    __slots__ = ("disk",)
+
+    disk: "SickDisk"
+
+    def write_at(self, position: int, buffers: Sequence[Buffer]) -> None:
+        self.disk.check("write", self.path)
+        super().write_at(position, buffers)
+
+    def sync(self) -> None:
+        self.disk.check("sync", self.path)
+        super().sync()
+
+
+class SickDisk(RealDisk):
+    """`fail` says which operation fails, in whose folder, and how; `heal` ends that."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._failures: dict[tuple[str, str], int] = {}
+        self.failed = 0
+        """How often something was refused."""
+
+    def fail(self, operation: str, folder: str, code: int = errno.EIO) -> None:
+        self._failures[operation, folder] = code
+
+    def heal(self) -> None:
+        self._failures.clear()
+
+    def check(self, operation: str, path: str) -> None:
+        code = self._failures.get((operation, path.split("/")[-2]))
+        if code is not None and path.endswith(".log"):
+            self.failed += 1
+            raise OSError(code, os.strerror(code), path)
+
+    def open(self, path: str, *, create: bool = False, writable: bool = True) -> RealFile:
+        file = SickFile(path, (os.O_RDWR if writable else os.O_RDONLY) | (os.O_CREAT if create else 0))
+        file.disk = self
+        return file

@@ -1,0 +1,100 @@
+"""What a coordinator makes of decisions that are written, and not yet as safe as they must be."""
+
+import asyncio
+from typing import Any
+
+from ottla.coordination.effects import Respond, Write
+from ottla.coordination.shard import Shard
+from ottla.model.ids import BrokerId, Offset
+from ottla.sim.clock import SimClock
+from tests.unit.coordination.test_shard import Counting, run
+from tests.unit.replication.rig import ME, PartitionRig
+
+OTHER = BrokerId(2)
+
+
+class Deeds:
+    """A shard over a partition with another replica in sync, and what became of its effects."""
+
+    def __init__(self, rig: PartitionRig) -> None:
+        self.performed: list[Any] = []
+        self.left_out: list[Any] = []
+        self.rig = rig
+        self.partition = rig.partition
+        self.shard = Shard(
+            rig.partition,
+            Counting(),
+            clock=SimClock(),
+            disk=rig.disk,
+            timers=rig.timers,
+            perform=self.performed.append,
+            leave_out=self.left_out.append,
+        )
+
+    @classmethod
+    async def make(cls) -> "Deeds":
+        deeds = cls(await PartitionRig.make(min_insync_replicas=2, isr=(ME, OTHER)))
+        await deeds.shard.load()
+        return deeds
+
+    def copy(self) -> None:
+        """The other replica has everything."""
+        self.partition.on_follower_fetch(
+            OTHER, offset=self.partition.end_offset, start_offset=Offset(0), broker_epoch=-1
+        )
+
+    def set_isr(self, *isr: BrokerId) -> None:
+        self.partition.on_isr((ME, OTHER), isr)
+
+
+def test_what_rests_on_too_few_replicas_is_left_out_and_told() -> None:
+    async def scenario() -> None:
+        deeds = await Deeds.make()
+        token = asyncio.get_running_loop().create_future()
+        deeds.shard.carry_out([*deeds.shard.machine.add(b"a", 0, token), "marker"])
+        deeds.set_isr(ME)
+        assert ("failed", {b"a": 1}) == (await token, deeds.shard.machine.sums), "it is written, though not safe"
+        assert ([], ["marker"]) == (deeds.performed, deeds.left_out)
+        deeds.shard.carry_out(["marker again"])
+        assert ([], ["marker", "marker again"]) == (deeds.performed, deeds.left_out), "nothing has changed"
+        deeds.set_isr(ME, OTHER)
+        deeds.shard.carry_out(["marker at last"])
+        assert ["marker at last"] == deeds.performed
+
+    run(scenario)
+
+
+def test_what_waits_behind_the_failing_write_of_another_is_told() -> None:
+    async def scenario() -> None:
+        deeds = await Deeds.make()
+        loop = asyncio.get_running_loop()
+        first, second, third = loop.create_future(), loop.create_future(), loop.create_future()
+        deeds.set_isr(ME)
+        shard = deeds.shard
+        shard.carry_out(
+            [
+                *shard.machine.add(b"a", 0, first),
+                "marker",
+                *shard.machine.add(b"b", 0, second),
+                Write((), (Respond(third, "seen"),), (Respond(third, "not seen"),)),
+            ]
+        )
+        assert ("failed", "failed", "not seen") == (await first, await second, await third)
+        assert ([], ["marker"], {}) == (deeds.performed, deeds.left_out, shard.machine.sums)
+
+    run(scenario)
+
+
+def test_what_was_loaded_is_told_and_acted_on_once_it_is_committed() -> None:
+    async def scenario() -> None:
+        deeds = await Deeds.make()
+        deeds.shard.carry_out(deeds.shard.machine.add(b"a", 0, None))
+        again = Deeds(deeds.rig)
+        await again.shard.load()
+        seen = asyncio.get_running_loop().create_future()
+        again.shard.carry_out([Write((), (Respond(seen, "seen"),)), "marker"])
+        assert ({b"a": 1}, False, []) == (again.shard.machine.sums, seen.done(), again.performed)
+        again.copy()
+        assert ("seen", ["marker"]) == (await seen, again.performed)
+
+    run(scenario)

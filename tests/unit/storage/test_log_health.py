@@ -1,0 +1,122 @@
+"""What is wrong with a log is noted and told; one that failed is read anew, one that is damaged is set aside."""
+
+import asyncio
+
+import pytest
+
+from ottla.model.errors import CorruptError, OttlaError, StorageError
+from ottla.sim.disk import SimDisk
+from ottla.storage import names
+from ottla.storage.log_store import LogStore
+from tests.unit.storage.rig import (
+    DATA,
+    P0,
+    P1,
+    batch,
+    close,
+    disk_of,
+    fill,
+    flipped,
+    image_of,
+    open_store,
+    put,
+    values,
+)
+
+FIRST = f"{DATA}/t-0/{0:020}.log"
+
+
+def numbered(count: int) -> list[bytes | None]:
+    return [b"value %04d" % number for number in range(count)]
+
+
+def a_store(disk: SimDisk) -> tuple[LogStore, list[str]]:
+    told: list[str] = []
+    return open_store(disk, on_trouble=lambda: told.append("trouble")), told
+
+
+def test_a_write_that_is_refused_is_told_once_and_forgotten_when_one_succeeds() -> None:
+    disk = SimDisk()
+    store, told = a_store(disk)
+    log = store.create(P0)
+    fill(log, 2)
+    disk.make_read_only()
+    for _ in range(3):
+        (outcome,) = log.append([batch(b"x")], leader_epoch=log.epochs.latest, now=store._clock.now_ms())
+        assert isinstance(outcome, StorageError)
+    assert (["trouble"], True) == (told, log.health.is_sound)
+    assert str(outcome) == str(log.health.trouble)
+    disk.heal()
+    fill(log, 1, first=2)
+    assert log.health.trouble is None
+    assert numbered(3) == values(log)
+
+
+def test_a_batch_that_has_rotten_is_noted_when_it_is_read() -> None:
+    disk = SimDisk()
+    store = open_store(disk)
+    fill(store.create(P0), 8)
+    close(store)
+    put(disk, FIRST, flipped(disk.read(FIRST), 70, 0))
+    store, told = a_store(disk)
+    log = store.get(P0)
+    assert (None, True) == (log.health.damage, store.is_intact), "after a clean shutdown nothing is scanned"
+    with pytest.raises(CorruptError):
+        log.read(log.start_offset, 1000)
+    assert (["trouble"], False, False) == (told, log.health.is_sound, store.is_intact)
+
+
+def test_one_that_could_not_be_opened_is_set_aside_and_begun_anew() -> None:
+    disk = SimDisk()
+    store = open_store(disk)
+    fill(store.create(P0), 8)
+    fill(store.create(P1), 3)
+    for log in store:
+        log.flush()
+    store.save_checkpoints()
+    image = image_of(disk)
+    last = max(path for path in image if path.startswith(f"{DATA}/t-0/") and path.endswith(".log"))
+    store, _ = a_store(disk_of({path: content for path, content in image.items() if path != last}))
+    assert ({P0}, False) == (set(store.offline), store.is_intact)
+    kept = store.set_aside(P0)
+    assert names.is_doomed(kept) is False
+    assert kept.endswith("-stray")
+    log = store.create(P0)
+    assert ({}, 0, 3) == (store.offline, log.end_offset, store.get(P1).end_offset)
+    fill(log, 2)
+    close(store)
+
+
+def test_one_that_failed_is_read_anew_up_to_where_it_was_flushed() -> None:
+    disk = SimDisk()
+    store, told = a_store(disk)
+    log = store.create(P0)
+    fill(log, 5)
+    log.flush()
+    fill(log, 4, first=5)
+    log.fail(OSError(5, "Input/output error", FIRST), "flush")
+    assert ["trouble"] == told
+    with pytest.raises(OttlaError, match="the partition is offline"):
+        fill(log, 1)
+    again = asyncio.run(store.reopen(P0))
+    assert (again, 1, 5, 5) == (store.get(P0), len(store), again.end_offset, again.high_watermark)
+    assert numbered(5) == values(again)
+    fill(again, 2, first=5)
+    close(store)
+    store = open_store(disk)
+    assert numbered(7) == values(store.get(P0))
+
+
+def test_one_that_cannot_be_read_anew_stays_as_it_is() -> None:
+    disk = SimDisk()
+    store, _ = a_store(disk)
+    log = store.create(P0)
+    fill(log, 5)
+    log.flush()
+    log.fail(OSError(5, "Input/output error", FIRST), "flush")
+    disk.remove(max(f"{DATA}/t-0/{name}" for name in disk.list_dir(f"{DATA}/t-0") if name.endswith(".log")))
+    with pytest.raises(OttlaError):
+        asyncio.run(store.reopen(P0))
+    assert log is store.find(P0)
+    assert store.set_aside(P0).endswith("-stray")
+    assert 0 == store.create(P0).end_offset
