@@ -5,7 +5,7 @@ FUZZ_SECONDS ?= 60
 BIN := $(VENV)/bin
 KERNELS := $(shell find src -name '*.pyx' -o -name '*.pxd' -o -name '*.h')
 
-.PHONY: run test demo check bench test-compat test-spark test-hostile test-sim sim fuzz clean help
+.PHONY: run test demo check bench test-compat test-spark test-hostile test-sim sim test-cluster chaos fuzz clean help
 
 help:  ## what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -26,6 +26,10 @@ $(VENV)/.installed-compat: $(VENV)/.installed
 
 $(VENV)/.installed-spark: $(VENV)/.installed
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev,spark]'
+	touch $@
+
+$(VENV)/.installed-cluster: $(VENV)/.installed
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev,spark,cluster]'
 	touch $@
 
 run: $(VENV)/.installed  ## set up and start the broker
@@ -54,13 +58,19 @@ test-spark: $(VENV)/.installed-spark  ## real Spark: reads, writes, kills, pipel
 test-hostile: $(VENV)/.installed  ## clients that break every rule, kill -9, a full disk (as root, to mount a small one)
 	$(BIN)/python -m pytest tests/hostile tests/crash
 
-test-sim: $(VENV)/.installed  ## a cluster's life from 90 seeds, classic failures, planted bugs, determinism
-	$(BIN)/python -m ottla.sim --seeds 0..90 --jobs 2
+test-sim: $(VENV)/.installed  ## a cluster's life from 100 seeds, classic failures, planted bugs, determinism
+	$(BIN)/python -m ottla.sim --seeds 0..100 --jobs 2
 	$(BIN)/python -m pytest tests/simulation -n 2
 
 sim: $(VENV)/.installed  ## the same from 2,000 seeds, and every planted bug
 	$(BIN)/python -m ottla.sim --seeds 0..2000 --jobs $$(nproc)
 	OTTLA_SIM_MUTANTS=all $(BIN)/python -m pytest tests/simulation -n auto
+
+test-cluster: $(VENV)/.installed-cluster  ## three brokers, real ZooKeeper, cut networks, kills (as root; tests/compat/prepare gets Java and ip)
+	$(BIN)/python -m pytest tests/cluster tests/chaos -m "not long"
+
+chaos: $(VENV)/.installed-cluster  ## the same for ten minutes and more
+	$(BIN)/python -m pytest tests/cluster tests/chaos -s
 
 bench: $(VENV)/.installed-compat $(VENV)/.installed-spark  ## every benchmark, with ratios
 	$(BIN)/python -m benchmarks

@@ -11,11 +11,13 @@ import signal
 import socket
 import subprocess
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
+
+from tests.chaos.network import Place
 
 START_TIMEOUT_S: Final = 60.0
 START_TRIES: Final = 3
@@ -28,15 +30,22 @@ JARS: Final = ("zookeeper", "slf4j-api", "log4j-", "metrics-core", "snappy-java"
 
 
 class ZooKeeperEnsemble:
-    """`count` servers with ids from 1 on. Use as a context manager, or call `start` and `stop`."""
+    """`count` servers with ids from 1 on, on loopback or each in its place. A context manager."""
 
     def __init__(
-        self, folder: Path, count: int = 1, *, tick_ms: int = 200, session_timeout_max_ms: int | None = None
+        self,
+        folder: Path,
+        count: int = 1,
+        *,
+        tick_ms: int = 200,
+        session_timeout_max_ms: int | None = None,
+        places: Sequence[Place] = (),
     ) -> None:
         self.ids = tuple(range(1, count + 1))
         self._folder = folder
         self._tick_ms = tick_ms
         self._session_timeout_max_ms = session_timeout_max_ms
+        self._places = dict(zip(self.ids, places, strict=True)) if places else {}
         self._ports: dict[int, tuple[int, int, int]] = {}
         self._processes: dict[int, subprocess.Popen[bytes]] = {}
 
@@ -56,7 +65,10 @@ class ZooKeeperEnsemble:
 
     def server(self, number: int) -> str:
         """`host:port` of one server."""
-        return f"127.0.0.1:{self._ports[number][0]}"
+        return f"{self._host(number)}:{self._ports[number][0]}"
+
+    def _host(self, number: int) -> str:
+        return self._places[number].address if self._places else "127.0.0.1"
 
     def port(self, number: int) -> int:
         """The port that one server's clients connect to."""
@@ -140,7 +152,8 @@ class ZooKeeperEnsemble:
         return path.read_text(errors="replace") if path.exists() else ""
 
     def _four_letters(self, number: int, word: bytes) -> str:
-        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", self.port(number)), 1) as asking:
+        address = (self._host(number), self.port(number))
+        with contextlib.suppress(OSError), socket.create_connection(address, 1) as asking:
             asking.settimeout(1)
             asking.sendall(word)
             answer = b""
@@ -156,7 +169,7 @@ class ZooKeeperEnsemble:
             f"tickTime={self._tick_ms}",
             f"dataDir={folder / 'data'}",
             f"clientPort={self.port(number)}",
-            "clientPortAddress=127.0.0.1",
+            f"clientPortAddress={self._host(number)}",
             "initLimit=50",
             "syncLimit=25",
             "maxClientCnxns=0",
@@ -167,7 +180,9 @@ class ZooKeeperEnsemble:
             settings.append(f"maxSessionTimeout={self._session_timeout_max_ms}")
         if len(self.ids) > 1:
             (folder / "data" / "myid").write_text(str(number))
-            settings += [f"server.{each}=127.0.0.1:{ports[1]}:{ports[2]}" for each, ports in self._ports.items()]
+            settings += [
+                f"server.{each}={self._host(each)}:{ports[1]}:{ports[2]}" for each, ports in self._ports.items()
+            ]
         path = folder / "zoo.cfg"
         path.write_text("\n".join(settings) + "\n")
         # The first packets of an election may be lost while the others start: ask again soon.
@@ -177,9 +192,10 @@ class ZooKeeperEnsemble:
             "-Dzookeeper.fastleader.maxNotificationInterval=500",
         )
         main = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
+        launcher = self._places[number].launcher if self._places else ()
         with (folder / "console.log").open("wb") as console:
             self._processes[number] = subprocess.Popen(
-                [_java(), *options, "-cp", _class_path(), main, str(path)],
+                [*launcher, _java(), *options, "-cp", _class_path(), main, str(path)],
                 cwd=folder,
                 stdin=subprocess.DEVNULL,
                 stdout=console,

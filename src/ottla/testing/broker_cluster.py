@@ -39,9 +39,9 @@ REPLICAS_MAX: Final = 3
 class BrokerCluster:
     """Brokers numbered from 0, on free ports and folders below `folder`. A context manager that starts them all.
 
-    `kind` is `InProcessBroker` or `ProcessBroker`; `settings` are configs of every broker by Kafka's names. Topics get
-    as many replicas as there are brokers, at most three, unless asked otherwise; with three, `min.insync.replicas` is
-    2: what is acknowledged to `acks=all` survives any one broker.
+    `kind` is `InProcessBroker` or `ProcessBroker`, or whatever makes one of what these are made of; `settings` are
+    configs of every broker by Kafka's names. Topics get as many replicas as there are brokers, at most three, unless
+    asked otherwise; with three, `min.insync.replicas` is 2: what is acknowledged to `acks=all` survives any one broker.
     """
 
     def __init__(
@@ -50,7 +50,7 @@ class BrokerCluster:
         settings: Mapping[str, str] | None = None,
         *,
         brokers: int = 3,
-        kind: type[BrokerHandle] = InProcessBroker,
+        kind: "Callable[..., BrokerHandle]" = InProcessBroker,
     ) -> None:
         if brokers < 1:
             raise MisuseError(f"a cluster of {brokers} brokers: at least one is needed")
@@ -62,12 +62,19 @@ class BrokerCluster:
             "min.insync.replicas": str(max(self.replicas - 1, 1)),
             **(settings or {}),
         }
-        self.brokers: Final[tuple[BrokerHandle, ...]] = tuple(
-            kind(folder / str(each), {**self.settings, "node.id": str(each)}, metadata=folder / "metadata.db")
-            for each in range(brokers)
-        )
+        self._kind = kind
         self._folder = folder
+        self._brokers = {each: self._make(each) for each in range(brokers)}
         self._watch: ClusterWatch | None = None
+
+    def _make(self, number: int) -> BrokerHandle:
+        settings = {**self.settings, "node.id": str(number)}
+        return self._kind(self._folder / str(number), settings, metadata=self._folder / "metadata.db")
+
+    @property
+    def brokers(self) -> tuple[BrokerHandle, ...]:
+        """All brokers by their numbers, whatever state they are in."""
+        return tuple(self._brokers.values())
 
     # Life
 
@@ -115,6 +122,20 @@ class BrokerCluster:
         for each in self.brokers:
             each.restart()
             self.wait_in_sync()
+
+    def grow(self) -> BrokerHandle:
+        """Adds a broker, and returns when all know of it. It has no replicas until it is given some."""
+        number = max(self._brokers) + 1
+        self._brokers[number] = self._make(number)
+        self._brokers[number].start()
+        self.wait_brokers()
+        return self._brokers[number]
+
+    def retire(self, broker: BrokerHandle) -> None:
+        """Stops a broker cleanly for good; its replicas should have been moved away."""
+        del self._brokers[broker.id]
+        broker.close()
+        self.wait_brokers()
 
     # Use
 
@@ -166,7 +187,7 @@ class BrokerCluster:
         leader = self.leader_of(topic, partition)
         views = self._wait(lambda views: _partition(views[0], topic, partition) is not None, f"{topic}-{partition}")
         found = _partition(views[0], topic, partition)
-        return [self.brokers[each] for each in (found.replicas if found else ()) if each != leader.id]
+        return [self._brokers[each] for each in (found.replicas if found else ()) if each != leader.id]
 
     def wait_brokers(self, *, timeout: float = PATIENCE_SECONDS) -> None:
         """Returns when the brokers that answer are the cluster's brokers, as all of them say."""
@@ -203,9 +224,9 @@ class BrokerCluster:
             last[:] = views
             return is_so(views)
 
-        ports = [each.port for each in self._need_answering()]
+        addresses = [each.bootstrap for each in self._need_answering()]
         with suppress(TimeoutError):
-            return self._watch.wait_views(lambda: ports, look, timeout)
+            return self._watch.wait_views(lambda: addresses, look, timeout)
         raise TimeoutError(f"waited {timeout:g} s for {what}; the brokers say: {_spell(last)}")
 
 

@@ -32,6 +32,9 @@ class BrokerHandle(ABC):
     is the file that a cluster's brokers share; without it the broker is a cluster by itself.
     """
 
+    host = "127.0.0.1"
+    """The address that it serves at, without the port."""
+
     def __init__(
         self, folder: Path, settings: Mapping[str, str] | None = None, *, metadata: Path | None = None
     ) -> None:
@@ -60,7 +63,7 @@ class BrokerHandle(ABC):
         """The address for `bootstrap_servers`; it stays the same across restarts."""
         if not self.port:
             raise MisuseError("the broker was never started, so it has no address yet")
-        return f"127.0.0.1:{self.port}"
+        return f"{self.host}:{self.port}"
 
     @property
     @abstractmethod

@@ -27,19 +27,19 @@ class ClusterWatch:
         self._thread.close()
 
     def wait_views(
-        self, ports: Callable[[], Sequence[int]], is_so: Callable[[list[ClusterView]], bool], seconds: float
+        self, addresses: Callable[[], Sequence[str]], is_so: Callable[[list[ClusterView]], bool], seconds: float
     ) -> list[ClusterView]:
-        """What the brokers at those ports of this machine say, as soon as it `is_so`; raises TimeoutError.
+        """What the brokers at those addresses say, as soon as it `is_so`; raises TimeoutError.
 
         A broker that does not answer is asked again.
         """
-        return self._thread.call(self._wait_views(ports, is_so), seconds)
+        return self._thread.call(self._wait_views(addresses, is_so), seconds)
 
     async def _wait_views(
-        self, ports: Callable[[], Sequence[int]], is_so: Callable[[list[ClusterView]], bool]
+        self, addresses: Callable[[], Sequence[str]], is_so: Callable[[list[ClusterView]], bool]
     ) -> list[ClusterView]:
         while True:
-            answers = await asyncio.gather(*(_view(port) for port in ports()), return_exceptions=True)
+            answers = await asyncio.gather(*(_view(each) for each in addresses()), return_exceptions=True)
             views = [each for each in answers if isinstance(each, ClusterView)]
             for answer in answers:
                 if isinstance(answer, BaseException) and not isinstance(answer, OttlaError | OSError):
@@ -49,11 +49,12 @@ class ClusterWatch:
             await asyncio.sleep(_PAUSE_SECONDS)
 
 
-async def _view(port: int) -> ClusterView:
+async def _view(address: str) -> ClusterView:
     from kio.schema.metadata.v13.request import MetadataRequest
 
+    host, _, port = address.rpartition(":")
     connection = await Connection.open(
-        RealNetwork(), Address("127.0.0.1", port), client_id="ottla-testing", timeout_ms=_ANSWER_TIMEOUT_MS
+        RealNetwork(), Address(host, int(port)), client_id="ottla-testing", timeout_ms=_ANSWER_TIMEOUT_MS
     )
     try:
         asked = MetadataRequest(topics=None, allow_auto_topic_creation=False, include_topic_authorized_operations=False)

@@ -6,7 +6,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
@@ -20,12 +20,26 @@ _LOG_TOLD: Final = 2000
 
 
 class ProcessBroker(BrokerHandle):
-    """See `BrokerHandle`. What it logs is in `broker.log` of its folder."""
+    """See `BrokerHandle`. What it logs is in `broker.log` of its folder.
+
+    `store` is a metadata store as `--metadata` takes it, in place of the file. `host` is the address to serve at.
+    `launcher` is what the command begins with: something that puts the process elsewhere and becomes it.
+    """
 
     def __init__(
-        self, folder: Path, settings: Mapping[str, str] | None = None, *, metadata: Path | None = None
+        self,
+        folder: Path,
+        settings: Mapping[str, str] | None = None,
+        *,
+        metadata: Path | None = None,
+        store: str | None = None,
+        host: str = BrokerHandle.host,
+        launcher: Sequence[str] = (),
     ) -> None:
         super().__init__(folder, settings, metadata=metadata)
+        self.host = host
+        self._store = f"sqlite:{metadata}" if store is None and metadata is not None else store
+        self._launcher = tuple(launcher)
         self._process: subprocess.Popen[bytes] | None = None
         self._is_paused = False
 
@@ -57,10 +71,11 @@ class ProcessBroker(BrokerHandle):
         if self._process is not None:
             raise MisuseError(f"the broker at {self.bootstrap} runs already")
         self.folder.mkdir(parents=True, exist_ok=True)
-        address = f"127.0.0.1:{self.port}"
-        command = [sys.executable, "-P", "-m", "ottla", "serve", "--data", str(self.data), "--listen", address]
-        if self.metadata is not None:
-            command += ["--metadata", f"sqlite:{self.metadata}"]
+        address = f"{self.host}:{self.port}"
+        command = [*self._launcher, sys.executable, "-P", "-m", "ottla", "serve"]
+        command += ["--data", str(self.data), "--listen", address]
+        if self._store is not None:
+            command += ["--metadata", self._store]
         command += [part for key, value in self.settings.items() for part in ("--set", f"{key}={value}")]
         with (self.folder / "broker.log").open("ab") as log:
             # A session of its own: Ctrl-C on the tests must not reach it, and its helper can be killed with it.

@@ -57,6 +57,19 @@ def contents(cluster: BrokerCluster, topic: str, partition: int = 0) -> list[byt
     ]
 
 
+def test_a_broker_comes_and_another_goes(cluster: BrokerCluster) -> None:
+    first, new = cluster.brokers[0], cluster.grow()
+    assert [0, 1, 2, 3] == [each.id for each in cluster.brokers]
+    cluster.retire(first)
+    assert [1, 2, 3] == [each.id for each in cluster.brokers]
+    assert (False, True) == (first.is_running, new.is_running)
+    cluster.create_topic("t", 3)
+    cluster.wait_in_sync()
+    assert {1, 2, 3} == {cluster.leader_of("t", partition).id for partition in range(3)}
+    followers = [each.id for each in cluster.followers_of("t")]
+    assert sorted({1, 2, 3} - {cluster.leader_of("t").id}) == sorted(followers)
+
+
 def test_faults_one_after_the_other(cluster: BrokerCluster) -> None:
     addresses = cluster.bootstrap
     cluster.create_topic("t", 2)

@@ -1,0 +1,226 @@
+"""A cluster in a network of its own, with its metadata store and its clients, each in a place: what faults are done to.
+
+`arena` makes it and takes all of it away again. The brokers are `ottla.testing`'s processes; ZooKeeper's servers are
+`tests.cluster.zookeeper`'s. The clients are programs that write a history (`history.py`).
+"""
+
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+from typing import Any, Final
+
+from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
+
+from ottla.testing import BrokerCluster, BrokerHandle, ProcessBroker
+from tests.chaos.checker import Contents
+from tests.chaos.history import Event, read_events
+from tests.chaos.network import Network, Place, network
+from tests.cluster.zookeeper import ZooKeeperEnsemble
+from tests.compat.kafka_jars import SHORT_LIVED_JVM, compile_java, java_command
+
+SESSION_SECONDS: Final = 3.0
+PARTITIONS: Final = 3
+TOPICS: Final = ("plain", "moves", "copies")
+BROKERS_MAX: Final = 4
+SERVERS: Final = 3
+CLIENTS: Final = "clients"
+SAID_SECONDS: Final = 150.0
+END_SECONDS: Final = 120.0
+READ_SECONDS: Final = 60.0
+
+
+class LoadProcess:
+    """A program that writes a history until it is told to end."""
+
+    def __init__(self, name: str, command: Sequence[str], place: Place, history: Path, log: Path) -> None:
+        self.name = name
+        self.history = history
+        self._log = log
+        with log.open("wb") as errors:
+            self._process = subprocess.Popen(
+                [*place.launcher, *command],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                text=True,
+                bufsize=1,
+            )
+
+    def wait_said(self, word: str) -> None:
+        """Returns when the program says so; raises if it ends instead, or says nothing."""
+        output = self._process.stdout
+        if output is None:
+            raise RuntimeError(f"{self.name} was started without a pipe")
+        readable, _, _ = select.select([output], [], [], SAID_SECONDS)
+        said = output.readline().strip() if readable else "nothing"
+        if said != word:
+            # The programs tell where they hang.
+            self._process.send_signal(signal.SIGUSR1)
+            with suppress(subprocess.TimeoutExpired):
+                self._process.wait(1)
+            raise RuntimeError(f"{self.name} said {said!r}, not {word!r}:\n{self._log.read_text()[-8000:]}")
+
+    def tell_quiet(self) -> None:
+        """What writes is to end."""
+        print("quiet", file=self._process.stdin, flush=True)
+
+    def end(self) -> None:
+        """Returns when everything has ended; raises if it failed."""
+        if self._process.stdin is not None:
+            self._process.stdin.close()
+        if self._process.wait(END_SECONDS) != 0:
+            raise RuntimeError(f"{self.name} ended with {self._process.returncode}:\n{self._log.read_text()[-4000:]}")
+
+    def kill(self) -> None:
+        """Nothing of it runs any more."""
+        self._process.kill()
+        self._process.wait()
+        for pipe in (self._process.stdin, self._process.stdout):
+            if pipe is not None:
+                with suppress(BrokenPipeError):
+                    pipe.close()
+
+
+class Arena:
+    """Made by `arena`."""
+
+    def __init__(
+        self, folder: Path, net: Network, cluster: BrokerCluster, zookeeper: ZooKeeperEnsemble | None, stack: ExitStack
+    ) -> None:
+        self.folder = folder
+        self.network = net
+        self.cluster = cluster
+        self.zookeeper = zookeeper
+        self.loads: list[LoadProcess] = []
+        self._stack = stack
+
+    def start_load(self, name: str, command: Callable[[str, Path, str, int], Sequence[str]]) -> LoadProcess:
+        """Starts a program in the clients' place; `command` is given addresses, history, name and partitions."""
+        history = self.folder / f"{name}.history"
+        words = command(self.cluster.bootstrap, history, name, PARTITIONS)
+        load = LoadProcess(name, words, self.network.places[CLIENTS], history, self.folder / f"{name}.log")
+        self._stack.callback(load.kill)
+        self.loads.append(load)
+        load.wait_said("ready")
+        return load
+
+    def end_loads(self) -> list[Event]:
+        """Ends all programs, first what writes, then what reads; answers what they saw."""
+        for load in self.loads:
+            load.tell_quiet()
+        for load in self.loads:
+            load.wait_said("quiet")
+        for load in self.loads:
+            load.end()
+        return self.events()
+
+    def events(self) -> list[Event]:
+        """What is in the histories now."""
+        return read_events(load.history for load in self.loads)
+
+    def leader(self, topic: str = "plain", partition: int = 0) -> BrokerHandle:
+        """Who leads a partition."""
+        return self.cluster.leader_of(topic, partition)
+
+    def others(self, broker: BrokerHandle) -> list[BrokerHandle]:
+        """All brokers but one."""
+        return [each for each in self.cluster.brokers if each.id != broker.id]
+
+    def servers(self) -> list[str]:
+        """The places of ZooKeeper's servers."""
+        return [f"z{number}" for number in self.zookeeper.ids] if self.zookeeper else []
+
+    def contents(self) -> Contents:
+        """Everything that is committed in the topics, read from the start to the end that there is now."""
+        consumer = Consumer(
+            {
+                "bootstrap.servers": self.cluster.bootstrap,
+                "group.id": "contents",
+                "enable.auto.commit": False,
+                "enable.partition.eof": True,
+                "isolation.level": "read_committed",
+            }
+        )
+        partitions = [TopicPartition(topic, at, OFFSET_BEGINNING) for topic in TOPICS for at in range(PARTITIONS)]
+        found: dict[str, list[tuple[int, str]]] = {f"{each.topic}-{each.partition}": [] for each in partitions}
+        try:
+            consumer.assign(partitions)
+            _read_to_ends(consumer, found)
+        finally:
+            consumer.close()
+        return found
+
+
+def place_of(broker: BrokerHandle) -> str:
+    """The name of a broker's place."""
+    return f"b{broker.id}"
+
+
+def _read_to_ends(consumer: Consumer, found: dict[str, list[tuple[int, str]]]) -> None:
+    waiting = set(found)
+    deadline = time.monotonic() + READ_SECONDS
+    while waiting:
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"the ends of {sorted(waiting)} cannot be reached after {READ_SECONDS:.0f} s")
+        for each in consumer.consume(1000, 0.5):
+            at = f"{each.topic()}-{each.partition()}"
+            value = each.value()
+            if each.error() is not None:
+                waiting.discard(at)
+            elif isinstance(value, bytes):
+                found[at].append((each.offset() or 0, value.decode()))
+
+
+def librdkafka_load(roles: str) -> Callable[[str, Path, str, int], Sequence[str]]:
+    """The command of `librdkafka_load.py`."""
+
+    def command(bootstrap: str, history: Path, name: str, partitions: int) -> Sequence[str]:
+        module = "tests.chaos.librdkafka_load"
+        return [sys.executable, "-m", module, bootstrap, str(history), name, str(partitions), roles]
+
+    return command
+
+
+def java_load(classes: Path, roles: str) -> Callable[[str, Path, str, int], Sequence[str]]:
+    """The command of `JavaLoad.java`, which is compiled into `classes` the first time."""
+    if not (classes / "JavaLoad.class").exists():
+        classes.mkdir(exist_ok=True)
+        compile_java(Path(__file__).with_name("JavaLoad.java"), classes)
+
+    def command(bootstrap: str, history: Path, name: str, partitions: int) -> Sequence[str]:
+        words = ("JavaLoad", bootstrap, str(history), name, str(partitions), roles)
+        return java_command(*words, jvm_options=SHORT_LIVED_JVM, extra_path=str(classes))
+
+    return command
+
+
+@contextmanager
+def arena(folder: Path, store: str) -> Iterator[Arena]:
+    """Three brokers on `zookeeper` or `sqlite`, with the topics that loads use. Only the folder is left of it."""
+    with ExitStack() as stack:
+        brokers = [f"b{number}" for number in range(BROKERS_MAX)]
+        servers = [f"z{number + 1}" for number in range(SERVERS)] if store == "zookeeper" else []
+        net = stack.enter_context(network([*brokers, *servers, CLIENTS]))
+        zookeeper = None
+        if servers:
+            places = [net.places[name] for name in servers]
+            zookeeper = stack.enter_context(ZooKeeperEnsemble(folder / "zookeeper", SERVERS, places=places))
+
+        def make(at: Path, configs: Mapping[str, str], *, metadata: Path) -> ProcessBroker:
+            number = int(configs["node.id"])
+            where: dict[str, Any] = {"metadata": metadata}
+            if zookeeper is not None:
+                where = {"store": f"zookeeper://{zookeeper.servers}/ottla"}
+            place = net.places[f"b{number}"]
+            return ProcessBroker(at, configs, host=place.address, launcher=place.launcher, **where)
+
+        chosen = {"broker.session.timeout.ms": str(int(SESSION_SECONDS * 1000))}
+        cluster = stack.enter_context(BrokerCluster(folder / "brokers", chosen, kind=make))
+        for topic in TOPICS:
+            cluster.create_topic(topic, PARTITIONS)
+        yield Arena(folder, net, cluster, zookeeper, stack)

@@ -1,0 +1,80 @@
+"""A fourth broker joins, replicas move to it under load, and an old one leaves: clients notice nothing.
+
+Once with `ottla cluster`, once with Kafka's own tools.
+"""
+
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from tests.chaos.arena import PARTITIONS, TOPICS, Arena, arena, java_load, librdkafka_load
+from tests.chaos.ordeal import verdict
+from tests.compat.kafka_jars import kafka_tool
+
+SECONDS = 120
+THROTTLE = 200_000
+"""Bytes a second: low enough that copying takes some seconds."""
+
+
+def ottla(made: Arena, *words: str) -> str:
+    command = [sys.executable, "-P", "-m", "ottla", "cluster", *words, "--bootstrap", made.cluster.bootstrap]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS)
+    assert 0 == done.returncode, done.stdout + done.stderr
+    return done.stdout
+
+
+def start_loads(made: Arena, folder: Path) -> None:
+    made.start_load("rd", librdkafka_load("writer,mover,reader,member,copier"))
+    made.start_load("java", java_load(folder / "classes", "writer,mover,reader,member"))
+
+
+def check_nobody_noticed(made: Arena) -> None:
+    """No promise is broken, and no client saw an error that it did not get over by itself."""
+    assert [] == verdict(made, [])
+    assert [] == [event for event in made.events() if event.what == "trouble"]
+
+
+def test_a_broker_joins_and_another_leaves(tmp_path: Path) -> None:
+    with arena(tmp_path, "zookeeper") as made:
+        start_loads(made, tmp_path)
+        first = made.cluster.brokers[0]
+        made.cluster.grow()
+        plan = tmp_path / "plan.json"
+        plan.write_text(ottla(made, "reassign", "generate", "--brokers", "1,2,3"))
+        started = time.monotonic()
+        ottla(made, "reassign", "execute", str(plan), "--throttle", str(THROTTLE))
+        ottla(made, "reassign", "verify", str(plan), "--watch")
+        print(f"moved in {time.monotonic() - started:.1f} s")
+        made.cluster.retire(first)
+        assert [1, 2, 3] == [each.id for each in made.cluster.brokers]
+        made.cluster.wait_in_sync()
+        check_nobody_noticed(made)
+
+
+def test_kafkas_tools_move_replicas_and_elect_leaders(tmp_path: Path) -> None:
+    with arena(tmp_path, "sqlite") as made:
+        start_loads(made, tmp_path)
+        made.cluster.grow()
+        moves = [
+            {"topic": topic, "partition": at, "replicas": [3, (at + 1) % 3, (at + 2) % 3]}
+            for topic in TOPICS
+            for at in range(PARTITIONS)
+        ]
+        plan = tmp_path / "plan.json"
+        plan.write_text(json.dumps({"version": 1, "partitions": moves}))
+        tool = "org.apache.kafka.tools.reassign.ReassignPartitionsCommand"
+        common = ("--bootstrap-server", made.cluster.bootstrap, "--reassignment-json-file", str(plan))
+        kafka_tool(tool, *common, "--execute", "--throttle", str(THROTTLE))
+        deadline = time.monotonic() + SECONDS
+        while "still in progress" in (said := kafka_tool(tool, *common, "--verify").stdout):
+            assert time.monotonic() < deadline, said
+        assert PARTITIONS * len(TOPICS) == said.count("is completed"), said
+        assert "Clearing topic-level throttles" in said
+        election = "org.apache.kafka.tools.LeaderElectionCommand"
+        bootstrap = ("--bootstrap-server", made.cluster.bootstrap)
+        kafka_tool(election, *bootstrap, "--election-type", "preferred", "--all-topic-partitions")
+        assert {3} == {made.leader(topic, at).id for topic in TOPICS for at in range(PARTITIONS)}
+        made.cluster.wait_in_sync()
+        check_nobody_noticed(made)
