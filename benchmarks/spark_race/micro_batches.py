@@ -10,25 +10,11 @@ from typing import Any, Final
 
 from benchmarks.measure import Goal, Result, interleaved
 from benchmarks.spark_race.ground import CONNECTOR, OURS, OURS_ON_KAFKA, Contender, Ground
+from benchmarks.spark_race.reported_time import ReportedTime
 
 GOALS: Final = (Goal(rival=OURS, at_least=1.0), Goal(rival=OURS_ON_KAFKA, at_least=1.0))
 BATCH_ROWS: Final = 1000
 BATCHES_UNCOUNTED: Final = 3
-
-
-class ReportedTime:
-    """A clock that moves only by the time that was reported to it."""
-
-    def __init__(self) -> None:
-        self._now = 0.0
-
-    def __call__(self) -> float:
-        """Seconds reported so far."""
-        return self._now
-
-    def advance(self, seconds: float) -> None:
-        """Reports some more."""
-        self._now += seconds
 
 
 def micro_batch_races(ground: Ground, batches: int, *, rounds: int, quick: bool) -> Iterator[Result]:

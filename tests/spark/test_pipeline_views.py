@@ -12,6 +12,7 @@ from ottla.spark.pipelines.runner import PipelineFailedError
 from tests.spark.pipeline_rig import headers_of, loaded, records_of, rows_of, run_once, send_json, write_project
 from tests.spark.streams import TIMEOUT_S
 from tests.spark.topics import Topics
+from tests.unit.spark.http_registry import FIRST, SECOND, avro, framed, running_registry
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -302,6 +303,34 @@ def test_delta_without_its_jars(spark: "SparkSession", ottla: Topics, tmp_path: 
     """
     with pytest.raises(ProjectError, match="Spark has no Delta here; name its jars"):
         run_once(spark, ottla, write_project(tmp_path, settings, {}))
+
+
+def test_values_of_a_schema_registry(spark: "SparkSession", ottla: Topics, tmp_path: Path) -> None:
+    """Columns by the subject's newest schema; values that were written by older ones; what has no schema is dead."""
+    orders, out, dead = ottla.create(), ottla.create(), ottla.create()
+    good = [framed(1, avro(FIRST, {"id": "a"})), framed(2, avro(SECOND, {"id": "b", "n": 7}))]
+    bad = [b"no frame", framed(99, b"x")]
+    ottla.fill(orders, [good[0], bad[0], good[1], bad[1]])
+    with running_registry() as registry:
+        registry.answers[f"/subjects/{orders}-value/versions/latest"] = {"schema": json.dumps(SECOND), "id": 2}
+        settings = f"""
+            name = "registry-{out}"
+            [sources.orders]
+            topic = "{orders}"
+            format = "registry"
+            registry = "{registry.url}"
+            [sinks.out]
+            from = "ids"
+            topic = "{out}"
+            key = "id"
+            [dead_letters]
+            topic = "{dead}"
+        """
+        run_once(spark, ottla, write_project(tmp_path, settings, {"ids.sql": "SELECT id, n FROM orders"}))
+    assert [{"id": "a"}, {"id": "b", "n": 7}] == rows_of(ottla, out)
+    letters = records_of(ottla, dead)
+    assert bad == [letter.value for letter in letters]
+    assert "no schema with the id 99" in headers_of(letters[1])["reason"]
 
 
 STEP = "def step(spark, orders):\n    "

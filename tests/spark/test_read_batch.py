@@ -128,6 +128,22 @@ def test_an_empty_topic_has_no_rows(spark: "SparkSession", topics: Topics) -> No
     assert [] == topics.batch(spark, subscribe=topics.create(partitions=3)).collect()
 
 
+def test_a_topic_made_anew_after_planning_is_not_read_for_the_old_one(spark: "SparkSession", topics: Topics) -> None:
+    name = topics.create()
+    topics.fill(name, numbers(0, 3))
+    # The tasks' Python workers have read from the topic, and know it.
+    assert numbers(0, 3) == values_of(topics.batch(spark, subscribe=name).collect())
+    strict, lenient = topics.batch(spark, subscribe=name), topics.batch(spark, subscribe=name, failOnDataLoss="false")
+    planned = {each: each.rdd for each in (strict, lenient)}
+    assert [1, 1] == [each.getNumPartitions() for each in planned.values()]
+    topics.delete(name)
+    topics.create(name=name)
+    topics.fill(name, numbers(100, 105))
+    with pytest.raises(Exception, match=f"{name}-0 is gone, and offsets 0 to 2 with it"):
+        planned[strict].collect()
+    assert [] == planned[lenient].collect()
+
+
 def test_sql_reads_a_topic_by_name_of_the_format(spark: "SparkSession", ottla: Topics) -> None:
     name = ottla.create()
     ottla.fill(name, [b"1", b"2", b"3"])

@@ -4,10 +4,12 @@ import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ottla.spark.java import OPTIONAL_MODULE_ARGUMENT, java_home, probe
 from ottla.spark.session import build_session, default_settings
+from tests.spark.topics import Topics
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -23,6 +25,24 @@ found = {
 }
 spark.stop()
 print(json.dumps(found))
+"""
+
+
+STREAMS = """
+import sys
+from ottla.spark.session import build_session
+spark = build_session("streams", master="local[1]", settings={"spark.driver.memory": "512m"})
+bootstrap, topic, output, folder = sys.argv[1:]
+rows = spark.readStream.format("ottla").option("kafka.bootstrap.servers", bootstrap).option("subscribe", topic)
+query = (
+    rows.option("startingOffsets", "earliest").load().select("key", "value").writeStream.format("ottla")
+    .option("kafka.bootstrap.servers", bootstrap).option("topic", output).option("checkpointLocation", folder)
+    .trigger(availableNow=True).start()
+)
+query.awaitTermination(120)
+path = spark.sparkContext.parallelize([0], 1).map(lambda _: __import__("pyspark").__path__[0]).first()
+spark.stop()
+print(path)
 """
 
 
@@ -65,3 +85,22 @@ def test_the_wheels_java_starts_spark(tmp_path: os.PathLike[str]) -> None:
     assert 0 == started.returncode, started.stderr[-4000:]
     found = json.loads(started.stdout.splitlines()[-1])
     assert {"sum": 45, "java": str(runtime.home), "zone": "UTC"} == found
+
+
+def test_a_stream_ends_without_a_word_and_its_python_has_bytecode(ottla: Topics, tmp_path: Path) -> None:
+    """Over sockets of the file system, Spark's Python processes would tell the end of their connections as failures."""
+    topic, output = ottla.create(), ottla.create()
+    ottla.fill(topic, [b"1", b"2"])
+    done = subprocess.run(
+        [sys.executable, "-c", STREAMS, ottla.bootstrap, topic, output, str(tmp_path / "checkpoint")],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert 0 == done.returncode, done.stderr[-4000:]
+    assert "Traceback" not in done.stderr
+    # Both records, and the end of their transaction.
+    assert 3 == ottla.end(output)
+    imported = Path(done.stdout.splitlines()[-1])
+    assert ("pyspark", "pyspark.zip", True) == (imported.name, imported.parent.name, imported.is_dir())

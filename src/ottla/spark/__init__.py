@@ -5,6 +5,9 @@ people and checkpoints write them; `range_plan.py` decides which offsets a micro
 (`batch_reader.py`, `stream_reader.py`) ask the cluster on the driver, and `range_scan.py` reads ranges on executors.
 Option names of Kafka's own clients (`kafka.…`) are translated in `option_names.py`.
 
+Writing: `stream_writer.py` and `batch_writer.py` are what Spark talks to; `sink_task.py` is a task, and
+`sink_coordinator.py` the driver; `sink_decision_state.py` decides, and `sink_broker.py` asks the brokers.
+
 Values: `value_format.py` makes columns of them, and `rejected_rows.py` finds those that are bad. `progress.py` reads
 what a query reports, and `follow_groups` has consumer groups follow it.
 """

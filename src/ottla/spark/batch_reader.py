@@ -28,13 +28,14 @@ class BatchReader(DataSourceReader):
     def partitions(self) -> list[SpanPartition]:
         """One for each task."""
         with closing(TopicOffsets(self._options)) as asked:
-            selected = asked.all_there().partitions
+            found = asked.all_there()
+            selected = found.partitions
             starts = asked.resolved(self._options.starting, selected)
             if self._options.group_id is not None:
                 starts |= asked.committed(self._options.group_id, selected)
             ends = asked.resolved(self._options.ending, selected)
             _refuse_backwards(starts, ends)
-            return tasks_of(self._options, spans_between(starts, ends), asked)
+            return tasks_of(self._options, spans_between(starts, ends), found.topic_ids, asked)
 
     def read(self, partition: Any) -> Iterator[pa.RecordBatch]:
         """The rows of one task."""

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSource
 
+from ottla.spark.hang_ups import expect_in_daemon
+
 if TYPE_CHECKING:
     from pyspark.sql.datasource import (
         DataSourceReader,
@@ -17,6 +19,10 @@ if TYPE_CHECKING:
         DataSourceWriter,
     )
     from pyspark.sql.types import StructType
+
+
+# Each of Spark's processes that plans something for this data source loads it, and is ended some time later.
+expect_in_daemon()
 
 
 class OttlaDataSource(DataSource):

@@ -19,6 +19,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
+from ottla.spark.kept_folders import cache_folder, kept_folder
+
 JAVA_MAJOR_MIN: Final = 17
 """The oldest Java that Spark 4 runs on."""
 
@@ -92,7 +94,11 @@ def wrapped_home(home: Path, cache: Path | None = None) -> Path:
     )
     name = f"java-{hashlib.sha256(script.encode()).hexdigest()[:16]}"
     try:
-        return _kept_folder((cache or _cache_folder()) / name, script)
+        return kept_folder(
+            (cache or cache_folder()) / name,
+            lambda folder: _write_program(folder, script),
+            lambda folder: _holds(folder, script),
+        )
     except OSError:
         folder = Path(tempfile.mkdtemp(prefix="ottla-java-"))
         atexit.register(shutil.rmtree, folder, ignore_errors=True)
@@ -137,28 +143,6 @@ def _read_settings(text: str, *, complete: bool) -> JavaRuntime | None:
     return JavaRuntime(home=Path(home[1].strip()), major=int(version[1]), complete=complete)
 
 
-def _cache_folder() -> Path:
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "ottla"
-
-
-def _kept_folder(folder: Path, script: str) -> Path:
-    if _holds(folder, script):
-        return folder
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    fresh = Path(tempfile.mkdtemp(prefix=".making-", dir=folder.parent))
-    try:
-        _write_program(fresh, script)
-        try:
-            fresh.rename(folder)
-        except OSError:
-            # Somebody else was first, and the name says that theirs is the same; unless it was damaged since.
-            if not _holds(folder, script):
-                raise
-    finally:
-        shutil.rmtree(fresh, ignore_errors=True)
-    return folder
-
-
 def _holds(folder: Path, script: str) -> bool:
     program = folder / "bin" / "java"
     try:
@@ -172,5 +156,3 @@ def _write_program(folder: Path, script: str) -> None:
     program.parent.mkdir(parents=True)
     program.write_text(script)
     program.chmod(0o755)
-    # A folder made by tempfile is closed to everybody else, but a cache may be shared.
-    folder.chmod(0o755)

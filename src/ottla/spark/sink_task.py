@@ -16,6 +16,7 @@ from ottla.spark.sink_decision import BatchName, TaskTransaction
 from ottla.spark.sink_messages import TaskMessage
 from ottla.spark.sink_options import Delivery, SinkOptions
 from ottla.spark.transaction_pool import POOL
+from ottla.spark.worker_memory import begin_use
 
 _CLOSE_SECONDS: Final = 5.0
 
@@ -24,6 +25,7 @@ def write_task(
     batches: Iterator[pa.RecordBatch], options: SinkOptions, columns: SinkColumns, batch: BatchName, task: int
 ) -> TaskMessage:
     """Writes all rows and returns when they are in the log; with exactly-once, in a transaction that stays open."""
+    begin_use()
     full = (each for each in batches if each.num_rows)
     first = next(full, None)
     if first is None:

@@ -3,7 +3,7 @@
 `SpanReading` travels from the driver to the workers, so it holds plain values only.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -20,14 +20,16 @@ from ottla.spark.segment_scan import OFFSETS_MIN, SegmentHint
 from ottla.spark.source_options import SourceOptions, parse_source_options
 from ottla.spark.source_schema import COLUMN_TYPES, chosen_columns
 from ottla.spark.topic_offsets import TopicOffsets
+from ottla.spark.worker_memory import begin_use
 
 
 class SpanPartition(InputPartition):
     """One task's work, as Spark carries it."""
 
-    def __init__(self, span: OffsetSpan, hint: SegmentHint | None) -> None:
+    def __init__(self, span: OffsetSpan, hint: SegmentHint | None, topic_id: str | None) -> None:
         super().__init__(span)
         self.hint = hint
+        self.topic_id = topic_id
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,10 +54,12 @@ class SpanReading:
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of one task; none for the task that Spark makes up when there is nothing to read."""
+        begin_use()
         span = partition.value
         if span is None:
             return
-        for batch in scan_span(self.plan, OffsetSpan(*span), getattr(partition, "hint", None)):
+        hint, topic_id = getattr(partition, "hint", None), getattr(partition, "topic_id", None)
+        for batch in scan_span(self.plan, OffsetSpan(*span), hint, topic_id):
             if self.decoder is None:
                 yield batch
             else:
@@ -77,8 +81,10 @@ def options_of(raw: dict[str, str], *, is_stream: bool) -> SourceOptions:
     return parse_source_options(raw, is_stream=is_stream, further=further)
 
 
-def tasks_of(options: SourceOptions, spans: Sequence[OffsetSpan], asked: TopicOffsets) -> list[SpanPartition]:
-    """The work of all tasks, by the query's options."""
+def tasks_of(
+    options: SourceOptions, spans: Sequence[OffsetSpan], topic_ids: Mapping[str, str], asked: TopicOffsets
+) -> list[SpanPartition]:
+    """The work of all tasks, by the query's options; `topic_ids` are those of the topics that the spans are of."""
     rules = SplitRules(
         tasks_min=options.partitions_min,
         records_max=options.records_per_task_max,
@@ -88,7 +94,12 @@ def tasks_of(options: SourceOptions, spans: Sequence[OffsetSpan], asked: TopicOf
     pieces = split_spans(spans, rules, averages)
     large = {each.partition for each in pieces if options.segments == "always" or each.size >= OFFSETS_MIN}
     hints = _hints(spans, large, asked) if large and options.segments != "never" else {}
-    return [SpanPartition(each, hints.get(each.partition)) for each in pieces]
+    tasks = []
+    for each in pieces:
+        hint, topic_id = hints.get(each.partition), topic_ids.get(each.partition.topic)
+        is_other = hint is not None and topic_id not in (None, hint.topic_id)
+        tasks.append(SpanPartition(each, None if is_other else hint, topic_id))
+    return tasks
 
 
 def _averages(spans: Sequence[OffsetSpan], asked: TopicOffsets) -> dict[TopicPartition, float] | None:

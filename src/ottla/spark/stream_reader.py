@@ -26,6 +26,7 @@ from ottla.model.errors import OttlaError
 from ottla.model.ids import TopicPartition
 from ottla.spark.admission import Limits, must_wait
 from ottla.spark.data_loss import report_data_loss
+from ottla.spark.hang_ups import end_source_runner
 from ottla.spark.offset_text import EXTRA, StreamOffset, read_offset
 from ottla.spark.range_plan import spans_between
 from ottla.spark.span_reading import SpanPartition, SpanReading, options_of, tasks_of
@@ -137,7 +138,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """The tasks of the micro-batch between two offsets; the same after a restart."""
         finish = read_offset(end)
         spans = spans_between(begins_of(read_offset(start), finish), finish.offsets)
-        return tasks_of(self._options, spans, self._cluster())
+        return tasks_of(self._options, spans, finish.topic_ids, self._cluster())
 
     def commit(self, end: dict[str, Any]) -> None:
         """Spark will not ask for anything before `end` again: the group follows."""
@@ -149,6 +150,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._asked is not None:
             self._asked.close()
             self._asked = None
+        end_source_runner()
 
     # What tasks call
 

@@ -16,6 +16,7 @@ from ottla.spark.sink_columns import sink_columns
 from ottla.spark.sink_decision import BatchName
 from ottla.spark.sink_messages import TaskMessage, transactions_of
 from ottla.spark.sink_options import Delivery, sink_options
+from ottla.spark.worker_memory import begin_use
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -26,6 +27,8 @@ class StreamWriter(DataSourceStreamArrowWriter):
     """Writes the micro-batches of one query. Raises `OptionError` for options and columns that cannot be."""
 
     def __init__(self, options: dict[str, str], schema: "StructType") -> None:
+        # On the driver Spark makes one for each micro-batch to plan, and one to commit, in processes that it keeps.
+        begin_use()
         self._options = sink_options(options, is_stream=True)
         self._columns = sink_columns(
             [(field.name, field.dataType.simpleString()) for field in schema.fields], self._options.topic

@@ -10,11 +10,15 @@ from ottla.spark import session
 from ottla.spark.session import default_settings, is_local, is_remote, spark_environment
 
 JAVA = Path("/somewhere/java")
+INSTALLED = Path("/somewhere/pyspark")
+FAST = Path("/somewhere/spark-home-0123")
 
 
 @pytest.fixture(autouse=True)
-def java_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
+def all_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(session, "java_home", lambda environment: JAVA)
+    monkeypatch.setattr(session, "fast_home", lambda: FAST)
+    monkeypatch.setattr(session, "installed_home", lambda: INSTALLED)
 
 
 @pytest.mark.parametrize(
@@ -65,6 +69,7 @@ def test_a_local_session_uses_this_python_and_the_java_that_was_found() -> None:
         "JAVA_HOME": str(JAVA),
         "PYSPARK_PYTHON": sys.executable,
         "PYSPARK_DRIVER_PYTHON": sys.executable,
+        "SPARK_HOME": str(FAST),
     }
     assert expected == spark_environment("local[2]", {})
 
@@ -74,10 +79,25 @@ def test_executors_elsewhere_choose_their_own_python() -> None:
 
 
 def test_a_python_that_was_chosen_stays() -> None:
-    chosen = {"PYSPARK_PYTHON": "python3.13"}
+    chosen = {"PYSPARK_PYTHON": "python3.13", "SPARK_HOME": "/opt/spark"}
     assert {"JAVA_HOME": str(JAVA), "PYSPARK_DRIVER_PYTHON": "python3.13"} == spark_environment("local[2]", chosen)
     both = {**chosen, "PYSPARK_DRIVER_PYTHON": "ipython"}
     assert {"JAVA_HOME": str(JAVA)} == spark_environment("local[2]", both)
+
+
+@pytest.mark.parametrize(
+    ("master", "inherited", "expected"),
+    [
+        ("local[2]", {}, str(FAST)),
+        ("local[2]", {"SPARK_HOME": "/opt/spark"}, None),
+        ("local[2]", {"SPARK_HOME": "/cache/spark-home-4567"}, str(FAST)),
+        ("yarn", {}, None),
+        ("yarn", {"SPARK_HOME": "/opt/spark"}, None),
+        ("yarn", {"SPARK_HOME": str(FAST)}, str(INSTALLED)),
+    ],
+)
+def test_the_fast_home_is_for_this_machine_alone(master: str, inherited: dict[str, str], expected: str | None) -> None:
+    assert expected == spark_environment(master, inherited).get("SPARK_HOME")
 
 
 def test_without_java_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:

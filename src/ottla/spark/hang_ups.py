@@ -1,0 +1,53 @@
+"""Lets Spark's Python processes end in silence when Spark hangs up.
+
+Spark ends a Python process that it has no more use for by closing the connection to it. Over TCP the last words of that
+process go nowhere. Over a socket of the file system, which `session.py` asks for, they are an error instead, and the
+process tells it on the terminal, with a trace, though nothing is wrong. Nothing here has an effect over TCP, in
+processes that Spark did not start, or on any other failure.
+"""
+
+import logging
+import os
+import sys
+from collections.abc import Callable
+from typing import Any, Final
+
+_DAEMON: Final = "pyspark.daemon"
+_SOURCE_RUNNER: Final = "pyspark.sql.streaming.python_streaming_source_runner"
+
+
+def expect_in_daemon() -> None:
+    """In a worker of Spark's daemon: from its next task on, a connection that Spark closed is its end, and no failure.
+
+    Harmless to call again, and in any other process.
+    """
+    main = sys.modules["__main__"]
+    worker = getattr(main, "worker", None)
+    if _program() == _DAEMON and worker is not None and not hasattr(worker, "ends_in_silence"):
+        main.worker = _silent(worker)  # type: ignore[attr-defined]
+
+
+def end_source_runner() -> None:
+    """In the process of a stream's source, while it stops: ends it if Spark has hung up. Else returns."""
+    if _program() == _SOURCE_RUNNER and isinstance(sys.exc_info()[1], EOFError):
+        logging.shutdown()
+        os._exit(0)
+
+
+def _program() -> str | None:
+    """The module that this process runs, if it is one of Spark's on a socket of the file system."""
+    if os.environ.get("PYTHON_UNIX_DOMAIN_ENABLED", "").lower() != "true":
+        return None
+    found = getattr(sys.modules["__main__"], "__spec__", None)
+    return None if found is None else str(found.name)
+
+
+def _silent(worker: Callable[..., int]) -> Callable[..., int]:
+    def silent(*arguments: Any) -> int:
+        try:
+            return worker(*arguments)
+        except BrokenPipeError:
+            return 1
+
+    silent.ends_in_silence = True  # type: ignore[attr-defined]
+    return silent
