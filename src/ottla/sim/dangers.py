@@ -4,7 +4,12 @@
 Records that were acknowledged survive the end of any number of processes. Without `flush.messages=1` they are in page
 caches, and so survive the end of *one machine at a time*: no second one is crashed here before the first is in sync
 again. Nor does anybody stop in between, as an operator would: a broker that stops hands over to those that are
-registered, and a machine without power is registered until its session ends.
+registered, and a machine without power is registered until its session ends. Where everything is flushed before it is
+acknowledged, all machines may lose power together.
+
+A bit that turns over on a disk counts as the loss of that machine's copy, for the rest of the life: nobody knows when
+it is found. It is one of those that a batch's checksum covers, which are all but the offset, the length and the leader
+epoch at the batch's front; and no process has looked at it before, since what was checked is not checked again.
 """
 
 import asyncio
@@ -13,22 +18,32 @@ from typing import Final
 
 from ottla.metadata.records import broker_key, partition_key
 from ottla.sim.life import Life, chosen
-from ottla.sim.machine import Machine
+from ottla.sim.machine import DATA_DIR, Machine
+from ottla.sim.random import SimRandom
 
 KINDS: Final = (
     "kill", "crash", "restart", "freeze", "cut", "one-way cut", "isolate", "cut from store", "store outage",
     "expire session", "store loses answers", "lossy network", "breaking connections", "slow link", "clock jump",
     "full disk", "failing sync", "clients cut off",
 )  # fmt: skip
+RARE_KINDS: Final = ("long clock jump", "clock drift", "slow disk", "rotten bit", "kill client")
+"""Drawn by a generator of their own."""
+RARE_SHARE: Final = 0.12
+HOUR_MS: Final = 3_600_000
+CHECKED_FROM: Final = 21
+"""Where in a batch the checksum begins to cover it."""
 
 
 class Dangers:
     """See the module's docstring; `run` until the life is calm."""
 
-    def __init__(self, life: Life, kinds: list[str] | None = None) -> None:
+    def __init__(self, life: Life, rare: SimRandom, kinds: list[str] | None = None) -> None:
         self._life = life
         self._random = life.random.fork()
         self.kinds = kinds if kinds is not None else chosen(self._random, KINDS, 0.3)
+        if kinds is None:
+            self.kinds += [each for each in RARE_KINDS if rare.random() < RARE_SHARE]
+            self.kinds += ["blackout"] if life.is_flushed else []
         self._pause_seconds = 0.4 + (3 if kinds is None else 0.6) * self._random.random()
         self._tainted: dict[int, int] = {}
         """Brokers whose machine went down, and that may not be in sync again; with the store's revision of then."""
@@ -54,6 +69,12 @@ class Dangers:
             "full disk": self._full_disk,
             "failing sync": self._failing_sync,
             "clients cut off": self._cut_clients,
+            "long clock jump": self._long_clock_jump,
+            "clock drift": self._drift,
+            "slow disk": self._slow_disk,
+            "rotten bit": self._rot,
+            "kill client": self._kill_client,
+            "blackout": self._black_out,
         }
         life, random = self._life, self._random
         life.history.note(f"dangers: {', '.join(self.kinds)}")
@@ -90,6 +111,8 @@ class Dangers:
         machine.boot()
 
     def _may_crash(self, machine: Machine) -> bool:
+        if self._life.is_flushed:
+            return machine.is_up and not self._life.rotten
         image = self._life.truth()
         return (
             self._is_nobody_tainted()
@@ -102,6 +125,8 @@ class Dangers:
         )
 
     def _is_nobody_tainted(self) -> bool:
+        if self._life.rotten:
+            return False
         self._tainted = {broker: since for broker, since in self._tainted.items() if not self._is_in_sync_again(broker)}
         return not self._tainted
 
@@ -115,8 +140,16 @@ class Dangers:
             for index, partition in enumerate(topic.partitions)
         )
 
+    async def _black_out(self, _: Machine) -> None:
+        machines = [each for each in self._life.machines if self._may_crash(each)]
+        for machine in machines:
+            machine.crash()
+        await self._a_while(3)
+        for machine in machines:
+            machine.boot()
+
     async def _restart(self, machine: Machine) -> None:
-        if not self._is_nobody_tainted():
+        if not self._life.is_flushed and not self._is_nobody_tainted():
             return
         await machine.stop()
         await self._a_while(3)
@@ -130,6 +163,19 @@ class Dangers:
             await self._a_while(10)
             if process.is_stopped:
                 process.resume()
+
+    async def _kill_client(self, _: Machine) -> None:
+        """Kills a client that writes; another takes its place, with the same transactional id."""
+        names = [name for name, program in self._life.programs.items() if program.may_be_killed]
+        name = names[self._random.randrange(len(names))]
+        program = self._life.programs[name]
+        if program.process is None or not program.process.is_alive:
+            return
+        self._life.history.note(f"{name} is killed")
+        program.process.end()
+        self._life.wire.end_process(program.process)
+        await self._a_while(15)
+        self._life.begin(name, program.make, may_be_killed=True)
 
     # The network
 
@@ -204,7 +250,43 @@ class Dangers:
 
     async def _clock_jump(self, machine: Machine) -> None:
         machine.clock.jump(int((self._random.random() - 0.5) * 20_000))
-        machine.clock.rate = 1.0
+
+    async def _long_clock_jump(self, machine: Machine) -> None:
+        machine.clock.jump(int((self._random.random() - 0.5) * 4 * HOUR_MS))
+
+    async def _drift(self, machine: Machine) -> None:
+        machine.clock.drift(0.98 + 0.04 * self._random.random())
+        await self._a_while()
+        machine.clock.drift(1.0)
+
+    async def _slow_disk(self, machine: Machine) -> None:
+        machine.disk.latency_seconds = 2 * self._random.random() ** 2
+        await self._a_while()
+        machine.disk.latency_seconds = 0.0
+
+    async def _rot(self, machine: Machine) -> None:
+        """A bit turns over in a copy that others have, too, while no process runs that could have seen it before."""
+        if not self._may_crash(machine) or self._life.rotten:
+            return
+        machine.kill()
+        topics = [each for each in machine.disk.list_dir(DATA_DIR) if machine.disk.is_dir(f"{DATA_DIR}/{each}")]
+        folder = topics[self._random.randrange(len(topics))]
+        self._turn_over(machine, folder)
+        await self._a_while(2)
+        machine.boot()
+
+    def _turn_over(self, machine: Machine, folder: str) -> None:
+        disk = machine.disk
+        paths = [f"{DATA_DIR}/{folder}/{each}" for each in disk.list_dir(f"{DATA_DIR}/{folder}")]
+        batches = [(path, *place) for path in paths if path.endswith(".log") for place in _batches(disk.read(path))]
+        if not batches:
+            return
+        path, start, size = batches[self._random.randrange(len(batches))]
+        position = start + CHECKED_FROM + self._random.randrange(size - CHECKED_FROM)
+        disk.flip(path, position, self._random.randrange(8))
+        topic, _, index = folder.rpartition("-")
+        self._life.rotten.add((machine.id, topic, int(index)))
+        self._life.history.note(f"{machine.host}: a bit turns over in {path} at {position}")
 
     async def _full_disk(self, machine: Machine) -> None:
         machine.may_fail = True
@@ -227,3 +309,16 @@ class Dangers:
         machine.may_fail = False
         if machine.is_up:
             machine.boot()
+
+
+def _batches(content: bytes) -> list[tuple[int, int]]:
+    """Where each whole batch of a segment begins, and its size."""
+    found: list[tuple[int, int]] = []
+    position = 0
+    while position + 12 <= len(content):
+        size = 12 + int.from_bytes(content[position + 8 : position + 12], "big")
+        if position + size > len(content):
+            break
+        found.append((position, size))
+        position += size
+    return found

@@ -60,6 +60,8 @@ class SimDisk:
 
     def __init__(self, seed: int = 0, *, capacity: int | None = None, order: NameOrder = NameOrder.FOLDER) -> None:
         self.capacity = capacity
+        self.latency_seconds = 0.0
+        """How long it takes before what was given to the background is begun."""
         self.faults: Final = Faults()
         self.boot_id = "boot 0"
         self._random: Random = SimRandom(seed)
@@ -297,7 +299,7 @@ class SimDisk:
     async def in_background(self, function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
         """Runs in place, in one instant. Other tasks get a turn before and after, so that they meet the work under way
         as they would meet a thread."""
-        await asyncio.sleep(0)
+        await asyncio.sleep(self.latency_seconds)
         answer = function(*args, **kwargs)
         await asyncio.sleep(0)
         return answer

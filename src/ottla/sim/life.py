@@ -9,8 +9,11 @@ import gc
 import logging
 import sys
 import warnings
-from collections.abc import Callable, Coroutine, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from collections import defaultdict
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from functools import partial
+from itertools import count
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from ottla.metadata.changes import image_of
 from ottla.metadata.image import ClusterImage
@@ -51,6 +54,15 @@ SETTINGS: Final = {
 """A small cluster in which things happen soon."""
 
 
+class Program(NamedTuple):
+    """A client that runs until the life is over."""
+
+    process: Process | None
+    task: asyncio.Task[None]
+    make: Callable[[], Coroutine[Any, Any, None]]
+    may_be_killed: bool
+
+
 class Life:
     """See the module's docstring. Make one within its loop."""
 
@@ -83,8 +95,14 @@ class Life:
         self.is_over = False
         """Whether clients should come to an end."""
         self.works: list[asyncio.Task[None]] = []
-        self.programs: list[asyncio.Task[None]] = []
-        """The clients' work, which comes to an end when the life is over."""
+        self.programs: dict[str, Program] = {}
+        """The clients' work by name, which comes to an end when the life is over."""
+        self.numbers: dict[str, Iterator[int]] = defaultdict(partial(count, 1))
+        """Counts what a client of this name makes, over all its processes."""
+        self.rotten: set[tuple[int, str, int]] = set()
+        """(broker, topic, partition) of copies that a bit was turned over in."""
+        self.is_flushed = False
+        """Whether what is acknowledged is on disk, so that everything may lose power at once."""
         loop.set_exception_handler(self._on_unexpected)
 
     def _on_unexpected(self, _: asyncio.AbstractEventLoop, what: dict[str, Any]) -> None:
@@ -106,6 +124,11 @@ class Life:
         process = self.loop.process(name)
         return process, process.spawn(work)
 
+    def begin(self, name: str, make: Callable[[], Coroutine[Any, Any, None]], *, may_be_killed: bool = False) -> None:
+        """Runs a client that ends with the life; also again, in place of one that was killed."""
+        process, task = self.spawn(name, make())
+        self.programs[name] = Program(process, task, make, may_be_killed)
+
     def run_beside(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         """Runs something of the simulation's own for the rest of the run."""
         task = self.loop.create_task(work)
@@ -118,6 +141,13 @@ class Life:
         return image_of(self.ensemble.table.revision, entries)
 
     # Phases
+
+    def flush_each(self) -> None:
+        """Makes it a cluster in which acknowledged means on disk; before it is booted."""
+        self.is_flushed = True
+        self.history.note("everything is flushed before it is acknowledged")
+        for machine in self.machines:
+            machine.settings["log.flush.interval.messages"] = "1"
 
     def boot(self) -> None:
         """Starts all machines, and begins to look."""
@@ -177,12 +207,21 @@ class Life:
             if machine.store is not None:
                 self.ensemble.heal(machine.store)
             machine.disk.capacity = None
+            machine.disk.latency_seconds = 0.0
+            machine.clock.set_right()
             machine.disk.heal()
             if machine.may_fail:
                 machine.kill()
             if machine.process is not None and machine.process.is_stopped:
                 machine.process.resume()
             machine.boot()
+
+    def has_begun(self) -> bool:
+        """Whether all brokers serve, and know each other: none would place replicas on those it has not heard of."""
+        return all(
+            each.is_serving and each.broker is not None and len(each.broker.image.brokers) == len(self.machines)
+            for each in self.machines
+        )
 
     def is_whole(self) -> bool:
         """Whether every broker serves, and every replica of every partition is in sync."""
@@ -205,6 +244,7 @@ def run(
     """Runs one life on a loop of its own, and cleans up after it; if asked, only to the first violation."""
     loop = VirtualLoop()
     life = Life(loop, seed, brokers=brokers)
+    history = life.history
     level = logging.root.manager.disable
     logging.disable(logging.CRITICAL)
     hook = sys.unraisablehook
@@ -214,22 +254,22 @@ def run(
         asyncio.set_event_loop(loop)
         task = loop.create_task(story(life))
         if to_first:
-            life.history.on_violation = loop.stop
+            history.on_violation = loop.stop
         try:
             loop.run_until_complete(task)
         except (DeadlockError, SpinError) as error:
-            life.history.violated("time goes on", str(error))
+            history.violated("time goes on", str(error))
         except RuntimeError:
-            if not to_first or not life.history.violations:
+            if not to_first or not history.violations:
                 raise
-        return life.history
+        return history
     finally:
         # What dead processes left behind is unwound here, where it can do no harm, and is not reported.
         sys.unraisablehook = lambda _: None
         loop.forget()
         asyncio.set_event_loop(None)
         loop.close()
-        del task
+        del task, life
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             gc.collect()

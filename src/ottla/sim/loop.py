@@ -182,6 +182,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
     def forget(self) -> None:
         """Drops everything that is still scheduled, at the end of a run; nothing can be scheduled any more."""
         self._is_over = True
+        self.set_exception_handler(None)
         self._ready.clear()
         self._scheduled.clear()
         self.processes.clear()

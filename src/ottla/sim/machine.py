@@ -51,7 +51,8 @@ class Machine:
         self._wire = wire
         self._ensemble = ensemble
         self._random = random
-        self._settings = dict(settings)
+        self.settings = dict(settings)
+        """What its next broker is told."""
         self._note = note
         self._broken = broken
         self._lives = 0
@@ -81,7 +82,7 @@ class Machine:
             "node.id": str(self.id),
             "listeners": f"PLAINTEXT://{self.host}:{PORT}",
             "log.dirs": DATA_DIR,
-            **self._settings,
+            **self.settings,
         }
         world = World(
             clock=self.clock,

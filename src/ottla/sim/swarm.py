@@ -1,7 +1,8 @@
 """The standard life: a seed chooses workloads and dangers; safety all along, then healing, then progress."""
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
+from functools import partial
 from typing import Any, Final, NamedTuple
 
 from ottla.client.admin_values import NewTopic
@@ -9,7 +10,8 @@ from ottla.model.errors import OttlaError
 from ottla.model.ids import TopicPartition
 from ottla.sim.checkers import Contents, all_checkers
 from ottla.sim.dangers import Dangers
-from ottla.sim.life import Life, chosen
+from ottla.sim.life import Life, Program, chosen
+from ottla.sim.random import SimRandom
 from ottla.sim.workloads.administering import DEEDS, administer
 from ottla.sim.workloads.copying import copy
 from ottla.sim.workloads.producing import produce
@@ -26,6 +28,10 @@ DANGER_SECONDS: Final = 20.0
 HEALING_SECONDS: Final = 60.0
 DELAYS_MS: Final = (2.0, 10.0, 40.0)
 """How slow the network may be without anything wrong; the seed chooses."""
+RARELY: Final = 0x5EED0F0DD
+"""What is rare is drawn from a generator of its own, so that lives without it are as they were without its kind."""
+FLUSHED_SHARE: Final = 0.1
+"""How many lives are on clusters that flush before they acknowledge."""
 WORKLOADS: Final = ("transact", "copy", "classic group", "consumer group", "administer")
 
 
@@ -34,6 +40,7 @@ class Scenario(NamedTuple):
 
     dangers: tuple[str, ...] | None = None
     works: tuple[str, ...] | None = None
+    is_flushed: bool = False
 
 
 SCENARIOS: Final = {
@@ -43,23 +50,32 @@ SCENARIOS: Final = {
     "power": Scenario(("crash", "kill", "slow link"), ()),
     "retries": Scenario(("breaking connections", "kill", "slow link"), ()),
     "transactions": Scenario(("kill", "restart", "breaking connections", "slow link"), ("transact",)),
+    "markers": Scenario(("kill", "freeze", "isolate", "slow link"), ("transact",)),
     "groups": Scenario(("kill", "restart", "slow link"), ("classic group",)),
+    "rot": Scenario(("rotten bit", "kill", "slow disk", "isolate"), ("transact", "classic group")),
+    "clocks": Scenario(("long clock jump", "clock drift", "kill"), ("transact", "classic group", "consumer group")),
+    "writers": Scenario(("kill client", "kill", "breaking connections"), ("transact", "copy")),
+    "blackouts": Scenario(("blackout", "kill", "slow disk", "crash"), ("transact",), is_flushed=True),
 }
 """By name; `swarm` is what seeds are run with, the others look closer at one thing."""
 
 
 async def live(life: Life, scenario: str = "swarm") -> None:
     """One whole life; what was wrong with it is in its history."""
-    dangers, works = SCENARIOS[scenario]
+    dangers, works, is_flushed = SCENARIOS[scenario]
     life.wire.usual_delay_ms = DELAYS_MS[life.random.randrange(len(DELAYS_MS))]
     life.checkers.extend(all_checkers())
+    rare = SimRandom(life.seed ^ RARELY)
+    if is_flushed or (dangers is None and rare.random() < FLUSHED_SHARE):
+        life.flush_each()
     life.boot()
-    if not await life.wait_until(lambda: all(each.is_serving for each in life.machines), HEALING_SECONDS):
+    if not await life.wait_until(life.has_begun, HEALING_SECONDS):
         life.history.violated("progress", "the brokers do not start")
         return
-    await _make_topics(life)
+    if not await _make_topics(life):
+        return
     groups = _begin_work(life, list(works) if works is not None else chosen(life.random.fork(), WORKLOADS, 0.4))
-    life.run_beside(Dangers(life, None if dangers is None else list(dangers)).run())
+    life.run_beside(Dangers(life, rare, None if dangers is None else list(dangers)).run())
     await asyncio.sleep(DANGER_SECONDS)
     life.heal()
     if await _has_progress(life, groups):
@@ -69,7 +85,7 @@ async def live(life: Life, scenario: str = "swarm") -> None:
     life.history.note(f"end after {life.loop.steps} steps")
 
 
-async def _make_topics(life: Life) -> None:
+async def _make_topics(life: Life) -> bool:
     async def make() -> None:
         admin = life.client("admin").admin()
         await admin.create_topics([NewTopic(topic, PARTITIONS, 3) for topic in TOPICS])
@@ -77,7 +93,9 @@ async def _make_topics(life: Life) -> None:
 
     _, task = life.spawn("admin", make())
     await asyncio.wait([task])
-    task.result()
+    if (error := task.exception()) is not None:
+        life.history.violated("progress", f"topics cannot be made: {error!r}")
+    return error is None
 
 
 def _begin_work(life: Life, works: list[str]) -> list[Group]:
@@ -86,26 +104,26 @@ def _begin_work(life: Life, works: list[str]) -> list[Group]:
     groups: list[Group] = []
     every = [TopicPartition(topic, index) for topic in TOPICS for index in range(PARTITIONS)]
 
-    def begin(name: str, work: Coroutine[Any, Any, None]) -> None:
-        life.programs.append(life.spawn(name, work)[1])
+    def begin(name: str, program: Callable[..., Coroutine[Any, Any, None]], *args: Any, mortal: bool = False) -> None:
+        life.begin(name, partial(program, life, name, *args), may_be_killed=mortal)
 
     for number in (1, 2):
-        begin(f"producer-{number}", produce(life, f"producer-{number}", EVENTS, PARTITIONS, 0.2))
-    begin("reader-1", read(life, "reader-1", every, "read_uncommitted"))
+        begin(f"producer-{number}", produce, EVENTS, PARTITIONS, 0.2, mortal=True)
+    begin("reader-1", read, every, "read_uncommitted")
     if "transact" in works:
         for number in (1, 2):
-            begin(f"payer-{number}", transact(life, f"payer-{number}", PAYMENTS, PARTITIONS, 0.4))
-        begin("reader-2", read(life, "reader-2", every, "read_committed"))
+            begin(f"payer-{number}", transact, PAYMENTS, PARTITIONS, 0.4, mortal=True)
+        begin("reader-2", read, every, "read_committed")
     if "copy" in works:
-        begin("copier", copy(life, "copier", EVENTS, COPIES, PARTITIONS))
+        begin("copier", copy, EVENTS, COPIES, PARTITIONS, mortal=True)
     if "classic group" in works:
         groups.append(Group(life, "classics", EVENTS, 3, "classic"))
     if "consumer group" in works:
         groups.append(Group(life, "moderns", EVENTS, 2, "consumer"))
     if "administer" in works:
-        begin("keeper", administer(life, "keeper", list(TOPICS), chosen(life.random.fork(), DEEDS, 0.6)))
+        begin("keeper", administer, list(TOPICS), chosen(life.random.fork(), DEEDS, 0.6))
     for group in groups:
-        life.programs.append(life.run_beside(group.run()))
+        life.programs[group.name] = Program(None, life.run_beside(group.run()), group.run, may_be_killed=False)
     return groups
 
 
@@ -158,11 +176,12 @@ async def _probe(life: Life) -> None:
 
 
 async def _end_work(life: Life) -> None:
-    _, late = await asyncio.wait(life.programs, timeout=HEALING_SECONDS)
+    tasks = {name: program.task for name, program in life.programs.items()}
+    await asyncio.wait(tasks.values(), timeout=HEALING_SECONDS)
+    late = [name for name, task in tasks.items() if not task.done()]
     if late:
-        names = [task.get_coro().__qualname__ for task in life.programs if task in late]  # type: ignore[union-attr]
-        life.history.violated("progress", f"clients do not come to an end: {', '.join(names)}")
-    for task in life.programs:
+        life.history.violated("progress", f"clients do not come to an end: {', '.join(late)}")
+    for task in tasks.values():
         if task.done() and not task.cancelled() and (error := task.exception()) is not None:
             life.history.violated("nothing unexpected", f"a client failed: {error!r}")
 
@@ -200,7 +219,8 @@ async def _finish(life: Life) -> None:
     for isolation in ("read_uncommitted", "read_committed"):
         if isolation == "read_committed":
             # A transaction that was left open is aborted when its time is up.
-            await life.wait_until(lambda: _is_decided(life), HEALING_SECONDS)
+            is_decided = await life.wait_until(lambda: _is_decided(life), HEALING_SECONDS)
+            life.history.check(is_decided, "progress", "a transaction stays open, and hides what comes after it")
         _, task = life.spawn(f"auditor {isolation}", read_back(isolation))
         await asyncio.wait([task], timeout=HEALING_SECONDS)
         if not task.done():

@@ -59,7 +59,8 @@ class Listener:
         self._per_host: Counter[str] = Counter()
         self._all_closed = asyncio.Event()
         self.limits = limits
-        self.connections: set[Connection] = set()
+        # Ordered, as wherever many are ended at once: the order must not depend on where they lie in memory.
+        self.connections: dict[Connection, None] = {}
         self.accepted = 0
         self.refused = 0
         self.bytes_in = 0
@@ -101,11 +102,11 @@ class Listener:
         self.accepted += 1
         self._per_host[host] += 1
         self._all_closed.clear()
-        self.connections.add(connection)
+        self.connections[connection] = None
 
     def _on_closed(self, connection: Connection, host: str) -> None:
         _LOGGER.debug("connection from %s ended: %s", connection.peer, connection.closed_because)
-        self.connections.discard(connection)
+        self.connections.pop(connection, None)
         self.bytes_in += connection.bytes_in
         self.bytes_out += connection.bytes_out
         self._per_host[host] -= 1

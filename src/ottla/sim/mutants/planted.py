@@ -12,6 +12,7 @@ from ottla.broker import isr_changes
 from ottla.broker.assignment import Assignment
 from ottla.broker.broker import Broker
 from ottla.broker.handlers import fetch, offsets
+from ottla.broker.transaction_coordinator import TransactionCoordinator
 from ottla.controller import elections_state
 from ottla.coordination import shard as shards
 from ottla.coordination.effects import Respond, TransactionalWrite, Write
@@ -22,7 +23,7 @@ from ottla.records.layout import Marker
 from ottla.replication.follower_state import BeginAnew, FollowerState, Reaction, TruncateTo
 from ottla.replication.leader_state import LeaderState
 from ottla.replication.partition import Partition
-from ottla.storage import producer_state
+from ottla.storage import producer_files, producer_state
 from ottla.storage.epoch_history import EpochHistory
 from ottla.storage.log import Log
 from ottla.storage.log_store import LogStore
@@ -186,6 +187,13 @@ def _later_epoch(_: Any) -> Any:
     return diverging
 
 
+def _last_batches(old: Any) -> Any:
+    def encode_snapshot(entries: Any) -> bytes:
+        return bytes(old([replace(entry, batches=entry.batches[-1:]) for entry in entries]))
+
+    return encode_snapshot
+
+
 def _no_start(old: Any) -> Any:
     def become_leader(self: Partition, leader: LeaderState) -> None:
         starts = dict(self.log.epochs.starts)
@@ -325,6 +333,21 @@ MUTANTS: Final = {
         what="A broker leads by records that were meant for its former life, and does not resign.",
         scenario="sessions",
         patches=((Broker, "may_lead_since", _always(True)), (Assignment, "resign", _always(None))),
+    ),
+    "markers are forgotten": Mutant(
+        what="Markers whose decision was not safe at first are never sent.",
+        scenario="markers",
+        patches=((TransactionCoordinator, "_leave_out", _always(None)),),
+    ),
+    "restarts forget batches": Mutant(
+        what="A broker that restarts knows only the last batch of each producer.",
+        scenario="retries",
+        patches=((producer_files, "encode_snapshot", _last_batches),),
+    ),
+    "flush forgotten": Mutant(
+        what="flush.messages=1 is not heeded.",
+        scenario="blackouts",
+        patches=((Log, "flush_is_due", _always_property(lambda self: False)),),
     ),
     "sequence check dropped": Mutant(
         what="Batches that come again are written again.",

@@ -11,9 +11,7 @@ GROUP = "copying"
 async def copy(life: Life, name: str, source: str, target: str, partitions: int) -> None:
     """Copies until the life is over; after a failure begins again where the last committed transaction ended."""
     client, history = life.client(name), life.history
-    lives = 0
     while not life.is_over:
-        lives += 1
         producer = client.producer(
             transactional_id=name, transaction_timeout_ms=10_000, delivery_timeout_ms=15_000, max_block_ms=10_000
         )

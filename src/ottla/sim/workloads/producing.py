@@ -13,9 +13,9 @@ IN_FLIGHT_MAX = 6
 async def produce(life: Life, name: str, topic: str, partitions: int, pause_seconds: float) -> None:
     """Sends numbered records until the life is over; a producer that fails is replaced by another."""
     client, history, random = life.client(name), life.history, life.random.fork()
-    number, lives = 0, 0
+    number = 0
     while not life.is_over:
-        lives += 1
+        lives = next(life.numbers[name])
         producer = client.producer(delivery_timeout_ms=20_000, linger_ms=random.randrange(3) * 5, max_block_ms=10_000)
         await producer.start()
         waiting: list[asyncio.Task[bool]] = []

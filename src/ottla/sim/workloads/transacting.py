@@ -12,7 +12,6 @@ RECORDS_MAX = 5
 async def transact(life: Life, name: str, topic: str, partitions: int, pause_seconds: float) -> None:
     """One transaction after another until the life is over; after a failure another producer takes over the name."""
     client, history, random = life.client(name), life.history, life.random.fork()
-    number = 0
     while not life.is_over:
         producer = client.producer(
             transactional_id=name, transaction_timeout_ms=10_000, delivery_timeout_ms=15_000, max_block_ms=10_000
@@ -21,8 +20,7 @@ async def transact(life: Life, name: str, topic: str, partitions: int, pause_sec
         try:
             await producer.init_transactions()
             while not life.is_over:
-                number += 1
-                transaction = Transaction(name=f"{name}/{number}")
+                transaction = Transaction(name=f"{name}/{next(life.numbers[name])}")
                 history.transactions[transaction.name] = transaction
                 for at in range(1 + random.randrange(RECORDS_MAX)):
                     where = TopicPartition(topic, random.randrange(partitions))

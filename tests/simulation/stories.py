@@ -1,0 +1,270 @@
+"""Short lives in which one thing goes wrong at the worst moment, each for a bug that random lives seldom show.
+
+Three brokers, one partition, led by the first; `min.insync.replicas=1`, so that what matters is who is in sync. Each
+story ends with a check of what a client was told.
+"""
+
+import asyncio
+
+from ottla.broker.coordinator_shards import partition_of
+from ottla.client.admin_values import NewTopic
+from ottla.model.ids import TopicPartition
+from ottla.sim.life import Life
+from ottla.sim.machine import Machine
+from tests.simulation.test_truncation import TOPIC, read_all, write
+
+PARTITION = TopicPartition(TOPIC, 0)
+
+
+async def begin(life: Life, replicas: int = 3) -> list[Machine]:
+    """The brokers, and the partition on so many of them."""
+    life.boot()
+    await life.wait_until(life.has_begun, 20)
+
+    async def create() -> None:
+        admin = life.client("admin").admin()
+        configs = {"min.insync.replicas": "1"}
+        where = {0: list(range(1, replicas + 1))}
+        await admin.create_topics([NewTopic(TOPIC, replica_assignments=where, topic_configs=configs)])
+        await admin.close()
+
+    await asyncio.wait([life.spawn("admin", create())[1]])
+    return life.machines
+
+
+def end_of(machine: Machine) -> int:
+    """The end of a broker's copy; -1 without one."""
+    found = None if machine.broker is None else machine.broker.partitions.held.get(PARTITION)
+    return -1 if found is None else found.end_offset
+
+
+def leader(life: Life) -> int:
+    return life.truth().topics[TOPIC].partitions[0].leader
+
+
+def isr(life: Life) -> set[int]:
+    return set(life.truth().topics[TOPIC].partitions[0].isr)
+
+
+def kill(life: Life, machine: Machine) -> None:
+    """Kills a broker, and nobody needs to wait until its session is over."""
+    token = _token(machine)
+    machine.kill()
+    life.ensemble.expire(token)
+
+
+def lose_power(life: Life, machine: Machine) -> None:
+    """Cuts a machine's power and starts it again; it need not wait until its former session is over."""
+    token = _token(machine)
+    machine.crash()
+    life.ensemble.expire(token)
+    machine.boot()
+
+
+def _token(machine: Machine) -> str:
+    assert machine.store is not None
+    assert machine.store.session is not None
+    return machine.store.session.token
+
+
+def part(life: Life, one: Machine, other: Machine) -> None:
+    life.wire.cut(one.host, other.host)
+    life.wire.cut(other.host, one.host)
+
+
+async def all_is_there(life: Life, *values: bytes) -> None:
+    """What was acknowledged can be read, when everybody is back."""
+    life.heal()
+    await life.wait_until(life.is_whole, 60)
+    life.history.check(list(values) == await read_all(life), "acked records survive", f"not all are there: {values!r}")
+
+
+async def who_is_late_is_not_in_sync(life: Life) -> None:
+    """A follower that was away returns over a slow line, and the leader is killed as soon as it counts as in sync."""
+    first, second, _ = await begin(life, replicas=2)
+    await write(life, b"one")
+    kill(life, second)
+    await life.wait_until(lambda: isr(life) == {1}, 30)
+    await write(life, b"two")
+    await write(life, b"three")
+    life.wire.slow(first.host, second.host, 400)
+    second.boot()
+    await life.wait_until(lambda: isr(life) == {1, 2}, 30)
+    kill(life, first)
+    await life.wait_until(lambda: leader(life) == 2, 30)
+    await all_is_there(life, b"one", b"two", b"three")
+
+
+async def who_lost_its_disk_is_not_in_sync(life: Life) -> None:
+    """A follower loses power, and is back before it was missed; then the leader is killed."""
+    first, second, _ = await begin(life)
+    await write(life, b"one")
+    await write(life, b"two")
+    part(life, first, second)
+    lose_power(life, second)
+    await life.wait_until(lambda: second.is_serving, 1.5)
+    kill(life, first)
+    await life.wait_until(lambda: leader(life) in (2, 3), 30)
+    await all_is_there(life, b"one", b"two")
+
+
+async def a_former_life_does_not_lead(life: Life) -> None:
+    """A leader loses power, and is back before anybody can elect another; the record still has its name."""
+    first, second, third = await begin(life)
+    await write(life, b"one")
+    await write(life, b"two")
+    for other in (second, third):
+        assert other.store is not None
+        life.ensemble.cut(other.store)
+    lose_power(life, first)
+    await life.wait_until(lambda: False, 1.5)
+    await all_is_there(life, b"one", b"two")
+
+
+async def who_differs_keeps_what_is_common(life: Life) -> None:
+    """A follower in sync has a record that the next leader lacks, cuts it off, and has to lead at once."""
+    first, second, third = await begin(life)
+    await write(life, b"one")
+    await life.wait_until(lambda: end_of(second) == end_of(third) == 1, 5)
+    part(life, first, second)
+
+    async def send() -> None:
+        producer = life.client("hasty").producer()
+        await producer.start()
+        await producer.send(TOPIC, b"of the first leader", partition=0)
+        await producer.flush()
+
+    life.spawn("hasty", send())
+    await life.wait_until(lambda: end_of(third) == 2, 5)
+    life.client("hasty")
+    for machine in life.machines:
+        life.wire.cut("hasty", machine.host)
+    life.wire.slow(second.host, third.host, 400)
+    kill(life, first)
+    await life.wait_until(lambda: leader(life) == 2 and end_of(third) < 2, 30)
+    kill(life, second)
+    await life.wait_until(lambda: leader(life) == 3, 30)
+    life.history.check(end_of(third) >= 1, "acked records survive", "the common record is gone")
+
+
+async def an_end_does_not_go_back(life: Life) -> None:
+    """A leader tells an end that its followers have not heard of, and is killed; the next cannot reach the other."""
+    first, second, third = await begin(life)
+    await write(life, b"one")
+    await life.wait_until(lambda: end_of(second) == end_of(third) == 1, 5)
+    # They are sent the record; that it is committed they would hear with the next answer.
+    told: list[int] = []
+
+    async def ask() -> None:
+        consumer = life.client("asker").consumer()
+        told.append((await consumer.end_offsets([PARTITION]))[PARTITION])
+        await consumer.close()
+
+    await write(life, b"two")
+    await asyncio.wait([life.spawn("asker", ask())[1]], timeout=30)
+    part(life, second, third)
+    kill(life, first)
+    await life.wait_until(lambda: leader(life) == 2, 30)
+    await asyncio.wait([life.spawn("asker", ask())[1]], timeout=30)
+    life.history.check(len(told) == 2 and told[0] <= told[1], "the end never goes back", f"it was told as {told}")
+
+
+async def a_restart_forgets_no_batch(life: Life) -> None:
+    """A leader has written two batches of a producer, whose answers are lost, and is restarted; both come again."""
+    first, _, _ = await begin(life, replicas=1)
+
+    async def send() -> None:
+        producer = life.client("eager").producer(delivery_timeout_ms=60_000, batch_size=1)
+        await producer.start()
+        await producer.send_and_wait(TOPIC, b"one", partition=0)
+        life.wire.cut(first.host, "eager")
+        for value in (b"two", b"three"):
+            await producer.send(TOPIC, value, partition=0)
+        await producer.flush()
+        await producer.close()
+
+    sending = life.spawn("eager", send())[1]
+    await life.wait_until(lambda: end_of(first) == 3, 20)
+    await first.stop()
+    first.boot()
+    # Until the producer has given up the connection on which the answers would still come.
+    await asyncio.sleep(10)
+    life.wire.heal(first.host, "eager")
+    await asyncio.wait([sending], timeout=90)
+    life.history.check([b"one", b"two", b"three"] == await read_all(life), "no duplicates", "some are there twice")
+
+
+async def an_outcome_is_safe_before_it_is_told(life: Life) -> None:
+    """A coordinator decides to commit, alone, and is killed, and so is the producer: the next one aborts.
+
+    Nobody may have heard of the first decision: here one of the two partitions could have.
+    """
+    life.boot()
+    await life.wait_until(life.has_begun, 20)
+    payer = life.client("payer")
+    makes = life.loop.process("maker")
+    producer = payer.producer(transactional_id="payer", transaction_timeout_ms=10_000)
+
+    async def prepare() -> None:
+        await producer.start()
+        await producer.init_transactions()
+
+    process, task = life.spawn("payer", prepare())
+    await asyncio.wait([task], timeout=30)
+    states = life.truth().topics["__transaction_state"].partitions
+    coordinator = life.machines[states[partition_of("payer", len(states))].leader - 1]
+    other = next(each for each in life.machines if each is not coordinator)
+
+    async def create() -> None:
+        admin = life.client("admin").admin()
+        where = {0: [coordinator.id], 1: [other.id]}
+        configs = {"min.insync.replicas": "1"}
+        await admin.create_topics([NewTopic(TOPIC, replica_assignments=where, topic_configs=configs)])
+        await admin.close()
+
+    await asyncio.wait([makes.spawn(create())], timeout=30)
+
+    async def pay() -> None:
+        producer.begin_transaction()
+        for partition in (0, 1):
+            await producer.send(TOPIC, b"paid", partition=partition)
+        await producer.flush()
+        for machine in life.machines:
+            if machine is not coordinator:
+                part(life, coordinator, machine)
+        await producer.commit_transaction()
+
+    process.spawn(pay())
+    await life.wait_until(lambda: False, 1.0)
+    process.end()
+    life.wire.end_process(process)
+    kill(life, coordinator)
+    # What it has sent arrives when the lines are whole again: by then others must lead.
+    await asyncio.sleep(1)
+    life.heal()
+    await life.wait_until(life.is_whole, 60)
+    # The transaction's time is up, and it is aborted.
+    await asyncio.sleep(20)
+    found: list[int] = []
+
+    async def read() -> None:
+        consumer = life.client("reader").consumer(auto_offset_reset="earliest", isolation_level="read_committed")
+        consumer.assign([TopicPartition(TOPIC, 0), TopicPartition(TOPIC, 1)])
+        for _ in range(10):
+            found.extend(each.partition for each in await consumer.poll(timeout_ms=300))
+        await consumer.close()
+
+    await asyncio.wait([life.spawn("reader", read())[1]], timeout=60)
+    life.history.check(len(found) in (0, 2), "transactions are whole", f"only partition {found} has it")
+
+
+STORIES = {
+    "marker before prepare is durable": an_outcome_is_safe_before_it_is_told,
+    "restarts forget batches": a_restart_forgets_no_batch,
+    "late replicas are in sync": who_is_late_is_not_in_sync,
+    "the gone stay in sync": who_lost_its_disk_is_not_in_sync,
+    "lease ignored": a_former_life_does_not_lead,
+    "truncation of everything": who_differs_keeps_what_is_common,
+    "ends are told early": an_end_does_not_go_back,
+}
+"""By the planted bug that each finds."""

@@ -1,0 +1,32 @@
+"""Each story holds with the code as it is, and fails with its planted bug."""
+
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import pytest
+
+from ottla.sim.history import History
+from ottla.sim.life import Life, run
+from ottla.sim.mutants import applied
+from ottla.sim.mutants.planted import MUTANTS
+from tests.simulation.stories import STORIES
+
+Story = Callable[[Life], Coroutine[Any, Any, None]]
+
+
+def told(story: Story, mutant: str | None) -> History:
+    with applied(mutant):
+        return run(story, 1)
+
+
+@pytest.mark.parametrize("story", STORIES.values())
+def test_it_ends_well(story: Story) -> None:
+    history = told(story, None)
+    assert [] == history.violations
+    assert history.checks > 0
+
+
+@pytest.mark.parametrize("mutant", STORIES)
+def test_a_planted_bug_is_found(mutant: str) -> None:
+    assert mutant in MUTANTS
+    assert [] != told(STORIES[mutant], mutant).violations
