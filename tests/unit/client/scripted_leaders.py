@@ -18,8 +18,8 @@ from tests.unit.client.scripted_broker import request_message, scripted, version
 
 TOPIC = "t"
 
-Fate = ErrorCode | Literal["written", "silence", "hang up", "written, hang up", "nonsense", "hint"]
-"""What happens to a batch; "hint" refuses it and names the other broker as leader."""
+Fate = ErrorCode | Literal["written", "silence", "hang", "hang up", "written, hang up", "nonsense", "hint"]
+"""What happens to a batch; "hint" refuses it and names the other broker as leader, "hang" is the broker's last."""
 
 
 class ScriptedLeaders:
@@ -94,6 +94,10 @@ class ScriptedLeaders:
             self._epoch, self._next_sequence = number[0], number[1] + batch.count
             self.log += [bytes(record.value or b"") for record in decode_records(batch)]
         match fate:
+            case "hang":
+                # From now on: whoever is silent to one question answers no later one on the same connection either.
+                self.hung.add(broker)
+                return None
             case "silence":
                 return None
             case "hang up" | "written, hang up":

@@ -118,7 +118,7 @@ def test_what_is_on_the_wire_to_an_old_leader_comes_back_before_more_is_sent() -
         given = {"enable_idempotence": False, "max_in_flight_requests_per_connection": 1, "metadata_max_age_ms": 1}
         async with scripted_leaders() as leaders, producer_of(leaders, **given) as producer:
             await producer.send_and_wait(TOPIC, b"first")
-            leaders.fates.append("silence")
+            leaders.fates.append("hang")
             slow = await producer.send(TOPIC, b"slow")
             leaders.leader, leaders.leader_epoch = 1, 2
             following = []
@@ -127,7 +127,7 @@ def test_what_is_on_the_wire_to_an_old_leader_comes_back_before_more_is_sent() -
                 following.append(await producer.send(TOPIC, b"%d" % number))
                 await leaders.wait_metadata_asked(1)
             assert [0, 0] == [broker for broker, _, _ in leaders.attempts]
-            leaders.hung, leaders.gone = {0}, {0}
+            leaders.gone = {0}
             await slow
             for delivery in following:
                 await delivery
