@@ -9,7 +9,7 @@ processes that Spark did not start, or on any other failure.
 import logging
 import os
 import sys
-from collections.abc import Callable
+import traceback
 from typing import Any, Final
 
 _DAEMON: Final = "pyspark.daemon"
@@ -17,14 +17,13 @@ _SOURCE_RUNNER: Final = "pyspark.sql.streaming.python_streaming_source_runner"
 
 
 def expect_in_daemon() -> None:
-    """In a worker of Spark's daemon: from its next task on, a connection that Spark closed is its end, and no failure.
+    """In a worker of Spark's daemon: a connection that Spark closed is its end, and not told as a failure.
 
     Harmless to call again, and in any other process.
     """
     main = sys.modules["__main__"]
-    worker = getattr(main, "worker", None)
-    if _program() == _DAEMON and worker is not None and not hasattr(worker, "ends_in_silence"):
-        main.worker = _silent(worker)  # type: ignore[attr-defined]
+    if _program() == _DAEMON and getattr(main, "traceback", None) is traceback:
+        main.traceback = _Traces()  # type: ignore[attr-defined]
 
 
 def end_source_runner() -> None:
@@ -42,12 +41,13 @@ def _program() -> str | None:
     return None if found is None else str(found.name)
 
 
-def _silent(worker: Callable[..., int]) -> Callable[..., int]:
-    def silent(*arguments: Any) -> int:
-        try:
-            return worker(*arguments)
-        except BrokenPipeError:
-            return 1
+class _Traces:
+    """The module `traceback` as the daemon uses it, which tells nothing of a pipe that broke."""
 
-    silent.ends_in_silence = True  # type: ignore[attr-defined]
-    return silent
+    def __getattr__(self, name: str) -> Any:
+        return getattr(traceback, name)
+
+    def print_exc(self) -> None:
+        """What ends the process, unless Spark has hung up."""
+        if not isinstance(sys.exc_info()[1], BrokenPipeError):
+            traceback.print_exc()

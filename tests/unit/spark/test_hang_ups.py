@@ -7,16 +7,19 @@ from pathlib import Path
 import pytest
 
 DAEMON = """
-import sys
-
-def worker(*arguments):
-    raise {error}("told")
+import os
+import traceback
+from ottla.spark.hang_ups import expect_in_daemon
 
 if __name__ == "__main__":
-    from ottla.spark.hang_ups import expect_in_daemon
-    expect_in_daemon()
-    expect_in_daemon()
-    print(worker(1, True))
+    try:
+        expect_in_daemon()
+        expect_in_daemon()
+        raise {error}("told")
+    except BaseException as error:
+        assert [] == traceback.extract_stack(limit=0)
+        traceback.print_exc()
+        os._exit(1)
 """
 RUNNER = """
 import sys
@@ -34,8 +37,8 @@ if __name__ == "__main__":
 """
 
 
-def run(folder: Path, module: str, program: str, unix: str) -> tuple[str, bool]:
-    """What a module of that name says, and whether it says it well."""
+def ended(folder: Path, module: str, program: str, unix: str) -> "subprocess.CompletedProcess[str]":
+    """A process that runs a module of that name."""
     path = folder.joinpath(*module.split(".")).with_suffix(".py")
     path.parent.mkdir(parents=True)
     for package in (path.parent, *path.parent.relative_to(folder).parents):
@@ -43,23 +46,24 @@ def run(folder: Path, module: str, program: str, unix: str) -> tuple[str, bool]:
     path.write_text(program)
     source = Path(__file__).parents[3] / "src"
     environment = {"PYTHONPATH": f"{folder}:{source}", "PYTHON_UNIX_DOMAIN_ENABLED": unix}
-    done = subprocess.run(
+    return subprocess.run(
         [sys.executable, "-m", module], env=environment, cwd=folder, capture_output=True, text=True, timeout=60
     )
-    return done.stdout.strip(), done.returncode == 0
 
 
 @pytest.mark.parametrize(
     ("module", "unix", "error", "expected"),
     [
-        ("pyspark.daemon", "True", "BrokenPipeError", ("1", True)),
-        ("pyspark.daemon", "True", "ValueError", ("", False)),
-        ("pyspark.daemon", "", "BrokenPipeError", ("", False)),
-        ("somebodys.daemon", "True", "BrokenPipeError", ("", False)),
+        ("pyspark.daemon", "True", "BrokenPipeError", ""),
+        ("pyspark.daemon", "True", "ValueError", "ValueError: told"),
+        ("pyspark.daemon", "", "BrokenPipeError", "BrokenPipeError: told"),
+        ("somebodys.daemon", "True", "BrokenPipeError", "BrokenPipeError: told"),
     ],
 )
-def test_a_worker_of_the_daemon(tmp_path: Path, module: str, unix: str, error: str, expected: tuple[str, bool]) -> None:
-    assert expected == run(tmp_path, module, DAEMON.format(error=error), unix)
+def test_a_worker_of_the_daemon(tmp_path: Path, module: str, unix: str, error: str, expected: str) -> None:
+    """It ends as it did, and tells why only where that is worth a word."""
+    done = ended(tmp_path, module, DAEMON.format(error=error), unix)
+    assert (expected, 1) == (done.stderr.strip().rpartition("\n")[2], done.returncode)
 
 
 @pytest.mark.parametrize(
@@ -72,4 +76,5 @@ def test_a_worker_of_the_daemon(tmp_path: Path, module: str, unix: str, error: s
     ],
 )
 def test_a_streams_source(tmp_path: Path, module: str, unix: str, error: str, expected: tuple[str, bool]) -> None:
-    assert expected == run(tmp_path, module, RUNNER.format(error=error), unix)
+    done = ended(tmp_path, module, RUNNER.format(error=error), unix)
+    assert expected == (done.stdout.strip(), done.returncode == 0)
