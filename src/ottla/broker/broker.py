@@ -227,6 +227,9 @@ class Broker:
                 # The controller that was there when this broker looked may be gone, and nobody else may come.
                 await self.office.take()
             await self._follower.wait_revision(revision + 1)
+        # Nobody is shown less than was committed before the restart: what it leads is as safe as its topics ask for.
+        for partition in list(self.partitions):
+            await partition.wait_flushed()
         if endpoint.port:
             await self.listener.open(endpoint.host, endpoint.port)
 

@@ -367,6 +367,11 @@ class Partition:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
+    async def wait_flushed(self) -> None:
+        """Returns when the flushes are over that are under way, well or not."""
+        if self._tasks:
+            await asyncio.wait(self._tasks)
+
     async def _flush(self, end_offset: Offset) -> None:
         try:
             await self.log.wait_flushed(end_offset)
