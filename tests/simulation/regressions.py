@@ -18,5 +18,7 @@ REGRESSIONS: Final = {
 OPEN: Final = {
     104: "a machine without power is registered until its session ends; if the other one in sync loses its session"
     " meanwhile, the dead one is elected and alone in sync, and what it lost is lost, though the other had it",
+    226: "a reader saw four records of events-0 that are gone, and others in their place; not analysed",
+    241: "after healing a producer and the copier do not come to an end; not analysed",
 }
 """Found, and not mended yet: they are not among the seeds that must pass."""
