@@ -124,6 +124,8 @@ class ZooKeeperCommits:
     async def _attempt(self, session: ZooKeeperSession, batch: list[_Pending], is_fresh: bool) -> bool:
         """Tries to make these commits; those whose future is not done are to be tried again. `is_fresh`, also as the
         answer, says that the table has been brought up to date since they were asked for."""
+        # Whoever was told meanwhile, before there was a connection, that nothing came of it must be right.
+        batch = [pending for pending in batch if not pending.future.done()]
         if not is_fresh and any(pending.attempts for pending in batch):
             # One that was made after all is found now.
             await self._replica.refresh()
