@@ -163,13 +163,14 @@ class ZooKeeperCommits:
         entries: list[LogEntry] = []
         packed: list[bytes] = []
         for pending, entry in staged:
-            data = await self._log.encode_entry(session, entry, pending.attempts)
+            # Counted first: from here on, nobody who gives up can say that nothing came of it.
+            attempt, pending.attempts = pending.attempts, pending.attempts + 1
+            data = await self._log.encode_entry(session, entry, attempt)
             if packed and sum(map(len, packed)) + len(data) > TRANSACTION_BYTES_MAX:
                 break
             entries.append(entry)
             packed.append(data)
         for pending, entry in staged[: len(entries)]:
-            pending.attempts += 1
             self._in_doubt[entry.token] = pending
         results = await session.transaction(
             lambda transaction: self._log.fill(transaction, session.token, base, packed)
