@@ -32,7 +32,7 @@ from typing import Final
 
 from benchmarks.cluster_race.cases import FULL, QUICK, Case, Volumes, all_cases
 from benchmarks.cluster_race.clusters import RaceCluster, kafka_cluster, ottla_cluster
-from benchmarks.cluster_race.memory import ProportionalPeak, proportional_bytes
+from benchmarks.cluster_race.memory import proportional_bytes, proportional_peak
 from benchmarks.kafka_race import librdkafka_load
 from benchmarks.kafka_race.scoreboard import Measure, Sample, markdown, table
 from benchmarks.vs_kafka import INTERRUPTED, Samples, progress, rotated, temporary_folder
@@ -102,7 +102,7 @@ class ClusterRace:
             name = f"case-{self.cases.index(case)}-{number}"
             with contextlib.ExitStack() as stack:
                 stack.enter_context(cluster.topic(name, case.partitions or self.volumes.many_partitions))
-                memory = stack.enter_context(ProportionalPeak(cluster.pids)) if case.is_load else None
+                memory = stack.enter_context(proportional_peak(cluster.pids)) if case.is_load else None
                 figures = case.run(cluster, self.volumes, name)
         except Exception as error:
             cluster.check_alive()

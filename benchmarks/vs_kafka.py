@@ -40,7 +40,7 @@ from typing import Final
 from benchmarks.kafka_race.arena import FULL, QUICK, Arena, Case, create_topic, topic
 from benchmarks.kafka_race.brokers import RECIPES, Recipe, RunningBroker
 from benchmarks.kafka_race.cases import all_cases
-from benchmarks.kafka_race.process_usage import ResidentPeak, cpu_seconds, resident_bytes
+from benchmarks.kafka_race.process_usage import cpu_seconds, resident_bytes, resident_peak
 from benchmarks.kafka_race.raw_load import RawLoad, first_answer
 from benchmarks.kafka_race.scoreboard import Line, Measure, Sample, markdown, score, table
 
@@ -168,7 +168,7 @@ class Race:
             return 0
         try:
             name = f"case-{self.cases.index(case)}-{number}"
-            with topic(arena.broker, name, case.partitions), ResidentPeak(arena.broker.pid) as memory:
+            with topic(arena.broker, name, case.partitions), resident_peak(arena.broker.pid) as memory:
                 figures = case.run(arena, name)
         except Exception as error:
             arena.broker.check_alive()

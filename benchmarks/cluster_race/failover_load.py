@@ -26,22 +26,7 @@ Write = Callable[[], None]
 @contextmanager
 def librdkafka_writer(bootstrap: str, topic: str) -> Iterator[Write]:
     """Its defaults, without lingering."""
-    from confluent_kafka import KafkaError, Message, Producer
-
-    settings = {"bootstrap.servers": bootstrap, "acks": "all", "linger.ms": 0, "log_level": 0}
-    producer = Producer({**settings, "message.timeout.ms": int(PATIENCE_S * 1000)})
-    failures: list[object] = []
-
-    def on_delivery(error: KafkaError | None, _: Message) -> None:
-        if error is not None:
-            failures.append(error)
-
-    def write() -> None:
-        producer.produce(topic, RECORD, partition=0, on_delivery=on_delivery)
-        if producer.flush(PATIENCE_S) or failures:
-            raise LoadError(f"a record was not delivered: {failures[:1]}")
-
-    yield write
+    yield _librdkafka_writes(bootstrap, topic, 1)
 
 
 @contextmanager
@@ -106,6 +91,16 @@ def _until(is_so: Callable[[], bool], failures: list[BaseException]) -> None:
 
 def first_records(bootstrap: str, topic: str, partitions: int, fault: Callable[[], None]) -> float:
     """The seconds from a fault until every partition has taken a record that was sent after it."""
+    write_to_all = _librdkafka_writes(bootstrap, topic, partitions)
+    write_to_all()
+    fault()
+    at = time.monotonic()
+    write_to_all()
+    return time.monotonic() - at
+
+
+def _librdkafka_writes(bootstrap: str, topic: str, partitions: int) -> Write:
+    """Writes a record to each of so many partitions."""
     from confluent_kafka import KafkaError, Message, Producer
 
     settings = {"bootstrap.servers": bootstrap, "acks": "all", "linger.ms": 0, "log_level": 0}
@@ -116,14 +111,10 @@ def first_records(bootstrap: str, topic: str, partitions: int, fault: Callable[[
         if error is not None:
             failures.append(error)
 
-    def write_to_all() -> None:
+    def write() -> None:
         for number in range(partitions):
             producer.produce(topic, RECORD, partition=number, on_delivery=on_delivery)
         if producer.flush(PATIENCE_S) or failures:
             raise LoadError(f"records were not delivered: {failures[:1]}")
 
-    write_to_all()
-    fault()
-    at = time.monotonic()
-    write_to_all()
-    return time.monotonic() - at
+    return write

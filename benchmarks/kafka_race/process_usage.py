@@ -6,6 +6,7 @@ ones through their parent, which the kernel credits when it waits for them.
 
 import os
 import threading
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -64,16 +65,15 @@ def cpu_seconds(root: int) -> float:
 
 def resident_bytes(root: int) -> int:
     """Resident memory of the process tree. Pages that two of its processes share count twice."""
-    texts = [_read(PROC / str(pid) / "smaps_rollup") for pid in process_tree(root)]
-    return sum(parse_rss(text) for text in texts if text)
+    return sum(parse_rss(text) for text in rollups(process_tree(root)) if text)
 
 
-class ResidentPeak:
-    """Watches a process tree while work goes on; afterwards `peak_bytes` is the most that was seen."""
+class MemoryPeak:
+    """Looks at memory again and again while work goes on; afterwards `peak_bytes` is the most that was seen."""
 
-    def __init__(self, root: int) -> None:
+    def __init__(self, look: Callable[[], int]) -> None:
         self.peak_bytes = 0
-        self._root = root
+        self._look = look
         self._done = threading.Event()
         self._thread = threading.Thread(target=self._watch, daemon=True)
 
@@ -88,13 +88,22 @@ class ResidentPeak:
         self._thread.join()
 
     def _watch(self) -> None:
-        # The list of processes is taken once: walking all of /proc each time would disturb what is measured.
-        tree = process_tree(self._root)
         while True:
-            texts = [_read(PROC / str(pid) / "smaps_rollup") for pid in tree]
-            self.peak_bytes = max(self.peak_bytes, sum(parse_rss(text) for text in texts if text))
+            self.peak_bytes = max(self.peak_bytes, self._look())
             if self._done.wait(SAMPLE_INTERVAL_S):
                 return
+
+
+def resident_peak(root: int) -> MemoryPeak:
+    """Watches the resident memory of a process tree."""
+    # The list of processes is taken once: walking all of /proc each time would disturb what is measured.
+    tree = process_tree(root)
+    return MemoryPeak(lambda: sum(parse_rss(text) for text in rollups(tree) if text))
+
+
+def rollups(pids: Iterable[int]) -> list[str]:
+    """The texts of `/proc/<pid>/smaps_rollup`, empty for a process that has ended."""
+    return [_read(PROC / str(pid) / "smaps_rollup") for pid in pids]
 
 
 def _read(path: Path) -> str:
