@@ -2,13 +2,15 @@
 
 import json
 from pathlib import Path
+from time import monotonic, sleep
 from typing import TYPE_CHECKING
 
 import pytest
 
 from ottla.spark.pipelines.problems import ProjectError
 from ottla.spark.pipelines.queries import plan_queries
-from ottla.spark.pipelines.runner import PipelineFailedError
+from ottla.spark.pipelines.query_report import QueryReport
+from ottla.spark.pipelines.runner import PipelineFailedError, run_queries
 from tests.spark.pipeline_rig import headers_of, loaded, records_of, rows_of, run_once, send_json, write_project
 from tests.spark.streams import TIMEOUT_S
 from tests.spark.topics import Topics
@@ -234,8 +236,16 @@ def test_without_dead_letters_a_wrong_record_ends_the_run(spark: "SparkSession",
     """
     folder = write_project(tmp_path, settings, {})
     send_json(ottla, orders, {"id": "a"}, b"no JSON")
+
+    def while_told(_reports: list[QueryReport]) -> None:
+        """The query ends between two looks of the run at it, which must not miss why."""
+        deadline = monotonic() + TIMEOUT_S
+        while any(each.name == f"strict-{out}.out" for each in spark.streams.active):
+            assert monotonic() < deadline, "the query did not end"
+            sleep(0.05)
+
     with pytest.raises(PipelineFailedError) as raised:
-        run_once(spark, ottla, folder)
+        run_queries(spark, loaded(ottla, folder), once=True, watch=while_told, ready=lambda: None)
     assert "the query out (view orders to " in str(raised.value)
     assert "a row of orders was rejected: " in str(raised.value)
     assert f"it is offset 1 of {orders}-0. With [dead_letters] in pipeline.toml" in str(raised.value)

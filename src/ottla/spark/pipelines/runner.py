@@ -145,11 +145,11 @@ class _Run:
     def wait(self) -> None:
         """Returns when all queries have ended. Raises `PipelineFailedError` when one fails, after ending the others."""
         while True:
+            # Asked once: what ends after this look is found by the next, with its failure if it has one.
             active = {name for name, query in self._queries.items() if query.isActive}
-            for name in self._queries.keys() - active:
-                self._on_ended(name)
+            active |= {name for name in self._queries.keys() - active if self._goes_on(name)}
             self.tell()
-            if not any(query.isActive for query in self._queries.values()):
+            if not active:
                 return
             if self._stops:
                 self._end_all(active)
@@ -166,16 +166,17 @@ class _Run:
             if listener is not None:
                 self._spark.streams.removeListener(listener)
 
-    def _on_ended(self, name: str) -> None:
+    def _goes_on(self, name: str) -> bool:
+        """Whether a query that has ended was started again. Raises `PipelineFailedError` if it failed."""
         error = self._queries[name].exception()
         if error is None:
             self._reports[name].state = "done"
-            return
+            return False
         if _LATE in str(error) and self._tries[name] < START_TRIES:
             # Nothing is wrong but the machine's pace; what the query has done, it will not do again.
             self._start_query(self._planned[name])
             self._wait_begun(name)
-            return
+            return True
         self._reports[name].state = "failed"
         self._end_others()
         self.tell()
