@@ -1,7 +1,7 @@
 """Short lives in which one thing goes wrong at the worst moment, each for a bug that random lives seldom show.
 
-Three brokers, one partition, led by the first; `min.insync.replicas=1`, so that what matters is who is in sync. Each
-story ends with a check of what a client was told.
+Three brokers, one partition, led by the first; mostly `min.insync.replicas=1`, so that what matters is who is in sync.
+Each story ends with a check of what a client was told.
 """
 
 import asyncio
@@ -16,14 +16,14 @@ from tests.simulation.test_truncation import TOPIC, read_all, write
 PARTITION = TopicPartition(TOPIC, 0)
 
 
-async def begin(life: Life, replicas: int = 3) -> list[Machine]:
+async def begin(life: Life, replicas: int = 3, min_in_sync: int = 1) -> list[Machine]:
     """The brokers, and the partition on so many of them."""
     life.boot()
     await life.wait_until(life.has_begun, 20)
 
     async def create() -> None:
         admin = life.client("admin").admin()
-        configs = {"min.insync.replicas": "1"}
+        configs = {"min.insync.replicas": str(min_in_sync)}
         where = {0: list(range(1, replicas + 1))}
         await admin.create_topics([NewTopic(TOPIC, replica_assignments=where, topic_configs=configs)])
         await admin.close()
@@ -119,6 +119,37 @@ async def a_former_life_does_not_lead(life: Life) -> None:
     lose_power(life, first)
     await life.wait_until(lambda: False, 1.5)
     await all_is_there(life, b"one", b"two")
+
+
+async def who_left_a_small_isr_may_lead(life: Life) -> None:
+    """A follower loses power, and before it is missed the leader's session ends: the dead one is elected."""
+    first, second, _ = await begin(life, replicas=2, min_in_sync=2)
+    await write(life, b"one")
+    second.crash()
+    life.ensemble.expire(_token(first))
+    await life.wait_until(lambda: leader(life) == 2, 5)
+    second.boot()
+    await all_is_there(life, b"one")
+
+
+async def too_few_commit_nothing(life: Life) -> None:
+    """A leader is alone, takes a record all the same, and loses power; the other one comes back."""
+    first, second, _ = await begin(life, replicas=2, min_in_sync=2)
+    await write(life, b"one")
+    kill(life, second)
+    await life.wait_until(lambda: isr(life) == {1}, 30)
+
+    async def send() -> None:
+        producer = life.client("hasty").producer(acks=1, enable_idempotence=False)
+        await producer.start()
+        await producer.send_and_wait(TOPIC, b"two", partition=0)
+        await producer.close()
+
+    await asyncio.wait([life.spawn("hasty", send())[1]], timeout=30)
+    seen = await read_all(life)
+    lose_power(life, first)
+    second.boot()
+    await all_is_there(life, *seen)
 
 
 async def who_differs_keeps_what_is_common(life: Life) -> None:
@@ -266,5 +297,7 @@ STORIES = {
     "lease ignored": a_former_life_does_not_lead,
     "truncation of everything": who_differs_keeps_what_is_common,
     "ends are told early": an_end_does_not_go_back,
+    "nobody is eligible": who_left_a_small_isr_may_lead,
+    "too few commit": too_few_commit_nothing,
 }
 """By the planted bug that each finds."""

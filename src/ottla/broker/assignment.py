@@ -158,6 +158,7 @@ class Assignment:
                     replicas=wanted.replicas,
                     isr=wanted.isr,
                     leader_epoch=wanted.leader_epoch,
+                    eligible=wanted.eligible,
                     high_watermark=partition.high_watermark,
                     epoch_start=partition.end_offset,
                     now=broker.clock.monotonic(),
@@ -165,7 +166,7 @@ class Assignment:
             )
             broker.partitions.refresh(partition)
         else:
-            partition.on_isr(wanted.replicas, wanted.isr)
+            partition.on_isr(wanted.replicas, wanted.isr, wanted.eligible)
 
     def resign(self) -> None:
         """The broker's registration is lost: whatever another one may lead by now is no longer led here."""
@@ -179,7 +180,7 @@ class Assignment:
             name = TopicPartition(topic.name, index)
             partition = self._broker.partitions.held.get(name)
             if partition is not None:
-                partition.min_insync_replicas = settings.min_insync_replicas
+                partition.on_min_insync_replicas(settings.min_insync_replicas)
                 partition.log.config = settings.log_of(name)
 
     async def _remove_topics(self, names: list[str]) -> None:

@@ -32,10 +32,11 @@ from ottla.broker.transaction_coordinator import TransactionCoordinator
 from ottla.broker.transaction_verification import TransactionVerification
 from ottla.controller.controller import Controller
 from ottla.controller.decisions import TopicDefaults
+from ottla.controller.elections_state import TopicRules
 from ottla.controller.registration import ensure_cluster_id
 from ottla.env.real_disk import RealDisk
 from ottla.env.world import World, real_world
-from ottla.metadata.image import NO_LEADER, BrokerImage, ClusterImage
+from ottla.metadata.image import NO_LEADER, BrokerImage, ClusterImage, TopicImage
 from ottla.metadata.sqlite_store import SqliteStore
 from ottla.metadata.store import Lease, MetadataStore
 from ottla.model.errors import MisuseError, OttlaError
@@ -177,7 +178,14 @@ class Broker:
             self.world.random,
             defaults=self._topic_defaults,
             validate_configs=validate_topic_configs,
+            rules_of=self._rules_of,
             lease=lease,
+        )
+
+    def _rules_of(self, topic: TopicImage) -> TopicRules:
+        settings = self.settings_of(topic.configs)
+        return TopicRules(
+            min_in_sync=settings.min_insync_replicas, allows_unclean=settings.unclean_leader_election_enable
         )
 
     async def _open_logs(self, data_dirs: list[str]) -> None:

@@ -7,10 +7,9 @@ unknown, because the store did not answer, is committed again until it is known:
 
 import asyncio
 import logging
-from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from ottla.controller.elections_state import settled, updates
+from ottla.controller.elections_state import TopicRules, settled, updates, with_isr
 from ottla.metadata.image import ClusterImage, PartitionImage
 from ottla.metadata.records import broker_key, partition_key
 from ottla.metadata.store import ConflictError
@@ -127,12 +126,13 @@ class IsrChanges:
         where = TopicPartition(partition.topic, partition.index)
         topic = broker.image.topics.get(partition.topic)
         record = None if topic is None else topic.partitions[partition.index]
+        rules = TopicRules(min_in_sync=partition.min_insync_replicas)
         if (
             record is None
             or record.leader != broker.id
             or record.leader_epoch != partition.leader_epoch
             # A member that was away must go first: a record that is newer than its return would vouch for it.
-            or settled(broker.image, where, record) != record
+            or settled(broker.image, where, record, rules) != record
             or any(broker.image.revision_of(broker_key(each)) != epoch for each, epoch in asked.proposal.added)
         ):
             asked.refuse()
@@ -141,4 +141,4 @@ class IsrChanges:
             "%s-%d: the ISR becomes %s, after %s",
             partition.topic, partition.index, list(asked.proposal.isr), list(record.isr),
         )  # fmt: skip
-        return replace(record, isr=asked.proposal.isr)
+        return with_isr(record, asked.proposal.isr, rules)

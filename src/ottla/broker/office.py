@@ -118,15 +118,12 @@ class Office:
             else [topic for name, topic in image.topics.items() if self._topics.get(name) is not topic]
         )
         if topics:
-            await controller.elect(topics, self._allows_unclean)
+            await controller.elect(topics)
             await controller.finish_reassignments()
         self._topics, self._brokers = dict(image.topics), brokers
 
     def _registrations(self, image: ClusterImage) -> dict[int, int]:
         return {broker: image.revision_of(broker_key(broker)) for broker in image.brokers}
-
-    def _allows_unclean(self, topic: TopicImage) -> bool:
-        return self._broker.settings_of(topic.configs).unclean_leader_election_enable
 
     async def release(self) -> None:
         """Gives the office back."""

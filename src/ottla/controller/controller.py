@@ -22,7 +22,15 @@ from ottla.controller.decisions import (
     TopicOutcome,
     TopicReference,
 )
-from ottla.controller.elections_state import MayTake, anybody, decide_elections, decide_leave, decide_withdraw
+from ottla.controller.elections_state import (
+    MayTake,
+    RulesOf,
+    anybody,
+    decide_elections,
+    decide_leave,
+    decide_withdraw,
+    default_rules,
+)
 from ottla.controller.partitions_state import decide_add_partitions, decide_elect, decide_finish, decide_reassign
 from ottla.controller.topics_state import decide_create, decide_delete
 from ottla.env.ports import Random
@@ -46,9 +54,10 @@ class Controller:
     images show it; none of them waits for anybody's image.
 
     `image_source` gives the newest image at hand; it may be behind the store. `defaults` and `validate_configs` are for
-    new topics. With a `lease` on the controller's key every commit is fenced by it, and NotControllerError is raised
-    once it is lost; without one, any number of controllers may act on one store, and compare-and-set keeps them right.
-    All methods raise StorageError when the store fails, and ConflictError when they lost too many races.
+    new topics; `rules_of` says what a topic's configs mean for its leaders. With a `lease` on the controller's key all
+    commits are fenced by it, and NotControllerError is raised once it is lost; without one, any number of controllers
+    may act on one store, and compare-and-set keeps them right. All methods raise StorageError
+    when the store fails, and ConflictError when they lost too many races.
     """
 
     def __init__(
@@ -59,6 +68,7 @@ class Controller:
         *,
         defaults: Callable[[], TopicDefaults] = TopicDefaults,
         validate_configs: ValidateConfigs = lambda _: None,
+        rules_of: RulesOf = default_rules,
         lease: Lease | None = None,
     ) -> None:
         self._store = store
@@ -66,6 +76,7 @@ class Controller:
         self._random = random
         self._defaults = defaults
         self._validate_configs = validate_configs
+        self._rules_of = rules_of
         self._lease = lease
         self._turn = asyncio.Lock()
         self._own = ClusterImage()
@@ -113,7 +124,7 @@ class Controller:
         decided = await self._decide(partial(decide_broker_configs, broker=broker, configs=configs, expected=expected))
         return decided.revision
 
-    async def elect(self, topics: Sequence[TopicImage], allows_unclean: Callable[[TopicImage], bool]) -> int:
+    async def elect(self, topics: Sequence[TopicImage]) -> int:
         """Gives the partitions of these topics the leaders and ISRs that the brokers now alive ask for.
 
         Answers how many had to change.
@@ -122,7 +133,7 @@ class Controller:
         count = 0
         while True:
             decided = await self._decide(
-                partial(_decide_elections_of, names=names, allows_unclean=allows_unclean, limit=ELECTED_AT_ONCE_MAX)
+                partial(_decide_elections_of, names=names, rules_of=self._rules_of, limit=ELECTED_AT_ONCE_MAX)
             )
             count += len(decided.outcomes)
             if len(decided.outcomes) < ELECTED_AT_ONCE_MAX:
@@ -133,7 +144,13 @@ class Controller:
         outcomes: list[PartitionOutcome] = []
         while True:
             decided = await self._decide(
-                partial(decide_leave, broker=broker, limit=ELECTED_AT_ONCE_MAX, may_take=may_take)
+                partial(
+                    decide_leave,
+                    broker=broker,
+                    limit=ELECTED_AT_ONCE_MAX,
+                    rules_of=self._rules_of,
+                    may_take=may_take,
+                )
             )
             outcomes += decided.outcomes
             if len(decided.outcomes) < ELECTED_AT_ONCE_MAX:
@@ -144,7 +161,9 @@ class Controller:
     ) -> Committed[PartitionOutcome]:
         """Takes a broker out of the ISRs of partitions whose log it cannot answer for; those with an outcome it may
         begin anew, once it has seen the revision."""
-        return await self._decide(partial(decide_withdraw, broker=broker, partitions=partitions, may_take=may_take))
+        return await self._decide(
+            partial(decide_withdraw, broker=broker, partitions=partitions, rules_of=self._rules_of, may_take=may_take)
+        )
 
     async def elect_leaders(
         self, partitions: Iterable[TopicPartition] | None, *, unclean: bool = False
@@ -152,15 +171,15 @@ class Controller:
         """Lets preferred replicas lead, or with `unclean` any live one where none leads. None means all partitions, and
         then only those that needed it have an outcome."""
         asked = None if partitions is None else tuple(partitions)
-        return await self._decide(partial(decide_elect, partitions=asked, unclean=unclean))
+        return await self._decide(partial(decide_elect, partitions=asked, rules_of=self._rules_of, unclean=unclean))
 
     async def alter_reassignments(self, requests: Sequence[Reassignment]) -> Committed[PartitionOutcome]:
         """Begins to move partitions to other brokers, or takes moves back."""
-        return await self._decide(partial(decide_reassign, requests=requests))
+        return await self._decide(partial(decide_reassign, requests=requests, rules_of=self._rules_of))
 
     async def finish_reassignments(self) -> Committed[PartitionOutcome]:
         """Ends the moves whose new replicas are in sync; to be called when an ISR has grown."""
-        return await self._decide(decide_finish)
+        return await self._decide(partial(decide_finish, rules_of=self._rules_of))
 
     async def allocate_producer_ids(self) -> range:
         """A block of producer ids that nobody else was or will be given."""
@@ -224,7 +243,7 @@ class Controller:
 
 
 def _decide_elections_of(
-    image: ClusterImage, names: Sequence[str], allows_unclean: Callable[[TopicImage], bool], limit: int
+    image: ClusterImage, names: Sequence[str], rules_of: RulesOf, limit: int
 ) -> Decision[PartitionOutcome]:
     topics = [image.topics[name] for name in names if name in image.topics]
-    return decide_elections(image, topics, allows_unclean, limit=limit)
+    return decide_elections(image, topics, rules_of=rules_of, limit=limit)

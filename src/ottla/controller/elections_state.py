@@ -7,8 +7,10 @@ it, and so may have lost what it had not flushed; *gone* if it is not registered
 - while anybody of the ISR is present, or has returned with an intact disk, the others go out of it: they come back by
   catching up. Who returned intact counts as much as who is present: a machine without power seems present until its
   session ends, and nothing is committed without a member of the ISR, so that it has everything;
-- when nobody is, the ISR stays, since only its members have all that is committed. One who returns and lost something
-  goes out, as long as another one may still come back;
+- an ISR below min.insync.replicas commits nothing, so who leaves one that is or becomes so small goes on having all
+  that is committed. It is *eligible*: it may lead when nobody of the ISR can, until the ISR is large enough again;
+- when nobody is left to lead, the ISR stays. One who returns and lost something goes out of it, and is not eligible, as
+  long as another one may still come back who has everything;
 - the last one, if it lost something, leads all the same: nobody has more;
 - where the topic allows it, any live replica leads rather than none.
 
@@ -16,8 +18,8 @@ Whoever writes a partition's record does so from this view, and with a check of 
 broker that came back in between spoils the commit, and the decision is made again.
 """
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass, replace
 
 from ottla.controller.decisions import Decision, PartitionOutcome
 from ottla.metadata.image import NO_LEADER, ClusterImage, PartitionImage, TopicImage
@@ -27,6 +29,22 @@ from ottla.model.ids import BrokerId, LeaderEpoch, TopicPartition
 
 MayTake = Callable[[TopicPartition, BrokerId], bool]
 """Whether a broker is known to be alive, beyond having a registration that may outlive it by a session's timeout."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicRules:
+    """What a topic's configs say about who may lead."""
+
+    min_in_sync: int = 1
+    allows_unclean: bool = False
+
+
+RulesOf = Callable[[TopicImage], TopicRules]
+
+
+def default_rules(topic: TopicImage) -> TopicRules:
+    """Of topics whose configs say nothing."""
+    return TopicRules()
 
 
 def anybody(where: TopicPartition, broker: BrokerId) -> bool:
@@ -44,48 +62,67 @@ def _has_everything(image: ClusterImage, broker: BrokerId, revision: int) -> boo
     return broker in image.brokers and (image.brokers[broker].is_intact or is_present(image, broker, revision))
 
 
-def settled(image: ClusterImage, where: TopicPartition, partition: PartitionImage) -> PartitionImage:
+def with_isr(
+    partition: PartitionImage, isr: tuple[BrokerId, ...], rules: TopicRules, *, lost: Collection[BrokerId] = ()
+) -> PartitionImage:
+    """The partition with another ISR, and eligible whoever else has all that is committed, if it is a small one.
+
+    Those who `lost` something are not eligible, whatever they were.
+    """
+    is_small = len(isr) < min(rules.min_in_sync, len(partition.replicas))
+    whole = {*partition.isr, *partition.eligible}.difference(isr, lost) if is_small else ()
+    return replace(partition, isr=isr, eligible=tuple(broker for broker in partition.replicas if broker in whole))
+
+
+def settled(image: ClusterImage, where: TopicPartition, partition: PartitionImage, rules: TopicRules) -> PartitionImage:
     """The partition without those of its ISR who are no longer sure to have everything; the leader is not touched."""
     revision = image.revision_of(partition_key(*where))
-    sure = tuple(broker for broker in partition.isr if _has_everything(image, broker, revision))
-    if sure:
-        return replace(partition, isr=sure) if sure != partition.isr else partition
-    lost = {broker for broker in partition.isr if broker in image.brokers and not image.brokers[broker].is_intact}
-    kept = tuple(broker for broker in partition.isr if broker not in lost)
-    return replace(partition, isr=kept) if lost and kept else partition
+    whole = (*partition.isr, *partition.eligible)
+    sure = tuple(broker for broker in whole if _has_everything(image, broker, revision))
+    lost = {broker for broker in whole if broker in image.brokers and broker not in sure}
+    kept = tuple(broker for broker in whole if broker not in lost)
+    if not kept:
+        return partition
+    isr = _among(partition.isr, sure) or sure or _among(partition.isr, kept) or kept
+    return with_isr(partition, isr, rules, lost=lost) if lost or isr != partition.isr else partition
 
 
-def elected(image: ClusterImage, where: TopicPartition, partition: PartitionImage, *, unclean: bool) -> PartitionImage:
+def _among(brokers: tuple[BrokerId, ...], others: tuple[BrokerId, ...]) -> tuple[BrokerId, ...]:
+    return tuple(broker for broker in brokers if broker in others)
+
+
+def elected(image: ClusterImage, where: TopicPartition, partition: PartitionImage, rules: TopicRules) -> PartitionImage:
     """The settled partition with a leader, if there can be one."""
     revision = image.revision_of(partition_key(*where))
-    now = settled(image, where, partition)
+    now = settled(image, where, partition, rules)
     if now.leader in now.isr and is_present(image, now.leader, revision):
         return now
     in_sync = [broker for broker in now.replicas if broker in now.isr and broker in image.brokers]
     if in_sync:
         leader = in_sync[0]
-        # One that lost something leads only if nobody else can come back.
-        isr = now.isr if _has_everything(image, leader, revision) else (leader,)
-        return led_by(replace(now, isr=isr), leader)
+        if not _has_everything(image, leader, revision):
+            # One that lost something leads only if nobody else can come back.
+            now = alone(now, leader)
+        return led_by(now, leader)
     alive = [broker for broker in now.replicas if broker in image.brokers]
-    if unclean and alive:
-        return led_by(replace(now, isr=(alive[0],)), alive[0])
+    if rules.allows_unclean and alive:
+        return led_by(alone(now, alive[0]), alive[0])
     return now if now.leader == NO_LEADER else led_by(now, NO_LEADER)
 
 
 def decide_elections(
-    image: ClusterImage, topics: Iterable[TopicImage], allows_unclean: Callable[[TopicImage], bool], *, limit: int
+    image: ClusterImage, topics: Iterable[TopicImage], *, rules_of: RulesOf = default_rules, limit: int
 ) -> Decision[PartitionOutcome]:
     """Leaders and ISRs as they have to be now, for at most so many partitions; call again until nothing is to do."""
     changed: list[tuple[TopicPartition, PartitionImage]] = []
     for topic in topics:
-        unclean: bool | None = None
+        rules: TopicRules | None = None
         for index, partition in enumerate(topic.partitions):
             if _is_quiet(image, topic, index, partition):
                 continue
-            unclean = allows_unclean(topic) if unclean is None else unclean
+            rules = rules_of(topic) if rules is None else rules
             where = TopicPartition(topic.name, index)
-            now = elected(image, where, partition, unclean=unclean)
+            now = elected(image, where, partition, rules)
             if now != partition:
                 changed.append((where, now))
                 if len(changed) == limit:
@@ -94,7 +131,12 @@ def decide_elections(
 
 
 def decide_leave(
-    image: ClusterImage, broker: BrokerId, *, limit: int, may_take: MayTake = anybody
+    image: ClusterImage,
+    broker: BrokerId,
+    *,
+    limit: int,
+    rules_of: RulesOf = default_rules,
+    may_take: MayTake = anybody,
 ) -> Decision[PartitionOutcome]:
     """Moves the leaders of a broker that is about to stop, and takes it out of the ISRs where others are.
 
@@ -106,12 +148,13 @@ def decide_leave(
             if broker not in partition.isr or len(partition.isr) == 1:
                 continue
             where = TopicPartition(topic.name, index)
-            now = settled(image, where, partition)
+            rules = rules_of(topic)
+            now = settled(image, where, partition, rules)
             others = tuple(each for each in now.isr if each != broker)
             alive = _takers(image, where, now, broker, may_take)
             if not alive:
                 continue
-            now = replace(now, isr=others)
+            now = with_isr(now, others, rules)
             changed.append((where, led_by(now, alive[0]) if now.leader == broker else now))
             if len(changed) == limit:
                 return _decision(image, changed)
@@ -119,7 +162,12 @@ def decide_leave(
 
 
 def decide_withdraw(
-    image: ClusterImage, broker: BrokerId, partitions: Iterable[TopicPartition], *, may_take: MayTake = anybody
+    image: ClusterImage,
+    broker: BrokerId,
+    partitions: Iterable[TopicPartition],
+    *,
+    rules_of: RulesOf = default_rules,
+    may_take: MayTake = anybody,
 ) -> Decision[PartitionOutcome]:
     """Takes a broker out of the ISRs of partitions whose log it cannot answer for, and which it may begin anew.
 
@@ -132,11 +180,13 @@ def decide_withdraw(
         topic = image.topics.get(where.topic)
         if topic is None or where.partition >= len(topic.partitions):
             continue
-        now = settled(image, where, topic.partitions[where.partition])
+        rules = rules_of(topic)
+        now = settled(image, where, topic.partitions[where.partition], rules)
         takers = _takers(image, where, now, broker, may_take) if broker in now.replicas else []
         if takers:
             others = tuple(each for each in now.isr if each != broker)
-            changed.append((where, led_by(replace(now, isr=others), now.leader if now.leader in takers else takers[0])))
+            now = with_isr(now, others, rules, lost=(broker,))
+            changed.append((where, led_by(now, now.leader if now.leader in takers else takers[0])))
     return _decision(image, changed)
 
 
@@ -149,14 +199,21 @@ def _takers(
 
 
 def _is_quiet(image: ClusterImage, topic: TopicImage, index: int, partition: PartitionImage) -> bool:
-    """Whether everybody of the ISR is present and one of them leads: so it is with nearly all."""
+    """Whether everybody of the ISR is present, one of them leads, and the eligible are: so it is with nearly all."""
     if partition.leader not in partition.isr:
         return False
     if partition.replicas == (partition.leader,) and partition.leader in image.brokers:
         # Nobody else can lead it, in whichever life of the broker.
         return True
     revision = image.revision_of(partition_key(topic.name, index))
-    return all(is_present(image, broker, revision) for broker in partition.isr)
+    return all(is_present(image, broker, revision) for broker in partition.isr) and all(
+        broker not in image.brokers or _has_everything(image, broker, revision) for broker in partition.eligible
+    )
+
+
+def alone(partition: PartitionImage, broker: BrokerId) -> PartitionImage:
+    """The partition as one broker has it, whatever the others have."""
+    return replace(partition, isr=(broker,), eligible=())
 
 
 def led_by(partition: PartitionImage, leader: BrokerId) -> PartitionImage:
@@ -172,7 +229,7 @@ def updates(image: ClusterImage, changed: Sequence[tuple[TopicPartition, Partiti
         key = partition_key(*where)
         written = replace(partition, partition_epoch=partition.partition_epoch + 1)
         operations.append(Put(key, encode(partition_record(written)), image.revision_of(key)))
-        trusted.update(partition.isr)
+        trusted.update(partition.isr, partition.eligible)
     checks = [Check(broker_key(each), image.revision_of(broker_key(each))) for each in sorted(trusted)]
     return [*checks, *operations]
 

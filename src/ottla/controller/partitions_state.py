@@ -17,7 +17,16 @@ from ottla.controller.decisions import (
     Refusal,
     TopicOutcome,
 )
-from ottla.controller.elections_state import led_by, settled, updates
+from ottla.controller.elections_state import (
+    RulesOf,
+    TopicRules,
+    alone,
+    default_rules,
+    led_by,
+    settled,
+    updates,
+    with_isr,
+)
 from ottla.env.ports import Random
 from ottla.metadata.image import NO_LEADER, ClusterImage, PartitionImage, TopicImage
 from ottla.metadata.records import TopicRecord, encode, topic_key
@@ -95,7 +104,11 @@ def _added_replicas(
 
 
 def decide_elect(
-    image: ClusterImage, partitions: Iterable[TopicPartition] | None, *, unclean: bool = False
+    image: ClusterImage,
+    partitions: Iterable[TopicPartition] | None,
+    *,
+    rules_of: RulesOf = default_rules,
+    unclean: bool = False,
 ) -> Decision[PartitionOutcome]:
     """Makes preferred replicas leaders again; with `unclean`, gives leaders to partitions that have none, at the price
     of what only the lost replicas had. None asks for all partitions, and then those that need nothing are left out."""
@@ -104,7 +117,7 @@ def decide_elect(
     outcomes = []
     for where in asked:
         try:
-            partition = _partition(image, where)
+            partition = _partition(image, where, rules_of)
             elected = _elect_any(image, partition) if unclean else _elect_preferred(image, partition)
         except Refusal as refusal:
             if partitions is not None or refusal.error != ErrorCode.ELECTION_NOT_NEEDED:
@@ -140,10 +153,12 @@ def _elect_any(image: ClusterImage, partition: PartitionImage) -> PartitionImage
         return led_by(partition, in_sync[0])
     if not alive:
         raise Refusal(ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE, f"none of {list(partition.replicas)} is alive")
-    return led_by(replace(partition, isr=(alive[0],)), alive[0])
+    return led_by(alone(partition, alive[0]), alive[0])
 
 
-def decide_reassign(image: ClusterImage, requests: Sequence[Reassignment]) -> Decision[PartitionOutcome]:
+def decide_reassign(
+    image: ClusterImage, requests: Sequence[Reassignment], *, rules_of: RulesOf = default_rules
+) -> Decision[PartitionOutcome]:
     """Begins to move partitions to other replicas, or takes such moves back. A move ends by `decide_finish`, once the
     new replicas are in sync; one that waits for nobody ends at once."""
     counts = Counter(TopicPartition(request.topic, request.partition) for request in requests)
@@ -154,11 +169,12 @@ def decide_reassign(image: ClusterImage, requests: Sequence[Reassignment]) -> De
         try:
             if counts[where] > 1:
                 raise Refusal(ErrorCode.INVALID_REQUEST, f"the request names partition {where} more than once")
-            partition = _partition(image, where)
+            partition = _partition(image, where, rules_of)
+            rules = rules_of(image.topics[where.topic])
             moved = (
-                _taken_back(image, partition)
+                _taken_back(image, partition, rules)
                 if request.replicas is None
-                else _moved(image, partition, request.partition, request.replicas)
+                else _moved(image, partition, rules, request.partition, request.replicas)
             )
         except Refusal as refusal:
             outcomes.append(
@@ -173,20 +189,27 @@ def decide_reassign(image: ClusterImage, requests: Sequence[Reassignment]) -> De
     return Decision(operations=tuple(updates(image, changed)), outcomes=tuple(outcomes))
 
 
-def decide_finish(image: ClusterImage) -> Decision[PartitionOutcome]:
+def decide_finish(image: ClusterImage, *, rules_of: RulesOf = default_rules) -> Decision[PartitionOutcome]:
     """Ends the moves whose new replicas have caught up."""
     changed = []
     outcomes = []
     for where in _all_partitions(image):
-        partition = settled(image, where, image.topics[where.topic].partitions[where.partition])
-        finished = _finished(image, partition) if partition.adding or partition.removing else partition
+        topic = image.topics[where.topic]
+        partition = topic.partitions[where.partition]
+        if not partition.adding and not partition.removing:
+            continue
+        rules = rules_of(topic)
+        partition = settled(image, where, partition, rules)
+        finished = _finished(image, partition, rules)
         if finished != partition:
             changed.append((where, finished))
             outcomes.append(PartitionOutcome(topic=where.topic, partition=where.partition))
     return Decision(operations=tuple(updates(image, changed)), outcomes=tuple(outcomes))
 
 
-def _moved(image: ClusterImage, partition: PartitionImage, index: int, target: tuple[BrokerId, ...]) -> PartitionImage:
+def _moved(
+    image: ClusterImage, partition: PartitionImage, rules: TopicRules, index: int, target: tuple[BrokerId, ...]
+) -> PartitionImage:
     check_replicas(image, target, index)
     before = tuple(broker for broker in partition.replicas if broker not in partition.adding)
     removing = tuple(broker for broker in before if broker not in target)
@@ -194,19 +217,21 @@ def _moved(image: ClusterImage, partition: PartitionImage, index: int, target: t
     replicas = (*target, *removing)
     # One that an earlier move was adding, and this one is not, goes without having mattered.
     isr = tuple(broker for broker in partition.isr if broker in replicas)
-    return _finished(image, replace(partition, replicas=replicas, isr=isr, adding=adding, removing=removing))
+    moved = replace(partition, replicas=replicas, adding=adding, removing=removing)
+    return _finished(image, with_isr(moved, isr, rules), rules)
 
 
-def _finished(image: ClusterImage, partition: PartitionImage) -> PartitionImage:
+def _finished(image: ClusterImage, partition: PartitionImage, rules: TopicRules) -> PartitionImage:
     """The move at its end, or unchanged while it waits for somebody."""
     target = tuple(broker for broker in partition.replicas if broker not in partition.removing)
     isr = tuple(broker for broker in partition.isr if broker in target)
     if not isr or not set(partition.adding) <= set(isr):
         return _with_leader_of_isr(image, partition)
-    return _with_leader_of_isr(image, replace(partition, replicas=target, isr=isr, adding=(), removing=()))
+    finished = replace(partition, replicas=target, adding=(), removing=())
+    return _with_leader_of_isr(image, with_isr(finished, isr, rules))
 
 
-def _taken_back(image: ClusterImage, partition: PartitionImage) -> PartitionImage:
+def _taken_back(image: ClusterImage, partition: PartitionImage, rules: TopicRules) -> PartitionImage:
     if not partition.adding and not partition.removing:
         raise Refusal(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, "the partition is not being moved")
     replicas = tuple(broker for broker in partition.replicas if broker not in partition.adding)
@@ -216,7 +241,8 @@ def _taken_back(image: ClusterImage, partition: PartitionImage) -> PartitionImag
             ErrorCode.INVALID_REPLICA_ASSIGNMENT,
             f"none of the replicas before the move, {list(replicas)}, is in sync: to take it back would lose records",
         )
-    return _with_leader_of_isr(image, replace(partition, replicas=replicas, isr=isr, adding=(), removing=()))
+    before = replace(partition, replicas=replicas, adding=(), removing=())
+    return _with_leader_of_isr(image, with_isr(before, isr, rules))
 
 
 def _with_leader_of_isr(image: ClusterImage, partition: PartitionImage) -> PartitionImage:
@@ -227,11 +253,11 @@ def _with_leader_of_isr(image: ClusterImage, partition: PartitionImage) -> Parti
     return led_by(partition, candidates[0] if candidates else NO_LEADER)
 
 
-def _partition(image: ClusterImage, where: TopicPartition) -> PartitionImage:
+def _partition(image: ClusterImage, where: TopicPartition, rules_of: RulesOf) -> PartitionImage:
     topic = image.topics.get(where.topic)
     if topic is None or not 0 <= where.partition < len(topic.partitions):
         raise Refusal(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"there is no partition {where}")
-    return settled(image, where, topic.partitions[where.partition])
+    return settled(image, where, topic.partitions[where.partition], rules_of(topic))
 
 
 def _all_partitions(image: ClusterImage) -> list[TopicPartition]:

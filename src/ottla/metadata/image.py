@@ -38,6 +38,8 @@ class PartitionImage:
     """Counts the changes of this record; a compare-and-set on it fences stale ones."""
     adding: tuple[BrokerId, ...] = ()
     removing: tuple[BrokerId, ...] = ()
+    eligible: tuple[BrokerId, ...] = ()
+    """Who left the ISR when it became too small to commit anything, and so has all that is committed, too."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -69,6 +69,7 @@ class PartitionRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
     partition_epoch: int = 0
     adding: tuple[BrokerId, ...] = ()
     removing: tuple[BrokerId, ...] = ()
+    eligible: tuple[BrokerId, ...] = ()
 
 
 class ConfigsRecord(msgspec.Struct, frozen=True, kw_only=True):
@@ -158,6 +159,7 @@ def partition_record(partition: PartitionImage) -> PartitionRecord:
         partition_epoch=partition.partition_epoch,
         adding=partition.adding,
         removing=partition.removing,
+        eligible=partition.eligible,
     )
 
 
@@ -171,4 +173,5 @@ def partition_image(record: PartitionRecord) -> PartitionImage:
         partition_epoch=record.partition_epoch,
         adding=record.adding,
         removing=record.removing,
+        eligible=record.eligible,
     )

@@ -2,6 +2,9 @@
 
     high watermark = the smallest end offset over the maximal ISR; it never goes back
 
+It stays where it is while the ISR has fewer members than min.insync.replicas, and while somebody outside is eligible to
+lead, who has nothing beyond it. So what is committed was on that many replicas, and all of them may be asked for it.
+
 The ISR is what the cluster has agreed on. A change of it is proposed by the leader and counts once it is committed in
 the metadata store; until then the maximal ISR, the agreed one with those who are being added, is what a record has to
 reach: whichever of the two turns out to be true, it is on all of them. One proposal is under way at a time.
@@ -58,12 +61,14 @@ class LeaderState:
 
     __slots__ = (
         "_me",
+        "eligible",
         "epoch_start",
         "followers",
         "high_watermark",
         "isr",
         "leader_epoch",
         "local_end",
+        "min_in_sync",
         "proposal",
         "replicas",
     )
@@ -76,14 +81,18 @@ class LeaderState:
         isr: Iterable[BrokerId],
         leader_epoch: LeaderEpoch,
         high_watermark: Offset,
+        min_in_sync: int = 1,
+        eligible: Iterable[BrokerId] = (),
         epoch_start: Offset = FIRST_OFFSET,
         now: float = 0.0,
     ) -> None:
         self._me = me
         self.replicas = tuple(replicas)
         self.isr = frozenset(isr)
+        self.eligible = frozenset(eligible)
         self.leader_epoch = leader_epoch
         self.high_watermark = high_watermark
+        self.min_in_sync = min_in_sync
         self.epoch_start = epoch_start
         self.local_end = Offset(0)
         self.followers: dict[BrokerId, Replica] = {each: Replica(now) for each in self.replicas if each != me}
@@ -138,6 +147,7 @@ class LeaderState:
         leader_epoch: LeaderEpoch,
         replicas: Iterable[BrokerId] | None = None,
         *,
+        eligible: Iterable[BrokerId] = (),
         now: float = 0.0,
     ) -> Offset:
         """The cluster agreed on another ISR or other replicas; answers the high watermark.
@@ -150,9 +160,15 @@ class LeaderState:
                 each: self.followers.get(each) or Replica(now) for each in self.replicas if each != self._me
             }
         self.isr = frozenset(isr)
+        self.eligible = frozenset(eligible)
         self.leader_epoch = max(self.leader_epoch, leader_epoch)
         self.proposal = None
         self.check()
+        return self._advance()
+
+    def on_min_in_sync(self, count: int) -> Offset:
+        """The topic asks for another number of replicas in sync; answers the high watermark."""
+        self.min_in_sync = count
         return self._advance()
 
     def on_refused(self, proposal: IsrProposal) -> Offset:
@@ -167,7 +183,8 @@ class LeaderState:
         """The change of the ISR that is due, if any, and marks it as under way; None while another one is.
 
         `alive` has the broker epoch of everybody who is registered. Who has not caught up for too long goes, unless it
-        has all there is; who has caught up comes in, if it is alive and still the broker that caught up.
+        has all there is; who has caught up comes in, if it is alive and still the broker that caught up. The same ISR
+        is proposed where it is large enough and yet somebody outside is eligible, who would not be any more.
         """
         if self.proposal is not None or not self.followers:
             return None
@@ -184,7 +201,7 @@ class LeaderState:
             and self._is_in_sync(follower)
             and not self._is_late(follower, now, lag_seconds_max)
         )
-        if not removed and not added:
+        if not removed and not added and not (self.eligible and self._is_enough()):
             return None
         members = (self.isr - set(removed)) | {broker for broker, _ in added}
         self.proposal = IsrProposal(
@@ -204,6 +221,9 @@ class LeaderState:
         starts = [self.followers[each].start_offset for each in alive if each in self.followers]
         return min([local_start, *starts])
 
+    def _is_enough(self) -> bool:
+        return len(self.isr) >= min(self.min_in_sync, len(self.replicas))
+
     def _is_in_sync(self, follower: Replica) -> bool:
         return follower.end_offset >= self.high_watermark and follower.end_offset >= self.epoch_start
 
@@ -211,6 +231,8 @@ class LeaderState:
         return follower.end_offset < self.local_end and now - follower.caught_up_at > lag_seconds_max
 
     def _advance(self) -> Offset:
+        if self.eligible or not self._is_enough():
+            return self.high_watermark
         if len(self.isr) == 1 and self.proposal is None:
             smallest = self.local_end
         else:

@@ -200,6 +200,7 @@ class Partition:
         """
         self.follower = None
         self.leader = leader
+        leader.min_in_sync = self.min_insync_replicas
         self.leader_epoch = leader.leader_epoch
         self.log.epochs.assign(leader.leader_epoch, self.log.end_offset)
         if self.log.flush_is_due:
@@ -316,12 +317,8 @@ class Partition:
             self._waiting_for_commit.append(_Waiting(log.end_offset, waiter, 0, written))
 
     def _check_in_sync(self) -> None:
-        in_sync = len(self._led().isr)
-        if in_sync < self.min_insync_replicas:
-            raise NotEnoughReplicasError(
-                f"{self.topic}-{self.index} has {in_sync} replicas in sync,"
-                f" min.insync.replicas={self.min_insync_replicas}"
-            )
+        if len(self._led().isr) < self.min_insync_replicas:
+            raise NotEnoughReplicasError(self._shortage())
 
     def _count(self, before: Offset, added_bytes: int) -> None:
         end_offset = self.log.end_offset
@@ -393,16 +390,19 @@ class Partition:
     def _on_high_watermark(self, high_watermark: Offset) -> None:
         if high_watermark > self.log.high_watermark:
             self.log.advance_high_watermark(high_watermark)
-            _tell_committed(self._waiting_for_commit, high_watermark, self._shortage())
+            _tell(self._waiting_for_commit, high_watermark)
 
-    def _shortage(self) -> NotEnoughReplicasAfterAppendError | None:
-        """What those are told whose records are committed, but on fewer replicas than the topic asks for."""
-        in_sync = len(self._led().isr)
-        if in_sync >= self.min_insync_replicas:
-            return None
-        return NotEnoughReplicasAfterAppendError(
-            f"{self.topic}-{self.index} has {in_sync} replicas in sync, min.insync.replicas={self.min_insync_replicas};"
-            " the records are written, but not as safe as that"
+    def _tell_shortage(self) -> None:
+        """Whoever waits for a commit learns that there are too few replicas for one; it may yet come."""
+        error = NotEnoughReplicasAfterAppendError(
+            f"{self._shortage()}; the records are written, and committed once there are enough"
+        )
+        _fail(self._waiting_for_commit, error)
+
+    def _shortage(self) -> str:
+        return (
+            f"{self.topic}-{self.index} has {len(self._led().isr)} replicas in sync,"
+            f" min.insync.replicas={self.min_insync_replicas}"
         )
 
     def _wake_fetches(self) -> None:
@@ -454,16 +454,30 @@ class Partition:
         self.log.advance_start(self.high_watermark if before == -1 else before)
         return self.start_offset
 
-    def on_isr(self, replicas: tuple[BrokerId, ...], isr: tuple[BrokerId, ...]) -> None:
+    def on_isr(
+        self, replicas: tuple[BrokerId, ...], isr: tuple[BrokerId, ...], eligible: tuple[BrokerId, ...] = ()
+    ) -> None:
         """The cluster agreed on other replicas or another ISR under the same leader."""
         leader = self._led()
         has_newcomers = not set(replicas) <= set(leader.replicas)
-        self._on_high_watermark(leader.on_isr(isr, self.leader_epoch, replicas, now=self._clock.monotonic()))
+        now = self._clock.monotonic()
+        self._on_high_watermark(leader.on_isr(isr, self.leader_epoch, replicas, eligible=eligible, now=now))
         self._wake_fetches()
+        if self.is_short:
+            self._tell_shortage()
         if has_newcomers:
             # One that asked before it was known here did not count; it shall ask again.
             for waiter in list(self.replica_waiters):
                 waiter.finish()
+
+    def on_min_insync_replicas(self, count: int) -> None:
+        """The topic, or the broker for all topics, asks for another number of replicas in sync."""
+        if count == self.min_insync_replicas:
+            return
+        self.min_insync_replicas = count
+        if self.leader is not None:
+            self._on_high_watermark(self.leader.on_min_in_sync(count))
+            self._wake_fetches()
 
     def on_isr_refused(self, proposal: IsrProposal) -> None:
         """The cluster did not agree to a proposal."""
@@ -521,10 +535,8 @@ class Partition:
 
     def fail_waiting(self, error: OttlaError) -> None:
         """Whoever waits here learns that it was in vain: the log failed, the partition was deleted, or moved."""
-        for queue in (self._waiting_for_disk, self._waiting_for_commit):
-            while queue:
-                waiting = queue.popleft()
-                waiting.waiter.on_outcome(waiting.at, error)
+        _fail(self._waiting_for_disk, error)
+        _fail(self._waiting_for_commit, error)
         self.end_fetch_waits()
 
     def end_fetch_waits(self) -> None:
@@ -533,16 +545,13 @@ class Partition:
             waiter.finish()
 
 
-def _tell_committed(queue: "deque[_Waiting]", high_watermark: Offset, shortage: OttlaError | None) -> None:
-    if shortage is None:
-        _tell(queue, high_watermark)
-        return
-    while queue and queue[0].end_offset <= high_watermark:
-        waiting = queue.popleft()
-        waiting.waiter.on_outcome(waiting.at, shortage)
-
-
 def _tell(queue: "deque[_Waiting]", end_offset: Offset) -> None:
     while queue and queue[0].end_offset <= end_offset:
         waiting = queue.popleft()
         waiting.waiter.on_outcome(waiting.at, waiting.outcome)
+
+
+def _fail(queue: "deque[_Waiting]", error: OttlaError) -> None:
+    while queue:
+        waiting = queue.popleft()
+        waiting.waiter.on_outcome(waiting.at, error)

@@ -118,7 +118,8 @@ class Dangers:
             self._is_nobody_tainted()
             and machine.is_up
             and all(
-                machine.id not in partition.isr or any(each != machine.id for each in partition.isr)
+                machine.id not in partition.isr
+                or any(each != machine.id for each in (*partition.isr, *partition.eligible))
                 for topic in image.topics.values()
                 for partition in topic.partitions
             )

@@ -120,7 +120,7 @@ def test_what_waits_and_what_is_broken_is_counted(tmp_path: Path) -> None:
             content[18:22] = pack(">i", 600_000)  # How long it would wait.
             writer.write(content)
             await until(lambda: bool(broker.partitions.find("a", 1).fetch_waiters))
-            broker.partitions.find("a", 0).min_insync_replicas = 2
+            broker.partitions.find("a", 0).on_min_insync_replicas(2)
             samples = await scrape(port)
             assert 1 == value(samples, "ottla_fetches_waiting")
             assert 1 == value(samples, "ottla_timers")

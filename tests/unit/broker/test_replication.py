@@ -183,6 +183,12 @@ def test_too_few_in_sync_refuse_acks_all_and_take_acks_one(tmp_path: Path) -> No
                 await (await producer.send("t", value=b"no"))
         async with AsyncProducer(bootstrap_servers=brokers.bootstrap, acks=1, enable_idempotence=False) as producer:
             assert 1 == (await (await producer.send("t", value=b"yes"))).offset
+        partition = next(iter(brokers.brokers.values())).image.topics["t"].partitions[0]
+        assert (gone,) == partition.eligible
+        assert [b"first"] == await read_all(brokers, "t", 1), "what too few have is not committed"
+        await brokers.start(gone)
+        assert [b"first", b"yes"] == await read_all(brokers, "t", 2)
+        await brokers.wait(lambda: () == brokers.brokers[gone].image.topics["t"].partitions[0].eligible)
 
     run(tmp_path, test)
 

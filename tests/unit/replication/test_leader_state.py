@@ -14,7 +14,15 @@ ALIVE = {BrokerId(each): 100 + each for each in (1, 2, 3)}
 """Broker epochs, as the cluster knows them."""
 
 
-def leader(replicas: list[int], isr: list[int], high_watermark: int = 0, epoch_start: int = 0) -> LeaderState:
+def leader(
+    replicas: list[int],
+    isr: list[int],
+    high_watermark: int = 0,
+    epoch_start: int = 0,
+    *,
+    min_in_sync: int = 1,
+    eligible: tuple[int, ...] = (),
+) -> LeaderState:
     return LeaderState(
         BrokerId(1),
         replicas=[BrokerId(each) for each in replicas],
@@ -22,6 +30,8 @@ def leader(replicas: list[int], isr: list[int], high_watermark: int = 0, epoch_s
         leader_epoch=LeaderEpoch(4),
         high_watermark=Offset(high_watermark),
         epoch_start=Offset(epoch_start),
+        min_in_sync=min_in_sync,
+        eligible=[BrokerId(each) for each in eligible],
     )
 
 
@@ -163,6 +173,38 @@ class TestGrowing:
         assert None is state.propose(1.0, LAG, alive)
 
 
+class TestTooFewInSync:
+    def test_nothing_is_committed_until_there_are_enough(self) -> None:
+        state = leader([1, 2, 3], [1, 2], min_in_sync=2)
+        state.on_local_end(Offset(5))
+        assert 3 == fetch(state, 2, 3)
+        assert 3 == state.on_isr([BrokerId(1)], LeaderEpoch(4), eligible=[BrokerId(2)])
+        assert 3 == state.on_local_end(Offset(9))
+        assert 3 == fetch(state, 3, 9, now=LAG + 1)
+        proposal = state.propose(LAG + 1, LAG, ALIVE)
+        assert proposal is not None
+        assert (1, 3) == proposal.isr
+        assert 3 == state.high_watermark, "the cluster has not agreed yet"
+        assert 9 == state.on_isr(proposal.isr, LeaderEpoch(4))
+
+    def test_one_of_one_is_enough(self) -> None:
+        assert 5 == leader([1], [1], min_in_sync=2).on_local_end(Offset(5))
+
+    def test_fewer_are_asked_for(self) -> None:
+        state = leader([1, 2], [1], min_in_sync=2)
+        assert 0 == state.on_local_end(Offset(5))
+        assert 5 == state.on_min_in_sync(1)
+
+    def test_who_is_eligible_must_not_be_any_more_before_anything_is_committed(self) -> None:
+        """It lacks what is committed from then on."""
+        state = leader([1, 2], [1], min_in_sync=2, eligible=(2,))
+        state.on_local_end(Offset(5))
+        assert None is state.propose(0.0, LAG, ALIVE)
+        assert 0 == state.on_min_in_sync(1)
+        assert IsrProposal(isr=(BrokerId(1),)) == state.propose(0.0, LAG, ALIVE)
+        assert 5 == state.on_isr([BrokerId(1)], LeaderEpoch(4))
+
+
 def test_other_replicas_bring_and_take_followers() -> None:
     state = leader([1, 2], [1, 2])
     state.on_local_end(Offset(5))
@@ -201,7 +243,7 @@ EVENTS = st.one_of(
 
 @given(st.lists(EVENTS, max_size=60))
 def test_what_is_committed_is_on_everybody_who_may_be_in_the_isr(events: list[tuple[object, ...]]) -> None:
-    state = leader([1, 2, 3], [1, 2])
+    state = leader([1, 2, 3], [1, 2], min_in_sync=2)
     has = {2: 0, 3: 0}
     now = 0.0
     before = 0
@@ -222,6 +264,7 @@ def test_what_is_committed_is_on_everybody_who_may_be_in_the_isr(events: list[tu
                     state.on_refused(state.proposal)
         assert before <= state.high_watermark <= state.local_end
         newly = state.high_watermark > before
+        assert not newly or len(state.isr) >= 2
         for broker in (2, 3):
             if newly and BrokerId(broker) in state.maximal_isr:
                 assert state.high_watermark <= has[broker]

@@ -10,6 +10,7 @@ from ottla.model.errors import (
     FencedLeaderEpochError,
     InvalidProducerEpochError,
     InvalidRecordError,
+    NotEnoughReplicasAfterAppendError,
     NotEnoughReplicasError,
     StorageError,
     UnknownLeaderEpochError,
@@ -118,6 +119,25 @@ class TestAcknowledgement:
             rig.partition.append_soon(batch(b"none"), 0, noted, 2)
             rig.turn.finish()
             assert {1: 0, 2: 1} == noted.offsets()
+
+        run(scenario())
+
+    def test_who_waits_is_told_when_too_few_are_left_and_readers_see_it_when_there_are_enough(
+        self, run: Run[None]
+    ) -> None:
+        async def scenario() -> None:
+            rig = await PartitionRig.make(min_insync_replicas=2, isr=(ME, 2))
+            partition, noted = rig.partition, Noted()
+            partition.append_soon(batch(b"all"), ALL_REPLICAS, noted, 0)
+            rig.turn.finish()
+            rig.wait_fetch("reader", 1)
+            partition.on_isr((ME, BrokerId(2)), (ME,), (BrokerId(2),))
+            assert {0: NotEnoughReplicasAfterAppendError} == noted.offsets()
+            assert (0, []) == (partition.high_watermark, rig.ready)
+            partition.on_min_insync_replicas(1)
+            assert (0, []) == (partition.high_watermark, rig.ready), "the other one is eligible still"
+            partition.on_isr((ME, BrokerId(2)), (ME,))
+            assert (1, ["reader"]) == (partition.high_watermark, rig.ready)
 
         run(scenario())
 
@@ -422,7 +442,7 @@ class TestTransactions:
             rig.partition.append_marker(end_of(Marker.ABORT, epoch=2), noted, 0)
             rig.partition.append_marker(end_of(Marker.ABORT, epoch=1), noted, 1)
             assert ({0: 0, 1: InvalidProducerEpochError}, 1) == (noted.offsets(), rig.partition.end_offset)
-            rig.partition.min_insync_replicas = 2
+            rig.partition.on_min_insync_replicas(2)
             with pytest.raises(NotEnoughReplicasError):
                 rig.partition.append_marker(end_of(Marker.ABORT, epoch=3), noted, 2)
 

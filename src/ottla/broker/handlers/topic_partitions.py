@@ -114,7 +114,7 @@ def _partition(image: ClusterImage, topic: TopicImage, index: int) -> DescribeTo
         leader_epoch=i32(partition.leader_epoch),
         replica_nodes=_wire_ids(partition.replicas),
         isr_nodes=_wire_ids(partition.isr),
-        eligible_leader_replicas=(),
+        eligible_leader_replicas=_wire_ids(partition.eligible),
         last_known_elr=(),
         offline_replicas=_wire_ids(offline),
     )

@@ -65,6 +65,22 @@ def _advance_by_first(_: Any) -> Any:
     return advance
 
 
+def _advance_if_few(_: Any) -> Any:
+    def advance(self: LeaderState) -> int:
+        ends = [self.followers[each].end_offset for each in self.maximal_isr if each in self.followers]
+        self.high_watermark = max(self.high_watermark, min([self.local_end, *ends]))
+        return self.high_watermark
+
+    return advance
+
+
+def _nobody_eligible(_: Any) -> Any:
+    def with_isr(partition: Any, isr: Any, rules: Any, *, lost: Any = ()) -> Any:
+        return replace(partition, isr=isr, eligible=())
+
+    return with_isr
+
+
 def _unfenced(old: Any) -> Any:
     def updates(*args: Any) -> list[Any]:
         return [Put(each.key, each.value, None) for each in old(*args) if isinstance(each, Put)]
@@ -111,11 +127,11 @@ def _fetch_is_all(old: Any) -> Any:
 
 
 def _anybody(old: Any) -> Any:
-    def elected(image: Any, where: Any, partition: Any, *, unclean: bool) -> Any:
+    def elected(image: Any, where: Any, partition: Any, rules: Any) -> Any:
         alive = [each for each in partition.replicas if each in image.brokers]
         if alive and partition.leader not in alive:
-            return elections_state.led_by(replace(partition, isr=tuple(alive)), alive[-1])
-        return old(image, where, partition, unclean=unclean)
+            return elections_state.led_by(replace(partition, isr=tuple(alive), eligible=()), alive[-1])
+        return old(image, where, partition, rules)
 
     return elected
 
@@ -265,6 +281,14 @@ MUTANTS: Final = {
         what="The high watermark follows the follower that is furthest, not the one that is last.",
         patches=((LeaderState, "_advance", _advance_by_first),),
     ),
+    "too few commit": Mutant(
+        what="The high watermark follows an ISR that is below min.insync.replicas.",
+        patches=((LeaderState, "_advance", _advance_if_few),),
+    ),
+    "nobody is eligible": Mutant(
+        what="Who leaves an ISR never leads, also if the ISR has become too small to commit anything.",
+        patches=((elections_state, "with_isr", _nobody_eligible), (isr_changes, "with_isr", _nobody_eligible)),
+    ),
     "acks before replication": Mutant(
         what="acks=all is answered when the leader has the records.",
         patches=((Partition, "append_soon", _acks_one),),
@@ -322,7 +346,7 @@ MUTANTS: Final = {
     ),
     "the gone stay in sync": Mutant(
         what="Who is not registered any more stays in the ISR, and is elected when it returns.",
-        patches=((elections_state, "settled", lambda _: lambda image, where, partition: partition),),
+        patches=((elections_state, "settled", lambda _: lambda image, where, partition, rules: partition),),
     ),
     "lost disks are trusted": Mutant(
         what="A broker whose machine went down says that it has everything.",
