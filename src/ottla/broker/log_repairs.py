@@ -100,7 +100,8 @@ class LogRepairs:
         if partition is not None and partition.log.health.is_sound:
             return broker.id in record.isr
         is_time = self._tries.get(name, (0.0, 0.0))[0] <= broker.clock.monotonic()
-        return broker.id in record.isr or (is_time and broker.store.is_mendable(name))
+        is_counted_on = broker.id in (*record.isr, *record.eligible)
+        return is_counted_on or (is_time and broker.store.is_mendable(name))
 
     def _may_take(self, where: TopicPartition, other: BrokerId) -> bool:
         partition = self._broker.partitions.held.get(where)

@@ -62,7 +62,7 @@ class Membership:
         broker = self._broker
         image = broker.image
         return any(
-            broker.id in partition.isr
+            broker.id in (*partition.isr, *partition.eligible)
             and partition.replicas != (broker.id,)
             and not broker.may_lead_since(image.revision_of(partition_key(topic.name, index)))
             for topic in image.topics.values()

@@ -164,6 +164,7 @@ class Life:
             now = {
                 f"{topic.name}-{index}": f"leader {partition.leader} epoch {partition.leader_epoch} isr "
                 f"{list(partition.isr)} of {list(partition.replicas)}"
+                + (f", eligible {list(partition.eligible)}" if partition.eligible else "")
                 for topic in image.topics.values()
                 for index, partition in enumerate(topic.partitions)
             }
