@@ -224,6 +224,10 @@ class Life:
             for each in self.machines
         )
 
+    def is_manned(self) -> bool:
+        """Whether every client runs: one that was killed comes to an end only by its successor."""
+        return all(each.process is None or each.process.is_alive for each in self.programs.values())
+
     def is_whole(self) -> bool:
         """Whether every broker serves, and every replica of every partition is in sync."""
         if not all(machine.is_serving for machine in self.machines):

@@ -130,6 +130,9 @@ def _begin_work(life: Life, works: list[str]) -> list[Group]:
 async def _has_progress(life: Life, groups: list[Group]) -> bool:
     """Demands what a healed cluster must do again: sync, elect, accept, share."""
     history = life.history
+    if not await life.wait_until(life.is_manned, HEALING_SECONDS):
+        history.violated("progress", "a client that was killed has no successor")
+        return False
     if not await life.wait_until(life.is_whole, HEALING_SECONDS):
         history.violated("progress", f"the cluster is not whole after {HEALING_SECONDS:g} s: {_what_is_missing(life)}")
         return False
