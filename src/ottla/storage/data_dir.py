@@ -23,6 +23,8 @@ from ottla.storage.ids import random_id
 
 _LOGGER: Final = logging.getLogger(__name__)
 _META_VERSION: Final = "1"
+_NO_BOOT: Final = "none"
+"""In the place of a boot id where something is missing."""
 
 
 class DataDir:
@@ -34,7 +36,7 @@ class DataDir:
         self.is_clean = False
         """Whether whoever used it last shut down cleanly."""
         self.is_intact = False
-        """Whether it has all that was ever written into it: not if the machine went down, or if it is new here."""
+        """Whether it has all that was ever written into it: not if new, if the machine went down, or a log was cut."""
         self.properties: dict[str, str] = {}
         self._disk = disk
         self._lock: Lock | None = None
@@ -76,13 +78,21 @@ class DataDir:
     def note_boot(self) -> None:
         """From now on, while the machine lives, it counts as having everything: nothing that it lost is missed."""
         # If the file is lost with the machine, all the better.
+        self._write_boot(self._disk.boot_id)
+        self.is_intact = True
+
+    def note_loss(self) -> None:
+        """Something may be missing, in this start and in those that follow, until `note_boot`. From any thread."""
+        self._write_boot(_NO_BOOT)
+        self.is_intact = False
+
+    def _write_boot(self, boot_id: str) -> None:
         file = self._disk.open(self._file(names.BOOT_ID), create=True)
         try:
             file.truncate(0)
-            file.write_at(0, [self._disk.boot_id.encode()])
+            file.write_at(0, [boot_id.encode()])
         finally:
             file.close()
-        self.is_intact = True
 
     def partitions(self) -> dict[TopicPartition, str]:
         """The partition folders that are here."""

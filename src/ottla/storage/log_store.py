@@ -9,7 +9,7 @@ import errno
 import logging
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from ottla.env.ports import Clock, Disk, Random
@@ -143,7 +143,7 @@ class LogStore:
 
     @property
     def has_lost(self) -> bool:
-        """Whether a data dir may lack what was written into it: the machine went down, or the dir is new."""
+        """Whether a data dir may lack what was written into it: it is new, the machine went down, or a log was cut."""
         return any(not folder.is_intact for folder in self.dirs if folder.failure is None)
 
     @property
@@ -370,7 +370,11 @@ class LogStore:
             (
                 folder,
                 partition,
-                self._opening(partition, path, recovery_points, starts, is_clean=folder.is_clean, on_bytes=count),
+                replace(
+                    self._opening(partition, path, recovery_points, starts, is_clean=folder.is_clean),
+                    on_bytes=count,
+                    on_loss=folder.note_loss,
+                ),
             )
             for partition, path in folder.partitions().items()
         ]
@@ -383,7 +387,6 @@ class LogStore:
         starts: dict[TopicPartition, Offset],
         *,
         is_clean: bool,
-        on_bytes: Callable[[int], None] = lambda count: None,
     ) -> Opening:
         return Opening(
             disk=self._disk,
@@ -393,7 +396,6 @@ class LogStore:
             recovery_point=recovery_points.get(partition, Offset(0)),
             is_clean=is_clean,
             now=self._clock.now_ms(),
-            on_bytes=on_bytes,
         )
 
     def _take(

@@ -46,6 +46,8 @@ class Opening:
     now: TimestampMs
     on_bytes: Callable[[int], None] = lambda count: None
     """Told how many bytes have been scanned, as it goes."""
+    on_loss: Callable[[], None] = lambda: None
+    """Told before something is cut off: it may be an unfinished write, or have been there, and nobody can tell."""
 
 
 def open_parts(opening: Opening) -> LogParts:
@@ -226,6 +228,7 @@ class _Recovery:
 
     def _drop_from(self, at: int) -> None:
         """Removes segments behind the log's end, the newest first."""
+        self._opening.on_loss()
         for segment in reversed(self._segments[at:]):
             segment.release()
             for path in segment.paths():
@@ -266,6 +269,7 @@ def _read_epochs(opening: Opening, segments: list[Segment]) -> EpochHistory:
 
 
 def _start_anew(opening: Opening, segments: list[Segment], start: Offset) -> list[Segment]:
+    opening.on_loss()
     for segment in reversed(segments):
         segment.release()
         for path in segment.paths():

@@ -120,3 +120,32 @@ def test_one_that_cannot_be_read_anew_stays_as_it_is() -> None:
     assert log is store.find(P0)
     assert store.set_aside(P0).endswith("-stray")
     assert 0 == store.create(P0).end_offset
+
+
+@pytest.mark.parametrize("content", ["rotten", "torn"])
+def test_what_is_cut_off_at_the_start_counts_as_lost_until_it_is_no_longer_missed(content: str) -> None:
+    disk = SimDisk()
+    store = open_store(disk)
+    fill(store.create(P0), 3)
+    fill(store.create(P1), 3)
+    store.note_intact()
+    whole = disk.read(FIRST)
+    put(disk, FIRST, flipped(whole, len(whole) - 5, 0) if content == "rotten" else whole[:-5])
+    disk = disk.kill()
+    store = open_store(disk)
+    assert (2, 3) == (store.get(P0).end_offset, store.get(P1).end_offset)
+    assert (True, False) == (store.has_lost, store.is_intact)
+    disk = disk.kill()
+    store = open_store(disk)
+    assert not store.is_intact, "the next start finds nothing wrong, and yet something is missing"
+    store.note_intact()
+    assert open_store(disk.kill()).is_intact
+
+
+def test_a_log_that_is_whole_after_a_kill_has_lost_nothing() -> None:
+    disk = SimDisk()
+    store = open_store(disk)
+    fill(store.create(P0), 6)
+    store.note_intact()
+    store = open_store(disk.kill())
+    assert (numbered(6), True) == (values(store.get(P0)), store.is_intact)
