@@ -167,7 +167,6 @@ class Broker:
         self._run(self._housekeeping.run())
         self._run(self.isr_changes.run())
         self._run(self.office.run())
-        self._run(self._membership.keep())
         self._run(self.repairs.run())
         self.is_ready = True
 
@@ -229,6 +228,8 @@ class Broker:
         )
         await self.office.take()
         self._run(self._follower.run())
+        # From now on: the session may end before the cluster is seen to count on this broker.
+        self._run(self._membership.keep())
         while not self._membership.is_seen or self.image.controller == NO_LEADER:
             revision = self.image.revision
             if not self.office.is_held:
