@@ -306,6 +306,8 @@ class Dangers:
         machine.disk.fail_at(machine.disk.operation_count + self._random.randrange(20), OSError(5, "simulated"))
         await self._a_while()
         machine.kill()
+        # If no process ran that it could strike, it must not strike the next one.
+        machine.disk.faults.forget_plans()
         await self._a_while(2)
         machine.may_fail = False
         if machine.is_up:

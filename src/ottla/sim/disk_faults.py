@@ -71,6 +71,10 @@ class Faults:
             fault = fault(f"at operation {number}")
         self._planned[number] = Planned(fault=fault, moment=moment)
 
+    def forget_plans(self) -> None:
+        """What was planned and has not struck will not."""
+        self._planned.clear()
+
     def break_path(self, path: str, code: int) -> None:
         """Everything at or below this path fails, reads too, until healed."""
         self._broken[path] = code

@@ -36,6 +36,14 @@ class TestFaults:
         )
         assert "0 make_dir /d" == str(disk.trace[0])
 
+    def test_a_plan_that_is_forgotten_strikes_nobody(self) -> None:
+        disk = SimDisk()
+        disk.make_dirs("/d")
+        disk.fail_at(disk.operation_count, OSError(errno.EIO, "simulated"))
+        disk.faults.forget_plans()
+        scenario(disk)
+        assert b"new" * 1000 == disk.read("/d/a")
+
     @pytest.mark.parametrize("moment", Moment)
     @pytest.mark.parametrize("order", NameOrder)
     def test_a_crash_at_every_operation_leaves_old_or_new(self, moment: Moment, order: NameOrder) -> None:
