@@ -11,7 +11,10 @@ duplication, reordering) shows here as it does above TCP:
   client that sends again what was not answered makes the duplicates. One side may hear of it later, or only when it
   next sends (*half-open*).
 - **The end of a process** closes its connections, and the other side hears of it. The end of a machine closes nothing:
-  the other side hears of it when the machine is there again and does not know the connection.
+  the other side hears of it when it sends and the machine is there again, and does not know the connection.
+- **Keep-alive**, as real sockets have it: a side of a half-open connection that waits in silence is told when it asks
+  whether the other is alive, 10 s after the last byte; or when nobody has answered for 15 s more. That a cut lasts so
+  long between two that both know their connection is not simulated.
 
 `Wire` is what lies between the machines; each has a `SimNetwork` on it, the `Network` port.
 """
@@ -28,6 +31,7 @@ from typing import Final
 
 from ottla.env.ports import Buffer, File
 from ottla.env.ports import Socket as SocketPort
+from ottla.env.real_network import ALIVE_ASKED_AFTER_SECONDS, ALIVE_ASKED_EVERY_SECONDS, ALIVE_ASKED_TIMES
 from ottla.sim.loop import PROCESS, Process, VirtualLoop
 from ottla.sim.random import SimRandom
 
@@ -77,6 +81,10 @@ class SimSocket:
         """What this side sent and the other has not got."""
         self._under_way_bytes = 0
         self._timer: asyncio.TimerHandle | None = None
+        self._heard_at = wire.loop.time()
+        """When the other side was last known to live."""
+        self._asks: asyncio.TimerHandle | None = None
+        self._asked = 0
 
     # The port
 
@@ -164,6 +172,28 @@ class SimSocket:
         self._under_way.clear()
         self._under_way_bytes = 0
 
+    def ask_alive(self) -> None:
+        """The other side does not know this connection any more: hears of it by keep-alive, unless it sends before."""
+        if self._asks is None:
+            self._ask_at(self._heard_at + ALIVE_ASKED_AFTER_SECONDS)
+
+    def _ask_at(self, when: float) -> None:
+        wire = self._wire
+        self._asks = wire.loop.call_at(max(when, wire.loop.time()), self._ask, context=wire.context)
+
+    def _ask(self) -> None:
+        if self.is_closed or self._end is not None:
+            return
+        wire = self._wire
+        if not self._under_way:
+            # What was sent and is under way is asked after by itself.
+            self._asked += 1
+            is_reached = wire.is_open(self.host, self.peer_host) and wire.is_open(self.peer_host, self.host)
+            if is_reached or self._asked > ALIVE_ASKED_TIMES:
+                self.reset()
+                return
+        self._ask_at(wire.loop.time() + ALIVE_ASKED_EVERY_SECONDS)
+
     def pump(self) -> None:
         """Delivers what is due, in order, while the link is open."""
         self._timer = None
@@ -180,6 +210,8 @@ class SimSocket:
             if isinstance(content, bytes):
                 self._under_way_bytes -= len(content)
             if self.other is not None:
+                if not self.other.is_closed:
+                    self._heard_at = loop.time()
                 self.other.arrive(content)
         if self.is_closed:
             self._wire.drop(self)
@@ -187,10 +219,14 @@ class SimSocket:
     def arrive(self, content: bytes | End) -> None:
         """The other side's bytes, or the end of them, are here."""
         if self.is_closed:
-            if content is not End.RESET and self.other is not None and self._wire.is_open(self.host, self.peer_host):
+            if content is not End.RESET and self.other is not None:
                 # Nobody knows this connection here, and that is answered.
-                self.other.reset()
+                if self._wire.is_open(self.host, self.peer_host):
+                    self.other.reset()
+                else:
+                    self.other.ask_alive()
             return
+        self._heard_at = self._wire.loop.time()
         if isinstance(content, bytes):
             self._received += content
         else:
@@ -323,6 +359,8 @@ class Wire:
         for socket in [each for each in self._sockets if each.host == host]:
             socket.vanish()
             self.drop(socket)
+            if socket.other is not None:
+                socket.other.ask_alive()
         for listener in [each for each in self._listeners.values() if each.host == host]:
             self.unlisten(listener)
 
@@ -348,6 +386,7 @@ class Wire:
             ghost.is_closed = True
             ghost.other, other.other = other, ghost
             socket.reset()
+            other.ask_alive()
             return
         for each in (socket, other):
             if each is not None and not each.is_closed:
