@@ -17,6 +17,7 @@ from collections.abc import Awaitable, Callable
 from typing import Final
 
 from ottla.metadata.records import broker_key, partition_key
+from ottla.model.ids import BrokerId
 from ottla.sim.life import Life, chosen
 from ottla.sim.machine import DATA_DIR, Machine
 from ottla.sim.random import SimRandom
@@ -133,10 +134,14 @@ class Dangers:
 
     def _is_in_sync_again(self, broker: int) -> bool:
         image = self._life.truth()
-        registered = image.revision_of(broker_key(broker))  # type: ignore[arg-type]
+        registered = image.revision_of(broker_key(BrokerId(broker)))
+        is_intact = registered > 0 and image.brokers[BrokerId(broker)].is_intact
         return registered > self._tainted[broker] and all(
             broker not in partition.replicas
-            or (broker in partition.isr and registered < image.revision_of(partition_key(topic.name, index)))
+            or (
+                broker in partition.isr
+                and (is_intact or registered < image.revision_of(partition_key(topic.name, index)))
+            )
             for topic in image.topics.values()
             for index, partition in enumerate(topic.partitions)
         )
@@ -301,7 +306,14 @@ class Dangers:
             machine.boot()
 
     async def _failing_sync(self, machine: Machine) -> None:
-        """The next change of the disk fails; afterwards the broker is started anew, as an operator would."""
+        """The next change of the disk fails; afterwards the broker is started anew, as an operator would.
+
+        Nobody can say what a disk has that failed, so this is one loss more, as a power cut is.
+        """
+        if not self._life.is_flushed:
+            if not self._is_nobody_tainted():
+                return
+            self._tainted[machine.id] = self._life.ensemble.table.revision
         machine.may_fail = True
         machine.disk.fail_at(machine.disk.operation_count + self._random.randrange(20), OSError(5, "simulated"))
         await self._a_while()

@@ -63,17 +63,18 @@ class DataDir:
                 self._disk.remove(self._file(name))
         mark = self._file(names.CLEAN_SHUTDOWN)
         self.is_clean = self._disk.exists(mark)
-        if self.is_clean or self._is_of_this_boot():
+        used_in = self._last_boot()
+        if used_in == self._disk.boot_id or (self.is_clean and used_in != _NO_BOOT):
+            # Last used in the same life of the machine, whose page cache has what the disk has not; or all is there.
             self.note_boot()
         if self.is_clean:
             self._disk.remove(mark)
             self._disk.sync_dir(self.path)
 
-    def _is_of_this_boot(self) -> bool:
-        """Whether it was last used in the same life of the machine, whose page cache has what the disk has not."""
+    def _last_boot(self) -> str | None:
+        """In which life of the machine it was last used and whole, if that is known."""
         path = self._file(names.BOOT_ID)
-        now = self._disk.boot_id
-        return bool(now) and self._disk.exists(path) and self._disk.read(path).decode("utf-8", "replace") == now
+        return (self._disk.read(path).decode("utf-8", "replace") or None) if self._disk.exists(path) else None
 
     def note_boot(self) -> None:
         """From now on, while the machine lives, it counts as having everything: nothing that it lost is missed."""
@@ -169,7 +170,12 @@ class DataDir:
         return any(partition in checkpointed for checkpointed in self._checkpointed.values())
 
     def mark_clean(self) -> None:
-        """Says that everything is flushed and closed: the next opening need not scan."""
+        """Says that everything is flushed and closed: the next opening need not scan.
+
+        What was missing before is missing still, and not forgotten for that.
+        """
+        boot_id = self._disk.boot_id if self.is_intact else _NO_BOOT
+        write_synced(self._disk, self._file(names.BOOT_ID), boot_id.encode())
         replace_file(self._disk, self._file(names.CLEAN_SHUTDOWN), b'{"version":0,"brokerEpoch":-1}')
 
     def unlock(self) -> None:

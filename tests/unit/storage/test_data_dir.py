@@ -147,11 +147,21 @@ class TestWhetherItHasEverything:
     def test_after_a_clean_stop_it_has_also_when_the_machine_went_down_since(self, path: str) -> None:
         disk = SimDisk()
         folder = opened(disk, path)
+        folder.note_boot()
         folder.mark_clean()
-        disk.sync_dir(path)
         disk = disk.crash()
         assert opened(disk, path).is_intact
         assert opened(disk.kill(), path).is_intact
+
+    def test_after_a_power_cut_a_clean_stop_brings_nothing_back(self, path: str) -> None:
+        disk = SimDisk()
+        opened(disk, path).note_boot()
+        disk = disk.crash()
+        opened(disk, path).mark_clean()
+        disk = disk.crash()
+        folder = opened(disk, path)
+        assert folder.is_clean
+        assert not folder.is_intact
 
     def test_a_machine_that_does_not_say_which_life_it_has(self, path: str) -> None:
         disk = SimDisk()

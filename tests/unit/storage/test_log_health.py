@@ -56,6 +56,7 @@ def test_a_batch_that_has_rotten_is_noted_when_it_is_read() -> None:
     disk = SimDisk()
     store = open_store(disk)
     fill(store.create(P0), 8)
+    store.note_intact()
     close(store)
     put(disk, FIRST, flipped(disk.read(FIRST), 70, 0))
     store, told = a_store(disk)
