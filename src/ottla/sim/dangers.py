@@ -274,6 +274,9 @@ class Dangers:
         """A bit turns over in a copy that others have, too, while no process runs that could have seen it before."""
         if not self._may_crash(machine) or self._life.rotten:
             return
+        if self._life.is_flushed and not self._life.is_whole():
+            # Others have it, perhaps, but a power cut may have put them out of sync.
+            return
         machine.kill()
         topics = [each for each in machine.disk.list_dir(DATA_DIR) if machine.disk.is_dir(f"{DATA_DIR}/{each}")]
         folder = topics[self._random.randrange(len(topics))]
