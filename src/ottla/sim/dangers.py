@@ -149,6 +149,7 @@ class Dangers:
     async def _black_out(self, _: Machine) -> None:
         machines = [each for each in self._life.machines if self._may_crash(each)]
         for machine in machines:
+            self._tainted[machine.id] = self._life.ensemble.table.revision
             machine.crash()
         await self._a_while(3)
         for machine in machines:
@@ -272,10 +273,7 @@ class Dangers:
 
     async def _rot(self, machine: Machine) -> None:
         """A bit turns over in a copy that others have, too, while no process runs that could have seen it before."""
-        if not self._may_crash(machine) or self._life.rotten:
-            return
-        if self._life.is_flushed and not self._life.is_whole():
-            # Others have it, perhaps, but a power cut may have put them out of sync.
+        if not self._may_crash(machine) or not self._is_nobody_tainted():
             return
         machine.kill()
         topics = [each for each in machine.disk.list_dir(DATA_DIR) if machine.disk.is_dir(f"{DATA_DIR}/{each}")]
