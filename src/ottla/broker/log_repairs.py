@@ -20,9 +20,11 @@ from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
 from ottla.controller.topics_state import id_text
+from ottla.model.error_codes import ErrorCode
 from ottla.model.errors import CorruptError, OttlaError, StorageError
 from ottla.model.ids import BrokerId, TopicPartition
 from ottla.replication.partition import Partition
+from ottla.storage.scanner import DamagedSegmentError
 
 if TYPE_CHECKING:
     from ottla.broker.broker import Broker
@@ -50,6 +52,12 @@ class LogRepairs:
     def on_trouble(self) -> None:
         """Something is wrong with a log, or was."""
         self._news.set()
+
+    def code_of(self, error: OttlaError, topic: str | bytes, index: int) -> ErrorCode:
+        """What a client is told of an error: damage is nothing to give up for if others will have it in a moment."""
+        if isinstance(error, DamagedSegmentError) and self.has_others(topic, index):
+            return ErrorCode.KAFKA_STORAGE_ERROR
+        return error.code
 
     def has_others(self, topic: str | bytes, index: int) -> bool:
         """Whether a partition, by its topic's name or id, has others in sync who can take over from this broker."""

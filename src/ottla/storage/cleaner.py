@@ -14,6 +14,7 @@ import logging
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
+from weakref import WeakKeyDictionary
 
 from ottla.env.ports import Clock, Disk, Helper
 from ottla.model.errors import CorruptError, MisuseError, OttlaError, StorageError
@@ -74,8 +75,8 @@ class Cleaner:
     """Cleans one log at a time.
 
     `pause` blocks for that many seconds in the helper process; an I/O limit needs it.
-    `uncleanable` has the partitions in which a damaged batch was met, with what was found; they are not tried again
-    before a restart, or before somebody takes them out.
+    `uncleanable` has the logs in which a batch was met that cannot be read, with what was found. They are not tried
+    again; a log that takes such a one's place is. If it has rotten, the log's health tells.
     """
 
     def __init__(
@@ -91,7 +92,7 @@ class Cleaner:
             raise MisuseError("an I/O limit for the cleaner must be above 0, and needs a way to pause")
         # Refuses sizes and keys that cannot work now, and not at the first cleaning; an empty map is small.
         OffsetMap(config.dedupe_buffer_bytes, config.hash_key, config.dedupe_buffer_load_factor)
-        self.uncleanable: dict[TopicPartition, OttlaError] = {}
+        self.uncleanable: WeakKeyDictionary[Log, str] = WeakKeyDictionary()
         self._disk = disk
         self._helper = helper
         self._clock = clock
@@ -105,10 +106,11 @@ class Cleaner:
         for log in logs:
             if not log.config.cleanup_compact or log.failure is not None:
                 continue
-            if log.partition in self.uncleanable or log.partition in self._busy:
+            if log in self.uncleanable or log.partition in self._busy:
                 continue
             try:
-                found = look_at(log, now)
+                with log.health.noting_damage():
+                    found = look_at(log, now)
             except (OttlaError, OSError) as error:
                 _LOGGER.error("%s cannot be looked at for cleaning: %s", log.partition, error)
                 continue
@@ -130,9 +132,10 @@ class Cleaner:
             raise MisuseError(f"{log.partition} is being cleaned already")
         self._busy.add(log.partition)
         try:
-            report = await self._clean(log, now, discard)
+            with log.health.noting_damage():
+                report = await self._clean(log, now, discard)
         except CorruptError as error:
-            self.uncleanable[log.partition] = error
+            self.uncleanable[log] = str(error)
             raise
         finally:
             self._busy.discard(log.partition)

@@ -100,12 +100,13 @@ class CleaningOutcome:
 def clean_segments(
     disk: Disk, clock: Clock, pause: Callable[[float], None] | None, job: CleaningJob
 ) -> CleaningOutcome:
-    """Runs both passes; blocks. Raises CorruptBatchError naming file and position at the first damaged batch."""
+    """Runs both passes; blocks.
+
+    Raises DamagedSegmentError at the first batch that has rotten, and CorruptBatchError at one that is as it was
+    written, and yet has no records that can be read: other replicas have the same. Both name file and position.
+    """
     try:
         return _Cleaning(disk, _Pace(clock, pause, job.io_bytes_per_second), job).run()
-    except DamagedSegmentError as damage:
-        # Its constructor takes more than a message, so that it could not travel back from another process.
-        raise CorruptBatchError(str(damage)) from damage
     except MemoryError as error:
         raise RetriableError(f"{job.folder}: cannot be cleaned: {error}") from error
 
@@ -219,7 +220,7 @@ class _Cleaning:
         try:
             return Offset(self._map.add(batch, self._job.first_dirty_offset))
         except (CorruptBatchError, InvalidRequestError) as error:
-            raise self._damaged(source, piece, batch, error) from error
+            raise self._senseless(source, piece, batch, error) from error
 
     # The second pass
 
@@ -258,7 +259,7 @@ class _Cleaning:
         try:
             kept, rebuilt = self._marker(batch) if batch.is_control else self._data(batch)
         except (CorruptBatchError, InvalidRequestError) as error:
-            raise self._damaged(source, piece, batch, error) from error
+            raise self._senseless(source, piece, batch, error) from error
         self._totals.records_kept += kept
         self._totals.records_removed += batch.count - kept
         if kept and rebuilt is None:
@@ -354,6 +355,6 @@ class _Cleaning:
         finally:
             file.close()
 
-    def _damaged(self, source: SourceSegment, piece: Piece, batch: Batch, error: Exception) -> DamagedSegmentError:
+    def _senseless(self, source: SourceSegment, piece: Piece, batch: Batch, error: Exception) -> CorruptBatchError:
         path = names.segment_path(self._job.folder, source.base_offset, names.LOG)
-        return DamagedSegmentError(path, piece.position + batch.position, str(error))
+        return CorruptBatchError(f"{path}, byte {piece.position + batch.position}: {error}")

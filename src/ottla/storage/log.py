@@ -323,8 +323,7 @@ class Log:
             self.health.note_damage(damage)
             raise
         except OSError as error:
-            where = error.filename or self.folder
-            raise StorageError(f"{where}: cannot read at offset {offset}: {error.strerror}") from error
+            raise StorageError(f"{error.filename or self.folder}: cannot read at {offset}: {error.strerror}") from error
 
     def aborted_transactions(
         self, start: Offset, upper: Offset, found: FileRange | None = None
@@ -574,7 +573,8 @@ class Log:
     @contextmanager
     def _disk_errors(self, what: str) -> Iterator[None]:
         try:
-            yield
+            with self.health.noting_damage():
+                yield
         except OSError as error:
             raise StorageError(f"{error.filename or self.folder}: cannot {what}: {error.strerror or error}") from error
 

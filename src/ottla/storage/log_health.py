@@ -1,14 +1,15 @@
 """What is wrong with one log, as far as it is known, and who is told. What to do about it is the broker's duty.
 
 A log that *failed* has files that nobody can trust until they are read anew. One that is *damaged* has a batch whose
-bytes have rotten; the rest of it can be read and written. One that *refused* could not write what it was given, for
-want of room, say, and is as it was before.
+bytes have rotten, whoever came across it, a reader, a search, or the cleaner; the rest of it can be read and written.
+One that *refused* could not write what it was given, for want of room, say, and is as it was before.
 """
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from ottla.model.errors import CorruptError, OttlaError, StorageError
+from ottla.storage.scanner import DamagedSegmentError
 
 
 class LogHealth:
@@ -51,6 +52,15 @@ class LogHealth:
             self.refusal = StorageError(str(error))
             self._on_trouble()
         return error
+
+    @contextmanager
+    def noting_damage(self) -> Iterator[None]:
+        """Notes a rotten batch that is found inside; not one that is whole, and never made sense."""
+        try:
+            yield
+        except DamagedSegmentError as damage:
+            self.note_damage(damage)
+            raise
 
     @contextmanager
     def noting_refusals(self) -> Iterator[None]:

@@ -20,6 +20,11 @@ class DamagedSegmentError(CorruptBatchError):
         super().__init__(f"{path}, byte {position}: {what}")
         self.path = path
         self.position = position
+        self._what = what
+
+    def __reduce__(self) -> tuple[type["DamagedSegmentError"], tuple[str, int, str]]:
+        # It is also found in the helper process, and travels back.
+        return type(self), (self.path, self.position, self._what)
 
 
 class Piece(NamedTuple):

@@ -1,11 +1,14 @@
-"""A real disk whose files of some partition fail as told, as a full, broken or dying one does."""
+"""A real disk whose files of some partition fail or hang as told, as a full, broken or dying one does."""
 
 import errno
 import os
+import threading
 from collections.abc import Sequence
 
 from ottla.env.ports import Buffer
 from ottla.env.real_disk import RealDisk, RealFile
+
+HANG_SECONDS_MAX = 60.0
 
 
 class SickFile(RealFile):
@@ -21,23 +24,40 @@ class SickFile(RealFile):
 
     def sync(self) -> None:
         self.disk.check("sync", self.path)
+        self.disk.wait_sync(self.path)
         super().sync()
 
 
 class SickDisk(RealDisk):
-    """`fail` says which operation fails, in whose folder, and how; `heal` ends that."""
+    """`fail` says which operation fails, in whose folder, and how; `hang`, whose syncs do not end; `heal` ends both."""
 
     def __init__(self) -> None:
         super().__init__()
         self._failures: dict[tuple[str, str], int] = {}
+        self._hanging = ""
+        self._is_well = threading.Event()
         self.failed = 0
         """How often something was refused."""
+        self.hung = 0
+        """How many syncs have hung."""
 
     def fail(self, operation: str, folder: str, code: int = errno.EIO) -> None:
         self._failures[operation, folder] = code
 
+    def hang(self, folder: str) -> None:
+        self._hanging = folder
+        self._is_well.clear()
+
     def heal(self) -> None:
         self._failures.clear()
+        self._hanging = ""
+        self._is_well.set()
+
+    def wait_sync(self, path: str) -> None:
+        if path.endswith(".log") and path.split("/")[-2] == self._hanging:
+            self.hung += 1
+            if not self._is_well.wait(HANG_SECONDS_MAX):
+                raise TimeoutError(path)
 
     def check(self, operation: str, path: str) -> None:
         code = self._failures.get((operation, path.split("/")[-2]))

@@ -7,7 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from ottla.client.admin import AsyncAdmin
+from ottla.client.admin_values import ConfigResource
+from ottla.client.config_requests import ResourceType
+from ottla.client.consumer import AsyncConsumer
 from ottla.client.producer import AsyncProducer
+from ottla.client.values import OffsetAndTimestamp
 from ottla.model.ids import TopicPartition
 from ottla.storage import names
 from tests.unit.broker.replicated import ReplicatedBrokers
@@ -15,6 +20,7 @@ from tests.unit.broker.sick_disk import SickDisk
 from tests.unit.broker.test_replication import read_all
 
 VALUES = [b"value %d" % number for number in range(500)]
+TIME = 1_700_000_000_000
 
 
 def run(
@@ -49,12 +55,20 @@ def rot(path: Path) -> None:
     path.write_bytes(content)
 
 
+def rot_in_place(folder: Path) -> None:
+    """The same under a broker that runs."""
+    (path,) = (each for each in folder.glob("*.log") if b"value 250" in each.read_bytes())
+    with path.open("r+b") as file:
+        file.seek(path.read_bytes().index(b"value 250"))
+        file.write(b"V")
+
+
 async def make_and_fill(brokers: ReplicatedBrokers, **configs: str) -> None:
-    """In batches of a few records each, so that one that rots is in the middle."""
-    await brokers.make_topic("t", 1, 3, **configs)
+    """In batches of a few records each, so that one that rots is in the middle; a millisecond and a key for each."""
+    await brokers.make_topic("t", 1, 3, **{"retention_ms": "-1", **configs})
     async with AsyncProducer(bootstrap_servers=brokers.bootstrap, acks="all", batch_size=500) as producer:
-        for value in VALUES:
-            await producer.send("t", value=value, partition=0)
+        for number, value in enumerate(VALUES):
+            await producer.send("t", value=value, key=b"%d" % number, partition=0, timestamp_ms=TIME + number)
         await producer.flush()
     await brokers.wait_in_sync("t")
 
@@ -73,10 +87,11 @@ async def wait_withdrawn(brokers: ReplicatedBrokers, broker: int) -> None:
     await brokers.wait(is_so)
 
 
-async def check_mended(brokers: ReplicatedBrokers, broker: int, count: int = 500) -> None:
+async def check_mended(brokers: ReplicatedBrokers, broker: int, count: int = 500, *, are_equal: bool = True) -> None:
     await brokers.wait(lambda: bool(brokers.copies("t").get(broker)))
     await brokers.wait_in_sync("t")
-    assert 1 == len(set(brokers.contents("t").values()))
+    if are_equal:
+        assert 1 == len(set(brokers.contents("t").values()))
     assert 1 == len(strays(brokers, broker))
     assert VALUES == (await read_all(brokers, "t", count))[:500]
 
@@ -128,6 +143,42 @@ def test_a_batch_that_has_rotten_is_found_by_a_reader_who_gets_it_from_another_o
         await check_mended(brokers, broken)
 
     run(tmp_path, test)
+
+
+def test_a_batch_that_has_rotten_is_found_by_a_search_for_a_time_and_another_one_finds_it(tmp_path: Path) -> None:
+    async def test(brokers: ReplicatedBrokers) -> None:
+        await make_and_fill(brokers)
+        broken = brokers.leader("t")
+        # Opened anew, it trusts nothing that it has not looked at.
+        await brokers.stop(broken)
+        await brokers.start(broken)
+        await brokers.wait_in_sync("t")
+        rot_in_place(brokers.data(broken) / "t-0")
+        async with AsyncAdmin(bootstrap_servers=brokers.bootstrap) as admin:
+            await admin.elect_leaders(topic_partitions=[TopicPartition("t", 0)])
+        await brokers.wait(lambda: brokers.leader("t") == broken)
+        async with AsyncConsumer(bootstrap_servers=brokers.bootstrap) as consumer:
+            found = await consumer.offsets_for_times({TopicPartition("t", 0): TIME + 250})
+        assert {TopicPartition("t", 0): OffsetAndTimestamp(250, TIME + 250, 0)} == found
+        await brokers.wait(lambda: len(strays(brokers, broken)) == 1)
+        await check_mended(brokers, broken)
+
+    run(tmp_path, test)
+
+
+def test_a_batch_that_has_rotten_is_found_by_the_cleaner_and_the_copy_is_cleaned_in_the_end(tmp_path: Path) -> None:
+    async def test(brokers: ReplicatedBrokers) -> None:
+        await make_and_fill(brokers, segment_ms="100")
+        broken = follower_of(brokers)
+        rot_in_place(brokers.data(broken) / "t-0")
+        compacted = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0"}
+        async with AsyncAdmin(bootstrap_servers=brokers.bootstrap) as admin:
+            await admin.alter_configs([ConfigResource(ResourceType.TOPIC, "t", compacted)])
+        await brokers.wait(lambda: len(strays(brokers, broken)) == 1)
+        await check_mended(brokers, broken, are_equal=False)
+        await brokers.wait(lambda: brokers.copies("t")[broken].log.cleaned_offset > 250)
+
+    run(tmp_path, test, sick=False, **{"log.cleaner.backoff.ms": "100"})
 
 
 def test_a_leader_whose_disk_fails_to_sync_gives_up_at_once_and_comes_back(tmp_path: Path) -> None:

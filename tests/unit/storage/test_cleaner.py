@@ -10,7 +10,9 @@ from ottla.model.errors import CorruptError
 from ottla.model.ids import Offset, ProducerId
 from ottla.records.decode import decode_records
 from ottla.records.layout import Codec, Marker
+from tests.unit.records.record_strategies import with_payload
 from tests.unit.storage.cleaner_model import CONFIG, RETENTION_MS, History
+from tests.unit.storage.rig import batch
 
 keys = st.sampled_from([b"a", b"b", b"c", b"d", b"e"])
 values = st.sampled_from([b"x", b"y" * 40, None])
@@ -300,7 +302,22 @@ def test_a_damaged_batch_stops_the_cleaning_and_is_named() -> None:
     with pytest.raises(CorruptError, match=r"00000000000000000\d+\.log, byte \d+"):
         history.clean()
     assert before == [segment.base_offset for segment in history.log.segments]
-    assert [history.log.partition] == list(history.cleaner.uncleanable)
+    assert [history.log] == list(history.cleaner.uncleanable)
+    assert history.log.health.damage is not None
     assert None is history.cleaner.cleanable([history.log], history.now)
     assert [] == [name for name in history.disk.list_dir(history.log.folder) if "cleaned" in name]
     history.append([(b"a", b"still")])
+
+
+def test_a_batch_that_never_made_sense_stops_the_cleaning_and_is_no_damage() -> None:
+    """It is what a client wrote, before the topic was compacted, say; so other replicas have nothing better."""
+    history = History()
+    history.append([(b"a", b"1")])
+    senseless = with_payload(bytes(batch(b"v", codec=Codec.GZIP, base_offset=1, leader_epoch=1).buffer), b"no gzip")
+    history.log.append_as_follower(memoryview(senseless), now=history.now)
+    history.log.advance_high_watermark(history.log.end_offset)
+    history.roll()
+    with pytest.raises(CorruptError, match=r"0{20}\.log, byte \d+"):
+        history.clean()
+    assert ([history.log], None) == (list(history.cleaner.uncleanable), history.log.health.trouble)
+    assert None is history.cleaner.cleanable([history.log], history.now)

@@ -13,7 +13,7 @@ from ottla.env.helper_process import HelperProcess
 from ottla.env.inline_helper import InlineHelper
 from ottla.env.real_clock import RealClock
 from ottla.env.real_disk import RealDisk
-from ottla.model.errors import CorruptError, MisuseError
+from ottla.model.errors import MisuseError
 from ottla.model.ids import LeaderEpoch, Offset, TimestampMs, TopicPartition
 from ottla.records.batch import Batch, scan
 from ottla.records.builder import build_batch
@@ -26,6 +26,7 @@ from ottla.storage.cleaning_plan import SourceSegment, grouped, look_at
 from ottla.storage.config import LogConfig
 from ottla.storage.log import Appended, Log
 from ottla.storage.recovery import Opening, open_parts
+from ottla.storage.scanner import DamagedSegmentError
 from tests.unit.storage.cleaner_model import CONFIG, FOLDER, History
 
 T = TypeVar("T")
@@ -317,5 +318,5 @@ def test_damage_is_told_across_processes(tmp_path: Path) -> None:
     file = disk.open(log.segments[0].log_path)
     file.write_at(500, [b"rot"])
     file.close()
-    with pytest.raises(CorruptError, match=r"00000000000000000000\.log, byte 0"):
+    with pytest.raises(DamagedSegmentError, match=r"00000000000000000000\.log, byte 0"):
         asyncio.run(clean_for_real(log, disk, CleanerConfig()))

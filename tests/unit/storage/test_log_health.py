@@ -1,15 +1,20 @@
 """What is wrong with a log is noted and told; one that failed is read anew, one that is damaged is set aside."""
 
 import asyncio
+from collections.abc import Callable
 
 import pytest
 
 from ottla.model.errors import CorruptError, OttlaError, StorageError
+from ottla.model.ids import Offset
 from ottla.sim.disk import SimDisk
 from ottla.storage import names
+from ottla.storage.log import Log
+from ottla.storage.log_health import LogHealth
 from ottla.storage.log_store import LogStore
 from tests.unit.storage.rig import (
     DATA,
+    NOW,
     P0,
     P1,
     batch,
@@ -46,25 +51,88 @@ def test_a_write_that_is_refused_is_told_once_and_forgotten_when_one_succeeds() 
         assert isinstance(outcome, StorageError)
     assert (["trouble"], True) == (told, log.health.is_sound)
     assert str(outcome) == str(log.health.trouble)
+    assert log.health.refusal is not None
+    assert log.health.refusal.__traceback__ is None, "it would keep files open"
     disk.heal()
     fill(log, 1, first=2)
     assert log.health.trouble is None
     assert numbered(3) == values(log)
 
 
-def test_a_batch_that_has_rotten_is_noted_when_it_is_read() -> None:
+def test_a_followers_write_that_is_refused_is_told_and_forgotten_in_the_same_way() -> None:
+    disk = SimDisk()
+    store, told = a_store(disk)
+    log = store.create(P0)
+    run = memoryview(bytes(batch(b"value 0000", leader_epoch=3).buffer))
+    disk.make_read_only()
+    for _ in range(3):
+        with pytest.raises(StorageError):
+            log.append_as_follower(run, now=NOW)
+    assert (["trouble"], True, True) == (told, log.health.is_sound, log.health.refusal is not None)
+    disk.heal()
+    log.append_as_follower(run, now=NOW)
+    assert (log.health.trouble, 1) == (None, log.end_offset)
+
+
+def test_the_worst_is_told_and_only_what_can_be_read_is_sound() -> None:
+    health = LogHealth(lambda: None)
+    assert (None, True) == (health.trouble, health.is_sound)
+    health.note_refusal(StorageError("no room"))
+    assert ("no room", True) == (str(health.trouble), health.is_sound)
+    health.note_damage(CorruptError("rotten"))
+    assert ("rotten", False) == (str(health.trouble), health.is_sound)
+    health.fail(StorageError("dead"))
+    assert ("dead", False) == (str(health.trouble), health.is_sound)
+    failed = LogHealth(lambda: None)
+    failed.fail(StorageError("dead"))
+    assert not failed.is_sound
+
+
+def test_what_the_opening_came_across_is_damage_from_the_beginning() -> None:
+    disk = SimDisk()
+    store = open_store(disk)
+    fill(store.create(P0), 8)
+    for log in store:
+        log.flush()
+    store.save_checkpoints()
+    image = image_of(disk)
+    # Without a clean shutdown the last segment is scanned; all of it had been flushed.
+    last = f"{DATA}/t-0/{4:020}.log"
+    store, _ = a_store(disk_of({**image, last: flipped(image[last], 70, 0)}))
+    log = store.get(P0)
+    assert (False, False) == (log.health.is_sound, store.is_intact)
+    assert f"{last}, byte 0" in str(log.health.trouble)
+
+
+@pytest.mark.parametrize(
+    "come_across",
+    [
+        lambda log: log.read(log.start_offset, 1000),
+        lambda log: log.find_timestamp(NOW),
+        lambda log: (log.advance_start(Offset(1)), log.largest_timestamp(), log.find_timestamp(NOW)),
+    ],
+    ids=["read", "search", "search behind the start"],
+)
+def test_a_batch_that_has_rotten_is_noted_by_whoever_comes_across_it(come_across: Callable[[Log], object]) -> None:
     disk = SimDisk()
     store = open_store(disk)
     fill(store.create(P0), 8)
     store.note_intact()
     close(store)
-    put(disk, FIRST, flipped(disk.read(FIRST), 70, 0))
+    rotten = bytearray(disk.read(FIRST))
+    for place in range(70, 300, 80):
+        rotten[place] ^= 1
+    put(disk, FIRST, bytes(rotten))
     store, told = a_store(disk)
     log = store.get(P0)
     assert (None, True) == (log.health.damage, store.is_intact), "after a clean shutdown nothing is scanned"
-    with pytest.raises(CorruptError):
-        log.read(log.start_offset, 1000)
+    with pytest.raises(CorruptError) as raised:
+        come_across(log)
     assert (["trouble"], False, False) == (told, log.health.is_sound, store.is_intact)
+    assert str(raised.value) == str(log.health.trouble)
+    with pytest.raises(CorruptError):
+        come_across(log)
+    assert ["trouble"] == told, "what is known is not told again"
 
 
 def test_one_that_could_not_be_opened_is_set_aside_and_begun_anew() -> None:

@@ -102,7 +102,7 @@ async def list_offsets(broker: "Broker", context: Context, request: ListOffsetsR
                     _check_end_known(partition, context.version)
                 partitions.append(_listed(part, ErrorCode.NONE, _find(partition, part.timestamp, upper)))
             except OttlaError as error:
-                partitions.append(_listed(part, error.code, _NOT_FOUND))
+                partitions.append(_listed(part, broker.repairs.code_of(error, *place), _NOT_FOUND))
         topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=tuple(partitions)))
     return ListOffsetsResponse(throttle_time=milliseconds(0), topics=tuple(topics))
 
