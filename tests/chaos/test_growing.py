@@ -1,6 +1,6 @@
 """A fourth broker joins, replicas move to it under load, and an old one leaves: clients notice nothing.
 
-Once with `ottla cluster`, once with Kafka's own tools.
+Once with `ottla cluster`, where it is also measured what the throttle does, once with Kafka's own tools.
 """
 
 import json
@@ -9,6 +9,9 @@ import sys
 import time
 from pathlib import Path
 
+from confluent_kafka import Producer
+
+from ottla.testing import BrokerHandle
 from tests.chaos.arena import PARTITIONS, TOPICS, Arena, arena, java_load, librdkafka_load
 from tests.chaos.ordeal import verdict
 from tests.compat.kafka_jars import kafka_tool
@@ -16,6 +19,12 @@ from tests.compat.kafka_jars import kafka_tool
 SECONDS = 120
 THROTTLE = 200_000
 """Bytes a second: low enough that copying takes some seconds."""
+BALLAST = "ballast"
+BALLAST_BYTES = 96_000_000
+BALLAST_THROTTLE = 2_000_000
+"""Far below what a machine does, and above what the clients write: what is in sync is counted, and never waits."""
+THROTTLED_SECONDS = 12.0
+"""So long that a second's burst, and an answer of a megabyte from each of three leaders, are a fifth of it."""
 
 
 def ottla(made: Arena, *words: str) -> str:
@@ -36,17 +45,61 @@ def check_nobody_noticed(made: Arena) -> None:
     assert [] == [event for event in made.events() if event.what == "trouble"]
 
 
+def take_ballast(made: Arena) -> None:
+    """Gives the brokers something to copy that takes its time."""
+    made.cluster.create_topic(BALLAST, PARTITIONS)
+    producer = Producer(
+        {"bootstrap.servers": made.cluster.bootstrap, "acks": "all", "queue.buffering.max.kbytes": 32_000}
+    )
+    value = bytes(50_000)
+    for number in range(BALLAST_BYTES // len(value)):
+        while True:
+            try:
+                producer.produce(BALLAST, value, partition=number % PARTITIONS)
+                break
+            except BufferError:
+                producer.poll(0.1)
+    assert 0 == producer.flush(SECONDS)
+
+
+def held_bytes(broker: BrokerHandle) -> int:
+    """What a broker has of all partitions."""
+    return sum(path.stat().st_size for path in broker.data.glob("*/*.log"))
+
+
+def check_throttled(broker: BrokerHandle) -> int:
+    """Measures how fast a broker without anything is given its replicas; answers how much there is to come yet."""
+    deadline = time.monotonic() + SECONDS
+    while held_bytes(broker) == 0:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    time.sleep(THROTTLED_SECONDS)
+    copied = held_bytes(broker)
+    print(f"{copied / THROTTLED_SECONDS / BALLAST_THROTTLE:.2f} of what the throttle allows")
+    assert copied <= 1.3 * BALLAST_THROTTLE * THROTTLED_SECONDS
+    assert copied < BALLAST_BYTES / 2
+    return BALLAST_BYTES - copied
+
+
 def test_a_broker_joins_and_another_leaves(tmp_path: Path) -> None:
     with arena(tmp_path, "zookeeper") as made:
+        take_ballast(made)
         start_loads(made, tmp_path)
         first = made.cluster.brokers[0]
-        made.cluster.grow()
+        new = made.cluster.grow()
         plan = tmp_path / "plan.json"
         plan.write_text(ottla(made, "reassign", "generate", "--brokers", "1,2,3"))
+        ottla(made, "reassign", "execute", str(plan), "--throttle", str(BALLAST_THROTTLE))
+        left = check_throttled(new)
+        # Executed again, it has another throttle: as good as none.
         started = time.monotonic()
-        ottla(made, "reassign", "execute", str(plan), "--throttle", str(THROTTLE))
+        ottla(made, "reassign", "execute", str(plan), "--throttle", "10g")
         ottla(made, "reassign", "verify", str(plan), "--watch")
-        print(f"moved in {time.monotonic() - started:.1f} s")
+        seconds = time.monotonic() - started
+        print(
+            f"moved {seconds:.1f} s after the throttle was lifted, {left / BALLAST_THROTTLE:.1f} s if it had not been"
+        )
+        assert seconds < left / BALLAST_THROTTLE / 2
         made.cluster.retire(first)
         assert [1, 2, 3] == [each.id for each in made.cluster.brokers]
         made.cluster.wait_in_sync()

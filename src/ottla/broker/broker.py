@@ -322,6 +322,11 @@ class Broker:
         return self._membership.is_registered
 
     @property
+    def is_leaving(self) -> bool:
+        """Whether it is about to stop, and hands over what it has."""
+        return self._membership.is_leaving
+
+    @property
     def broker_epoch(self) -> int:
         """Which life of this broker this is: the revision of its registration; -1 without one."""
         return self._membership.epoch

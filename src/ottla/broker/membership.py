@@ -39,6 +39,8 @@ class Membership:
         self._broker = broker
         self._lease: Lease | None = None
         self._me: BrokerImage | None = None
+        self.is_leaving = False
+        """Whether this broker is about to stop: it hands over what it has, and takes nothing new."""
 
     # What it is
 
@@ -89,6 +91,7 @@ class Membership:
     async def register(self, me: BrokerImage) -> None:
         """Announces the broker. Raises ConflictError if another one has its id."""
         self._me = me
+        self.is_leaving = False
         await self._register(me)
 
     async def _register(self, me: BrokerImage) -> None:
@@ -122,9 +125,12 @@ class Membership:
     async def hand_over(self) -> None:
         """Lets others lead before this broker stops, so that clients have somewhere to go.
 
-        Others that are registered and silent are waited for: they speak again, or their session ends.
+        Others that are registered and silent are waited for: they speak again, or their session ends. Leaders are told
+        first that they must not take this broker back into an ISR that it has left.
         """
         broker = self._broker
+        self.is_leaving = True
+        broker.follow_leaders()
         if len(broker.image.brokers) == 1:
             return
         session_seconds = broker.config.broker_session_timeout_ms / 1000

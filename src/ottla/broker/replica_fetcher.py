@@ -4,6 +4,8 @@ What is asked is each partition's own end; what an answer means is `follower_sta
 not ready is left out for a while. A question that waits at the leader is followed by another one when partitions have
 come or gone, and the leader then answers the first at once. The question that opens a session does not wait: until it
 is answered, there is no session to ask a second one in.
+
+A broker that is about to stop goes on copying, and says so with each question: leaders do not take it into an ISR then.
 """
 
 import asyncio
@@ -23,6 +25,7 @@ from ottla.protocol.apis import ApiKey
 from ottla.replication.follower_state import Patience
 from ottla.replication.partition import Partition
 from ottla.replication.replica_copy import take_answer
+from ottla.storage.scanner import DamagedSegmentError
 
 if TYPE_CHECKING:
     from ottla.broker.broker import Broker
@@ -34,13 +37,15 @@ _ANSWER_TIMEOUT_MS: Final = 10_000
 """Beyond what the leader was told to wait: a leader that does not answer is taken for lost."""
 _NEW_SESSION: Final = (0, 0)
 _THROTTLED_SECONDS_MAX: Final = 1.0
-"""After so long a throttled partition is asked for again: its throttle may have changed."""
+"""After so long a throttled partition is looked at again: its throttle may have changed."""
 
 
 class _Asked(NamedTuple):
     answer: "asyncio.Future[memoryview]"
     offsets: dict[Place, int]
     """Where each partition of the session stood when this was asked."""
+    said_leaving: bool
+    """Whether the leader learns from it that this broker is about to stop."""
 
 
 class ReplicaFetcher:
@@ -60,6 +65,8 @@ class ReplicaFetcher:
         """What the leader knows that this session wants."""
         self.answered_at = float("-inf")
         """When the leader last answered anything."""
+        self.knows_leaving = False
+        """Whether the leader knows that this broker is about to stop."""
 
     def set_partitions(self, partitions: Iterable[Partition]) -> None:
         """From now on copies these; those that were put off for news are asked for again."""
@@ -96,7 +103,7 @@ class ReplicaFetcher:
                 if len(asked) > 1 or await self._is_answered(asked[0]):
                     # With two under way a change is no reason for a third: it is told with the next question.
                     first = asked.popleft()
-                    await self._take(await first.answer, first.offsets)
+                    await self._take(await first.answer, first)
                 else:
                     asked.append(await self._ask(connection))
         finally:
@@ -123,11 +130,13 @@ class ReplicaFetcher:
         changed = [(place, question) for place, question in wanted.items() if self._told.get(place) != question]
         forgotten = [place for place in self._told if place not in wanted]
         self._told = wanted
-        config = self._broker.config
+        config, is_leaving = self._broker.config, self._broker.is_leaving
+        # Who leaves waits for every leader to know it.
+        is_urgent = (is_new and self._has_room) or (is_leaving and not self.knows_leaving)
         body = fetch_body(
-            Asker(self._broker.id, self._broker.broker_epoch),
+            Asker(self._broker.id, self._broker.broker_epoch, is_leaving),
             Limits(
-                0 if is_new and self._has_room else config.replica_fetch_wait_max_ms,
+                0 if is_urgent else config.replica_fetch_wait_max_ms,
                 config.replica_fetch_min_bytes,
                 config.replica_fetch_response_max_bytes,
             ),
@@ -140,7 +149,7 @@ class ReplicaFetcher:
         answer = connection.request_bytes(
             ApiKey.FETCH, VERSION, [body], timeout_ms=config.replica_fetch_wait_max_ms + _ANSWER_TIMEOUT_MS
         )
-        return _Asked(answer, {place: question.offset for place, question in wanted.items()})
+        return _Asked(answer, {place: question.offset for place, question in wanted.items()}, is_leaving)
 
     def _wanted(self) -> dict[Place, Question]:
         now = self._broker.clock.monotonic()
@@ -151,6 +160,10 @@ class ReplicaFetcher:
         for place, partition in self._partitions.items():
             # What is not sound will be copied anew, and no leader must count on what is there now.
             if place in self._waits_until or partition.follower is None or not partition.log.health.is_sound:
+                continue
+            seconds = self._throttled_seconds(partition, now)
+            if seconds:
+                self._waits_until[place] = now + seconds
                 continue
             log = partition.log
             wanted[place] = Question(
@@ -172,7 +185,7 @@ class ReplicaFetcher:
             except TimeoutError:
                 return
 
-    async def _take(self, frame: memoryview, offsets: dict[Place, int]) -> None:
+    async def _take(self, frame: memoryview, asked: _Asked) -> None:
         self.answered_at = self._broker.clock.monotonic()
         told = read_answer(frame)
         if told.error:
@@ -181,6 +194,7 @@ class ReplicaFetcher:
             if told.error not in (ErrorCode.FETCH_SESSION_ID_NOT_FOUND, ErrorCode.INVALID_FETCH_SESSION_EPOCH):
                 await self._broker.clock.sleep(self._pause_seconds)
             return
+        self.knows_leaving = asked.said_leaving
         # A leader without room for another session answers 0, and is then told everything each time.
         epoch = self._session[1]
         self._has_room = told.session_id != 0
@@ -188,7 +202,7 @@ class ReplicaFetcher:
         unsafe: list[Partition] = []
         for part in told.parts:
             partition = self._partitions.get(part.place)
-            if partition is None or offsets.get(part.place) != partition.log.end_offset:
+            if partition is None or asked.offsets.get(part.place) != partition.log.end_offset:
                 # Gone meanwhile, or asked twice and answered before.
                 continue
             self._take_part(partition, part)
@@ -204,27 +218,29 @@ class ReplicaFetcher:
     def _take_part(self, partition: Partition, part: Part) -> None:
         try:
             patience = take_answer(partition, part.answer, part.records, self._broker.clock)
+        except DamagedSegmentError as error:
+            # In its own log, which is mended.
+            self._broker.report_failure(error)
+            patience = Patience.A_WHILE
         except CorruptError as error:
             _LOGGER.error("what broker %d sent is damaged; it is asked again: %s", self.leader.id, error)
             patience = Patience.A_WHILE
         except OttlaError as error:
             self._broker.report_failure(error)
             patience = Patience.A_WHILE
-        seconds = self._throttled_seconds(partition, len(part.records))
-        if seconds:
-            self._waits_until[part.place] = self._broker.clock.monotonic() + seconds
+        throttle = self._broker.throttles.of_follower(partition) if part.records else None
+        if throttle is not None:
+            throttle.record(len(part.records), self._broker.clock.monotonic())
         if patience is Patience.A_WHILE:
             self._waits_until[part.place] = self._broker.clock.monotonic() + self._pause_seconds
         elif patience is Patience.NEWS:
             self._waits_until[part.place] = float("inf")
 
-    def _throttled_seconds(self, partition: Partition, size_bytes: int) -> float:
-        """How long to leave a partition alone of which so much has come."""
-        throttle = self._broker.throttles.of_follower(partition) if size_bytes else None
+    def _throttled_seconds(self, partition: Partition, now: float) -> float:
+        """How long to leave a partition alone, since so much has come, of this one or of others; 0 to ask for it."""
+        throttle = self._broker.throttles.of_follower(partition)
         if throttle is None:
             return 0.0
-        now = self._broker.clock.monotonic()
-        throttle.record(size_bytes, now)
         topic = self._broker.image.topics.get(partition.topic)
         is_in_sync = topic is not None and self._broker.id in topic.partitions[partition.index].isr
         return 0.0 if is_in_sync else min(throttle.seconds_until_open(now), _THROTTLED_SECONDS_MAX)
@@ -255,9 +271,14 @@ class ReplicaFetchers:
             self._fetchers[leader][0].set_partitions(partitions)
 
     def answered_at(self, leader: BrokerId) -> float:
-        """When a leader last answered, by the monotonic clock; long ago if nothing is copied from it."""
+        """When a leader last answered, by the monotonic clock; long ago if nothing is copied from it.
+
+        Also long ago if this broker is about to stop, and the leader does not know: it would take it back.
+        """
         found = self._fetchers.get(leader)
-        return float("-inf") if found is None else found[0].answered_at
+        if found is None or (self._broker.is_leaving and not found[0].knows_leaving):
+            return float("-inf")
+        return found[0].answered_at
 
     async def close(self) -> None:
         """Copies nothing any more."""

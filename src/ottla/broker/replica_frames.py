@@ -1,13 +1,15 @@
 """Fetch as a follower asks it, and its leader's answers, whose records are views of the frame. Pure.
 
 Speaks version 15, the first that says which life of a broker asks. Topics go by id; a session remembers what was asked,
-so that only what changed is said. `replica_fetcher.py` sends and reads these.
+so that only what changed is said. A broker that is about to stop says so with its epoch, below -1, where Kafka has no
+meaning for it: what it copies counts wherever it is in sync, and nobody takes it in anew. `replica_fetcher.py` sends
+and reads these; `handlers/fetch.py` answers them.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 from struct import Struct
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Self
 
 from ottla.client.wire_fields import FieldReader, compact_string
 from ottla.model.error_codes import ErrorCode
@@ -28,6 +30,9 @@ _CORRELATION_BYTES: Final = 4
 _REPLICA_STATE_TAG: Final = 1
 _DIVERGING_TAG: Final = 0
 _UUID_BYTES: Final = 16
+_NO_EPOCH: Final = -1
+_LEAVING: Final = -2
+"""Epochs count down from here instead of up from 0."""
 
 Place = tuple[bytes, int]
 """(topic id, partition)"""
@@ -44,10 +49,23 @@ class Question(NamedTuple):
 
 
 class Asker(NamedTuple):
-    """Who asks: which life of which broker."""
+    """Who asks: which life of which broker, and whether that one is about to end."""
 
     broker: BrokerId
     broker_epoch: int
+    is_leaving: bool = False
+
+    @classmethod
+    def read(cls, broker: BrokerId, spoken_epoch: int) -> Self:
+        """The asker, by what it says; its epoch is -1 if it names none."""
+        if spoken_epoch < _NO_EPOCH:
+            return cls(broker, _LEAVING - spoken_epoch, is_leaving=True)
+        return cls(broker, spoken_epoch)
+
+    @property
+    def spoken_epoch(self) -> int:
+        """The epoch as it is said."""
+        return _LEAVING - self.broker_epoch if self.is_leaving else self.broker_epoch
 
 
 class Limits(NamedTuple):
@@ -95,7 +113,7 @@ def fetch_body(
     for topic, places in gone:
         body += topic + unsigned_varint(len(places) + 1)
         body += b"".join(_INDEX.pack(index) for _, index in places) + b"\0"
-    state = _REPLICA_STATE.pack(*asker) + b"\0"
+    state = _REPLICA_STATE.pack(asker.broker, asker.spoken_epoch) + b"\0"
     body += compact_string("") + b"\1" + bytes((_REPLICA_STATE_TAG, len(state))) + state
     return bytes(body)
 

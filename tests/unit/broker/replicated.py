@@ -2,7 +2,8 @@
 
 import asyncio
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType, TracebackType
@@ -16,6 +17,7 @@ from ottla.client.producer import AsyncProducer
 from ottla.env.real_clock import RealClock
 from ottla.env.real_disk import RealDisk
 from ottla.env.world import real_world
+from ottla.metadata.records import PartitionRecord, decode, partition_key
 from ottla.metadata.sqlite_store import SqliteStore
 from ottla.model.ids import TopicPartition
 from ottla.replication.partition import Partition
@@ -110,6 +112,32 @@ class ReplicatedBrokers:
         name = TopicPartition(topic, partition)
         found = {number: broker.partitions.held.get(name) for number, broker in self.brokers.items()}
         return {number: copy for number, copy in found.items() if copy is not None}
+
+    @asynccontextmanager
+    async def isrs(self, topic: str, partition: int = 0, *, seen_by: int) -> AsyncIterator[list[tuple[int, ...]]]:
+        """Each ISR that the partition has had since, in order and none left out, as one broker's store tells it."""
+        store, key = self.brokers[seen_by].metadata_store, partition_key(topic, partition)
+        seen, _ = await store.snapshot()
+        found: list[tuple[int, ...]] = []
+
+        async def follow() -> None:
+            nonlocal seen
+            async for changes in store.follow(seen):
+                found.extend(
+                    decode(key, change.value, PartitionRecord).isr
+                    for change in changes
+                    if change.key == key and change.value is not None
+                )
+                seen = changes[0].revision
+
+        following = asyncio.create_task(follow())
+        try:
+            yield found
+            last, _ = await store.snapshot()
+            await self.wait(lambda: seen >= last)
+        finally:
+            following.cancel()
+            await asyncio.gather(following, return_exceptions=True)
 
     def contents(self, topic: str, partition: int = 0) -> dict[int, bytes]:
         """The bytes of each copy's log."""

@@ -2,10 +2,13 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from ottla.broker.broker import Broker
 from ottla.client.admin import AsyncAdmin
 from ottla.client.admin_values import NewTopic
 from ottla.client.consumer import AsyncConsumer
@@ -261,7 +264,8 @@ def test_clients_that_ask_the_wrong_broker_are_told(tmp_path: Path) -> None:
     run(tmp_path, test)
 
 
-def test_a_broker_that_stops_leaves_nothing_to_one_that_is_silent(tmp_path: Path) -> None:
+@pytest.mark.parametrize("stops", ["the leader", "a follower"])
+def test_a_broker_that_stops_leaves_nothing_to_one_that_is_silent(tmp_path: Path, stops: str) -> None:
     """A registration may outlive its machine; what that one had not flushed is gone."""
 
     async def test(brokers: ReplicatedBrokers) -> None:
@@ -270,26 +274,134 @@ def test_a_broker_that_stops_leaves_nothing_to_one_that_is_silent(tmp_path: Path
         await brokers.wait_in_sync("t")
         leader = brokers.brokers[brokers.leader("t")]
         replicas = leader.image.topics["t"].partitions[0].replicas
-        other = brokers.brokers[next(each for each in replicas if each != leader.id)]
-        where, heard_of = TopicPartition("t", 0), leader._membership.has_heard_of
-        await brokers.wait(lambda: heard_of(where, other.id))
-        fetchers = other._replica_fetchers
+        follower = brokers.brokers[next(each for each in replicas if each != leader.id)]
+        going, staying = (leader, follower) if stops == "the leader" else (follower, leader)
+        where, heard_of = TopicPartition("t", 0), going._membership.has_heard_of
+        await brokers.wait(lambda: heard_of(where, staying.id))
+        # Neither the one's questions nor the other's answers are heard any more.
+        fetchers = follower._replica_fetchers
         assert fetchers is not None
         refresh, fetchers.refresh = fetchers.refresh, lambda: None  # type: ignore[method-assign]
         await fetchers.close()
-        await brokers.wait(lambda: not heard_of(where, other.id))
-        assert () == (await leader.controller.leave(leader.id, heard_of)).outcomes
-        assert set(replicas) == set(leader.image.topics["t"].partitions[0].isr)
-        fetchers.refresh = refresh  # type: ignore[method-assign]
-        other.follow_leaders()
-        await brokers.wait(lambda: heard_of(where, other.id))
-        stopped = leader.id
-        await brokers.stop(stopped)
-        await brokers.wait(lambda: brokers.leader("t") == other.id)
-        # The one that stops goes on copying until it has left, and may be in sync again for that moment.
-        await brokers.wait(lambda: other.image.topics["t"].partitions[0].isr == (other.id,))
+        await brokers.wait(lambda: not heard_of(where, staying.id))
+        leave, left = going.controller.leave, []
+
+        async def noted(*asked: Any) -> Any:
+            left.append(await leave(*asked))
+            return left[-1]
+
+        going.controller.leave = noted  # type: ignore[assignment,method-assign]
+        async with brokers.isrs("t", seen_by=staying.id) as isrs:
+            stopping = asyncio.create_task(brokers.stop(going.id))
+            await brokers.wait(lambda: len(left) >= 3)
+            assert ([], [()] * 3) == (isrs, [each.outcomes for each in left[:3]])
+            fetchers.refresh = refresh  # type: ignore[method-assign]
+            follower.follow_leaders()
+            await stopping
+            await brokers.wait(lambda: brokers.leader("t") == staying.id)
+        assert [(staying.id,)] == isrs
 
     run(tmp_path, test, **{"replica.lag.time.max.ms": "60000"})
+
+
+def test_a_follower_that_stops_does_not_wait_for_the_end_of_a_long_fetch(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It says at once that it leaves; its leader would not answer before records come."""
+
+    async def test(brokers: ReplicatedBrokers) -> None:
+        await brokers.make_topic("t", replicas=2)
+        await brokers.send("t", VALUES)
+        going = next(each for each in brokers.copies("t") if each != brokers.leader("t"))
+        staying = brokers.leader("t")
+        async with brokers.isrs("t", seen_by=staying) as isrs:
+            await brokers.stop(going)
+        assert [(staying,)] == isrs
+        assert [] == [each.message for each in caplog.records if "without having handed over" in each.message]
+
+    run(tmp_path, test, **{"replica.fetch.wait.max.ms": "60000", "replica.lag.time.max.ms": "120000"})
+
+
+def waiting_append(leader: Broker) -> Noted:
+    """An append that its followers have not got."""
+    noted = Noted()
+    leader.partitions.find("t", 0).append_own(batch(b"a"), noted)
+    return noted
+
+
+@pytest.mark.parametrize("gone", ["moved", "deleted"])
+def test_who_waits_for_a_partition_that_goes_is_told_where_it_went(tmp_path: Path, gone: str) -> None:
+    """One that was moved has another leader, and that is no answer for who asks whether it exists."""
+
+    async def test(brokers: ReplicatedBrokers) -> None:
+        async with AsyncAdmin(bootstrap_servers=brokers.bootstrap) as admin:
+            await admin.create_topics([NewTopic("t", replica_assignments={0: [0, 1]})])
+        await brokers.wait(lambda: all("t" in each.image.topics for each in brokers.brokers.values()))
+        await brokers.wait_in_sync("t")
+        leader = brokers.brokers[0]
+        fetchers = brokers.brokers[1]._replica_fetchers
+        assert fetchers is not None
+        fetchers.refresh = lambda: None  # type: ignore[method-assign]
+        await fetchers.close()
+        noted = waiting_append(leader)
+        if gone == "moved":
+            other = BrokerId(1)
+            record = replace(
+                leader.image.topics["t"].partitions[0],
+                replicas=(other, BrokerId(2)),
+                isr=(other,),
+                leader=other,
+                leader_epoch=LeaderEpoch(9),
+            )
+            await leader.metadata_store.commit([Put(partition_key("t", 0), encode(partition_record(record)))])
+        else:
+            async with AsyncAdmin(bootstrap_servers=brokers.bootstrap) as admin:
+                await admin.delete_topics(["t"])
+        await brokers.wait(lambda: bool(noted.outcomes))
+        (outcome,) = noted.outcomes.values()
+        expected = NotLeaderError if gone == "moved" else UnknownPartitionError
+        assert (expected, "t-0 was " + gone) == (type(outcome), str(outcome)[: len("t-0 was " + gone)])
+
+    run(tmp_path, test, **{"replica.lag.time.max.ms": "60000"})
+
+
+@pytest.mark.parametrize("stops", ["the leader", "a follower"])
+def test_a_broker_that_has_handed_over_is_not_taken_back_before_it_is_gone(tmp_path: Path, stops: str) -> None:
+    """It has all there is, is registered and goes on copying until it ends; and yet nobody must count on it again."""
+
+    async def test(brokers: ReplicatedBrokers) -> None:
+        await brokers.make_topic("t", replicas=2)
+        await brokers.send("t", VALUES)
+        await brokers.wait_in_sync("t")
+        leads = brokers.leader("t")
+        follows = next(each for each in brokers.copies("t") if each != leads)
+        going, staying = (leads, follows) if stops == "the leader" else (follows, leads)
+        partition = brokers.copies("t")[staying]
+        may_end = asyncio.Event()
+        hand_over = brokers.brokers[going]._membership.hand_over
+
+        async def held() -> None:
+            await hand_over()
+            await may_end.wait()
+
+        brokers.brokers[going]._membership.hand_over = held  # type: ignore[method-assign]
+        async with brokers.isrs("t", seen_by=staying) as isrs:
+            stopping = asyncio.create_task(brokers.stop(going))
+            await brokers.wait(lambda: isrs[:1] == [(staying,)])
+            for _ in range(3):
+                await partition.wait_follower_fetch()
+                brokers.brokers[staying].isr_changes.consider(partition)
+            assert partition.leader is not None
+            assert partition.end_offset == partition.leader.followers[BrokerId(going)].end_offset
+            # A commit that comes after what the fetches could have led to.
+            await brokers.make_topic("later")
+            may_end.set()
+            await stopping
+        assert [(staying,)] == isrs
+        await brokers.start(going)
+        await brokers.wait_in_sync("t")
+
+    run(tmp_path, test)
 
 
 def test_the_isrs_of_many_topics_change_in_few_commits_though_somebody_is_in_the_way(tmp_path: Path) -> None:

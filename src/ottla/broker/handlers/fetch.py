@@ -10,14 +10,13 @@ from typing import TYPE_CHECKING, Final, cast
 
 from ottla.broker.fetch_sessions import FetchPlan, SessionPartition
 from ottla.broker.read_replicas import check_copy_has, copy_to_read, is_rack_aware, nearer_replica
+from ottla.broker.replica_frames import Asker
 from ottla.metadata.records import broker_key
-from ottla.model.error_codes import ErrorCode
 from ottla.model.errors import NotLeaderError, OffsetOutOfRangeError, OttlaError, StorageError
 from ottla.model.ids import NO_OFFSET, BrokerId, LeaderEpoch, Offset
 from ottla.protocol.scan import FetchRequest, FetchResult
 from ottla.replication.fetch_waiter import FetchWaiter
 from ottla.replication.partition import Partition
-from ottla.storage.scanner import DamagedSegmentError
 from ottla.storage.segment import FileRange
 from ottla.transport.connection import Slot
 
@@ -28,6 +27,7 @@ PARTITIONS_MAX: Final = 50_000
 """Of one request: each is looked at in microseconds, during which nobody else is served."""
 
 _READ_COMMITTED: Final = 1
+_NO_EPOCH: Final = -1
 _FOLLOWER_READS_SINCE: Final = 11
 _RESPONSE_BYTES_MAX: Final = 2**31 - 1 - 64 * 1024 * 1024
 """A frame's size must fit its 32 bits, headers included."""
@@ -36,7 +36,16 @@ _RESPONSE_BYTES_MAX: Final = 2**31 - 1 - 64 * 1024 * 1024
 class PendingFetch:
     """One request, from its first look at the partitions to its response."""
 
-    __slots__ = ("_broker", "_is_rack_aware", "_plan", "_replica", "_request", "_slot", "_throttled_seconds", "_waiter")
+    __slots__ = (
+        "_broker",
+        "_is_rack_aware",
+        "_plan",
+        "_replica",
+        "_request",
+        "_slot",
+        "_throttled_seconds",
+        "_waiter",
+    )
 
     def __init__(self, broker: "Broker", request: FetchRequest, slot: Slot) -> None:
         self._broker = broker
@@ -53,7 +62,7 @@ class PendingFetch:
         """Whether a follower may be read, here or elsewhere."""
         if self._replica is not None:
             # It asks again because it wants something else by now; answers leave in order, so the first must not wait.
-            earlier = broker.waiting_followers.pop(self._replica, None)
+            earlier = broker.waiting_followers.pop(self._replica.broker, None)
             if earlier is not None:
                 earlier.finish()
 
@@ -78,7 +87,7 @@ class PendingFetch:
             is_replica=self._replica is not None,
         )
         if self._replica is not None:
-            self._broker.waiting_followers[self._replica] = self._waiter
+            self._broker.waiting_followers[self._replica.broker] = self._waiter
         self._slot.on_abandoned = self._on_abandoned
 
     def _wait_ms(self) -> int:
@@ -176,10 +185,7 @@ class PendingFetch:
             if isinstance(error, StorageError):
                 self._broker.report_failure(error)
             leader = self._broker.leader_hint(topic, index) if isinstance(error, NotLeaderError) else None
-            code = int(error.code)
-            if isinstance(error, DamagedSegmentError) and self._broker.repairs.has_others(topic, index):
-                # Another replica will have it in a moment; so it is nothing to give up for.
-                code = int(ErrorCode.KAFKA_STORAGE_ERROR)
+            code = int(self._broker.repairs.code_of(error, topic, index))
             return (topic, index, code, -1, -1, -1, None, -1, None, 0, None, leader)
 
     def _nearer(self, partition: Partition, offset: Offset) -> BrokerId | None:
@@ -191,7 +197,7 @@ class PendingFetch:
         return nearer_replica(self._broker, partition, rack, offset) if rack else None
 
     def _read_for_replica(
-        self, replica: BrokerId, partition: Partition, wanted: SessionPartition, max_bytes: int, *, is_first: bool
+        self, replica: Asker, partition: Partition, wanted: SessionPartition, max_bytes: int, *, is_first: bool
     ) -> FetchResult:
         log, offset = partition.log, Offset(wanted.fetch_offset)
         try:
@@ -203,13 +209,14 @@ class PendingFetch:
                 None, -1, None, 0, None, None,
             )  # fmt: skip
         partition.on_follower_fetch(
-            replica,
+            replica.broker,
             offset=offset,
             start_offset=Offset(wanted.log_start_told),
-            broker_epoch=self._request.replica_epoch,
+            # Of no life: in the ISR it counts, but nobody of that epoch can be added to it.
+            broker_epoch=_NO_EPOCH if replica.is_leaving else replica.broker_epoch,
         )
-        self._broker.isr_changes.on_follower_fetch(partition, replica)
-        size = self._allowed(replica, partition, found.size if found is not None else 0)
+        self._broker.isr_changes.on_follower_fetch(partition, replica.broker)
+        size = self._allowed(replica.broker, partition, found.size if found is not None else 0)
         return (
             wanted.topic, wanted.index, 0, log.high_watermark, log.last_stable_offset, log.start_offset,
             None, -1, found if size else None, size, None, None,
@@ -261,12 +268,13 @@ def fetch(broker: "Broker", request: FetchRequest, slot: Slot) -> None:
     PendingFetch(broker, request, slot).start()
 
 
-def _follower_of(broker: "Broker", request: FetchRequest) -> BrokerId | None:
+def _follower_of(broker: "Broker", request: FetchRequest) -> Asker | None:
     """Which follower asks, None if it is a consumer; only the present life of a registered broker is believed."""
-    if request.replica_id < 0 or request.replica_epoch < 0:
+    if request.replica_id < 0 or request.replica_epoch == _NO_EPOCH:
         return None
-    replica = BrokerId(request.replica_id)
-    is_known = broker.image.revision_of(broker_key(replica)) == request.replica_epoch
+    replica = Asker.read(BrokerId(request.replica_id), request.replica_epoch)
+    image = broker.image
+    is_known = replica.broker in image.brokers and image.revision_of(broker_key(replica.broker)) == replica.broker_epoch
     return replica if is_known else None
 
 
