@@ -5,16 +5,20 @@ from pathlib import Path
 
 import pytest
 
-from ottla.broker.adoption import KEEP_EVERYTHING
+from ottla.broker.adoption import KEEP_EVERYTHING, _next_epoch
 from ottla.broker.broker import METADATA_FILE, Broker
 from ottla.broker.configuration import BrokerConfig
 from ottla.controller.topics_state import id_text
 from ottla.model.errors import StorageError
-from ottla.model.ids import LeaderEpoch
+from ottla.model.ids import LeaderEpoch, Offset
+from ottla.sim.disk import SimDisk
+from ottla.storage import names
+from ottla.storage.checkpoints import write_epochs
 from tests.golden import stores
 from tests.golden.manifest import FOLDERS, load, unpack
 from tests.unit.broker.running_broker import append, make_topic, with_broker
-from tests.unit.storage.rig import batch
+from tests.unit.storage.rig import NOW, batch, new_log, put
+from tests.unit.storage.rig import append as append_to_log
 from tests.unit.transport.rig import until
 
 INTERNAL = {"__consumer_offsets", "__transaction_state"}
@@ -95,6 +99,49 @@ def test_without_the_history_of_epochs_the_batches_tell_the_next_one(tmp_path: P
         return broker.partitions.find("t", 0).leader_epoch
 
     assert 8 == with_broker(tmp_path, read)
+
+
+class TestNextEpoch:
+    """It is above all that the folder has, whichever file tells of it; twice the same epoch would let logs diverge."""
+
+    def written(self, disk: SimDisk, *epochs: int) -> str:
+        """A log with a segment for each epoch, and its history."""
+        log = new_log(disk)
+        for epoch in epochs:
+            log.roll(NOW)
+            append_to_log(log, batch(b"a"), epoch=LeaderEpoch(epoch))
+        log.flush()
+        return log.folder
+
+    def test_a_leader_that_wrote_nothing_is_in_the_history_alone(self) -> None:
+        disk = SimDisk()
+        folder = self.written(disk, 7)
+        write_epochs(disk, f"{folder}/{names.EPOCHS}", {LeaderEpoch(7): Offset(0), LeaderEpoch(9): Offset(1)})
+        assert 10 == _next_epoch(disk, folder)
+
+    def test_batches_that_are_newer_than_the_history(self) -> None:
+        disk = SimDisk()
+        folder = self.written(disk, 7, 8)
+        write_epochs(disk, f"{folder}/{names.EPOCHS}", {LeaderEpoch(7): Offset(0)})
+        assert 9 == _next_epoch(disk, folder)
+
+    def test_a_last_segment_without_batches(self) -> None:
+        disk = SimDisk()
+        folder = self.written(disk, 7)
+        disk.remove(f"{folder}/{names.EPOCHS}")
+        put(disk, f"{folder}/{5:020}.log", b"")
+        assert 8 == _next_epoch(disk, folder)
+
+    def test_a_tail_that_is_cut_off(self) -> None:
+        disk = SimDisk()
+        folder = self.written(disk, 7)
+        disk.remove(f"{folder}/{names.EPOCHS}")
+        path = f"{folder}/{0:020}.log"
+        put(disk, path, disk.read(path) + disk.read(path)[:30])
+        assert 8 == _next_epoch(disk, folder)
+
+    def test_of_nothing_it_is_the_first(self) -> None:
+        assert 0 == _next_epoch(SimDisk(), None)
 
 
 def test_another_brokers_folder_is_refused(tmp_path: Path) -> None:

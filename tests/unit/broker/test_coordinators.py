@@ -47,6 +47,15 @@ def test_ids_belong_to_the_partitions_that_java_says(id: str, expected: int) -> 
     assert expected == partition_of(id, 50)
 
 
+def test_before_the_topic_exists_nobody_leads_what_an_id_needs(tmp_path: Path) -> None:
+    async def test(broker: Broker) -> None:
+        for shards in (broker.groups._shards, broker.transactions._shards):
+            with pytest.raises(CoordinatorNotAvailableError):
+                shards.leader_of(GROUP)
+
+    with_broker(tmp_path, test)
+
+
 def test_before_the_topic_exists_nobody_coordinates_and_finding_makes_it(tmp_path: Path) -> None:
     async def test(broker: Broker) -> None:
         with pytest.raises(CoordinatorNotAvailableError):

@@ -89,6 +89,12 @@ def test_a_broker_that_knows_an_older_leader_is_not_believed() -> None:
             await cluster.topic(TOPIC)
             leaders.leader, leaders.leader_epoch = 0, 4
             assert 1 == (await cluster.topic(TOPIC, fresh=True)).partitions[0].leader
+            # What is told of the same leader epoch is news: an ISR changes within one.
+            leaders.leader_epoch = 5
+            assert 0 == (await cluster.topic(TOPIC, fresh=True)).partitions[0].leader
+            leaders.leader, leaders.leader_epoch = 1, 6
+            await cluster.topic(TOPIC, fresh=True)
+            leaders.leader, leaders.leader_epoch = 0, 4
             # A topic that was made anew counts from the beginning.
             leaders.topic_id = UUID(int=8)
             assert 0 == (await cluster.topic(TOPIC, fresh=True)).partitions[0].leader

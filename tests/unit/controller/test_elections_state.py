@@ -13,6 +13,7 @@ from ottla.controller.elections_state import (
     decide_leave,
     decide_withdraw,
     settled,
+    updates,
     with_isr,
 )
 from ottla.controller.topics_state import decide_create
@@ -204,6 +205,18 @@ class TestWithdrawing:
         image = after(image, self.withdraw(image, 2))
         assert (0, (0, 1), 1) == state(image)
         assert (0, (0, 1), 2) == state(after(image, self.withdraw(image, 2))), "also if it was out already"
+
+    def test_a_leader_that_can_lead_goes_on_though_another_one_is_preferred(self) -> None:
+        image = after(with_topic(0, 1, 2), self.withdraw(with_topic(0, 1, 2), 0))
+        caught_up = replace(only(image), isr=brokers(0, 1, 2))
+        image = after(image, Decision(operations=tuple(updates(image, [(TopicPartition("t", 0), caught_up)]))))
+        assert (1, (0, 1), 2) == state(after(image, self.withdraw(image, 2)))
+
+    def test_who_withdraws_is_not_eligible(self) -> None:
+        image = with_topic(0, 1)
+        partitions = [TopicPartition("t", 0)]
+        image = after(image, decide_withdraw(image, BrokerId(0), partitions, rules_of=lambda _: TWO))
+        assert ((1, (1,), 1), ()) == (state(image), only(image).eligible)
 
     def test_the_last_one_stays_what_it_is(self) -> None:
         image = elect(gone(with_topic(0, 1), 1))
