@@ -255,7 +255,8 @@ class ReplicaFetchers:
 
     def refresh(self) -> None:
         """Follows whom the partitions say, at the addresses that the image says."""
-        brokers = self._broker.image.brokers
+        # Not this one: until it is told anew that it leads, there is nobody to copy from.
+        brokers = {each: at for each, at in self._broker.image.brokers.items() if each != self._broker.id}
         by_leader: dict[BrokerId, list[Partition]] = {}
         for partition in self._broker.partitions.held.values():
             if partition.follower is not None and partition.follower.leader in brokers:
