@@ -9,13 +9,14 @@ and records in one transaction). At the first line of its input those that write
 """
 
 import faulthandler
+import queue
 import random
 import signal
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -27,6 +28,9 @@ from tests.chaos.history import HistoryWriter
 WRITING: Final = frozenset({"writer", "mover", "copier"})
 PAUSE_SECONDS: Final = 0.02
 GIVE_UP_SECONDS: Final = 90.0
+OFFSETS_SECONDS: Final = 10.0
+STUCK_SECONDS: Final = 15.0
+"""Longer than any call may take that was given `OFFSETS_SECONDS`."""
 COMMON: Final[dict[str, Any]] = {
     # A client that is to find the next leader soon must not wait a minute for the last one.
     "socket.timeout.ms": 3000,
@@ -37,6 +41,10 @@ COMMON: Final[dict[str, Any]] = {
     "topic.metadata.refresh.interval.ms": 5000,
     "log_level": 0,
 }
+
+
+class StuckError(Exception):
+    """A call of the library did not return in the time that it was given, and a half more."""
 
 
 class Load:
@@ -176,13 +184,13 @@ class Load:
                     return
 
     def copier(self) -> None:
-        """Copies each record once."""
+        """Copies each record once. A producer that is stuck is left behind; the next one fences it."""
         number = 0
         while not self.is_quiet.is_set():
             producer = self._transactional("copier")
             consumer = Consumer({**self.common, "group.id": "copiers", "session.timeout.ms": 6000, **_READING})
             consumer.subscribe(["plain"])
-            with self._troubled("copier"):
+            with suppress(StuckError), self._troubled("copier"):
                 producer.init_transactions(GIVE_UP_SECONDS)
                 while not self.is_quiet.is_set():
                     found = [each for each in consumer.consume(100, 0.2) if each.error() is None]
@@ -199,7 +207,10 @@ class Load:
             self._give(producer, "copier", "copies", each.partition() or 0, value, transaction)
         try:
             positions = consumer.position(consumer.assignment())
-            _patiently(lambda: producer.send_offsets_to_transaction(positions, consumer.consumer_group_metadata(), 10))
+            _patiently(lambda: _send_offsets(producer, positions, consumer.consumer_group_metadata()))
+        except StuckError:
+            self.tell("copier", "unsure", transaction=transaction)
+            raise
         except KafkaException as error:
             self.tell("copier", "trouble", error=str(error))
             self._end("copier", producer, transaction, is_wanted=False)
@@ -282,6 +293,28 @@ def _text(message: Message) -> str:
 def _error(exception: KafkaException) -> KafkaError:
     error: KafkaError = exception.args[0]
     return error
+
+
+def _send_offsets(producer: Producer, positions: list[TopicPartition], group: object) -> None:
+    """Librdkafka may not return until some broker's connection changes, whatever timeout it is given, when the group's
+    coordinator has left the metadata (its issues 5456 and 5511): so it is called in a thread that may be left behind.
+    """
+    outcome: queue.SimpleQueue[Exception | None] = queue.SimpleQueue()
+
+    def send() -> None:
+        try:
+            producer.send_offsets_to_transaction(positions, group, OFFSETS_SECONDS)
+            outcome.put(None)
+        except KafkaException as error:
+            outcome.put(error)
+
+    threading.Thread(target=send, daemon=True).start()
+    try:
+        error = outcome.get(timeout=STUCK_SECONDS)
+    except queue.Empty:
+        raise StuckError from None
+    if error is not None:
+        raise error
 
 
 def _patiently(call: Callable[[], Any]) -> Any:
