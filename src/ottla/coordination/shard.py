@@ -20,6 +20,7 @@ from ottla.model.errors import (
     CorruptError,
     InvalidRequestError,
     NotCoordinatorError,
+    NotEnoughReplicasAfterAppendError,
     OttlaError,
 )
 from ottla.model.ids import NO_PRODUCER_ID, Offset, ProducerId
@@ -103,6 +104,8 @@ class Shard(Generic[M]):
         self._wall_lead_ms = clock.now_ms() - self._monotonic_ms()
         """The time that the machine is told is the monotonic clock's and this much, so that it does not jump."""
         self._last_write: _Pending | None = None
+        self.is_stuck = False
+        """Whether the last write failed: what clients try again and again is told once."""
 
     @property
     def is_active(self) -> bool:
@@ -126,9 +129,13 @@ class Shard(Generic[M]):
         """
         if self._state is _State.LOADING:
             self._state = _State.ACTIVE
-            self._last_write = loaded = _Pending(self, lambda: None, lambda outcome: None)
-            self.partition.wait_committed(loaded)
+            self._await_commit()
             self.carry_out(self.machine.on_loaded(self.now_ms()))
+
+    def _await_commit(self) -> None:
+        """What is in the log is true for the machine, and yet nothing that rests on it may happen before it is safe."""
+        self._last_write = pending = _Pending(self, lambda: None, lambda outcome: None)
+        self.partition.wait_committed(pending)
 
     async def _load_from(self, offset: Offset, end_offset: Offset) -> Offset:
         found = self.partition.log.read(offset, _LOADED_BYTES, upper=end_offset, at_least_one=True)
@@ -205,10 +212,12 @@ class Shard(Generic[M]):
                 _deliver(effect)
             elif isinstance(effect, Write | TransactionalWrite) and effect.records:
                 is_written = self._write(effect)
-            elif self._last_write is not None:
-                self._last_write.then.append(effect)
-            else:
+            elif self._last_write is None:
                 self._follow_up(effect, is_committed=True)
+            elif self.partition.is_short:
+                self._follow_up(effect, is_committed=False)
+            else:
+                self._last_write.then.append(effect)
         self._arm()
 
     def _follow_up(self, effect: Any, *, is_committed: bool) -> None:
@@ -253,12 +262,15 @@ class Shard(Generic[M]):
         if self.is_active:
             self.machine.on_marker(end.producer_id, commit=end.marker is Marker.COMMIT)
 
-    def on_done(self, pending: "_Pending", *, is_committed: bool) -> None:
+    def on_done(self, pending: "_Pending", outcome: Appended | OttlaError) -> None:
         """Everything up to this write is committed, or it has failed."""
         if self._last_write is pending:
             self._last_write = None
+            if isinstance(outcome, NotEnoughReplicasAfterAppendError):
+                # It is in the log, and will be committed when there are enough replicas.
+                self._await_commit()
         for effect in pending.then:
-            self._follow_up(effect, is_committed=is_committed)
+            self._follow_up(effect, is_committed=isinstance(outcome, Appended))
 
     # Time
 
@@ -320,11 +332,14 @@ class _Pending:
     def on_outcome(self, at: int, outcome: Appended | OttlaError) -> None:
         """It is committed, or has failed."""
         if isinstance(outcome, OttlaError):
-            _LOGGER.warning("%s: what was decided is not committed: %s", self._shard.partition, outcome)
+            if not self._shard.is_stuck:
+                _LOGGER.warning("%s: what was decided is not committed: %s", self._shard.partition, outcome)
+            self._shard.is_stuck = True
         else:
             self.on_waiting()
+            self._shard.is_stuck = False
         self._on_outcome(outcome)
-        self._shard.on_done(self, is_committed=isinstance(outcome, Appended))
+        self._shard.on_done(self, outcome)
 
 
 def _answer(write: Write | TransactionalWrite, outcome: Appended | OttlaError) -> None:

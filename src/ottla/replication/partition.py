@@ -552,6 +552,8 @@ def _tell(queue: "deque[_Waiting]", end_offset: Offset) -> None:
 
 
 def _fail(queue: "deque[_Waiting]", error: OttlaError) -> None:
-    while queue:
-        waiting = queue.popleft()
+    # Whoever is told may wait anew, for what comes later.
+    told = list(queue)
+    queue.clear()
+    for waiting in told:
         waiting.waiter.on_outcome(waiting.at, error)

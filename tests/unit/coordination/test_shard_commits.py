@@ -55,11 +55,15 @@ def test_what_rests_on_too_few_replicas_is_left_out_and_told() -> None:
         deeds.set_isr(ME)
         assert ("failed", {b"a": 1}) == (await token, deeds.shard.machine.sums), "it is written, though not safe"
         assert ([], ["marker"]) == (deeds.performed, deeds.left_out)
+        deeds.set_isr(ME)
         deeds.shard.carry_out(["marker again"])
         assert ([], ["marker", "marker again"]) == (deeds.performed, deeds.left_out), "nothing has changed"
         deeds.set_isr(ME, OTHER)
         deeds.shard.carry_out(["marker at last"])
+        assert [] == deeds.performed, "the other one is in sync again, and yet lacks what it rests on"
+        deeds.copy()
         assert ["marker at last"] == deeds.performed
+        assert ["marker", "marker again"] == deeds.left_out
 
     run(scenario)
 
