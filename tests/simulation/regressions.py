@@ -15,6 +15,7 @@ REGRESSIONS: Final = {
     131: "a consumer that missed the answer with its assignment was never told again, and read nothing for ever",
     226: "a log that was cut at a rotten bit, after a kill, was taken for whole, and its broker was elected",
     241: "clients that had just been killed were waited for, and not their successors: the simulator's own mistake",
+    261: "a broker that stopped while it asked a coordinator about a transaction threw an error at nobody",
     306: "members waited in JoinGroup on a connection that its broker's machine had forgotten: there was no keep-alive",
     428: "a fault planned for the disk of a stopped broker struck its next life: the simulator's own mistake",
     430: "a broker whose session ended in the middle of its start never registered again, and never served",

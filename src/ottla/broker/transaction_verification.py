@@ -179,7 +179,11 @@ class TransactionVerification:
         return [part._replace(batch=Batch(bytearray(part.batch.buffer))) for part in parts]
 
     def _on_answer(self, question: _Question, answer: "asyncio.Future[AddPartitionsResponse]") -> None:
-        errors = dict(answer.result().errors)
+        if answer.cancelled():
+            # The broker stops, and nobody waits for the coordinator any more; who waits here may ask the next leader.
+            errors = {_name(part.partition): ErrorCode.COORDINATOR_NOT_AVAILABLE for part in question.parts}
+        else:
+            errors = dict(answer.result().errors)
         joins = question.writes.version >= JOINS_SINCE
         if joins and question.retries < RETRIES and ErrorCode.CONCURRENT_TRANSACTIONS in errors.values():
             question.retries += 1

@@ -6,8 +6,11 @@ A coordinator whose topic is flushed at every write answers later; nothing else 
 import asyncio
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
+import pytest
+
+from ottla.broker import transaction_verification
 from ottla.broker.broker import Broker
 from ottla.broker.transaction_coordinator import TOPIC as TRANSACTIONS_TOPIC
 from ottla.broker.transaction_verification import (
@@ -331,6 +334,25 @@ def test_a_coordinator_that_cannot_be_reached_may_be_asked_again(tmp_path: Path)
         )
         answer = await _ask_elsewhere(rig.broker, BrokerId(99), request)
         assert ((PLACE, ErrorCode.COORDINATOR_NOT_AVAILABLE),) == answer.errors
+
+    run(tmp_path, test)
+
+
+def test_a_question_that_is_given_up_is_told_to_who_waits_and_who_waits_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def test(rig: Rig) -> None:
+        asked: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        with monkeypatch.context() as patch:
+            patch.setattr(transaction_verification, "ask_coordinator", lambda *_: asked)
+            requests = [rig.append(rig.batch(sequence)) for sequence in range(2)]
+        assert [{}, {}] == [told.outcomes for told in requests]
+        asked.cancel()
+        await told_all(*requests)
+        assert all(isinstance(told.outcomes[0], ErrorCode) for told in requests)
+        after = rig.append(rig.batch(0))
+        await told_all(after)
+        assert {0: 0} == after.outcomes
 
     run(tmp_path, test)
 
