@@ -72,11 +72,6 @@ def below_src(path: Path) -> PurePosixPath:
 # The house
 
 
-def test_files_and_functions_are_short() -> None:
-    found = sources(".py", ".pyx", ".pyi", ".pxd", ".h", below="src")
-    assert_tidy(found, lambda path, text: tidy_checks.too_long(text, blocks_of(path, text)))
-
-
 def test_public_names_are_documented() -> None:
     assert_tidy(
         sources(".py", ".pyx", below="src"),
@@ -205,19 +200,6 @@ def test_cython_blocks() -> None:
         ("class", "Thing", 19, 5, False, True),
         ("function", "__init__", 22, 2, False, False),
     ] == tidy_checks.cython_blocks(CYTHON_BLOCKS)
-
-
-def test_length_check_complains() -> None:
-    long_function = "def f():\n" + "    pass\n" * 80
-    long_file = "pass\n" * 601
-    cython = "cdef int f():\n" + "    pass\n" * 80
-    assert ["line 1: f has 81 lines, at most 80"] == tidy_checks.too_long(
-        long_function, tidy_checks.python_blocks(long_function)
-    )
-    assert ["601 lines, at most 600: which second duty moved in?"] == tidy_checks.too_long(long_file, [])
-    assert ["line 1: f has 81 lines, at most 80"] == tidy_checks.too_long(cython, tidy_checks.cython_blocks(cython))
-    at_the_limit = "def f():\n" + "    pass\n" * 79
-    assert [] == tidy_checks.too_long(at_the_limit, tidy_checks.python_blocks(at_the_limit))
 
 
 def test_docstring_check_complains() -> None:

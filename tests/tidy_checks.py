@@ -12,9 +12,6 @@ from collections.abc import Collection, Iterator, Mapping
 from pathlib import PurePosixPath
 from typing import Final, NamedTuple
 
-FILE_LINES_MAX: Final = 600
-FUNCTION_LINES_MAX: Final = 80
-
 IMPURE: Final = frozenset({"asyncio", "os", "random", "socket", "subprocess", "threading", "time"})
 """What a pure module may not import: clocks, disks, networks, threads and chance."""
 WORLD: Final = IMPURE - {"asyncio"}
@@ -72,7 +69,6 @@ class Block(NamedTuple):
     kind: str
     name: str
     line: int
-    lines: int
     documented: bool
     outermost: bool
 
@@ -86,7 +82,6 @@ def python_blocks(text: str) -> list[Block]:
             "class" if isinstance(node, ast.ClassDef) else "function",
             node.name,
             node.lineno,
-            (node.end_lineno or node.lineno) - node.lineno + 1,
             ast.get_docstring(node) is not None,
             id(node) in outermost,
         )
@@ -124,7 +119,6 @@ def cython_blocks(text: str) -> list[Block]:
                 "class" if found["keyword"].endswith("class") else "function",
                 name[0],
                 index + 1,
-                end - index,
                 _DOCSTRING_START.match(following) is not None,
                 # A function in C alone is nobody's public name.
                 indent == 0 and found["keyword"] != "cdef",
@@ -154,19 +148,6 @@ def _block_end(lines: list[str], body: int, indent: int) -> int:
             break
         end = index + 1
     return end
-
-
-def too_long(text: str, blocks: Collection[Block]) -> list[str]:
-    """A file has one duty, a function fits on a screen."""
-    count = len(text.splitlines())
-    complaints = (
-        [f"{count} lines, at most {FILE_LINES_MAX}: which second duty moved in?"] if count > FILE_LINES_MAX else []
-    )
-    return complaints + [
-        f"line {block.line}: {block.name} has {block.lines} lines, at most {FUNCTION_LINES_MAX}"
-        for block in blocks
-        if block.kind == "function" and block.lines > FUNCTION_LINES_MAX
-    ]
 
 
 def undocumented(text: str, blocks: Collection[Block], stub: str = "") -> list[str]:
