@@ -23,7 +23,7 @@ def project_files() -> Iterator[Path]:
         names[:] = [
             name for name in names if name not in NOT_OURS and not name.endswith((".egg-info", "_cache", ".hypothesis"))
         ]
-        yield from (Path(folder) / name for name in files)
+        yield from (Path(folder) / name for name in files if name not in NOT_OURS)
 
 
 FILES = sorted(project_files())
@@ -186,19 +186,19 @@ cdef class Thing:
 
 def test_python_blocks() -> None:
     assert [
-        ("function", "outer", 2, 3, False, True),
-        ("class", "Thing", 6, 3, True, True),
-        ("function", "inner", 3, 2, False, False),
-        ("function", "method", 8, 1, False, False),
+        ("function", "outer", 2, False, True),
+        ("class", "Thing", 6, True, True),
+        ("function", "inner", 3, False, False),
+        ("function", "method", 8, False, False),
     ] == tidy_checks.python_blocks(PYTHON_BLOCKS)
 
 
 def test_cython_blocks() -> None:
     assert [
-        ("function", "in_c", 9, 3, False, False),
-        ("function", "both", 13, 5, True, True),
-        ("class", "Thing", 19, 5, False, True),
-        ("function", "__init__", 22, 2, False, False),
+        ("function", "in_c", 9, False, False),
+        ("function", "both", 13, True, True),
+        ("class", "Thing", 19, False, True),
+        ("function", "__init__", 22, False, False),
     ] == tidy_checks.cython_blocks(CYTHON_BLOCKS)
 
 
