@@ -5,7 +5,7 @@ FUZZ_SECONDS ?= 60
 BIN := $(VENV)/bin
 KERNELS := $(shell find src -name '*.pyx' -o -name '*.pxd' -o -name '*.h')
 
-.PHONY: run test demo check bench test-compat test-spark test-hostile test-sim sim test-cluster chaos fuzz clean help
+.PHONY: run test demo check bench bench-guard test-compat test-spark test-hostile test-sim sim test-cluster chaos fuzz clean help
 
 help:  ## what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -74,6 +74,9 @@ chaos: $(VENV)/.installed-cluster  ## the same for ten minutes and more
 
 bench: $(VENV)/.installed-compat $(VENV)/.installed-spark  ## every benchmark, with ratios
 	$(BIN)/python -m benchmarks
+
+bench-guard: $(VENV)/.installed  ## the few ratios that must not get worse, in three minutes
+	$(BIN)/python -m benchmarks.guard
 
 fuzz: $(VENV)/.installed  ## the kernels under address sanitizer, for FUZZ_SECONDS=60
 	PYTHON=$(abspath $(BIN)/python) tests/fuzz/run --seconds $(FUZZ_SECONDS)

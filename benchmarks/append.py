@@ -6,6 +6,7 @@ to the page cache of the same disk, one batch a call, and sixteen a call where i
 
 import itertools
 import os
+from collections.abc import Sequence
 
 from benchmarks.bench_log import bench_store, make_batch
 from benchmarks.measure import Goal, Result, interleaved, report
@@ -22,10 +23,14 @@ GATHERED = 16
 
 def run(quick: bool = False) -> list[Result]:
     """One comparison per batch size."""
-    return [_compare(name, size, quick) for name, size in SIZES.items()]
+    return [
+        compare(name, size, goals=[Goal(rival="log", at_least=0.7)] if size == 64 * KIB else [], quick=quick)
+        for name, size in SIZES.items()
+    ]
 
 
-def _compare(name: str, size: int, quick: bool) -> Result:
+def compare(name: str, size: int, *, goals: Sequence[Goal] = (), rounds: int = 21, quick: bool = False) -> Result:
+    """Batches of about `size` bytes."""
     total = (8 if size < 16 * KIB else 32) * KIB * KIB
     buffers = [make_batch(size) for _ in range(GATHERED)]
     turns = total // (size * GATHERED)
@@ -69,9 +74,9 @@ def _compare(name: str, size: int, quick: bool) -> Result:
             title=f"append of {name} batches",
             unit="MB",
             baseline="os.write",
-            goals=[Goal(rival="log", at_least=0.7)] if size == 64 * KIB else [],
+            goals=goals,
             before={"log": fresh_log, "log, 16 at once": fresh_log, "os.write": fresh_file},
-            rounds=21,
+            rounds=rounds,
             quick=quick,
         )
         os.close(raw["fd"])

@@ -9,7 +9,7 @@ import os
 import socket
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 from benchmarks.bench_log import PARTITION, BenchStore, bench_store, fill, make_batch
@@ -33,31 +33,34 @@ while connection.recv_into(buffer):
 
 def run(quick: bool = False) -> list[Result]:
     """One comparison."""
+    return [compare(goals=[Goal(rival="log ranges", at_least=0.9)], quick=quick)]
+
+
+def compare(*, goals: Sequence[Goal], rounds: int = 11, quick: bool = False) -> Result:
+    """The three rivals on one log."""
     batch = make_batch(64 * 1024)
-    with bench_store(LogConfig()) as bench, _sink() as connection:
+    with bench_store(LogConfig()) as bench, discarding_process() as connection:
         fill(bench.new_log(), batch, LOG_BYTES)
         log = bench.store.get(PARTITION)
         with open(log.segments[0].log_path, "rb") as raw:
-            return [
-                interleaved(
-                    {
-                        "log ranges": lambda: _send_log(bench, batch, connection.fileno()),
-                        "log ranges, first read": lambda: _send_log(bench, batch, connection.fileno()),
-                        "os.sendfile": _bare(raw.fileno(), log.size_bytes, connection.fileno()),
-                    },
-                    title="log to socket, 1 MiB a turn",
-                    unit="MB",
-                    baseline="os.sendfile",
-                    goals=[Goal(rival="log ranges", at_least=0.9)],
-                    before={"log ranges, first read": bench.reopen},
-                    rounds=11,
-                    quick=quick,
-                )
-            ]
+            return interleaved(
+                {
+                    "log ranges": lambda: _send_log(bench, batch, connection.fileno()),
+                    "log ranges, first read": lambda: _send_log(bench, batch, connection.fileno()),
+                    "os.sendfile": bare_sendfile(raw.fileno(), log.size_bytes, connection.fileno()),
+                },
+                title="log to socket, 1 MiB a turn",
+                unit="MB",
+                baseline="os.sendfile",
+                goals=goals,
+                before={"log ranges, first read": bench.reopen},
+                rounds=rounds,
+                quick=quick,
+            )
 
 
 @contextmanager
-def _sink() -> Iterator[socket.socket]:
+def discarding_process() -> Iterator[socket.socket]:
     """A connection to a process that reads and forgets."""
     with subprocess.Popen([sys.executable, "-c", SINK], stdout=subprocess.PIPE, text=True) as sink:
         port = int(sink.stdout.readline() if sink.stdout else 0)
@@ -78,7 +81,9 @@ def _send_log(bench: BenchStore, batch: bytearray, out: int) -> float:
     return sent / 1e6
 
 
-def _bare(file: int, size: int, out: int) -> Callable[[], float]:
+def bare_sendfile(file: int, size: int, out: int) -> Callable[[], float]:
+    """Sends the file's first bytes, a megabyte a call; answers megabytes."""
+
     def send() -> float:
         position = 0
         while position < size:

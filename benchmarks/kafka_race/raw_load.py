@@ -117,6 +117,10 @@ class RawLoad:
         words = self._words("first", port, topic, {"seconds": seconds})
         return subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
+    def start_sink(self, port: int, file: Path) -> "subprocess.Popen[bytes]":
+        """A process that writes every Produce request to a file and answers it with success, until it is killed."""
+        return subprocess.Popen(self._words("sink", port, "load", {"name": str(file)}))
+
     def _run(self, mode: str, port: int, topic: str, options: dict[str, Option]) -> dict[str, float]:
         return run_and_parse(self._words(mode, port, topic, options))
 

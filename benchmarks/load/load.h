@@ -45,6 +45,7 @@ void run_produce(const struct options *options);
 void run_fetch(const struct options *options);
 void run_latency(const struct options *options);
 void run_first(const struct options *options);
+void run_sink(const struct options *options);
 void run_commit(const struct options *options);
 void run_rebalance(const struct options *options);
 void run_consumer_group(const struct options *options);

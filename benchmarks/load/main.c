@@ -1,5 +1,5 @@
 /* The load generator: `load MODE name=value...`. Modes: produce, fetch, latency, first, commit, rebalance,
- * consumer_group, idle_groups, transactions; each has its own file, but for `first`, which is in produce.c.
+ * consumer_group, idle_groups, transactions, sink; each has its own file, but for `first`, which is in produce.c.
  *
  * It exists because every full client is slower than a good broker: this one sends prepared bytes and throws away what
  * it reads, so that what is measured is the broker. One thread serves all connections, and leaves the other core alone.
@@ -153,6 +153,7 @@ int main(int count, char **words) {
     };
     struct { const char *name; void (*run)(const struct options *); } modes[] = {
         {"produce", run_produce}, {"fetch", run_fetch}, {"latency", run_latency}, {"first", run_first},
+        {"sink", run_sink},
         {"commit", run_commit}, {"rebalance", run_rebalance}, {"consumer_group", run_consumer_group},
         {"idle_groups", run_idle_groups}, {"transactions", run_transactions},
     };

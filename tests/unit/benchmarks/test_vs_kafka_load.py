@@ -18,6 +18,8 @@ import pytest
 from kio.schema.errors import ErrorCode
 from kio.serial import entity_reader, entity_writer
 
+from benchmarks.guard import wait_listening
+from benchmarks.kafka_race.brokers import free_port
 from benchmarks.kafka_race.raw_load import LoadError, RawLoad, first_answer
 from ottla.records.batch import Batch
 
@@ -105,6 +107,20 @@ def test_produce_sends_whole_batches_with_their_crc(raw: RawLoad, version: int) 
         assert (5, len(records)) == (batch.count, batch.size_bytes)
         sizes += len(records)
     assert (7, 35, sizes) == (work.requests, work.records, work.bytes)
+
+
+def test_the_sink_answers_every_request_and_keeps_every_byte(raw: RawLoad, tmp_path: Path) -> None:
+    port, received = free_port(), tmp_path / "received"
+    with raw.start_sink(port, received) as sink:
+        try:
+            wait_listening(port)
+            work = raw.produce(port, "load", connections=3, in_flight=4, requests=50, batch_records=20)
+        finally:
+            sink.kill()
+    content = received.read_bytes()
+    frame_bytes = struct.unpack(">i", content[:4])[0] + 4
+    assert 50 == work.requests
+    assert 50 * frame_bytes == len(content)
 
 
 def test_a_refused_batch_ends_the_load(raw: RawLoad) -> None:
