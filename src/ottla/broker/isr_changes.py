@@ -7,6 +7,7 @@ unknown, because the store did not answer, is committed again until it is known:
 
 import asyncio
 import logging
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from ottla.controller.elections_state import TopicRules, settled, updates, with_isr
@@ -141,4 +142,6 @@ class IsrChanges:
             "%s-%d: the ISR becomes %s, after %s",
             partition.topic, partition.index, list(asked.proposal.isr), list(record.isr),
         )  # fmt: skip
-        return with_isr(record, asked.proposal.isr, rules)
+        changed = with_isr(record, asked.proposal.isr, rules)
+        # A replica that had lost its log has copied everything by now.
+        return replace(changed, lost=tuple(each for each in changed.lost if each not in changed.isr))

@@ -28,6 +28,7 @@ from ottla.controller.elections_state import (
     anybody,
     decide_elections,
     decide_leave,
+    decide_losses,
     decide_withdraw,
     default_rules,
 )
@@ -164,6 +165,17 @@ class Controller:
         return await self._decide(
             partial(decide_withdraw, broker=broker, partitions=partitions, rules_of=self._rules_of, may_take=may_take)
         )
+
+    async def note_losses(
+        self, broker: BrokerId, lost: Sequence[TopicPartition], found: Sequence[TopicPartition] = ()
+    ) -> int:
+        """Notes which logs a broker has lost, and which of those it has found again; answers the revision."""
+        revision = 0
+        for start in range(0, max(len(lost), len(found)), ELECTED_AT_ONCE_MAX):
+            some = slice(start, start + ELECTED_AT_ONCE_MAX)
+            decide = partial(decide_losses, broker=broker, lost=lost[some], found=found[some], rules_of=self._rules_of)
+            revision = (await self._decide(decide)).revision
+        return revision
 
     async def elect_leaders(
         self, partitions: Iterable[TopicPartition] | None, *, unclean: bool = False

@@ -11,8 +11,12 @@ it, and so may have lost what it had not flushed; *gone* if it is not registered
   that is committed. It is *eligible*: it may lead when nobody of the ISR can, until the ISR is large enough again;
 - when nobody is left to lead, the ISR stays. One who returns and lost something goes out of it, and is not eligible, as
   long as another one may still come back who has everything;
-- the last one, if it lost something, leads all the same: nobody has more;
-- where the topic allows it, any live replica leads rather than none.
+- the last one, if it may have lost an unflushed tail, leads all the same: nobody has more;
+- a replica whose log is missing or ends early says so itself (`decide_losses`) and is in `lost` until the leader takes
+  it back into the ISR. It leaves the ISR while another member is left, and is never elected. If all members have lost
+  their log, the partition has no leader: a replica outside of the ISR may hold most of the records, and an empty log
+  must not replace them. The folder comes back, or an operator asks for an unclean election;
+- where the topic allows it, any live replica that has not lost its log leads rather than none.
 
 Whoever writes a partition's record does so from this view, and with a check of the registrations that it rests on: a
 broker that came back in between spoils the commit, and the decision is made again.
@@ -71,12 +75,33 @@ def with_isr(
     """
     is_small = len(isr) < min(rules.min_in_sync, len(partition.replicas))
     whole = {*partition.isr, *partition.eligible}.difference(isr, lost) if is_small else ()
-    return replace(partition, isr=isr, eligible=tuple(broker for broker in partition.replicas if broker in whole))
+    return replace(
+        partition,
+        isr=isr,
+        eligible=tuple(broker for broker in partition.replicas if broker in whole),
+        lost=tuple(broker for broker in partition.replicas if broker in partition.lost),
+    )
 
 
 def settled(image: ClusterImage, where: TopicPartition, partition: PartitionImage, rules: TopicRules) -> PartitionImage:
     """The partition without those of its ISR who are no longer sure to have everything; the leader is not touched."""
     revision = image.revision_of(partition_key(*where))
+    partition = _without_lost(partition, rules)
+    if not partition.lost or set(partition.lost).isdisjoint(partition.isr):
+        return _without_unsure(image, partition, rules, revision)
+    return partition
+
+
+def _without_lost(partition: PartitionImage, rules: TopicRules) -> PartitionImage:
+    """The partition with an ISR of members that have not lost their log; unchanged if all of them have."""
+    whole = (*partition.isr, *partition.eligible)
+    kept = tuple(broker for broker in whole if broker not in partition.lost)
+    if not kept or len(kept) == len(whole):
+        return partition
+    return with_isr(partition, _among(partition.isr, kept) or kept, rules, lost=partition.lost)
+
+
+def _without_unsure(image: ClusterImage, partition: PartitionImage, rules: TopicRules, revision: int) -> PartitionImage:
     whole = (*partition.isr, *partition.eligible)
     sure = tuple(broker for broker in whole if _has_everything(image, broker, revision))
     lost = {broker for broker in whole if broker in image.brokers and broker not in sure}
@@ -97,14 +122,16 @@ def elected(image: ClusterImage, where: TopicPartition, partition: PartitionImag
     now = settled(image, where, partition, rules)
     if now.leader in now.isr and is_present(image, now.leader, revision):
         return now
-    in_sync = [broker for broker in now.replicas if broker in now.isr and broker in image.brokers]
+    alive = [broker for broker in now.replicas if broker in image.brokers and broker not in now.lost]
+    in_sync = [broker for broker in alive if broker in now.isr]
     if in_sync:
         leader = in_sync[0]
         if not _has_everything(image, leader, revision):
             # One that lost something leads only if nobody else can come back.
             now = alone(now, leader)
         return led_by(now, leader)
-    alive = [broker for broker in now.replicas if broker in image.brokers]
+    if set(now.replicas) <= set(now.lost):
+        alive = [broker for broker in now.replicas if broker in image.brokers]
     if rules.allows_unclean and alive:
         return led_by(alone(now, alive[0]), alive[0])
     return now if now.leader == NO_LEADER else led_by(now, NO_LEADER)
@@ -190,11 +217,42 @@ def decide_withdraw(
     return _decision(image, changed)
 
 
+def decide_losses(
+    image: ClusterImage,
+    broker: BrokerId,
+    lost: Iterable[TopicPartition],
+    found: Iterable[TopicPartition] = (),
+    *,
+    rules_of: RulesOf = default_rules,
+) -> Decision[PartitionOutcome]:
+    """Notes that a broker has lost its logs of some partitions, and `found` those of others again.
+
+    It leaves the ISR of those that it lost while another member is left, and leads them no longer. Partitions whose
+    record does not change have no outcome.
+    """
+    changed: list[tuple[TopicPartition, PartitionImage]] = []
+    found = set(found)
+    for where in (*lost, *found):
+        topic = image.topics.get(where.topic)
+        if topic is None or where.partition >= len(topic.partitions):
+            continue
+        partition = topic.partitions[where.partition]
+        members = {*partition.lost, broker}.difference((broker,) if where in found else ())
+        now = replace(partition, lost=tuple(each for each in partition.replicas if each in members))
+        now = _without_lost(now, rules_of(topic))
+        if now.leader in now.lost:
+            now = led_by(now, NO_LEADER)
+        if now != partition:
+            changed.append((where, now))
+    return _decision(image, changed)
+
+
 def _takers(
     image: ClusterImage, where: TopicPartition, partition: PartitionImage, broker: BrokerId, may_take: MayTake
 ) -> list[BrokerId]:
     """Who of the others in sync may lead, the preferred one first."""
-    others = [each for each in partition.replicas if each in partition.isr and each != broker]
+    members = set(partition.isr).difference(partition.lost, (broker,))
+    others = [each for each in partition.replicas if each in members]
     return [each for each in others if each in image.brokers and may_take(where, each)]
 
 
@@ -213,7 +271,8 @@ def _is_quiet(image: ClusterImage, topic: TopicImage, index: int, partition: Par
 
 def alone(partition: PartitionImage, broker: BrokerId) -> PartitionImage:
     """The partition as one broker has it, whatever the others have."""
-    return replace(partition, isr=(broker,), eligible=())
+    lost = tuple(each for each in partition.lost if each != broker)
+    return replace(partition, isr=(broker,), eligible=(), lost=lost)
 
 
 def led_by(partition: PartitionImage, leader: BrokerId) -> PartitionImage:

@@ -136,7 +136,7 @@ def _elect_preferred(image: ClusterImage, partition: PartitionImage) -> Partitio
     preferred = partition.replicas[0]
     if partition.leader == preferred:
         raise Refusal(ErrorCode.ELECTION_NOT_NEEDED, f"broker {preferred} leads, and is the preferred one")
-    if preferred not in image.brokers or preferred not in partition.isr:
+    if preferred not in image.brokers or preferred not in partition.isr or preferred in partition.lost:
         raise Refusal(
             ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE,
             f"broker {preferred} would be preferred, but is not alive and in sync",
@@ -148,12 +148,14 @@ def _elect_any(image: ClusterImage, partition: PartitionImage) -> PartitionImage
     if partition.leader in image.brokers:
         raise Refusal(ErrorCode.ELECTION_NOT_NEEDED, f"broker {partition.leader} leads")
     alive = [broker for broker in partition.replicas if broker in image.brokers]
-    in_sync = [broker for broker in alive if broker in partition.isr]
+    whole = [broker for broker in alive if broker not in partition.lost]
+    in_sync = [broker for broker in whole if broker in partition.isr]
     if in_sync:
         return led_by(partition, in_sync[0])
     if not alive:
         raise Refusal(ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE, f"none of {list(partition.replicas)} is alive")
-    return led_by(alone(partition, alive[0]), alive[0])
+    leader = (whole or alive)[0]
+    return led_by(alone(partition, leader), leader)
 
 
 def decide_reassign(
@@ -249,7 +251,8 @@ def _with_leader_of_isr(image: ClusterImage, partition: PartitionImage) -> Parti
     """The same with another leader, where its leader is no longer among those in sync."""
     if partition.leader == NO_LEADER or partition.leader in partition.isr:
         return partition
-    candidates = [broker for broker in partition.replicas if broker in partition.isr and broker in image.brokers]
+    members = set(partition.isr).difference(partition.lost)
+    candidates = [broker for broker in partition.replicas if broker in members and broker in image.brokers]
     return led_by(partition, candidates[0] if candidates else NO_LEADER)
 
 

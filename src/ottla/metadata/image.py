@@ -40,6 +40,9 @@ class PartitionImage:
     removing: tuple[BrokerId, ...] = ()
     eligible: tuple[BrokerId, ...] = ()
     """Who left the ISR when it became too small to commit anything, and so has all that is committed, too."""
+    lost: tuple[BrokerId, ...] = ()
+    """Replicas whose log is missing or ends early, until they are in sync again. None of them leads or counts as in
+    sync; one stays in the ISR only while all of `isr` and `eligible` have lost the log, and then there is no leader."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

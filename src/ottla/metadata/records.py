@@ -70,6 +70,7 @@ class PartitionRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
     adding: tuple[BrokerId, ...] = ()
     removing: tuple[BrokerId, ...] = ()
     eligible: tuple[BrokerId, ...] = ()
+    lost: tuple[BrokerId, ...] = ()
 
 
 class ConfigsRecord(msgspec.Struct, frozen=True, kw_only=True):
@@ -160,6 +161,7 @@ def partition_record(partition: PartitionImage) -> PartitionRecord:
         adding=partition.adding,
         removing=partition.removing,
         eligible=partition.eligible,
+        lost=partition.lost,
     )
 
 
@@ -174,4 +176,5 @@ def partition_image(record: PartitionRecord) -> PartitionImage:
         adding=record.adding,
         removing=record.removing,
         eligible=record.eligible,
+        lost=record.lost,
     )

@@ -11,6 +11,7 @@ from ottla.controller.elections_state import (
     TopicRules,
     decide_elections,
     decide_leave,
+    decide_losses,
     decide_withdraw,
     settled,
     updates,
@@ -299,6 +300,91 @@ class TestEligible:
         assert Check(broker_key(BrokerId(0)), 0) in decision.operations
 
 
+def loses(image: ClusterImage, broker: int, rules: TopicRules = TWO) -> ClusterImage:
+    """A broker that starts finds its log of the partition missing."""
+    decision = decide_losses(image, BrokerId(broker), [TopicPartition("t", 0)], rules_of=lambda _: rules)
+    return after(image, decision) if decision.operations else image
+
+
+def finds(image: ClusterImage, broker: int) -> ClusterImage:
+    return after(image, decide_losses(image, BrokerId(broker), [], [TopicPartition("t", 0)]))
+
+
+def in_sync_alone(image: ClusterImage, *isr: int) -> ClusterImage:
+    record = partition_record(replace(only(image), isr=brokers(*isr), leader=BrokerId(isr[0])))
+    return after_operations(image, [Put(partition_key("t", 0), encode(record))])
+
+
+class TestLostLogs:
+    """A replica whose folder is missing never leads, and never replaces what others have."""
+
+    def test_a_leader_without_its_log_is_followed_by_another_replica(self) -> None:
+        image = loses(gone(with_topic(0, 1, 2), 0, 1, 2), 0)
+        assert ((NO_LEADER, (1, 2), 1), (0,)) == (state(image), only(image).lost)
+        image = elect(back(image, 0), TWO)
+        assert (NO_LEADER, (1, 2), 1) == state(image), "it waits for the others"
+        image = elect(back(image, 1), TWO)
+        assert ((1, (1,), 2), (2,), (0,)) == (state(image), only(image).eligible, only(image).lost)
+
+    def test_a_follower_without_its_log_leaves_the_isr(self) -> None:
+        image = back(loses(with_topic(0, 1, 2), 2), 2)
+        assert ((0, (0, 1), 0), (2,)) == (state(image), only(image).lost)
+        assert image is elect(image, TWO)
+
+    def test_it_is_not_eligible(self) -> None:
+        image = elect(gone(with_topic(0, 1, 2), 1, 2), TWO)
+        assert (1, 2) == only(image).eligible
+        image = loses(image, 1)
+        assert ((2,), (1,)) == (only(image).eligible, only(image).lost)
+
+    def test_an_eligible_replica_takes_over_from_the_only_member(self) -> None:
+        image = loses(gone(elect(gone(with_topic(0, 1), 1), TWO), 0), 0)
+        assert ((NO_LEADER, (1,), 1), (), (0,)) == (state(image), only(image).eligible, only(image).lost)
+
+    def test_without_another_member_the_partition_has_no_leader(self) -> None:
+        """Replicas outside of the ISR may have more than nothing, and an empty log would replace it."""
+        image = loses(gone(in_sync_alone(with_topic(0, 1, 2), 0), 0), 0)
+        image = elect(back(image, 0), TWO)
+        assert ((NO_LEADER, (0,), 1), (0,)) == (state(image), only(image).lost)
+        assert image is elect(image, TWO)
+
+    def test_it_leads_again_when_the_log_is_back(self) -> None:
+        image = elect(back(loses(gone(in_sync_alone(with_topic(0, 1, 2), 0), 0), 0), 0), TWO)
+        image = elect(back(finds(gone(image, 0), 0), 0), TWO)
+        assert ((0, (0,), 2), ()) == (state(image), only(image).lost)
+
+    def test_where_unclean_is_allowed_another_replica_leads(self) -> None:
+        image = back(loses(in_sync_alone(with_topic(0, 1, 2), 0), 0), 0)
+        image = elect(image, replace(TWO, allows_unclean=True))
+        assert ((1, (1,), 2), (0,)) == (state(image), only(image).lost)
+
+    def test_where_unclean_is_allowed_others_that_may_come_back_are_waited_for(self) -> None:
+        unclean = replace(TWO, allows_unclean=True)
+        image = elect(gone(loses(in_sync_alone(with_topic(0, 1), 0), 0), 1), unclean)
+        assert (NO_LEADER, (0,), 1) == state(image)
+        assert (1, (1,), 2) == state(elect(back(image, 1), unclean))
+
+    def test_where_unclean_is_allowed_an_empty_log_leads_if_all_are_lost(self) -> None:
+        image = loses(loses(with_topic(0, 1), 0), 1)
+        assert ((NO_LEADER, (1,), 1), (0, 1)) == (state(image), only(image).lost)
+        image = elect(image, replace(TWO, allows_unclean=True))
+        assert ((0, (0,), 2), (1,)) == (state(image), only(image).lost)
+
+    def test_neither_leaving_nor_withdrawing_hands_over_to_it(self) -> None:
+        """Also where a record of an older version still has it in the ISR."""
+        image = with_topic(0, 1)
+        record = partition_record(replace(only(image), lost=brokers(1)))
+        image = after_operations(image, [Put(partition_key("t", 0), encode(record))])
+        assert Decision() == decide_leave(image, BrokerId(0), limit=10)
+        assert Decision() == decide_withdraw(image, BrokerId(0), [TopicPartition("t", 0)])
+
+    def test_what_does_not_exist_and_who_has_no_part_in_it(self) -> None:
+        image = with_topic(0, 1)
+        missing = [TopicPartition("t", 1), TopicPartition("u", 0)]
+        assert Decision() == decide_losses(image, BrokerId(0), missing)
+        assert image is loses(image, 3)
+
+
 STEPS = st.lists(
     st.one_of(
         st.tuples(st.just("go"), st.integers(0, 2)),
@@ -481,6 +567,65 @@ def test_one_machine_at_a_time_that_loses_what_it_had_costs_nothing(steps: list[
         machines.start(which)
     machines.elect(0)
     assert machines.leads is not None
+
+
+class Folders(Machines):
+    """The same without power cuts: brokers are killed, and any number of them lose their folder while they are down."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.missing: set[int] = set()
+
+    def lose(self, which: int) -> None:
+        if BrokerId(which) not in self.image.brokers:
+            self.missing.add(which)
+            self.logs[which] = ()
+
+    def start(self, which: int) -> None:
+        if BrokerId(which) not in self.image.brokers:
+            partition = self.partition
+            if which in self.missing and which in (*partition.isr, *partition.eligible):
+                self.image = loses(self.image, which)
+            self.missing.discard(which)
+            self.image = back(self.image, which)
+
+    def _propose(self, isr: tuple[BrokerId, ...]) -> bool:
+        if not super()._propose(isr):
+            return False
+        record = partition_record(replace(self.partition, lost=tuple(set(self.partition.lost) - set(isr))))
+        self.image = after_operations(self.image, [Put(partition_key("t", 0), encode(record))])
+        return True
+
+    def check(self) -> None:
+        super().check()
+        partition = self.partition
+        if not set(partition.lost).isdisjoint(partition.isr):
+            assert NO_LEADER == partition.leader
+            assert {*partition.isr, *partition.eligible} <= set(partition.lost)
+
+
+FOLDER_STEPS = st.lists(
+    st.one_of(
+        *(st.tuples(st.just(step), st.integers(0, 2)) for step in ("kill", "start", "lose", "copy", "join", "late")),
+        st.tuples(st.sampled_from(["write", "elect"]), st.just(0)),
+        st.tuples(st.sampled_from(["write", "elect"]), st.just(0)),
+    ),
+    max_size=60,
+)
+
+
+@settings(max_examples=500)
+@given(FOLDER_STEPS)
+def test_lost_folders_cost_nothing_while_one_member_has_its_log(steps: list[tuple[str, int]]) -> None:
+    folders = Folders()
+    for step, which in steps:
+        getattr(folders, step)(which)
+    for which in range(3):
+        folders.start(which)
+    folders.elect(0)
+    partition = folders.partition
+    has_member = not {*partition.isr, *partition.eligible} <= set(partition.lost)
+    assert has_member == (folders.leads is not None)
 
 
 @pytest.mark.parametrize("size", [1, 2, 3])

@@ -169,6 +169,23 @@ class TestElect:
         then = first(after(image, decision))
         assert (leader, brokers(*isr_then), 1) == (then.leader, then.isr, then.leader_epoch)
 
+    @pytest.mark.parametrize(
+        ("isr", "lost", "leader", "lost_then"),
+        [((0,), (0,), 1, (0,)), ((0,), (0, 1), 2, (0, 1)), ((0,), (0, 1, 2), 0, (1, 2))],
+    )
+    def test_unclean_prefers_replicas_that_have_their_log(
+        self, isr: tuple[int, ...], lost: tuple[int, ...], leader: int, lost_then: tuple[int, ...]
+    ) -> None:
+        image = with_topic((0, 1, 2))
+        image = changed(image, replace(first(image), isr=brokers(*isr), leader=NO_LEADER, lost=brokers(*lost)))
+        elected = first(after(image, decide_elect(image, [T0], unclean=True)))
+        assert (leader, (leader,), lost_then) == (elected.leader, elected.isr, elected.lost)
+
+    def test_a_preferred_replica_without_its_log_does_not_lead(self) -> None:
+        image = with_topic((0, 1))
+        image = changed(image, replace(first(image), isr=brokers(0), leader=NO_LEADER, lost=brokers(0)))
+        assert [ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE] == codes(decide_elect(image, [T0]))
+
     def test_unclean_refusals(self) -> None:
         image = with_topic((0,))
         assert [ErrorCode.ELECTION_NOT_NEEDED] == codes(decide_elect(image, [T0], unclean=True))
