@@ -120,7 +120,7 @@ def elected(image: ClusterImage, where: TopicPartition, partition: PartitionImag
     """The settled partition with a leader, if there can be one."""
     revision = image.revision_of(partition_key(*where))
     now = settled(image, where, partition, rules)
-    if now.leader in now.isr and is_present(image, now.leader, revision):
+    if now.leader in now.isr and now.leader not in now.lost and is_present(image, now.leader, revision):
         return now
     alive = [broker for broker in now.replicas if broker in image.brokers and broker not in now.lost]
     in_sync = [broker for broker in alive if broker in now.isr]
@@ -239,9 +239,8 @@ def decide_losses(
         partition = topic.partitions[where.partition]
         members = {*partition.lost, broker}.difference((broker,) if where in found else ())
         now = replace(partition, lost=tuple(each for each in partition.replicas if each in members))
-        now = _without_lost(now, rules_of(topic))
-        if now.leader in now.lost:
-            now = led_by(now, NO_LEADER)
+        # Elected at once: the new record would vouch for members that returned since the old one was written.
+        now = elected(image, where, now, rules_of(topic))
         if now != partition:
             changed.append((where, now))
     return _decision(image, changed)
@@ -258,7 +257,7 @@ def _takers(
 
 def _is_quiet(image: ClusterImage, topic: TopicImage, index: int, partition: PartitionImage) -> bool:
     """Whether everybody of the ISR is present, one of them leads, and the eligible are: so it is with nearly all."""
-    if partition.leader not in partition.isr:
+    if partition.leader not in partition.isr or not set(partition.lost).isdisjoint(partition.isr):
         return False
     if partition.replicas == (partition.leader,) and partition.leader in image.brokers:
         # Nobody else can lead it, in whichever life of the broker.

@@ -366,9 +366,14 @@ class TestLostLogs:
 
     def test_where_unclean_is_allowed_an_empty_log_leads_if_all_are_lost(self) -> None:
         image = loses(loses(with_topic(0, 1), 0), 1)
-        assert ((NO_LEADER, (1,), 1), (0, 1)) == (state(image), only(image).lost)
+        assert ((NO_LEADER, (1,), 2), (0, 1)) == (state(image), only(image).lost)
         image = elect(image, replace(TWO, allows_unclean=True))
-        assert ((0, (0,), 2), (1,)) == (state(image), only(image).lost)
+        assert ((0, (0,), 3), (1,)) == (state(image), only(image).lost)
+
+    def test_the_new_record_does_not_vouch_for_members_that_returned(self) -> None:
+        image = back(gone(with_topic(0, 1, 2), 0, 1, 2), 0, is_intact=False)
+        image = elect(loses(image, 1), TWO)
+        assert ((NO_LEADER, (2,), 1), (1,)) == (state(image), only(image).lost)
 
     def test_neither_leaving_nor_withdrawing_hands_over_to_it(self) -> None:
         """Also where a record of an older version still has it in the ISR."""
@@ -543,8 +548,11 @@ class Machines:
         return True
 
     def elect(self, _: int) -> None:
-        before = self.partition.leader_epoch
-        self.image = elect(self.image, TWO)
+        self.show(elect(self.image, TWO))
+
+    def show(self, image: ClusterImage) -> None:
+        """Somebody was elected, perhaps."""
+        before, self.image = self.partition.leader_epoch, image
         leader = self.partition.leader
         if self.partition.leader_epoch != before:
             self.leads = leader if leader != NO_LEADER and self.lives(leader) else None
@@ -585,7 +593,7 @@ class Folders(Machines):
         if BrokerId(which) not in self.image.brokers:
             partition = self.partition
             if which in self.missing and which in (*partition.isr, *partition.eligible):
-                self.image = loses(self.image, which)
+                self.show(loses(self.image, which))
             self.missing.discard(which)
             self.image = back(self.image, which)
 
