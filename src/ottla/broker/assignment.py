@@ -16,7 +16,7 @@ from ottla.broker.topic_settings import TopicSettings
 from ottla.controller.topics_state import id_text
 from ottla.metadata.image import NO_LEADER, ClusterImage, PartitionImage, TopicImage
 from ottla.metadata.records import partition_key
-from ottla.model.errors import NotLeaderError, OttlaError, UnknownPartitionError
+from ottla.model.errors import NotLeaderError, OttlaError, StorageError, UnknownPartitionError
 from ottla.model.ids import TopicPartition
 from ottla.replication.follower_state import FollowerState
 from ottla.replication.leader_state import LeaderState
@@ -39,6 +39,7 @@ class Assignment:
         self._topics: dict[str, TopicImage] = {}
         """As they were last applied."""
         self._breath = 0
+        self._has_made_logs = False
         self._turn = asyncio.Lock()
 
     async def apply(self, image: ClusterImage) -> None:
@@ -65,12 +66,15 @@ class Assignment:
         ]
         if gone:
             await self._remove_topics(gone)
+        self._has_made_logs = False
         for name, topic in image.topics.items():
             known = self._topics.get(name)
             if known is topic:
                 continue
             await self._apply_topic(topic, image)
             self._topics[name] = topic
+        if self._has_made_logs:
+            self._broker.store.note_applied(image.revision)
 
     def settings_changed(self) -> None:
         """The broker's own configs changed, and with them the defaults of every topic."""
@@ -118,25 +122,37 @@ class Assignment:
                 if partition is not None:
                     await self._remove([partition], NotLeaderError, "was moved to other brokers")
                 continue
+            if partition is None and broker.lost_logs.is_pending(name, image.revision):
+                continue
             if partition is None:
                 try:
                     partition = self._add(topic, name, settings)
                 except OttlaError as error:
-                    _LOGGER.error("%s cannot be served: %s", name, error)
+                    _LOGGER.error("partition %s cannot be served: %s", name, error)
                     continue
                 await self._breathe()
             self._apply_role(partition, wanted, image.revision_of(partition_key(*name)))
+            broker.lost_logs.on_record(name, wanted, image.revision)
         self._apply_settings(topic, settings)
 
     def _add(self, topic: TopicImage, name: TopicPartition, settings: TopicSettings) -> Partition:
         broker = self._broker
         if name in broker.store.offline:
             raise broker.store.offline[name]
+        log = broker.store.find(name)
+        if log is None:
+            wanted = topic.partitions[name.partition]
+            reason = broker.lost_logs.reason_held_back(name, wanted)
+            if reason is not None:
+                raise StorageError(reason)
+            start = broker.lost_logs.start_of_new_log(name, wanted)
+            log = broker.store.create(name, id_text(topic.id), start_offset=start)
+            self._has_made_logs = True
         partition = Partition(
             topic.name,
             name.partition,
             topic.id,
-            broker.store.find(name) or broker.store.create(name, id_text(topic.id)),
+            log,
             min_insync_replicas=settings.min_insync_replicas,
             turn=broker.turn,
             clock=broker.clock,
@@ -187,6 +203,7 @@ class Assignment:
         gone = set(names)
         partitions = [each for each in self._broker.partitions.held.values() if each.topic in gone]
         await self._remove(partitions, UnknownPartitionError, "was deleted")
+        self._broker.lost_logs.forget(gone)
         for name in names:
             self._topics.pop(name, None)
 

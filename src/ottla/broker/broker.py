@@ -21,6 +21,7 @@ from ottla.broker.group_coordinator import GroupCoordinator
 from ottla.broker.image_follower import ImageFollower
 from ottla.broker.isr_changes import IsrChanges
 from ottla.broker.log_repairs import LogRepairs
+from ottla.broker.lost_logs import LostLogs
 from ottla.broker.markers import Markers
 from ottla.broker.membership import Membership
 from ottla.broker.office import Office
@@ -150,8 +151,11 @@ class Broker:
         await self._follower.load()
         self._apply_broker_configs(self._follower.image)
         await self._open_logs(data_dirs)
-        await self.assignment.apply(self._follower.image)
         self.controller = self._make_controller()
+        self.lost_logs = LostLogs(self.id, self.store, self.clock)
+        await self.lost_logs.report(self._follower.image, self.controller)
+        await self.assignment.apply(self._follower.image)
+        self.store.note_applied(self._follower.image.revision)
         self.isr_changes = IsrChanges(self)
         self.office = Office(self, self._make_controller)
         self.producer_ids = ProducerIds(self.controller.allocate_producer_ids)

@@ -65,6 +65,7 @@ class Membership:
         image = broker.image
         return any(
             broker.id in (*partition.isr, *partition.eligible)
+            and broker.id not in partition.lost
             and partition.replicas != (broker.id,)
             and not broker.may_lead_since(image.revision_of(partition_key(topic.name, index)))
             for topic in image.topics.values()

@@ -15,6 +15,7 @@ from ottla.storage.checkpoints import (
     read_offsets,
     read_properties,
     replace_file,
+    write_file,
     write_offsets,
     write_properties,
     write_synced,
@@ -37,6 +38,12 @@ class DataDir:
         """Whether whoever used it last shut down cleanly."""
         self.is_intact = False
         """Whether it has all that was ever written into it: not if new, if the machine went down, or a log was cut."""
+        self.is_new = False
+        """Whether it had no identity yet: it was never used, or is empty in the place of one that was."""
+        self.lost_power = False
+        """Whether the machine may have gone down since it was last used: then what was not flushed may be missing."""
+        self.applied_revision: int | None = None
+        """The newest revision of the metadata whose partitions all got their folder, if the data dir knows one."""
         self.properties: dict[str, str] = {}
         self._disk = disk
         self._lock: Lock | None = None
@@ -57,7 +64,9 @@ class DataDir:
                 f"{self.path} is in use by {taken or 'another process'}; stop that one, or choose another --data folder"
             )
         self._lock = taken
+        self.is_new = not self._disk.exists(self._file(names.META_PROPERTIES))
         self._check_identity(node_id, cluster_id, random)
+        self.applied_revision = self._read_applied_revision()
         for name in self._disk.list_dir(self.path):
             if name.endswith(TEMPORARY):
                 self._disk.remove(self._file(name))
@@ -67,6 +76,7 @@ class DataDir:
         if used_in == self._disk.boot_id or (self.is_clean and used_in != _NO_BOOT):
             # Last used in the same life of the machine, whose page cache has what the disk has not; or all is there.
             self.note_boot()
+        self.lost_power = not self.is_intact and not self.is_new
         if self.is_clean:
             self._disk.remove(mark)
             self._disk.sync_dir(self.path)
@@ -86,6 +96,20 @@ class DataDir:
         """Something may be missing, in this start and in those that follow, until `note_boot`. From any thread."""
         self._write_boot(_NO_BOOT)
         self.is_intact = False
+
+    def _read_applied_revision(self) -> int | None:
+        path = self._file(names.APPLIED_REVISION)
+        text = self._disk.read(path).decode("ascii", "replace").strip() if self._disk.exists(path) else ""
+        return int(text) if text.isascii() and text.isdigit() else None
+
+    def note_applied(self, revision: int) -> None:
+        """Notes that all partitions which this revision of the metadata assigns here have had a folder.
+
+        Not synced: after a power cut folders that were not synced either may be missing. Raises OSError.
+        """
+        # Always the same size, so that a full disk can take it.
+        write_file(self._disk, self._file(names.APPLIED_REVISION), f"{revision:020d}\n".encode())
+        self.applied_revision = revision
 
     def _write_boot(self, boot_id: str) -> None:
         file = self._disk.open(self._file(names.BOOT_ID), create=True)
@@ -164,6 +188,10 @@ class DataDir:
     def _content(self, name: str, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
         known = self._checkpointed.get(name, {})
         return {**{partition: known[partition] for partition in self._aside if partition in known}, **offsets}
+
+    def checkpointed(self, name: str) -> Mapping[TopicPartition, int]:
+        """What a checkpoint file says, as it was last read or written."""
+        return self._checkpointed.get(name, {})
 
     def remembers(self, partition: TopicPartition) -> bool:
         """Whether some checkpoint file speaks of the partition, perhaps of one of that name which was deleted."""

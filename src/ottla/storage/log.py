@@ -71,6 +71,8 @@ class LogParts:
     """Whether the folder's own name is known to survive a power cut; if not, the first flush sees to it."""
     damage: CorruptError | None = None
     """A batch that had been flushed and is no longer as it was, if one was come across."""
+    has_segments: bool = True
+    """Whether the folder had any segment; if not, one was made."""
 
 
 class Log:
@@ -103,8 +105,13 @@ class Log:
         self.high_watermark = parts.start_offset
         self.persisted_start = Offset(0)
         """What the checkpoint on disk says of the start; the store keeps this true."""
+        self.persisted_high_watermark = Offset(0)
+        """The same for the high watermark."""
         self.cleaned_offset = Offset(0)
         """Up to where compaction has made keys unique."""
+        self.lost_end = Offset(0)
+        """If the log ends early: where it had ended. Stays in the high-watermark checkpoint, so that the next start
+        finds the same loss, until the cluster has decided what replaces the records."""
         self.truncations = 0
         self.health = LogHealth(on_trouble, parts.damage)
         self.segments = SegmentList(
@@ -362,6 +369,7 @@ class Log:
             self.truncate_fully(self.start_offset, now=now)
             return True
         self._mend_transaction_index(offset)
+        self._lower_high_watermark(end)
         self._lower_recovery_point(end)
         try:
             self.segments.drop_after(offset)
@@ -587,6 +595,16 @@ class Log:
                 self._persist_bounds()
             except StorageError:
                 self.recovery_point = before  # As the disk has it, so that the next attempt writes it down again.
+                raise
+
+    def _lower_high_watermark(self, end: Offset) -> None:
+        """Before a cut below it: a checkpoint beyond the log's end would look like a loss at the next start."""
+        if self.persisted_high_watermark > end:
+            before, self.high_watermark = self.high_watermark, min(self.high_watermark, end)
+            try:
+                self._persist_bounds()
+            except StorageError:
+                self.high_watermark = before
                 raise
 
     def _forget_after_cut(self) -> None:

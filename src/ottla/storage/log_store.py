@@ -10,7 +10,7 @@ import logging
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, NamedTuple
 
 from ottla.env.ports import Clock, Disk, Random
 from ottla.model.errors import CorruptError, OttlaError, StorageError, UnknownPartitionError
@@ -31,7 +31,7 @@ _CHECKPOINTS: Final[Mapping[str, Callable[[Log], int | None]]] = {
     # a start is the first segment's base: that the older ones are gone may not be durable yet.
     names.LOG_STARTS: lambda log: log.start_offset or None,
     names.RECOVERY_POINTS: lambda log: log.recovery_point,
-    names.HIGH_WATERMARKS: lambda log: log.high_watermark,
+    names.HIGH_WATERMARKS: lambda log: max(log.high_watermark, log.lost_end),
     names.CLEANER_OFFSETS: lambda log: log.cleaned_offset or None,
 }
 OPENERS: Final = 4
@@ -45,6 +45,18 @@ class OpeningProgress:
     partitions_done: int
     partitions_total: int
     bytes_scanned: int
+
+
+FIRST_OFFSET: Final = Offset(0)
+
+
+class Shortfall(NamedTuple):
+    """Offsets that a partition's log had by the checkpoint files, and has not any more: from `start` up to `end`."""
+
+    start: Offset
+    end: Offset
+    is_exact: bool = False
+    """Whether the log ended at `end`, since it was closed cleanly; else it may have ended later."""
 
 
 _OPENED_AT_ONCE: Final = 32
@@ -80,6 +92,11 @@ class LogStore:
         self.dirs = [DataDir(disk, path) for path in data_dirs]
         self.offline: dict[TopicPartition, OttlaError] = {}
         """Partitions that could not be opened, and why."""
+        self.shortfalls: dict[TopicPartition, Shortfall] = {}
+        """Partitions that have no folder, or whose log ended early when it was opened; by the checkpoint files, which
+        may also speak of partitions that were deleted."""
+        self.bare: set[TopicPartition] = set()
+        """Partitions whose folder had no segment when it was opened."""
         self.trash = Trash(disk)
         self._disk = disk
         self._clock = clock
@@ -139,7 +156,53 @@ class LogStore:
                 for log in self._logs_in(folder):
                     log.cleaned_offset = min(cleaned.get(log.partition, Offset(0)), log.end_offset)
                     known = high_watermarks.get(log.partition, log.start_offset)
+                    log.persisted_high_watermark = known
                     log.advance_high_watermark(min(max(known, log.start_offset), log.end_offset))
+                self._find_shortfalls(folder)
+
+    def _find_shortfalls(self, folder: DataDir) -> None:
+        """Holds the logs against what the checkpoint files of their data dir say."""
+        flushed = folder.checkpointed(names.RECOVERY_POINTS)
+        committed = folder.checkpointed(names.HIGH_WATERMARKS)
+        starts = folder.checkpointed(names.LOG_STARTS)
+        for partition in {*flushed, *committed}.difference(self.offline):
+            log = self._logs.get(partition)
+            if log is not None and self._dir_of[partition] is not folder:
+                continue
+            # A power cut may take what was committed and not flushed.
+            proven = max(flushed.get(partition, 0), 0 if folder.lost_power else committed.get(partition, 0))
+            known = self.shortfalls.get(partition, Shortfall(Offset(0), Offset(0)))
+            if log is None and proven >= known.end:
+                start = Offset(starts.get(partition, 0))
+                self.shortfalls[partition] = Shortfall(start, Offset(proven), folder.is_clean)
+            elif log is not None and log.end_offset < proven:
+                self.shortfalls[partition] = Shortfall(log.end_offset, Offset(proven))
+            elif log is not None and (lost := committed.get(partition, 0) - log.end_offset) > 0:
+                _LOGGER.error(
+                    "partition %s: the log ends at offset %d, below its high watermark %d: %d committed records that"
+                    " had not been flushed were lost when the machine went down",
+                    partition, log.end_offset, log.end_offset + lost, lost,
+                )  # fmt: skip
+
+    @property
+    def applied_revision(self) -> int | None:
+        """The newest revision of the metadata whose partitions all have had their folder here, if it is known."""
+        return max((each.applied_revision for each in self.dirs if each.applied_revision is not None), default=None)
+
+    def note_applied(self, revision: int) -> None:
+        """Notes in every healthy data dir that all partitions which this revision assigns here have a folder."""
+        for folder in self.dirs:
+            if folder.failure is None:
+                try:
+                    folder.note_applied(revision)
+                except OSError as error:
+                    _LOGGER.error("%s/%s: cannot write: %s", folder.path, names.APPLIED_REVISION, error.strerror)
+
+    def keep_checkpoints(self, partition: TopicPartition) -> None:
+        """Keeps what the checkpoint files say of a partition that has no folder, until one is made."""
+        for folder in self.dirs:
+            if folder.remembers(partition):
+                folder.put_aside(partition)
 
     @property
     def has_lost(self) -> bool:
@@ -196,7 +259,9 @@ class LogStore:
         """A partition's log, if it is here."""
         return self._logs.get(partition)
 
-    def create(self, partition: TopicPartition, topic_id: str | None = None) -> Log:
+    def create(
+        self, partition: TopicPartition, topic_id: str | None = None, *, start_offset: Offset = FIRST_OFFSET
+    ) -> Log:
         """Makes an empty log in the data dir that has the fewest; a log that is there already is answered as it is."""
         if partition in self._logs or partition in self.offline:
             return self.get(partition)
@@ -205,6 +270,8 @@ class LogStore:
             raise StorageError("no data dir is usable; " + "; ".join(str(folder.failure) for folder in self.dirs))
         target = min(usable, key=lambda folder: self._log_counts[folder.path])
         path = f"{target.path}/{partition}"
+        for folder in usable:
+            folder.take_back(partition)
         if target.remembers(partition):
             self._save(
                 target, _CHECKPOINTS
@@ -213,7 +280,7 @@ class LogStore:
             self._disk.make_dir(path)
             if topic_id is not None:
                 write_file(self._disk, f"{path}/{names.PARTITION_METADATA}", _partition_metadata(topic_id))
-            parts = open_parts(self._opening(partition, path, {}, {}, is_clean=True))
+            parts = open_parts(self._opening(partition, path, {}, {partition: start_offset}, is_clean=True))
         except OSError as error:
             raise StorageError(f"{path}: cannot create the partition: {error.strerror}") from error
         return self._adopt(target, partition, path, parts)
@@ -319,12 +386,16 @@ class LogStore:
         except OSError as error:
             raise StorageError(f"{log.folder}: cannot rename: {error.strerror}") from error
         del self._logs[partition], self._dir_of[partition]
+        self.shortfalls.pop(partition, None)
+        self.bare.discard(partition)
         self._log_counts[folder.path] -= 1
 
     # Checkpoints
 
     def save_bounds(self, folder: DataDir) -> None:
-        """Writes the recovery points and log starts of a data dir."""
+        """Writes the recovery points and log starts of a data dir, and before them high watermarks that went back."""
+        if any(log.persisted_high_watermark > max(log.high_watermark, log.lost_end) for log in self._logs_in(folder)):
+            self._save(folder, (names.HIGH_WATERMARKS,))
         self._save(folder, (names.LOG_STARTS, names.RECOVERY_POINTS))
 
     async def save_checkpoints_in_background(self) -> None:
@@ -404,6 +475,8 @@ class LogStore:
         """Adopts what was opened; what could not be is put aside with the reason."""
         if isinstance(opened, LogParts):
             self._adopt(folder, partition, opening.folder, opened)
+            if not opened.has_segments:
+                self.bare.add(partition)
             return
         if isinstance(opened, OSError):
             opened = StorageError(f"{opened.filename or opening.folder}: cannot open: {opened.strerror}")
@@ -441,10 +514,14 @@ class LogStore:
         return {log.partition: offset for log in self._logs_in(folder) if (offset := offset_of(log)) is not None}
 
     def _on_written(self, name: str, offsets: Mapping[TopicPartition, int]) -> None:
-        if name == names.LOG_STARTS:
-            for partition, offset in offsets.items():
-                if partition in self._logs:
-                    self._logs[partition].persisted_start = Offset(offset)
+        for partition, offset in offsets.items() if name in (names.LOG_STARTS, names.HIGH_WATERMARKS) else ():
+            log = self._logs.get(partition)
+            if log is None:
+                continue
+            if name == names.LOG_STARTS:
+                log.persisted_start = Offset(offset)
+            else:
+                log.persisted_high_watermark = Offset(offset)
 
     def _on_refused(self, folder: DataDir, error: StorageError) -> None:
         """Reports a checkpoint that could not be written; unless the cause may pass, the data dir is put aside."""

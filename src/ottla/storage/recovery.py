@@ -83,6 +83,7 @@ def open_parts(opening: Opening) -> LogParts:
         recovery_point=min(opening.recovery_point, end),  # Not the start, which need not be where a batch begins.
         is_settled=opening.is_clean and bool(bases),
         damage=recovery.damage,
+        has_segments=bool(bases),
     )
 
 
@@ -161,7 +162,9 @@ class _Recovery:
         """
         gap = segment.base_offset - self._expected
         leaps = segment.base_offset - previous.base_offset > RELATIVE_OFFSET_MAX
-        return gap == 0 or (gap > 0 and (self._opening.config.cleanup_compact or leaps))
+        # A segment that was there when the log was flushed last follows a gap that was left on purpose.
+        is_flushed = segment.base_offset <= self._opening.recovery_point
+        return gap == 0 or (gap > 0 and (self._opening.config.cleanup_compact or leaps or is_flushed))
 
     def _recover_segment(self, segment: Segment, producers: ProducerStates) -> bool:
         """Scans one segment and rebuilds its indexes; False if it had to be cut."""

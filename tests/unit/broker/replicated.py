@@ -36,8 +36,11 @@ SETTINGS: Final = {
 class ReplicatedBrokers:
     """Brokers numbered from 0; use as an async context manager."""
 
-    def __init__(self, folder: Path, settings: Mapping[str, str] = MappingProxyType({}), *, count: int = 3) -> None:
+    def __init__(
+        self, folder: Path, settings: Mapping[str, str] = MappingProxyType({}), *, count: int = 3, dirs: int = 1
+    ) -> None:
         self._folder = folder
+        self._dirs = dirs
         self._settings = {**SETTINGS, **settings}
         self.brokers: dict[int, Broker] = {}
         self.disks: dict[int, RealDisk] = {}
@@ -62,7 +65,7 @@ class ReplicatedBrokers:
             {
                 **self._settings,
                 "node.id": str(broker),
-                "log.dirs": str(self.data(broker)),
+                "log.dirs": ",".join(f"{self.data(broker)}{'' if not at else f'-{at}'}" for at in range(self._dirs)),
                 "listeners": "PLAINTEXT://127.0.0.1:0",
             }
         )
@@ -77,7 +80,7 @@ class ReplicatedBrokers:
         await self.brokers.pop(broker).stop()
 
     def data(self, broker: int) -> Path:
-        """Where one keeps its logs."""
+        """Where one keeps its logs; with several data dirs the first of them, and the others beside it."""
         return self._folder / f"data{broker}"
 
     def wipe(self, broker: int) -> None:
@@ -143,7 +146,8 @@ class ReplicatedBrokers:
         """The bytes of each copy's log."""
         return {
             number: b"".join(
-                path.read_bytes() for path in sorted((self.data(number) / f"{topic}-{partition}").glob("*.log"))
+                path.read_bytes()
+                for path in sorted(self._folder.glob(f"{self.data(number).name}*/{topic}-{partition}/*.log"))
             )
             for number in self.copies(topic, partition)
         }

@@ -1,0 +1,178 @@
+"""Logs that are missing or end early when the broker starts: found, reported, and noted in the metadata.
+
+A broker that is in the ISR of a partition, or eligible to lead it, has confirmed what was committed. It has lost its
+log if the folder is gone or has no segments, if the log ends below what the checkpoint files say, or if it cannot be
+opened. A partition that was created a moment ago never had a folder here: its topic is newer than the metadata whose
+folders were all made (`DataDir.applied_revision`), and no checkpoint file knows it.
+
+Each loss is logged and committed to the partition's record before the broker registers and before any folder is made,
+so that a broker that dies in between finds the same loss again. The controller then keeps the broker from leading
+(`elections_state.py`), and the log is copied from the leader. While every member of the ISR has lost its log, no folder
+is made: the partition has no leader, and a folder that is restored can be told from an empty one. A partition without
+other replicas is served with what is left, and its offsets go on behind those that were given out.
+
+What a power cut took before it was flushed is not a loss in this sense: then the broker registers as not intact, which
+decision 11 is about. Decision 14 has the arguments for what is done here.
+"""
+
+import logging
+from collections.abc import Collection, Iterator
+from typing import Final, NamedTuple
+
+from ottla.controller.controller import Controller
+from ottla.env.ports import Clock
+from ottla.metadata.image import ClusterImage, PartitionImage
+from ottla.metadata.records import topic_key
+from ottla.model.ids import BrokerId, Offset, TopicPartition
+from ottla.storage.log_store import LogStore, Shortfall
+
+_LOGGER: Final = logging.getLogger(__name__)
+
+
+class LostLog(NamedTuple):
+    """A partition whose log is missing or ends early here, as its record was when that was found."""
+
+    name: TopicPartition
+    record: PartitionImage
+    what: str
+    end_offset: Offset
+    """Where the log had ended at least; 0 if that is not known."""
+    is_proven: bool
+    """Whether it cannot be that a power cut took what was not flushed."""
+
+
+class LostLogs:
+    """What one start of the broker has found. `report` it before folders are made."""
+
+    def __init__(self, broker: BrokerId, store: LogStore, clock: Clock) -> None:
+        self._me = broker
+        self._store = store
+        self._clock = clock
+        self._lost: dict[TopicPartition, LostLog] = {}
+        self._revision = 0
+        """From which on images show what was reported."""
+
+    async def report(self, image: ClusterImage, controller: Controller) -> None:
+        """Finds the losses, logs them, and notes them in the metadata. Raises StorageError if that cannot be written.
+
+        Also takes back what an earlier start has noted, where the log is there again.
+        """
+        for each in self._find(image):
+            if each.is_proven:
+                self._lost[each.name] = each
+                if each.name in self._store.bare:
+                    self._store.set_aside(each.name)
+            else:
+                _LOGGER.error("partition %s: %s, after the machine went down", each.name, each.what)
+        found = [name for name, record in self._assigned(image) if self._is_found(name, record)]
+        shared = [name for name, each in self._lost.items() if each.record.replicas != (self._me,)]
+        if shared or found:
+            self._revision = await controller.note_losses(self._me, shared, found)
+        for each in self._lost.values():
+            self._on_lost(each)
+        for name in found:
+            end_offset = self._store.get(name).end_offset
+            _LOGGER.warning("partition %s: the log that was lost is there again, up to offset %d", name, end_offset)
+
+    def _assigned(self, image: ClusterImage) -> Iterator[tuple[TopicPartition, PartitionImage]]:
+        for topic in image.topics.values():
+            for index, record in enumerate(topic.partitions):
+                if self._me in (*record.isr, *record.eligible):
+                    yield TopicPartition(topic.name, index), record
+
+    def _find(self, image: ClusterImage) -> Iterator[LostLog]:
+        store = self._store
+        applied = store.applied_revision
+        # A data dir that is new or cannot be used lacks folders for another reason than a power cut.
+        lost_folders = any(each.is_new or each.failure is not None for each in store.dirs)
+        kept_folders = not any(each.lost_power for each in store.dirs)
+        for name, record in self._assigned(image):
+            had_folder = applied is None or image.revision_of(topic_key(name.topic)) <= applied
+            short = store.shortfalls.get(name, Shortfall(Offset(0), Offset(0)))
+            if name in store.offline:
+                if record.replicas != (self._me,):
+                    yield LostLog(name, record, f"the log cannot be opened: {store.offline[name]}", Offset(0), True)
+            elif store.find(name) is None or name in store.bare:
+                was_empty = short.is_exact and not short.end
+                if short.end or (had_folder and not was_empty) or self._me in record.lost:
+                    what = "the log has no segments" if name in store.bare else "the log folder is missing"
+                    is_proven = bool(short.end) or lost_folders or kept_folders or self._me in record.lost
+                    yield LostLog(name, record, f"{what}; {_missing(short)}", short.end, is_proven)
+            elif short.end:
+                what = f"the log ends at offset {short.start}; {_missing(short)}"
+                yield LostLog(name, record, what, short.end, True)
+
+    def _is_found(self, name: TopicPartition, record: PartitionImage) -> bool:
+        return self._me in record.lost and name not in self._lost and self._store.find(name) is not None
+
+    def _on_lost(self, lost: LostLog) -> None:
+        name, record = lost.name, lost.record
+        log = self._store.find(name)
+        if record.replicas == (self._me,):
+            if log is not None and lost.end_offset > log.end_offset:
+                log.roll(self._clock.now_ms(), base_offset=lost.end_offset)
+                log.flush()
+            _LOGGER.error(
+                "partition %s: %s. This broker has the only replica: it goes on at offset %d, and the missing records"
+                " can only come from a backup",
+                name, lost.what, log.end_offset if log is not None else lost.end_offset,
+            )  # fmt: skip
+            return
+        if log is not None:
+            log.lost_end = lost.end_offset
+        elif name not in self._store.offline:
+            self._store.keep_checkpoints(name)
+        others = [each for each in (*record.isr, *record.eligible) if each != self._me and each not in record.lost]
+        if others:
+            _LOGGER.error(
+                "partition %s: %s. Broker %d left the ISR and copies the log again; in-sync replicas: %s",
+                name, lost.what, self._me, others,
+            )  # fmt: skip
+        else:
+            _LOGGER.error("partition %s: %s. %s", name, lost.what, self._remedy(name, record))
+
+    def _remedy(self, name: TopicPartition, record: PartitionImage) -> str:
+        outside = [each for each in record.replicas if each not in (*record.isr, *record.eligible, *record.lost)]
+        return (
+            f"No other in-sync replica has it, so the partition has no leader. Restore the folder {name} of broker"
+            f" {self._me} and restart it; or accept that records are lost and let another replica {outside} lead:"
+            f" ottla cluster elect --unclean --topic {name.topic} --partition {name.partition}"
+        )
+
+    # While the broker runs
+
+    def is_pending(self, name: TopicPartition, revision: int) -> bool:
+        """Whether an image of this revision does not show yet that the log was lost: no folder must be made by it."""
+        return name in self._lost and revision < self._revision
+
+    def reason_held_back(self, name: TopicPartition, record: PartitionImage) -> str | None:
+        """Why a partition with this record must not get a new folder; None if it may."""
+        lost = self._lost.get(name)
+        if not self._is_counted_on_and_lost(record):
+            return None
+        return f"{lost.what if lost is not None else 'the log folder is missing'}. {self._remedy(name, record)}"
+
+    def _is_counted_on_and_lost(self, record: PartitionImage) -> bool:
+        return self._me in record.lost and self._me in (*record.isr, *record.eligible)
+
+    def start_of_new_log(self, name: TopicPartition, record: PartitionImage) -> Offset:
+        """Where a log begins that is made here: unless it is copied, behind all offsets that were given out."""
+        lost = self._lost.get(name)
+        is_copied = record.leader != self._me and record.replicas != (self._me,)
+        return Offset(0) if lost is None or is_copied else lost.end_offset
+
+    def on_record(self, name: TopicPartition, record: PartitionImage, revision: int) -> None:
+        """The partition is held, and has this record; once nobody counts on what was lost, it is forgotten."""
+        if name in self._lost and revision >= self._revision and not self._is_counted_on_and_lost(record):
+            del self._lost[name]
+            self._store.get(name).lost_end = Offset(0)
+
+    def forget(self, topics: Collection[str]) -> None:
+        """These topics were deleted."""
+        self._lost = {name: each for name, each in self._lost.items() if name.topic not in topics}
+
+
+def _missing(short: Shortfall) -> str:
+    if short.end <= short.start:
+        return "the checkpoint files do not say which offsets it had"
+    return f"offsets {short.start} to {short.end - 1} are missing ({short.end - short.start} records)"
