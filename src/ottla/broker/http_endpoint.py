@@ -19,6 +19,7 @@ from ottla.version import __version__
 
 if TYPE_CHECKING:
     from ottla.broker.broker import Broker
+    from ottla.broker.lost_logs import LostLogs
 
 _LOGGER: Final = logging.getLogger(__name__)
 
@@ -138,7 +139,9 @@ class HttpEndpoint:
             return _Answer(status=200, body=_as_json({"status": "live"}))
         if path == "/health/ready":
             reasons = self.unready_reasons()
-            status = {"status": "unready", "reasons": reasons} if reasons else {"status": "ready"}
+            status: dict[str, object] = {"status": "unready", "reasons": reasons} if reasons else {"status": "ready"}
+            if warnings := self._warnings():
+                status["warnings"] = warnings
             return _Answer(status=503 if reasons else 200, body=_as_json(status))
         return _Answer(status=200, body=_as_json({"name": "ottla", "version": __version__, "paths": _PATHS}))
 
@@ -151,6 +154,11 @@ class HttpEndpoint:
         if store is not None:
             reasons += [f"data dir {each.path}: {each.failure}" for each in store.dirs if each.failure is not None]
         return reasons
+
+    def _warnings(self) -> list[str]:
+        """What an operator should know of, although clients are served."""
+        lost_logs: LostLogs | None = getattr(self._broker, "lost_logs", None)
+        return [] if lost_logs is None else list(lost_logs.warnings(self._broker.image))
 
 
 async def _read_request(connection: h11.Connection, reader: asyncio.StreamReader) -> h11.Request | None:

@@ -21,7 +21,7 @@ from typing import Final, NamedTuple
 
 from ottla.controller.controller import Controller
 from ottla.env.ports import Clock
-from ottla.metadata.image import ClusterImage, PartitionImage
+from ottla.metadata.image import NO_LEADER, ClusterImage, PartitionImage
 from ottla.metadata.records import topic_key
 from ottla.model.ids import BrokerId, Offset, TopicPartition
 from ottla.storage.log_store import LogStore, Shortfall
@@ -166,6 +166,20 @@ class LostLogs:
         if name in self._lost and revision >= self._revision and not self._is_counted_on_and_lost(record):
             del self._lost[name]
             self._store.get(name).lost_end = Offset(0)
+
+    def warnings(self, image: ClusterImage) -> Iterator[str]:
+        """The partitions whose log this broker has lost, as the cluster knows, and what becomes of them."""
+        for topic in image.topics.values():
+            for index, record in enumerate(topic.partitions):
+                if self._me not in record.lost:
+                    continue
+                name = TopicPartition(topic.name, index)
+                if self._is_counted_on_and_lost(record):
+                    yield f"partition {name}: the log was lost. {self._remedy(name, record)}"
+                elif record.leader == NO_LEADER:
+                    yield f"partition {name}: the log was lost; waiting for a leader to copy it from"
+                else:
+                    yield f"partition {name}: the log was lost and is copied again from broker {record.leader}"
 
     def forget(self, topics: Collection[str]) -> None:
         """These topics were deleted."""

@@ -13,7 +13,7 @@ from uuid import UUID
 from ottla.client.addresses import Address
 from ottla.client.cluster import Cluster
 from ottla.client.cluster_view import BrokerView
-from ottla.client.errors import answer_error
+from ottla.client.errors import UnsupportedByBrokerError, answer_error
 from ottla.model.error_codes import ErrorCode
 from ottla.model.ids import TopicPartition
 from ottla.protocol.apis import ApiKey
@@ -85,6 +85,36 @@ async def describe_cluster(cluster: Cluster) -> ClusterDescription:
         )
 
     return await cluster.retry(ask)
+
+
+async def lost_replicas(cluster: Cluster, topics: Iterable[str]) -> dict[TopicPartition, tuple[int, ...]]:
+    """Replicas that have lost their log, or an unknown part of it, and have not caught up since; by partition.
+
+    Kafka calls them the last known eligible leader replicas. A broker that cannot be asked for them knows none.
+    """
+    from kio.schema.describe_topic_partitions.v0.request import Cursor, DescribeTopicPartitionsRequest, TopicRequest
+    from kio.schema.types import TopicName
+    from kio.static.primitive import i32
+
+    wanted = tuple(TopicRequest(name=TopicName(each)) for each in sorted(topics))
+    found: dict[TopicPartition, tuple[int, ...]] = {}
+    cursor: Cursor | None = None
+    while wanted:
+        message = DescribeTopicPartitionsRequest(topics=wanted, response_partition_limit=i32(2000), cursor=cursor)
+        try:
+            response = await cluster.retry(partial(cluster.to_any, ApiKey.DESCRIBE_TOPIC_PARTITIONS, message))
+        except UnsupportedByBrokerError:
+            break
+        for topic in response.topics:
+            for each in topic.partitions:
+                if each.last_known_elr:
+                    name = TopicPartition(topic.name, int(each.partition_index))
+                    found[name] = tuple(map(int, each.last_known_elr))
+        if response.next_cursor is None:
+            break
+        last = response.next_cursor
+        cursor = Cursor(topic_name=last.topic_name, partition_index=last.partition_index)
+    return found
 
 
 async def create_topic(

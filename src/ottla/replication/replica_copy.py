@@ -4,7 +4,7 @@ Asking the leader, and how often, is the broker's duty.
 """
 
 import logging
-from typing import Final
+from typing import Final, NamedTuple
 
 from ottla.env.ports import Clock
 from ottla.model.ids import Offset
@@ -14,6 +14,7 @@ from ottla.replication.follower_state import (
     BeginAnew,
     Copy,
     FollowBounds,
+    FollowerState,
     Patience,
     TruncateTo,
 )
@@ -43,21 +44,20 @@ def take_answer(partition: Partition, answer: Answer, records: memoryview, clock
     for effect in reaction.effects:
         match effect:
             case TruncateTo(offset):
-                if offset < log.high_watermark:
-                    _LOGGER.warning(
-                        "%s is cut to %d, below its high watermark %d: after an unclean election, records are lost",
-                        log.partition, offset, log.high_watermark,
-                    )  # fmt: skip
+                before = _Bounds.of(log)
                 log.truncate_to(offset, now=clock.now_ms())
+                before.report_cut(log, partition.follower, answer)
                 partition.on_copy_cut()
             case BeginAnew(offset):
+                before = _Bounds.of(log)
                 log.truncate_fully(offset, now=clock.now_ms())
+                before.report_cut(log, partition.follower, answer)
                 partition.on_copy_cut()
             case AppendRecords():
                 _begin_with_batch(log, records, clock)
-                before = log.end_offset
+                end_offset = log.end_offset
                 log.append_as_follower(records, now=clock.now_ms())
-                partition.appended_records += log.end_offset - before
+                partition.appended_records += log.end_offset - end_offset
                 partition.appended_bytes += len(records)
                 partition.on_copied(len(records))
             case FollowBounds(high_watermark, start_offset):
@@ -65,6 +65,42 @@ def take_answer(partition: Partition, answer: Answer, records: memoryview, clock
                 log.advance_start(min(start_offset, log.high_watermark))
                 partition.on_copy_bounds()
     return reaction.patience
+
+
+class _Bounds(NamedTuple):
+    """A log's offsets before it is truncated."""
+
+    start_offset: Offset
+    high_watermark: Offset
+    end_offset: Offset
+
+    @classmethod
+    def of(cls, log: Log) -> "_Bounds":
+        return cls(log.start_offset, log.high_watermark, log.end_offset)
+
+    def report_cut(self, log: Log, follower: FollowerState, answer: Answer) -> None:
+        """Logs what a truncation took, and why: as an error if it was committed."""
+        leader = f"leader {follower.leader} (leader epoch {follower.leader_epoch})"
+        if log.start_offset >= self.end_offset:
+            kept = self.start_offset
+            why = f"the log of {leader} starts at offset {log.start_offset}"
+        elif answer.diverging is not None:
+            kept = log.end_offset
+            epoch, end_offset = answer.diverging
+            why = f"{leader} has leader epoch {epoch} only up to offset {end_offset}"
+        else:
+            kept = log.end_offset
+            why = f"the log of {leader} ends at offset {answer.end_offset}"
+        if kept >= self.end_offset:
+            return
+        _LOGGER.log(
+            logging.ERROR if log.end_offset < self.high_watermark else logging.WARNING,
+            "partition %s: truncated from offset %d to %d (%d records) because %s%s",
+            log.partition, self.end_offset, kept, self.end_offset - kept, why,
+            f"; {self.high_watermark - kept} of them were committed: the high watermark was {self.high_watermark}"
+            if log.end_offset < self.high_watermark
+            else "",
+        )  # fmt: skip
 
 
 def _begin_with_batch(log: Log, records: memoryview, clock: Clock) -> None:

@@ -115,7 +115,7 @@ def _partition(image: ClusterImage, topic: TopicImage, index: int) -> DescribeTo
         replica_nodes=_wire_ids(partition.replicas),
         isr_nodes=_wire_ids(partition.isr),
         eligible_leader_replicas=_wire_ids(partition.eligible),
-        last_known_elr=(),
+        last_known_elr=_wire_ids(partition.lost),
         offline_replicas=_wire_ids(offline),
     )
 
