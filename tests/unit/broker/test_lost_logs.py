@@ -1,6 +1,7 @@
 """A broker that finds logs missing when it starts: it says so, it does not lead them, and others mend it."""
 
 import asyncio
+import json
 import logging
 import shutil
 from collections.abc import Awaitable, Callable
@@ -8,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from ottla.broker.http_endpoint import HttpEndpoint
 from ottla.client.admin import AsyncAdmin
 from ottla.client.partition_moves import ElectionType, elect_leaders
 from ottla.controller.assignments import new_partition
@@ -19,6 +21,7 @@ from ottla.model.ids import Offset, TopicPartition
 from ottla.sim.random import SimRandom
 from ottla.storage import names
 from ottla.storage.checkpoints import encode_offsets
+from tests.unit.broker.http_client import HOST, get
 from tests.unit.broker.replicated import ReplicatedBrokers
 from tests.unit.broker.test_replication import read_all
 
@@ -125,6 +128,42 @@ def test_the_only_member_without_its_folder_does_not_lead_until_it_is_back(
         await brokers.wait_in_sync("t")
         assert [*VALUES, *MORE] == await read_all(brokers, "t", 600)
         assert () == record(brokers).lost
+
+    run(tmp_path, test)
+
+
+def test_the_health_endpoint_tells_of_it(tmp_path: Path) -> None:
+    async def warnings(brokers: ReplicatedBrokers, broker: int) -> list[str]:
+        endpoint = HttpEndpoint(brokers.brokers[broker])
+        try:
+            answer = await get(await endpoint.start(HOST, 0), "/health/ready")
+        finally:
+            await endpoint.stop()
+        found = json.loads(answer.body)
+        assert (200, "ready") == (answer.status, found["status"])
+        return list(found.get("warnings", []))
+
+    async def test(brokers: ReplicatedBrokers) -> None:
+        await make_and_fill(brokers)
+        assert [] == await warnings(brokers, 2)
+        for number in (0, 1, 2):
+            await brokers.stop(number)
+        shutil.rmtree(folder(brokers, 2))
+        await brokers.start(2)
+        assert ["partition t-0: the log was lost; waiting for a leader to copy it from"] == await warnings(brokers, 2)
+        await brokers.start(1)
+        await brokers.start(0)
+        assert [] == await warnings(brokers, 1)
+        await brokers.wait_in_sync("t")
+        assert [] == await warnings(brokers, 2)
+        for number in (0, 1):
+            await brokers.stop(number)
+        await brokers.stop(2)
+        for number in (1, 2):
+            shutil.rmtree(folder(brokers, number))
+            await brokers.start(number)
+        (warning,) = await warnings(brokers, 2)
+        assert "ottla cluster elect --unclean --topic t --partition 0" in warning
 
     run(tmp_path, test)
 

@@ -1,6 +1,7 @@
 """`ottla cluster` on three brokers: what it says of them, elections, and replicas that move."""
 
 import os
+import shutil
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -50,6 +51,30 @@ def test_brokers_and_health(cluster: BrokerCluster, ottla: CommandLine) -> None:
     deadline = time.monotonic() + SECONDS
     while not set(told) <= set((sick := ottla("cluster", "health", "--json")).json["troubles"]):
         assert time.monotonic() < deadline, sick
+
+
+def test_health_tells_of_lost_logs(cluster: BrokerCluster, ottla: CommandLine) -> None:
+    cluster.create_topic("t", configs={"min.insync.replicas": "1"})
+    last = cluster.leader_of("t")
+    others = cluster.followers_of("t")
+    for each in others:
+        each.stop()
+    cluster.wait_brokers()
+    with Producer(bootstrap_servers=last.bootstrap, acks="all") as producer:
+        producer.send("t", b"1").get(SECONDS)
+    last.stop()
+    shutil.rmtree(last.data / "t-0")
+    for each in (last, *others):
+        each.start()
+    cluster.wait_brokers()
+    told = ottla("cluster", "health", "--json").json["troubles"]
+    assert (
+        f"t-0 has lost its log on broker {last.id}: no in-sync replica has it. Restore its folder and restart the"
+        " broker; or accept the loss with ottla cluster elect --unclean --topic t --partition 0"
+    ) in told
+    assert 0 == ottla("cluster", "elect", "--unclean", "--yes", "--topic", "t", "--partition", "0").status
+    cluster.wait_in_sync("t")
+    assert [] == ottla("cluster", "health", "--json").json["troubles"]
 
 
 def test_election_of_the_preferred(cluster: BrokerCluster, ottla: CommandLine) -> None:
