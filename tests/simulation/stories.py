@@ -10,7 +10,7 @@ from ottla.broker.coordinator_shards import partition_of
 from ottla.client.admin_values import NewTopic
 from ottla.model.ids import TopicPartition
 from ottla.sim.life import Life
-from ottla.sim.machine import Machine
+from ottla.sim.machine import DATA_DIR, Machine
 from tests.simulation.test_truncation import TOPIC, read_all, write
 
 PARTITION = TopicPartition(TOPIC, 0)
@@ -289,11 +289,28 @@ async def an_outcome_is_safe_before_it_is_told(life: Life) -> None:
     life.history.check(len(found) in (0, 2), "transactions are whole", f"only partition {found} has it")
 
 
+async def a_lost_folder_does_not_lead(life: Life) -> None:
+    """All brokers are killed, the leader's folder is lost, and the leader is the first to come back."""
+    first, second, third = await begin(life, min_in_sync=2)
+    await write(life, b"one")
+    await write(life, b"two")
+    await life.wait_until(lambda: {2} == {end_of(each) for each in life.machines}, 30)
+    for machine in life.machines:
+        kill(life, machine)
+    first.disk.remove_tree(f"{DATA_DIR}/{PARTITION}")
+    first.boot()
+    await life.wait_until(lambda: first.is_serving, 30)
+    for machine in (second, third):
+        machine.boot()
+    await all_is_there(life, b"one", b"two")
+
+
 STORIES = {
     "marker before prepare is durable": an_outcome_is_safe_before_it_is_told,
     "restarts forget batches": a_restart_forgets_no_batch,
     "late replicas are in sync": who_is_late_is_not_in_sync,
     "the gone stay in sync": who_lost_its_disk_is_not_in_sync,
+    "lost folders are not missed": a_lost_folder_does_not_lead,
     "lease ignored": a_former_life_does_not_lead,
     "truncation of everything": who_differs_keeps_what_is_common,
     "ends are told early": an_end_does_not_go_back,

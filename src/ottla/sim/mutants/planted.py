@@ -12,6 +12,7 @@ from ottla.broker import isr_changes
 from ottla.broker.assignment import Assignment
 from ottla.broker.broker import Broker
 from ottla.broker.handlers import fetch, offsets
+from ottla.broker.lost_logs import LostLogs
 from ottla.broker.transaction_coordinator import TransactionCoordinator
 from ottla.controller import elections_state
 from ottla.coordination import shard as shards
@@ -352,6 +353,10 @@ MUTANTS: Final = {
         what="A broker whose machine went down says that it has everything.",
         scenario="power",
         patches=((LogStore, "is_intact", _always_property(lambda self: True)),),
+    ),
+    "lost folders are not missed": Mutant(
+        what="A broker that finds no folder for a partition makes an empty one, and counts as in sync.",
+        patches=((LostLogs, "_find", _always(())),),
     ),
     "lease ignored": Mutant(
         what="A broker leads by records that were meant for its former life, and does not resign.",
