@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 from ottla.broker.topic_settings import TopicSettings
 from ottla.controller.topics_state import id_text
 from ottla.metadata.image import NO_LEADER, ClusterImage, PartitionImage, TopicImage
-from ottla.metadata.records import partition_key
+from ottla.metadata.records import partition_key, topic_key
 from ottla.model.errors import NotLeaderError, OttlaError, StorageError, UnknownPartitionError
 from ottla.model.ids import TopicPartition
 from ottla.replication.follower_state import FollowerState
@@ -39,7 +39,6 @@ class Assignment:
         self._topics: dict[str, TopicImage] = {}
         """As they were last applied."""
         self._breath = 0
-        self._has_made_logs = False
         self._turn = asyncio.Lock()
 
     async def apply(self, image: ClusterImage) -> None:
@@ -66,14 +65,15 @@ class Assignment:
         ]
         if gone:
             await self._remove_topics(gone)
-        self._has_made_logs = False
+        applied, is_newer = self._broker.store.applied_revision or 0, False
         for name, topic in image.topics.items():
             known = self._topics.get(name)
             if known is topic:
                 continue
             await self._apply_topic(topic, image)
             self._topics[name] = topic
-        if self._has_made_logs:
+            is_newer = is_newer or image.revision_of(topic_key(name)) > applied
+        if is_newer:
             self._broker.store.note_applied(image.revision)
 
     def settings_changed(self) -> None:
@@ -147,7 +147,6 @@ class Assignment:
                 raise StorageError(reason)
             start = broker.lost_logs.start_of_new_log(name, wanted)
             log = broker.store.create(name, id_text(topic.id), start_offset=start)
-            self._has_made_logs = True
         partition = Partition(
             topic.name,
             name.partition,

@@ -131,6 +131,7 @@ class LogStore:
         if all(folder.failure for folder in self.dirs):
             self._unlock()
             raise StorageError("; ".join(str(folder.failure) for folder in self.dirs))
+        openings = self._without_stale_folders(openings)
         done = 0
         # Many small jobs spend more time on changing threads than on opening; few large ones do not share well.
         size = max(1, min(_OPENED_AT_ONCE, len(openings) // (4 * OPENERS)))
@@ -449,6 +450,31 @@ class LogStore:
             )
             for partition, path in folder.partitions().items()
         ]
+
+    def _without_stale_folders(
+        self, openings: list[tuple[DataDir, TopicPartition, Opening]]
+    ) -> list[tuple[DataDir, TopicPartition, Opening]]:
+        """Leaves out folders of partitions that another data dir has too, and sets them aside.
+
+        A data dir that was away for a while comes back with what it had; meanwhile its partitions were copied again
+        into another one, which has applied newer metadata.
+        """
+        chosen: dict[TopicPartition, DataDir] = {}
+        for folder, partition, _ in openings:
+            chosen[partition] = max(chosen.get(partition, folder), folder, key=lambda each: each.applied_revision or 0)
+        for folder, partition, opening in openings:
+            if chosen[partition] is folder:
+                continue
+            kept = f"{folder.path}/{names.stray_name(partition, self._random.randbytes(16).hex())}"
+            try:
+                self._disk.rename(opening.folder, kept)
+            except OSError as error:
+                _LOGGER.error("%s: cannot rename: %s", opening.folder, error.strerror)
+            _LOGGER.error(
+                "partition %s has a newer folder in %s; the one in %s is not used, and kept as %s",
+                partition, chosen[partition].path, folder.path, kept,
+            )  # fmt: skip
+        return [each for each in openings if chosen[each[1]] is each[0]]
 
     def _opening(
         self,
