@@ -202,6 +202,26 @@ def test_a_folder_without_segments_is_a_loss(tmp_path: Path, caplog: pytest.LogC
     run(tmp_path, test)
 
 
+@pytest.mark.parametrize("is_clean", [True, False])
+def test_a_log_that_ends_below_what_was_flushed_does_not_lead(tmp_path: Path, is_clean: bool) -> None:
+    async def test(brokers: ReplicatedBrokers) -> None:
+        await make_and_fill(brokers, min_insync_replicas="1")
+        last = await leave_one(brokers)
+        (path,) = folder(brokers, last).glob("*.log")
+        path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+        if not is_clean:
+            (brokers.data(last) / names.CLEAN_SHUTDOWN).unlink()
+        for number in (last, 0, 1):
+            await brokers.start(number)
+        for _ in range(2):
+            assert (-1, (last,), (last,)) == (record(brokers).leader, record(brokers).isr, record(brokers).lost)
+            assert [500, 500] == [brokers.copies("t")[each].end_offset for each in (0, 1)]
+            await brokers.stop(last)
+            await brokers.start(last)
+
+    run(tmp_path, test)
+
+
 def test_a_log_that_ends_below_its_high_watermark_is_a_loss(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     async def test(brokers: ReplicatedBrokers) -> None:
         await make_and_fill(brokers)
