@@ -7,6 +7,7 @@ a connection that broke may still arrive later.
 
 from collections import deque
 from dataclasses import dataclass, field
+from typing import Any
 
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
@@ -15,9 +16,10 @@ from ottla.client.accumulator_state import AccumulatorLimits, AccumulatorState, 
 from ottla.client.backoff import Backoff
 from ottla.client.deliveries import Delivery
 from ottla.client.errors import AnswerError
-from ottla.client.producer_batch import Identity
+from ottla.client.producer_batch import Identity, ProducerBatch
 from ottla.client.producer_errors import NotDeliveredError
 from ottla.model.error_codes import ErrorCode
+from ottla.model.errors import MisuseError
 from ottla.model.ids import TopicPartition
 from ottla.records.batch import Batch
 from ottla.records.decode import decode_records
@@ -109,6 +111,19 @@ class AccumulatorMachine(RuleBasedStateMachine):
                 return
             self.sent[number] = (PARTITIONS[index], delivery)
             self.drain()
+
+    @rule(index=st.integers(0, 1), headers=st.sampled_from([[("h", "text")], [(b"h", b"")], [("\ud800", b"")], [(1,)]]))
+    def append_what_cannot_be_encoded(self, index: int, headers: Any) -> None:
+        queue = self.state.queue(PARTITIONS[index])
+        before = (self.state.used_bytes, self.state.wants_wake, queue.is_idle, [*map(_shape, queue.batches)])
+        try:
+            added = self.state.append(queue, 1000, b"k", b"0" * 30, headers, self.now)
+        except (MisuseError, TypeError, ValueError):
+            added = None
+        # A full buffer says so before it looks at the record.
+        assert added is None
+        after = (self.state.used_bytes, self.state.wants_wake, queue.is_idle, [*map(_shape, queue.batches)])
+        assert before == after
 
     @rule(span=st.sampled_from([0.01, 0.01, 0.4, 2.5]))
     def wait(self, span: float) -> None:
@@ -216,7 +231,7 @@ class AccumulatorMachine(RuleBasedStateMachine):
     @invariant()
     def given_up_for_a_reason(self) -> None:
         for _, delivery in self.sent.values():
-            error = delivery.exception
+            error = delivery.exception() if delivery.done() else None
             if error is not None and not isinstance(error, NotDeliveredError):
                 assert isinstance(error, AnswerError)
                 # Too large for the topic only if it was written, perhaps, before the limit was lowered.
@@ -238,6 +253,10 @@ class AccumulatorMachine(RuleBasedStateMachine):
         self.drain()
         for broker in self.wire:
             self.answer(broker, 100)
+
+
+def _shape(batch: ProducerBatch) -> tuple[int, int, bool]:
+    return batch.count, batch.size, batch.is_closed
 
 
 class CarefulMachine(AccumulatorMachine):

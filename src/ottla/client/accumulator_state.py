@@ -14,7 +14,12 @@ from ottla.client.deliveries import BatchPromise, Delivery
 from ottla.client.errors import RETRIABLE_CODES, answer_error, error_code_of
 from ottla.client.partition_queue_state import PartitionQueue
 from ottla.client.producer_batch import NO_SEQUENCE, EncodedContent, Identity, ProducerBatch
-from ottla.client.producer_errors import NotDeliveredError, ProducerFencedError, RecordTooLargeError
+from ottla.client.producer_errors import (
+    NotDeliveredError,
+    NotEncodedError,
+    ProducerFencedError,
+    RecordTooLargeError,
+)
 from ottla.client.values import Header
 from ottla.env.ports import Buffer, Random
 from ottla.model.error_codes import ErrorCode
@@ -125,7 +130,7 @@ class AccumulatorState:
     ) -> Delivery | None:
         """Adds a record to the partition's open batch or to a new one; None if there is no memory for it now.
 
-        Raises `RecordTooLargeError` if there never can be.
+        Raises `RecordTooLargeError` if there never can be, or what the encoder refuses; nothing has changed then.
         """
         bound = RECORD_OVERHEAD_BYTES
         if key is not None:
@@ -140,7 +145,7 @@ class AccumulatorState:
         batches = queue.batches
         batch = batches[-1] if batches else None
         if batch is None or batch.is_closed or batch.size + bound > self._batch_room:
-            batch = self._open(queue, batch, now)
+            return self._append_to_new(queue, timestamp, key, value, headers, now)
         content = batch.content
         size: int = content.append(timestamp, key, value, headers)  # type: ignore[attr-defined]  # open, so a builder
         self.used_bytes += size - batch.size
@@ -175,25 +180,38 @@ class AccumulatorState:
         self.wants_wake = True
         return promise
 
-    def _open(self, queue: PartitionQueue, last: ProducerBatch | None, now: float) -> ProducerBatch:
-        if last is not None and not last.is_closed:
-            last.is_closed = True
-            self.wants_wake = True
+    def _append_to_new(
+        self,
+        queue: PartitionQueue,
+        timestamp: int,
+        key: Buffer | None,
+        value: Buffer | None,
+        headers: Sequence[Header],
+        now: float,
+    ) -> Delivery:
+        """Adds a record to a new batch. The record is encoded first: a batch in a queue is never empty."""
         limits = self.limits
+        content = BatchBuilder(codec=limits.codec, level=limits.level, transactional=limits.is_transactional)
+        content.append(timestamp, key, value, headers)
+        promise = BatchPromise(queue.partition, limits.is_async, self.home)
+        delivery = promise.record(timestamp, key, value)
+        if queue.batches and not queue.batches[-1].is_closed:
+            queue.batches[-1].is_closed = True
+            self.wants_wake = True
         batch = ProducerBatch(
-            promise=BatchPromise(queue.partition, limits.is_async, self.home),
-            content=BatchBuilder(codec=limits.codec, level=limits.level, transactional=limits.is_transactional),
+            promise=promise,
+            content=content,
             order=queue.take_order(),
             created_at=now,
             deadline=now + limits.delivery_timeout,
         )
         self.used_bytes += batch.size
         self._put(queue, batch)
-        return batch
+        return delivery
 
     def _put(self, queue: PartitionQueue, batch: ProducerBatch) -> None:
-        # Who comes while others of the partition are on the wire gathers until those are answered or a batch is full:
-        # waking the sender for each would send records one by one.
+        # Records that arrive while batches of the partition are on the wire collect until those are answered or a batch
+        # is full: waking the sender for each would send records one by one.
         if queue not in self._active:
             self._active[queue] = None
             self.wants_wake = True
@@ -337,6 +355,14 @@ class AccumulatorState:
             return self._finish(queue, batch, fenced)
         return self._finish(queue, batch, error)
 
+    def not_encoded(self, queue: PartitionQueue, batch: ProducerBatch, error: Exception) -> list[Finished]:
+        """The batch could not be made into bytes, so it was not sent."""
+        queue.answered(batch)
+        queue.lost(batch, is_refused=True)
+        problem = NotEncodedError(f"{batch.count} records for {queue.partition} cannot be encoded: {error!r}")
+        problem.__cause__ = error
+        return self._finish(queue, batch, problem)
+
     def _is_worth_retrying(self, queue: PartitionQueue, batch: ProducerBatch, code: int) -> bool:
         if code in _OUT_OF_ORDER and batch.sequence != NO_SEQUENCE:
             if not queue.precedes_all(batch):
@@ -439,6 +465,8 @@ class AccumulatorState:
             queue.check()
             if not queue.is_idle and queue not in self._active:
                 violated(f"{queue.partition} has batches and is not served")
+            if any(batch.count == 0 for batch in (*queue.batches, *queue.on_wire)):
+                violated(f"{queue.partition} has an empty batch")
         alive = [
             batch.size for queue in self._active for batch in (*queue.batches, *queue.on_wire) if not batch.is_given_up
         ]

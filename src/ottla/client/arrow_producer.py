@@ -18,6 +18,7 @@ from ottla.client.loop_thread import LoopThread
 from ottla.client.needed_arrow import pa
 from ottla.client.partition_queue_state import PartitionQueue
 from ottla.client.producer_core import ProducerCore
+from ottla.client.record_fields import shown
 from ottla.client.row_split import split_rows
 from ottla.client.table_delivery import AsyncTableDelivery, TableDelivery
 from ottla.client.topic_routes import TopicRoutes
@@ -52,8 +53,11 @@ class TableColumns:
         found = []
         for role in ("key", "value", "timestamp", "headers", "partition"):
             name = getattr(self, role)
-            if not isinstance(name, str):
+            if role == "partition" and isinstance(name, int):
                 continue
+            if not isinstance(name, str):
+                kinds = "a column's name or a partition's number" if role == "partition" else "a column's name"
+                raise MisuseError(f"{role} is {shown(name)}, and must be {kinds}")
             places = schema.get_all_field_indices(name)
             if len(places) > 1:
                 raise MisuseError(f"the table has {len(places)} columns {name!r}; rename all but one")
@@ -149,10 +153,10 @@ def _wait_room_blocking(core: ProducerCore, thread: LoopThread, batch: EncodedBa
 
 
 def _pieces(rows: Rows, columns: TableColumns) -> Iterator[pa.RecordBatch]:
-    """The columns that count, in pieces of bounded size. Raises `MisuseError` at once for what is no table."""
+    """The columns that count, in pieces of bounded size. Raises `MisuseError` at once for what is not a table."""
     if not isinstance(rows, pa.Table | pa.RecordBatch | pa.RecordBatchReader):
         raise MisuseError(
-            f"a {type(rows).__name__} is no table; give a pyarrow Table, RecordBatch or RecordBatchReader"
+            f"a {type(rows).__name__} is not a table; give a pyarrow Table, RecordBatch or RecordBatchReader"
         )
     return _sliced(rows, columns.names_in(rows.schema))
 

@@ -16,6 +16,7 @@ from ottla.client.interceptors import ProducerRecord
 from ottla.client.loop_thread import LoopThread
 from ottla.client.producer_core import Prepared, ProducerCore
 from ottla.client.producer_options import ProducerConfig, ProducerOptions, producer_config
+from ottla.client.record_fields import check_target
 from ottla.client.values import ConsumerGroupMetadata, Header, OffsetAndMetadata
 from ottla.model.errors import MisuseError
 from ottla.model.ids import TopicPartition
@@ -102,6 +103,8 @@ class Producer:
                 )
                 topic, value, key, headers = record.topic, record.value, record.key, record.headers
                 partition, timestamp_ms = record.partition, record.timestamp_ms
+            if type(topic) is not str or (partition is not None and type(partition) is not int):
+                check_target(topic, partition)
             routes = core.routes.get(topic)
             if routes is None or (partition is not None and not 0 <= partition < len(routes.queues)):
                 if core.is_closed:

@@ -46,14 +46,22 @@ class Delivery:
         """Whether the record was written."""
     def failed(self) -> bool:
         """Whether it was given up."""
-    @property
-    def exception(self) -> Exception | None:
-        """Why it was given up; None while that is not so."""
+    def done(self) -> bool:
+        """Whether it is known, as futures call it."""
+    def exception(self, timeout: float | None = None) -> Exception | None:
+        """Waits as `get` does; why the record was given up, or None if it was written."""
     @property
     def value(self) -> RecordMetadata | None:
         """Where it was written; None while that is not so."""
     def get(self, timeout: float | None = None) -> RecordMetadata:
-        """Waits until the fate is known, at most so many seconds, and answers where the record is or raises why not."""
+        """Waits until the record is written and returns where; raises why it was given up.
+
+        Raises `DeliveryTimeoutError`, a `TimeoutError`, after `timeout` seconds; the record is still under way then.
+        """
+    def result(self, timeout: float | None = None) -> RecordMetadata:
+        """The same as `get`, as futures call it."""
+    def add_done_callback(self, function: Callable[[Self], object]) -> None:
+        """Calls the function with this delivery once its fate is known, in the producer's own thread, as below."""
     def add_callback(self, function: Callable[..., object], /, *args: Any, **kwargs: Any) -> Self:
         """Has it called with these arguments and the `RecordMetadata` once the record is written.
 
@@ -66,7 +74,10 @@ class Delivery:
 
 @final
 class AsyncDelivery(Delivery):
-    """One record's fate, to be awaited in the event loop that sent it."""
+    """One record's fate, to be awaited in the event loop that sent it.
+
+    `get`, `result` and `exception` do not wait: they raise `MisuseError` unless the fate is known.
+    """
 
     def __await__(self) -> Generator[Any, None, RecordMetadata]:
         """Where the record was written; raises why it was not."""

@@ -13,7 +13,7 @@ import logging
 import threading
 from functools import partial
 
-from ottla.client.errors import DeadlineError
+from ottla.client.producer_errors import DeliveryTimeoutError
 from ottla.client.values import RecordMetadata
 from ottla.model.errors import MisuseError
 
@@ -157,10 +157,12 @@ cdef class Delivery:
         cdef int32_t index = self._index
         return self._promise._final(&index).error is not None
 
-    @property
-    def exception(self):
-        cdef int32_t index = self._index
-        return self._promise._final(&index).error
+    def done(self):
+        return self.is_done
+
+    def exception(self, timeout=None):
+        self._wait_done(timeout)
+        return self._error()
 
     @property
     def value(self):
@@ -180,17 +182,28 @@ cdef class Delivery:
         )
 
     def get(self, timeout=None):
-        if not self.is_done:
-            if threading.get_ident() == self._promise._home:
-                raise MisuseError("waiting within a producer's callback would wait for itself; use add_callback")
-            event = threading.Event()
-            self._promise.add_waiter(self._index, event.set)
-            if not event.wait(timeout):
-                raise DeadlineError(
-                    f"a record for {self._promise.topic_partition} is not delivered after {timeout} s; it is still under"
-                    " way, and delivery_timeout_ms bounds how long"
-                )
+        self._wait_done(timeout)
         return self._result()
+
+    def result(self, timeout=None):
+        self._wait_done(timeout)
+        return self._result()
+
+    cdef _wait_done(self, timeout):
+        if self.is_done:
+            return None
+        if threading.get_ident() == self._promise._home:
+            raise MisuseError("waiting within a producer's callback would wait for itself; use add_callback")
+        event = threading.Event()
+        self._promise.add_waiter(self._index, event.set)
+        if not event.wait(timeout):
+            raise DeliveryTimeoutError(
+                f"a record for {self._promise.topic_partition} is not delivered after {timeout} s; it is still under"
+                " way, and delivery_timeout_ms bounds how long"
+            )
+
+    def add_done_callback(self, function):
+        self._promise.add_waiter(self._index, partial(function, self))
 
     def add_callback(self, function, /, *args, **kwargs):
         call = partial(function, *args, **kwargs) if args or kwargs else function
@@ -205,8 +218,12 @@ cdef class Delivery:
     def add_both(self, function, /, *args, **kwargs):
         return self.add_callback(function, *args, **kwargs).add_errback(function, *args, **kwargs)
 
+    cdef _error(self):
+        cdef int32_t index = self._index
+        return self._promise._final(&index).error
+
     cdef _result(self):
-        error = self.exception
+        error = self._error()
         if error is not None:
             raise error.with_traceback(None)
         return self.value
@@ -217,8 +234,12 @@ cdef class Delivery:
 cdef class AsyncDelivery(Delivery):
     """One record's fate, to be awaited in the event loop that sent it."""
 
-    def get(self, timeout=None):
-        raise MisuseError("await this delivery; `get` would hold up the event loop that delivers it")
+    cdef _wait_done(self, timeout):
+        if not self.is_done:
+            raise MisuseError(
+                "the record is not delivered yet: await this delivery; waiting here would hold up the event loop that"
+                " delivers it"
+            )
 
     def __await__(self):
         if self.is_done:
@@ -254,11 +275,11 @@ def _set(known):
 
 
 def _on_success(Delivery delivery, call):
-    if delivery.exception is None:
+    if delivery._error() is None:
         call(delivery.value)
 
 
 def _on_failure(Delivery delivery, call):
-    error = delivery.exception
+    error = delivery._error()
     if error is not None:
         call(error)

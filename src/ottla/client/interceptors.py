@@ -47,9 +47,18 @@ class InterceptorChain:
         """The record as the last one leaves it; one that fails passes on what it was given."""
         for each in self._interceptors:
             try:
-                record = each.on_send(record)
+                made = each.on_send(record)
             except Exception:
                 _log(each, "on_send")
+                continue
+            if isinstance(made, ProducerRecord):
+                record = made
+            else:
+                _LOG.error(
+                    "%s.on_send returned %s, and must return a ProducerRecord; the record is sent without its changes",
+                    type(each).__name__,
+                    type(made).__name__,
+                )
         return record
 
     def watch(self, delivery: Delivery) -> None:

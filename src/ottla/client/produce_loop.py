@@ -96,6 +96,8 @@ class ProduceLoop:
         self._is_stopped = False
         self._wants_metadata = False
         self._metadata_at = 0.0
+        self.broken: ProducerBrokenError | None = None
+        """Why nothing can be sent any more: a mistake of our own, after which the queues cannot be trusted."""
 
     def start(self) -> None:
         """Binds it to the running event loop."""
@@ -148,12 +150,12 @@ class ProduceLoop:
             self._give_up(error)
 
     def _give_up(self, error: Exception) -> None:
-        """Something that should not be able to fail did: everybody is told, rather than left to wait."""
+        """The sender itself failed: all records fail with the reason, and so does every later `send`."""
         _LOG.error("the sender of a producer failed", exc_info=error)
+        broken = ProducerBrokenError(f"the sender failed: {error!r}; close this producer and report the error")
         with self._lock:
-            finished = self._accumulator.drop_all(
-                ProducerBrokenError(f"the sender failed: {error!r}; please report it")
-            )
+            self.broken = self.broken or broken
+            finished = self._accumulator.drop_all(broken)
         self.report(finished)
 
     def _take_turn(self) -> None:
@@ -215,6 +217,9 @@ class ProduceLoop:
         connection = link.connection
         if connection is None:
             return
+        request = self._encodable(request)
+        if not request.batches:
+            return
         encoded = []
         for queue, batch in sorted(request.batches, key=lambda each: each[0].partition.topic):
             data = batch.encoded()
@@ -246,6 +251,24 @@ class ProduceLoop:
             return
         link.in_flight += 1
         answer.add_done_callback(partial(self._on_answer, request, link, now))
+
+    def _encodable(self, request: Outgoing) -> Outgoing:
+        """The request without the batches that cannot be encoded, such as for want of memory: those fail, alone."""
+        finished: list[Finished] = []
+        good = []
+        for queue, batch in request.batches:
+            try:
+                batch.encoded()
+                good.append((queue, batch))
+            except Exception as error:
+                with self._lock:
+                    finished += self._accumulator.not_encoded(queue, batch, error)
+        if not finished:
+            return request
+        self.report(finished)
+        # What waits behind a batch that failed may need a new epoch.
+        self.wake()
+        return Outgoing(request.broker, good)
 
     def _on_answer(
         self,

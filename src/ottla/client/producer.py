@@ -13,6 +13,7 @@ from ottla.client.deliveries import AsyncDelivery
 from ottla.client.interceptors import ProducerRecord
 from ottla.client.producer_core import Prepared, ProducerCore
 from ottla.client.producer_options import ProducerOptions, producer_config
+from ottla.client.record_fields import check_target
 from ottla.client.values import ConsumerGroupMetadata, Header, OffsetAndMetadata, RecordMetadata
 from ottla.model.ids import TopicPartition
 
@@ -72,6 +73,8 @@ class AsyncProducer:
                 )
                 topic, value, key, headers = record.topic, record.value, record.key, record.headers
                 partition, timestamp_ms = record.partition, record.timestamp_ms
+            if type(topic) is not str or (partition is not None and type(partition) is not int):
+                check_target(topic, partition)
             routes = core.routes.get(topic)
             if routes is None or (partition is not None and not 0 <= partition < len(routes.queues)):
                 routes = await core.wait_topic(topic, partition)

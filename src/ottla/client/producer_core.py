@@ -22,7 +22,8 @@ from ottla.client.produce_loop import ProduceLoop
 from ottla.client.producer_errors import BufferFullError, ProducerClosedError
 from ottla.client.producer_options import ProducerConfig
 from ottla.client.producer_transactions import ProducerTransactions
-from ottla.client.serializers import not_bytes, serialize_with
+from ottla.client.record_fields import check_target, check_timestamp, checked_bytes, checked_headers
+from ottla.client.serializers import serialize_with
 from ottla.client.topic_routes import TopicRoutes
 from ottla.client.values import Header
 from ottla.env.ports import Buffer
@@ -32,8 +33,6 @@ from ottla.model.errors import MisuseError, OttlaError, RetriableError
 _LOG: Final = logging.getLogger("ottla.client.producer")
 _ROOM_SHARE: Final = 0.75
 """Those who wait for memory go on when no more than this is in use: a record at a time would be slow for all."""
-_BYTES_KINDS: Final = (bytes, bytearray, memoryview)
-
 
 Prepared = tuple[PartitionQueue, int, Buffer | None, Buffer | None, Sequence[Header]]
 """A record that only needs room: its queue, timestamp, key, value and headers."""
@@ -95,28 +94,40 @@ class ProducerCore:
         """Serializes a record and chooses its partition. Raises what is wrong with it."""
         if self._serialize_key is not None:
             key = self._serialize_key(routes.name, key)
-        elif key is not None and not isinstance(key, _BYTES_KINDS):
-            raise not_bytes("key", key)
         if self._serialize_value is not None:
             value = self._serialize_value(routes.name, value)
-        elif value is not None and not isinstance(value, _BYTES_KINDS):
-            raise not_bytes("value", value)
+        if key is not None and type(key) is not bytes:
+            key = checked_bytes("key", key)
+        if value is not None and type(value) is not bytes:
+            value = checked_bytes("value", value)
+        if headers:
+            headers = checked_headers(headers)
+        if timestamp_ms is None:
+            timestamp_ms = self._now_ms()
+        else:
+            check_timestamp(timestamp_ms)
         if partition is not None:
             queue = routes.queues[partition]
         elif self._partitioner is not None:
             queue = routes.choose_by(self._partitioner, None if key is None else bytes(key))
         else:
             queue = routes.choose(key, RECORD_OVERHEAD_BYTES if value is None else RECORD_OVERHEAD_BYTES + len(value))
-        return queue, self._now_ms() if timestamp_ms is None else timestamp_ms, key, value, headers or ()
+        return queue, timestamp_ms, key, value, headers or ()
 
     def append(self, prepared: Prepared) -> Delivery | None:
         """Puts a record with the others of its partition; None if there is no room. Wakes nobody."""
         with self.lock:
             if self.is_closed:
                 raise self.closed_error()
-            if self.transactions is not None:
-                self.transactions.touch(prepared[0])
-            delivery = self.accumulator.append(*prepared, self._monotonic())
+            if self.loop.broken is not None:
+                raise self.loop.broken.with_traceback(None)
+            if self.transactions is None:
+                delivery = self.accumulator.append(*prepared, self._monotonic())
+            else:
+                self.transactions.check_sendable()
+                delivery = self.accumulator.append(*prepared, self._monotonic())
+                if delivery is not None:
+                    self.transactions.touch(prepared[0])
         if self.has_interceptors and delivery is not None:
             self.interceptors.watch(delivery)
         return delivery
@@ -126,9 +137,14 @@ class ProducerCore:
         with self.lock:
             if self.is_closed:
                 raise self.closed_error()
+            if self.loop.broken is not None:
+                raise self.loop.broken.with_traceback(None)
             if self.transactions is not None:
+                self.transactions.check_sendable()
+            promise = self.accumulator.append_batch(queue, data, count, self._monotonic())
+            if self.transactions is not None and promise is not None:
                 self.transactions.touch(queue)
-            return self.accumulator.append_batch(queue, data, count, self._monotonic())
+            return promise
 
     def intercepted(self, record: ProducerRecord) -> ProducerRecord:
         """The record as the interceptors leave it."""
@@ -143,6 +159,7 @@ class ProducerCore:
 
     async def wait_topic(self, topic: str, partition: int | None = None) -> TopicRoutes:
         """The routes of a topic, which has this partition; asks for it, and for its creation, up to `max_block_ms`."""
+        check_target(topic, partition)
         deadline = self._monotonic() + self.config.max_block_ms / 1000
         tries = 0
         problem: RetriableError | None = None

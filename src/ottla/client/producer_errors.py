@@ -27,6 +27,14 @@ class NotDeliveredError(DeadlineError):
     """A record was not acknowledged within `delivery_timeout_ms`; the message says whether it may be in the log."""
 
 
+class NotEncodedError(OttlaError):
+    """A batch could not be compressed or laid out, such as for want of memory; none of its records was sent."""
+
+
+class DeliveryTimeoutError(DeadlineError, TimeoutError):
+    """The timeout given to a delivery is over, and the record is still under way; `delivery_timeout_ms` bounds that."""
+
+
 class ProducerFencedError(FencedError):
     """Another producer has taken this one's transactional id, or its transaction timed out; close this one."""
 

@@ -40,6 +40,10 @@ class ProducerOptions(ClientOptions, total=False):
     transaction_timeout_ms: int
 
 
+_LEVELS: Final = {Codec.GZIP: (-1, 9), Codec.LZ4: (1, 17), Codec.ZSTD: (-131_072, 22)}
+"""From the fastest to the smallest, as Kafka's producer has them; -1 is gzip's own default."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProducerConfig(ClientConfig):
     """What a producer was told. Names are kafka-python's, defaults those of Kafka's own producer."""
@@ -113,6 +117,7 @@ def producer_config(client: str, **given: Unpack[ProducerOptions]) -> ProducerCo
     config = configured(ProducerConfig, client, given)
     if config.transactional_id == "":
         raise OptionError(f"transactional_id='' of {client} is no name; give one, or None for no transactions")
+    _check_level(client, config)
     excluded = [
         f"{name}={getattr(config, name)!r}"
         for name, fits in (
@@ -144,3 +149,21 @@ def producer_config(client: str, **given: Unpack[ProducerOptions]) -> ProducerCo
             )
         config = replace(config, delivery_timeout_ms=least_ms)
     return config
+
+
+def _check_level(client: str, config: ProducerConfig) -> None:
+    """Raises `OptionError` for a level that the codec does not have, before a batch is compressed with it."""
+    level = config.compression_level
+    if level is None:
+        return
+    levels = _LEVELS.get(config.codec)
+    if levels is None:
+        raise OptionError(
+            f"compression_level={level} of {client} has no meaning with compression_type={config.compression_type!r};"
+            " omit it, or choose gzip, lz4 or zstd"
+        )
+    if not levels[0] <= level <= levels[1]:
+        raise OptionError(
+            f"compression_level={level} of {client} is not a level of {config.compression_type}; its levels are"
+            f" {levels[0]} to {levels[1]}"
+        )

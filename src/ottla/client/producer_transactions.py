@@ -73,9 +73,12 @@ class ProducerTransactions:
             self.state.call(name)
         return self.state
 
-    def touch(self, queue: PartitionQueue) -> None:
-        """A record goes to this partition; with the lock held. Raises unless it may."""
+    def check_sendable(self) -> None:
+        """Raises unless a record may be sent now; with the lock held."""
         self.state.check_sendable()
+
+    def touch(self, queue: PartitionQueue) -> None:
+        """A record for this partition was appended; the lock has been held since, so none of it has been sent."""
         if self.state.touch(queue.partition):
             queue.is_in_transaction = False
             self._accumulator.wants_wake = True

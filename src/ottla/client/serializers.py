@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any, Final, Protocol, runtime_checkable
 
 from ottla.client.producer_errors import SerializationError
+from ottla.client.record_fields import shown
 
 Serialized = bytes | bytearray | memoryview | None
 _KINDS: Final = (bytes, bytearray, memoryview)
@@ -39,26 +40,12 @@ def serialize_with(serializer: Callable[[Any], Serialized] | Serializer | None, 
             made = call(topic, value)
         except Exception as error:
             raise SerializationError(
-                f"the {what} serializer {name} failed for a record of topic {topic}, on {_shown(value)}: {error!r}"
+                f"the {what} serializer {name} failed for a record of topic {topic}, on {shown(value)}: {error!r}"
             ) from error
         if made is not None and not isinstance(made, _KINDS):
             raise SerializationError(
-                f"the {what} serializer {name} made {type(made).__name__} of {_shown(value)}; it must make bytes or"
-                " None"
+                f"the {what} serializer {name} made {type(made).__name__} of {shown(value)}; it must make bytes or None"
             )
         return made
 
     return serialize
-
-
-def not_bytes(what: str, value: object) -> SerializationError:
-    """What to tell one who sends something else than bytes without a serializer."""
-    return SerializationError(
-        f"the {what} is {type(value).__name__}, and must be bytes or None: encode it, or give {what}_serializer"
-    )
-
-
-def _shown(value: object) -> str:
-    """A value in a message: its kind, and no more of it than is helpful."""
-    text = repr(value)
-    return f"{type(value).__name__} {text if len(text) <= 80 else text[:77] + '...'}"

@@ -9,7 +9,8 @@ from collections.abc import Callable, Generator, Sequence
 from typing import Any, NamedTuple
 
 from ottla.client.deliveries import BatchPromise
-from ottla.client.errors import DeadlineError
+from ottla.client.producer_errors import DeliveryTimeoutError
+from ottla.model.errors import MisuseError
 from ottla.model.ids import TopicPartition
 
 
@@ -36,11 +37,19 @@ class TableDelivery:
         """Whether the fate of every row is known."""
         return all(part.is_done for promise in self._promises for part in promise.parts())
 
+    def done(self) -> bool:
+        """Whether the fate of every row is known, as futures call it."""
+        return self.is_done
+
+    def result(self, timeout: float | None = None) -> list[WrittenRows]:
+        """The same as `get`, as futures call it."""
+        return self.get(timeout)
+
     def get(self, timeout: float | None = None) -> list[WrittenRows]:
         """Waits until every batch is written, and answers where, in the order in which they were sent.
 
-        Raises the first error if one was given up; the others may be written then. Raises `DeadlineError` after so
-        many seconds; the rows are still under way then.
+        Raises the first error if one was given up; the others may be written then. Raises `DeliveryTimeoutError`, a
+        `TimeoutError`, after `timeout` seconds; the rows are still under way then.
         """
         deadline = None if timeout is None else self._monotonic() + timeout
         for promise in self._promises:
@@ -48,7 +57,7 @@ class TableDelivery:
                 done = threading.Event()
                 waiting.add_waiter(waiting.count - 1, done.set)
                 if not done.wait(None if deadline is None else max(deadline - self._monotonic(), 0)):
-                    raise DeadlineError(
+                    raise DeliveryTimeoutError(
                         f"rows for {waiting.topic_partition} are not delivered after {timeout} s; they are still under"
                         " way, and delivery_timeout_ms bounds how long"
                     )
@@ -66,6 +75,15 @@ class TableDelivery:
 
 class AsyncTableDelivery(TableDelivery):
     """The fate of a table's rows, to be awaited in the event loop that sent them."""
+
+    def get(self, timeout: float | None = None) -> list[WrittenRows]:
+        """What became of the rows, once that is known. Raises `MisuseError` before: await it instead."""
+        if not self.is_done:
+            raise MisuseError(
+                "the rows are not delivered yet: await this delivery; waiting here would hold up the event loop that"
+                " delivers them"
+            )
+        return self._outcome()
 
     def __await__(self) -> Generator[Any, None, list[WrittenRows]]:
         """What `get` answers or raises."""

@@ -156,8 +156,8 @@ def test_given_up_in_time_says_what_happened() -> None:
         " be in the log; last problem: no answer",
         "1 records for t-1 were not acknowledged within 2000 ms (delivery_timeout_ms): they were never sent, no broker"
         " that leads the partition could be asked",
-    ] == [str(delivery.exception) for delivery in deliveries if delivery is not None]
-    assert all(isinstance(delivery.exception, NotDeliveredError) for delivery in deliveries if delivery is not None)
+    ] == [str(delivery.exception()) for delivery in deliveries if delivery is not None]
+    assert all(isinstance(delivery.exception(), NotDeliveredError) for delivery in deliveries if delivery is not None)
     assert 0 == state.used_bytes
     # Nothing new leaves while it is on the wire, for its number is in doubt; its late answer settles that.
     add(state, sent, b"next")

@@ -153,7 +153,7 @@ def test_rows_without_keys_are_spread_and_a_partitioner_is_asked(broker: Address
 def test_tables_that_make_no_sense_are_refused(broker: Address) -> None:
     with Producer(bootstrap_servers=str(broker), max_request_size=5000) as producer:
         for rows, options, words in (
-            ([1, 2], {}, "a list is no table"),
+            ([1, 2], {}, "a list is not a table"),
             (pa.table({"a": [1]}), {}, "neither a column 'key' nor 'value'; it has a"),
             (numbered(1), {"key": "id"}, "no column 'id' for key; it has value"),
             (pa.table([[b""], [b""]], names=["value", "value"]), {}, "2 columns 'value'"),

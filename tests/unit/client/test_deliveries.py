@@ -16,7 +16,7 @@ PARTITION = TopicPartition("t", 3)
 def test_offsets_follow_from_the_batch() -> None:
     promise = BatchPromise(PARTITION)
     deliveries = [promise.record(100 + number, b"k" * number, None) for number in range(3)]
-    assert [(False, None, None)] * 3 == [(each.is_done, each.value, each.exception) for each in deliveries]
+    assert [(False, None, False)] * 3 == [(each.is_done, each.value, each.failed()) for each in deliveries]
     promise.succeed(40)
     assert [("t", 3, PARTITION, 40 + number, 100 + number, number, -1) for number in range(3)] == [
         delivery.get() for delivery in deliveries
@@ -53,6 +53,44 @@ def test_get_waits_and_gives_up() -> None:
     promise.succeed(5)
     waiting.join()
     assert [5] == found
+
+
+def test_what_futures_have() -> None:
+    promise = BatchPromise(PARTITION)
+    written = promise.record(0, None, None)
+    with pytest.raises(TimeoutError):
+        written.result(0.01)
+    with pytest.raises(TimeoutError):
+        written.result(timeout=0.01)
+    with pytest.raises(TimeoutError):
+        written.exception(timeout=0.01)
+    assert not written.done()
+    heard: list[Delivery] = []
+    assert written.add_done_callback(heard.append) is None  # type: ignore[func-returns-value]  # as futures do
+    promise.succeed(5)
+    assert (True, 5, None) == (written.done(), written.result().offset, written.exception())
+    assert [written] == heard
+    failing = BatchPromise(PARTITION)
+    failed = failing.record(0, None, None)
+    error = ValueError("why")
+    failing.fail(error)
+    failed.add_done_callback(heard.append)
+    assert [written, failed] == heard
+    assert failed.exception(0) is error
+    with pytest.raises(ValueError, match="why"):
+        failed.result()
+
+
+def test_waiting_for_a_result_is_not_for_an_event_loop() -> None:
+    promise = BatchPromise(PARTITION, True)
+    delivery = promise.record(0, None, None)
+    for wait in (delivery.get, delivery.result, delivery.exception):
+        with pytest.raises(MisuseError, match="the record is not delivered yet: await this delivery"):
+            wait()
+    heard: list[Delivery] = []
+    delivery.add_done_callback(heard.append)
+    promise.succeed(3)
+    assert (3, 3, None, [delivery]) == (delivery.get().offset, delivery.result().offset, delivery.exception(), heard)
 
 
 def test_its_own_thread_may_not_wait() -> None:

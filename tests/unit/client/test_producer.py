@@ -181,7 +181,7 @@ def test_callbacks_hear_of_success_and_failure_and_may_fail_themselves(broker: A
     bad.add_errback(lambda word, error: heard.append((word, type(error))), "failed")
     producer.flush(SOON_S)
     assert [good.value, ("failed", AnswerError)] == heard
-    assert isinstance(bad.exception, AnswerError)
+    assert isinstance(bad.exception(), AnswerError)
     # One that comes late is called at once.
     good.add_both(heard.append)
     assert good.value == heard[-1]
@@ -310,8 +310,10 @@ def test_deliveries_can_be_awaited(broker: Address) -> None:
             # Again, when it is known already.
             assert 7 == (await deliveries[7]).offset
             assert 2000 == (await producer.send_and_wait("awaited", b"x")).offset
+            late = await producer.send("awaited", b"y")
             with pytest.raises(MisuseError, match="await this delivery"):
-                deliveries[0].get()
+                late.get()
+            assert 2001 == (await late).offset == late.get().offset
             assert {0} == await producer.partitions_for("awaited")
         with pytest.raises(ProducerClosedError):
             await producer.send("awaited", b"x")

@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Coroutine
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -16,10 +17,17 @@ from ottla.client.addresses import Address
 from ottla.client.blocking_producer import Producer
 from ottla.client.errors import AnswerError, CannotConnectError, DeadlineError
 from ottla.client.producer import AsyncProducer
-from ottla.client.producer_errors import BufferFullError, NotDeliveredError, ProducerClosedError
+from ottla.client.producer_errors import (
+    BufferFullError,
+    NotDeliveredError,
+    NotEncodedError,
+    ProducerBrokenError,
+    ProducerClosedError,
+)
 from ottla.model.error_codes import ErrorCode
 from ottla.model.errors import OttlaError
 from ottla.protocol.apis import ApiKey
+from ottla.records.layout import Codec
 from tests.hostile.broker_process import BrokerProcess, free_port, wait_for
 from tests.unit.client.scripted_leaders import TOPIC, Fate, ScriptedLeaders, scripted_leaders
 
@@ -31,6 +39,40 @@ def run(scenario: Coroutine[Any, Any, None]) -> None:
 def producer_of(leaders: ScriptedLeaders, **options: Any) -> AsyncProducer:
     given = {"linger_ms": 0, "retry_backoff_ms": 1, "batch_size": 0, **options}
     return AsyncProducer(bootstrap_servers=[str(address) for address in leaders.addresses], **given)
+
+
+def test_a_batch_that_cannot_be_encoded_fails_alone() -> None:
+    async def scenario() -> None:
+        async with scripted_leaders() as leaders, producer_of(leaders) as producer:
+            assert 0 == (await producer.send_and_wait(TOPIC, b"first")).offset
+            accumulator = producer._core.accumulator
+            good = accumulator.limits
+            # A level that the codec does not have, which the options would have refused.
+            accumulator.limits = replace(good, codec=Codec.GZIP, level=99)
+            bad = await producer.send(TOPIC, b"bad")
+            accumulator.limits = good
+            with pytest.raises(NotEncodedError, match=r"1 records for .*-0 cannot be encoded: ValueError"):
+                await bad
+            assert 1 == (await producer.send_and_wait(TOPIC, b"second")).offset
+            assert [b"first", b"second"] == leaders.log
+
+    run(scenario())
+
+
+def test_a_sender_that_failed_refuses_what_comes_later() -> None:
+    async def scenario() -> None:
+        async with scripted_leaders() as leaders, producer_of(leaders) as producer:
+            await producer.send_and_wait(TOPIC, b"first")
+            # Broken on purpose: the next turn cannot tell how many requests are in flight.
+            for link in producer._core.loop._links.values():
+                link.in_flight = None  # type: ignore[assignment]
+            delivery = await producer.send(TOPIC, b"second")
+            with pytest.raises(ProducerBrokenError, match="the sender failed: .*; close this producer and report"):
+                await delivery
+            with pytest.raises(ProducerBrokenError, match="the sender failed"):
+                await producer.send(TOPIC, b"third")
+
+    run(scenario())
 
 
 RETRIED: list[Fate] = [

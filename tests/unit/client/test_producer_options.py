@@ -45,6 +45,11 @@ def test_defaults_are_kafkas() -> None:
             {"key_serializer": 3},
             "key_serializer=3 of Producer is not allowed; it takes something to call or Serializer",
         ),
+        (
+            {"compression_type": "gzip", "compression_level": 99},
+            "compression_level=99 of Producer is not a level of gzip; its levels are -1 to 9",
+        ),
+        ({"compression_type": "snappy", "compression_level": 1}, "compression_level=1 of Producer has no meaning with"),
         ({"acks": 2}, "it takes one of -1, 0, 1, 'all'"),
         ({"batchsize": 2}, "did you mean batch_size?"),
         ({"linger_ms": -1}, "0 is the least"),
