@@ -29,6 +29,8 @@ PARTITIONS: Final = 2
 DEAD_TOPIC: Final = "orders-dead"
 KILL_AT: Final = 0.45
 """How many of the orders are written when the pipeline is killed."""
+PAUSE_AT: Final = 0.6
+"""How many are written at most before the kill, however slowly Spark starts: there must be some left for the rest."""
 FINISH_SECONDS: Final = 300.0
 POLL_SECONDS: Final = 0.2
 LOOK_SECONDS: Final = 2.0
@@ -107,7 +109,9 @@ class Demo:
             for topic in (ORDERS_TOPIC, WINDOWS_TOPIC, DEAD_TOPIC):
                 broker.create_topic(topic, partitions=PARTITIONS)
             write_customers(broker.bootstrap)
-            writer = OrderWriter(broker.bootstrap, self._count, self._seconds)
+            writer = OrderWriter(broker.bootstrap, self._count, self._seconds, pause_at=round(self._count * PAUSE_AT))
+            writer.start()
+            self._screen.say("orders are being written to the topic orders; Spark starts, which takes 10 to 30 s")
             pipeline = self._started(broker.bootstrap, writer)
             try:
                 pipeline = self._play(broker.bootstrap, pipeline, writer)
@@ -127,14 +131,14 @@ class Demo:
         return pipeline
 
     def _play(self, bootstrap: str, pipeline: PipelineProcess, writer: OrderWriter) -> PipelineProcess:
-        self._screen.say("the pipeline runs; the orders begin to come")
-        writer.start()
+        self._screen.say("the pipeline runs; it reads the orders that are there, then each as it comes")
         while writer.expected.orders < self._count * KILL_AT or not self._is_under_way(pipeline):
             self._tick(pipeline, writer)
-        self._screen.say(f"SIGKILL to the whole pipeline, at {writer.expected.orders:,} orders")
+        self._screen.say(f"SIGKILL to the whole pipeline, at {writer.expected.orders:,} orders; it is started again")
         pipeline.kill()
+        writer.go_on()
         pipeline = self._started(bootstrap, writer)
-        self._screen.say("started again: it goes on where it stopped")
+        self._screen.say("the pipeline runs again, from where it was killed")
         deadline = time.monotonic() + self._seconds + FINISH_SECONDS
         while writer.is_alive() or not self._is_finished(bootstrap, writer):
             if time.monotonic() > deadline:

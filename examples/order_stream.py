@@ -105,10 +105,15 @@ def write_customers(bootstrap: str) -> None:
 
 
 class OrderWriter(threading.Thread):
-    """Writes the orders, evenly over some seconds, and at last the closing one."""
+    """Writes the orders, evenly over some seconds, and at last the closing one.
 
-    def __init__(self, bootstrap: str, count: int, seconds: float) -> None:
+    Stops after `pause_at` orders until `go_on` is called.
+    """
+
+    def __init__(self, bootstrap: str, count: int, seconds: float, *, pause_at: int) -> None:
         super().__init__(name="orders", daemon=True)
+        self._pause_at = pause_at
+        self._may_go_on = threading.Event()
         self.expected = Expected()
         self.count = count
         self.error: Exception | None = None
@@ -122,12 +127,21 @@ class OrderWriter(threading.Thread):
         except Exception as error:
             self.error = error
 
+    def go_on(self) -> None:
+        """Writes the orders behind `pause_at`, too."""
+        self._may_go_on.set()
+
     def _write(self) -> None:
         with Producer(bootstrap_servers=self._address, linger_ms=0) as producer:
             begin = time.monotonic()
             for order in orders(self.count):
                 producer.send(ORDERS_TOPIC, order.value, key=order.key)
                 self.expected.add(order)
+                if self.expected.orders == self._pause_at:
+                    producer.flush()
+                    paused = time.monotonic()
+                    self._may_go_on.wait()
+                    begin += time.monotonic() - paused
                 due = begin + self._seconds * self.expected.orders / self.count
                 if due - time.monotonic() > TICK_SECONDS:
                     # All partitions are at the same time of day before the next orders come.

@@ -67,7 +67,7 @@ def test_a_sender_that_failed_refuses_what_comes_later() -> None:
             for link in producer._core.loop._links.values():
                 link.in_flight = None  # type: ignore[assignment]
             delivery = await producer.send(TOPIC, b"second")
-            with pytest.raises(ProducerBrokenError, match="the sender failed: .*; close this producer and report"):
+            with pytest.raises(ProducerBrokenError, match=r"the sender failed: .*; close this producer and report"):
                 await delivery
             with pytest.raises(ProducerBrokenError, match="the sender failed"):
                 await producer.send(TOPIC, b"third")
