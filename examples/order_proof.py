@@ -5,12 +5,12 @@ from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
-from urllib.parse import unquote, urlparse
 
 import pyarrow.parquet as pq
 
 from examples.order_stream import Expected
 from ottla import Consumer, TopicPartition
+from ottla.spark.pipelines.parquet_files import committed_files
 
 WINDOWS_TOPIC: Final = "orders-per-minute"
 DEAD_TOPIC: Final = "orders-dead"
@@ -57,19 +57,6 @@ def windows_of(records: list[Any]) -> tuple[Counter[tuple[str, str]], Counter[tu
     return orders, cents, len(records) - len(orders)
 
 
-def committed_files(folder: Path) -> list[Path]:
-    """The Parquet files that count, by the log that Spark's file sink keeps: a crash may leave others beside them."""
-    log = folder / "_spark_metadata"
-    batches = {int(path.name.partition(".")[0]): path for path in log.glob("[0-9]*") if not path.name.startswith(".")}
-    compacted = max((number for number, path in batches.items() if path.suffix == ".compact"), default=-1)
-    found = []
-    for number, path in sorted(batches.items()):
-        if number >= compacted:
-            entries = (json.loads(line) for line in path.read_text().splitlines()[1:])
-            found += [Path(unquote(urlparse(entry["path"]).path)) for entry in entries]
-    return found
-
-
 def prove(bootstrap: str, partitions: int, archive: Path, expected: Expected) -> list[Line]:
     """Every claim with what was found."""
     orders, cents, twice = windows_of(committed_records(bootstrap, WINDOWS_TOPIC, partitions))
@@ -82,9 +69,8 @@ def prove(bootstrap: str, partitions: int, archive: Path, expected: Expected) ->
         )
         for record in dead
     }
-    ids = [
-        name for file in committed_files(archive) for name in pq.ParquetFile(file).read(["id"]).column("id").to_pylist()
-    ]
+    files = committed_files(archive) if archive.exists() else []
+    ids = [name for file in files for name in pq.ParquetFile(file).read(["id"]).column("id").to_pylist()]
     clean = expected.orders - expected.wrong
     return [
         Line(claim="orders in dead letters", expected=expected.wrong, found=len(dead)),

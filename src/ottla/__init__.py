@@ -132,3 +132,8 @@ def __getattr__(name: str) -> Any:
     if name not in _LAZY:
         raise AttributeError(f"module 'ottla' has no attribute {name!r}")
     return getattr(import_module(_LAZY[name]), name)
+
+
+def __dir__() -> list[str]:
+    """The public names, whether they are loaded or not."""
+    return sorted({*__all__, *(name for name in globals() if name.startswith("__"))})

@@ -1,15 +1,21 @@
 """`ottla pipeline` with real Spark: once, again, continuously, killed, looked at, reset; and declarative pipelines."""
 
 import json
+import os
 import re
 import signal
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
+import pyarrow.dataset as ds
+import pyarrow.parquet as pq
 import pytest
 
 from ottla.spark.pipelines.loading import unused_views
+from ottla.spark.pipelines.parquet_files import committed_files
 from ottla.spark.pipelines.problems import ProjectError
 from ottla.spark.pipelines.starter import make_project
 from ottla.spark.pipelines.topics import provide_topics
@@ -91,7 +97,7 @@ def test_once_again_and_from_the_start(spark: "SparkSession", topics: Topics, tm
     assert sorted([*range(550), *range(550)]) == sorted(row["half"] for row in rows_of(topics, out))
     letters = records_of(topics, dead)
     assert 550 == len(letters)
-    assert {"it is even"} == {headers_of(letter)["reason"] for letter in letters}
+    assert {"failed expectation: it is even"} == {headers_of(letter)["reason"] for letter in letters}
 
 
 def test_the_tutorial(spark: "SparkSession", ottla: Topics, tmp_path: Path) -> None:
@@ -105,7 +111,10 @@ def test_the_tutorial(spark: "SparkSession", ottla: Topics, tmp_path: Path) -> N
     total = {"minute": "2024-05-01T12:00:00.000Z", "customer": "ada", "orders": 1, "amount": 9.5}
     assert [total] == rows_of(ottla, "order-totals")
     (letter,) = records_of(ottla, "orders-dead")
-    assert ("the amount is positive", "1") == (headers_of(letter)["reason"], headers_of(letter)["offset"])
+    assert ("failed expectation: the amount is positive", "1") == (
+        headers_of(letter)["reason"],
+        headers_of(letter)["offset"],
+    )
     assert ["1", "3"] == sorted(row.id for row in spark.read.parquet(str(tmp_path / "archive")).collect())
 
 
@@ -143,6 +152,101 @@ def test_a_deep_look(spark: "SparkSession", ottla: Topics, tmp_path: Path) -> No
         ViewBuilder(spark, project).build_all(unused_views(project))
 
 
+def test_a_missing_column_is_told_in_a_line(ottla: Topics, tmp_path: Path) -> None:
+    """What Spark logs about it is in a file, which is named."""
+    folder, _, _, _ = numbers_project(ottla, tmp_path)
+    (folder / "steps" / "halves.sql").write_text("SELECT nmuber FROM numbers")
+    done = run_command("run", str(folder), "--bootstrap", ottla.bootstrap, *SMALL, expected=2)
+    starting, problem, remark = done.stderr.splitlines()
+    assert starting.startswith("halves: starting Spark")
+    assert "steps/halves.sql:1: halves: [UNRESOLVED_COLUMN.WITH_SUGGESTION]" in problem
+    log = folder / ".ottla" / "halves" / "spark.log"
+    assert f"Spark's whole error is in {log}" == remark
+    assert '"errorClass": "UNRESOLVED_COLUMN.WITH_SUGGESTION"' in log.read_text()
+
+
+def test_an_idle_query_is_not_starting_for_ever(ottla: Topics, tmp_path: Path) -> None:
+    folder, _, _, _ = numbers_project(ottla, tmp_path)
+    progress = folder / ".ottla" / "halves" / "progress.json"
+
+    def wait_states(*wanted: str) -> None:
+        deadline = time.monotonic() + 60
+        while tuple(query["state"] for query in json.loads(progress.read_bytes())["queries"]) != wanted:
+            assert time.monotonic() < deadline, progress.read_text()
+            time.sleep(0.1)
+
+    often = ("--set", "spark.sql.streaming.noDataProgressEventInterval=500")
+    with running(str(folder), "--bootstrap", ottla.bootstrap, *SMALL, *often) as process:
+        wait_event(process, event="ready")
+        wait_states("idle", "idle")
+
+
+SLOW = """
+import time
+from pathlib import Path
+
+from ottla.spark.pipelines import rejecting
+
+
+def slowly(row):
+    deadline = time.monotonic() + 120
+    while row["number"] == 1001 and not Path({flag!r}).exists() and time.monotonic() < deadline:
+        time.sleep(0.1)
+    return {{"number": row["number"]}}
+
+
+def step(spark, numbers):
+    return rejecting(numbers, slowly, "number BIGINT")
+"""
+
+
+def test_parquet_is_right_for_readers_that_do_not_know_spark(
+    spark: "SparkSession", ottla: Topics, tmp_path: Path
+) -> None:
+    """Killed while one file of a batch is written and another is not: after the next run every reader counts once."""
+    source, flag, archive = ottla.create(partitions=2), tmp_path / "flag", tmp_path / "shop" / "archive"
+    settings = f"""
+        name = "archived"
+        [sources.numbers]
+        topic = "{source}"
+        schema = "number BIGINT"
+        [sinks.archive]
+        from = "slow"
+        parquet = "archive"
+    """
+    folder = write_project(tmp_path / "shop", settings, {"slow.py": SLOW.format(flag=str(flag))})
+    arguments = (str(folder), "--bootstrap", ottla.bootstrap, *SMALL)
+    send_numbers(ottla, source, 0, 100)
+    run_command("run", *arguments, "--once")
+    assert 100 == ds.dataset(archive).count_rows()
+    send_numbers(ottla, source, 1000, 1100)
+    with running(*arguments) as process:
+        wait_event(process, event="ready")
+        deadline = time.monotonic() + 120
+        while not uncommitted(archive):
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
+        os.killpg(process.pid, signal.SIGKILL)
+    (complete,) = uncommitted(archive)
+    flag.touch()
+    done = run_command("run", *arguments, "--once")
+    assert f"{complete}, with 50 rows, belongs to no committed batch; moved to" in done.stderr
+    expected = sorted([*range(100), *range(1000, 1100)])
+    assert expected == sorted(ds.dataset(archive).to_table()["number"].to_pylist())
+    assert expected == sorted(ds.dataset(committed_files(archive)).to_table()["number"].to_pylist())
+    assert expected == sorted(row.number for row in spark.read.parquet(str(archive)).collect())
+
+
+def uncommitted(archive: Path) -> list[Path]:
+    """Whole files that no batch has committed."""
+    found = []
+    for path in set(archive.glob("*.parquet")) - set(committed_files(archive)):
+        with suppress(pa.ArrowInvalid, OSError):
+            pq.read_metadata(path)
+            found.append(path)
+    return found
+
+
 DECLARED = """
 from pyspark import pipelines as dp
 
@@ -163,12 +267,16 @@ def orders():
 
 
 @pytest.mark.long
-def test_a_project_of_sparks_own_declarative_pipelines(ottla: Topics, tmp_path: Path) -> None:
+def test_a_project_of_sparks_own_declarative_pipelines(
+    ottla: Topics, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By a relative folder, as it is typed."""
     source, out = ottla.create(), ottla.create()
     ottla.fill(source, [b"one", b"two"])
     (tmp_path / "flows").mkdir()
     (tmp_path / "flows" / "flow.py").write_text(DECLARED.format(bootstrap=ottla.bootstrap, source=source, out=out))
     spec = f"name: declared\nstorage: file://{tmp_path}/storage\nlibraries:\n  - glob:\n      include: flows/**\n"
     (tmp_path / "spark-pipeline.yml").write_text(spec)
-    run_command("run", str(tmp_path), *SMALL)
+    monkeypatch.chdir(tmp_path.parent)
+    run_command("run", tmp_path.name, *SMALL)
     assert [b"ONE", b"TWO"] == [record.value for record in records_of(ottla, out)]

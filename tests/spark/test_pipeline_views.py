@@ -84,6 +84,59 @@ def test_a_compacted_topic_as_a_table_and_windows(spark: "SparkSession", ottla: 
     assert 7 == ottla.committed(f"windows-{out}.totals").popitem()[1]
 
 
+def test_a_table_of_latest_values_has_its_key(spark: "SparkSession", ottla: Topics, tmp_path: Path) -> None:
+    """The key is the column `key`, or as it was called; also where the value does not repeat it."""
+    orders, people, words, out = ottla.create(), ottla.create(), ottla.create(), ottla.create()
+    settings = f"""
+        name = "keys-{out}"
+        [sources.orders]
+        topic = "{orders}"
+        schema = "customer STRING"
+        [sources.people]
+        topic = "{people}"
+        schema = "country STRING"
+        latest_by_key = true
+        [sources.named]
+        topic = "{people}"
+        schema = "country STRING"
+        latest_by_key = "customer"
+        [sources.words]
+        topic = "{words}"
+        format = "string"
+        latest_by_key = "word"
+        [sinks.out]
+        from = "joined"
+        topic = "{out}"
+    """
+    joined = """
+        SELECT o.customer, p.country, n.country AS again, w.value AS word FROM orders o
+        JOIN people p ON o.customer = p.key JOIN named n ON o.customer = n.customer JOIN words w ON o.customer = w.word
+    """
+    folder = write_project(tmp_path, settings, {"joined.sql": joined})
+    send_json(ottla, people, {"country": "AT"}, {"country": "DE"}, {"country": "CH"}, keys=["ada", "bob", "ada"])
+    ottla.fill(words, [b"first", b"second"], keys=[b"ada", b"ada"])
+    send_json(ottla, orders, {"customer": "ada"})
+    run_once(spark, ottla, folder)
+    assert [{"customer": "ada", "country": "CH", "again": "CH", "word": "second"}] == rows_of(ottla, out)
+
+
+def test_a_key_may_not_hide_a_column_of_the_value(spark: "SparkSession", ottla: Topics, tmp_path: Path) -> None:
+    source = ottla.create()
+    settings = f"""
+        name = "hidden"
+        [sources.people]
+        topic = "{source}"
+        schema = "customer STRING"
+        latest_by_key = "customer"
+        [sinks.out]
+        from = "people"
+        topic = "{source}"
+    """
+    folder = write_project(tmp_path, settings, {})
+    with pytest.raises(ProjectError, match="latest_by_key = 'customer' names the column of the record's key, and the"):
+        plan_queries(spark, loaded(ottla, folder), once=True)
+
+
 STATEFUL = """
 from typing import Any, Iterator
 
@@ -211,11 +264,11 @@ def test_what_is_wrong_goes_to_the_dead_letters_once(spark: "SparkSession", ottl
     read = [(str(offset), "orders") for offset in (1, 2, 3, 4)]
     expected = [*read, ("5", "priced"), ("6", "dear"), ("8", "orders"), (None, "named")]
     assert expected == [(story.get("offset"), story["step"]) for story in stories]
-    assert "the count is positive" == stories[2]["reason"]
-    assert "the count is positive; there is an id" == stories[3]["reason"]
+    assert "failed expectation: the count is positive" == stories[2]["reason"]
+    assert "failed expectation: the count is positive; there is an id" == stories[3]["reason"]
     assert ("'gold'", "builtins.KeyError") == (stories[4]["reason"], stories[4]["error"])
     assert "in priced" in stories[4]["stack"]
-    assert "it is dear" == stories[5]["reason"]
+    assert "failed expectation: it is dear" == stories[5]["reason"]
     assert ("the record has no value", "t") == (stories[6]["reason"], stories[6]["trace"])
     assert ("seven", f"wrong-{out}") == (stories[7]["reason"], stories[7]["pipeline"])
     assert {(story["topic"], story["partition"]) for story in stories[:7]} == {(orders, "0")}

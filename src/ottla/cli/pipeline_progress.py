@@ -4,7 +4,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Literal, Protocol
 
 import msgspec
 
@@ -19,6 +19,14 @@ if TYPE_CHECKING:
 LINES_SECONDS: Final = 10.0
 """How often a run tells how far it is, where there is no terminal."""
 COLUMNS: Final = ("sink", "to", "state", "batch", "rows", "rows/s", "bytes/s", "batch time", "behind", "state rows")
+
+NAMES: Final = ("sink", "to")
+"""The columns that may be cut."""
+NAME_WIDTH_MIN: Final = 12
+DISPENSABLE: Final = ("state rows", "batch time", "bytes/s", "to", "batch")
+"""The columns that are left out of a narrow terminal, the first one first."""
+GAP: Final = 3
+"""What a column takes beside its content."""
 
 
 class _Watcher(Protocol):
@@ -40,6 +48,11 @@ def run_watched(project: "Project", *, master: str, once: bool, as_json: bool) -
         reports = run_project(project, master=master, once=once, watch=watch, ready=ready)
     if as_json:
         _print_json({"event": "end", "pipeline": project.name, "queries": reports})
+    elif sys.stdout.isatty():
+        from rich.console import Console
+
+        console = Console(highlight=False)
+        console.print(drawn(project.name, reports, console.width))
     else:
         print_table(COLUMNS, [row_of(report) for report in reports])
 
@@ -70,26 +83,51 @@ def _watcher(project: "Project", *, as_json: bool) -> Iterator[_Watcher]:
 
         console = Console(highlight=False)
         with Live(console=console, auto_refresh=False, transient=True) as live:
-            yield lambda reports: live.update(drawn(project.name, reports), refresh=True)
+            yield lambda reports: live.update(drawn(project.name, reports, console.width), refresh=True)
     else:
         yield _Lines(_say_report, every_seconds=LINES_SECONDS)
 
 
-def drawn(title: str, reports: "list[QueryReport]") -> "Table":
-    """The reports as a table for the terminal."""
+def drawn(title: str, reports: "list[QueryReport]", width: int) -> "Table":
+    """The reports as a table for a terminal of that width.
+
+    Numbers are never cut: names are, and where that is not enough the columns that matter least are left out.
+    """
     from rich import box
     from rich.table import Table
     from rich.text import Text
 
-    colours = {"running": "green", "failed": "red", "done": "cyan"}
+    colours = {"running": "green", "idle": "green", "failed": "red", "done": "cyan"}
+    rows = [[str(cell) for cell in row_of(report)] for report in reports]
+    widths = widths_for(rows, width)
     table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
-    for heading in COLUMNS:
-        table.add_column(heading, justify="left" if heading in COLUMNS[:3] else "right", no_wrap=True)
-    for report in reports:
-        cells = [Text(str(cell)) for cell in row_of(report)]
-        cells[2].stylize(colours.get(report.state, "yellow"))
-        table.add_row(*cells)
+    for heading, size in widths.items():
+        justify: Literal["left", "right"] = "left" if heading in (*NAMES, "state") else "right"
+        table.add_column(heading, justify=justify, no_wrap=True, overflow="ellipsis", width=size)
+    for report, row in zip(reports, rows, strict=True):
+        cells = {heading: Text(cell) for heading, cell in zip(COLUMNS, row, strict=True)}
+        cells["state"].stylize(colours.get(report.state, "yellow"))
+        table.add_row(*(cells[heading] for heading in widths))
     return table
+
+
+def widths_for(rows: list[list[str]], width: int) -> dict[str, int]:
+    """The columns for which there is room, and how wide each is: names take what numbers leave."""
+    whole = {heading: max(len(heading), *(len(row[at]) for row in rows), 0) for at, heading in enumerate(COLUMNS)}
+    widths = {heading: min(size, NAME_WIDTH_MIN) if heading in NAMES else size for heading, size in whole.items()}
+    for least in DISPENSABLE:
+        if _spare(widths, width) >= 0:
+            break
+        del widths[least]
+    for name in NAMES:
+        if name in widths:
+            widths[name] = max(min(whole[name], widths[name] + _spare(widths, width)), 1)
+    return widths
+
+
+def _spare(widths: dict[str, int], width: int) -> int:
+    """How much room these columns leave; negative if there is not enough."""
+    return width - sum(size + GAP for size in widths.values())
 
 
 class _Lines:

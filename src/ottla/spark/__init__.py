@@ -34,3 +34,8 @@ def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(_HOMES[name]), name)
+
+
+def __dir__() -> list[str]:
+    """The public names, whether they are loaded or not."""
+    return sorted({*__all__, *(name for name in globals() if name.startswith("__"))})

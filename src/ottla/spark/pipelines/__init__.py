@@ -9,10 +9,11 @@ With Spark: `sources.py` and `parsing.py` make views of topics and files, `views
 `runner.py` starts and ends the queries, `row_function.py` is for steps whose Python may fail on single rows.
 
 What is kept between runs: `run_files.py` (one run at a time, its progress), `checkpoints.py` (what Spark wrote down,
-read without it); `standing.py` holds it against the cluster. `declarative.py` runs a
-project of Spark's own declarative pipelines.
+read without it), `parquet_files.py` (which files of a Parquet sink count); `standing.py` holds it against the cluster.
+`declarative.py` runs a project of Spark's own declarative pipelines.
 """
 
+from ottla.spark.pipelines.parquet_files import committed_files
 from ottla.spark.pipelines.row_function import rejecting
 
-__all__ = ["rejecting"]
+__all__ = ["committed_files", "rejecting"]

@@ -17,14 +17,14 @@ _PROGRAM: Final = "spark-pipelines"
 
 
 def declarative_command(file: Path, *, master: str, settings: Mapping[str, str], dry: bool) -> Sequence[str]:
-    """The command that runs such a project, or only checks it. Pure."""
+    """The command that runs such a project, or only checks it, from any folder."""
     program = Path(sys.executable).parent / _PROGRAM
     command = [str(program) if program.exists() else _PROGRAM]
     for key, value in (default_settings(master) | dict(settings)).items():
         command += ["--conf", f"{key}={value}"]
     # A local master is refused as such; as a remote it starts a Connect session of its own.
     command += ["--remote" if is_local(master) or master.startswith("sc://") else "--master", master]
-    return [*command, "dry-run" if dry else "run", "--spec", str(file)]
+    return [*command, "dry-run" if dry else "run", "--spec", str(file.absolute())]
 
 
 def run_declarative(file: Path, *, master: str, settings: Mapping[str, str], dry: bool = False) -> int:

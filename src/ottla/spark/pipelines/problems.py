@@ -23,9 +23,9 @@ class Problem:
 class ProjectError(MisuseError):
     """A project cannot be run as it is; `problems` has all that was found."""
 
-    def __init__(self, problems: Sequence[Problem]) -> None:
+    def __init__(self, problems: Sequence[Problem], *, remark: str | None = None) -> None:
         self.problems = tuple(problems)
-        super().__init__("\n".join(map(str, self.problems)))
+        super().__init__("\n".join([*map(str, self.problems), *([remark] if remark else [])]))
 
 
 def meant(name: str, known: Iterable[str], *, otherwise: str = "there are") -> str:

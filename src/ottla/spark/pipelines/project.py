@@ -33,8 +33,11 @@ class Source(msgspec.Struct, frozen=True, kw_only=True):
     """Where the first run begins: `earliest`, `latest`, or the connector's JSON."""
     watermark: str | None = None
     """`column delay`: how late a row may come, as in `at 30 seconds`."""
-    latest_by_key: bool = False
-    """The last value of each key, as a table to join with, as it is when a micro-batch begins."""
+    latest_by_key: bool | str = False
+    """The last value of each key, as a table to join with, as it is when a micro-batch begins.
+
+    A text is the name of the column with the key; else it is `key`.
+    """
     static: bool = False
     """Files as a table to join with, as they are when the run begins."""
     registry: str | None = None
@@ -43,6 +46,11 @@ class Source(msgspec.Struct, frozen=True, kw_only=True):
     """What must hold for each row: a reason, and a condition in SQL."""
     options: dict[str, Scalar] = {}
     """Further options of the data source."""
+
+    @property
+    def key_column(self) -> str | None:
+        """How the column with the record's key is called in the table of latest values; None if that is not said."""
+        return self.latest_by_key if isinstance(self.latest_by_key, str) else None
 
 
 class StepRules(msgspec.Struct, frozen=True, kw_only=True):

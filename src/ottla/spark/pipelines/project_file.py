@@ -25,6 +25,8 @@ _TABLES: Final[Mapping[str, type]] = {"sources": Source, "steps": StepRules, "si
 _TYPE_WORDS: Final = {
     "str | null": "a text",
     "str | int | float | bool": "a text, a number, true or false",
+    "bool | str": "true, false or a text",
+    "str | bool": "true, false or a text",
     "`str`": "a text",
     "`bool`": "true or false",
     "`int`": "a whole number",
@@ -228,6 +230,11 @@ def _wrong_in_source(name: str, source: Source) -> Iterator[tuple[str, str]]:
             )
         if source.format == "registry" and source.registry is None:
             yield "format", f"[sources.{name}] has format registry and needs registry = 'http://host:port'"
+        if source.key_column is not None and _NAME.fullmatch(source.key_column) is None:
+            yield (
+                "latest_by_key",
+                f"latest_by_key of [sources.{name}] is true, false, or the key's column: letters, digits and _",
+            )
         if source.static:
             yield "static", f"static of [sources.{name}] is for files; for a topic there is latest_by_key"
     if source.watermark is not None and (source.latest_by_key or source.static):

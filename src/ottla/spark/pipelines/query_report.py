@@ -13,7 +13,7 @@ class QueryReport(msgspec.Struct, kw_only=True, omit_defaults=False):
     to: str
     """Where it writes: a topic or a path."""
     state: str = "starting"
-    """`starting`, `running`, `done`, `stopped` or `failed`."""
+    """`starting`, `running`, `idle` (there is nothing new to read), `done`, `stopped` or `failed`."""
     batch: int | None = None
     rows: int = 0
     """Rows read since this run began."""
@@ -33,8 +33,7 @@ def with_progress(report: QueryReport, progress: Mapping[str, Any]) -> QueryRepo
     stream = stream_progress(progress)
     return msgspec.structs.replace(
         report,
-        # Spark tells of a last micro-batch after the query has ended.
-        state="running" if report.state == "starting" else report.state,
+        state=_state_when_alive(report, "running"),
         batch=stream.batch_id,
         rows=report.rows + stream.rows,
         rows_per_second=stream.rows_processed_per_second,
@@ -44,3 +43,20 @@ def with_progress(report: QueryReport, progress: Mapping[str, Any]) -> QueryRepo
         state_rows=stream.state_rows if progress.get("stateOperators") else None,
         watermark=(progress.get("eventTime") or {}).get("watermark"),
     )
+
+
+def when_begun(report: QueryReport) -> QueryReport:
+    """The report once the query's sources are there, whether they have anything to read or not."""
+    return msgspec.structs.replace(report, state="running") if report.state == "starting" else report
+
+
+def when_idle(report: QueryReport) -> QueryReport:
+    """The report when Spark says that there has been nothing to read for a while."""
+    return msgspec.structs.replace(
+        report, state=_state_when_alive(report, "idle"), rows_per_second=0.0, bytes_per_second=None
+    )
+
+
+def _state_when_alive(report: QueryReport, state: str) -> str:
+    """The new state, unless the query has ended: Spark tells of a last micro-batch after that."""
+    return state if report.state in ("starting", "running", "idle") else report.state

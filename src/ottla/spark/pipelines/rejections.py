@@ -16,6 +16,8 @@ from ottla.spark.pipelines.parsing import rejection
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
+FAILED_EXPECTATION: Final = "failed expectation: "
+"""How the reason of a row begins that is not as expected; several are parted by semicolons."""
 _FIELDS: Final = ("reason", "error", "stack", "row")
 
 
@@ -33,7 +35,7 @@ def with_expectations(rows: "DataFrame", view: str, expected: Mapping[str, str])
             for reason, condition in expected.items()
         ),
     )
-    reason = F.when(failed != "", failed)
+    reason = F.when(failed != "", F.concat(F.lit(FAILED_EXPECTATION), failed))
     found = F.coalesce(F.col(REJECTED), rejection(reason)) if REJECTED in rows.columns else rejection(reason)
     return rows.withColumn(REJECTED, found)
 

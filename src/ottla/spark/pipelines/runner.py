@@ -4,6 +4,7 @@ A run that is stopped lets each query end the micro-batch it is in. Nothing depe
 run again by the next one, exactly once.
 """
 
+import logging
 import os
 import signal
 import sys
@@ -19,11 +20,20 @@ import msgspec
 from ottla.model.errors import OttlaError
 from ottla.spark.pipelines.failures import failure_words
 from ottla.spark.pipelines.loading import unused_views
+from ottla.spark.pipelines.parquet_files import set_aside_uncommitted
+from ottla.spark.pipelines.problems import ProjectError
 from ottla.spark.pipelines.project import Project
 from ottla.spark.pipelines.queries import PlannedQuery, plan_queries
-from ottla.spark.pipelines.query_report import QueryReport, with_progress
-from ottla.spark.pipelines.run_files import ERROR_LOG, SPARK_LOG, state_folder, the_only_run, write_progress
-from ottla.spark.pipelines.sources import option_text
+from ottla.spark.pipelines.query_report import QueryReport, when_begun, when_idle, with_progress
+from ottla.spark.pipelines.run_files import (
+    ERROR_LOG,
+    SPARK_LOG,
+    checkpoint_folder,
+    state_folder,
+    the_only_run,
+    write_progress,
+)
+from ottla.spark.pipelines.sources import option_text, place_of
 from ottla.spark.pipelines.views import ViewBuilder
 from ottla.spark.session import build_session
 
@@ -38,6 +48,9 @@ SETTLE_SECONDS: Final = 10.0
 START_SECONDS: Final = 120.0
 START_TRIES: Final = 15
 _LATE: Final = "Python worker failed to connect back"
+
+_SPARK_LOGGERS: Final = ("DataFrameQueryContextLogger", "SQLQueryContextLogger")
+"""Those of PySpark that log what it raises."""
 
 Watch = Callable[[list[QueryReport]], None]
 
@@ -73,13 +86,31 @@ def run_queries(
     run = _Run(spark, project, watch)
     with _stopped_by_signals(run.stop):
         try:
-            run.start(plan_queries(spark, project, once=once))
+            planned = plan_queries(spark, project, once=once)
+            _clean_parquet(project)
+            run.start(planned)
             ready()
             run.wait()
         finally:
             run.close()
     run.tell()
     return run.reports
+
+
+def _clean_parquet(project: Project) -> None:
+    """Sets aside the files of batches that a crash kept from being committed; the next run writes them again.
+
+    Only in folders of this machine, and never where Spark's log forgets files by itself (the option `retention`).
+    """
+    for name, sink in project.settings.sinks.items():
+        if sink.parquet is None or any(key.lower() == "retention" for key in sink.options):
+            continue
+        folder = place_of(project, sink.parquet).removeprefix("file://")
+        checkpoint = checkpoint_folder(project, name)
+        if "://" in folder or checkpoint is None or not (checkpoint / "metadata").exists():
+            continue
+        # Written when the query was first started: nothing that is older is this query's.
+        set_aside_uncommitted(Path(folder), (checkpoint / "metadata").stat().st_mtime)
 
 
 class _Run:
@@ -112,7 +143,7 @@ class _Run:
         from ottla.spark import follow_groups
 
         self._follower = follow_groups(self._spark)
-        self._listener = _listener(self._on_progress)
+        self._listener = _listener(self._on_progress, self._on_idle)
         self._spark.streams.addListener(self._listener)
         self._planned = {each.name: each for each in planned}
         self._reports = {each.name: QueryReport(name=each.name, to=each.to) for each in planned}
@@ -141,6 +172,8 @@ class _Run:
             if self._stops:
                 return
             time.sleep(POLL_SECONDS / 5)
+        with self._lock:
+            self._reports[name] = when_begun(self._reports[name])
 
     def wait(self) -> None:
         """Returns when all queries have ended. Raises `PipelineFailedError` when one fails, after ending the others."""
@@ -188,6 +221,12 @@ class _Run:
             if name in self._reports:
                 self._reports[name] = with_progress(self._reports[name], progress)
 
+    def _on_idle(self, run_id: str) -> None:
+        with self._lock:
+            for name, query in self._queries.items():
+                if str(query.runId) == run_id:
+                    self._reports[name] = when_idle(self._reports[name])
+
     def tell(self) -> None:
         """Shows how far all are."""
         reports = self.reports
@@ -234,8 +273,8 @@ class _Run:
         )
 
 
-def _listener(told: Callable[[str, Mapping[str, Any]], None]) -> Any:
-    """A listener of Spark's that tells of each micro-batch."""
+def _listener(told: Callable[[str, Mapping[str, Any]], None], is_idle: Callable[[str], None]) -> Any:
+    """A listener of Spark's that tells of each micro-batch, and of queries that have had none for a while."""
     from pyspark.sql.streaming import StreamingQueryListener
 
     class Listener(StreamingQueryListener):
@@ -244,7 +283,8 @@ def _listener(told: Callable[[str, Mapping[str, Any]], None]) -> Any:
         def onQueryProgress(self, event: Any) -> None:
             told(event.progress.name or "", msgspec.json.decode(event.progress.json))
 
-        def onQueryIdle(self, event: Any) -> None: ...
+        def onQueryIdle(self, event: Any) -> None:
+            is_idle(str(event.runId))
 
         def onQueryTerminated(self, event: Any) -> None: ...
 
@@ -257,15 +297,39 @@ def _session(project: Project, master: str) -> Iterator["SparkSession"]:
     folder = state_folder(project)
     folder.mkdir(parents=True, exist_ok=True)
     settings = {key: option_text(value) for key, value in project.settings.spark.items()}
-    with _stderr_into(folder / SPARK_LOG):
+    log = folder / SPARK_LOG
+    log.write_bytes(b"")
+    with _stderr_into(log):
         spark = build_session(
             project.name, master=master, settings={"spark.ui.showConsoleProgress": "false"} | settings
         )
     try:
-        yield spark
+        with _errors_logged_into(log):
+            yield spark
+    except ProjectError as error:
+        raise ProjectError(error.problems, remark=f"Spark's whole error is in {log}") from error
     finally:
         with suppress(Exception):
             spark.stop()
+
+
+@contextmanager
+def _errors_logged_into(path: Path) -> Iterator[None]:
+    """Spark's Python side logs each error that it raises, as JSON with the stack; that goes into a file, too."""
+    from pyspark.logger import PySparkLogger
+
+    loggers = [PySparkLogger.getLogger(name) for name in _SPARK_LOGGERS]
+    before = [list(logger.handlers) for logger in loggers]
+    handler = logging.FileHandler(path)
+    try:
+        for logger in loggers:
+            logger.handlers = []
+            logger.addHandler(handler)
+        yield
+    finally:
+        for logger, handlers in zip(loggers, before, strict=True):
+            logger.handlers = handlers
+        handler.close()
 
 
 @contextmanager
@@ -273,7 +337,7 @@ def _stderr_into(path: Path) -> Iterator[None]:
     """Lets what is started inside write its errors into a file; this process gets its own back."""
     sys.stderr.flush()
     kept = os.dup(2)
-    with path.open("wb") as file:
+    with path.open("ab") as file:
         os.dup2(file.fileno(), 2)
     try:
         yield

@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING, Any, Final
 
+from ottla.model.errors import MisuseError
 from ottla.spark.pipelines.columns import ORIGIN
 from ottla.spark.pipelines.loading import schema_text
 from ottla.spark.pipelines.parsing import DECODED_BY_SOURCE, decoded_rows, parsed_rows
@@ -11,6 +12,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 FORMAT: Final = "ottla"
+KEY: Final = "key"
+"""The column with the record's key, unless it was given another name."""
 
 
 def source_rows(spark: "SparkSession", project: Project, view: str, *, group_id: str) -> "DataFrame":
@@ -28,8 +31,10 @@ def stream_rows(spark: "SparkSession", project: Project, view: str, *, group_id:
     source = project.settings.sources[view]
     options = {"startingOffsets": source.starting_offsets, "groupId": group_id}
     rows = _topic_rows(spark.readStream, project, source, options)
-    # In a table, a record without a value is no mistake: it deletes its key.
-    return rows.where(f"{ORIGIN}.value IS NOT NULL") if source.latest_by_key else rows
+    if not source.latest_by_key:
+        return rows
+    # In a table, a record without a value is not a mistake: it deletes its key.
+    return with_key(rows, source).where(f"{ORIGIN}.value IS NOT NULL")
 
 
 def _latest_by_key(spark: "SparkSession", project: Project, source: Source) -> "DataFrame":
@@ -39,11 +44,30 @@ def _latest_by_key(spark: "SparkSession", project: Project, source: Source) -> "
     """
     from pyspark.sql import functions as F
 
-    rows = _topic_rows(spark.read, project, source, {})
+    rows = with_key(_topic_rows(spark.read, project, source, {}), source)
     others = [name for name in rows.columns if name != ORIGIN]
     last = F.max_by(F.struct(*(F.col(f"`{name}`") for name in (*others, ORIGIN))), F.col(f"{ORIGIN}.offset"))
     latest = rows.groupBy(F.col(f"{ORIGIN}.key").alias("_key")).agg(last.alias("_last")).select("_last.*")
     return latest.where(F.col(f"{ORIGIN}.value").isNotNull())
+
+
+def with_key(rows: "DataFrame", source: Source) -> "DataFrame":
+    """The rows with the record's key as text in their first column: `key`, or as the source calls it."""
+    from pyspark.sql import functions as F
+
+    name = source.key_column
+    has_key = source.format not in DECODED_BY_SOURCE
+    if has_key:
+        # Text and bytes have their key as a column already.
+        return rows if name is None else rows.withColumnRenamed(KEY, name)
+    if name is None and KEY in rows.columns:
+        return rows
+    if name in rows.columns:
+        raise MisuseError(
+            f"latest_by_key = {name!r} names the column of the record's key, and the value has a column {name} as well;"
+            " give another name"
+        )
+    return rows.select(F.col(f"{ORIGIN}.key").cast("string").alias(name or KEY), "*")
 
 
 def _topic_rows(reader: Any, project: Project, source: Source, options: dict[str, str]) -> "DataFrame":

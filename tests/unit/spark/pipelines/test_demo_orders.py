@@ -2,10 +2,9 @@
 
 import json
 from collections import Counter
-from pathlib import Path
 from types import SimpleNamespace
 
-from examples.order_proof import Line, committed_files, windows_of
+from examples.order_proof import Line, windows_of
 from examples.order_stream import Expected, country_of, orders
 
 
@@ -30,19 +29,6 @@ def test_windows_are_summed_and_double_ones_counted() -> None:
     found, cents, twice = windows_of(records)
     assert Counter({("2024-05-01T12:00:00", "AT"): 4, ("2024-05-01T12:01:00", "DE"): 1}) == found
     assert (60, 110, 1) == (*cents.values(), twice)
-
-
-def test_only_committed_files_count(tmp_path: Path) -> None:
-    log = tmp_path / "_spark_metadata"
-    log.mkdir()
-    for name, files in {"0": ["a"], "1.compact": ["a", "b c"], "2": ["d"]}.items():
-        entries = [
-            json.dumps({"path": f"file://{tmp_path}/{file.replace(' ', '%20')}", "action": "add"}) for file in files
-        ]
-        (log / name).write_text("\n".join(["v1", *entries]))
-    (log / ".2.crc").write_text("")
-    (tmp_path / "orphan").write_text("")
-    assert [tmp_path / "a", tmp_path / "b c", tmp_path / "d"] == committed_files(tmp_path)
 
 
 def test_claims_hold_or_not() -> None:

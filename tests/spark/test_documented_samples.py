@@ -1,0 +1,104 @@
+"""The samples of docs/pipelines.md run as they stand, but for addresses and the folder of checkpoints."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from tests.documented import ADDRESS, ROOT, samples
+from tests.spark.pipeline_rig import COMMAND_SECONDS, loaded, records_of, rows_of, run_once, send_json, write_project
+from tests.spark.topics import Topics
+from tests.unit.spark.pipelines.test_parquet_files import commit
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+DOCUMENT = "docs/pipelines.md"
+ORDER = {"id": "1", "amount": 9.5, "at": "2024-05-01T12:00:10Z", "items": [{"sku": "tea", "quantity": 2}]}
+
+
+def test_programs(spark: "SparkSession", ottla: Topics, tmp_path: Path) -> None:
+    """One after the other in one program, as one reads them; the queries that they start are waited for."""
+    for topic in ("orders", "orders-clean", "paid"):
+        ottla.create(name=topic)
+    send_json(ottla, "orders", ORDER)
+    names: dict[str, Any] = {"spark": spark}
+    found = [each for each in samples(DOCUMENT) if "spark" in each and "step(" not in each and "dp." not in each]
+    assert 6 == len(found)
+    for sample in found:
+        program = sample.replace(ADDRESS, ottla.bootstrap).replace("/data/checkpoints", str(tmp_path))
+        names.pop("query", None)
+        exec(compile(program, DOCUMENT, "exec"), names)
+        if "query" in names:
+            names["query"].processAllAvailable()
+            names["query"].stop()
+    assert ["1"] == [json.loads(record.value)["id"] for record in records_of(ottla, "orders-clean")]
+    assert [b"1"] == [record.key for record in records_of(ottla, "paid")]
+
+
+def test_steps(spark: "SparkSession", ottla: Topics, tmp_path: Path) -> None:
+    steps = {each.split()[1].removeprefix("steps/"): each for each in samples(DOCUMENT) if each.startswith("# steps/")}
+    assert {"visits.py", "priced.py"} == set(steps)
+    clean, orders, visits, prices = ottla.create(), ottla.create(), ottla.create(), ottla.create()
+    settings = f"""
+        name = "documented"
+        [sources.clean]
+        topic = "{clean}"
+        schema = "customer STRING, at TIMESTAMP"
+        watermark = "at 1 minute"
+        [sources.orders]
+        topic = "{orders}"
+        schema = "id STRING, item STRING, count INT"
+        [sinks.visits]
+        from = "visits"
+        topic = "{visits}"
+        [sinks.prices]
+        from = "priced"
+        topic = "{prices}"
+    """
+    folder = write_project(tmp_path, settings, steps)
+    send_json(ottla, clean, *({"customer": "ada", "at": f"2024-05-01T{hour}:00:00Z"} for hour in (10, 12)))
+    send_json(ottla, orders, {"id": "1", "item": "tea", "count": 2})
+    run_once(spark, ottla, folder)
+    assert [("ada", 1)] == [(row["customer"], row["count"]) for row in rows_of(ottla, visits)]
+    assert [{"id": "1", "price": 5.0}] == rows_of(ottla, prices)
+    assert "documented" == loaded(ottla, folder).name
+
+
+def test_committed_files(tmp_path: Path) -> None:
+    (sample,) = [each for each in samples(DOCUMENT) if "committed_files" in each]
+    archive = tmp_path / "shop" / "archive"
+    archive.mkdir(parents=True)
+    pq.write_table(pa.table({"id": [1, 2]}), archive / "part-00000-a.parquet")
+    pq.write_table(pa.table({"id": [2]}), archive / "part-00000-b.parquet")
+    commit(archive, "0", archive / "part-00000-a.parquet")
+    names: dict[str, Any] = {}
+    exec(compile(sample.replace("shop/archive", str(archive)), DOCUMENT, "exec"), names)
+    assert [1, 2] == names["rows"]["id"].to_pylist()
+
+
+def test_from_zero_to_a_running_pipeline(ottla: Topics, tmp_path: Path) -> None:
+    """The commands of the tutorial, in a shell; the broker is there already."""
+    blocks = samples(DOCUMENT, "", "From zero to a running pipeline")
+    commands = "\n".join(blocks).replace("ottla serve &\n", "")
+    assert 9 == len(re.findall(r"\bottla ", commands))
+    function = f'ottla() {{ "{sys.executable}" -m ottla "$@"; }}\n'
+    environment = os.environ | {"PYTHONPATH": str(ROOT / "src"), "OTTLA_BOOTSTRAP": ottla.bootstrap}
+    done = subprocess.run(
+        ["bash", "-euo", "pipefail", "-c", function + commands],
+        cwd=tmp_path,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=COMMAND_SECONDS,
+        check=False,
+    )
+    assert 0 == done.returncode, done.stderr
+    assert '"customer":"ada","orders":1,"amount":9.5' in done.stdout
+    assert "failed expectation: the amount is positive" in done.stdout
