@@ -169,16 +169,16 @@ def test_an_idle_query_is_not_starting_for_ever(ottla: Topics, tmp_path: Path) -
     folder, _, _, _ = numbers_project(ottla, tmp_path)
     progress = folder / ".ottla" / "halves" / "progress.json"
 
-    def wait_states(*wanted: str) -> None:
-        deadline = time.monotonic() + 60
-        while tuple(query["state"] for query in json.loads(progress.read_bytes())["queries"]) != wanted:
-            assert time.monotonic() < deadline, progress.read_text()
-            time.sleep(0.1)
+    def states() -> list[str]:
+        return [query["state"] for query in json.loads(progress.read_bytes())["queries"]] if progress.exists() else []
 
     often = ("--set", "spark.sql.streaming.noDataProgressEventInterval=500")
     with running(str(folder), "--bootstrap", ottla.bootstrap, *SMALL, *often) as process:
         wait_event(process, event="ready")
-        wait_states("idle", "idle")
+        deadline = time.monotonic() + 60
+        while states() != ["idle", "idle"]:
+            assert time.monotonic() < deadline, states()
+            time.sleep(0.1)
 
 
 SLOW = """

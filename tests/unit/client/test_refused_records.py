@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from ottla.client.addresses import Address
@@ -154,9 +155,7 @@ def test_a_transaction_goes_on_without_it(broker: Address, value: bytes) -> None
     ],
 )
 def test_tables(broker: Address, producer: Producer, topic: Any, columns: dict[str, Any], sentence: str) -> None:
-    pa = pytest.importorskip("pyarrow")
-    texts = pa.array([5], pa.int32())
-    rows = pa.table({"key": [b"k"], "value": [b"v"], "texts": texts})
+    rows = pa.table({"key": [b"k"], "value": [b"v"], "texts": pa.array([5], pa.int32())})
     with pytest.raises(MisuseError, match=re.escape(sentence)):
         producer.send_table(topic, rows, **columns)
     (written,) = producer.send_table("tables", rows).get(SOON_S)
