@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from ottla.client.blocking_producer import Producer as Producer
     from ottla.client.config_requests import ResourceType as ResourceType
     from ottla.client.consumer import AsyncConsumer as AsyncConsumer
+    from ottla.client.deliveries import AsyncDelivery as AsyncDelivery
+    from ottla.client.deliveries import Delivery as Delivery
     from ottla.client.interceptors import ProducerInterceptor as ProducerInterceptor
     from ottla.client.interceptors import ProducerRecord as ProducerRecord
     from ottla.client.parallel_consumer import AsyncParallelConsumer as AsyncParallelConsumer
@@ -53,6 +55,7 @@ __all__ = [
     "Admin",
     "AsyncAdmin",
     "AsyncConsumer",
+    "AsyncDelivery",
     "AsyncParallelConsumer",
     "AsyncProducer",
     "AsyncRangeReader",
@@ -64,6 +67,7 @@ __all__ = [
     "ConsumerGroupMetadata",
     "ConsumerRebalanceListener",
     "ConsumerRecord",
+    "Delivery",
     "ElectionType",
     "HandlerFailedError",
     "MemberToRemove",
@@ -106,6 +110,8 @@ _LAZY: Final = {
     "Producer": "ottla.client.blocking_producer",
     "ResourceType": "ottla.client.config_requests",
     "AsyncConsumer": "ottla.client.consumer",
+    "AsyncDelivery": "ottla.client.deliveries",
+    "Delivery": "ottla.client.deliveries",
     "ProducerInterceptor": "ottla.client.interceptors",
     "ProducerRecord": "ottla.client.interceptors",
     "AsyncParallelConsumer": "ottla.client.parallel_consumer",

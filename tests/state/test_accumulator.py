@@ -17,7 +17,7 @@ from ottla.client.backoff import Backoff
 from ottla.client.deliveries import Delivery
 from ottla.client.errors import AnswerError
 from ottla.client.producer_batch import Identity, ProducerBatch
-from ottla.client.producer_errors import NotDeliveredError
+from ottla.client.producer_errors import NotDeliveredError, NotEncodedError
 from ottla.model.error_codes import ErrorCode
 from ottla.model.errors import MisuseError
 from ottla.model.ids import TopicPartition
@@ -141,6 +141,14 @@ class AccumulatorMachine(RuleBasedStateMachine):
         if self.state.identity is None:
             self.state.adopt(Identity(8, 0))
 
+    @rule(broker=st.integers(0, 1))
+    def fail_to_encode(self, broker: int) -> None:
+        """What would leave now cannot be made into bytes, such as for want of memory."""
+        room = {broker: self.in_flight - len(self.wire[broker])}
+        for request in self.state.drain(self.now, room):
+            for queue, batch in request.batches:
+                self.tell(self.state.not_encoded(queue, batch, MemoryError()))
+
     # Brokers
 
     @rule(broker=st.integers(0, 1), times=st.integers(1, 3))
@@ -232,7 +240,7 @@ class AccumulatorMachine(RuleBasedStateMachine):
     def given_up_for_a_reason(self) -> None:
         for _, delivery in self.sent.values():
             error = delivery.exception() if delivery.done() else None
-            if error is not None and not isinstance(error, NotDeliveredError):
+            if error is not None and not isinstance(error, NotDeliveredError | NotEncodedError):
                 assert isinstance(error, AnswerError)
                 # Too large for the topic only if it was written, perhaps, before the limit was lowered.
                 assert error.error_code in (ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.MESSAGE_TOO_LARGE)

@@ -8,6 +8,7 @@ from typing import Any, get_type_hints
 
 import pyarrow as pa
 import pytest
+from tests.unit.client.test_documented_examples import examples
 
 from ottla.client.addresses import Address
 from ottla.client.arrow_consumer import as_batches, decode_polled
@@ -28,7 +29,6 @@ from ottla.model.ids import TopicPartition
 from ottla.records.batch import scan
 from ottla.records.columns_encode import encode
 from tests.unit.client.producer_log import make_topic, read_topic, values
-from tests.unit.client.test_documented_examples import examples
 
 SOON_S = 30
 SOON_MS = 30_000

@@ -22,7 +22,7 @@ from typing import Any, assert_type
 
 from ottla import (
     Admin, AsyncAdmin, AsyncConsumer, AsyncParallelConsumer, AsyncProducer, AsyncRangeReader, Consumer,
-    ConsumerRebalanceListener, ConsumerRecord, NewTopic, OffsetAndMetadata, ParallelConsumer, Producer,
+    ConsumerRebalanceListener, ConsumerRecord, Delivery, NewTopic, OffsetAndMetadata, ParallelConsumer, Producer,
     ProducerInterceptor, ProducerRecord, RangeReader, RecordMetadata, RejectRecordError, TopicPartition,
 )
 
@@ -41,7 +41,11 @@ def produce() -> None:
     with Producer(bootstrap_servers="localhost:9092", acks="all", linger_ms=5, compression_type="zstd",
                   interceptors=[Stamping()], key_serializer=str.encode) as producer:
         delivery = producer.send("t", b"v", key="k", headers=[("h", b"1")], partition=0, timestamp_ms=5)
+        assert_type(delivery, Delivery)
         assert_type(delivery.get(timeout=1.0), RecordMetadata)
+        assert_type(delivery.result(1.0), RecordMetadata)
+        assert_type(delivery.exception(), Exception | None)
+        delivery.add_done_callback(lambda done: print(done.done()))
         assert_type(producer.partitions_for("t"), set[int])
         producer.flush(5)
 
