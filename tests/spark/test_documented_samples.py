@@ -5,14 +5,27 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+import pyarrow.dataset as ds
 import pyarrow.parquet as pq
+import pytest
 
+from ottla.testing import ProcessBroker
 from tests.documented import ADDRESS, ROOT, samples
-from tests.spark.pipeline_rig import COMMAND_SECONDS, loaded, records_of, rows_of, run_once, send_json, write_project
+from tests.spark.pipeline_rig import (
+    COMMAND_SECONDS,
+    headers_of,
+    loaded,
+    records_of,
+    rows_of,
+    run_once,
+    send_json,
+    write_project,
+)
 from tests.spark.topics import Topics
 from tests.unit.spark.pipelines.test_parquet_files import commit
 
@@ -23,13 +36,21 @@ DOCUMENT = "docs/pipelines.md"
 ORDER = {"id": "1", "amount": 9.5, "at": "2024-05-01T12:00:10Z", "items": [{"sku": "tea", "quantity": 2}]}
 
 
+@pytest.fixture
+def ottla(tmp_path: Path) -> Iterator[Topics]:
+    """Topics on a broker of the test's own: the documentation's names are always the same."""
+    with ProcessBroker(tmp_path / "broker") as broker, Topics(broker.bootstrap) as topics:
+        yield topics
+
+
 def test_programs(spark: "SparkSession", ottla: Topics, tmp_path: Path) -> None:
     """One after the other in one program, as one reads them; the queries that they start are waited for."""
     for topic in ("orders", "orders-clean", "paid"):
         ottla.create(name=topic)
     send_json(ottla, "orders", ORDER)
     names: dict[str, Any] = {"spark": spark}
-    found = [each for each in samples(DOCUMENT) if "spark" in each and "step(" not in each and "dp." not in each]
+    others = ("def step(", "committed_files", "pipelines as dp")
+    found = [each for each in samples(DOCUMENT) if not any(word in each for word in others)]
     assert 6 == len(found)
     for sample in found:
         program = sample.replace(ADDRESS, ottla.bootstrap).replace("/data/checkpoints", str(tmp_path))
@@ -102,3 +123,8 @@ def test_from_zero_to_a_running_pipeline(ottla: Topics, tmp_path: Path) -> None:
     assert 0 == done.returncode, done.stderr
     assert '"customer":"ada","orders":1,"amount":9.5' in done.stdout
     assert "failed expectation: the amount is positive" in done.stdout
+    total = {"minute": "2024-05-01T12:00:00.000Z", "customer": "ada", "orders": 1, "amount": 9.5}
+    assert [total] == rows_of(ottla, "order-totals")
+    (letter,) = records_of(ottla, "orders-dead")
+    assert "1" == headers_of(letter)["offset"]
+    assert ["1", "3"] == sorted(ds.dataset(tmp_path / "shop" / "archive").to_table()["id"].to_pylist())

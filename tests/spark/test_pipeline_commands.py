@@ -2,7 +2,6 @@
 
 import json
 import os
-import re
 import signal
 import time
 from contextlib import suppress
@@ -17,9 +16,8 @@ import pytest
 from ottla.spark.pipelines.loading import unused_views
 from ottla.spark.pipelines.parquet_files import committed_files
 from ottla.spark.pipelines.problems import ProjectError
-from ottla.spark.pipelines.starter import make_project
-from ottla.spark.pipelines.topics import provide_topics
 from ottla.spark.pipelines.views import ViewBuilder
+from tests.documented import ADDRESS, samples
 from tests.spark.pipeline_rig import (
     SMALL,
     headers_of,
@@ -98,24 +96,6 @@ def test_once_again_and_from_the_start(spark: "SparkSession", topics: Topics, tm
     letters = records_of(topics, dead)
     assert 550 == len(letters)
     assert {"failed expectation: it is even"} == {headers_of(letter)["reason"] for letter in letters}
-
-
-def test_the_tutorial(spark: "SparkSession", ottla: Topics, tmp_path: Path) -> None:
-    """The project that `init` makes, with the orders of the documentation."""
-    make_project(tmp_path, "shop")
-    text = (Path(__file__).parents[2] / "docs" / "pipelines.md").read_text()
-    ottla.create(name="orders")
-    ottla.fill("orders", [order.encode() for order in re.findall(r"^echo '(.*)' \| ottla produce orders$", text, re.M)])
-    provide_topics(loaded(ottla, tmp_path), create=True)
-    run_once(spark, ottla, tmp_path)
-    total = {"minute": "2024-05-01T12:00:00.000Z", "customer": "ada", "orders": 1, "amount": 9.5}
-    assert [total] == rows_of(ottla, "order-totals")
-    (letter,) = records_of(ottla, "orders-dead")
-    assert ("failed expectation: the amount is positive", "1") == (
-        headers_of(letter)["reason"],
-        headers_of(letter)["offset"],
-    )
-    assert ["1", "3"] == sorted(row.id for row in spark.read.parquet(str(tmp_path / "archive")).collect())
 
 
 def test_killed_and_stopped(ottla: Topics, tmp_path: Path) -> None:
@@ -247,36 +227,19 @@ def uncommitted(archive: Path) -> list[Path]:
     return found
 
 
-DECLARED = """
-from pyspark import pipelines as dp
-
-dp.create_sink("out", "ottla", {{"kafka.bootstrap.servers": "{bootstrap}", "topic": "{out}"}})
-
-
-@dp.append_flow(target="out")
-def orders():
-    return (
-        spark.readStream.format("ottla")
-        .option("kafka.bootstrap.servers", "{bootstrap}")
-        .option("subscribe", "{source}")
-        .option("startingOffsets", "earliest")
-        .load()
-        .selectExpr("key", "upper(CAST(value AS STRING)) AS value")
-    )
-"""
-
-
 @pytest.mark.long
 def test_a_project_of_sparks_own_declarative_pipelines(
     ottla: Topics, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """By a relative folder, as it is typed."""
+    """The documentation's, in a relative folder, as it is typed."""
+    (declared,) = [each for each in samples("docs/pipelines.md") if "pipelines as dp" in each]
     source, out = ottla.create(), ottla.create()
     ottla.fill(source, [b"one", b"two"])
     (tmp_path / "flows").mkdir()
-    (tmp_path / "flows" / "flow.py").write_text(DECLARED.format(bootstrap=ottla.bootstrap, source=source, out=out))
+    declared = declared.replace(ADDRESS, ottla.bootstrap).replace('"orders-out"', f'"{out}"')
+    (tmp_path / "flows" / "flow.py").write_text(declared.replace('"orders"', f'"{source}"'))
     spec = f"name: declared\nstorage: file://{tmp_path}/storage\nlibraries:\n  - glob:\n      include: flows/**\n"
     (tmp_path / "spark-pipeline.yml").write_text(spec)
     monkeypatch.chdir(tmp_path.parent)
     run_command("run", tmp_path.name, *SMALL)
-    assert [b"ONE", b"TWO"] == [record.value for record in records_of(ottla, out)]
+    assert [b"one", b"two"] == [record.value for record in records_of(ottla, out)]
