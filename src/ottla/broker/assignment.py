@@ -1,7 +1,7 @@
 """Makes this broker hold what the cluster's image assigns to it: logs and partitions come, change and go.
 
-The image says what should be; the folders say what is. At the start and after a crash both are compared: a folder of a
-topic that was deleted meanwhile, or of an older topic of that name, goes; a partition without a folder gets one.
+The image says what should be; the folders say what is. At the start both are compared: a folder whose topic is known to
+have been deleted goes, one that the image does not know is set aside, a partition without a folder gets one.
 
 The image also says who leads. A broker leads a partition with other replicas only if it was given that after its
 present registration: what an earlier life of it was told, the controller may have told another one since. Until it is
@@ -12,15 +12,26 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, Final
 
+from ottla.broker.metadata_recovery import epoch_evidence, older_message
 from ottla.broker.topic_settings import TopicSettings
 from ottla.controller.topics_state import id_text
 from ottla.metadata.image import NO_LEADER, ClusterImage, PartitionImage, TopicImage
 from ottla.metadata.records import partition_key, topic_key
-from ottla.model.errors import NotLeaderError, OttlaError, StorageError, UnknownPartitionError
+from ottla.model.errors import (
+    CorruptError,
+    NotLeaderError,
+    OlderMetadataError,
+    OttlaError,
+    StorageError,
+    UnknownPartitionError,
+)
 from ottla.model.ids import TopicPartition
 from ottla.replication.follower_state import FollowerState
 from ottla.replication.leader_state import LeaderState
 from ottla.replication.partition import Partition
+from ottla.storage import names
+from ottla.storage.ids import parse_id
+from ottla.storage.log import Log
 
 if TYPE_CHECKING:
     from ottla.broker.broker import Broker
@@ -81,36 +92,67 @@ class Assignment:
         for topic in self._topics.values():
             self._apply_settings(topic, self._broker.settings_of(topic.configs))
 
-    def remove_strays(self, image: ClusterImage) -> None:
-        """At the start: folders of topics that the image does not have, or has under another id, go.
+    def sort_out_folders(self, image: ClusterImage) -> None:
+        """At the start: compares each partition's folder with what the image says of it.
 
-        One without an id gets its topic's: a crash may have cut off its making. Records under another id are set aside.
+        Records are removed only where the metadata store remembers that their topic was deleted, or that the partition
+        was moved to other brokers. Whatever else the image does not know is set aside. Raises OlderMetadataError.
         """
-        for log in list(self._broker.store):
-            topic = image.topics.get(log.partition.topic)
-            folder_id = self._broker.store.topic_id(log.partition)
-            if topic is not None and log.partition.partition < len(topic.partitions):
-                if folder_id is None:
-                    self._broker.store.set_topic_id(log.partition, id_text(topic.id))
-                    continue
-                if folder_id == id_text(topic.id):
-                    continue
-                if log.end_offset > log.start_offset:
-                    # An older topic of that name, or a damaged id: too much is at stake to guess.
-                    kept = self._broker.store.set_aside(log.partition)
-                    _LOGGER.error(
-                        "%s has the id %s, its topic %s: its records are kept in %s, and a new log begins; to serve"
-                        " them, correct partition.metadata there and give the folder its name back, while stopped",
-                        log.partition,
-                        folder_id,
-                        id_text(topic.id),
-                        kept,
-                    )
-                    continue
-            _LOGGER.warning(
-                "%s belongs to a topic that was deleted (id %s); it is removed", log.partition, folder_id or "unknown"
-            )
-            self._broker.store.delete(log.partition)
+        store = self._broker.store
+        for log in store:
+            self._check_epoch(log, image)
+        for log in list(store):
+            self._sort_out(log, image)
+
+    def _check_epoch(self, log: Log, image: ClusterImage) -> None:
+        topic, record = self._record_of(log.partition, image)
+        identity, seen = self._broker.store.identity(log.partition), self._broker.store.seen_of(log.partition)
+        if topic is None or record is None or self._broker.id not in record.replicas:
+            return
+        is_comparable = seen is None or seen.history == image.history
+        if is_comparable and identity.topic_id == id_text(topic.id) and log.epochs.latest > record.leader_epoch:
+            why = epoch_evidence(log.partition, log.epochs.latest, record.leader_epoch)
+            raise OlderMetadataError(older_message(why))
+
+    def _sort_out(self, log: Log, image: ClusterImage) -> None:
+        store, name = self._broker.store, log.partition
+        identity = store.identity(name)
+        topic, record = self._record_of(name, image)
+        is_here = record is not None and self._broker.id in record.replicas
+        topic_id = parse_id(identity.topic_id or "")
+        if topic_id is None and topic is not None and is_here:
+            _LOGGER.warning("%s: %s; it is written again with the id of topic %s", name, identity.problem, topic.name)
+            store.set_topic_id(name, id_text(topic.id))
+        elif topic is not None and topic_id == topic.id and record is not None:
+            seen = store.seen_of(name)
+            if not is_here and seen is not None and seen.history == image.history:
+                self._remove_folder(log, "it was moved to other brokers")
+            elif not is_here:
+                self._set_aside(log, "the metadata has its topic, but no replica on this broker")
+        elif topic_id in image.deleted_topics:
+            self._remove_folder(log, f"its topic (id {identity.topic_id}) was deleted")
+        elif log.end_offset == 0:
+            self._remove_folder(log, "the metadata does not have it")
+        elif topic is not None and is_here:
+            store.take_offline(name, _wrong_id(log, identity.topic_id, topic))
+        else:
+            self._set_aside(log, f"the metadata does not have it (topic id {identity.topic_id or 'unknown'})")
+
+    @staticmethod
+    def _record_of(name: TopicPartition, image: ClusterImage) -> tuple[TopicImage | None, PartitionImage | None]:
+        topic = image.topics.get(name.topic)
+        if topic is None or name.partition >= len(topic.partitions):
+            return topic, None
+        return topic, topic.partitions[name.partition]
+
+    def _remove_folder(self, log: Log, why: str) -> None:
+        _LOGGER.warning("partition %s is removed with %s: %s", log.partition, _count(log), why)
+        self._broker.store.delete(log.partition)
+
+    def _set_aside(self, log: Log, why: str) -> None:
+        count, store = _count(log), self._broker.store
+        kept = store.set_aside(log.partition)
+        _LOGGER.error("partition %s is set aside: %s; its %s are kept in %s", log.partition, why, count, kept)
 
     async def _apply_topic(self, topic: TopicImage, image: ClusterImage) -> None:
         broker = self._broker
@@ -219,3 +261,15 @@ class Assignment:
         self._breath += 1
         if self._breath % _PER_BREATH == 0:
             await asyncio.sleep(0)
+
+
+def _count(log: Log) -> str:
+    return f"{log.end_offset - log.start_offset} records (offsets {log.start_offset} to {log.end_offset})"
+
+
+def _wrong_id(log: Log, found: str | None, topic: TopicImage) -> CorruptError:
+    file = f"{log.folder}/{names.PARTITION_METADATA}"
+    return CorruptError(
+        f"{file} has the topic id {found}, but topic {topic.name} has {id_text(topic.id)}: if its {_count(log)} belong"
+        " to that topic, remove the file while the broker is stopped; otherwise move the folder out of the data dir"
+    )

@@ -6,13 +6,12 @@ The composition root. Handlers get the broker and find on it what they need; wha
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from socket import gethostname
 from typing import TYPE_CHECKING, Any, Final, Self
 from uuid import UUID
 
-from ottla.broker.adoption import adopt_data_dirs
 from ottla.broker.assignment import Assignment
 from ottla.broker.configuration import BrokerConfig
 from ottla.broker.dispatch import Dispatch, warm_up
@@ -24,6 +23,7 @@ from ottla.broker.log_repairs import LogRepairs
 from ottla.broker.lost_logs import LostLogs
 from ottla.broker.markers import Markers
 from ottla.broker.membership import Membership
+from ottla.broker.metadata_recovery import MetadataRecovery, seen_in
 from ottla.broker.office import Office
 from ottla.broker.peers import Peers
 from ottla.broker.producer_ids import ProducerIds
@@ -49,7 +49,9 @@ from ottla.replication.timers import Timers
 from ottla.storage.cleaner import Cleaner
 from ottla.storage.config import LogConfig
 from ottla.storage.housekeeping import Housekeeping
+from ottla.storage.ids import parse_id
 from ottla.storage.log_store import LogStore, OpeningProgress
+from ottla.storage.metadata_seen import MetadataSeen
 from ottla.transport.listener import Listener, ListenerLimits
 from ottla.transport.turn import Turn
 
@@ -63,6 +65,8 @@ DEFAULT_DATA_DIR: Final = "./ottla-data"
 METADATA_FILE: Final = "metadata.db"
 _SETTINGS_KEPT_MAX: Final = 1000
 _ANY_ADDRESS: Final = frozenset({"", "0.0.0.0", "::"})
+SESSION_SLACK_SECONDS: Final = 5.0
+"""A session that ended is known to have ended so much later, at the latest."""
 SHUTDOWN_SECONDS: Final = 10.0
 """How long requests in the works may take to be answered when the broker stops."""
 
@@ -72,6 +76,9 @@ class Broker:
 
     `on_progress` hears how far the opening of many partitions has come; `http` is where metrics and health are served.
     `store` has the cluster's metadata; without one the broker is a cluster by itself, with a store in its data dir.
+    A store that is older than the data raises OlderMetadataError at the start, unless `accept_older_metadata`. Lost
+    metadata is recovered from the folders of all brokers, except those in `recover_without`, whose data is lost;
+    `on_waiting` is called if the start has to wait for others.
     """
 
     def __init__(
@@ -82,6 +89,9 @@ class Broker:
         on_progress: Callable[[OpeningProgress], None] = lambda progress: None,
         http: tuple[str, int] | None = None,
         store: MetadataStore | None = None,
+        accept_older_metadata: bool = False,
+        recover_without: Collection[BrokerId] = (),
+        on_waiting: Callable[[], None] = lambda: None,
     ) -> None:
         self.static_config: Final = config or BrokerConfig.parse()
         self.config = self.static_config
@@ -103,6 +113,11 @@ class Broker:
         self._advertised = ("", 0)
         self._membership: Final = Membership(self)
         self._given_store = store
+        self._accept_older_metadata = accept_older_metadata
+        self._recover_without = recover_without
+        self._on_waiting = on_waiting
+        self._waiting_stopped = asyncio.Event()
+        self._seen = MetadataSeen(history="", revision=-1)
         self._replica_fetchers: ReplicaFetchers | None = None
 
     # Life
@@ -138,7 +153,7 @@ class Broker:
         self.timers = Timers(self.clock)
         self.metadata_store = self._given_store or SqliteStore(f"{data_dirs[0]}/{METADATA_FILE}", self.clock)
         await self.metadata_store.open()
-        await adopt_data_dirs(self.metadata_store, world.disk, data_dirs, self.id, world.random)
+        await self._recover_metadata(data_dirs)
         self.cluster_id = await ensure_cluster_id(self.metadata_store, world.random)
         self.assignment = Assignment(self)
         self.repairs = LogRepairs(self, self._membership.has_heard_of)
@@ -174,6 +189,26 @@ class Broker:
         self._run(self.repairs.run())
         self.is_ready = True
 
+    async def _recover_metadata(self, data_dirs: list[str]) -> None:
+        recovery = MetadataRecovery(
+            self.metadata_store,
+            self.world.disk,
+            self.clock,
+            self.world.random,
+            data_dirs=data_dirs,
+            broker_id=self.id,
+            session_seconds=self.static_config.broker_session_timeout_ms / 1000 + SESSION_SLACK_SECONDS,
+            accept_older_metadata=self._accept_older_metadata,
+            recover_without=self._recover_without,
+            on_waiting=self._on_waiting,
+            stopped=self._waiting_stopped,
+        )
+        await recovery.run()
+
+    def stop_waiting(self) -> None:
+        """Lets a start that waits for other brokers, to recover lost metadata, raise RecoveryStoppedError."""
+        self._waiting_stopped.set()
+
     def _make_controller(self, lease: Lease | None = None) -> Controller:
         return Controller(
             self.metadata_store,
@@ -203,9 +238,12 @@ class Broker:
             owner=f"broker {self.id}",
             config_of=self._log_config,
             on_trouble=self.repairs.on_trouble,
+            name_of=self._topic_name,
+            metadata_seen=self._metadata_seen,
         )
         await self.store.open(self._on_progress)
-        self.assignment.remove_strays(self._follower.image)
+        self.assignment.sort_out_folders(self._follower.image)
+        self.store.save_metadata_seen()
         self._helper = world.start_helper()
         cleaner = Cleaner(world.disk, self._helper, self.clock, config.cleaner(world.random.randbytes(16)))
         self._housekeeping = Housekeeping(self.store, world.disk, self.clock, config.housekeeping, cleaner)
@@ -406,6 +444,18 @@ class Broker:
         return TopicDefaults(
             partition_count=self.config.num_partitions, replication_factor=self.config.default_replication_factor
         )
+
+    def _topic_name(self, topic_id: str) -> str | None:
+        parsed = parse_id(topic_id)
+        topic = self._follower.image.topics_by_id.get(parsed) if parsed is not None else None
+        return topic.name if topic is not None else None
+
+    def _metadata_seen(self) -> MetadataSeen:
+        """What this broker has acted on; computed once for each image."""
+        image = self._follower.image
+        if (self._seen.history, self._seen.revision) != (image.history, image.revision):
+            self._seen = seen_in(image)
+        return self._seen
 
     def _log_config(self, partition: TopicPartition) -> LogConfig:
         topic = self._follower.image.topics.get(partition.topic)

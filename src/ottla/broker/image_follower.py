@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable
 from ottla.metadata.changes import apply, image_of
 from ottla.metadata.image import ClusterImage
 from ottla.metadata.store import MetadataStore, RevisionGoneError
+from ottla.model.errors import OlderMetadataError
 
 
 class ImageFollower:
@@ -41,7 +42,13 @@ class ImageFollower:
                 return
             except RevisionGoneError:
                 # It was away for longer than changes are kept.
-                await self._show(image_of(*await self._store.snapshot()))
+                newest = image_of(*await self._store.snapshot())
+                if newest.revision < self.image.revision:
+                    raise OlderMetadataError(
+                        f"the metadata store went back from revision {self.image.revision} to {newest.revision}: it was"
+                        " replaced while the broker ran; restore the newest metadata and restart the brokers"
+                    ) from None
+                await self._show(newest)
 
     async def _show(self, image: ClusterImage) -> None:
         await self._apply_image(image)

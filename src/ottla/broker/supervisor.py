@@ -4,7 +4,8 @@ The supervisor is a small process that serves nobody: it forks the brokers, star
 one after the other. What a broker's process does is its caller's. A fork has everything loaded already, so a broker
 that died is back in the time that opening its logs takes, and what was loaded before the fork is in memory once.
 
-The first broker serves before the others are started: it may have a data dir that the cluster begins with. One that
+The first broker serves before the others are started: it may have a data dir that the cluster begins with. Only if it
+says that it waits for the others (`WAITING`), to recover lost metadata with them, they are started before. One that
 cannot be started at all ends everything, as it would a single broker; later ones that fail are tried for ever, with
 growing pauses. A broker whose supervisor is killed stops by itself.
 """
@@ -33,9 +34,12 @@ STEADY_SECONDS: Final = 60.0
 _PR_SET_PDEATHSIG: Final = 1
 _SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 
+WAITING: Final = "waiting"
+"""What a broker says instead of its address while it cannot serve before the others run."""
+
 RunBroker = Callable[[int, str | None, Callable[[str], None]], int]
 """What a broker's process does: called with the broker's id, the address that it had before, if it had one, and what
-it calls with its address as soon as it serves; answers the exit status."""
+it calls with its address as soon as it serves, or with `WAITING` before; answers the exit status."""
 
 
 @dataclass(slots=True)
@@ -160,7 +164,9 @@ class Supervisor:
         if not said:
             self._on_ended(broker)
             return
-        broker.address = said.decode().strip()
+        address = said.decode().split()[-1]
+        if address != WAITING:
+            broker.address = address
         if self._stops_asked:
             return
         for each in self._processes:

@@ -29,9 +29,11 @@ from ottla.cli.serve_brokers import (
     shared_metadata,
 )
 from ottla.model.errors import InvalidConfigError, OttlaError
+from ottla.model.ids import BrokerId
 from ottla.model.invariants import InvariantViolation
 
 if TYPE_CHECKING:
+    from ottla.broker.broker import Broker
     from ottla.storage.log_store import OpeningProgress
 
 _LOGGER: Final = logging.getLogger(__name__)
@@ -84,6 +86,17 @@ def parser() -> argparse.ArgumentParser:
         help="embedded (a file in the data dir, the default), sqlite:PATH (a file that brokers of one machine share),"
         " or zookeeper://HOST:PORT,HOST:PORT/path",
     )
+    add(
+        "--accept-older-metadata",
+        action="store_true",
+        help="start although the metadata store is older than the data, after a restore from a backup; stop all brokers"
+        " first. Topics that the store does not know are set aside",
+    )
+    add(
+        "--recover-without",
+        metavar="ID,ID",
+        help="brokers whose data is lost: metadata that was lost is recovered without waiting for them",
+    )
     add("--http", metavar="HOST:PORT", help="serve metrics and health there, such as 127.0.0.1:9644")
     add(
         "--set",
@@ -107,13 +120,14 @@ def main(arguments: Sequence[str]) -> int:
 
 def _main(options: argparse.Namespace) -> int:
     check_metadata_option(options.metadata)
+    _broker_list("--recover-without", options.recover_without)
     http = None if options.http is None else _address("--http", options.http)
     first = _configuration(options)
     brokers = broker_ids(first, options.brokers)
     if options.metadata == EMBEDDED:
         refuse_to_leave_replicas(first, brokers)
     if options.brokers == 1:
-        return _run(first, http, options.metadata, _print_ready)
+        return _run(options, first, http, options.metadata, _print_ready)
     return _supervise(options, first, brokers, http)
 
 
@@ -138,7 +152,7 @@ def _supervise(options: argparse.Namespace, first: BrokerConfig, brokers: range,
     import uvloop  # noqa: F401
 
     import ottla.broker.broker  # noqa: F401
-    from ottla.broker.supervisor import Supervisor
+    from ottla.broker.supervisor import WAITING, Supervisor
 
     metadata = shared_metadata(first, options.metadata)
     for place in range(len(brokers)):
@@ -150,7 +164,11 @@ def _supervise(options: argparse.Namespace, first: BrokerConfig, brokers: range,
         set_up_logging(options.log_format, options.log_level, broker)
         place = broker - brokers.start
         config = _configuration(options, broker_settings(first, place, address))
-        return _told(lambda: _run(config, http_of(http, place), metadata, on_ready, (signal.SIGTERM,)))
+        return _told(
+            lambda: _run(
+                options, config, http_of(http, place), metadata, on_ready, (signal.SIGTERM,), lambda: on_ready(WAITING)
+            )
+        )
 
     return Supervisor(brokers, run, lambda addresses: _print_ready(*addresses)).run()
 
@@ -196,6 +214,14 @@ def _address(option: str, text: str) -> tuple[str, int]:
     return host.strip("[]"), int(port)
 
 
+def _broker_list(option: str, text: str | None) -> list[BrokerId]:
+    if text is None:
+        return []
+    if not all(each.isdecimal() for each in text.split(",")):
+        raise InvalidConfigError(f"{option} {text}: write broker ids with commas between them, such as 1,2")
+    return [BrokerId(int(each)) for each in text.split(",")]
+
+
 def _raise_file_limit() -> None:
     """A partition that is written to holds a file open, and so does a connection; the usual limit is for shells."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -205,36 +231,63 @@ def _raise_file_limit() -> None:
 
 
 def _run(
+    options: argparse.Namespace,
     config: BrokerConfig,
     http: tuple[str, int] | None,
     metadata: str,
     on_ready: Callable[[str], None],
     signals: Sequence[signal.Signals] = _STOP_SIGNALS,
+    on_waiting: Callable[[], None] = lambda: None,
 ) -> int:
     from uvloop import new_event_loop
 
     _raise_file_limit()
     with asyncio.Runner(loop_factory=new_event_loop) as runner:
-        return runner.run(_serve(config, http, metadata, on_ready, signals))
+        return runner.run(_serve(options, config, http, metadata, on_ready, signals, on_waiting))
 
 
 async def _serve(
+    options: argparse.Namespace,
     config: BrokerConfig,
     http: tuple[str, int] | None,
     metadata: str,
     on_ready: Callable[[str], None],
     signals: Sequence[signal.Signals],
+    on_waiting: Callable[[], None],
 ) -> int:
     from ottla.broker.broker import Broker
+    from ottla.broker.metadata_recovery import RecoveryStoppedError
     from ottla.env.real_clock import RealClock
 
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     loop.set_exception_handler(_on_unhandled)
-    for number in signals:
-        loop.add_signal_handler(number, stop.set)
     store = metadata_store(metadata, config, RealClock())
-    async with Broker(config, on_progress=_progress(), http=http, store=store) as broker:
+    broker = Broker(
+        config,
+        on_progress=_progress(),
+        http=http,
+        store=store,
+        accept_older_metadata=options.accept_older_metadata,
+        recover_without=_broker_list("--recover-without", options.recover_without),
+        on_waiting=on_waiting,
+    )
+
+    def on_signal() -> None:
+        stop.set()
+        broker.stop_waiting()
+
+    for number in signals:
+        loop.add_signal_handler(number, on_signal)
+    try:
+        return await _until_stopped(broker, stop, on_ready)
+    except RecoveryStoppedError as error:
+        _LOGGER.info("stopping: %s", error)
+        return 0
+
+
+async def _until_stopped(broker: "Broker", stop: asyncio.Event, on_ready: Callable[[str], None]) -> int:
+    async with broker:
         # What was made while starting stays: the collector need not look at it again and again.
         gc.collect()
         gc.freeze()

@@ -30,12 +30,23 @@ from ottla.controller.decisions import (
 from ottla.controller.topic_names import collision_key, fault_of_name
 from ottla.env.ports import Random
 from ottla.metadata.image import ClusterImage, TopicImage
-from ottla.metadata.records import ConfigsRecord, TopicRecord, encode, partition_key, topic_configs_key, topic_key
+from ottla.metadata.records import (
+    ConfigsRecord,
+    DeletedTopicRecord,
+    TopicRecord,
+    deleted_topic_key,
+    encode,
+    partition_key,
+    topic_configs_key,
+    topic_key,
+)
 from ottla.metadata.store import Check, Delete, Operation, Put
 from ottla.model.error_codes import ErrorCode
 from ottla.model.errors import OttlaError
 from ottla.model.ids import BrokerId
 
+DELETIONS_REMEMBERED_MAX: Final = 2_000
+"""Of so many topics, the last ones, it is remembered that they were deleted."""
 RESERVED_NAMES: Final = frozenset({"__cluster_metadata"})
 """A log that Kafka's tools take for the cluster's own metadata."""
 
@@ -188,6 +199,8 @@ def decide_delete(image: ClusterImage, references: Sequence[TopicReference]) -> 
         else:
             outcomes.append(TopicOutcome(name=topic.name, id=topic.id))
             operations += _deletion(image, topic)
+    if operations:
+        operations += _forgotten_deletions(image, len(counts))
     return Decision(operations=tuple(operations), outcomes=tuple(outcomes))
 
 
@@ -208,7 +221,19 @@ def _deletion(image: ClusterImage, topic: TopicImage) -> list[Operation]:
     configs = topic_configs_key(topic.name)
     revision = image.revision_of(configs)
     operations.append(Delete(configs, revision) if revision else Check(configs, 0))
+    # Without this a broker that is down would not know whether the topic was deleted or the metadata was lost.
+    operations.append(Put(deleted_topic_key(topic.id), encode(DeletedTopicRecord(name=topic.name))))
     return operations
+
+
+def _forgotten_deletions(image: ClusterImage, added: int) -> list[Operation]:
+    """Makes room for deletions to be remembered: the oldest ones go. A broker that missed one of them keeps the folder
+    as a stray, which costs disk space and no record."""
+    surplus = len(image.deleted_topics) + added - DELETIONS_REMEMBERED_MAX
+    if surplus <= 0:
+        return []
+    keys = sorted((deleted_topic_key(each) for each in image.deleted_topics), key=image.revision_of)
+    return [Delete(key) for key in keys[:surplus]]
 
 
 def new_id(random: Random) -> UUID:

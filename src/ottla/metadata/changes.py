@@ -18,6 +18,7 @@ from ottla.metadata.records import (
     ClusterRecord,
     ConfigsRecord,
     ControllerRecord,
+    DeletedTopicRecord,
     PartitionRecord,
     ProducerIdsRecord,
     TopicRecord,
@@ -90,7 +91,9 @@ class _Draft:
         self._topics: dict[str, _TopicDraft] = {}
         self._brokers: dict[BrokerId, BrokerImage] | None = None
         self._broker_configs: dict[str, Mapping[str, str]] | None = None
+        self._deleted_topics: dict[UUID, str] | None = None
         self._cluster_id = image.cluster_id
+        self._history = image.history
         self._controller = image.controller
         self._next_producer_id = image.next_producer_id
 
@@ -111,12 +114,16 @@ class _Draft:
         return ClusterImage(
             revision=revision,
             cluster_id=self._cluster_id,
+            history=self._history,
             controller=self._controller,
             brokers=self._image.brokers if self._brokers is None else MappingProxyType(self._brokers),
             topics=topics,
             topics_by_id=topics_by_id,
             broker_configs=(
                 self._image.broker_configs if self._broker_configs is None else MappingProxyType(self._broker_configs)
+            ),
+            deleted_topics=(
+                self._image.deleted_topics if self._deleted_topics is None else MappingProxyType(self._deleted_topics)
             ),
             next_producer_id=self._next_producer_id,
             revisions=MappingProxyType(self._revisions),
@@ -146,13 +153,26 @@ class _Draft:
         return draft
 
     def on_cluster(self, key: str, _: str, value: bytes | None) -> None:
-        self._cluster_id = decode(key, value, ClusterRecord).id if value is not None else ""
+        record = decode(key, value, ClusterRecord) if value is not None else ClusterRecord(id="")
+        self._cluster_id, self._history = record.id, record.history
 
     def on_controller(self, key: str, _: str, value: bytes | None) -> None:
         self._controller = decode(key, value, ControllerRecord).broker if value is not None else NO_LEADER
 
     def on_producer_ids(self, key: str, _: str, value: bytes | None) -> None:
         self._next_producer_id = decode(key, value, ProducerIdsRecord).next_id if value is not None else 0
+
+    def on_deleted_topic(self, key: str, rest: str, value: bytes | None) -> None:
+        if self._deleted_topics is None:
+            self._deleted_topics = _copy(self._image.deleted_topics)
+        try:
+            topic_id = UUID(rest)
+        except ValueError as error:
+            raise CorruptError(f"{key!r} in the metadata store does not end in a topic id: remove it") from error
+        if value is None:
+            self._deleted_topics.pop(topic_id, None)
+        else:
+            self._deleted_topics[topic_id] = decode(key, value, DeletedTopicRecord).name
 
     def on_broker(self, key: str, rest: str, value: bytes | None) -> None:
         if self._brokers is None:
@@ -197,6 +217,7 @@ _ON_CHANGE: Final[Mapping[str, Callable[[_Draft, str, str, bytes | None], None]]
     "cluster": _Draft.on_cluster,
     "controller": _Draft.on_controller,
     "producer-ids": _Draft.on_producer_ids,
+    "deleted-topics": _Draft.on_deleted_topic,
     "brokers": _Draft.on_broker,
     "topics": _Draft.on_topic,
     "partitions": _Draft.on_partition,

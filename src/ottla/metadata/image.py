@@ -66,12 +66,16 @@ class ClusterImage:
 
     revision: int = 0
     cluster_id: str = ""
+    history: str = ""
+    """Which history of the cluster's metadata this is a revision of; another one began where metadata was lost."""
     controller: BrokerId = NO_LEADER
     brokers: Mapping[BrokerId, BrokerImage] = field(default_factory=lambda: MappingProxyType({}))
     topics: Mapping[str, TopicImage] = field(default_factory=lambda: MappingProxyType({}))
     topics_by_id: Mapping[UUID, TopicImage] = field(default_factory=lambda: MappingProxyType({}))
     broker_configs: Mapping[str, Mapping[str, str]] = field(default_factory=lambda: MappingProxyType({}))
     """Dynamic broker configs by broker id as text; "" has the cluster-wide defaults."""
+    deleted_topics: Mapping[UUID, str] = field(default_factory=lambda: MappingProxyType({}))
+    """Names of topics by the ids under which they were deleted, as far back as the store remembers."""
     next_producer_id: int = 0
     """The first producer id that nobody was given."""
     revisions: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))

@@ -10,6 +10,9 @@
 | `configs/topics/<name>` | `ConfigsRecord` | while the topic has configs of its own |
 | `configs/brokers/<id>`, `configs/brokers/default` | `ConfigsRecord` | while any are set |
 | `producer-ids` | `ProducerIdsRecord` | for ever |
+| `deleted-topics/<id>` | `DeletedTopicRecord` | from the topic's deletion until many more were deleted |
+| `recovery` | `RecoveryRecord` | while metadata that was lost is put together from what brokers have |
+| `claims/<id>` | `ClaimsRecord` | meanwhile: the partition folders of a broker |
 
 Fields that a newer version added are ignored; a value that cannot be read raises CorruptError with its key. How the
 values become an image is in `changes.py`.
@@ -28,14 +31,18 @@ from ottla.model.ids import BrokerId, LeaderEpoch
 CLUSTER_KEY: Final = "cluster"
 CONTROLLER_KEY: Final = "controller"
 PRODUCER_IDS_KEY: Final = "producer-ids"
+RECOVERY_KEY: Final = "recovery"
+CLAIMS_PREFIX: Final = "claims/"
 DEFAULT_BROKER: Final = "default"
 """Stands in keys for the cluster-wide broker configs: no part of a key is empty, since not every store allows it."""
 
 
-class ClusterRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """Which cluster this is."""
+class ClusterRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Which cluster this is. Metadata that was lost and recovered has a new `history`: its revisions cannot be compared
+    with those from before."""
 
     id: str
+    history: str = ""
 
 
 class BrokerRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -85,8 +92,52 @@ class ProducerIdsRecord(msgspec.Struct, frozen=True, kw_only=True):
     next_id: int
 
 
+class DeletedTopicRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """A topic that was deleted: brokers that were down may remove its folders."""
+
+    name: str
+
+
+class RecoveryRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """Lost metadata is being put together: no broker serves before all that are awaited have told what they have."""
+
+    awaited: tuple[BrokerId, ...]
+    adopts_topics: bool
+    """Whether topics that the store does not know are adopted from the folders; otherwise these are set aside."""
+
+
+class FolderClaim(msgspec.Struct, frozen=True, array_like=True):
+    """A partition's folder on a broker: what it holds, and how far its log goes."""
+
+    topic: str
+    partition: int
+    topic_id: UUID | None
+    last_epoch: int
+    """The newest leader epoch that began within its log; -1 if there is none."""
+    end_offset: int
+    known_epoch: int = -1
+    """The newest leader epoch that it has heard of."""
+
+
+class ClaimsRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """All that a broker has."""
+
+    folders: tuple[FolderClaim, ...]
+    next_producer_id: int
+    """A producer id above all that the broker knows to have been given out."""
+
+
 Record = (
-    ClusterRecord | BrokerRecord | ControllerRecord | TopicRecord | PartitionRecord | ConfigsRecord | ProducerIdsRecord
+    ClusterRecord
+    | BrokerRecord
+    | ControllerRecord
+    | TopicRecord
+    | PartitionRecord
+    | ConfigsRecord
+    | ProducerIdsRecord
+    | DeletedTopicRecord
+    | RecoveryRecord
+    | ClaimsRecord
 )
 T = TypeVar("T", bound=Record)
 
@@ -100,6 +151,9 @@ _DECODERS: Final[Mapping[type[Any], msgspec.json.Decoder[Any]]] = {
         PartitionRecord,
         ConfigsRecord,
         ProducerIdsRecord,
+        DeletedTopicRecord,
+        RecoveryRecord,
+        ClaimsRecord,
     )
 }
 
@@ -143,6 +197,16 @@ def topic_configs_key(name: str) -> str:
 def broker_configs_key(broker: str) -> str:
     """Where a broker's dynamic configs lie; "" is for the cluster-wide defaults."""
     return f"configs/brokers/{broker or DEFAULT_BROKER}"
+
+
+def deleted_topic_key(topic_id: UUID) -> str:
+    """Where it is remembered that the topic with this id was deleted."""
+    return f"deleted-topics/{topic_id}"
+
+
+def claims_key(broker: BrokerId) -> str:
+    """Where a broker tells which folders it has, while metadata is being recovered."""
+    return f"{CLAIMS_PREFIX}{broker}"
 
 
 def broker_record(broker: BrokerImage) -> BrokerRecord:

@@ -46,6 +46,10 @@ class StorageError(OttlaError):
     code = ErrorCode.KAFKA_STORAGE_ERROR
 
 
+class OlderMetadataError(StorageError):
+    """The metadata store is behind what this broker has acted on: it was restored from a backup, or replaced."""
+
+
 class MisuseError(OttlaError):
     """The calling program is wrong: a closed log, an argument out of range."""
 

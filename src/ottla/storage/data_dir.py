@@ -21,9 +21,17 @@ from ottla.storage.checkpoints import (
     write_synced,
 )
 from ottla.storage.ids import random_id
+from ottla.storage.metadata_seen import MetadataSeen, encode_seen, read_seen
+from ottla.storage.misplaced_folders import NameOf, place
+from ottla.storage.partition_identity import PartitionIdentity, read_identity
 
 _LOGGER: Final = logging.getLogger(__name__)
 _META_VERSION: Final = "1"
+_WHAT_TO_DO: Final = {
+    "node.id": "this data dir belongs to another broker: start it with its own --data folder, or its own --node-id",
+    "cluster.id": "this data dir belongs to another cluster: start the broker with the metadata store of that cluster,"
+    " or with another --data folder",
+}
 _NO_BOOT: Final = "none"
 """In the place of a boot id where something is missing."""
 
@@ -45,12 +53,17 @@ class DataDir:
         self.applied_revision: int | None = None
         """The newest revision of the metadata whose partitions all got their folder, if the data dir knows one."""
         self.properties: dict[str, str] = {}
+        self.seen: MetadataSeen | None = None
+        """The newest metadata that was acted on when the folder was last used; known once it is open."""
+        self.identities: dict[TopicPartition, PartitionIdentity] = {}
+        """What each partition's folder said of itself when it was opened."""
         self._disk = disk
         self._lock: Lock | None = None
         self._writes: Counter[str] = Counter()
         """How often each checkpoint file has been written: a slow writer must not replace what a later one wrote."""
         self._checkpointed: dict[str, dict[TopicPartition, int]] = {}
         self._aside: set[TopicPartition] = set()
+        self._written_seen: MetadataSeen | None = None
 
     def open(self, *, owner: str, node_id: int, cluster_id: str, random: Random) -> None:
         """Locks the folder, makes sure that it is this broker's, and takes away the clean-shutdown mark.
@@ -67,6 +80,7 @@ class DataDir:
         self.is_new = not self._disk.exists(self._file(names.META_PROPERTIES))
         self._check_identity(node_id, cluster_id, random)
         self.applied_revision = self._read_applied_revision()
+        self.seen = self._written_seen = read_seen(self._disk, self._file(names.METADATA_SEEN))
         for name in self._disk.list_dir(self.path):
             if name.endswith(TEMPORARY):
                 self._disk.remove(self._file(name))
@@ -129,6 +143,38 @@ class DataDir:
             if self._disk.is_dir(self._file(name)):
                 found[partition] = self._file(name)
         return found
+
+    def place_folders(self, name_of: NameOf, random: Random) -> dict[TopicPartition, str]:
+        """Gives folders that were renamed into each other their names back, and remembers what each folder says it is.
+
+        Answers the partitions whose folder cannot be trusted, with the reason.
+        """
+        found: dict[str, tuple[TopicPartition | None, PartitionIdentity]] = {
+            path.rpartition("/")[2]: (partition, read_identity(self._disk, path))
+            for partition, path in self.partitions().items()
+        }
+        for name in self._disk.list_dir(self.path):
+            if names.is_moving(name):
+                found[name] = (None, read_identity(self._disk, self._file(name)))
+        placement = place(found, name_of)
+        on_the_way: list[tuple[str, TopicPartition]] = []
+        for name, home in placement.moves.items():
+            _LOGGER.error("the folder %s belongs to %s by its partition.metadata: renamed to %s", name, home, home)
+            target = name
+            if not names.is_moving(name):
+                target = names.moving_name(home, random.randbytes(16).hex())
+                self._disk.rename(self._file(name), self._file(target))
+            on_the_way.append((target, home))
+        for name, home in on_the_way:
+            self._disk.rename(self._file(name), self._file(str(home)))
+        if on_the_way:
+            self._disk.sync_dir(self.path)
+        self.identities = {
+            placement.moves.get(name, at): identity  # type: ignore[misc]  # Only folders on their way have no place.
+            for name, (at, identity) in found.items()
+            if at is not None or name in placement.moves
+        }
+        return placement.refused
 
     def doomed_folders(self) -> list[str]:
         """Folders of deleted partitions that were not yet unlinked."""
@@ -197,6 +243,21 @@ class DataDir:
         """Whether some checkpoint file speaks of the partition, perhaps of one of that name which was deleted."""
         return any(partition in checkpointed for checkpointed in self._checkpointed.values())
 
+    def write_seen(self, seen: MetadataSeen) -> None:
+        """Remembers how new the metadata is that is acted on, durably; blocks. It never goes back in one history."""
+        path, before = self._file(names.METADATA_SEEN), self._written_seen
+        if before is not None and before.history == seen.history and before.revision >= seen.revision:
+            return
+        self._writes[names.METADATA_SEEN] += 1
+        temporary = f"{path}.{self._writes[names.METADATA_SEEN]}{TEMPORARY}"
+        try:
+            write_synced(self._disk, temporary, encode_seen(seen))
+            self._disk.rename(temporary, path)
+            self._disk.sync_dir(self.path)
+        except OSError as error:
+            raise StorageError(f"{path}: cannot write: {error.strerror}") from error
+        self._written_seen = seen
+
     def mark_clean(self) -> None:
         """Says that everything is flushed and closed: the next opening need not scan.
 
@@ -229,7 +290,7 @@ class DataDir:
             if theirs is None:
                 raise CorruptError(f"{path}: {key} is missing")
             if theirs != ours:
-                raise StorageError(f"{path}: {key} is {theirs}, not {ours}; this folder belongs to another broker")
+                raise StorageError(f"{path}: {key} is {theirs}, not {ours}; {_WHAT_TO_DO[key]}")
 
     def _file(self, name: str) -> str:
         return f"{self.path}/{name}"

@@ -53,6 +53,7 @@ class Housekeeping:
         self._chores = [
             _Chore(1_000, self.sweep),
             _Chore(1_000, self.flush_by_time),
+            _Chore(1_000, self.remember_metadata),
             _Chore(config.retention_check_interval_ms, self.expire),
             _Chore(config.flush_checkpoint_interval_ms, self.checkpoint),
             _Chore(config.idle_handles_interval_ms, self.release_idle),
@@ -157,6 +158,10 @@ class Housekeeping:
             elif now - self._flushed_ms.setdefault(log, now) >= log.config.flush_ms:
                 del self._flushed_ms[log]
                 await self._flush(log, log.end_offset)
+
+    async def remember_metadata(self, now: TimestampMs) -> None:
+        """Writes down how new the metadata is that the broker acts on, if that has changed."""
+        await self._store.save_metadata_seen_in_background()
 
     async def checkpoint(self, now: TimestampMs) -> None:
         """Writes the checkpoints, so that a recovery has little to scan."""

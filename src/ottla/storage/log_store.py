@@ -16,10 +16,13 @@ from ottla.env.ports import Clock, Disk, Random
 from ottla.model.errors import CorruptError, OttlaError, StorageError, UnknownPartitionError
 from ottla.model.ids import Offset, TopicPartition
 from ottla.storage import names
-from ottla.storage.checkpoints import read_properties, replace_file, write_file
+from ottla.storage.checkpoints import replace_file, write_file
 from ottla.storage.config import LogConfig
 from ottla.storage.data_dir import DataDir
 from ottla.storage.log import Log, LogParts
+from ottla.storage.metadata_seen import MetadataSeen
+from ottla.storage.misplaced_folders import NameOf
+from ottla.storage.partition_identity import PartitionIdentity, encode_identity
 from ottla.storage.recovery import Opening, open_parts
 from ottla.storage.trash import Trash
 
@@ -73,7 +76,8 @@ class LogStore:
     """The logs of one broker.
 
     `config_of` gives a partition's settings; `node_id` and `cluster_id` are written into new data dirs and must match
-    those of existing ones. `on_trouble` hears when something is wrong with a log; its `health` says what.
+    those of existing ones. `on_trouble` hears when something is wrong with a log; its `health` says what. `name_of`
+    tells a topic's name by its id, `metadata_seen` how new the metadata is that the broker acts on.
     """
 
     def __init__(
@@ -88,6 +92,8 @@ class LogStore:
         owner: str,
         config_of: Callable[[TopicPartition], LogConfig],
         on_trouble: Callable[[], None] = lambda: None,
+        name_of: NameOf = lambda topic_id: None,
+        metadata_seen: Callable[[], MetadataSeen | None] = lambda: None,
     ) -> None:
         self.dirs = [DataDir(disk, path) for path in data_dirs]
         self.offline: dict[TopicPartition, OttlaError] = {}
@@ -106,6 +112,8 @@ class LogStore:
         self._owner = owner
         self._config_of = config_of
         self._on_trouble = on_trouble
+        self._name_of = name_of
+        self._metadata_seen = metadata_seen
         self._logs: dict[TopicPartition, Log] = {}
         self._dir_of: dict[TopicPartition, DataDir] = {}
         self._log_counts: Counter[str] = Counter()
@@ -280,28 +288,32 @@ class LogStore:
         try:
             self._disk.make_dir(path)
             if topic_id is not None:
-                write_file(self._disk, f"{path}/{names.PARTITION_METADATA}", _partition_metadata(topic_id))
+                write_file(self._disk, f"{path}/{names.PARTITION_METADATA}", encode_identity(partition, topic_id))
             parts = open_parts(self._opening(partition, path, {}, {partition: start_offset}, is_clean=True))
         except OSError as error:
             raise StorageError(f"{path}: cannot create the partition: {error.strerror}") from error
+        self._note_identity(target, partition, topic_id)
         return self._adopt(target, partition, path, parts)
 
     def set_topic_id(self, partition: TopicPartition, topic_id: str) -> None:
-        """Gives a folder the topic id that it lacks: it is older than ids, or its making was cut off."""
+        """Gives a folder the topic id that it lacks: the file is missing or damaged."""
         path = f"{self.get(partition).folder}/{names.PARTITION_METADATA}"
         try:
-            replace_file(self._disk, path, _partition_metadata(topic_id))
+            replace_file(self._disk, path, encode_identity(partition, topic_id))
         except OSError as error:
             raise StorageError(f"{path}: cannot be written: {error.strerror}") from error
+        self._note_identity(self._dir_of[partition], partition, topic_id)
 
-    def topic_id(self, partition: TopicPartition) -> str | None:
-        """The topic id in a partition's folder, if it has one."""
-        path = f"{self.get(partition).folder}/{names.PARTITION_METADATA}"
-        try:
-            return read_properties(self._disk, path, ":").get("topic_id") if self._disk.exists(path) else None
-        except CorruptError as error:
-            _LOGGER.warning("%s; its topic id is taken as unknown", error)
-            return None
+    @staticmethod
+    def _note_identity(folder: DataDir, partition: TopicPartition, topic_id: str | None) -> None:
+        folder.identities[partition] = PartitionIdentity(
+            topic_id=topic_id, topic=partition.topic, index=partition.partition
+        )
+
+    def identity(self, partition: TopicPartition) -> PartitionIdentity:
+        """What the folder of a partition that is served said of itself when it was opened or made."""
+        self.get(partition)
+        return self._dir_of[partition].identities.get(partition, PartitionIdentity())
 
     def delete(self, partition: TopicPartition) -> None:
         """Takes a partition's log away; its folder is renamed at once and unlinked after the usual delay."""
@@ -338,12 +350,26 @@ class LogStore:
         folder = next(each for each in self.dirs if each.has_put_aside(partition))
         target = f"{folder.path}/{names.stray_name(partition, unique)}"
         try:
-            self._disk.rename(f"{folder.path}/{partition}", target)
+            if self._disk.exists(f"{folder.path}/{partition}"):  # Its only folder may have another partition's name.
+                self._disk.rename(f"{folder.path}/{partition}", target)
         except OSError as error:
             raise StorageError(f"{folder.path}/{partition}: cannot set aside: {error.strerror}") from error
         folder.take_back(partition)
         del self.offline[partition]
         return target
+
+    def take_offline(self, partition: TopicPartition, error: OttlaError) -> None:
+        """Stops serving a partition whose log is not to be trusted; its folder and its checkpoints stay as they are."""
+        log, folder = self.get(partition), self._dir_of[partition]
+        log.abandon(str(error))
+        del self._logs[partition], self._dir_of[partition]
+        self._log_counts[folder.path] -= 1
+        self._refuse(folder, partition, error)
+
+    def _refuse(self, folder: DataDir, partition: TopicPartition, error: OttlaError) -> None:
+        self.offline[partition] = error
+        folder.put_aside(partition)
+        _LOGGER.error("%s is offline: %s", partition, error)
 
     def is_mendable(self, partition: TopicPartition) -> bool:
         """Whether the data dir in which a partition is, or would be made, can be used."""
@@ -399,6 +425,27 @@ class LogStore:
             self._save(folder, (names.HIGH_WATERMARKS,))
         self._save(folder, (names.LOG_STARTS, names.RECOVERY_POINTS))
 
+    def seen_of(self, partition: TopicPartition) -> MetadataSeen | None:
+        """The metadata that was acted on when the data dir of a partition was last used."""
+        self.get(partition)
+        return self._dir_of[partition].seen
+
+    def save_metadata_seen(self) -> None:
+        """Remembers in all healthy data dirs how new the metadata is that is acted on; blocks. Raises StorageError."""
+        seen = self._metadata_seen()
+        if seen is not None:
+            for folder in self.dirs:
+                if folder.failure is None:
+                    folder.write_seen(seen)
+
+    async def save_metadata_seen_in_background(self) -> None:
+        """The same without holding the event loop."""
+        seen = self._metadata_seen()
+        if seen is not None:
+            for folder in self.dirs:
+                if folder.failure is None:
+                    await self._disk.in_background(folder.write_seen, seen)
+
     async def save_checkpoints_in_background(self) -> None:
         """Writes all checkpoints of all healthy data dirs without holding the event loop; a failure is reported."""
         for folder in self.dirs:
@@ -432,8 +479,11 @@ class LogStore:
         folder.open(owner=self._owner, node_id=self._node_id, cluster_id=self._cluster_id, random=self._random)
         for path in folder.doomed_folders():
             self._disk.remove_tree(path)
+        refused = folder.place_folders(self._name_of, self._random)
         recovery_points = folder.read_checkpoint(names.RECOVERY_POINTS)
         starts = folder.read_checkpoint(names.LOG_STARTS)
+        for partition, why in refused.items():
+            self._refuse(folder, partition, CorruptError(f"{folder.path}: {why}"))
 
         def count(scanned_bytes: int) -> None:
             scanned[0] += scanned_bytes
@@ -449,6 +499,7 @@ class LogStore:
                 ),
             )
             for partition, path in folder.partitions().items()
+            if partition not in refused
         ]
 
     def _without_stale_folders(
@@ -506,9 +557,7 @@ class LogStore:
             return
         if isinstance(opened, OSError):
             opened = StorageError(f"{opened.filename or opening.folder}: cannot open: {opened.strerror}")
-        self.offline[partition] = opened
-        folder.put_aside(partition)
-        _LOGGER.error("%s is offline: %s", partition, opened)
+        self._refuse(folder, partition, opened)
 
     def _adopt(self, folder: DataDir, partition: TopicPartition, path: str, parts: LogParts) -> Log:
         log = Log(
@@ -580,14 +629,12 @@ class LogStore:
         await asyncio.gather(*(closer() for _ in range(CLOSERS)))
         try:
             await self._disk.in_background(self._save, folder, _CHECKPOINTS)
+            if (seen := self._metadata_seen()) is not None:
+                await self._disk.in_background(folder.write_seen, seen)
             if all_closed and not self.offline:
                 await self._disk.in_background(folder.mark_clean)
         except (OttlaError, OSError) as error:
             _LOGGER.error("%s was not closed cleanly: %s", folder.path, error)
-
-
-def _partition_metadata(topic_id: str) -> bytes:
-    return f"version: 0\ntopic_id: {topic_id}\n".encode()
 
 
 def _open_all(openings: Sequence[Opening]) -> list[LogParts | OttlaError | OSError]:

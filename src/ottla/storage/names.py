@@ -28,6 +28,7 @@ CLEAN_SHUTDOWN: Final = ".kafka_cleanshutdown"
 BOOT_ID: Final = ".ottla-boot-id"
 APPLIED_REVISION: Final = ".ottla-applied-revision"
 """The revision of the cluster's metadata whose partitions all have had their folder here."""
+METADATA_SEEN: Final = ".ottla-metadata-seen"
 LOCK: Final = ".lock"
 RECOVERY_POINTS: Final = "recovery-point-offset-checkpoint"
 LOG_STARTS: Final = "log-start-offset-checkpoint"
@@ -40,6 +41,7 @@ _PARTITION_MAX: Final = 2**31 - 1
 _PARTITION_FOLDER: Final = re.compile(r"(?P<topic>[a-zA-Z0-9._-]+)-(?P<partition>0|[1-9][0-9]{0,9})")
 _DOOMED_FOLDER: Final = re.compile(r".*\.[0-9a-f]{32}-delete")
 _STRAY_FOLDER: Final = re.compile(r".*\.[0-9a-f]{32}-stray")
+_MOVING_FOLDER: Final = re.compile(r".*\.[0-9a-f]{32}-moving")
 
 
 def segment_path(folder: str, base_offset: int, suffix: str) -> str:
@@ -78,6 +80,16 @@ def doomed_name(partition: TopicPartition, unique: str) -> str:
 def stray_name(partition: TopicPartition, unique: str) -> str:
     """The name under which a folder is kept that belongs to no topic we know; `unique` is 32 hex digits."""
     return _renamed(partition, f"{unique}-stray")
+
+
+def moving_name(partition: TopicPartition, unique: str) -> str:
+    """The name of a folder on its way to the name of its partition, which another folder still has."""
+    return _renamed(partition, f"{unique}-moving")
+
+
+def is_moving(folder_name: str) -> bool:
+    """Whether a folder was on its way to another name, and may not have arrived."""
+    return _MOVING_FOLDER.fullmatch(folder_name) is not None
 
 
 def _renamed(partition: TopicPartition, ending: str) -> str:

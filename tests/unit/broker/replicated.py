@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType, TracebackType
-from typing import Final, Self
+from typing import Any, Final, Self
 
 from ottla.broker.broker import Broker
 from ottla.broker.configuration import BrokerConfig
@@ -59,8 +59,14 @@ class ReplicatedBrokers:
         for broker in list(self.brokers):
             await self.stop(broker)
 
-    async def start(self, broker: int) -> None:
-        """Starts one, also again on what it left."""
+    async def start(self, broker: int, **options: Any) -> None:
+        """Starts one, also again on what it left; options are the broker's."""
+        made = self.made(broker, **options)
+        await made.start()
+        self.brokers[broker] = made
+
+    def made(self, broker: int, **options: Any) -> Broker:
+        """One that is not started."""
         config = BrokerConfig.parse(
             {
                 **self._settings,
@@ -71,9 +77,19 @@ class ReplicatedBrokers:
         )
         store = SqliteStore(str(self._folder / "metadata.db"), RealClock(), shared=True)
         world = replace(real_world(), disk=self.disks[broker]) if broker in self.disks else None
-        made = Broker(config, store=store, world=world)
-        await made.start()
-        self.brokers[broker] = made
+        return Broker(config, store=store, world=world, **options)
+
+    async def move(self, topic: str, partition: int, replicas: list[int]) -> None:
+        """Moves a partition to other brokers, and waits until it is there."""
+        name = TopicPartition(topic, partition)
+        async with AsyncAdmin(bootstrap_servers=self.bootstrap) as admin:
+            await admin.alter_partition_reassignments({name: replicas})
+        await self.wait(
+            lambda: all(
+                set(each.image.topics[topic].partitions[partition].replicas) == set(replicas)
+                for each in self.brokers.values()
+            )
+        )
 
     async def stop(self, broker: int) -> None:
         """Stops one in order, as SIGTERM does."""

@@ -5,9 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from ottla.broker.adoption import KEEP_EVERYTHING, _next_epoch
 from ottla.broker.broker import METADATA_FILE, Broker
 from ottla.broker.configuration import BrokerConfig
+from ottla.broker.folder_claims import read_claim
+from ottla.controller.recovery_state import KEEP_EVERYTHING
 from ottla.controller.topics_state import id_text
 from ottla.model.errors import StorageError
 from ottla.model.ids import LeaderEpoch, Offset
@@ -17,7 +18,7 @@ from ottla.storage.checkpoints import write_epochs
 from tests.golden import stores
 from tests.golden.manifest import FOLDERS, load, unpack
 from tests.unit.broker.running_broker import append, make_topic, with_broker
-from tests.unit.storage.rig import NOW, batch, new_log, put
+from tests.unit.storage.rig import NOW, P0, batch, new_log, put
 from tests.unit.storage.rig import append as append_to_log
 from tests.unit.transport.rig import until
 
@@ -101,8 +102,8 @@ def test_without_the_history_of_epochs_the_batches_tell_the_next_one(tmp_path: P
     assert 8 == with_broker(tmp_path, read)
 
 
-class TestNextEpoch:
-    """It is above all that the folder has, whichever file tells of it; twice the same epoch would let logs diverge."""
+class TestHowFarALogGoes:
+    """By epoch and end offset, whichever file tells of it; the next epoch is above all that the folder knows."""
 
     def written(self, disk: SimDisk, *epochs: int) -> str:
         """A log with a segment for each epoch, and its history."""
@@ -113,24 +114,36 @@ class TestNextEpoch:
         log.flush()
         return log.folder
 
+    def reach(self, disk: SimDisk, folder: str, clean_end: int | None = None) -> tuple[int, int, int]:
+        """Last epoch, end offset, highest epoch known."""
+        ends = {} if clean_end is None else {P0: Offset(clean_end)}
+        claim = read_claim(disk, P0, folder, ends)
+        return claim.last_epoch, claim.end_offset, claim.known_epoch
+
     def test_a_leader_that_wrote_nothing_is_in_the_history_alone(self) -> None:
         disk = SimDisk()
         folder = self.written(disk, 7)
         write_epochs(disk, f"{folder}/{names.EPOCHS}", {LeaderEpoch(7): Offset(0), LeaderEpoch(9): Offset(1)})
-        assert 10 == _next_epoch(disk, folder)
+        assert (9, 1, 9) == self.reach(disk, folder)
+
+    def test_an_epoch_whose_records_were_lost_counts_only_for_the_next_one(self) -> None:
+        disk = SimDisk()
+        folder = self.written(disk, 7)
+        write_epochs(disk, f"{folder}/{names.EPOCHS}", {LeaderEpoch(7): Offset(0), LeaderEpoch(9): Offset(5)})
+        assert (7, 1, 9) == self.reach(disk, folder)
 
     def test_batches_that_are_newer_than_the_history(self) -> None:
         disk = SimDisk()
         folder = self.written(disk, 7, 8)
         write_epochs(disk, f"{folder}/{names.EPOCHS}", {LeaderEpoch(7): Offset(0)})
-        assert 9 == _next_epoch(disk, folder)
+        assert (8, 2, 8) == self.reach(disk, folder)
 
     def test_a_last_segment_without_batches(self) -> None:
         disk = SimDisk()
         folder = self.written(disk, 7)
         disk.remove(f"{folder}/{names.EPOCHS}")
         put(disk, f"{folder}/{5:020}.log", b"")
-        assert 8 == _next_epoch(disk, folder)
+        assert (7, 5, 7) == self.reach(disk, folder)
 
     def test_a_tail_that_is_cut_off(self) -> None:
         disk = SimDisk()
@@ -138,10 +151,18 @@ class TestNextEpoch:
         disk.remove(f"{folder}/{names.EPOCHS}")
         path = f"{folder}/{0:020}.log"
         put(disk, path, disk.read(path) + disk.read(path)[:30])
-        assert 8 == _next_epoch(disk, folder)
+        assert (7, 1, 7) == self.reach(disk, folder)
 
-    def test_of_nothing_it_is_the_first(self) -> None:
-        assert 0 == _next_epoch(SimDisk(), None)
+    def test_after_a_clean_shutdown_the_checkpoints_tell(self) -> None:
+        disk = SimDisk()
+        folder = self.written(disk, 7)
+        put(disk, f"{folder}/{0:020}.log", b"not read")
+        assert (7, 1, 7) == self.reach(disk, folder, clean_end=1)
+
+    def test_an_empty_folder(self) -> None:
+        disk = SimDisk()
+        disk.make_dirs("/data/t-0")
+        assert (-1, 0, -1) == self.reach(disk, "/data/t-0")
 
 
 def test_another_brokers_folder_is_refused(tmp_path: Path) -> None:
@@ -167,28 +188,8 @@ def test_a_folder_whose_making_was_cut_off_gets_its_topics_id(tmp_path: Path) ->
         file.write_text(left)
         with_broker(tmp_path, make_nothing)
         assert whole == file.read_text()
-    assert f"version: 0\ntopic_id: {topic_id}\n" == whole
+    assert f"version: 0\ntopic_id: {topic_id}\ntopic: t\npartition: 0\n" == whole
 
 
 async def make_nothing(broker: Broker) -> None:
     assert ["t"] == list(broker.image.topics)
-
-
-def test_records_under_another_id_are_set_aside_and_not_deleted(tmp_path: Path) -> None:
-    async def write(broker: Broker) -> None:
-        await make_topic(broker, "t")
-        append(broker.partitions.find("t", 0), batch(b"a"))
-
-    with_broker(tmp_path, write)
-    data = tmp_path / "data"
-    file = data / "t-0" / "partition.metadata"
-    content = (data / "t-0" / f"{0:020}.log").read_bytes()
-    file.write_text(file.read_text().replace("topic_id: ", "topic_id: x"))
-
-    async def end_offset(broker: Broker) -> int:
-        return broker.partitions.find("t", 0).end_offset
-
-    for _ in range(2):
-        assert 0 == with_broker(tmp_path, end_offset)
-    (kept,) = data.glob("t-0.*-stray")
-    assert content == (kept / f"{0:020}.log").read_bytes()

@@ -455,10 +455,10 @@ class TestSmallFiles:
 
     def test_partition_metadata(self, clean: Image) -> None:
         path = f"{FOLDER}/{names.PARTITION_METADATA}"
-        assert "AAAAAAAAAAAAAAAAAAAAAA" == open_store(disk_of(clean)).topic_id(P0)
+        assert "AAAAAAAAAAAAAAAAAAAAAA" == open_store(disk_of(clean)).identity(P0).topic_id
         for content in (b"\xff\xff", b"nonsense\n", b""):
             store = opened(clean, path, content)
-            assert store.topic_id(P0) is None
+            assert store.identity(P0).topic_id is None
             assert BATCHES == store.get(P0).end_offset
 
     @pytest.mark.parametrize("content", [b"", b"\xff" * 100])

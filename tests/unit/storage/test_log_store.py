@@ -40,7 +40,7 @@ def test_creating_spreads_over_the_dirs() -> None:
         store.create(TopicPartition("t", number), "topic-id")
     assert [3, 3] == [sum(log.folder.startswith(path) for log in store) for path in (DATA, OTHER)]
     assert store.get(P0) is store.create(P0)
-    assert ("topic-id", 6) == (store.topic_id(P0), len(store))
+    assert ("topic-id", 6) == (store.identity(P0).topic_id, len(store))
 
 
 def test_unknown_partitions() -> None:

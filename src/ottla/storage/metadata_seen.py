@@ -1,0 +1,59 @@
+"""What a data dir remembers of the cluster's metadata: how new it was when the broker last acted on it.
+
+Written beside the checkpoints, after folders were made or removed, and at a clean shutdown. A metadata store that is
+behind it was restored from a backup, or lost: to act on what it says could remove partitions that it has not heard of,
+or make a leader of a replica that lacks records.
+"""
+
+import logging
+from dataclasses import dataclass
+from typing import Final
+
+from ottla.env.ports import Disk
+from ottla.model.errors import CorruptError
+from ottla.model.ids import BrokerId
+from ottla.storage.checkpoints import read_properties
+
+_LOGGER: Final = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetadataSeen:
+    """The newest metadata that a broker acted on."""
+
+    history: str
+    """Revisions of different histories cannot be compared."""
+    revision: int
+    brokers: tuple[BrokerId, ...] = ()
+    """All brokers that were registered or had replicas."""
+    next_producer_id: int = 0
+    """The first producer id that was not given out."""
+
+
+def encode_seen(seen: MetadataSeen) -> bytes:
+    """The file's content."""
+    lines = {
+        "version": "0",
+        "history": seen.history,
+        "revision": str(seen.revision),
+        "brokers": ",".join(map(str, seen.brokers)),
+        "next.producer.id": str(seen.next_producer_id),
+    }
+    return "".join(f"{key}={value}\n" for key, value in lines.items()).encode()
+
+
+def read_seen(disk: Disk, path: str) -> MetadataSeen | None:
+    """What `encode_seen` wrote; None if there is no such file, or it cannot be read, which is reported."""
+    if not disk.exists(path):
+        return None
+    try:
+        lines = read_properties(disk, path)
+        return MetadataSeen(
+            history=lines["history"],
+            revision=int(lines["revision"]),
+            brokers=tuple(BrokerId(int(each)) for each in lines["brokers"].split(",") if each),
+            next_producer_id=int(lines["next.producer.id"]),
+        )
+    except (CorruptError, KeyError, ValueError) as error:
+        _LOGGER.warning("%s cannot be read and is ignored: %s", path, error)
+        return None
