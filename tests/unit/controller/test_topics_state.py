@@ -10,7 +10,7 @@ import pytest
 from ottla.controller.decisions import Assignment, Decision, NewTopic, TopicDefaults, TopicOutcome, TopicReference
 from ottla.controller.topics_state import decide_create, decide_delete, id_text, new_id
 from ottla.metadata.image import ClusterImage
-from ottla.metadata.records import topic_configs_key, topic_key
+from ottla.metadata.records import deleted_topic_key, topic_configs_key, topic_key
 from ottla.metadata.store import Check, Delete
 from ottla.model.error_codes import ErrorCode
 from ottla.model.errors import InvalidConfigError
@@ -171,7 +171,23 @@ class TestDelete:
         ) == decision.outcomes
         gone = after(image, decision)
         assert ({}, {}) == (gone.topics, gone.topics_by_id)
-        assert {"brokers/0", "brokers/1"} == set(gone.revisions)
+        deleted = {deleted_topic_key(each) for each in ids.values()}
+        assert {"brokers/0", "brokers/1", *deleted} == set(gone.revisions)
+        assert {topic_id: name for name, topic_id in ids.items()} == gone.deleted_topics
+
+    def test_the_oldest_deletions_are_forgotten(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("ottla.controller.topics_state.DELETIONS_REMEMBERED_MAX", 3)
+        image = cluster(2)
+        for number in range(5):
+            image = after(image, create(image, NewTopic(name=f"t{number}")))
+            image = after(image, decide_delete(image, [TopicReference(name=f"t{number}")]))
+        assert ["t2", "t3", "t4"] == sorted(image.deleted_topics.values())
+
+    def test_a_refusal_forgets_nothing(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("ottla.controller.topics_state.DELETIONS_REMEMBERED_MAX", 1)
+        image = self.made()
+        image = after(image, decide_delete(image, [TopicReference(name="t")]))
+        assert () == decide_delete(image, [TopicReference(name="x")]).operations
 
     @pytest.mark.parametrize(
         ("reference", "error"),

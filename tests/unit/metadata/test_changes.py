@@ -15,11 +15,13 @@ from ottla.metadata.records import (
     ClusterRecord,
     ConfigsRecord,
     ControllerRecord,
+    DeletedTopicRecord,
     PartitionRecord,
     ProducerIdsRecord,
     TopicRecord,
     broker_configs_key,
     broker_key,
+    deleted_topic_key,
     encode,
     partition_key,
     topic_configs_key,
@@ -91,11 +93,23 @@ def test_everything_goes() -> None:
         "producer-ids": encode(ProducerIdsRecord(next_id=1000)),
         broker_key(ONE): encode(BrokerRecord(host="h", port=2)),
         broker_configs_key(""): encode(ConfigsRecord(configs={"all": "1"})),
+        deleted_topic_key(UUID(int=9)): encode(DeletedTopicRecord(name="gone")),
         **TOPIC,
     }
     image = commit(commit(ClusterImage(), values), dict.fromkeys(values))
     assert ClusterImage(revision=2) == image
     assert NO_LEADER == image.controller
+
+
+def test_history_and_deleted_topics() -> None:
+    key = deleted_topic_key(UUID(int=9))
+    values: dict[str, bytes | None] = {
+        "cluster": encode(ClusterRecord(id="c", history="h")),
+        key: encode(DeletedTopicRecord(name="gone")),
+    }
+    image = commit(ClusterImage(), values)
+    assert ("c", "h", {UUID(int=9): "gone"}) == (image.cluster_id, image.history, image.deleted_topics)
+    assert {} == commit(image, {key: None}).deleted_topics
 
 
 def test_a_change_leaves_the_old_image_and_shares_the_rest() -> None:
@@ -132,6 +146,7 @@ def test_a_topic_that_was_made_anew_has_one_id() -> None:
         ({**TOPIC, "partitions/t/01": partition()}, "'01', which is no number"),
         ({**TOPIC, "partitions/t/" + "9" * 5000: partition()}, "which is no number"),
         ({"cluster": b"?"}, "'cluster' is not a ClusterRecord"),
+        ({"deleted-topics/x": encode(DeletedTopicRecord(name="t"))}, "'deleted-topics/x' in the metadata store"),
         ({**TOPIC, topic_key("u"): TOPIC[topic_key("t")], partition_key("u", 0): partition()}, "has the id"),
     ],
 )

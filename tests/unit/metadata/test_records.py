@@ -7,12 +7,16 @@ import pytest
 from ottla.metadata.image import BrokerImage, PartitionImage
 from ottla.metadata.records import (
     BrokerRecord,
+    ClaimsRecord,
     ClusterRecord,
     ConfigsRecord,
     ControllerRecord,
+    DeletedTopicRecord,
+    FolderClaim,
     PartitionRecord,
     ProducerIdsRecord,
     Record,
+    RecoveryRecord,
     TopicRecord,
     broker_configs_key,
     broker_key,
@@ -50,6 +54,12 @@ PARTITION = PartitionImage(
         partition_record(PARTITION),
         ConfigsRecord(configs={"a": "ü"}),
         ProducerIdsRecord(next_id=2**62),
+        ClusterRecord(id="c", history="h"),
+        DeletedTopicRecord(name="t"),
+        RecoveryRecord(awaited=(BrokerId(0), BrokerId(2)), adopts_topics=True),
+        ClaimsRecord(
+            folders=(FolderClaim("t", 3, UUID(int=5), 7, 100, 8), FolderClaim("u", 0, None, -1, 0)), next_producer_id=4
+        ),
     ],
     ids=lambda record: type(record).__name__,
 )
