@@ -1,7 +1,7 @@
 """Kafka opens partition folders that Ottla wrote, serves them, writes on, and Ottla opens the result again.
 
 A KRaft broker takes a folder for stray unless its topic id is in the cluster's metadata. So the topics are made in
-Kafka first, and while it is down their files give way to ours; only `partition.metadata`, with the id, stays.
+Kafka first, and while it is down their files give way to ours; `partition.metadata` keeps Kafka's id.
 """
 
 import shutil
@@ -14,6 +14,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from ottla.model.ids import TopicPartition
+from ottla.storage.partition_identity import encode_identity
 from tests.compat import ottla_logs
 from tests.compat.kafka_broker import QUICK_START_JVM_OPTIONS, KafkaBroker
 from tests.compat.kafka_dump import dump, log_files
@@ -84,6 +85,10 @@ def _put_in_place(ours: Path, theirs: Path) -> None:
                 path.unlink()
         for path in (ours / f"{topic}-0").iterdir():
             shutil.copy(path, folder / path.name)
+        # As we write it, with lines that Kafka does not know; the topic's id is Kafka's.
+        metadata = folder / "partition.metadata"
+        topic_id = metadata.read_text().partition("topic_id: ")[2].split()[0]
+        metadata.write_bytes(encode_identity(TopicPartition(topic, 0), topic_id))
     shutil.copy(ours / "log-start-offset-checkpoint", theirs / "log-start-offset-checkpoint")
 
 

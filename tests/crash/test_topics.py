@@ -128,7 +128,7 @@ def check(broker: BrokerProcess, wisher: Wisher) -> None:
 
 
 def folder_id(folder: Path) -> UUID:
-    text = (folder / "partition.metadata").read_text().partition("topic_id: ")[2].strip()
+    text = (folder / "partition.metadata").read_text().partition("topic_id: ")[2].splitlines()[0]
     return UUID(bytes=urlsafe_b64decode(text + "=="))
 
 

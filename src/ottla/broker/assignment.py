@@ -120,7 +120,10 @@ class Assignment:
         topic, record = self._record_of(name, image)
         is_here = record is not None and self._broker.id in record.replicas
         topic_id = parse_id(identity.topic_id or "")
-        if topic_id is None and topic is not None and is_here:
+        if topic_id is None and topic is not None and record is not None and is_here:
+            if log.epochs.latest > record.leader_epoch:
+                store.take_offline(name, _newer_epoch(log, identity.problem, record))
+                return
             _LOGGER.warning("%s: %s; it is written again with the id of topic %s", name, identity.problem, topic.name)
             store.set_topic_id(name, id_text(topic.id))
         elif topic is not None and topic_id == topic.id and record is not None:
@@ -265,6 +268,13 @@ class Assignment:
 
 def _count(log: Log) -> str:
     return f"{log.end_offset - log.start_offset} records (offsets {log.start_offset} to {log.end_offset})"
+
+
+def _newer_epoch(log: Log, problem: str | None, record: PartitionImage) -> CorruptError:
+    return CorruptError(
+        f"{problem}, and {log.folder} with its {_count(log)} has leader epoch {log.epochs.latest}, but the topic only"
+        f" {record.leader_epoch}: it seems to belong to another topic; move it out of the data dir"
+    )
 
 
 def _wrong_id(log: Log, found: str | None, topic: TopicImage) -> CorruptError:

@@ -37,12 +37,16 @@ PRAGMA application_id = {APPLICATION_ID};
 PRAGMA user_version = {FORMAT};
 """
 
+_RESTORE: Final = (
+    "stop all brokers, then restore the newest backup, or move the file with its -wal and -shm away to have topics"
+    " recovered from the partition folders, without their configs"
+)
 _WHAT_TO_DO: Final = {
     sqlite3.SQLITE_FULL: "free some space",
     sqlite3.SQLITE_BUSY: "another process holds it: end that one, or let all brokers of this machine share the file",
     sqlite3.SQLITE_LOCKED: "another process holds it: end that one, or let all brokers of this machine share the file",
-    sqlite3.SQLITE_CORRUPT: "the file is damaged: restore it from a backup",
-    sqlite3.SQLITE_NOTADB: "the file is damaged or not ours: restore it from a backup",
+    sqlite3.SQLITE_CORRUPT: f"the file is damaged: {_RESTORE}",
+    sqlite3.SQLITE_NOTADB: f"the file is damaged or not ours: {_RESTORE}",
     sqlite3.SQLITE_CANTOPEN: "see that its folder exists and may be written",
     sqlite3.SQLITE_READONLY: "see that the file and its folder may be written",
     sqlite3.SQLITE_PERM: "see that the file and its folder may be written",

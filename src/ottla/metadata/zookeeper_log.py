@@ -137,7 +137,7 @@ class ZooKeeperLog:
         except (msgspec.MsgspecError, zlib.error) as error:
             raise CorruptError(
                 f"the metadata store's commit {revision} in ZooKeeper, {self.entry_path(revision)}, cannot be read: "
-                f"{error}; restore ZooKeeper's data from a backup"
+                f"{error}; stop all brokers and restore the newest backup of ZooKeeper's data"
             ) from error
 
     async def encode_entry(self, session: ZooKeeperSession, entry: LogEntry, attempt: int) -> bytes:

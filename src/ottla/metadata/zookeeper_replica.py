@@ -49,7 +49,11 @@ class ZooKeeperReplica:
         async def read(session: ZooKeeperSession) -> None:
             self._may_have_changed.clear()
             data, stat = await session.get(self._log.position_path, self.look)
-            await self._advance(session, stat.version, data)
+            if self._is_loaded and stat.version < self.table.revision:
+                # A server that lags behind, or an ensemble that was restored from a backup: `_refresh` knows.
+                await self._refresh(session)
+            else:
+                await self._advance(session, stat.version, data)
 
         while True:
             await self._sessions.ask(read)
@@ -73,7 +77,7 @@ class ZooKeeperReplica:
         if self._is_loaded and stat.version < before:
             raise StorageError(
                 f"the metadata store {self._servers} went back from revision {before} to {stat.version}: its data was "
-                "replaced; restart the brokers once it is right"
+                "replaced; stop all brokers and restore the newest backup of ZooKeeper's data"
             )
         await self._advance(session, stat.version, data)
 
@@ -110,8 +114,8 @@ class ZooKeeperReplica:
         table = await self._log.load(session)
         if self._is_loaded and table.revision <= self.table.revision:
             raise StorageError(
-                f"the metadata store {self._servers} lacks commits after revision {self.table.revision}: restore "
-                "ZooKeeper's data from a backup"
+                f"the metadata store {self._servers} lacks commits after revision {self.table.revision}: stop all "
+                "brokers and restore the newest backup of ZooKeeper's data"
             )
         self.table = table
         self._is_loaded = True

@@ -298,8 +298,8 @@ class TestFilesThatCannotBeUsed:
     @pytest.mark.parametrize(
         ("prepare", "advice"),
         [
-            (_not_a_database, "restore it from a backup"),
-            (_damaged, "restore it from a backup"),
+            (_not_a_database, "restore the newest backup"),
+            (_damaged, "restore the newest backup"),
             (_of_another_program, "another program's database"),
             (_of_a_newer_version, "use a newer Ottla"),
             (_a_folder, "see that its folder exists"),
@@ -351,10 +351,10 @@ class TestFilesThatCannotBeUsed:
                 content = _scrambled(path)
                 connection.execute("PRAGMA shrink_memory")
                 for _ in range(2):
-                    with pytest.raises(StorageError, match="restore it from a backup"):
+                    with pytest.raises(StorageError, match="restore the newest backup"):
                         await store.commit([Put("k/500", b"")])
                 _restore(path, content)
-                with pytest.raises(StorageError, match="restore it from a backup"):
+                with pytest.raises(StorageError, match="restore the newest backup"):
                     await store.snapshot()
 
         run(scenario())

@@ -51,7 +51,7 @@ def test_a_second_broker_is_refused_with_the_name_of_the_first(disk: Disk, path:
 @pytest.mark.parametrize(
     ("content", "problem"),
     [
-        (b"version=1\nnode.id=2\ncluster.id=c\n", "node.id is 2, not 1; this folder belongs to another broker"),
+        (b"version=1\nnode.id=2\ncluster.id=c\n", "node.id is 2, not 1; this data dir belongs to another broker"),
         (b"version=1\nnode.id=1\ncluster.id=other\n", "cluster.id is other, not c"),
         (b"version=0\nbroker.id=9\ncluster.id=c\n", "node.id is 9, not 1"),
     ],
