@@ -243,7 +243,7 @@ class Broker:
         )
         await self.store.open(self._on_progress)
         self.assignment.sort_out_folders(self._follower.image)
-        self.store.save_metadata_seen()
+        await self.store.save_metadata_seen()
         self._helper = world.start_helper()
         cleaner = Cleaner(world.disk, self._helper, self.clock, config.cleaner(world.random.randbytes(16)))
         self._housekeeping = Housekeeping(self.store, world.disk, self.clock, config.housekeeping, cleaner)

@@ -3,6 +3,7 @@
 import logging
 from collections import Counter
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Final
 
 from ottla.env.ports import Disk, Lock, Random
@@ -255,6 +256,8 @@ class DataDir:
             self._disk.rename(temporary, path)
             self._disk.sync_dir(self.path)
         except OSError as error:
+            with suppress(OSError):
+                self._disk.remove(temporary)
             raise StorageError(f"{path}: cannot write: {error.strerror}") from error
         self._written_seen = seen
 

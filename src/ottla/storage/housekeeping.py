@@ -161,7 +161,7 @@ class Housekeeping:
 
     async def remember_metadata(self, now: TimestampMs) -> None:
         """Writes down how new the metadata is that the broker acts on, if that has changed."""
-        await self._store.save_metadata_seen_in_background()
+        await self._store.save_metadata_seen()
 
     async def checkpoint(self, now: TimestampMs) -> None:
         """Writes the checkpoints, so that a recovery has little to scan."""

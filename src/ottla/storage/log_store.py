@@ -114,6 +114,8 @@ class LogStore:
         self._on_trouble = on_trouble
         self._name_of = name_of
         self._metadata_seen = metadata_seen
+        self._unseen: set[str] = set()
+        """Data dirs that do not know of the newest metadata, since they could not be written."""
         self._logs: dict[TopicPartition, Log] = {}
         self._dir_of: dict[TopicPartition, DataDir] = {}
         self._log_counts: Counter[str] = Counter()
@@ -430,21 +432,20 @@ class LogStore:
         self.get(partition)
         return self._dir_of[partition].seen
 
-    def save_metadata_seen(self) -> None:
-        """Remembers in all healthy data dirs how new the metadata is that is acted on; blocks. Raises StorageError."""
+    async def save_metadata_seen(self) -> None:
+        """Remembers in all healthy data dirs how new the metadata is that is acted on. A failure is reported once: it
+        only makes an older store harder to recognise."""
         seen = self._metadata_seen()
-        if seen is not None:
-            for folder in self.dirs:
-                if folder.failure is None:
-                    folder.write_seen(seen)
-
-    async def save_metadata_seen_in_background(self) -> None:
-        """The same without holding the event loop."""
-        seen = self._metadata_seen()
-        if seen is not None:
-            for folder in self.dirs:
-                if folder.failure is None:
-                    await self._disk.in_background(folder.write_seen, seen)
+        for folder in self.dirs:
+            if seen is None or folder.failure is not None:
+                continue
+            try:
+                await self._disk.in_background(folder.write_seen, seen)
+                self._unseen.discard(folder.path)
+            except StorageError as error:
+                if folder.path not in self._unseen:
+                    self._unseen.add(folder.path)
+                    _LOGGER.warning("%s", error)
 
     async def save_checkpoints_in_background(self) -> None:
         """Writes all checkpoints of all healthy data dirs without holding the event loop; a failure is reported."""

@@ -1,5 +1,6 @@
 """A partition folder is what its own files say: swapped, damaged and unknown folders never cost a record."""
 
+import asyncio
 import logging
 from pathlib import Path
 
@@ -15,7 +16,8 @@ from ottla.metadata.records import (
 )
 from ottla.metadata.store import Delete
 from ottla.model.errors import CorruptError
-from ottla.model.ids import TopicPartition
+from ottla.model.ids import LeaderEpoch, TopicPartition
+from tests.unit.broker.replicated import ReplicatedBrokers
 from tests.unit.broker.running_broker import append, make_topic, with_broker
 from tests.unit.storage.rig import batch
 
@@ -138,6 +140,56 @@ class TestDamagedIdentity:
         # Without the wrong id it is served again, and no offset was given out twice.
         file.unlink()
         assert {"a-0": 3, "a-1": 0, "b-0": 0, "b-1": 0} == with_broker(tmp_path, end_offsets)
+
+    def test_a_damaged_file_beside_a_log_that_cannot_be_the_topics(self, tmp_path: Path) -> None:
+        async def write(broker: Broker) -> None:
+            await make_topic(broker, "a")
+            partition = broker.partitions.find("a", 0)
+            partition.leader_epoch = LeaderEpoch(7)
+            append(partition, batch(b"x"))
+
+        with_broker(tmp_path, write)
+        (tmp_path / "data" / "a-0" / "partition.metadata").unlink()
+
+        async def served(broker: Broker) -> None:
+            assert [] == list(broker.partitions)
+            assert "leader epoch 7" in str(broker.store.offline[TopicPartition("a", 0)])
+
+        with_broker(tmp_path, served)
+        assert (tmp_path / "data" / "a-0" / f"{0:020}.log").stat().st_size > 0
+
+
+class TestOneOfThree:
+    """With other replicas, what is wrong with one broker's folders mends itself."""
+
+    def test_a_wrong_id(self, tmp_path: Path) -> None:
+        async def scenario() -> None:
+            async with ReplicatedBrokers(tmp_path) as cluster:
+                await cluster.make_topic("t")
+                await cluster.send("t", [b"a", b"b"])
+                await cluster.stop(1)
+                file = cluster.data(1) / "t-0" / "partition.metadata"
+                file.write_text("version: 0\ntopic_id: ABCDEFGHIJKLMNOPQRSTUA\n")
+                await cluster.start(1)
+                await cluster.wait(lambda: len(cluster.brokers[0].image.topics["t"].partitions[0].isr) == 3)
+                assert 2 == cluster.copies("t")[1].end_offset
+                assert 1 == len(sorted(cluster.data(1).glob("t-0.*-stray")))
+
+        asyncio.run(scenario())
+
+    def test_a_swap(self, tmp_path: Path) -> None:
+        async def scenario() -> None:
+            async with ReplicatedBrokers(tmp_path) as cluster:
+                await cluster.make_topic("t", 2)
+                await cluster.send("t", [b"a", b"b"], 0)
+                await cluster.send("t", [b"c"], 1)
+                await cluster.stop(1)
+                swap(cluster.data(1) / "t-0", cluster.data(1) / "t-1")
+                await cluster.start(1)
+                assert [2, 1] == [cluster.copies("t", index)[1].end_offset for index in (0, 1)]
+                assert [] == sorted(cluster.data(1).glob("*-stray"))
+
+        asyncio.run(scenario())
 
 
 class TestUnknownFolders:
