@@ -37,8 +37,7 @@ from ottla.metadata.store import Check, ConflictError, Delete, Entry, MetadataSt
 from ottla.metadata.waiting import wait_first
 from ottla.model.errors import OlderMetadataError, StorageError
 from ottla.model.ids import BrokerId, TopicPartition
-from ottla.storage.ids import random_id
-from ottla.storage.metadata_seen import MetadataSeen
+from ottla.storage.metadata_seen import MetadataSeen, history_number, next_history
 
 _LOGGER: Final = logging.getLogger(__name__)
 _POLL_SECONDS: Final = 0.2
@@ -120,8 +119,9 @@ class MetadataRecovery:
             return None  # A new data dir, or another cluster's, which is refused when it is opened.
         all_seen = seen_by(self._disk, self._data_dirs)
         for seen in all_seen:
-            if seen.history == image.history and seen.revision > image.revision:
-                return f"it is at revision {image.revision}, and this broker has seen revision {seen.revision}"
+            if seen.is_newer_than(image.history, image.revision):
+                at, newest = _position(image.history, image.revision), _position(seen.history, seen.revision)
+                return f"it is at {at}, and this broker has seen {newest}"
         if self._accepts_older and all(seen.history == image.history for seen in all_seen):
             # Otherwise the same is seen, for less, when the logs are open.
             for claim in read_claims(self._disk, self._data_dirs).folders:
@@ -160,7 +160,10 @@ class MetadataRecovery:
         self, cluster_id: str, found: dict[str, Entry], awaited: tuple[BrokerId, ...], *, adopts_topics: bool
     ) -> None:
         expected = found[CLUSTER_KEY].revision if CLUSTER_KEY in found else 0
-        cluster = ClusterRecord(id=cluster_id, history=random_id(self._random))
+        histories = [seen.history for seen in seen_by(self._disk, self._data_dirs)]
+        if CLUSTER_KEY in found:
+            histories.append(decode(CLUSTER_KEY, found[CLUSTER_KEY].value, ClusterRecord).history)
+        cluster = ClusterRecord(id=cluster_id, history=next_history(histories, self._random))
         recovery = RecoveryRecord(awaited=awaited, adopts_topics=adopts_topics)
         await self._store.commit([Put(CLUSTER_KEY, encode(cluster), expected), Put(RECOVERY_KEY, encode(recovery), 0)])
         _LOGGER.warning(
@@ -286,6 +289,11 @@ def seen_in(image: ClusterImage) -> MetadataSeen:
         brokers=tuple(sorted(replicas_and_registered(image))),
         next_producer_id=image.next_producer_id,
     )
+
+
+def _position(history: str, revision: int) -> str:
+    number = history_number(history)
+    return f"revision {revision} after recovery {number}" if number else f"revision {revision}"
 
 
 def _listed(brokers: Collection[BrokerId]) -> str:

@@ -6,13 +6,15 @@ or make a leader of a replica that lacks records.
 """
 
 import logging
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from ottla.env.ports import Disk
+from ottla.env.ports import Disk, Random
 from ottla.model.errors import CorruptError
 from ottla.model.ids import BrokerId
 from ottla.storage.checkpoints import read_properties
+from ottla.storage.ids import random_id
 
 _LOGGER: Final = logging.getLogger(__name__)
 
@@ -22,12 +24,29 @@ class MetadataSeen:
     """The newest metadata that a broker acted on."""
 
     history: str
-    """Revisions of different histories cannot be compared."""
+    """Revisions of different histories cannot be compared; the histories themselves are numbered."""
     revision: int
     brokers: tuple[BrokerId, ...] = ()
     """All brokers that were registered or had replicas."""
     next_producer_id: int = 0
     """The first producer id that was not given out."""
+
+    def is_newer_than(self, history: str, revision: int) -> bool:
+        """Whether a store with this history at this revision is behind what was seen."""
+        if self.history == history:
+            return self.revision > revision
+        return history_number(self.history) > history_number(history)
+
+
+def next_history(histories: Iterable[str], random: Random) -> str:
+    """The name of a new history that follows these. "" is a cluster's first one; each recovery begins another."""
+    return f"{max(map(history_number, histories), default=0) + 1}-{random_id(random)}"
+
+
+def history_number(history: str) -> int:
+    """How many recoveries led to a history."""
+    number = history.partition("-")[0]
+    return int(number) if number.isdecimal() else 0
 
 
 def encode_seen(seen: MetadataSeen) -> bytes:

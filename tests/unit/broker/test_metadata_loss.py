@@ -85,6 +85,10 @@ def end_offsets(cluster: ReplicatedBrokers, topic: str) -> dict[int, int]:
     return {number: copy.end_offset for number, copy in cluster.copies(topic).items()}
 
 
+async def nothing(broker: Broker) -> None:
+    assert broker.is_ready
+
+
 class TestLost:
     def test_every_broker_keeps_its_replicas(self, tmp_path: Path) -> None:
         async def scenario() -> None:
@@ -246,6 +250,22 @@ class TestOlder:
                 assert {0: 3, 1: 3, 2: 3} == end_offsets(cluster, "t")
 
         asyncio.run(scenario())
+
+    def test_a_store_from_before_a_recovery_is_refused(self, tmp_path: Path) -> None:
+        """Its revision may be far ahead: after the recovery they are counted from the start."""
+
+        async def write(broker: Broker) -> None:
+            for number in range(5):
+                await make_topic(broker, f"t{number}")
+
+        data = tmp_path / "data"
+        with_broker(tmp_path, write)
+        back_up(data, tmp_path / "backup")
+        forget_metadata(data)
+        with_broker(tmp_path, nothing)
+        restore(data, tmp_path / "backup")
+        with pytest.raises(OlderMetadataError, match=r"has seen revision \d+ after recovery 1"):
+            with_broker(tmp_path, nothing)
 
     def test_brokers_that_serve_with_it_must_stop_first(self, tmp_path: Path) -> None:
         async def scenario() -> None:

@@ -8,7 +8,7 @@ from ottla.sim.random import SimRandom
 from ottla.storage import names
 from ottla.storage.data_dir import DataDir
 from ottla.storage.ids import parse_id, random_id
-from ottla.storage.metadata_seen import MetadataSeen, encode_seen, read_seen
+from ottla.storage.metadata_seen import MetadataSeen, encode_seen, history_number, next_history, read_seen
 from ottla.storage.misplaced_folders import Placement, place
 from ottla.storage.partition_identity import PartitionIdentity, encode_identity, read_identity
 from tests.unit.storage.rig import DATA, put
@@ -106,6 +106,17 @@ class TestMetadataSeen:
         disk.make_dirs(DATA)
         put(disk, PATH, content)
         assert read_seen(disk, PATH) is None
+
+    def test_histories_follow_each_other(self) -> None:
+        random = SimRandom(1)
+        first = next_history([""], random)
+        second = next_history(["", first], random)
+        assert [1, 2] == [history_number(first), history_number(second)]
+        seen = MetadataSeen(history=first, revision=7)
+        assert [False, False, True] == [seen.is_newer_than(first, revision) for revision in (8, 7, 6)]
+        # However many revisions the store has: a later recovery knew more, an earlier one less.
+        assert (True, False) == (seen.is_newer_than("", 1_000), seen.is_newer_than(second, 1))
+        assert not seen.is_newer_than(next_history([""], random), 1)
 
     def test_it_never_goes_back(self) -> None:
         disk = SimDisk()
