@@ -242,7 +242,11 @@ class Broker:
             metadata_seen=self._metadata_seen,
         )
         await self.store.open(self._on_progress)
-        self.assignment.sort_out_folders(self._follower.image)
+        image = self._follower.image
+        self.assignment.sort_out_folders(image)
+        if self.store.has_other_history(image.history):
+            # Revisions were counted from the start again when metadata was recovered, from the folders that are here.
+            self.store.note_applied(image.revision)
         await self.store.save_metadata_seen()
         self._helper = world.start_helper()
         cleaner = Cleaner(world.disk, self._helper, self.clock, config.cleaner(world.random.randbytes(16)))

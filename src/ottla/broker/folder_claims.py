@@ -5,6 +5,7 @@ end of each log is read, up to the first batch that is not whole.
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Final
 
 from ottla.env.ports import Disk
@@ -13,7 +14,7 @@ from ottla.model.errors import CorruptError
 from ottla.model.ids import Offset, TopicPartition
 from ottla.storage import names
 from ottla.storage.checkpoints import read_epochs, read_offsets, read_properties
-from ottla.storage.data_dir import DataDir
+from ottla.storage.data_dir import DataDir, read_applied_revision
 from ottla.storage.ids import parse_id
 from ottla.storage.metadata_seen import MetadataSeen, read_seen
 from ottla.storage.partition_identity import read_identity
@@ -35,8 +36,14 @@ def cluster_id_of(disk: Disk, data_dirs: Sequence[str]) -> str | None:
 
 def seen_by(disk: Disk, data_dirs: Sequence[str]) -> list[MetadataSeen]:
     """The newest metadata that was acted on in each data dir, where that is known."""
-    found = (read_seen(disk, f"{path}/{names.METADATA_SEEN}") for path in data_dirs)
-    return [each for each in found if each is not None]
+    found: list[MetadataSeen] = []
+    for path in data_dirs:
+        seen = read_seen(disk, f"{path}/{names.METADATA_SEEN}")
+        if seen is not None:
+            # Topics that were made in the last second before a kill are in the other file only.
+            applied = read_applied_revision(disk, path) or 0
+            found.append(replace(seen, revision=max(seen.revision, applied)))
+    return found
 
 
 def read_claims(disk: Disk, data_dirs: Sequence[str]) -> ClaimsRecord:

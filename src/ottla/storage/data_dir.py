@@ -80,7 +80,7 @@ class DataDir:
         self._lock = taken
         self.is_new = not self._disk.exists(self._file(names.META_PROPERTIES))
         self._check_identity(node_id, cluster_id, random)
-        self.applied_revision = self._read_applied_revision()
+        self.applied_revision = read_applied_revision(self._disk, self.path)
         self.seen = self._written_seen = read_seen(self._disk, self._file(names.METADATA_SEEN))
         for name in self._disk.list_dir(self.path):
             if name.endswith(TEMPORARY):
@@ -111,11 +111,6 @@ class DataDir:
         """Something may be missing, in this start and in those that follow, until `note_boot`. From any thread."""
         self._write_boot(_NO_BOOT)
         self.is_intact = False
-
-    def _read_applied_revision(self) -> int | None:
-        path = self._file(names.APPLIED_REVISION)
-        text = self._disk.read(path).decode("ascii", "replace").strip() if self._disk.exists(path) else ""
-        return int(text) if text.isascii() and text.isdigit() else None
 
     def note_applied(self, revision: int) -> None:
         """Notes that all partitions which this revision of the metadata assigns here have had a folder.
@@ -297,3 +292,10 @@ class DataDir:
 
     def _file(self, name: str) -> str:
         return f"{self.path}/{name}"
+
+
+def read_applied_revision(disk: Disk, data_dir: str) -> int | None:
+    """The newest revision of the metadata whose partitions all had their folder in a data dir, if it knows one."""
+    path = f"{data_dir}/{names.APPLIED_REVISION}"
+    text = disk.read(path).decode("ascii", "replace").strip() if disk.exists(path) else ""
+    return int(text) if text.isascii() and text.isdigit() else None

@@ -432,6 +432,10 @@ class LogStore:
         self.get(partition)
         return self._dir_of[partition].seen
 
+    def has_other_history(self, history: str) -> bool:
+        """Whether a data dir was last used with metadata of another history than this."""
+        return any(each.seen is not None and each.seen.history != history for each in self.dirs)
+
     async def save_metadata_seen(self) -> None:
         """Remembers in all healthy data dirs how new the metadata is that is acted on. A failure is reported once: it
         only makes an older store harder to recognise."""

@@ -180,6 +180,22 @@ class TestLost:
 
         asyncio.run(scenario())
 
+    def test_a_topic_made_after_the_recovery_is_not_taken_for_lost(self, tmp_path: Path) -> None:
+        """Its revision is below those that the data dir remembers from before."""
+
+        async def make(broker: Broker) -> int:
+            for number in range(20):
+                await make_topic(broker, f"t{number}")
+            return broker.image.revision
+
+        before = with_broker(tmp_path, make)
+        forget_metadata(tmp_path / "data")
+
+        async def applied(broker: Broker) -> int:
+            return broker.store.applied_revision or 0
+
+        assert with_broker(tmp_path, applied) < before
+
     def test_producer_ids_are_not_given_out_again(self, tmp_path: Path) -> None:
         async def allocate(broker: Broker) -> int:
             return (await broker.controller.allocate_producer_ids()).start
