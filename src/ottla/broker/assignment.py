@@ -65,7 +65,7 @@ class Assignment:
             wanted = topic.partitions[name.partition] if topic and name.partition < len(topic.partitions) else None
             if topic is None or wanted is None or broker.id not in wanted.replicas or name in broker.partitions.held:
                 return
-            partition = self._add(topic, name, broker.settings_of(topic.configs))
+            partition = self._add(topic, name, broker.settings_of(topic.configs), broker.image.revision)
             self._apply_role(partition, wanted, broker.image.revision_of(partition_key(*name)))
 
     async def _apply(self, image: ClusterImage) -> None:
@@ -171,7 +171,7 @@ class Assignment:
                 continue
             if partition is None:
                 try:
-                    partition = self._add(topic, name, settings)
+                    partition = self._add(topic, name, settings, image.revision)
                 except OttlaError as error:
                     _LOGGER.error("partition %s cannot be served: %s", name, error)
                     continue
@@ -180,14 +180,14 @@ class Assignment:
             broker.lost_logs.on_record(name, wanted, image.revision)
         self._apply_settings(topic, settings)
 
-    def _add(self, topic: TopicImage, name: TopicPartition, settings: TopicSettings) -> Partition:
+    def _add(self, topic: TopicImage, name: TopicPartition, settings: TopicSettings, revision: int) -> Partition:
         broker = self._broker
         if name in broker.store.offline:
             raise broker.store.offline[name]
         log = broker.store.find(name)
         if log is None:
             wanted = topic.partitions[name.partition]
-            reason = broker.lost_logs.reason_held_back(name, wanted)
+            reason = broker.lost_logs.reason_held_back(name, wanted, revision)
             if reason is not None:
                 raise StorageError(reason)
             start = broker.lost_logs.start_of_new_log(name, wanted)

@@ -145,9 +145,11 @@ class LostLogs:
         """Whether an image of this revision does not show yet that the log was lost: no folder must be made by it."""
         return name in self._lost and revision < self._revision
 
-    def reason_held_back(self, name: TopicPartition, record: PartitionImage) -> str | None:
-        """Why a partition with this record must not get a new folder; None if it may."""
+    def reason_held_back(self, name: TopicPartition, record: PartitionImage, revision: int) -> str | None:
+        """Why a partition with this record, in an image of this revision, must not get a new folder; None if it may."""
         lost = self._lost.get(name)
+        if self.is_pending(name, revision):
+            return "the log was lost; waiting for the metadata of the cluster to show it"
         if not self._is_counted_on_and_lost(record):
             return None
         return f"{lost.what if lost is not None else 'the log folder is missing'}. {self._remedy(name, record)}"
