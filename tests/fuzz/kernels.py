@@ -16,6 +16,7 @@ from random import Random
 
 import ottla.records.batch
 from ottla.model.errors import OttlaError
+from ottla.model.ids import TimestampMs
 from ottla.protocol.scan import BrokenRequest, FetchRequest, ProduceRequest, scan_requests
 from ottla.records.batch import Batch, crc32c, crc32c_by_table, find_batch, scan, whole_bytes
 from ottla.records.columns import decode
@@ -24,10 +25,12 @@ from ottla.records.compaction import OffsetMap, compact_batch, empty_batch, stam
 from ottla.records.compression import compress, decompress
 from ottla.records.control import read_marker
 from ottla.records.decode import decode_records
-from ottla.records.layout import Codec
+from ottla.records.layout import Codec, TimestampType
 from ottla.records.recompress import recompress
 from ottla.records.record import Record
+from ottla.storage.config import LogConfig
 from ottla.storage.search import find_batch_header, first_disorder, last_slot_at_most
+from ottla.storage.validation import validate
 from tests.fuzz import clients, damage, offsets, requests
 from tests.unit.records.unpacked_columns import records_of
 
@@ -64,6 +67,25 @@ def stamp(chance: Random) -> None:
         batch.stamp_producer(1, 2, 3)
         if not batch.crc_valid():
             raise AssertionError("a stamped batch fails its own checksum")
+
+
+def survey(chance: Random) -> None:
+    """What a leader makes of any batch: the kernel's two walks and the readers agree on what is well formed."""
+    data = damage.log(chance)
+    config = LogConfig(
+        cleanup_compact=chance.random() < 0.3,
+        compression=chance.choice((None, None, Codec.LZ4)),
+        timestamp_type=chance.choice((TimestampType.CREATE_TIME, TimestampType.LOG_APPEND_TIME)),
+    )
+    for batch in scan(data, check_crc=False)[0]:
+        batch.stamp_producer(-1, -1, -1)
+        try:
+            stored = validate(batch, config, TimestampMs(chance.getrandbits(42)))
+        except OttlaError:
+            continue
+        largest = max(record.timestamp for record in decode_records(stored, LIMIT))
+        if max(largest, -1) != stored.max_timestamp or not stored.crc_valid():
+            raise AssertionError(f"a batch was stored with the largest timestamp {stored.max_timestamp}: {largest}")
 
 
 def read(chance: Random) -> None:
@@ -215,7 +237,7 @@ def serve(chance: Random) -> None:
 
 
 TARGETS: tuple[Callable[[Random], None], ...] = (
-    *(walk, stamp, read, read, agree, agree, unpack, write, compact, compact, search, serve, serve),
+    *(walk, stamp, survey, read, read, agree, agree, unpack, write, compact, compact, search, serve, serve),
     *(offsets.commit, offsets.commit, offsets.write_offsets, offsets.read_offsets, offsets.read_offsets),
     *(clients.consume, clients.consume, clients.hash_key, clients.deliver, clients.split),
 )

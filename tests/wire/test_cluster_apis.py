@@ -40,7 +40,11 @@ def test_api_versions_to_software_without_a_proper_name(connection: RawConnectio
 
 @every_version(ApiKey.METADATA)
 def test_metadata(connection: RawConnection, world: World, version: int) -> None:
-    request = {"topics": [{"name": world.topic}], "include_topic_authorized_operations": True}
+    request = {
+        "topics": [{"name": world.topic}],
+        "include_topic_authorized_operations": True,
+        "include_cluster_authorized_operations": True,
+    }
     answer = connection.ask(ApiKey.METADATA, version, request)
     (broker,) = answer.brokers
     assert world.address == f"{broker.host}:{broker.port}"
@@ -61,6 +65,8 @@ def test_metadata(connection: RawConnection, world: World, version: int) -> None
         assert world.cluster_id == answer.cluster_id
     if version >= 8:
         assert 3576 == topic.topic_authorized_operations
+    if 8 <= version <= 10:
+        assert 8096 == answer.cluster_authorized_operations
     if version >= 10:
         assert world.topic_id == topic.topic_id
     if version >= 13:
@@ -74,6 +80,8 @@ def test_metadata_of_all_topics_and_of_none(connection: RawConnection, world: Wo
     assert PARTITIONS == len(topics[world.topic].partitions)
     if version >= 8:
         assert NOT_ASKED == topics[world.topic].topic_authorized_operations
+    if 8 <= version <= 10:
+        assert NOT_ASKED == everything.cluster_authorized_operations
     if version >= 1:
         assert () == connection.ask(ApiKey.METADATA, version, {"topics": []}).topics
 

@@ -145,7 +145,7 @@ class Metrics:
             topic.log_bytes += log.size_bytes
             counts.failed += log.failure is not None
             if partition.leader is not None:
-                counts.under_min_isr += len(partition.leader.isr) < partition.min_insync_replicas
+                counts.under_min_isr += partition.is_short
             waiters.update(partition.fetch_waiters)
         counts.waiting_fetches = len(waiters)
         for key, seen in self._seen.items():

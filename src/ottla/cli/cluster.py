@@ -11,6 +11,7 @@ from ottla.cli.cluster_reassign import app as reassign_app
 from ottla.cli.options import BOOTSTRAP_DEFAULT, AsJson, AssumeYes, Bootstrap
 from ottla.cli.output import human_bytes, human_count, print_facts, print_json, print_table, say
 from ottla.cli.running import ExitStatus, application, examples, run_with_cluster
+from ottla.model.min_isr import effective_min_isr
 
 if TYPE_CHECKING:
     from ottla.client.admin_requests import LogDir
@@ -158,10 +159,9 @@ def _troubles(view: "ClusterView", minimums: dict[str, int], dirs: "list[LogDir]
         for each in view.topics[name].partitions:
             if each.leader is None:
                 yield f"{name}-{each.index} has no leader: it can be neither read nor written"
-            elif len(each.isr) < minimums.get(name, 1):
+            elif len(each.isr) < (needed := effective_min_isr(minimums.get(name, 1), len(each.replicas))):
                 yield (
-                    f"{name}-{each.index} takes no writes with acks=all: {len(each.isr)} in sync, "
-                    f"{minimums[name]} are needed"
+                    f"{name}-{each.index} takes no writes with acks=all: {len(each.isr)} in sync, {needed} are needed"
                 )
             elif len(each.isr) < len(each.replicas):
                 yield f"{name}-{each.index} is under-replicated: {len(each.isr)} of {len(each.replicas)} in sync"

@@ -30,6 +30,7 @@ from ottla.metadata.image import NO_LEADER, ClusterImage, PartitionImage, TopicI
 from ottla.metadata.records import broker_key, encode, partition_key, partition_record
 from ottla.metadata.store import Check, Operation, Put
 from ottla.model.ids import BrokerId, LeaderEpoch, TopicPartition
+from ottla.model.min_isr import effective_min_isr
 
 MayTake = Callable[[TopicPartition, BrokerId], bool]
 """Whether a broker is known to be alive, beyond having a registration that may outlive it by a session's timeout."""
@@ -73,7 +74,7 @@ def with_isr(
 
     Those who `lost` something are not eligible, whatever they were.
     """
-    is_small = len(isr) < min(rules.min_in_sync, len(partition.replicas))
+    is_small = len(isr) < effective_min_isr(rules.min_in_sync, len(partition.replicas))
     whole = {*partition.isr, *partition.eligible}.difference(isr, lost) if is_small else ()
     return replace(
         partition,

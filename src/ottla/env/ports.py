@@ -120,6 +120,9 @@ class Disk(Protocol):
 
     def size(self, path: str) -> int: ...
 
+    def modified_ms(self, path: str) -> TimestampMs:
+        """When the file was last written to, by the wall clock."""
+
     def truncate(self, path: str, size: int) -> None: ...
 
     def list_dir(self, path: str) -> list[str]:

@@ -17,6 +17,7 @@ from typing import Any, Final, ParamSpec, TypeVar
 
 from ottla.env.mapped_file import MappedFile
 from ottla.env.ports import Buffer
+from ottla.model.ids import TimestampMs
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -212,6 +213,10 @@ class RealDisk:
     def size(self, path: str) -> int:
         """In bytes."""
         return os.stat(path).st_size
+
+    def modified_ms(self, path: str) -> TimestampMs:
+        """When the file was last written to, by the wall clock."""
+        return TimestampMs(os.stat(path).st_mtime_ns // 1_000_000)
 
     def truncate(self, path: str, size: int) -> None:
         """Cuts the file, or extends it with zeros."""

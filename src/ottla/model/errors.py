@@ -5,6 +5,7 @@ exists, stop), `InvalidRequestError` (the request can never succeed), `DeniedErr
 or sent bytes are damaged), `StorageError` (the disk failed), `MisuseError` (the program calls us wrongly).
 """
 
+from collections.abc import Sequence
 from typing import ClassVar
 
 from ottla.model.error_codes import ErrorCode
@@ -61,13 +62,21 @@ class CorruptBatchError(CorruptError):
     """A record batch is damaged; names its base offset or position."""
 
 
-class InvalidRecordError(InvalidRequestError):
-    """A batch is well formed but not acceptable here: no key on a compacted topic, a control batch from a client."""
+class InvalidBatchError(InvalidRequestError):
+    """A produced batch is refused; `record_errors` names the records at fault as (index in the batch, why)."""
+
+    def __init__(self, message: str, record_errors: Sequence[tuple[int, str]] = ()) -> None:
+        super().__init__(message)
+        self.record_errors = record_errors
+
+
+class InvalidRecordError(InvalidBatchError):
+    """A batch has an intact checksum but is not acceptable here: a missing key, a malformed record, a control batch."""
 
     code = ErrorCode.INVALID_RECORD
 
 
-class InvalidTimestampError(InvalidRequestError):
+class InvalidTimestampError(InvalidBatchError):
     """A record's timestamp is further from the broker's clock than the topic allows."""
 
     code = ErrorCode.INVALID_TIMESTAMP

@@ -71,6 +71,10 @@ class BrokenMessageError(InvalidRequestError):
     """A body that cannot be read as the message it claims to be."""
 
 
+LAST_WITH_CLUSTER_OPERATIONS: Final = 10
+"""The last version of Metadata that can ask for the cluster's authorized operations; DescribeCluster replaced that."""
+
+
 def wire_error(code: ErrorCode) -> WireErrorCode:
     """Our error code as kio's, which messages want."""
     return WireErrorCode(int(code))
@@ -81,10 +85,12 @@ def milliseconds(count: int) -> i32Timedelta:
     return timedelta(milliseconds=count)  # type: ignore[return-value]
 
 
-def newest_version(api_key: ApiKey, version: int) -> int:
+def newest_version(api_key: ApiKey, version: int, kind: EntityType = EntityType.response) -> int:
     """The version in whose class a message of this version is read, and may be written from."""
-    last_by_name = LAST_BY_NAME.get(api_key, -1)
-    return last_by_name if version <= last_by_name else SERVED[api_key].highest
+    last = LAST_BY_NAME.get(api_key, -1)
+    if api_key is ApiKey.METADATA and kind is EntityType.request:
+        last = LAST_WITH_CLUSTER_OPERATIONS
+    return last if version <= last else SERVED[api_key].highest
 
 
 def read_request(api_key: ApiKey, version: int, body: memoryview) -> Any:
@@ -159,7 +165,7 @@ def _read(api_key: ApiKey, version: int, kind: EntityType, body: memoryview) -> 
             message = _read_trusted(entity_class, content)
     except (SerialError, ValueError, OverflowError, EOFError) as error:
         raise BrokenMessageError(f"{api_key.name} v{version} {kind.name} cannot be read: {error}") from error
-    newest = _entity_class(api_key, newest_version(api_key, version), kind)
+    newest = _entity_class(api_key, newest_version(api_key, version, kind), kind)
     if newest is entity_class:
         return message
     upgraded = _converter(entity_class, newest)(message)

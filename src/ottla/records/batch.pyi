@@ -82,17 +82,23 @@ class Batch:
     def crc_valid(self) -> bool: ...
     def check(self) -> None:
         """Raises `CorruptBatchError` for a bad CRC, impossible offsets or a count that does not fit them."""
-    def passes(self, bytes_max: int, now: int, before_max_ms: int, after_max_ms: int) -> bool:
-        """Whether the batch is whole, and has nothing that a log with these limits would look at twice.
+    def passes(self, bytes_max: int, oldest: int, newest: int) -> bool:
+        """Whether a log can store the batch as it is: uncompressed, whole, and true about its records.
 
-        One that is no control batch, keeps its own timestamps, all known and in bounds, counts right, and has a known
-        codec. False says nothing yet: the batch may be fine, or wrong; whoever asks then looks closer.
+        Not a control batch, no LogAppendTime; every record is well formed and has a timestamp in [oldest, newest] or
+        -1, and the header's largest timestamp is that of the records. False says nothing yet: the batch may be fine,
+        or wrong; `storage.validation` then looks closer.
         """
 
     def stamp(self, base_offset: int, leader_epoch: int) -> None:
         """Writes both in place; the CRC does not cover them. `MisuseError` if the buffer is read-only."""
     def stamp_append_time(self, timestamp: int) -> None:
         """Makes it a LogAppendTime batch of that time, with a new CRC. `MisuseError` if the buffer is read-only."""
+    def stamp_create_time(self, max_timestamp: int) -> None:
+        """Makes it a CreateTime batch with that largest timestamp, and brings the CRC up to date.
+
+        A CRC that was wrong stays wrong. `MisuseError` if the buffer is read-only.
+        """
     def stamp_producer(self, producer_id: int, producer_epoch: int, base_sequence: int) -> None:
         """Writes what an idempotent producer learns late, and brings the CRC up to date without reading all records.
 

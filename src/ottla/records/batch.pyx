@@ -1,9 +1,9 @@
 # cython: boundscheck=False, wraparound=False, cdivision=True
 """The batch view: one whole record batch inside somebody's buffer, its header fields read where they lie.
 
-Covers looking at batches, checking them, walking over many of them, and the stamps that may be written into one. It
-does not look at the records inside: `columns` and `decode` do that, and `builder` makes new batches. The header's
-layout is in `layout.py`, its bytes are handled in `wire.h`.
+Covers looking at batches, checking them, walking over many of them, and the stamps that may be written into one. Of
+the records inside only `passes` reads anything: `survey`, `columns` and `decode` do that, and `builder` makes new
+batches. The header's layout is in `layout.py`, its bytes are handled in `wire.h`.
 """
 
 cimport cython
@@ -38,12 +38,22 @@ cdef extern from "wire.h" nogil:
     uint32_t ottla_crc32c(uint32_t crc, const uint8_t* data, size_t size)
     uint32_t ottla_crc32c_by_table(uint32_t crc, const uint8_t* data, size_t size)
 
+cdef extern from "record.h" nogil:
+    ctypedef enum ottla_record_finding:
+        OTTLA_RECORD_GOOD
+    ctypedef struct ottla_survey:
+        int64_t max_timestamp
+        int32_t keyless, untimely, walked
+    ottla_record_finding ottla_survey_records(
+        const uint8_t* at, const uint8_t* end, int32_t count, int64_t base_timestamp, int64_t oldest, int64_t newest,
+        ottla_survey* survey,
+    )
+
 
 cdef enum:
     # Letting go of the GIL costs more than it gives while the work takes microseconds: a busy thread that takes it
     # keeps it for milliseconds.
     RELEASE_BYTES_MIN = 131072
-    CODEC_MAX = 4
 
 
 # Not for the garbage collector: clearing a view in a dead cycle would drop its buffer without releasing it, and a
@@ -213,25 +223,38 @@ cdef class Batch:
         if finding != OTTLA_WHOLE:
             raise CorruptBatchError(_story(finding, self._at, self.size_bytes, self.position))
 
-    def passes(self, Py_ssize_t bytes_max, int64_t now, int64_t before_max_ms, int64_t after_max_ms):
+    def passes(self, Py_ssize_t bytes_max, int64_t oldest, int64_t newest):
         cdef unsigned int attributes = ottla_get16(self._at + OTTLA_ATTRIBUTES_AT)
         cdef int64_t count = <int32_t>ottla_get32(self._at + OTTLA_COUNT_AT)
         cdef int64_t delta = <int32_t>ottla_get32(self._at + OTTLA_LAST_OFFSET_DELTA_AT)
-        cdef int64_t oldest = <int64_t>ottla_get64(self._at + OTTLA_BASE_TIMESTAMP_AT)
-        cdef int64_t newest = <int64_t>ottla_get64(self._at + OTTLA_MAX_TIMESTAMP_AT)
-        cdef ottla_finding finding
+        cdef bint passed
         if self.size_bytes > bytes_max or count <= 0 or count != delta + 1:
             return False
-        if attributes & (OTTLA_CONTROL_BIT | OTTLA_APPEND_TIME_BIT) or (attributes & OTTLA_CODEC_BITS) > CODEC_MAX:
-            return False
-        if oldest < 0 or newest < 0 or now < 0 or newest - now > after_max_ms or now - oldest > before_max_ms:
+        if attributes & (OTTLA_CONTROL_BIT | OTTLA_APPEND_TIME_BIT | OTTLA_CODEC_BITS):
             return False
         if self.size_bytes < RELEASE_BYTES_MIN:
-            finding = ottla_check_batch(self._at, self.size_bytes, True)
+            passed = self._passes(oldest, newest)
         else:
             with nogil:
-                finding = ottla_check_batch(self._at, self.size_bytes, True)
-        return finding == OTTLA_WHOLE
+                passed = self._passes(oldest, newest)
+        return passed
+
+    cdef bint _passes(self, int64_t oldest, int64_t newest) noexcept nogil:
+        """Whether checksum, records and the header's largest timestamp are right."""
+        cdef ottla_survey survey
+        if ottla_check_batch(self._at, self.size_bytes, True) != OTTLA_WHOLE:
+            return False
+        if ottla_survey_records(
+            self._at + OTTLA_HEADER_BYTES,
+            self._at + self.size_bytes,
+            <int32_t>ottla_get32(self._at + OTTLA_COUNT_AT),
+            <int64_t>ottla_get64(self._at + OTTLA_BASE_TIMESTAMP_AT),
+            oldest,
+            newest,
+            &survey,
+        ) != OTTLA_RECORD_GOOD:
+            return False
+        return survey.untimely == 0 and survey.max_timestamp == <int64_t>ottla_get64(self._at + OTTLA_MAX_TIMESTAMP_AT)
 
     def stamp(self, int64_t base_offset, int32_t leader_epoch):
         self._need_writable()
@@ -244,6 +267,14 @@ cdef class Batch:
         ottla_put16(self._at + OTTLA_ATTRIBUTES_AT, attributes | OTTLA_APPEND_TIME_BIT)
         ottla_put64(self._at + OTTLA_MAX_TIMESTAMP_AT, timestamp)
         ottla_put32(self._at + OTTLA_CRC_AT, ottla_batch_crc(self._at, self.size_bytes))
+
+    def stamp_create_time(self, int64_t max_timestamp):
+        cdef uint8_t numbers[8]
+        self._need_writable()
+        ottla_put16(numbers, ottla_get16(self._at + OTTLA_ATTRIBUTES_AT) & ~OTTLA_APPEND_TIME_BIT)
+        ottla_overwrite(self._at, self.size_bytes, OTTLA_ATTRIBUTES_AT, numbers, 2)
+        ottla_put64(numbers, max_timestamp)
+        ottla_overwrite(self._at, self.size_bytes, OTTLA_MAX_TIMESTAMP_AT, numbers, sizeof(numbers))
 
     def stamp_producer(self, int64_t producer_id, int16_t producer_epoch, int32_t base_sequence):
         cdef uint8_t numbers[14]

@@ -79,6 +79,50 @@ static inline const uint8_t *ottla_read_header(const uint8_t *at, const uint8_t 
     return ottla_read_field(at, end, &header->value_size, &header->value);
 }
 
+/* A producer's records, walked without looking into keys and values: what a leader must know before it appends. */
+typedef struct {
+    int64_t max_timestamp; /* -1 if no record has a larger one */
+    int32_t keyless;       /* records without a key */
+    int32_t untimely;      /* records with a timestamp outside of [oldest, newest]; -1 stands for none and is allowed */
+    int32_t walked;        /* records that were walked: all of them, or those before the malformed one */
+} ottla_survey;
+
+static inline ottla_record_finding ottla_survey_record(
+    const uint8_t *at, const uint8_t *end, int32_t index, ottla_record *record) {
+    ottla_record_finding finding = ottla_read_record(at, end, record);
+    if (finding != OTTLA_RECORD_GOOD) return finding;
+    if (record->offset_delta != index) return OTTLA_RECORD_BAD_OFFSET;
+    at = record->headers;
+    for (int32_t number = 0; number < record->header_count; number++) {
+        ottla_header header;
+        at = ottla_read_header(at, record->end, &header);
+        if (at == NULL) return OTTLA_RECORD_BAD_HEADERS;
+    }
+    return at == record->end ? OTTLA_RECORD_GOOD : OTTLA_RECORD_BAD_HEADERS;
+}
+
+static inline ottla_record_finding ottla_survey_records(
+    const uint8_t *at, const uint8_t *end, int32_t count, int64_t base_timestamp, int64_t oldest, int64_t newest,
+    ottla_survey *survey) {
+    /* Local, so that the compiler may keep them in registers: bytes that are read could be those of the struct. */
+    ottla_record_finding finding = OTTLA_RECORD_GOOD;
+    int64_t max_timestamp = -1;
+    int32_t keyless = 0, untimely = 0, index = 0;
+    for (; index < count; index++) {
+        ottla_record record;
+        finding = ottla_survey_record(at, end, index, &record);
+        if (finding != OTTLA_RECORD_GOOD) break;
+        int64_t timestamp = ottla_add64(base_timestamp, record.timestamp_delta);
+        if (timestamp > max_timestamp) max_timestamp = timestamp;
+        untimely += timestamp != -1 && (timestamp < oldest || timestamp > newest);
+        keyless += record.key_size < 0;
+        at = record.end;
+    }
+    if (finding == OTTLA_RECORD_GOOD && at != end) finding = OTTLA_RECORD_TRAILING;
+    *survey = (ottla_survey){max_timestamp, keyless, untimely, index};
+    return finding;
+}
+
 /* UTF-8 as Unicode defines it: no over-long forms, no surrogates, nothing above U+10FFFF. Returns how many bytes the
  * next character takes, negative if they are not one: then the longest start of one, which one U+FFFD stands for. */
 static inline int ottla_utf8_step(const uint8_t *at, const uint8_t *end) {

@@ -2,7 +2,7 @@
 
     high watermark = the smallest end offset over the maximal ISR; it never goes back
 
-It stays where it is while the ISR has fewer members than min.insync.replicas, and while somebody outside is eligible to
+It stays where it is while the ISR has fewer members than the effective min.insync.replicas, and while somebody outside is eligible to
 lead, who has nothing beyond it. So what is committed was on that many replicas, and all of them may be asked for it.
 
 The ISR is what the cluster has agreed on. A change of it is proposed by the leader and counts once it is committed in
@@ -20,6 +20,7 @@ from typing import Final
 
 from ottla.model.ids import BrokerId, LeaderEpoch, Offset
 from ottla.model.invariants import violated
+from ottla.model.min_isr import effective_min_isr
 
 UNKNOWN_OFFSET: Final = Offset(-1)
 """Of a follower that has not fetched from this leader yet."""
@@ -221,8 +222,13 @@ class LeaderState:
         starts = [self.followers[each].start_offset for each in alive if each in self.followers]
         return min([local_start, *starts])
 
+    @property
+    def effective_min_isr(self) -> int:
+        """How many replicas must be in sync before anything is committed."""
+        return effective_min_isr(self.min_in_sync, len(self.replicas))
+
     def _is_enough(self) -> bool:
-        return len(self.isr) >= min(self.min_in_sync, len(self.replicas))
+        return len(self.isr) >= self.effective_min_isr
 
     def _is_in_sync(self, follower: Replica) -> bool:
         return follower.end_offset >= self.high_watermark and follower.end_offset >= self.epoch_start

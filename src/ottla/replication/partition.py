@@ -179,7 +179,7 @@ class Partition:
     @property
     def is_short(self) -> bool:
         """Whether fewer replicas are in sync than the topic asks for, or this broker does not lead."""
-        return self.leader is None or len(self.leader.isr) < self.min_insync_replicas
+        return self.leader is None or len(self.leader.isr) < self.leader.effective_min_isr
 
     def check_leader_epoch(self, epoch: int) -> None:
         """Raises unless the asker knows the leader epoch that is; -1 does not say."""
@@ -317,7 +317,8 @@ class Partition:
             self._waiting_for_commit.append(_Waiting(log.end_offset, waiter, 0, written))
 
     def _check_in_sync(self) -> None:
-        if len(self._led().isr) < self.min_insync_replicas:
+        leader = self._led()
+        if len(leader.isr) < leader.effective_min_isr:
             raise NotEnoughReplicasError(self._shortage())
 
     def _count(self, before: Offset, added_bytes: int) -> None:

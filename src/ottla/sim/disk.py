@@ -34,6 +34,8 @@ from typing import Final, ParamSpec, TypeVar
 
 from ottla.env.ports import Random
 from ottla.model.errors import MisuseError
+from ottla.model.ids import TimestampMs
+from ottla.sim.clock import START_MS
 from ottla.sim.disk_faults import Faults, Moment, Operation, SimulatedCrash
 from ottla.sim.folders import Folder, NameOrder, Tree, os_error
 from ottla.sim.handles import SimFile, SimLock, SimMapping
@@ -64,6 +66,8 @@ class SimDisk:
         """How long it takes before what was given to the background is begun."""
         self.faults: Final = Faults()
         self.boot_id = "boot 0"
+        self.now_ms: Callable[[], TimestampMs] = lambda: START_MS
+        """The wall clock that files get their time of modification from."""
         self._random: Random = SimRandom(seed)
         self._tree = Tree(order)
         self._locks: dict[Inode, SimLock] = {}
@@ -85,6 +89,7 @@ class SimDisk:
     def _successor(self, tree: Tree) -> "SimDisk":
         disk = SimDisk(self._random.randrange(1 << 32), capacity=self.capacity, order=tree.order)
         disk.boot_id = self.boot_id
+        disk.now_ms = self.now_ms
         disk._tree = tree
         return disk
 
@@ -153,7 +158,7 @@ class SimDisk:
         if self._tree.find(path) is not None:
             return self._tree.file(path)
         folder, name = self._tree.parent(path)
-        inode = Inode()
+        inode = Inode(modified_ms=self.now_ms())
         with self.faults.atomic("create", path):
             self._tree.assign((folder, name, inode))
         return inode
@@ -178,6 +183,10 @@ class SimDisk:
     def size(self, path: str) -> int:
         """In bytes."""
         return len(self._file(path).content)
+
+    def modified_ms(self, path: str) -> TimestampMs:
+        """When the file was last written to, by `now_ms`."""
+        return self._file(path).modified_ms
 
     def truncate(self, path: str, size: int) -> None:
         """Cuts the file, or extends it with zeros."""
@@ -309,6 +318,7 @@ class SimDisk:
     def write(self, inode: Inode, path: str, write: Write) -> None:
         """Into the page cache; half of it if a fault is planned for the middle, what fits if the disk is full."""
         self.faults.touch_to_change(path)
+        inode.modified_ms = self.now_ms()
         planned = self.faults.begin("write", path)
         if planned is not None:
             _change(inode, path, Write(write.position, write.data[: len(write.data) // 2]))
@@ -335,6 +345,7 @@ class SimDisk:
             if size > self._room_left(inode):
                 raise os_error(errno.ENOSPC, path)
             _change(inode, path, Resize(size))
+            inode.modified_ms = self.now_ms()
 
     def sync_file(self, inode: Inode, path: str) -> None:
         """Makes a file's bytes durable; a planned error, whenever it strikes, leaves what a failed sync leaves."""

@@ -195,7 +195,7 @@ def _recover(folder: Folder, random: Random, files: dict[Inode, Inode]) -> Folde
             found.entries[name] = _recover(entry, random, files)
         else:
             if entry not in files:
-                files[entry] = Inode(entry.after_crash(random))
+                files[entry] = Inode(entry.after_crash(random), modified_ms=entry.modified_ms)
             found.entries[name] = files[entry]
     found.durable = dict(found.entries)
     return found

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from ottla.env.ports import Buffer, Random
+from ottla.model.ids import TimestampMs
 
 SECTOR_BYTES: Final = 512
 """What a drive writes whole or not at all."""
@@ -72,9 +73,10 @@ class Inode:
     it, which forgets changes as Linux does.
     """
 
-    __slots__ = ("content", "durable", "unsynced")
+    __slots__ = ("content", "durable", "modified_ms", "unsynced")
 
-    def __init__(self, content: Buffer = b"") -> None:
+    def __init__(self, content: Buffer = b"", *, modified_ms: TimestampMs) -> None:
+        self.modified_ms = modified_ms
         self.content = bytearray(content)
         self.durable = bytearray(content)
         self.unsynced: list[Change] = []
@@ -138,7 +140,7 @@ class Inode:
 
     def survived_kill(self) -> "Inode":
         """The same page cache after the process died; what was unsynced still is."""
-        inode = Inode(self.content)
+        inode = Inode(self.content, modified_ms=self.modified_ms)
         inode.durable = bytearray(self.durable)
         inode.unsynced = list(self.unsynced)
         return inode

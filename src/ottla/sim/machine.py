@@ -41,6 +41,7 @@ class Machine:
         self.host: Final = f"broker-{broker_id}"
         self.clock: Final = MachineClock(loop)
         self.disk = SimDisk(random.randrange(1 << 32))
+        self.disk.now_ms = self.clock.now_ms
         self.broker: Broker | None = None
         self.store: SimStore | None = None
         self.process: Process | None = None

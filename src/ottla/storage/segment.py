@@ -169,8 +169,14 @@ class Segment:
 
     @property
     def newest_ms(self) -> TimestampMs:
-        """The largest timestamp; without any, when the segment was created or opened."""
-        return self.largest.timestamp if self.largest.timestamp >= 0 else self.created_ms
+        """The largest timestamp; if no record has one, when the file was last written to, as in Kafka."""
+        largest = self.largest.timestamp
+        if largest >= 0:
+            return largest
+        try:
+            return self._disk.modified_ms(self.log_path)
+        except OSError as error:
+            raise StorageError(f"{self.log_path}: cannot read: {error.strerror}") from error
 
     def paths(self) -> list[str]:
         """Every file that exists for this segment, the `.log` first."""

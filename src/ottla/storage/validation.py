@@ -1,24 +1,27 @@
-"""What a leader asks of a produced batch before it goes into the log, and what it changes in it.
+"""What a leader checks in a produced batch before it is appended, and what it changes in it.
 
-Per batch, from the header; the records are looked into only where the topic demands it (keys of a compacted topic,
-another codec). A batch that passes is stored as it arrived, but for the broker's stamps.
+The header is not trusted: the records are walked in a compiled kernel, compressed ones after decompression, as Kafka
+does. So the largest timestamp, by which retention deletes and ListOffsets searches, is that of the records. A batch
+that passes is stored as it arrived, but for the broker's stamps.
 """
 
 from typing import Final
 
 from ottla.model.errors import (
     BatchTooLargeError,
+    CorruptBatchError,
     InvalidRecordError,
     InvalidTimestampError,
     SegmentTooSmallError,
     UnsupportedCodecError,
 )
-from ottla.model.ids import NO_TIMESTAMP, TimestampMs
+from ottla.model.ids import TimestampMs
 from ottla.records.batch import Batch
-from ottla.records.columns import decode
 from ottla.records.layout import APPEND_TIME_BIT, CODEC_BITS, CONTROL_BIT, Codec, TimestampType
+from ottla.records.payload import read_payload
 from ottla.records.recompress import recompress
-from ottla.storage.config import LogConfig
+from ottla.records.survey import find_faults, survey
+from ottla.storage.config import UNLIMITED, LogConfig
 
 _CODEC_MAX: Final = int(max(Codec))
 
@@ -26,13 +29,37 @@ _CODEC_MAX: Final = int(max(Codec))
 def validate(batch: Batch, config: LogConfig, now: TimestampMs, *, is_own: bool = False) -> Batch:
     """Checks a client's batch and answers the one to store: the same, or a recompressed one. `is_own`: the broker's.
 
-    The batch must lie in a writable buffer if the topic uses LogAppendTime.
+    The batch must lie in a writable buffer: what its header says wrong about its records is put right there.
     """
+    oldest, newest = now - config.timestamp_before_max_ms, min(now + config.timestamp_after_max_ms, UNLIMITED)
     if (config.takes_own_as_is if is_own else config.takes_as_is) and batch.passes(
-        config.batch_bytes_max, now, config.timestamp_before_max_ms, config.timestamp_after_max_ms
+        config.batch_bytes_max, oldest, newest
     ):
         return batch
     batch.check()
+    _check_header(batch, config)
+    try:
+        payload = read_payload(batch)
+    except CorruptBatchError as error:
+        # The checksum was right, so that sending the batch again would not help.
+        raise InvalidRecordError(str(error)) from error
+    by_append_time = config.timestamp_type is TimestampType.LOG_APPEND_TIME
+    if by_append_time:
+        oldest, newest = -UNLIMITED, UNLIMITED
+    max_timestamp, keyless, untimely = survey(payload, batch.count, batch.base_timestamp, oldest, newest)
+    claims_append_time = bool(batch.attributes & APPEND_TIME_BIT)
+    if untimely or (keyless and config.cleanup_compact) or (claims_append_time and by_append_time):
+        _refuse(batch, payload, config, oldest, newest)
+    if not by_append_time and (claims_append_time or max_timestamp != batch.max_timestamp):
+        batch.stamp_create_time(max_timestamp)
+    if config.compression is not None and batch.codec != config.compression:
+        batch = Batch(bytearray(recompress(batch, config.compression, config.compression_level, payload=payload)))
+    if by_append_time:
+        batch.stamp_append_time(now)
+    return batch
+
+
+def _check_header(batch: Batch, config: LogConfig) -> None:
     if batch.size_bytes > config.max_message_bytes:
         raise BatchTooLargeError(
             f"a batch of {batch.size_bytes} bytes exceeds max.message.bytes={config.max_message_bytes}"
@@ -42,46 +69,32 @@ def validate(batch: Batch, config: LogConfig, now: TimestampMs, *, is_own: bool 
             f"a batch of {batch.size_bytes} bytes exceeds a whole segment, segment.bytes={config.segment_bytes}"
         )
     attributes, count = batch.attributes, batch.count
-    codec = attributes & CODEC_BITS
     if attributes & CONTROL_BIT:
         raise InvalidRecordError("clients may not write control batches")
     if count != batch.last_offset_delta + 1 or count == 0:
         raise InvalidRecordError(f"{count} records with a last offset delta of {batch.last_offset_delta}")
+    codec = attributes & CODEC_BITS
     if codec > _CODEC_MAX:
         raise UnsupportedCodecError(f"compression codec {codec} does not exist")
-    if config.cleanup_compact:
-        _check_keys(batch)
-    by_append_time = config.timestamp_type is TimestampType.LOG_APPEND_TIME
-    if not by_append_time:
-        _check_timestamps(batch, attributes, config, now)
-    if config.compression is not None and codec != config.compression:
-        batch = Batch(bytearray(recompress(batch, config.compression, config.compression_level)))
-    if by_append_time:
-        batch.stamp_append_time(now)
-    return batch
 
 
-def _check_keys(batch: Batch) -> None:
-    keys = decode(batch.buffer, headers=False, check_crc=False).keys
-    if keys.null_count:
-        raise InvalidRecordError(f"a compacted topic needs a key on every record; {keys.null_count} have none")
-
-
-def _check_timestamps(batch: Batch, attributes: int, config: LogConfig, now: TimestampMs) -> None:
-    if attributes & APPEND_TIME_BIT:
-        raise InvalidTimestampError("a producer may not claim LogAppendTime on a topic that uses CreateTime")
-    newest = batch.max_timestamp
-    if newest == NO_TIMESTAMP:
-        return
-    if newest < 0:
-        raise InvalidTimestampError(f"timestamp {newest} is negative, and not -1 for none")
-    if newest - now > config.timestamp_after_max_ms:
-        raise InvalidTimestampError(
-            f"timestamp {newest} is {newest - now} ms ahead of the broker; "
-            f"message.timestamp.after.max.ms={config.timestamp_after_max_ms}"
-        )
-    if config.timestamp_before_max_ms < now - batch.base_timestamp:
-        raise InvalidTimestampError(
-            f"timestamp {batch.base_timestamp} is {now - batch.base_timestamp} ms behind the broker; "
-            f"message.timestamp.before.max.ms={config.timestamp_before_max_ms}"
-        )
+def _refuse(batch: Batch, payload: memoryview, config: LogConfig, oldest: int, newest: int) -> None:
+    """Raises with the records at fault: InvalidTimestampError if one has a bad timestamp, else InvalidRecordError."""
+    count = batch.count
+    if config.timestamp_type is TimestampType.LOG_APPEND_TIME and batch.attributes & APPEND_TIME_BIT:
+        why = "a producer may not set the timestamp type to LogAppendTime"
+        raise InvalidTimestampError(why, [(index, why) for index in range(count)])
+    faults = find_faults(payload, count, batch.base_timestamp, oldest, newest, needs_keys=config.cleanup_compact)
+    limits = (
+        f"outside of [{oldest}, {newest}]: message.timestamp.before.max.ms={config.timestamp_before_max_ms},"
+        f" message.timestamp.after.max.ms={config.timestamp_after_max_ms}"
+    )
+    record_errors = [
+        (index, "compacted topics need a key on every record" if found is None else f"timestamp {found} is {limits}")
+        for index, found in faults
+    ]
+    first, why = record_errors[0]
+    message = f"{len(faults)} of {count} records are invalid; record {first}: {why}"
+    if any(found is not None for _, found in faults):
+        raise InvalidTimestampError(message, record_errors)
+    raise InvalidRecordError(message, record_errors)

@@ -48,8 +48,19 @@ def parsed(body: bytes, version: int) -> Any:
     return read_response(ApiKey.METADATA, version, frame_body(ApiKey.METADATA, version, 1, body)[4:])[1]
 
 
-def everything(bodies: MetadataBodies, image: ClusterImage, version: int, *, with_operations: bool = False) -> Any:
-    body = asyncio.run(bodies.everything(image, version, with_operations=with_operations))
+def everything(
+    bodies: MetadataBodies,
+    image: ClusterImage,
+    version: int,
+    *,
+    with_operations: bool = False,
+    with_cluster_operations: bool = False,
+) -> Any:
+    body = asyncio.run(
+        bodies.everything(
+            image, version, with_operations=with_operations, with_cluster_operations=with_cluster_operations
+        )
+    )
     return parsed(body, version)
 
 
@@ -130,7 +141,9 @@ class TestBodies:
 
         async def turns_meanwhile() -> int:
             turns = 0
-            work = asyncio.ensure_future(MetadataBodies().everything(image, 13, with_operations=False))
+            work = asyncio.ensure_future(
+                MetadataBodies().everything(image, 13, with_operations=False, with_cluster_operations=False)
+            )
             while not work.done():
                 await asyncio.sleep(0)
                 turns += 1

@@ -18,6 +18,7 @@ from ottla.coordination.group_requests import NewOffset, OffsetCommitRequest
 from ottla.coordination.transaction_requests import InitProducerId
 from ottla.env.real_clock import RealClock
 from ottla.model.errors import StorageError
+from ottla.model.ids import BrokerId
 from ottla.version import __version__
 from tests.unit.broker.fetch_requests import fetch_frame
 from tests.unit.broker.http_client import HOST, get
@@ -120,7 +121,9 @@ def test_what_waits_and_what_is_broken_is_counted(tmp_path: Path) -> None:
             content[18:22] = pack(">i", 600_000)  # How long it would wait.
             writer.write(content)
             await until(lambda: bool(broker.partitions.find("a", 1).fetch_waiters))
-            broker.partitions.find("a", 0).on_min_insync_replicas(2)
+            broker.partitions.find("a", 0).on_isr((broker.id, BrokerId(broker.id + 1)), (broker.id,))
+            for index in (0, 1):
+                broker.partitions.find("a", index).on_min_insync_replicas(2)
             samples = await scrape(port)
             assert 1 == value(samples, "ottla_fetches_waiting")
             assert 1 == value(samples, "ottla_timers")

@@ -15,7 +15,7 @@ from ottla.replication.partition import TransactionEnd
 from ottla.replication.timers import Timers
 from ottla.replication.timing_wheel import Timer
 from ottla.sim.clock import SimClock
-from tests.unit.replication.rig import FLUSH_EACH, Noted, PartitionRig
+from tests.unit.replication.rig import FLUSH_EACH, ME, Noted, PartitionRig
 
 PRODUCER = ProducerId(9)
 
@@ -215,7 +215,7 @@ def test_a_marker_that_comes_while_the_shard_is_loaded_counts_once() -> None:
 
 def test_a_marker_that_cannot_be_written_says_so() -> None:
     async def scenario() -> None:
-        rig = await PartitionRig.make(min_insync_replicas=2)
+        rig = await PartitionRig.make(min_insync_replicas=2, replicas=(ME, 2))
         shard = shard_on(rig)
         await shard.load()
         noted = Noted()

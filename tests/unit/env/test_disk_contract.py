@@ -337,6 +337,23 @@ class TestMappings:
         assert b"0123" == disk.read(f"{root}/i")
 
 
+class TestModificationTimes:
+    def test_a_write_renews_it_and_a_read_does_not(self, disk: Disk, root: str) -> None:
+        write(disk, f"{root}/old", b"1")
+        file = disk.open(f"{root}/old")
+        before = disk.modified_ms(f"{root}/old")
+        write(disk, f"{root}/new", b"2")
+        file.read_at(0, 1)
+        assert before == disk.modified_ms(f"{root}/old") <= disk.modified_ms(f"{root}/new")
+        file.write_at(1, [b"3"])
+        assert disk.modified_ms(f"{root}/new") <= disk.modified_ms(f"{root}/old")
+        file.close()
+
+    def test_of_nothing_is_an_error(self, disk: Disk, root: str) -> None:
+        with pytest.raises(FileNotFoundError):
+            disk.modified_ms(f"{root}/missing")
+
+
 class TestLocks:
     def test_says_who_holds_it(self, disk: Disk, root: str) -> None:
         lock = disk.try_lock(f"{root}/.lock", "broker 1, process 7")

@@ -36,7 +36,7 @@ TOPIC_ID = UUID(int=5)
 
 
 def newest(api_key: ApiKey, version: int, kind: EntityType) -> Any:
-    return exchange.message_class(api_key, newest_version(api_key, version), kind)
+    return exchange.message_class(api_key, newest_version(api_key, version, kind), kind)
 
 
 class TestEveryVersion:

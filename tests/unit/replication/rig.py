@@ -66,15 +66,22 @@ class PartitionRig:
         disk: SimDisk | None = None,
         min_insync_replicas: int = 1,
         isr: Sequence[int] = (ME,),
+        replicas: Sequence[int] | None = None,
     ) -> "PartitionRig":
-        """An empty partition that this broker leads."""
+        """An empty partition that this broker leads; unless told, all replicas are in sync."""
         disk = disk or SimDisk()
         store = make_store(disk, config=config or LogConfig())
         await store.open()
         log = store.create(TopicPartition("t", 0))
         turn = Turn()
         members = [BrokerId(each) for each in isr]
-        leader = LeaderState(ME, replicas=members, isr=members, leader_epoch=EPOCH, high_watermark=log.high_watermark)
+        leader = LeaderState(
+            ME,
+            replicas=members if replicas is None else [BrokerId(each) for each in replicas],
+            isr=members,
+            leader_epoch=EPOCH,
+            high_watermark=log.high_watermark,
+        )
         partition = Partition(
             "t", 0, TOPIC_ID, log, min_insync_replicas=min_insync_replicas, turn=turn, clock=SimClock()
         )

@@ -111,7 +111,7 @@ class TestGathering:
 class TestAcknowledgement:
     def test_too_few_in_sync_refuse_only_who_asks_for_all(self, run: Run[None]) -> None:
         async def scenario() -> None:
-            rig = await PartitionRig.make(min_insync_replicas=2)
+            rig = await PartitionRig.make(min_insync_replicas=2, replicas=(ME, 2))
             noted = Noted()
             with pytest.raises(NotEnoughReplicasError, match=r"min\.insync\.replicas=2"):
                 rig.partition.append_soon(batch(b"all"), ALL_REPLICAS, noted, 0)
@@ -119,6 +119,16 @@ class TestAcknowledgement:
             rig.partition.append_soon(batch(b"none"), 0, noted, 2)
             rig.turn.finish()
             assert {1: 0, 2: 1} == noted.offsets()
+
+        run(scenario())
+
+    def test_no_more_replicas_have_to_be_in_sync_than_there_are(self, run: Run[None]) -> None:
+        async def scenario() -> None:
+            rig = await PartitionRig.make(min_insync_replicas=3)
+            noted = Noted()
+            rig.partition.append_soon(batch(b"all"), ALL_REPLICAS, noted, 0)
+            rig.turn.finish()
+            assert ({0: 0}, 1, False) == (noted.offsets(), rig.partition.high_watermark, rig.partition.is_short)
 
         run(scenario())
 
@@ -437,7 +447,7 @@ class TestTransactions:
 
     def test_a_marker_of_an_older_epoch_or_without_enough_replicas_is_refused(self, run: Run[None]) -> None:
         async def scenario() -> None:
-            rig = await PartitionRig.make()
+            rig = await PartitionRig.make(replicas=(ME, 2))
             noted = Noted()
             rig.partition.append_marker(end_of(Marker.ABORT, epoch=2), noted, 0)
             rig.partition.append_marker(end_of(Marker.ABORT, epoch=1), noted, 1)

@@ -15,7 +15,7 @@ from ottla.model.errors import (
     SegmentTooSmallError,
     UnsupportedCodecError,
 )
-from ottla.records.batch import Batch, crc32c
+from ottla.records.batch import Batch, crc32c, scan
 from ottla.records.builder import BatchBuilder
 from ottla.records.layout import (
     ATTRIBUTES_AT,
@@ -51,6 +51,17 @@ def wrong_crc() -> Batch:
 
 def without_records() -> Batch:
     return Batch(bytearray(BatchBuilder().build(last_offset_delta=0)))
+
+
+def recounted(of: Batch, count: int) -> Batch:
+    return patched(COUNT_AT, ">i", count, of=patched(LAST_OFFSET_DELTA_AT, ">i", count - 1, of=of))
+
+
+def with_gap() -> Batch:
+    builder = BatchBuilder()
+    builder.append(NOW, b"k", b"bad")
+    builder.append(NOW, b"k", b"worse", offset_delta=2)
+    return recounted(Batch(bytearray(builder.build())), 2)
 
 
 REFUSED = {
@@ -105,17 +116,41 @@ REFUSED = {
         InvalidTimestampError,
         ErrorCode.INVALID_TIMESTAMP,
     ),
-    "negative timestamp": (
-        lambda: patched(MAX_TIMESTAMP_AT, ">q", -5),
+    "from the future behind a header that hides it": (
+        lambda: patched(MAX_TIMESTAMP_AT, ">q", NOW, of=batch(b"bad", timestamp=NOW + HOUR + 1)),
         CONFIG,
         InvalidTimestampError,
         ErrorCode.INVALID_TIMESTAMP,
     ),
-    "append time from a client": (
-        lambda: patched(ATTRIBUTES_AT, ">h", 8),
+    "more records than are there": (
+        lambda: recounted(batch(b"bad"), 2),
         CONFIG,
-        InvalidTimestampError,
-        ErrorCode.INVALID_TIMESTAMP,
+        InvalidRecordError,
+        ErrorCode.INVALID_RECORD,
+    ),
+    "fewer records than are there": (
+        lambda: recounted(batch(b"bad", b"worse"), 1),
+        CONFIG,
+        InvalidRecordError,
+        ErrorCode.INVALID_RECORD,
+    ),
+    "more compressed records than are there": (
+        lambda: recounted(batch(b"bad", codec=Codec.LZ4), 2),
+        CONFIG,
+        InvalidRecordError,
+        ErrorCode.INVALID_RECORD,
+    ),
+    "records that do not decompress": (
+        lambda: patched(ATTRIBUTES_AT, ">h", Codec.ZSTD),
+        CONFIG,
+        InvalidRecordError,
+        ErrorCode.INVALID_RECORD,
+    ),
+    "an offset delta that is not the record's place": (
+        with_gap,
+        CONFIG,
+        InvalidRecordError,
+        ErrorCode.INVALID_RECORD,
     ),
     "no key on a compacted topic": (
         lambda: batch(b"bad", key=None),
@@ -185,3 +220,74 @@ def test_append_time_and_another_codec_are_put_in() -> None:
 def test_a_good_batch_is_stored_as_it_came() -> None:
     came = batch(b"x", codec=Codec.GZIP)
     assert came is validate(came, LogConfig(), NOW)
+
+
+TIMESTAMPS = {
+    "too small": ([NOW - 5, NOW - 2, NOW - 9], 0, NOW - 2),
+    "too large": ([NOW - 5, NOW - 2], NOW + 50, NOW - 2),
+    "far in the future": ([NOW - 5, NOW - 2], NOW + 999 * HOUR, NOW - 2),
+    "-1": ([NOW - 5, NOW - 2], -1, NOW - 2),
+    "negative": ([NOW - 5, NOW - 2], -77, NOW - 2),
+    "0 for records without timestamps, as librdkafka writes it": ([-1, -1], 0, -1),
+    "-1 for records without timestamps": ([-1, -1], -1, -1),
+    "negative like the records": ([-700, -500], -500, -1),
+    "that of the only record with a timestamp": ([-1, NOW], NOW, NOW),
+}
+
+
+def timed(timestamps: list[int], claim: int, codec: Codec) -> Batch:
+    builder = BatchBuilder(codec=codec)
+    for timestamp in timestamps:
+        builder.append(timestamp, b"k", b"v")
+    return patched(MAX_TIMESTAMP_AT, ">q", claim, of=Batch(bytearray(builder.build())))
+
+
+@pytest.mark.parametrize("codec", list(Codec))
+@pytest.mark.parametrize("claimed", TIMESTAMPS)
+def test_the_largest_timestamp_is_taken_from_the_records(claimed: str, codec: Codec) -> None:
+    timestamps, claim, largest = TIMESTAMPS[claimed]
+    log = new_log()
+    assert [placed(0, len(timestamps) - 1)] == log.append(
+        [timed(timestamps, claim, codec)], leader_epoch=EPOCH, now=NOW
+    )
+    (stored,), _, problem = scan(log.segments.active.file.read_at(0, 1 << 20))
+    assert (largest, None) == (stored.max_timestamp, problem)
+    assert largest == log.segments.active.largest.timestamp
+
+
+@pytest.mark.parametrize("codec", [Codec.NONE, Codec.GZIP])
+def test_a_recompressed_batch_has_the_largest_timestamp_of_its_records(codec: Codec) -> None:
+    stored = validate(timed([NOW - 5, NOW - 2], 0, codec), LogConfig(compression=Codec.LZ4), NOW)
+    stored.check()
+    assert (NOW - 2, Codec.LZ4) == (stored.max_timestamp, stored.codec)
+
+
+def test_append_time_of_a_client_is_taken_off_where_the_client_sets_the_time() -> None:
+    stored = validate(patched(ATTRIBUTES_AT, ">h", 8, of=timed([NOW - 5, NOW - 2], 0, Codec.NONE)), LogConfig(), NOW)
+    stored.check()
+    assert (TimestampType.CREATE_TIME, NOW - 2) == (stored.timestamp_type, stored.max_timestamp)
+
+
+@pytest.mark.parametrize("is_compacted", [True, False])
+def test_append_time_of_a_client_is_refused_where_the_broker_sets_the_time(is_compacted: bool) -> None:
+    config = LogConfig(timestamp_type=TimestampType.LOG_APPEND_TIME, cleanup_compact=is_compacted)
+    with pytest.raises(InvalidTimestampError) as refused:
+        validate(patched(ATTRIBUTES_AT, ">h", 8, of=timed([-1, NOW - 2], 0, Codec.NONE)), config, NOW)
+    assert [0, 1] == [index for index, _ in refused.value.record_errors]
+
+
+@pytest.mark.parametrize("codec", list(Codec))
+def test_the_records_at_fault_are_named(codec: Codec) -> None:
+    builder = BatchBuilder(codec=codec)
+    for timestamp, key in ((NOW, b"k"), (NOW + 2 * HOUR, b"k"), (NOW, None), (-1, b"k"), (NOW - 2 * HOUR, None)):
+        builder.append(timestamp, key, b"v")
+    came = Batch(bytearray(builder.build()))
+    with pytest.raises(InvalidTimestampError) as untimely:
+        validate(came, LogConfig(timestamp_before_max_ms=HOUR), NOW)
+    assert [1, 4] == [index for index, _ in untimely.value.record_errors]
+    with pytest.raises(InvalidTimestampError) as mixed:
+        validate(came, LogConfig(cleanup_compact=True), NOW)
+    assert [1, 2, 4] == [index for index, _ in mixed.value.record_errors]
+    with pytest.raises(InvalidRecordError) as keyless:
+        validate(came, LogConfig(cleanup_compact=True, timestamp_after_max_ms=9 * HOUR), NOW)
+    assert [2, 4] == [index for index, _ in keyless.value.record_errors]

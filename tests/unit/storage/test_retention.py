@@ -1,14 +1,19 @@
 """Which segments go: by age, by size, behind the log's start; never past the high watermark."""
 
 import dataclasses
+from struct import pack_into
 
 import pytest
 
 from ottla.model.ids import Offset, TimestampMs
+from ottla.records.batch import Batch, crc32c
+from ottla.records.layout import ATTRIBUTES_AT, CRC_AT, MAX_TIMESTAMP_AT
+from ottla.sim.clock import SimClock
+from ottla.sim.disk import SimDisk
 from ottla.storage.config import LogConfig
 from ottla.storage.log import Log
 from ottla.storage.retention import delete_expired
-from tests.unit.storage.rig import CONFIG, NOW, append, batch, fill, new_log, values
+from tests.unit.storage.rig import CONFIG, NOW, P0, append, batch, close, fill, new_log, open_store, values
 
 KEEP = dataclasses.replace(CONFIG, retention_ms=-1)
 
@@ -77,3 +82,28 @@ def test_a_compacted_log_keeps_all() -> None:
         dataclasses.replace(CONFIG, retention_ms=0, retention_bytes=0, cleanup_delete=False, cleanup_compact=True)
     )
     assert 0 == delete_expired(log, TimestampMs(NOW + 10**9))
+
+
+@pytest.mark.parametrize("claim", [-1, 0])
+def test_records_without_timestamps_live_from_when_their_file_was_last_written(claim: int) -> None:
+    """Not from 1970, as librdkafka's header says, and not from the broker's start, which may come more often."""
+    config = dataclasses.replace(CONFIG, retention_ms=5000)
+    clock, disk = SimClock(), SimDisk()
+    disk.now_ms = clock.now_ms
+    store = open_store(disk, config=config)
+    log = store.create(P0)
+    for _ in range(2):
+        clock.jump(2000)
+        untimed = bytearray(batch(b"a", b"b", timestamp=-1).buffer)
+        pack_into(">q", untimed, MAX_TIMESTAMP_AT, claim)
+        pack_into(">I", untimed, CRC_AT, crc32c(memoryview(untimed)[ATTRIBUTES_AT:]))
+        append(log, Batch(untimed))
+    log.advance_high_watermark(log.end_offset)
+    assert 0 == delete_expired(log, TimestampMs(NOW + 4000 + 5000))
+    close(store)
+    clock.jump(3000)
+
+    log = open_store(disk, config=config, clock=clock).get(P0)
+    log.advance_high_watermark(log.end_offset)
+    assert 0 == delete_expired(log, TimestampMs(NOW + 4000 + 5000))
+    assert 1 == delete_expired(log, TimestampMs(NOW + 4000 + 5001))

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Final
 from uuid import UUID
 from weakref import WeakKeyDictionary
 
+from kio.schema.metadata.v10.request import MetadataRequest as OldRequest
+from kio.schema.metadata.v10.request import MetadataRequestTopic as OldRequestTopic
 from kio.schema.metadata.v13.request import MetadataRequest, MetadataRequestTopic
 from kio.schema.metadata.v13.response import MetadataResponseTopic
 from kio.schema.types import TopicName
@@ -34,7 +36,7 @@ _TOPICS_AT_ONCE: Final = 100
 _BODIES: "Final[WeakKeyDictionary[Broker, MetadataBodies]]" = WeakKeyDictionary()
 
 
-async def metadata(broker: "Broker", context: Context, request: MetadataRequest) -> bytes:
+async def metadata(broker: "Broker", context: Context, request: MetadataRequest | OldRequest) -> bytes:
     """The body of the answer, encoded in the version that was asked in.
 
     All topics for null (or, in version 0, an empty list); none for an empty list; else those that are named. Where one
@@ -44,9 +46,15 @@ async def metadata(broker: "Broker", context: Context, request: MetadataRequest)
     if bodies is None:
         bodies = _BODIES[broker] = MetadataBodies()
     version, with_operations = context.version, request.include_topic_authorized_operations
-    wanted = request.topics
+    with_cluster_operations = isinstance(request, OldRequest) and request.include_cluster_authorized_operations
+    wanted: tuple[MetadataRequestTopic | OldRequestTopic, ...] | None = request.topics
     if wanted is None or (version == 0 and not wanted):
-        return await bodies.everything(broker.image, version, with_operations=with_operations)
+        return await bodies.everything(
+            broker.image,
+            version,
+            with_operations=with_operations,
+            with_cluster_operations=with_cluster_operations,
+        )
     if _is_wrong(wanted, version):
         return encode_bare(tuple(_refused(topic) for topic in wanted), version, ErrorCode.INVALID_REQUEST)
     ids = dict.fromkeys(topic.topic_id for topic in wanted if topic.topic_id is not None)
@@ -67,10 +75,10 @@ async def metadata(broker: "Broker", context: Context, request: MetadataRequest)
         else:
             error = errors.get(name) or _error_of(name)
             entries.append(encode_topic(_missing(name, error, with_operations=with_operations), version))
-    return bodies.assemble(image, version, entries)
+    return bodies.assemble(image, version, entries, with_cluster_operations=with_cluster_operations)
 
 
-def _is_wrong(wanted: Iterable[MetadataRequestTopic], version: int) -> bool:
+def _is_wrong(wanted: Iterable[MetadataRequestTopic | OldRequestTopic], version: int) -> bool:
     if version < _IDS_SINCE:
         return any(topic.name is None or topic.topic_id is not None for topic in wanted)
     return any(topic.name is None and topic.topic_id is None for topic in wanted)
@@ -113,7 +121,7 @@ def _unknown_id(topic_id: UUID) -> MetadataResponseTopic:
     )
 
 
-def _refused(topic: MetadataRequestTopic) -> MetadataResponseTopic:
+def _refused(topic: MetadataRequestTopic | OldRequestTopic) -> MetadataResponseTopic:
     return MetadataResponseTopic(
         error_code=wire_error(ErrorCode.INVALID_REQUEST),
         name=topic.name or TopicName(""),

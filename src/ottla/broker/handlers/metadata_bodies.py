@@ -20,12 +20,17 @@ from kio.schema.types import BrokerId as WireBrokerId
 from kio.schema.types import TopicName
 from kio.static.primitive import i32
 
-from ottla.broker.handlers.availability import OPERATIONS_NOT_ASKED, TOPIC_OPERATIONS, availability
+from ottla.broker.handlers.availability import (
+    CLUSTER_OPERATIONS,
+    OPERATIONS_NOT_ASKED,
+    TOPIC_OPERATIONS,
+    availability,
+)
 from ottla.metadata.image import ClusterImage, TopicImage
 from ottla.model.error_codes import ErrorCode
 from ottla.model.ids import BrokerId
 from ottla.protocol.apis import ApiKey
-from ottla.protocol.messages import milliseconds, wire_error, write_response
+from ottla.protocol.messages import LAST_WITH_CLUSTER_OPERATIONS, milliseconds, wire_error, write_response
 from ottla.protocol.varints import unsigned_varint
 
 _FLEXIBLE_SINCE: Final = 9
@@ -33,6 +38,8 @@ _HEADER_BYTES: Final = 8
 _COUNT: Final = Struct(">i")
 _TAIL_BYTES: Final = {8: 4, 9: 5, 10: 5, 11: 1, 12: 1, 13: 3}
 """What follows the list of topics: authorized operations of the cluster, an error code, tagged fields."""
+_CLUSTER_OPERATIONS_IN: Final = range(8, LAST_WITH_CLUSTER_OPERATIONS + 1)
+_OPERATIONS: Final = Struct(">i")
 _PARTITIONS_AT_ONCE: Final = 250
 """How many partitions are encoded before the event loop gets its turn: 3 ms."""
 _SPARE_TOPICS: Final = 100
@@ -48,13 +55,16 @@ class MetadataBodies:
 
     def __init__(self) -> None:
         self._cluster: tuple[object, ...] = ()
-        self._frames: dict[int, tuple[bytes, bytes]] = {}
+        self._frames: dict[tuple[int, bool], tuple[bytes, bytes]] = {}
         self._topics: dict[tuple[int, bool], dict[str, tuple[TopicImage, bytes]]] = {}
-        self._everything: dict[tuple[int, bool], tuple[ClusterImage, bytes]] = {}
+        self._everything: dict[tuple[int, bool, bool], tuple[ClusterImage, bytes]] = {}
 
-    async def everything(self, image: ClusterImage, version: int, *, with_operations: bool) -> bytes:
+    async def everything(
+        self, image: ClusterImage, version: int, *, with_operations: bool, with_cluster_operations: bool
+    ) -> bytes:
         """The body with all topics of an image; gives way to other work while much of it is new."""
-        known = self._everything.get((version, with_operations))
+        asked = version, with_operations, with_cluster_operations
+        known = self._everything.get(asked)
         if known is not None and known[0] is image:
             return known[1]
         entries = []
@@ -68,8 +78,8 @@ class MetadataBodies:
             if fresh >= _PARTITIONS_AT_ONCE:
                 fresh = 0
                 await asyncio.sleep(0)
-        body = self.assemble(image, version, entries)
-        self._everything[version, with_operations] = image, body
+        body = self.assemble(image, version, entries, with_cluster_operations=with_cluster_operations)
+        self._everything[asked] = image, body
         return body
 
     def topic(self, image: ClusterImage, topic: TopicImage, version: int, *, with_operations: bool) -> bytes:
@@ -84,12 +94,15 @@ class MetadataBodies:
         kept[topic.name] = topic, entry
         return entry
 
-    def assemble(self, image: ClusterImage, version: int, topics: Sequence[bytes]) -> bytes:
+    def assemble(
+        self, image: ClusterImage, version: int, topics: Sequence[bytes], *, with_cluster_operations: bool
+    ) -> bytes:
         """A response's body: the image's brokers, and these entries."""
         self._forget_if_changed(image)
-        frame = self._frames.get(version)
+        frame = self._frames.get((version, with_cluster_operations))
         if frame is None:
-            frame = self._frames[version] = _frame(image, version)
+            frame = _frame(image, version, with_cluster_operations=with_cluster_operations)
+            self._frames[version, with_cluster_operations] = frame
         head, tail = frame
         count = unsigned_varint(len(topics) + 1) if version >= _FLEXIBLE_SINCE else _COUNT.pack(len(topics))
         return b"".join((head, count, *topics, tail))
@@ -124,7 +137,7 @@ def encode_bare(topics: tuple[MetadataResponseTopic, ...], version: int, error: 
     return _encode(response, version)
 
 
-def _frame(image: ClusterImage, version: int) -> tuple[bytes, bytes]:
+def _frame(image: ClusterImage, version: int, *, with_cluster_operations: bool) -> tuple[bytes, bytes]:
     """What stands before the number of topics, and what behind the last one."""
     response = MetadataResponse(
         throttle_time=milliseconds(0),
@@ -141,7 +154,10 @@ def _frame(image: ClusterImage, version: int) -> tuple[bytes, bytes]:
     )
     body = _encode(response, version)
     end = len(body) - _TAIL_BYTES.get(version, 0)
-    return body[: end - (1 if version >= _FLEXIBLE_SINCE else _COUNT.size)], body[end:]
+    head, tail = body[: end - (1 if version >= _FLEXIBLE_SINCE else _COUNT.size)], body[end:]
+    if with_cluster_operations and version in _CLUSTER_OPERATIONS_IN:
+        tail = _OPERATIONS.pack(CLUSTER_OPERATIONS) + tail[_OPERATIONS.size :]
+    return head, tail
 
 
 def _encode(response: MetadataResponse, version: int) -> bytes:

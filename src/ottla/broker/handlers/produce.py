@@ -12,6 +12,7 @@ from ottla.metadata.image import INTERNAL_TOPICS
 from ottla.model.error_codes import ErrorCode
 from ottla.model.errors import (
     CorruptError,
+    InvalidBatchError,
     InvalidRecordError,
     InvalidTopicNameError,
     NotLeaderError,
@@ -158,7 +159,10 @@ class PendingProduce:
             leader = self._broker.leader_hint(self._request.parts[at][0], self._request.parts[at][1])
         if isinstance(error, StorageError) or code == ErrorCode.UNKNOWN_SERVER_ERROR:
             self._broker.report_failure(error)
-        return (code, -1, -1, -1, None, str(error) if self._request.version >= _MESSAGES_VERSION else None, leader)
+        if self._request.version < _MESSAGES_VERSION:
+            return (code, -1, -1, -1, None, None, leader)
+        record_errors = list(error.record_errors) if isinstance(error, InvalidBatchError) else None
+        return (code, -1, -1, -1, record_errors, str(error), leader)
 
     def _refuse_all(self, code: ErrorCode, reason: str) -> None:
         # A request without parts has nothing that could fail.
