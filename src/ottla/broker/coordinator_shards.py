@@ -14,7 +14,7 @@ from ottla.controller.decisions import NewTopic
 from ottla.coordination.shard import M, Shard
 from ottla.metadata.image import NO_LEADER, BrokerImage
 from ottla.model.error_codes import ErrorCode
-from ottla.model.errors import CoordinatorNotAvailableError, NotCoordinatorError, OttlaError
+from ottla.model.errors import CoordinatorNotAvailableError, CorruptError, NotCoordinatorError, OttlaError
 from ottla.model.ids import BrokerId
 from ottla.replication.partition import Partition
 
@@ -27,7 +27,11 @@ _RETRY_SECONDS_MAX: Final = 60.0
 
 
 class CoordinatorShards(Generic[M]):
-    """See the module's docstring. `make` gives a new shard for a partition; `on_active` hears when one can be asked."""
+    """See the module's docstring. `make` gives a new shard for a partition; `on_active` hears when one can be asked.
+
+    `skips_corrupt` says what happens to a partition with a corrupt batch that no other replica can take over: it is
+    served without the lost records, which are logged, or not at all.
+    """
 
     def __init__(
         self,
@@ -35,11 +39,14 @@ class CoordinatorShards(Generic[M]):
         topic: str,
         make: Callable[[Partition], Shard[M]],
         on_active: Callable[[Shard[M]], None] = lambda shard: None,
+        *,
+        skips_corrupt: bool,
     ) -> None:
         self._broker = broker
         self._topic = topic
         self._make = make
         self._on_active = on_active
+        self._skips_corrupt = skips_corrupt
         self._shards: dict[int, Shard[M]] = {}
         self._loads: dict[int, asyncio.Task[None]] = {}
         self._creation = asyncio.Lock()
@@ -131,14 +138,39 @@ class CoordinatorShards(Generic[M]):
                 self._on_active(shard)
                 return
             except OttlaError as error:
-                _LOGGER.error(
-                    "%s-%d cannot be loaded, what it coordinates waits; next try in %g s: %s",
-                    self._topic, index, pause, error,
-                )  # fmt: skip
+                failure = error
+            except Exception as error:
+                _LOGGER.exception("partition %s-%d: unexpected error while loading", self._topic, index)
+                failure = CorruptError(f"unexpected error while loading: {error!r}")
+            if isinstance(failure, CorruptError) and self._skips_corrupt and not self._has_others(index):
+                shard.unload()
+                shard = self._shards[index] = self._make(shard.partition)
+                if await self._load_intact(index, shard):
+                    return
+            shard.fail(failure)
+            _LOGGER.error(
+                "partition %s-%d: coordinator cannot be loaded; its ids are answered COORDINATOR_NOT_AVAILABLE;"
+                " next try in %g s: %s",
+                self._topic, index, pause, failure,
+            )  # fmt: skip
             await self._broker.clock.sleep(pause)
             pause = min(2 * pause, _RETRY_SECONDS_MAX)
             shard.unload()
             shard = self._shards[index] = self._make(shard.partition)
+
+    async def _load_intact(self, index: int, shard: Shard[M]) -> bool:
+        """Loads what can be read of a corrupt partition; whether that worked."""
+        try:
+            await shard.load_intact()
+            self._on_active(shard)
+            return True
+        except Exception:
+            _LOGGER.exception("partition %s-%d: the intact batches cannot be loaded either", self._topic, index)
+            return False
+
+    def _has_others(self, index: int) -> bool:
+        """Whether another replica in sync can take over: this broker withdraws then, and repairs its log."""
+        return self._broker.repairs.has_others(self._topic, index)
 
     def _give_up(self, index: int) -> None:
         self._shards.pop(index).unload()

@@ -30,7 +30,7 @@ class GroupCoordinator:
     def __init__(self, broker: "Broker") -> None:
         self._broker = broker
         self._shards: CoordinatorShards[ConsumerOffsetsShard] = CoordinatorShards(
-            broker, TOPIC, self._make_shard, self._on_active
+            broker, TOPIC, self._make_shard, self._on_active, skips_corrupt=True
         )
         self._image = ClusterImage()
         self._topics: Topics | None = None

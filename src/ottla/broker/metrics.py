@@ -229,10 +229,19 @@ class Metrics:
         store = getattr(self._broker, "store", None)
         offline = counts.failed + (len(store.offline) if store is not None else 0)
         yield Gauge("ottla_partitions_offline", "Partitions whose log cannot be used.", value=offline)
+        yield Gauge(
+            "ottla_coordinator_partitions_failed",
+            "Partitions of __consumer_offsets and __transaction_state that cannot be loaded, so that their ids wait.",
+            value=self._failed_coordinators(),
+        )
         dirs = Gauge("ottla_data_dir_failed", "1 if the data dir cannot be used.", labels=["dir"])
         for folder in store.dirs if store is not None else ():
             dirs.add_metric([folder.path], int(folder.failure is not None))
         yield dirs
+
+    def _failed_coordinators(self) -> int:
+        coordinators = (getattr(self._broker, name, None) for name in ("groups", "transactions"))
+        return sum(each.failure is not None for found in coordinators if found is not None for each in found.shards())
 
     def _collect_topics(self) -> "Iterator[Metric]":
         from prometheus_client.core import CounterMetricFamily as Counter

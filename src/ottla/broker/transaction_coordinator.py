@@ -33,7 +33,11 @@ class TransactionCoordinator:
 
     def __init__(self, broker: "Broker") -> None:
         self._broker = broker
-        self._shards: CoordinatorShards[TransactionShard] = CoordinatorShards(broker, TOPIC, self._make_shard)
+        # Without one of its records an id would have an older state again: a decided transaction could be decided
+        # otherwise. Which ids are concerned is not known, so that none of the partition is served.
+        self._shards: CoordinatorShards[TransactionShard] = CoordinatorShards(
+            broker, TOPIC, self._make_shard, skips_corrupt=False
+        )
         self._tasks: dict[asyncio.Task[None], None] = {}
 
     def shards(self) -> list[TransactionsShard]:

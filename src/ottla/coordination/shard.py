@@ -17,6 +17,7 @@ from ottla.coordination.effects import CoordinatorRecord, Respond, Transactional
 from ottla.env.ports import Clock, Disk
 from ottla.model.errors import (
     CoordinatorLoadingError,
+    CoordinatorNotAvailableError,
     CorruptError,
     InvalidRequestError,
     NotCoordinatorError,
@@ -33,6 +34,7 @@ from ottla.replication.partition import AppendWaiter, Partition, TransactionEnd
 from ottla.replication.timers import Timers
 from ottla.replication.timing_wheel import Timer
 from ottla.storage.log import Appended
+from ottla.storage.salvage import Skipped, read_intact
 
 _LOGGER: Final = logging.getLogger(__name__)
 
@@ -67,6 +69,7 @@ M = TypeVar("M", bound=Machine)
 class _State(Enum):
     LOADING = auto()
     ACTIVE = auto()
+    FAILED = auto()
     CLOSED = auto()
 
 
@@ -106,6 +109,8 @@ class Shard(Generic[M]):
         self._last_write: _Pending | None = None
         self.is_stuck = False
         """Whether the last write failed: what clients try again and again is told once."""
+        self.failure: OttlaError | None = None
+        """Why the partition cannot be loaded, if that was tried."""
 
     @property
     def is_active(self) -> bool:
@@ -121,6 +126,41 @@ class Shard(Generic[M]):
         while self._state is _State.LOADING and offset < self.partition.end_offset:
             offset = await self._load_from(offset, self.partition.end_offset)
         self.activate()
+
+    async def load_intact(self) -> None:
+        """`load` for a partition with corrupt batches that no other replica has intact: skips and logs those.
+
+        The machine then has the state of the records that could be read, which may be an older one.
+        """
+        for found in read_intact(self.partition.log):
+            if self._state is not _State.LOADING:
+                return
+            if isinstance(found, Skipped):
+                self._log_skipped(found, "checksum, length or offset is wrong")
+                continue
+            for batch in found.batches:
+                try:
+                    self._replay_batch(batch)
+                except CorruptError as error:
+                    place = found.position + batch.position
+                    skipped = Skipped(found.path, place, batch.size_bytes, batch.base_offset, batch.next_offset)
+                    self._log_skipped(skipped, str(error))
+            await asyncio.sleep(0)
+        self.activate()
+
+    def _log_skipped(self, skipped: Skipped, why: str) -> None:
+        _LOGGER.error(
+            "partition %s-%d: skipped a corrupt batch while loading the coordinator: %s, byte %d, %d bytes: %s;"
+            " the records of offsets %d to %d (%d at most) are lost: what they changed has its older value or none",
+            self.partition.topic, self.partition.index, skipped.path, skipped.position, skipped.size_bytes, why,
+            skipped.first_offset, skipped.next_offset - 1, skipped.next_offset - skipped.first_offset,
+        )  # fmt: skip
+
+    def fail(self, error: OttlaError) -> None:
+        """The partition cannot be loaded: the machine cannot be asked, and clients hear why."""
+        if self._state is _State.LOADING:
+            self._state = _State.FAILED
+            self.failure = error
 
     def activate(self) -> None:
         """The machine has all that the partition holds; from now on it can be asked.
@@ -147,7 +187,11 @@ class Shard(Generic[M]):
             raise CorruptError(f"{self.partition.topic}-{self.partition.index} at offset {offset}: {problem}")
         for batch in batches:
             if batch.last_offset >= offset:
-                self._replay_batch(batch)
+                try:
+                    self._replay_batch(batch)
+                except CorruptError as error:
+                    place = f"{found.file.path}, byte {found.position + batch.position}, offset {batch.base_offset}"
+                    raise CorruptError(f"{place}: {error}") from error
         return Offset(batches[-1].next_offset)
 
     def _replay_batch(self, batch: Batch) -> None:
@@ -199,6 +243,8 @@ class Shard(Generic[M]):
         where = f"{self.partition.topic}-{self.partition.index}"
         if self._state is _State.LOADING:
             raise CoordinatorLoadingError(f"{where} is being loaded; try again")
+        if self._state is _State.FAILED:
+            raise CoordinatorNotAvailableError(f"{where} cannot be loaded: {self.failure}")
         if self._state is _State.CLOSED:
             raise NotCoordinatorError(f"{where} is not led here any more; ask who coordinates")
 

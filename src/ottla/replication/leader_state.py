@@ -2,8 +2,9 @@
 
     high watermark = the smallest end offset over the maximal ISR; it never goes back
 
-It stays where it is while the ISR has fewer members than the effective min.insync.replicas, and while somebody outside is eligible to
-lead, who has nothing beyond it. So what is committed was on that many replicas, and all of them may be asked for it.
+It stays where it is while the ISR has fewer members than the effective min.insync.replicas, and while a replica outside
+of it is eligible to lead, which has nothing beyond it. So what is committed was on that many replicas, and any of them
+may be asked for it.
 
 The ISR is what the cluster has agreed on. A change of it is proposed by the leader and counts once it is committed in
 the metadata store; until then the maximal ISR, the agreed one with those who are being added, is what a record has to
