@@ -8,7 +8,7 @@ served by `mixed_group_state.py`; classic groups and offsets by `group_shard_sta
 """
 
 from base64 import urlsafe_b64encode
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterator
 from dataclasses import replace
 from enum import IntEnum
 from typing import Final, NamedTuple
@@ -38,14 +38,14 @@ from ottla.coordination.consumer_group_requests import (
 from ottla.coordination.consumer_heartbeat_checks import check_epoch, check_heartbeat, check_static
 from ottla.coordination.deadlines import Deadlines
 from ottla.coordination.effects import CoordinatorRecord, Effect, Respond
-from ottla.coordination.topic_pattern_syntax import InvalidPatternError
-from ottla.coordination.topic_patterns import TopicPattern
+from ottla.coordination.topic_patterns import InvalidPatternError, TopicPattern
 from ottla.env.ports import Random
 from ottla.model.error_codes import ErrorCode
 
 CONSUMER_TYPE: Final = "consumer"
 _REGEXES_AT_ONCE: Final = 4
 """More patterns than this are resolved by several heartbeats, so that none takes long where there are many topics."""
+_PATTERNS_KEPT_MAX: Final = 32
 NOT_WRITTEN: Final = ConsumerHeartbeatResponse(error=ErrorCode.COORDINATOR_NOT_AVAILABLE)
 
 MayDescribe = Callable[[str], bool]
@@ -93,6 +93,7 @@ class ConsumerGroups:
         """The version of the topics that a group was last compared with; without one, it has to be."""
         self._resolved_version: dict[str, dict[str, int]] = {}
         """The version of the topics that each pattern of a group was last resolved with, if that was done here."""
+        self._patterns: dict[str, TopicPattern] = {}
         self._deadlines: Deadlines[TimerKey] = Deadlines()
         self._unrevoked_epoch: dict[TimerKey, int] = {}
         """The epoch that a member must leave before its rebalance deadline."""
@@ -216,12 +217,12 @@ class ConsumerGroups:
         regexes = {}
         if new and new not in decision.group.regexes:
             try:
-                regexes[new] = TopicPattern(new)
+                regexes[new] = self._pattern(new)
             except InvalidPatternError as invalid:
                 raise Refusal(invalid.code, str(invalid)) from None
         for regex in self._outdated_regexes(decision.group, now_ms):
             try:
-                regexes[regex] = TopicPattern(regex)
+                regexes[regex] = self._pattern(regex)
             except InvalidPatternError:
                 # Another broker took it; what it stood for then is all that is known.
                 continue
@@ -233,6 +234,31 @@ class ConsumerGroups:
             value = RegexValue(topics=topics, version=self._topics_version, timestamp_ms=now_ms)
             decision.write(RegexRecord(group_id, regex, value))
         return has_new_topics
+
+    def unmatched(self, request: ConsumerHeartbeat, now_ms: int) -> Iterator[tuple[TopicPattern, list[str]]]:
+        """The work that a heartbeat's patterns would make, in slices: names to match beforehand, so that it is quick.
+
+        Nothing depends on whether that is done: a heartbeat matches what has no verdict yet.
+        """
+        group = self.groups.get(request.group_id)
+        texts = [] if group is None else self._outdated_regexes(group, now_ms)
+        if request.topic_regex and (group is None or request.topic_regex not in group.regexes):
+            texts.append(request.topic_regex)
+        for text in texts:
+            try:
+                pattern = self._pattern(text)
+            except InvalidPatternError:
+                continue  # The heartbeat says so.
+            for names in pattern.unmatched(self.topics):
+                yield pattern, names
+
+    def _pattern(self, text: str) -> TopicPattern:
+        """The compiled pattern with its verdicts; those that were used last are kept."""
+        pattern = self._patterns.pop(text, None) or TopicPattern(text)
+        self._patterns[text] = pattern
+        if len(self._patterns) > _PATTERNS_KEPT_MAX:
+            del self._patterns[next(iter(self._patterns))]
+        return pattern
 
     def _outdated_regexes(self, group: ConsumerGroup, now_ms: int) -> list[str]:
         """The patterns to resolve again: the topics have changed, or rights may have. The longest due come first."""

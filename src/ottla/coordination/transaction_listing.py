@@ -1,13 +1,12 @@
 """Lists and describes the transactional ids of a shard, for the tools that look for transactions which hang.
 
-Pure questions over entries; the filters are those of ListTransactions up to version 2. A pattern is matched as one over
-topic names is, in bounded time; an id with a character that no topic name can have matches none.
+Pure questions over entries; the filters are those of ListTransactions up to version 2. A pattern is matched by RE2, in
+time linear in the id.
 """
 
 from collections.abc import Mapping
 
-from ottla.coordination.topic_pattern_syntax import InvalidPatternError
-from ottla.coordination.topic_patterns import TopicPattern
+from ottla.coordination.topic_patterns import InvalidPatternError, Pattern
 from ottla.coordination.transaction_records import STATUS_BY_WIRE_NAME, TransactionEntry
 from ottla.coordination.transaction_requests import (
     ListedTransaction,
@@ -23,7 +22,7 @@ def list_transactions(entries: Mapping[str, TransactionEntry], wanted: ListFilte
     """Every id that passes the whole filter. An id that never had a transaction has run longer than any duration, as
     it has for Kafka; a state that does not exist is reported, and nothing is in it."""
     try:
-        pattern = TopicPattern(wanted.id_pattern) if wanted.id_pattern else None
+        pattern = Pattern(wanted.id_pattern) if wanted.id_pattern else None
     except InvalidPatternError:
         return TransactionList(error=ErrorCode.INVALID_REGULAR_EXPRESSION)
     states = {STATUS_BY_WIRE_NAME[name] for name in wanted.states if name in STATUS_BY_WIRE_NAME}

@@ -4,6 +4,7 @@ import asyncio
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pytest
 
@@ -12,7 +13,9 @@ from ottla.broker.context import Context
 from ottla.broker.dispatch import handler_of
 from ottla.broker.handlers import group_members
 from ottla.broker.handlers.group_members import client_host
+from ottla.coordination.consumer_group import Topic
 from ottla.coordination.shard import Shard
+from ottla.coordination.topic_patterns import TopicPattern
 from ottla.model.error_codes import ErrorCode
 from ottla.protocol.apis import SERVED, ApiKey
 from ottla.protocol.messages import frame_body, read_request, read_response, write_response
@@ -207,3 +210,34 @@ def test_commits_are_plain() -> None:
 )
 def test_hosts_as_kafka_shows_them(peer: str, host: str) -> None:
     assert host == client_host(Context(version=0, client_id=None, peer=peer))
+
+
+def test_other_work_goes_on_while_a_pattern_is_matched_against_many_topics(tmp_path: Path) -> None:
+    names = [f"{number:04}-" + "a" * 240 for number in range(3000)]
+    pattern = ".*(a|b).{100}[0-9]?"
+    slices = sum(1 for _ in TopicPattern(pattern).unmatched(names))
+
+    async def test(broker: Broker) -> None:
+        await broker.groups.find("g")
+        shard = broker.groups.shard_of("g")
+        shard.machine.consumers.topics = {name: Topic(uuid4(), 1) for name in names}
+        asked = {
+            "group_id": "g",
+            "member_id": "m",
+            "member_epoch": 0,
+            "rebalance_timeout": timedelta(seconds=60),
+            "subscribed_topic_names": [],
+            "subscribed_topic_regex": pattern,
+            "topic_partitions": [],
+        }
+        turns = 0
+        heartbeat = asyncio.ensure_future(ask(broker, ApiKey.CONSUMER_GROUP_HEARTBEAT, asked))
+        while not heartbeat.done():
+            await asyncio.sleep(0)
+            turns += 1
+        assert 0 == (await heartbeat).error_code.value
+        assert names == list(shard.machine.consumers.groups["g"].regexes[pattern].topics)
+        assert slices > 100
+        assert turns >= slices
+
+    with_broker(tmp_path, test)

@@ -3,6 +3,7 @@
 From the wire to the group's shard and back; the rules are in `ottla.coordination.consumer_group_state`.
 """
 
+import asyncio
 from collections import defaultdict
 from collections.abc import Sequence
 from datetime import timedelta
@@ -42,6 +43,7 @@ from ottla.protocol.messages import milliseconds, wire_error
 
 if TYPE_CHECKING:
     from ottla.broker.broker import Broker
+    from ottla.broker.group_coordinator import GroupsShard
 
 _MILLISECOND: Final = timedelta(milliseconds=1)
 _NO_ID: Final = UUID(int=0)
@@ -50,6 +52,15 @@ _CONSUMER_MEMBER: Final = 1
 
 
 # ConsumerGroupHeartbeat
+
+
+async def _match_topics(shard: "GroupsShard", asked: ConsumerHeartbeat) -> None:
+    """Matches the patterns that are due against the names of all topics, and gives way to other work in between."""
+    shard.check_active()
+    for pattern, names in shard.machine.consumers.unmatched(asked, shard.now_ms()):
+        for name in names:
+            pattern.matches(name)
+        await asyncio.sleep(0)
 
 
 async def consumer_group_heartbeat(
@@ -73,6 +84,7 @@ async def consumer_group_heartbeat(
     )
     try:
         shard = broker.groups.shard_of(asked.group_id)
+        await _match_topics(shard, asked)
         answer: ConsumerHeartbeatResponse = await shard.ask(
             lambda now_ms, token: shard.machine.consumer_heartbeat(asked, now_ms, token)
         )
