@@ -49,7 +49,9 @@ def seen_by(disk: Disk, data_dirs: Sequence[str]) -> list[MetadataSeen]:
 def read_claims(disk: Disk, data_dirs: Sequence[str]) -> ClaimsRecord:
     """All partition folders of a broker. Blocks."""
     claims: list[FolderClaim] = []
-    next_producer_id = max((seen.next_producer_id for seen in seen_by(disk, data_dirs)), default=0)
+    all_seen = seen_by(disk, data_dirs)
+    next_producer_id = max((seen.next_producer_id for seen in all_seen), default=0)
+    leader_epoch = max((seen.leader_epoch for seen in all_seen), default=_NO_EPOCH)
     for path in data_dirs:
         if not disk.exists(path):
             continue
@@ -57,7 +59,7 @@ def read_claims(disk: Disk, data_dirs: Sequence[str]) -> ClaimsRecord:
         for partition, folder in DataDir(disk, path).partitions().items():
             claims.append(read_claim(disk, partition, folder, ends))
             next_producer_id = max(next_producer_id, _highest_producer_id(disk, folder) + 1)
-    return ClaimsRecord(folders=tuple(claims), next_producer_id=next_producer_id)
+    return ClaimsRecord(folders=tuple(claims), next_producer_id=next_producer_id, leader_epoch=leader_epoch)
 
 
 def read_claim(

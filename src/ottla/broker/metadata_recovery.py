@@ -283,11 +283,13 @@ def replicas_and_registered(image: ClusterImage) -> set[BrokerId]:
 
 def seen_in(image: ClusterImage) -> MetadataSeen:
     """What a data dir remembers of an image that was acted on."""
+    epochs = (partition.leader_epoch for topic in image.topics.values() for partition in topic.partitions)
     return MetadataSeen(
         history=image.history,
         revision=image.revision,
         brokers=tuple(sorted(replicas_and_registered(image))),
         next_producer_id=image.next_producer_id,
+        leader_epoch=max(epochs, default=-1),
     )
 
 

@@ -35,6 +35,8 @@ from ottla.model.ids import BrokerId, LeaderEpoch
 
 KEEP_EVERYTHING: Final = {"retention.ms": "-1"}
 """Configs of an adopted topic: its own ones are lost, and no default may delete what it was to keep."""
+LEADER_EPOCHS_SKIPPED: Final = 100
+"""More than there can have been elections of a partition after brokers last wrote down the newest leader epoch."""
 PRODUCER_IDS_SKIPPED: Final = 1_000_000
 """More than brokers can have given out after they last wrote down how many there were."""
 
@@ -50,6 +52,7 @@ def decide_adoption(claims: Mapping[BrokerId, ClaimsRecord], random: Random) -> 
     """All topics that the folders tell of, for a store that has none."""
     operations: list[Operation] = []
     taken: set[UUID] = set()
+    epoch = _newest_epoch(claims)
     holders = _holders(claims)
     counts = Counter(name for name, _ in holders)
     # A name with many folders first: one folder that was given another topic's id must not take that id from it.
@@ -65,13 +68,14 @@ def decide_adoption(claims: Mapping[BrokerId, ClaimsRecord], random: Random) -> 
             Put(topic_key(name), encode(TopicRecord(id=topic_id)), 0),
             Put(topic_configs_key(name), encode(ConfigsRecord(configs=KEEP_EVERYTHING)), 0),
         ]
-        operations += _partitions(name, topic_id, of_topic, {}, ClusterImage())
+        operations += _partitions(name, topic_id, of_topic, {}, ClusterImage(), epoch)
     return [*operations, *_producer_ids(ClusterImage(), claims)]
 
 
 def decide_restored(image: ClusterImage, claims: Mapping[BrokerId, ClaimsRecord]) -> list[Operation]:
     """The topics of an older store, brought up to what the folders tell of their partitions."""
     operations: list[Operation] = []
+    epoch = _newest_epoch(claims)
     holders = _holders(claims)
     by_topic: dict[str, dict[int, list[Holder]]] = {}
     for (name, index), found in holders.items():
@@ -79,7 +83,7 @@ def decide_restored(image: ClusterImage, claims: Mapping[BrokerId, ClaimsRecord]
     for name, topic in image.topics.items():
         of_topic = by_topic.get(name, {})
         known = dict(enumerate(topic.partitions))
-        changed = _partitions(name, topic.id, of_topic, known, image)
+        changed = _partitions(name, topic.id, of_topic, known, image, epoch)
         if changed:
             key = topic_key(name)
             operations.append(Put(key, encode(TopicRecord(id=topic.id)), image.revision_of(key)))
@@ -129,6 +133,7 @@ def _partitions(
     holders: Mapping[int, Sequence[Holder]],
     known: Mapping[int, PartitionImage],
     image: ClusterImage,
+    epoch: int,
 ) -> list[Operation]:
     """The records of a topic's partitions: those with folders, and without a gap those between them."""
     held = {
@@ -138,15 +143,15 @@ def _partitions(
     }
     if not held:
         return []
-    somewhere = _recovered(0, next(iter(held.values())), None)
+    somewhere = _recovered(0, next(iter(held.values())), None, epoch)
     operations: list[Operation] = []
     for index in range(max(max(held) + 1, len(known))):
         before = known.get(index)
         if index in held:
-            partition = _recovered(index, held[index], before)
+            partition = _recovered(index, held[index], before, epoch)
         elif before is None:
             # No broker has it: it begins empty, where another partition of the topic is.
-            partition = replace(somewhere, leader_epoch=LeaderEpoch(0))
+            partition = replace(somewhere, leader_epoch=LeaderEpoch(max(epoch, 0) + LEADER_EPOCHS_SKIPPED))
         else:
             continue
         key = partition_key(name, index)
@@ -154,18 +159,22 @@ def _partitions(
     return operations
 
 
-def _recovered(index: int, holders: Sequence[Holder], before: PartitionImage | None) -> PartitionImage:
+def _newest_epoch(claims: Mapping[BrokerId, ClaimsRecord]) -> int:
+    return max((record.leader_epoch for record in claims.values()), default=-1)
+
+
+def _recovered(index: int, holders: Sequence[Holder], before: PartitionImage | None, epoch: int) -> PartitionImage:
     longest = max((claim.last_epoch, claim.end_offset) for _, claim in holders)
     equal = [broker for broker, claim in holders if (claim.last_epoch, claim.end_offset) == longest]
     leader = equal[index % len(equal)]
-    epochs = [max(claim.last_epoch, claim.known_epoch) for _, claim in holders]
+    epochs = [epoch, *(max(claim.last_epoch, claim.known_epoch) for _, claim in holders)]
     if before is not None:
         epochs.append(before.leader_epoch)
     return PartitionImage(
         replicas=(leader, *(broker for broker, _ in holders if broker != leader)),
         isr=(leader,),
         leader=leader,
-        leader_epoch=LeaderEpoch(max(epochs) + 1),
+        leader_epoch=LeaderEpoch(max(epochs) + LEADER_EPOCHS_SKIPPED),
         partition_epoch=0 if before is None else before.partition_epoch + 1,
     )
 

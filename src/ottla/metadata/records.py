@@ -125,6 +125,8 @@ class ClaimsRecord(msgspec.Struct, frozen=True, kw_only=True):
     folders: tuple[FolderClaim, ...]
     next_producer_id: int
     """A producer id above all that the broker knows to have been given out."""
+    leader_epoch: int = -1
+    """The newest leader epoch of any partition that the broker has heard of."""
 
 
 Record = (

@@ -30,6 +30,8 @@ class MetadataSeen:
     """All brokers that were registered or had replicas."""
     next_producer_id: int = 0
     """The first producer id that was not given out."""
+    leader_epoch: int = -1
+    """The newest leader epoch of any partition: one that was led and not written in is in no log."""
 
     def is_newer_than(self, history: str, revision: int) -> bool:
         """Whether a store with this history at this revision is behind what was seen."""
@@ -57,6 +59,7 @@ def encode_seen(seen: MetadataSeen) -> bytes:
         "revision": str(seen.revision),
         "brokers": ",".join(map(str, seen.brokers)),
         "next.producer.id": str(seen.next_producer_id),
+        "leader.epoch": str(seen.leader_epoch),
     }
     return "".join(f"{key}={value}\n" for key, value in lines.items()).encode()
 
@@ -72,6 +75,7 @@ def read_seen(disk: Disk, path: str) -> MetadataSeen | None:
             revision=int(lines["revision"]),
             brokers=tuple(BrokerId(int(each)) for each in lines["brokers"].split(",") if each),
             next_producer_id=int(lines["next.producer.id"]),
+            leader_epoch=int(lines["leader.epoch"]),
         )
     except (CorruptError, KeyError, ValueError) as error:
         _LOGGER.warning("%s cannot be read and is ignored: %s", path, error)

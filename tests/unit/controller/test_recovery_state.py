@@ -4,6 +4,7 @@ from uuid import UUID
 
 from ottla.controller.recovery_state import (
     KEEP_EVERYTHING,
+    LEADER_EPOCHS_SKIPPED,
     PRODUCER_IDS_SKIPPED,
     decide_adoption,
     decide_restored,
@@ -44,7 +45,8 @@ def adopted(**by_broker: ClaimsRecord) -> ClusterImage:
 
 
 def described(partition: PartitionImage) -> tuple[tuple[int, ...], tuple[int, ...], int, int]:
-    return partition.replicas, partition.isr, partition.leader, partition.leader_epoch
+    """With the leader epoch as the distance from the newest one before."""
+    return partition.replicas, partition.isr, partition.leader, partition.leader_epoch - LEADER_EPOCHS_SKIPPED
 
 
 class TestAdoption:
@@ -55,12 +57,17 @@ class TestAdoption:
             b2=claims(folder("t-0", A, epoch=5, end=70)),
         )
         (partition,) = image.topics["t"].partitions
-        assert ((2, 0, 1), (2,), 2, 6) == described(partition)
+        assert ((2, 0, 1), (2,), 2, 5) == described(partition)
         assert (A, KEEP_EVERYTHING) == (image.topics["t"].id, image.topics["t"].configs)
 
     def test_the_next_epoch_is_above_all_that_any_broker_knows(self) -> None:
         image = adopted(b0=claims(folder("t-0", A, epoch=4, known=9)), b1=claims(folder("t-0", A, epoch=5)))
-        assert ((1, 0), (1,), 1, 10) == described(image.topics["t"].partitions[0])
+        assert ((1, 0), (1,), 1, 9) == described(image.topics["t"].partitions[0])
+
+    def test_an_epoch_that_was_led_and_not_written_in_is_not_led_again(self) -> None:
+        led = ClaimsRecord(folders=(folder("t-0", A, epoch=4),), next_producer_id=0, leader_epoch=12)
+        image = adopted(b0=led, b1=claims(folder("t-0", A, epoch=5)))
+        assert ((1, 0), (1,), 1, 12) == described(image.topics["t"].partitions[0])
 
     def test_equal_logs_share_the_leading(self) -> None:
         record = claims(*[folder(f"t-{index}", A, 1, 5) for index in range(3)])
@@ -74,7 +81,7 @@ class TestAdoption:
 
     def test_a_partition_that_no_broker_has_begins_where_others_are(self) -> None:
         image = adopted(b1=claims(folder("t-2", A, 3, 7)))
-        assert [((1,), (1,), 1, 0), ((1,), (1,), 1, 0), ((1,), (1,), 1, 4)] == [
+        assert [((1,), (1,), 1, 0), ((1,), (1,), 1, 0), ((1,), (1,), 1, 3)] == [
             described(partition) for partition in image.topics["t"].partitions
         ]
 
@@ -134,12 +141,12 @@ class TestRestored:
             b2=claims(),
         )
         (partition,) = image.topics["t"].partitions
-        assert ((1, 0), (1,), 1, 6) == described(partition)
+        assert ((1, 0), (1,), 1, 5) == described(partition)
         assert (9, (), ()) == (partition.partition_epoch, partition.adding, partition.removing)
 
     def test_epochs_never_go_back(self) -> None:
         image = self.restored(b0=claims(folder("t-0", A, epoch=1, end=50)))
-        assert 4 == image.topics["t"].partitions[0].leader_epoch
+        assert 3 + LEADER_EPOCHS_SKIPPED == image.topics["t"].partitions[0].leader_epoch
 
     def test_partitions_that_were_added_since(self) -> None:
         image = self.restored(b0=claims(folder("t-0", A, 3, 1), folder("t-1", A, 0, 1)))
