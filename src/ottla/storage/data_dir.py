@@ -21,6 +21,7 @@ from ottla.storage.checkpoints import (
     write_properties,
     write_synced,
 )
+from ottla.storage.closed_segments import ClosedLog, read_closed, write_closed
 from ottla.storage.ids import random_id
 from ottla.storage.metadata_seen import MetadataSeen, encode_seen, read_seen
 from ottla.storage.misplaced_folders import NameOf, place
@@ -34,7 +35,9 @@ _WHAT_TO_DO: Final = {
     " or with another --data folder",
 }
 _NO_BOOT: Final = "none"
-"""In the place of a boot id where something is missing."""
+"""Stands before the boot id, or alone, in a data dir that lacks something."""
+_CLEAN_MARK: Final = b'{"version":0,"brokerEpoch":-1}'
+"""Kafka's format; Kafka itself writes its own broker epoch, which is never -1."""
 
 
 class DataDir:
@@ -53,6 +56,12 @@ class DataDir:
         """Whether the machine may have gone down since it was last used: then what was not flushed may be missing."""
         self.applied_revision: int | None = None
         """The newest revision of the metadata whose partitions all got their folder, if the data dir knows one."""
+        self.keeps_writes = False
+        """Whether no write that returned is missing, synced or not: the machine has not gone down since it was last
+        used, or that use ended with a clean shutdown."""
+        self._is_recovered = False
+        self.is_ours = False
+        """Whether Ottla used it last, and not Kafka, so that its checkpoints say what Ottla's do."""
         self.properties: dict[str, str] = {}
         self.seen: MetadataSeen | None = None
         """The newest metadata that was acted on when the folder was last used; known once it is open."""
@@ -87,8 +96,13 @@ class DataDir:
                 self._disk.remove(self._file(name))
         mark = self._file(names.CLEAN_SHUTDOWN)
         self.is_clean = self._disk.exists(mark)
-        used_in = self._last_boot()
-        if used_in == self._disk.boot_id or (self.is_clean and used_in != _NO_BOOT):
+        used_in, is_whole = self._last_boot()
+        is_same_boot = used_in is not None and used_in == self._disk.boot_id
+        self.is_ours = self._disk.exists(self._file(names.BOOT_ID)) and (
+            not self.is_clean or self._disk.read(mark) == _CLEAN_MARK
+        )
+        self.keeps_writes = self.is_clean or is_same_boot
+        if is_whole and (is_same_boot or self.is_clean):
             # Last used in the same life of the machine, whose page cache has what the disk has not; or all is there.
             self.note_boot()
         self.lost_power = not self.is_intact and not self.is_new
@@ -96,10 +110,13 @@ class DataDir:
             self._disk.remove(mark)
             self._disk.sync_dir(self.path)
 
-    def _last_boot(self) -> str | None:
-        """In which life of the machine it was last used and whole, if that is known."""
+    def _last_boot(self) -> tuple[str | None, bool]:
+        """In which life of the machine it was last used, if that is known, and whether it lacked nothing then."""
         path = self._file(names.BOOT_ID)
-        return (self._disk.read(path).decode("utf-8", "replace") or None) if self._disk.exists(path) else None
+        text = self._disk.read(path).decode("utf-8", "replace") if self._disk.exists(path) else ""
+        if text == _NO_BOOT or text.startswith(f"{_NO_BOOT} "):
+            return text.removeprefix(_NO_BOOT).strip() or None, False
+        return text or None, True
 
     def note_boot(self) -> None:
         """From now on, while the machine lives, it counts as having everything: nothing that it lost is missed."""
@@ -109,7 +126,8 @@ class DataDir:
 
     def note_loss(self) -> None:
         """Something may be missing, in this start and in those that follow, until `note_boot`. From any thread."""
-        self._write_boot(_NO_BOOT)
+        # Until every log has been recovered from a power cut, the next start must know that there was one.
+        self._write_boot(self._lossy_boot() if self.keeps_writes or self._is_recovered else _NO_BOOT)
         self.is_intact = False
 
     def note_applied(self, revision: int) -> None:
@@ -120,6 +138,15 @@ class DataDir:
         # Always the same size, so that a full disk can take it.
         write_file(self._disk, self._file(names.APPLIED_REVISION), f"{revision:020d}\n".encode())
         self.applied_revision = revision
+
+    def note_recovered(self) -> None:
+        """Every log has been opened: from now on, while the machine lives, what is written here stays."""
+        self._is_recovered = True
+        if not self.is_intact:
+            self._write_boot(self._lossy_boot())
+
+    def _lossy_boot(self) -> str:
+        return f"{_NO_BOOT} {self._disk.boot_id}"
 
     def _write_boot(self, boot_id: str) -> None:
         file = self._disk.open(self._file(names.BOOT_ID), create=True)
@@ -186,6 +213,20 @@ class DataDir:
             return {}
         self._checkpointed[name] = dict(offsets)
         return offsets
+
+    def has_checkpoint(self, name: str) -> bool:
+        """Whether a checkpoint file was there and could be read."""
+        return name in self._checkpointed and self._disk.exists(self._file(name))
+
+    def read_closed(self) -> dict[TopicPartition, ClosedLog]:
+        """The logs as Ottla closed them; empty after any other end, or if the file is damaged."""
+        if not (self.is_clean and self.is_ours):
+            return {}
+        try:
+            return read_closed(self._disk, self._file(names.CLOSED_SEGMENTS))
+        except CorruptError as error:
+            _LOGGER.warning("%s; the file is ignored, and segments are compared with each other", error)
+            return {}
 
     def put_aside(self, partition: TopicPartition) -> None:
         """Says that a partition could not be opened: its checkpoints stay as they are, for the day it is mended."""
@@ -256,14 +297,15 @@ class DataDir:
             raise StorageError(f"{path}: cannot write: {error.strerror}") from error
         self._written_seen = seen
 
-    def mark_clean(self) -> None:
-        """Says that everything is flushed and closed: the next opening need not scan.
+    def mark_clean(self, closed: Mapping[TopicPartition, ClosedLog] | None = None) -> None:
+        """Says that everything is flushed and closed, and what there is: the next opening need not scan.
 
         What was missing before is missing still, and not forgotten for that.
         """
-        boot_id = self._disk.boot_id if self.is_intact else _NO_BOOT
+        boot_id = self._disk.boot_id if self.is_intact else self._lossy_boot()
+        write_closed(self._disk, self._file(names.CLOSED_SEGMENTS), closed or {})
         write_synced(self._disk, self._file(names.BOOT_ID), boot_id.encode())
-        replace_file(self._disk, self._file(names.CLEAN_SHUTDOWN), b'{"version":0,"brokerEpoch":-1}')
+        replace_file(self._disk, self._file(names.CLEAN_SHUTDOWN), _CLEAN_MARK)
 
     def unlock(self) -> None:
         """Lets another broker in."""

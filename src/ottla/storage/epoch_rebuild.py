@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from ottla.model.ids import LeaderEpoch, Offset
 from ottla.storage.epoch_history import EpochHistory
-from ottla.storage.scanner import DamagedSegmentError, scan_file
+from ottla.storage.scanner import DamagedSegmentError
 from ottla.storage.segment import Segment
 
 
@@ -23,15 +23,12 @@ def epochs_agree(epochs: EpochHistory, segments: Sequence[Segment]) -> bool:
 
 
 def epochs_of(segments: Sequence[Segment]) -> EpochHistory:
-    """The history as the batches tell it, yet to be written down; it ends where they are damaged."""
+    """The history as the batches tell it, yet to be written; damaged batches are left out."""
     epochs = EpochHistory()
     for segment in segments:
-        try:
-            for piece in scan_file(segment.file, 0, segment.size_bytes, check_crc=False):
-                for batch in piece.batches:
-                    epochs.assign(batch.leader_epoch, batch.base_offset)
-        except DamagedSegmentError:
-            break  # Whether the log ends there is decided by its recovery.
+        for piece in segment.batches(0, segment.size_bytes, is_lenient=True):
+            for batch in piece.batches:
+                epochs.assign(batch.leader_epoch, batch.base_offset)
     epochs.dirty = True
     return epochs
 

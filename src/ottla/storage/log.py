@@ -9,10 +9,11 @@ segments are old (`retention.py`), compaction (`cleaner.py`), and many logs toge
 All methods run on the event loop and return at once, but for the disk's own time; `begin_flush` hands out what blocks.
 """
 
+import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from ottla.env.ports import Disk
 from ottla.model.errors import CorruptBatchError, CorruptError, OffsetOutOfRangeError, OttlaError, StorageError
@@ -34,6 +35,7 @@ from ottla.records.layout import Marker, TimestampType
 from ottla.storage import names
 from ottla.storage.append_group import AppendGroup
 from ottla.storage.checkpoints import write_epochs
+from ottla.storage.closed_segments import ClosedLog, OffsetRange
 from ottla.storage.config import LogConfig
 from ottla.storage.epoch_history import EpochHistory
 from ottla.storage.flush import FlushJob, GroupCommit
@@ -46,6 +48,8 @@ from ottla.storage.segment_list import SegmentList
 from ottla.storage.time_index import TimestampOffset
 from ottla.storage.transaction_index import AbortedTransaction
 from ottla.storage.validation import validate
+
+_LOGGER: Final = logging.getLogger(__name__)
 
 
 class Appended(NamedTuple):
@@ -70,9 +74,11 @@ class LogParts:
     is_settled: bool
     """Whether the folder's own name is known to survive a power cut; if not, the first flush sees to it."""
     damage: CorruptError | None = None
-    """A batch that had been flushed and is no longer as it was, if one was come across."""
+    """The first thing that was found to be damaged or missing."""
     has_segments: bool = True
     """Whether the folder had any segment; if not, one was made."""
+    lost: tuple[OffsetRange, ...] = ()
+    """Offsets of records that were written and cannot be read."""
 
 
 class Log:
@@ -112,6 +118,8 @@ class Log:
         self.lost_end = Offset(0)
         """If the log ends early: where it had ended. Stays in the high-watermark checkpoint, so that the next start
         finds the same loss, until the cluster has decided what replaces the records."""
+        self.lost = parts.lost
+        """Offsets of records that were written and cannot be read, as far as the opening found out."""
         self.truncations = 0
         self.health = LogHealth(on_trouble, parts.damage)
         self.segments = SegmentList(
@@ -128,6 +136,16 @@ class Log:
     def end_offset(self) -> Offset:
         """The offset that the next record gets."""
         return self.segments.active.next_offset
+
+    @property
+    def readable_end(self) -> Offset:
+        """Where the records end that can be read: before the end if the last ones are lost and none came after them."""
+        active = self.segments.active
+        if active.size_bytes == 0:
+            for first, end in self.lost:
+                if end == active.base_offset:
+                    return first
+        return self.end_offset
 
     @property
     def last_stable_offset(self) -> Offset:
@@ -165,6 +183,13 @@ class Log:
         if offset > self.high_watermark:
             self.high_watermark = offset
             self.producers.on_high_watermark(offset)
+
+    def as_closed(self) -> ClosedLog:
+        """What the next opening should find."""
+        return ClosedLog(
+            sizes={segment.base_offset: segment.size_bytes for segment in self.segments},
+            lost=tuple(each for each in self.lost if each.end > self.start_offset),
+        )
 
     # Appending
 
@@ -362,6 +387,7 @@ class Log:
         if offset < self.start_offset or offset <= self.segments[0].base_offset:
             self.truncate_fully(offset, now=now)
             return True
+        before = self.end_offset
         with self._disk_errors(f"truncate to {offset}"):
             end = self.segments.end_after_cut(offset)
         if end < self.start_offset:
@@ -377,20 +403,19 @@ class Log:
             self._forget_after_cut()
         except OSError as error:
             raise self.fail(error, f"truncate to {offset}") from error
+        _LOGGER.info("%s: truncated from offset %d to %d", self.partition, before, self.end_offset)
         return True
 
     def truncate_fully(self, start_at: Offset, *, now: TimestampMs) -> None:
         """Removes everything; the next record gets `start_at`."""
         self.check_usable()
+        first, before = self.segments[0].base_offset, self.end_offset
         # Before the start changes: what is about to go counts as unflushed, so that none of it can look like a loss.
-        self._lower_recovery_point(min(start_at, self.segments[0].base_offset))
-        bounds = self.start_offset, self.recovery_point, self.high_watermark
-        self.start_offset = self.high_watermark = start_at
-        try:
-            self._persist_bounds()
-        except StorageError:
-            self.start_offset, self.recovery_point, self.high_watermark = bounds
-            raise
+        self._lower_recovery_point(min(start_at, first))
+        if start_at >= first:
+            self._move_start(start_at)
+        else:
+            self._lower_high_watermark(self.start_offset)
         try:
             # First, so that neither epochs nor a snapshot as of `start_at` outlive the batches that they were made of.
             self.epochs.clear()
@@ -400,7 +425,20 @@ class Log:
             self.recovery_point = start_at
             self._forget_after_cut()
         except OSError as error:
-            raise self.fail(error, f"start anew at {start_at}") from error
+            raise self.fail(error, f"start again at {start_at}") from error
+        if start_at < first:
+            # Not before the segments are gone: those that begin behind a checkpointed start look like a lost first one.
+            self._move_start(start_at)
+        _LOGGER.info("%s: removed offsets %d to %d, goes on at %d", self.partition, first, before, start_at)
+
+    def _move_start(self, start_at: Offset) -> None:
+        bounds = self.start_offset, self.recovery_point, self.high_watermark
+        self.start_offset = self.high_watermark = start_at
+        try:
+            self._persist_bounds()
+        except StorageError:
+            self.start_offset, self.recovery_point, self.high_watermark = bounds
+            raise
 
     def advance_start(self, offset: Offset) -> None:
         """Forgets the records below `offset`; `delete_below_start` later deletes what holds nothing else."""
@@ -610,6 +648,7 @@ class Log:
     def _forget_after_cut(self) -> None:
         """Brings what was derived from the removed batches in line with those that are left."""
         end = self.end_offset
+        self.lost = tuple(OffsetRange(first, min(until, end)) for first, until in self.lost if first < end)
         self.epochs.truncate_from_end(end)
         self.high_watermark = min(self.high_watermark, end)
         self.cleaned_offset = min(self.cleaned_offset, end)

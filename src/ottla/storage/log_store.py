@@ -17,6 +17,7 @@ from ottla.model.errors import CorruptError, OttlaError, StorageError, UnknownPa
 from ottla.model.ids import Offset, TopicPartition
 from ottla.storage import names
 from ottla.storage.checkpoints import replace_file, write_file
+from ottla.storage.closed_segments import ClosedLog
 from ottla.storage.config import LogConfig
 from ottla.storage.data_dir import DataDir
 from ottla.storage.log import Log, LogParts
@@ -162,6 +163,7 @@ class LogStore:
         await asyncio.gather(*(opener() for _ in range(min(OPENERS, len(openings)))))
         for folder in self.dirs:
             if folder.failure is None:
+                folder.note_recovered()
                 high_watermarks = folder.read_checkpoint(names.HIGH_WATERMARKS)
                 cleaned = folder.read_checkpoint(names.CLEANER_OFFSETS)
                 for log in self._logs_in(folder):
@@ -186,8 +188,8 @@ class LogStore:
             if log is None and proven >= known.end:
                 start = Offset(starts.get(partition, 0))
                 self.shortfalls[partition] = Shortfall(start, Offset(proven), folder.is_clean)
-            elif log is not None and log.end_offset < proven:
-                self.shortfalls[partition] = Shortfall(log.end_offset, Offset(proven))
+            elif log is not None and log.readable_end < proven:
+                self.shortfalls[partition] = Shortfall(log.readable_end, Offset(proven))
             elif log is not None and (lost := committed.get(partition, 0) - log.end_offset) > 0:
                 _LOGGER.error(
                     "partition %s: the log ends at offset %d, below its high watermark %d: %d committed records that"
@@ -393,6 +395,8 @@ class LogStore:
             raise StorageError(f"{opened.filename or old.folder}: cannot open: {opened.strerror}") from opened
         if isinstance(opened, OttlaError):
             raise opened
+        if opened.damage is not None:
+            raise opened.damage
         if self._logs.get(partition) is not old:
             raise UnknownPartitionError(f"{partition} was taken away meanwhile")
         self._log_counts[folder.path] -= 1
@@ -489,6 +493,9 @@ class LogStore:
         starts = folder.read_checkpoint(names.LOG_STARTS)
         for partition, why in refused.items():
             self._refuse(folder, partition, CorruptError(f"{folder.path}: {why}"))
+        cleaned = folder.read_checkpoint(names.CLEANER_OFFSETS)
+        are_starts_known = folder.is_ours and folder.has_checkpoint(names.LOG_STARTS)
+        closed: Mapping[TopicPartition, ClosedLog] = folder.read_closed()
 
         def count(scanned_bytes: int) -> None:
             scanned[0] += scanned_bytes
@@ -501,6 +508,11 @@ class LogStore:
                     self._opening(partition, path, recovery_points, starts, is_clean=folder.is_clean),
                     on_bytes=count,
                     on_loss=folder.note_loss,
+                    keeps_writes=folder.keeps_writes,
+                    # Both files are written together, and a start of 0 is not written.
+                    is_start_known=are_starts_known and partition in recovery_points,
+                    cleaned_offset=cleaned.get(partition, Offset(0)),
+                    closed=closed.get(partition),
                 ),
             )
             for partition, path in folder.partitions().items()
@@ -637,7 +649,8 @@ class LogStore:
             if (seen := self._metadata_seen()) is not None:
                 await self._disk.in_background(folder.write_seen, seen)
             if all_closed and not self.offline:
-                await self._disk.in_background(folder.mark_clean)
+                closed = {log.partition: log.as_closed() for log in self._logs_in(folder)}
+                await self._disk.in_background(folder.mark_clean, closed)
         except (OttlaError, OSError) as error:
             _LOGGER.error("%s was not closed cleanly: %s", folder.path, error)
 

@@ -19,6 +19,10 @@ SWAP: Final = ".swap"
 DELETED: Final = ".deleted"
 """No longer part of the log; unlinked after `file.delete.delay.ms`, or when the log is next opened."""
 
+ASIDE: Final = ".aside"
+"""Bytes that recovery took out of a log and keeps for a person to look at; neither Ottla nor Kafka reads or removes
+them."""
+
 EPOCHS: Final = "leader-epoch-checkpoint"
 KAFKA_METADATA_TOPIC: Final = "__cluster_metadata"
 """Kafka keeps its own metadata beside the topics; it is none of them, and not ours to touch."""
@@ -29,6 +33,7 @@ BOOT_ID: Final = ".ottla-boot-id"
 APPLIED_REVISION: Final = ".ottla-applied-revision"
 """The revision of the cluster's metadata whose partitions all have had their folder here."""
 METADATA_SEEN: Final = ".ottla-metadata-seen"
+CLOSED_SEGMENTS: Final = ".ottla-segments"
 LOCK: Final = ".lock"
 RECOVERY_POINTS: Final = "recovery-point-offset-checkpoint"
 LOG_STARTS: Final = "log-start-offset-checkpoint"

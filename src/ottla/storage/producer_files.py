@@ -1,6 +1,8 @@
 """Producer state on disk: snapshots, and how the newest good one and the batches after it bring the state back."""
 
+import logging
 from collections.abc import Sequence
+from typing import Final
 
 from ottla.env.ports import Disk
 from ottla.model.errors import CorruptError
@@ -11,8 +13,10 @@ from ottla.storage import names
 from ottla.storage.checkpoints import write_file
 from ottla.storage.producer_snapshot import decode_snapshot, encode_snapshot
 from ottla.storage.producer_state import Appends, CompletedTransaction, ProducerStates
-from ottla.storage.scanner import scan_file
+from ottla.storage.scanner import DamagedSegmentError
 from ottla.storage.segment import Segment
+
+_LOGGER: Final = logging.getLogger(__name__)
 
 
 def write_snapshot(disk: Disk, folder: str, offset: Offset, producers: ProducerStates) -> str:
@@ -38,16 +42,24 @@ def remove_snapshots_after(disk: Disk, folder: str, offset: Offset) -> None:
 
 
 def load_producers(disk: Disk, folder: str, segments: Sequence[Segment], end: Offset) -> ProducerStates:
-    """The state as of `end`, which must be a batch's end, from the newest usable snapshot and the batches behind it."""
+    """The state as of `end`, which must be a batch's end, from the newest usable snapshot and the batches behind it.
+
+    Damaged batches are left out.
+    """
     producers, reached = _newest_snapshot(disk, folder, segments[0].base_offset, end)
     for at, segment in enumerate(segments):
         below = segments[at + 1].base_offset if at + 1 < len(segments) else end
         if below <= reached or segment.base_offset >= end:
             continue
-        place = segment.locate(reached)
-        if place is None:
-            continue
-        for piece in scan_file(segment.file, place.position, segment.size_bytes, check_crc=False):
+        try:
+            place = segment.locate(reached)
+        except DamagedSegmentError:
+            position = 0
+        else:
+            if place is None:
+                continue
+            position = place.position
+        for piece in segment.batches(position, segment.size_bytes, is_lenient=True):
             for batch in piece.batches:
                 if reached <= batch.base_offset < end:
                     replay(producers, batch)
@@ -78,6 +90,7 @@ def _newest_snapshot(disk: Disk, folder: str, start: Offset, end: Offset) -> tup
         path = names.segment_path(folder, offset, names.SNAPSHOT)
         try:
             return ProducerStates(decode_snapshot(path, disk.read(path))), offset
-        except CorruptError:
+        except CorruptError as error:
+            _LOGGER.warning("%s; the snapshot is removed and producer state is rebuilt from an older one", error)
             disk.remove(path)
     return ProducerStates(), start

@@ -1,33 +1,47 @@
 """Opening a partition's folder: what a crash, a kill or a clean shutdown left, made into the parts of a log.
 
-After a clean shutdown nothing is scanned. Otherwise every segment that reaches beyond the recovery point is read batch
-by batch; the log ends at the first batch that is not whole, valid and in order, and indexes, producers and epochs are
-built anew on the way. Below the recovery point nothing is ever cut: those bytes were on disk, so a bad one is damage,
-not an unfinished write; it is stepped over where its length can be believed, and refused when it is read.
+After a clean shutdown nothing is scanned; the segments are held against the list of those that were closed. Otherwise
+every segment that reaches beyond the recovery point is read batch by batch, and indexes, producers and epochs are
+rebuilt on the way.
+
+A torn tail is what a crash leaves of the last writes, and only that is cut off. What the log ends with depends on what
+crashed. A killed process loses nothing but the rest of its last write, so a torn tail is one batch that the file's end
+cuts off. A machine that goes down may lose any part of what was not flushed, so everything behind the first bad batch
+beyond the recovery point is a torn tail. Anything else that cannot be read is damage: it stays in its file, the records
+behind it are kept, its offsets are never given out again, and the log is marked so that it is copied from a replica.
+Nothing that holds a whole batch is removed: it is kept under a name that ends with `.aside`.
+See docs/decisions/0013-damage-is-not-a-torn-tail.md.
 """
 
+import logging
 from bisect import bisect_right
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import pairwise
+from typing import Final
 
 from ottla.env.ports import Disk
 from ottla.model.errors import CorruptError
 from ottla.model.ids import NO_LEADER_EPOCH, Offset, TimestampMs
 from ottla.records.batch import Batch
+from ottla.records.layout import HEADER_BYTES
 from ottla.storage import names
 from ottla.storage.checkpoints import read_epochs
+from ottla.storage.closed_segments import ClosedLog, OffsetRange
 from ottla.storage.config import LogConfig
 from ottla.storage.epoch_history import EpochHistory
 from ottla.storage.epoch_rebuild import epochs_agree, epochs_of
 from ottla.storage.log import LogParts
 from ottla.storage.producer_files import load_producers, remove_snapshots_after, write_snapshot
 from ottla.storage.producer_state import ProducerStates
-from ottla.storage.scanner import BatchOrder, DamagedSegmentError, scan_file
-from ottla.storage.segment import RELATIVE_OFFSET_MAX, Segment
+from ottla.storage.scanner import PIECE_BYTES, BatchOrder, DamagedSegmentError, find_batch, scan_file
+from ottla.storage.segment import RELATIVE_OFFSET_MAX, Segment, free_aside, set_aside
 from ottla.storage.swap import finish_swaps
 from ottla.storage.transaction_rebuild import replay_indexed
 
+_LOGGER: Final = logging.getLogger(__name__)
 _REMAINS = (names.DELETED, names.CLEANED, names.SWAP, ".tmp")
+_OFFSET_MAX: Final = Offset(2**63 - 1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,33 +58,59 @@ class Opening:
     is_clean: bool
     """Whether the data dir was shut down cleanly."""
     now: TimestampMs
+    keeps_writes: bool = False
+    """Whether no write that returned can be missing: see `DataDir.keeps_writes`."""
+    is_start_known: bool = False
+    """Whether the log began at `start_offset` when the checkpoints were last written."""
+    cleaned_offset: int = 0
+    """From the cleaner's checkpoint: below it compaction may have left gaps, whatever the config says today."""
+    closed: ClosedLog | None = None
+    """The log as it was closed; None unless the data dir was shut down cleanly, and by Ottla."""
     on_bytes: Callable[[int], None] = lambda count: None
     """Told how many bytes have been scanned, as it goes."""
     on_loss: Callable[[], None] = lambda: None
-    """Told before something is cut off: it may be an unfinished write, or have been there, and nobody can tell."""
+    """Told before something is cut off: whether it was a torn tail or acknowledged records cannot always be known."""
 
 
 def open_parts(opening: Opening) -> LogParts:
     """Reads a partition's folder, mends what a crash left, and answers the parts of its log. Blocks."""
     disk, folder = opening.disk, opening.folder
     finish_swaps(disk, folder)
-    bases = _tidy(disk, folder, Offset(0) if opening.is_clean else opening.start_offset)
+    bases, expired = _tidy(disk, folder, Offset(0) if opening.is_clean else opening.start_offset)
     segments = [Segment.open(disk, folder, base, opening.config, opening.now) for base in bases]
     if not segments:
         segments = [Segment.create(disk, folder, opening.start_offset, opening.config, opening.now)]
-    epochs = _read_epochs(opening, segments)
+    losses = _Losses(opening.start_offset)
+    epochs, are_epochs_readable = _read_epochs(opening)
     resumed = _resume(opening, segments) if opening.is_clean else None
-    recovery = _Recovery(opening, segments, epochs)
+    recovery = _Recovery(opening, segments, epochs, losses)
     producers = resumed if resumed is not None else recovery.run()
-    end = segments[-1].next_offset
-    start = max(opening.start_offset, segments[0].base_offset)
-    _check_bounds(opening, start, end, is_clean=resumed is not None)
+    if opening.closed is not None:
+        _compare(opening, opening.closed, segments, losses)
+    elif resumed is not None:
+        recovery.check_continuity(len(segments) - 1)
+    start, end = _start_of(opening, segments, losses), segments[-1].next_offset
     if start > end:
+        if resumed is not None:
+            raise CorruptError(
+                f"{folder}: {names.LOG_STARTS} says that the log starts at offset {start}, but it was closed at {end}; "
+                "remove the partition's line from that file if it is wrong, or move the folder away"
+            )
         # The tail was lost, but the log had been told to start behind it: offsets that were given out stay given out.
-        segments = _start_anew(opening, segments, start)
-        end, producers = start, ProducerStates()
-    if not epochs_agree(epochs, segments):
+        end = max(start, opening.recovery_point)
+        segments = _start_at(opening, [*_opened(opening, expired), *segments], end)
+        expired, producers = [], ProducerStates()
+        losses.add(start, end, f"{folder} lacks what was flushed according to {names.RECOVERY_POINTS}")
+    elif bases:  # Without any segment the whole log is lost, which is for the broker to decide on.
+        what = f"{folder} ends at offset {end}, but was flushed up to {opening.recovery_point}"
+        losses.add(end, opening.recovery_point, f"{what} according to {names.RECOVERY_POINTS}")
+        if max(recovery.given_out, opening.recovery_point) > end:
+            end = max(recovery.given_out, opening.recovery_point)
+            _continue_at(opening, segments, end, producers)
+    _remove_expired(opening, expired, start)
+    if not are_epochs_readable or not epochs_agree(epochs, segments):
         epochs = epochs_of(segments)
+        _LOGGER.warning("%s/%s contradicts the batches; leader epochs are rebuilt from them", folder, names.EPOCHS)
     epochs.truncate_from_end(end)
     epochs.truncate_from_start(start)
     for segment in segments:
@@ -82,9 +122,32 @@ def open_parts(opening: Opening) -> LogParts:
         start_offset=start,
         recovery_point=min(opening.recovery_point, end),  # Not the start, which need not be where a batch begins.
         is_settled=opening.is_clean and bool(bases),
-        damage=recovery.damage,
+        damage=losses.damage,
         has_segments=bool(bases),
+        lost=tuple(losses.ranges),
     )
+
+
+class _Losses:
+    """Offsets of records that were written and cannot be read, as they are found; each is logged once."""
+
+    def __init__(self, start: Offset) -> None:
+        self.ranges: list[OffsetRange] = []
+        self.damage: CorruptError | None = None
+        self._start = start
+
+    def add(self, first: Offset, end: Offset, what: str) -> None:
+        """Offsets in [first, end) cannot be read; `what` says where and why. Below the log's start it is no matter."""
+        first = max(first, self._start)
+        if first >= end or any(known.first <= first and end <= known.end for known in self.ranges):
+            return
+        self.ranges.append(OffsetRange(first, end))
+        self.note(f"{what}; offsets {first} to {end - 1} cannot be read ({end - first} records at most)")
+
+    def note(self, what: str) -> None:
+        """Something is damaged, whichever offsets it held."""
+        _LOGGER.error("%s", what)
+        self.damage = self.damage or CorruptError(what)
 
 
 def _resume(opening: Opening, segments: list[Segment]) -> ProducerStates | None:
@@ -99,31 +162,65 @@ def _resume(opening: Opening, segments: list[Segment]) -> ProducerStates | None:
         return None
 
 
-def _check_bounds(opening: Opening, start: Offset, end: Offset, *, is_clean: bool) -> None:
-    """Refuses a log that ends before what was flushed, or whose start was checkpointed beyond a clean end."""
-    if start > end and is_clean:
-        raise CorruptError(
-            f"{opening.folder}: {names.LOG_STARTS} says that it starts at offset {start}, but it was closed at {end}; "
-            "take the partition's line out of that file if it is wrong, or move the folder away"
-        )
-    if opening.recovery_point > end >= start:
-        raise CorruptError(
-            f"{opening.folder}: ends at offset {end}, but {names.RECOVERY_POINTS} says that it was flushed up to "
-            f"{opening.recovery_point}: restore the partition from a replica, or take its line out of that file"
-        )
+def _compare(opening: Opening, closed: ClosedLog, segments: list[Segment], losses: _Losses) -> None:
+    """Holds the sealed segments against those that were closed; the last one is held against the recovery point."""
+    found = {segment.base_offset: segment for segment in segments}
+    for (base, size), (end, _) in pairwise(closed.sizes.items()):
+        path = names.segment_path(opening.folder, base, names.LOG)
+        segment = found.get(base)
+        if segment is None:
+            losses.add(base, end, f"{path} is missing")
+        elif segment.size_bytes != size and end > opening.start_offset:
+            losses.note(f"{path} has {segment.size_bytes} bytes, but had {size} when it was closed")
+            losses.add(_end_of(segment), end, f"{path} is shorter than when it was closed")
+    for first, end in closed.lost:
+        if not _has(segments, first):
+            losses.add(first, end, f"{opening.folder}: missing since an earlier start")
+
+
+def _end_of(segment: Segment) -> Offset:
+    """The offset behind the last batch of a sealed segment that can be read."""
+    end = segment.base_offset
+    for piece in segment.batches(0, segment.size_bytes, is_lenient=True):
+        end = piece.batches[-1].next_offset
+    return end
+
+
+def _has(segments: list[Segment], offset: Offset) -> bool:
+    """Whether a valid batch holds the offset."""
+    at = bisect_right(segments, offset, key=lambda segment: segment.base_offset) - 1
+    try:
+        place = segments[at].locate(offset) if at >= 0 else None
+        if place is None or place.base_offset > offset:
+            return False
+        segments[at].verify(place.position, place.position + place.size_bytes)
+    except DamagedSegmentError:
+        return False
+    return True
+
+
+def _start_of(opening: Opening, segments: list[Segment], losses: _Losses) -> Offset:
+    """Where the log starts: as checkpointed, even without its first segment, so that readers go on behind the gap."""
+    start, first = opening.start_offset, segments[0].base_offset
+    # A follower's first segment may begin far behind the start if its leader's first batch does.
+    if first <= start or not opening.is_start_known or first - start > RELATIVE_OFFSET_MAX:
+        return max(start, first)
+    losses.add(start, first, f"{opening.folder}: the log starts at offset {start}, but its first segment is {first}")
+    return start
 
 
 class _Recovery:
-    """One unclean opening: walks segments that were not wholly flushed, and ends the log where sense ends."""
+    """One unclean opening: walks the segments that were not wholly flushed, and ends the log at a torn tail."""
 
-    def __init__(self, opening: Opening, segments: list[Segment], epochs: EpochHistory) -> None:
+    def __init__(self, opening: Opening, segments: list[Segment], epochs: EpochHistory, losses: _Losses) -> None:
         self._opening = opening
         self._segments = segments
         self._epochs = epochs
+        self._losses = losses
         self._last_epoch = NO_LEADER_EPOCH
         self._expected = segments[0].base_offset
-        self.damage: CorruptError | None = None
-        """What was stepped over."""
+        self.given_out = Offset(0)
+        """Offsets below this one belong to records, even if those cannot be read."""
 
     def run(self) -> ProducerStates:
         """Mends `segments` in place and answers the producers as of the log's end."""
@@ -131,49 +228,85 @@ class _Recovery:
         for segment in self._segments:
             segment.is_new = True  # A process that was killed may have made it without syncing its name.
         remove_snapshots_after(disk, folder, self._opening.recovery_point)
+        for segment, following in pairwise(self._segments):
+            if self._opening.keeps_writes or following.base_offset <= self._opening.recovery_point:
+                segment.limit_offset = following.base_offset
         first = self._first_unflushed()
+        if self._opening.closed is None:
+            self.check_continuity(first)
         self._expected = self._segments[first].base_offset
         producers = load_producers(disk, folder, self._segments, self._expected)
         for at in range(first, len(self._segments)):
             segment = self._segments[at]
             if at > first:
-                if not self._continues(self._segments[at - 1], segment):
-                    self._drop_from(at)
+                if not self._may_follow(self._segments[at - 1], segment):
+                    self._take_out_from(at)
                     break
-                segment_start = self._expected = segment.base_offset
-                write_snapshot(disk, folder, segment_start, producers)
+                self._expected = segment.base_offset
+                write_snapshot(disk, folder, self._expected, producers)
             if not self._recover_segment(segment, producers):
                 break
             if at < len(self._segments) - 1:
                 segment.seal()
+        self.given_out = max(self.given_out, self._expected)
         self._segments[-1].resume()
         return producers
+
+    def check_continuity(self, last: int) -> None:
+        """Sees to it that each segment up to the one of this number begins where the one before it ends."""
+        for previous, segment in pairwise(self._segments[: last + 1]):
+            if segment.base_offset <= self._opening.start_offset:
+                continue
+            try:
+                end = previous.end_offset()
+            except DamagedSegmentError as damage:
+                self._losses.note(f"{damage}; in a segment that was flushed")
+                end = _end_of(previous)
+            if not self._is_gap_allowed(previous, segment, end):
+                self._note_gap(previous, segment, end)
 
     def _first_unflushed(self) -> int:
         """The segment of the last flushed record: if it was sealed since, its indexes were not flushed with it."""
         later = [at for at, segment in enumerate(self._segments) if segment.base_offset >= self._opening.recovery_point]
         return max((later[0] if later else len(self._segments)) - 1, 0)
 
-    def _continues(self, previous: Segment, segment: Segment) -> bool:
-        """Whether a segment goes on where the one before it ended, or may at least.
+    def _may_follow(self, previous: Segment, segment: Segment) -> bool:
+        """Whether a segment belongs to the log; what is missing before it is noted."""
+        if self._is_gap_allowed(previous, segment, self._expected):
+            return True
+        if not self._opening.keeps_writes and segment.base_offset > self._opening.recovery_point:
+            return False
+        self._note_gap(previous, segment, self._expected)
+        return True
 
-        A power cut may keep a younger segment and lose the tail of an older one at a batch's end. The log rolls without
-        a gap, except where offsets no longer fit, so a gap tells. Where records were compacted away it need not.
+    def _is_gap_allowed(self, previous: Segment, segment: Segment, end: Offset) -> bool:
+        """Whether `segment` begins where the one before it ended, or may begin later.
+
+        The log rolls without a gap, except where offsets no longer fit. Compaction removes records, also a segment's
+        last; it may be so configured today, or have been once.
         """
-        gap = segment.base_offset - self._expected
+        gap = segment.base_offset - end
         leaps = segment.base_offset - previous.base_offset > RELATIVE_OFFSET_MAX
-        # A segment that was there when the log was flushed last follows a gap that was left on purpose.
-        is_flushed = segment.base_offset <= self._opening.recovery_point
-        return gap == 0 or (gap > 0 and (self._opening.config.cleanup_compact or leaps or is_flushed))
+        compacted = self._opening.config.cleanup_compact or segment.base_offset <= self._opening.cleaned_offset
+        return gap == 0 or (gap > 0 and (compacted or leaps))
+
+    def _note_gap(self, previous: Segment, segment: Segment, end: Offset) -> None:
+        what = f"{previous.log_path} ends at offset {end}, but the next segment begins at {segment.base_offset}"
+        if segment.base_offset < end:
+            self.given_out = max(self.given_out, end)
+            self._losses.note(f"{what}: they overlap")
+        else:
+            self._losses.add(end, segment.base_offset, what)
 
     def _recover_segment(self, segment: Segment, producers: ProducerStates) -> bool:
-        """Scans one segment and rebuilds its indexes; False if it had to be cut."""
+        """Scans one segment and rebuilds its indexes; False if the log ends in it."""
         segment.reset_indexes()
         segment.transaction_index.reset()
+        segment.holes = []
         position = 0
         while position < segment.size_bytes:
-            flushed_end = self._opening.recovery_point
-            order = BatchOrder(segment.log_path, self._expected, self._last_epoch, flushed_end=flushed_end)
+            trusted_end = _OFFSET_MAX if self._opening.keeps_writes else self._opening.recovery_point
+            order = BatchOrder(segment.log_path, self._expected, self._last_epoch, flushed_end=trusted_end)
             try:
                 for piece in scan_file(segment.file, position, segment.size_bytes):
                     good, problem = order.follow(piece, segment.following(piece.end))
@@ -186,14 +319,10 @@ class _Recovery:
                     if problem is not None:
                         raise problem
             except DamagedSegmentError as damage:
-                if self._expected >= self._opening.recovery_point:
-                    # Those behind it go first: without this one's tail, nothing else would tell that they must.
-                    self._drop_from(self._segments.index(segment) + 1)
-                    segment.cut(damage.position)
-                    segment.file.sync()
+                if self._is_torn_tail(segment, damage.position):
+                    self._cut(segment, damage)
                     return False
                 position = self._step_over(segment, damage)
-                self.damage = self.damage or CorruptError(str(damage))
         return True
 
     def _take(self, segment: Segment, batch: Batch, position: int, producers: ProducerStates) -> None:
@@ -212,45 +341,131 @@ class _Recovery:
         replay_indexed(producers, batch, segment)
         self._expected = batch.next_offset
 
-    def _step_over(self, segment: Segment, damage: DamagedSegmentError) -> int:
-        """The position behind a damaged batch that had been flushed, if its length can be believed."""
-        place = segment.place_at(damage.position)
-        if place is not None:
-            end = place.position + place.size_bytes
-            following = segment.place_at(end)
-            if following is not None and following.base_offset > self._expected:
-                self._expected = following.base_offset
-                return end
-            if end == segment.size_bytes and place.base_offset == self._expected:
-                self._expected = Offset(place.last_offset + 1)
-                return end
-        raise CorruptError(
-            f"{damage}; this had been flushed up to offset {self._opening.recovery_point}, so it is damage and not an "
-            "unfinished write: restore the partition from a replica, or move its folder away"
-        ) from damage
+    def _is_torn_tail(self, segment: Segment, position: int) -> bool:
+        """Whether a crash can have left what stands here, so that the log ends before it."""
+        if self._expected < self._opening.recovery_point:
+            return False
+        if not self._opening.keeps_writes:
+            return True
+        if segment is not self._segments[-1]:
+            return False
+        lowest = Offset(self._expected + 1)
+        if _next_batch(segment, position + 1, lowest) is not None:
+            return False
+        place = segment.place_at(position)
+        if place is None or place.position + place.size_bytes != segment.size_bytes:
+            return True
+        # Written whole, since nothing is missing. If it is also valid, its leader epoch tells that it does not belong.
+        batch = Batch(segment.file.read_at(position, place.size_bytes))
+        return batch.crc_valid() and batch.base_offset >= self._expected
 
-    def _drop_from(self, at: int) -> None:
-        """Removes segments behind the log's end, the newest first."""
+    def _step_over(self, segment: Segment, damage: DamagedSegmentError) -> int:
+        """Notes what cannot be read, and answers the position behind it."""
+        first = self._expected
+        hole = segment.step_over(damage.position, first)
+        following = segment.place_at(hole.end) if hole.end < segment.size_bytes else None
+        at = self._segments.index(segment)
+        if following is not None:
+            self._expected = following.base_offset
+        elif at + 1 < len(self._segments):
+            self._expected = max(first, self._segments[at + 1].base_offset)
+        else:
+            place = segment.place_at(damage.position)
+            count = 1 if place is None else place.last_offset - place.base_offset + 1
+            self._expected = max(Offset(first + count), self._opening.recovery_point)
+        what = f"{damage}; {hole.end - hole.start} bytes are damaged and left in place"
+        self._losses.add(first, self._expected, what)
+        return hole.end
+
+    def _cut(self, segment: Segment, damage: DamagedSegmentError) -> None:
+        """Ends the log before a torn tail. Whole batches in it, and segments behind it, are set aside."""
+        # Those behind it go first: without this one's tail, nothing else would tell that they must.
+        self._take_out_from(self._segments.index(segment) + 1)
+        position, size = damage.position, segment.size_bytes
+        kept = _keep_range(self._opening, segment, position)
+        _LOGGER.warning(
+            "%s; the log ends at offset %d, and a torn tail of %d bytes is cut off%s",
+            damage,
+            self._expected,
+            size - position,
+            kept,
+        )
+        segment.cut(position)
+        segment.file.sync()
+
+    def _take_out_from(self, at: int) -> None:
+        """Takes the segments behind the log's end out of it, the newest first."""
         self._opening.on_loss()
         for segment in reversed(self._segments[at:]):
-            segment.release()
-            for path in segment.paths():
-                self._opening.disk.remove(path)
+            _take_out(self._opening, segment, f"behind the log's end, offset {self._expected}")
         del self._segments[at:]
         self._opening.disk.sync_dir(self._opening.folder)
         remove_snapshots_after(self._opening.disk, self._opening.folder, self._expected)
 
 
-def _tidy(disk: Disk, folder: str, start: Offset) -> list[Offset]:
+def _keep_range(opening: Opening, segment: Segment, position: int) -> str:
+    """Copies what is about to be cut off if it may be more than a part of a write; says where to."""
+    size = segment.size_bytes - position
+    if _next_batch(segment, position) is None:
+        header = segment.file.read_at(position, HEADER_BYTES)
+        if not opening.keeps_writes or len(header) < HEADER_BYTES or not any(header):
+            return ""
+    disk, target = opening.disk, free_aside(opening.disk, f"{segment.log_path}.{position}")
+    file = disk.open(target, create=True)
+    try:
+        for at in range(0, size, PIECE_BYTES):
+            file.write_at(at, [segment.file.read_at(position + at, min(PIECE_BYTES, size - at))])
+        file.sync()
+    finally:
+        file.close()
+    disk.sync_dir(opening.folder)
+    return f"; they hold {_count_records(segment, position)} valid records and are kept as {target}"
+
+
+def _take_out(opening: Opening, segment: Segment, why: str) -> None:
+    """Takes a segment out of the log: its batches are kept under another name, its indexes are removed."""
+    disk, path, size = opening.disk, segment.log_path, segment.size_bytes
+    if _next_batch(segment, 0) is not None:
+        count = _count_records(segment, 0)
+        segment.release()
+        kept = set_aside(disk, path)
+        _LOGGER.error("%s is set aside as %s, with %d bytes and %d valid records: %s", path, kept, size, count, why)
+    else:
+        _LOGGER.warning("%s is removed, with %d bytes and no valid record: %s", path, size, why)
+    segment.release()
+    for each in segment.paths():
+        disk.remove(each)
+
+
+def _next_batch(segment: Segment, position: int, lowest: Offset | None = None) -> int | None:
+    """Where the next valid batch of a segment begins at or behind `position`."""
+    lowest, below = lowest or segment.base_offset, Offset(segment.base_offset + RELATIVE_OFFSET_MAX)
+    return find_batch(segment.file, position, segment.size_bytes, lowest=lowest, below=below)
+
+
+def _count_records(segment: Segment, start: int) -> int:
+    """The records of the valid batches from a position on."""
+    count, position = 0, start
+    while (found := _next_batch(segment, position)) is not None:
+        position = found
+        try:
+            for piece in scan_file(segment.file, position, segment.size_bytes):
+                count += sum(batch.count for batch in piece.batches)
+                position = piece.end
+        except DamagedSegmentError as damage:
+            position = damage.position + 1
+    return count
+
+
+def _tidy(disk: Disk, folder: str, start: Offset) -> tuple[list[Offset], list[Offset]]:
     """Removes what belongs to no log any more; answers the base offsets of the segments that are there.
 
-    Segments that end before `start` were on their way out, and perhaps not all of them are left.
+    Then those of segments that end before `start`: they were on their way out, and perhaps not all of them are left.
     """
     found = [name for name in disk.list_dir(folder) if not disk.is_dir(f"{folder}/{name}")]
     bases = sorted(
         {base for name in found if name.endswith(names.LOG) and (base := names.base_offset_of(name)) is not None}
     )
-    bases = bases[max(bisect_right(bases, start) - 1, 0) :]
     snapshots = [
         base for name in found if name.endswith(names.SNAPSHOT) and (base := names.base_offset_of(name)) is not None
     ]
@@ -260,22 +475,49 @@ def _tidy(disk: Disk, folder: str, start: Offset) -> list[Offset]:
         # Each clean shutdown leaves a snapshot at the log's end; only the newest is of use.
         stray = name.endswith(names.SNAPSHOT) and base is not None and base not in bases and base != snapshots[-1]
         if name.endswith(_REMAINS) or orphan or stray:
+            _LOGGER.info("%s/%s: removed, since no segment needs it", folder, name)
             disk.remove(f"{folder}/{name}")
-    return bases
+    first = max(bisect_right(bases, start) - 1, 0)
+    return bases[first:], bases[:first]
 
 
-def _read_epochs(opening: Opening, segments: list[Segment]) -> EpochHistory:
+def _remove_expired(opening: Opening, expired: list[Offset], start: Offset) -> None:
+    """Removes segments that lie wholly below the log's start, as a deletion that was cut short would have."""
+    for segment in _opened(opening, expired):
+        path, size = segment.log_path, segment.size_bytes
+        _LOGGER.warning("%s is removed with %d bytes: it lies below the log start, offset %d", path, size, start)
+        snapshot = names.segment_path(opening.folder, segment.base_offset, names.SNAPSHOT)
+        for path in segment.paths() + ([snapshot] if opening.disk.exists(snapshot) else []):
+            opening.disk.remove(path)
+
+
+def _opened(opening: Opening, bases: list[Offset]) -> list[Segment]:
+    return [Segment.open(opening.disk, opening.folder, base, opening.config, opening.now) for base in bases]
+
+
+def _read_epochs(opening: Opening) -> tuple[EpochHistory, bool]:
+    """The leader epochs as they were written, and whether they can be read."""
     try:
-        return EpochHistory(read_epochs(opening.disk, f"{opening.folder}/{names.EPOCHS}"))
-    except CorruptError:
-        return epochs_of(segments)
+        return EpochHistory(read_epochs(opening.disk, f"{opening.folder}/{names.EPOCHS}")), True
+    except CorruptError as error:
+        _LOGGER.warning("%s", error)
+        return EpochHistory(), False
 
 
-def _start_anew(opening: Opening, segments: list[Segment], start: Offset) -> list[Segment]:
+def _start_at(opening: Opening, segments: list[Segment], start: Offset) -> list[Segment]:
+    """Takes out every segment, and goes on with an empty one at `start`."""
     opening.on_loss()
     for segment in reversed(segments):
-        segment.release()
-        for path in segment.paths():
-            opening.disk.remove(path)
+        _take_out(opening, segment, f"the log starts at offset {start} according to {names.LOG_STARTS}, behind its end")
     opening.disk.sync_dir(opening.folder)
     return [Segment.create(opening.disk, opening.folder, start, opening.config, opening.now)]
+
+
+def _continue_at(opening: Opening, segments: list[Segment], end: Offset, producers: ProducerStates) -> None:
+    """Adds an empty segment at `end`, so that the offsets of lost records before it are not given out again."""
+    disk, folder = opening.disk, opening.folder
+    segments[-1].seal()
+    write_snapshot(disk, folder, end, producers)
+    segments.append(Segment.create(disk, folder, end, opening.config, opening.now))
+    disk.sync_dir(folder)
+    _LOGGER.warning("%s: the log goes on at offset %d, behind records that were lost", folder, end)

@@ -1,15 +1,19 @@
 """Reads a segment batch by batch, in large pieces: what recovery, verification and replay are made of."""
 
+import re
 from collections.abc import Iterator
+from struct import Struct
 from typing import Final, NamedTuple
 
 from ottla.env.ports import File
 from ottla.model.errors import CorruptBatchError
 from ottla.model.ids import NO_LEADER_EPOCH, LeaderEpoch, Offset
 from ottla.records.batch import Batch, scan
-from ottla.records.layout import HEADER_BYTES, LENGTH_AT, LENGTH_PREFIX_BYTES
+from ottla.records.layout import HEADER_BYTES, LENGTH_AT, LENGTH_PREFIX_BYTES, MAGIC_AT
 
 PIECE_BYTES: Final = 1 << 20
+_BASE_AND_LENGTH: Final = Struct(">qi")
+_MAGIC: Final = 2
 _ALL_FLUSHED: Final = Offset(2**63 - 1)
 
 
@@ -43,7 +47,8 @@ class BatchOrder:
     """Follows the batches of one segment, and finds where their offsets or leader epochs go back.
 
     A batch's checksum covers neither, so only their order can tell that a bit of them has flipped. Of two batches that
-    contradict each other, the later is at fault if it contradicts the one before both, too; else the earlier. Behind
+    contradict each other, the later is at fault if it contradicts the one before both, too, or if the earlier begins
+    right where the one before it ended; else the earlier. Behind
     `flushed_end` it is always the later: a power cut leaves unfinished ones at the end of what was written.
     """
 
@@ -72,7 +77,9 @@ class BatchOrder:
         for at, batch in enumerate(batches):
             base_offset, epoch = batch.base_offset, batch.leader_epoch
             if base_offset < self._expected[0] or epoch < self._expected[1]:
-                guilty = at - 1 if at > 0 and self._fits_before(base_offset, epoch) else at
+                fits = at > 0 and self._fits_before(base_offset, epoch)
+                is_placed = fits and base_offset < self._expected[0] and batches[at - 1].base_offset == self._before[0]
+                guilty = at - 1 if fits and not is_placed else at
                 return batches[:guilty], self._damage(piece, guilty, base_offset, epoch)
             self._before, self._expected = self._expected, (batch.next_offset, epoch)
         if following is None or (following[0] >= self._expected[0] and following[1] >= self._expected[1]):
@@ -120,3 +127,39 @@ def _larger(buffer: bytearray, room: int, path: str, position: int) -> bytearray
     if size > room:
         raise DamagedSegmentError(path, position, f"a batch of {size} bytes is cut off after {room}")
     return bytearray(max(size, len(buffer)))
+
+
+def find_batch(file: File, start: int, end: int, *, lowest: Offset, below: Offset) -> int | None:
+    """The position of the next whole and valid batch at or behind `start`, wherever it begins; None if there is none.
+
+    Its offsets lie in [lowest, below). A value may hold the bytes of a batch, too, so what stands behind a batch must
+    also be one, or the end.
+    """
+    # Offsets in this range begin with the same bytes, so that almost nothing but a batch matches.
+    prefix = lowest.to_bytes(8, "big")[: 8 - ((lowest ^ below).bit_length() + 7) // 8]
+    candidates = re.compile(b"(?s)(?=%s.{%d}%c)" % (re.escape(prefix), MAGIC_AT - len(prefix), _MAGIC))
+    for position in range(start, end - HEADER_BYTES + 1, PIECE_BYTES):
+        piece = file.read_at(position, min(PIECE_BYTES + MAGIC_AT, end - position))
+        for candidate in candidates.finditer(piece):
+            at = position + candidate.start()
+            batch = _valid_at(file, at, end)
+            if batch is None or not (lowest <= batch.base_offset and batch.last_offset < below):
+                continue
+            behind = file.read_at(at + batch.size_bytes, min(MAGIC_AT + 1, end - at - batch.size_bytes))
+            if len(behind) <= MAGIC_AT or (
+                behind[MAGIC_AT] == _MAGIC and _BASE_AND_LENGTH.unpack_from(behind)[0] >= batch.next_offset
+            ):
+                return at
+    return None
+
+
+def _valid_at(file: File, position: int, end: int) -> Batch | None:
+    header = file.read_at(position, HEADER_BYTES)
+    if len(header) < HEADER_BYTES:
+        return None
+    _, length = _BASE_AND_LENGTH.unpack_from(header)
+    size = length + LENGTH_PREFIX_BYTES
+    if size < HEADER_BYTES or position + size > end:
+        return None
+    batches, _, problem = scan(file.read_at(position, size))
+    return batches[0] if problem is None and len(batches) == 1 else None

@@ -4,24 +4,27 @@ Covers appending, finding a batch by offset or time, reading as file ranges, ver
 rebuilding indexes that are damaged. Which segment to ask, and when to roll, is the log's to decide.
 """
 
-from collections.abc import Sequence
+import logging
+from bisect import insort
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import Final, NamedTuple
 
 from ottla.env.ports import Disk, File
 from ottla.model.errors import CorruptError, StorageError
-from ottla.model.ids import NO_TIMESTAMP, LeaderEpoch, Offset, TimestampMs
+from ottla.model.ids import NO_OFFSET, NO_TIMESTAMP, LeaderEpoch, Offset, TimestampMs
 from ottla.records.batch import Batch
 from ottla.records.layout import HEADER_BYTES
 from ottla.storage import names
 from ottla.storage.config import LogConfig
 from ottla.storage.offset_index import OffsetIndex, OffsetPosition
-from ottla.storage.scanner import BatchOrder, DamagedSegmentError, scan_file
+from ottla.storage.scanner import BatchOrder, DamagedSegmentError, Piece, find_batch, scan_file
 from ottla.storage.search import find_batch_header
 from ottla.storage.time_index import TimeIndex, TimestampOffset
 from ottla.storage.transaction_index import TransactionIndex
 from ottla.storage.verified_ranges import VerifiedRanges
 
+_LOGGER: Final = logging.getLogger(__name__)
 _WALK_BYTES: Final = 8192
 _EPOCH_MAX: Final = LeaderEpoch(2**31 - 1)
 _ANY_TIMESTAMP: Final = TimestampMs(-(2**63))
@@ -49,6 +52,13 @@ class BatchPlace(NamedTuple):
     max_timestamp: TimestampMs
 
 
+class Hole(NamedTuple):
+    """Bytes of a segment that are no valid batches; behind them the next valid batch begins, or the segment ends."""
+
+    start: int
+    end: int
+
+
 class Segment:
     """Batches from `base_offset` on.
 
@@ -70,6 +80,7 @@ class Segment:
         "base_offset",
         "created_ms",
         "first_timestamp",
+        "holes",
         "in_use",
         "is_new",
         "limit_offset",
@@ -94,6 +105,8 @@ class Segment:
         self._verified = VerifiedRanges()
         self._appended_from = 0
         """From this position on the bytes are this process's own."""
+        self.holes: list[Hole] = []
+        """Damaged bytes that are known, in order: walks step over them, and reads in them raise."""
         self.base_offset = base_offset
         self.next_offset = base_offset
         self.limit_offset: Offset | None = None
@@ -114,11 +127,17 @@ class Segment:
     def create(
         cls, disk: Disk, folder: str, base_offset: Offset, config: LogConfig, now: TimestampMs, *, suffix: str = ""
     ) -> "Segment":
-        """A new, empty one; leftovers of the same name go."""
+        """A new, empty one; leftovers of the same name are removed, but batches are set aside."""
         segment = cls(disk, folder, base_offset, config, now, suffix=suffix)
         for kind in names.SEGMENT_SUFFIXES:
-            if disk.exists(segment._path(kind + suffix)):
-                disk.remove(segment._path(kind + suffix))
+            path = segment._path(kind + suffix)
+            if not disk.exists(path):
+                continue
+            if kind == names.LOG and not suffix and disk.size(path) > 0:
+                kept = set_aside(disk, path)
+                _LOGGER.error("%s: a new segment begins here; the file was not empty and is kept as %s", path, kept)
+            else:
+                disk.remove(path)
         segment._file = disk.open(segment._path(names.LOG + suffix), create=True)
         segment.is_new = True
         return segment
@@ -311,6 +330,91 @@ class Segment:
         except OSError as error:
             raise StorageError(f"{self.log_path}: cannot read: {error.strerror}") from error
 
+    def batches(self, start: int, end: int, *, is_lenient: bool = False) -> Iterator[Piece]:
+        """The batches between two positions by their headers, without those in known holes.
+
+        Raises DamagedSegmentError at damage that is not known yet; with `is_lenient` it becomes known instead.
+        """
+        position = start
+        while position < end:
+            hole = self._hole_behind(position)
+            if hole is not None and hole.start <= position:
+                position = hole.end
+                continue
+            stop = end if hole is None else min(end, hole.start)
+            try:
+                for piece in scan_file(self.file, position, stop, check_crc=False):
+                    yield piece
+                    position = piece.end
+            except DamagedSegmentError:
+                found = self._find_hole(start) if is_lenient else None
+                if found is None:
+                    raise
+                # A wrong length may have led beyond batches that can be read.
+                position = found.end
+
+    def step_over(self, position: int, expected: Offset) -> Hole:
+        """Notes that no valid batch begins at `position`, where one of `expected` or more belongs; answers the hole.
+
+        It ends where the damaged batch says that it does, if a valid batch begins there, else at the next valid batch.
+        """
+        place = self.place_at(position)
+        end = None if place is None else self._end_of_damaged(place, expected)
+        if end is None:
+            end = self._next_valid(position + 1, Offset(expected + 1))
+        hole = Hole(position, self.size_bytes if end is None else end)
+        insort(self.holes, hole)
+        return hole
+
+    def _end_of_damaged(self, place: BatchPlace, expected: Offset) -> int | None:
+        """Where a damaged batch ends, if its header can be believed so far."""
+        end = place.position + place.size_bytes
+        base_offset = self._valid_base_at(end)
+        if self._valid_base_at(place.position) == NO_OFFSET:
+            return end if end == self.size_bytes or expected < base_offset < self._limit() else None
+        # Its checksum is right, but its offset contradicts its neighbours; perhaps they are the ones that are wrong.
+        if end == self.size_bytes or base_offset == expected + place.last_offset - place.base_offset + 1:
+            return end
+        return self._next_valid(end, Offset(place.last_offset + 1))
+
+    def _next_valid(self, position: int, lowest: Offset) -> int | None:
+        below = self._limit()
+        return find_batch(self.file, position, self.size_bytes, lowest=lowest, below=below) if lowest < below else None
+
+    def _valid_base_at(self, position: int) -> Offset:
+        """The base offset of the valid batch at `position`; -1 if there is none."""
+        place = self.place_at(position)
+        if place is None or not Batch(self.file.read_at(position, place.size_bytes)).crc_valid():
+            return NO_OFFSET
+        return place.base_offset
+
+    def _find_hole(self, start: int) -> Hole | None:
+        """Looks for damage that is not known yet behind `start`, where a batch begins, and notes it."""
+        order = BatchOrder(self.log_path, self.base_offset)
+        position, expected = start, self.base_offset
+        while position < self.size_bytes:
+            hole = self._hole_behind(position)
+            if hole is not None and hole.start <= position:
+                position = hole.end
+                continue
+            try:
+                for piece in scan_file(self.file, position, self.size_bytes if hole is None else hole.start):
+                    good, damage = order.follow(piece, self.following(piece.end))
+                    expected = good[-1].next_offset if good else expected
+                    position = piece.end if damage is None else damage.position
+                    if damage is not None:
+                        raise damage
+            except DamagedSegmentError as damage:
+                return self.step_over(damage.position, expected)
+        return None
+
+    def _hole_behind(self, position: int) -> Hole | None:
+        """The first known hole that ends behind `position`."""
+        for hole in self.holes:
+            if hole.end > position:
+                return hole
+        return None
+
     def mark_verified(self, start: int, end: int) -> None:
         """Says that the batches in a range have just been checked."""
         self._verified.add(start, end)
@@ -331,8 +435,11 @@ class Segment:
             batch = Batch(self.file.read_at(position, place.size_bytes))
             if batch.crc_valid():
                 return batch.base_offset, batch.leader_epoch
-        limit = self.limit_offset if self.limit_offset is not None else Offset(self.base_offset + RELATIVE_OFFSET_MAX)
-        return limit, _EPOCH_MAX
+        return self._limit(), _EPOCH_MAX
+
+    def _limit(self) -> Offset:
+        """An offset that no batch of this segment reaches."""
+        return self.limit_offset if self.limit_offset is not None else Offset(self.base_offset + RELATIVE_OFFSET_MAX)
 
     # Shrinking and mending
 
@@ -352,12 +459,16 @@ class Segment:
         self.resume()
         return removed
 
+    def end_offset(self) -> Offset:
+        """The offset behind the last batch of a sealed segment; the base if it has none."""
+        return self._read_next_offset()
+
     def end_before(self, offset: Offset) -> Offset:
         """The offset behind the last batch that lies wholly before `offset`; the base if there is none."""
         place = self.locate(offset)
         end = self.size_bytes if place is None else place.position
         next_offset = self.base_offset
-        for piece in scan_file(self.file, self._start_of_walk(Offset(offset - 1)).position, end, check_crc=False):
+        for piece in self.batches(self._start_of_walk(Offset(offset - 1)).position, end):
             next_offset = piece.batches[-1].next_offset
         return next_offset
 
@@ -369,6 +480,7 @@ class Segment:
         self.size_bytes = position
         self._appended_from = min(self._appended_from, position)
         self._verified.truncate_to(position)
+        self.holes = [Hole(start, min(end, position)) for start, end in self.holes if start < position]
 
     def reset_indexes(self) -> None:
         """Empties the offset and time index, to be filled by `index_batch` from the first batch on."""
@@ -379,17 +491,18 @@ class Segment:
         self._indexed = True
 
     def rebuild_indexes(self) -> None:
-        """Fills damaged offset and time indexes anew from the batches, and writes down those of a sealed segment.
+        """Fills damaged offset and time indexes from the batches, and writes those of a sealed segment.
 
         Raises DamagedSegmentError if the batches are damaged, too: then the indexes stay as they are.
         """
+        _LOGGER.warning("%s: rebuilding the offset and time index", self.log_path)
         order = BatchOrder(self.log_path, self.base_offset)
-        for piece in scan_file(self.file, 0, self.size_bytes, check_crc=False):
+        for piece in self.batches(0, self.size_bytes):
             _, damage = order.follow(piece, self.following(piece.end))
             if damage is not None:
                 raise damage
         self.reset_indexes()
-        for piece in scan_file(self.file, 0, self.size_bytes, check_crc=False):
+        for piece in self.batches(0, self.size_bytes):
             for batch in piece.batches:
                 self.index_batch(batch, piece.position + batch.position)
         if not self._grows:
@@ -448,7 +561,7 @@ class Segment:
         """The offset behind the last batch, found through the index and the headers after it."""
         start = self._start_of_walk(Offset(self.base_offset + RELATIVE_OFFSET_MAX))
         next_offset = self.base_offset
-        for piece in scan_file(self.file, start.position, self.size_bytes, check_crc=False):
+        for piece in self.batches(start.position, self.size_bytes):
             next_offset = piece.batches[-1].next_offset
         return next_offset
 
@@ -483,12 +596,21 @@ class Segment:
         return entry.offset
 
     def _walk(self, position: int, offset: Offset, timestamp: TimestampMs) -> BatchPlace | None:
-        floor: int = self.base_offset
+        start, floor = position, int(self.base_offset)
         while position < self.size_bytes:
-            piece = self.file.read_at(position, min(_WALK_BYTES, self.size_bytes - position))
+            stop = self.size_bytes
+            if self.holes and (hole := self._hole_behind(position)) is not None:
+                if hole.start <= position:
+                    position = hole.end
+                    continue
+                stop = hole.start
+            piece = self.file.read_at(position, min(_WALK_BYTES, stop - position))
             at, size, base_offset, last_offset, largest = find_batch_header(piece, offset, timestamp, floor)
             if size < 0 or (size == 0 and at == 0):
-                raise DamagedSegmentError(self.log_path, position + at, "no batch begins here, or one out of order")
+                if self._find_hole(start) is None:
+                    raise DamagedSegmentError(self.log_path, position + at, "no batch begins here, or one out of order")
+                position, floor = start, int(self.base_offset)
+                continue
             if size > 0:
                 return BatchPlace(position + at, size, Offset(base_offset), Offset(last_offset), TimestampMs(largest))
             position += at
@@ -500,8 +622,23 @@ class Segment:
         place = self.locate(known.offset)
         if place is None:
             return known
-        for piece in scan_file(self.file, place.position, self.size_bytes, check_crc=False):
+        for piece in self.batches(place.position, self.size_bytes):
             for batch in piece.batches:
                 if batch.max_timestamp > known.timestamp:
                     known = TimestampOffset(batch.max_timestamp, batch.last_offset)
         return known
+
+
+def set_aside(disk: Disk, path: str) -> str:
+    """Takes a file out of the log and keeps it under another name, which is answered; durable with its folder."""
+    target = free_aside(disk, path)
+    disk.rename(path, target)
+    return target
+
+
+def free_aside(disk: Disk, path: str) -> str:
+    """A name beside `path` for bytes that are kept for a person, which no file has yet."""
+    target, number = path + names.ASIDE, 1
+    while disk.exists(target):
+        target, number = f"{path}.{number}{names.ASIDE}", number + 1
+    return target

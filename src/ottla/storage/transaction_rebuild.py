@@ -5,7 +5,9 @@ index from disk replays its segment's batches. Indexes that this process has wri
 that lost all its entries cannot be told from that of a segment without aborted transactions.
 """
 
+import logging
 from collections.abc import Sequence
+from typing import Final
 
 from ottla.env.ports import Disk
 from ottla.model.errors import CorruptError
@@ -13,9 +15,11 @@ from ottla.model.ids import Offset
 from ottla.records.batch import Batch
 from ottla.storage.producer_files import load_producers, replay
 from ottla.storage.producer_state import CompletedTransaction, ProducerStates
-from ottla.storage.scanner import DamagedSegmentError, scan_file
+from ottla.storage.scanner import DamagedSegmentError
 from ottla.storage.segment import Segment
 from ottla.storage.transaction_index import AbortedTransaction, TransactionIndex
+
+_LOGGER: Final = logging.getLogger(__name__)
 
 
 def sound_transaction_index(disk: Disk, folder: str, segments: Sequence[Segment], at: int) -> TransactionIndex:
@@ -24,8 +28,9 @@ def sound_transaction_index(disk: Disk, folder: str, segments: Sequence[Segment]
     if not index.is_checked:
         try:
             entries = index.entries()
-        except CorruptError:
+        except CorruptError as error:
             index.replace(_replayed(disk, folder, segments, at)[0])
+            _LOGGER.warning("%s; rebuilt from the batches", error)
             return index
         if entries:
             try:
@@ -34,6 +39,12 @@ def sound_transaction_index(disk: Disk, folder: str, segments: Sequence[Segment]
                 return index  # The batches cannot judge it.
             if entries != expected and not (has_gaps and _covers(entries, expected)):
                 index.replace(expected)
+                _LOGGER.warning(
+                    "%s: %d aborted transactions contradict the batches; rebuilt with %d",
+                    index.path,
+                    len(entries),
+                    len(expected),
+                )
         index.is_checked = True
     return index
 
@@ -51,7 +62,7 @@ def _replayed(disk: Disk, folder: str, segments: Sequence[Segment], at: int) -> 
     producers = load_producers(disk, folder, segments, segment.base_offset)
     found: list[AbortedTransaction] = []
     expected, has_gaps = segment.base_offset, False
-    for piece in scan_file(segment.file, 0, segment.size_bytes, check_crc=False):
+    for piece in segment.batches(0, segment.size_bytes):
         for batch in piece.batches:
             has_gaps = has_gaps or batch.base_offset != expected or batch.count <= batch.last_offset_delta
             expected = batch.next_offset

@@ -96,10 +96,11 @@ def test_zeros_at_the_end_are_cut() -> None:
     assert len(image[path]) == disk.size(path)
 
 
-def test_segments_behind_a_hole_go() -> None:
+def test_segments_behind_a_hole_go_after_a_power_cut() -> None:
     image = image_of(killed(10))
     first = logs_of(image)[0]
     disk = disk_of({**image, first: image[first][:100]})
+    disk.boot_id = "boot 1"
     log = open_store(disk).get(P0)
     assert (numbered(1), 1) == (values(log), len(log.segments))
     assert [first] == logs_of(image_of(disk))
@@ -141,13 +142,14 @@ def summary(log: Log) -> object:
 
 
 class TestBounds:
-    def test_a_log_that_lost_what_was_flushed_is_refused(self) -> None:
+    def test_a_log_that_lost_what_was_flushed_goes_on_behind_it(self) -> None:
         image = image_of(killed(10, 10))
         path = logs_of(image)[-1]
-        store = open_store(disk_of({**image, path: image[path][:79]}))
-        assert isinstance(store.offline[P0], CorruptError)
-        assert "ends at offset 9, but recovery-point-offset-checkpoint says that it was flushed up to 10" in str(
-            store.offline[P0]
+        log = open_store(disk_of({**image, path: image[path][:79]})).get(P0)
+        assert (numbered(9), 10) == (values(log), log.end_offset)
+        assert isinstance(log.health.damage, CorruptError)
+        assert "ends at offset 9, but was flushed up to 10 according to recovery-point-offset-checkpoint" in str(
+            log.health.damage
         )
 
     def test_a_start_behind_a_lost_tail(self) -> None:
