@@ -67,6 +67,7 @@ def manifest(name: str) -> dict[str, ExpectedPartition]:
 def test_every_partition_opens(data: Path) -> None:
     with stores.opened(data, config_of) as store:
         assert {} == store.offline
+        assert {} == {log.partition: log.health.damage for log in store if log.health.damage is not None}
         assert {TopicPartition(topic, 0) for topic in (*TOPICS, *INTERNAL)} == {log.partition for log in store}
 
 

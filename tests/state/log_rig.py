@@ -363,6 +363,14 @@ class Rig:
         self._adopt(exactly=False)
         assert self.model.end == self.log.end_offset
 
+    def die(self) -> None:
+        """The process dies in the middle of something and starts again."""
+        assert isinstance(self.disk, SimDisk)
+        self._operations_before = 0
+        self._crash = None
+        self.disk = self.disk.kill()
+        self.recover()
+
     def crash(self, seed: int) -> None:
         """The machine dies and starts again."""
         self.power_cut(seed)
@@ -423,6 +431,7 @@ class Rig:
         # A partition whose name was never flushed may be gone; its owner makes it again, as the broker would.
         self.log = self.store.create(PARTITION)
         self.forgetful = True
+        assert self.log.health.damage is None, "nothing that a crash leaves looks like damage"
         log_checks.check_tidy(self.disk, self.log)
         if exactly:
             assert self.model.high_watermark == self.log.high_watermark

@@ -252,6 +252,17 @@ def test_power_fails_at_every_operation(scenario: Scenario) -> None:
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.__name__)
+def test_the_process_dies_at_every_operation(scenario: Scenario) -> None:
+    """All that was written is there, so that only what is done to it at the moment may look unfinished."""
+    for number in numbers_of(scenario, NameOrder.FOLDER):
+        for moment in Moment:
+            with noting(f"the process died {moment.value} operation {number}"):
+                rig = run_into(scenario, NameOrder.FOLDER, number, moment)
+                rig.die()
+                go_on(rig, number)
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.__name__)
 def test_power_fails_again_during_recovery(scenario: Scenario) -> None:
     """The second crash falls on another operation of the recovery each time, or just behind it."""
     for number in numbers_of(scenario, NameOrder.FOLDER):
