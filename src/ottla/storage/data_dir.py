@@ -204,11 +204,14 @@ class DataDir:
         return [self._file(name) for name in self._disk.list_dir(self.path) if names.is_doomed(name)]
 
     def read_checkpoint(self, name: str) -> dict[TopicPartition, Offset]:
-        """A checkpoint file's offsets; a damaged file counts as missing, and then nothing is taken for clean."""
+        """A checkpoint file's offsets; if it is damaged, or missing after a clean stop, nothing is taken for clean."""
+        if self.is_clean and self.is_ours and not self._disk.exists(self._file(name)):
+            _LOGGER.warning("%s is missing; every partition of this folder is checked", self._file(name))
+            self.is_clean = False
         try:
             offsets = read_offsets(self._disk, self._file(name))
         except CorruptError as error:
-            _LOGGER.warning("%s; it is ignored, and every partition of this folder is checked", error)
+            _LOGGER.warning("%s; the file is ignored, and every partition of this folder is checked", error)
             self.is_clean = False
             return {}
         self._checkpointed[name] = dict(offsets)

@@ -143,11 +143,10 @@ class Housekeeping:
             await self._store.save_checkpoints_in_background()
         for log in shrinking:
             try:
-                deleted = log.delete_below_start()
+                log.delete_below_start()
             except OttlaError as error:
                 _LOGGER.error("%s", error)
                 continue
-            _LOGGER.info("%s: %d old segments deleted, starts at %d", log.partition, deleted, log.start_offset)
             await asyncio.sleep(0)
 
     async def flush_by_time(self, now: TimestampMs) -> None:

@@ -469,6 +469,7 @@ class Log:
             self.segments.drop_before(count)
         except OSError as error:
             raise self.fail(error, "delete old segments") from error
+        _LOGGER.info("%s: %d old segments deleted, starts at %d", self.partition, count, self.start_offset)
         return count
 
     # Durability

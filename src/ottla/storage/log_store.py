@@ -409,6 +409,7 @@ class LogStore:
         log, folder = self.get(partition), self._dir_of[partition]
         target = f"{folder.path}/{names.doomed_name(partition, self._random.randbytes(16).hex())}"
         self._move_away(partition, log, folder, target)
+        _LOGGER.info("%s: deleted with offsets %d to %d", partition, log.start_offset, log.end_offset)
         self.trash.discard([target], self._clock.now_ms() + log.config.file_delete_delay_ms)
         return folder
 
@@ -487,6 +488,7 @@ class LogStore:
     def _open_dir(self, folder: DataDir, scanned: list[int]) -> list[tuple[DataDir, TopicPartition, Opening]]:
         folder.open(owner=self._owner, node_id=self._node_id, cluster_id=self._cluster_id, random=self._random)
         for path in folder.doomed_folders():
+            _LOGGER.info("%s: removed, with a partition that was deleted", path)
             self._disk.remove_tree(path)
         refused = folder.place_folders(self._name_of, self._random)
         recovery_points = folder.read_checkpoint(names.RECOVERY_POINTS)

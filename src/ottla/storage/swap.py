@@ -4,12 +4,16 @@ The `.log` file under its `.swap` name is the decision: before it is there, `.cl
 the sources are, and the swap is finished whenever the folder is next opened.
 """
 
+import logging
 from collections.abc import Sequence
+from typing import Final
 
 from ottla.env.ports import Disk
 from ottla.model.ids import Offset
 from ottla.storage import names
-from ottla.storage.scanner import scan_file
+from ottla.storage.scanner import BatchOrder, scan_file
+
+_LOGGER: Final = logging.getLogger(__name__)
 
 
 def decide_swap(disk: Disk, folder: str, base_offset: Offset) -> None:
@@ -44,7 +48,10 @@ def complete_swap(disk: Disk, folder: str, base_offset: Offset) -> None:
 
 
 def finish_swaps(disk: Disk, folder: str) -> None:
-    """Rolls forward every swap that was decided before a crash."""
+    """Rolls forward every swap that was decided before a crash.
+
+    Raises DamagedSegmentError if the cleaned segment is damaged: its end says which sources to remove.
+    """
     found = disk.list_dir(folder)
     for name in found:
         base = names.base_offset_of(name)
@@ -52,16 +59,21 @@ def finish_swaps(disk: Disk, folder: str) -> None:
             continue
         end = _end_offset(disk, f"{folder}/{name}", base)
         sources = {other for each in found if (other := names.base_offset_of(each)) is not None and base <= other < end}
-        for path in retire_sources(disk, folder, sorted(sources)):
+        retired = retire_sources(disk, folder, sorted(sources))
+        for path in retired:
             disk.remove(path)
+        _LOGGER.info("%s/%s: finishing a cleaning; %d files that it replaces are removed", folder, name, len(retired))
         complete_swap(disk, folder, base)
 
 
 def _end_offset(disk: Disk, path: str, base_offset: Offset) -> Offset:
     file = disk.open(path, writable=False)
     try:
-        end = Offset(base_offset + 1)
-        for piece in scan_file(file, 0, file.size(), check_crc=False):
+        end, order = Offset(base_offset + 1), BatchOrder(path, base_offset)
+        for piece in scan_file(file, 0, file.size()):
+            _, damage = order.follow(piece, None)
+            if damage is not None:
+                raise damage
             end = piece.batches[-1].next_offset
         return end
     finally:

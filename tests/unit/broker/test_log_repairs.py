@@ -111,6 +111,21 @@ def test_a_log_that_cannot_be_opened_is_set_aside_and_copied_anew(tmp_path: Path
     run(tmp_path, test)
 
 
+@pytest.mark.parametrize("which", [0, 2], ids=["first", "middle"])
+def test_a_leader_that_lacks_a_segment_after_a_clean_stop_gets_it_from_a_follower(tmp_path: Path, which: int) -> None:
+    async def test(brokers: ReplicatedBrokers) -> None:
+        await make_and_fill(brokers, segment_ms="100")
+        broken = brokers.leader("t")
+        await brokers.stop(broken)
+        path = sorted((brokers.data(broken) / "t-0").glob("*.log"))[which]
+        for each in path.parent.glob(f"{path.stem}.*"):
+            each.unlink()
+        await brokers.start(broken)
+        await check_mended(brokers, broken)
+
+    run(tmp_path, test)
+
+
 def test_a_batch_that_has_rotten_is_found_by_the_recovery_and_the_log_copied_anew(tmp_path: Path) -> None:
     async def test(brokers: ReplicatedBrokers) -> None:
         await make_and_fill(brokers)

@@ -429,6 +429,24 @@ class TestNothingIsRemovedInSilence:
         assert without(4) == readable(store.get(P0))
         check_goes_on(store)
 
+    @pytest.mark.parametrize("name", [names.RECOVERY_POINTS, names.LOG_STARTS, names.HIGH_WATERMARKS])
+    def test_a_missing_checkpoint_is_told(self, name: str, told: Callable[[str], list[str]]) -> None:
+        disk = stopped()
+        disk.vanish(f"{DATA}/{name}")
+        store = open_store(disk)
+        assert (without(), None) == (readable(store.get(P0)), store.get(P0).health.damage)
+        assert told(f"{DATA}/{name} is missing")
+
+    def test_a_cleaned_segment_that_is_damaged_removes_no_source(self) -> None:
+        """Where it ends says which sources it replaces."""
+        disk = stopped(COMPACTED)
+        before = image_of(disk, FOLDER)
+        swap = segment(0) + names.SWAP
+        put(disk, swap, flipped(before[segment(0)], 3 * BATCH + 24, 1))
+        store = open_store(disk, config=COMPACTED)
+        assert swap in str(store.offline[P0])
+        assert before == {path: content for path, content in image_of(disk, FOLDER).items() if path != swap}
+
     def test_a_damaged_snapshot_is_told(self, told: Callable[[str], list[str]]) -> None:
         disk = stopped()
         path = f"{FOLDER}/{COUNT:020}{names.SNAPSHOT}"
