@@ -135,7 +135,8 @@ def stored_headers(connection: RawConnection, topic: str) -> list[tuple[int, int
     asked = {"replica_id": -1, "max_bytes": 1 << 20, "session_epoch": -1, "last_fetched_epoch": -1}
     answer = connection.ask(ApiKey.FETCH, FETCH_VERSION, {**asked, "topics": [{"topic": topic, "partitions": [part]}]})
     records = memoryview(answer.responses[0].partitions[0].records or b"")
-    headers, at = [], 0
+    headers: list[tuple[int, int, int, int]] = []
+    at = 0
     while at < len(records):
         found = Batch(records, at)
         found.check()

@@ -161,7 +161,9 @@ class PendingProduce:
             self._broker.report_failure(error)
         if self._request.version < _MESSAGES_VERSION:
             return (code, -1, -1, -1, None, None, leader)
-        record_errors = list(error.record_errors) if isinstance(error, InvalidBatchError) else None
+        record_errors: list[tuple[int, str | None]] | None = None
+        if isinstance(error, InvalidBatchError):
+            record_errors = list(error.record_errors)
         return (code, -1, -1, -1, record_errors, str(error), leader)
 
     def _refuse_all(self, code: ErrorCode, reason: str) -> None:
