@@ -183,6 +183,7 @@ class Broker:
         warm_up()
         await self._open_port()
         self._run(self.listener.close_idle_forever())
+        self._run(self.listener.close_stalled_forever())
         self._run(self._housekeeping.run())
         self._run(self.isr_changes.run())
         self._run(self.office.run())

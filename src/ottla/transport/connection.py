@@ -35,6 +35,12 @@ _STASH_BYTES_MAX: Final = 4096
 
 _LARGEST_READ_BYTES: Final = 1024 * 1024
 
+_TRUSTED_BYTES_MAX: Final = 2 * 1024 * 1024
+"""The buffer that a connection gets for a request before that has arrived, if it has sent a request as large before."""
+
+PROGRESS_SHARE: Final = 64
+"""In each window an incomplete request must grow by the memory that it holds, divided by this."""
+
 _DISCARDED_BYTES_MAX: Final = 1024 * 1024
 """What one may send that nobody reads any more, while its last responses are waited for."""
 _DISCARD: Final = bytearray(SMALL_BYTES)
@@ -99,10 +105,14 @@ class Connection:
         "_socket",
         "_start",
         "_stash",
+        "_trusted_bytes",
         "_turn",
+        "_window_began",
+        "_window_bytes",
         "bytes_in",
         "bytes_out",
         "closed_because",
+        "host",
         "last_active",
         "peer",
     )
@@ -119,6 +129,7 @@ class Connection:
         on_closed: Callable[["Connection"], None],
     ) -> None:
         self.peer = socket.peer()
+        self.host = self.peer.rpartition(":")[0]
         self.last_active = clock.monotonic()
         self.closed_because: str | None = None
         self._drained_because: str | None = None
@@ -140,6 +151,12 @@ class Connection:
         """Where what has arrived ends."""
         self._frame_bytes = 0
         """The whole size of that request, once it is known."""
+        self._trusted_bytes = 0
+        """The size of the largest request that has arrived whole."""
+        self._window_began = self.last_active
+        """When progress was last measured, or a request was complete."""
+        self._window_bytes = 0
+        """What had been received and sent when progress was last measured."""
         self._stash = b""
         self._read_bytes = SMALL_BYTES
         self._scanned: deque[Request] = deque()
@@ -186,8 +203,13 @@ class Connection:
         self._end += count
         if self._end == len(buffer) and len(buffer) < _LARGEST_READ_BYTES:
             self._read_bytes = 2 * len(buffer)
+        awaited_bytes = self._frame_bytes
         requests, self._start, self._frame_bytes = scan_requests(buffer, self._start, self._end, self._frame_bytes_max)
-        self._scanned.extend(requests)
+        if requests:
+            self._window_began = self.last_active
+            if awaited_bytes > self._trusted_bytes:
+                self._trusted_bytes = min(awaited_bytes, _TRUSTED_BYTES_MAX)
+            self._scanned.extend(requests)
         self._turn.begin_event()
         try:
             self._join_turn()
@@ -196,27 +218,34 @@ class Connection:
             self._turn.end_event()
 
     def _room(self) -> bytearray | None:
-        """A buffer with room for what comes; None if it must be waited for."""
+        """A buffer with room for what comes; None if it must be waited for.
+
+        It doubles when it is full of an incomplete request, so that a claimed size alone takes no memory. A connection
+        whose requests have arrived whole gets room for the next one at once.
+        """
         buffer = self._buffer
         held_bytes = 0 if buffer is None else len(buffer)
-        wanted = self._frame_bytes if self._frame_bytes > self._read_bytes else self._read_bytes
+        if buffer is None:
+            needed = SMALL_BYTES
+        else:
+            needed = 2 * held_bytes if self._end - self._start == held_bytes else held_bytes
+        wanted = max(needed, self._read_bytes, min(self._frame_bytes, self._trusted_bytes))
         if held_bytes < wanted:
-            lent = self._buffers.lend(wanted, held_bytes=held_bytes)
-            if lent is None and self._frame_bytes < wanted:
-                # Reading far ahead is a luxury; what is needed is room for one request.
+            lent = self._buffers.lend(wanted, self.host, held_bytes=held_bytes)
+            if lent is None and needed < wanted:
+                # Reading far ahead is a luxury; what is needed is room for the next bytes.
                 self._read_bytes = SMALL_BYTES
-                wanted = max(self._frame_bytes, SMALL_BYTES)
-                if held_bytes < wanted:
-                    lent = self._buffers.lend(wanted, held_bytes=held_bytes)
+                if held_bytes < needed:
+                    lent = self._buffers.lend(needed, self.host, held_bytes=held_bytes)
             if lent is not None:
                 self._move_to(lent)
                 return lent
-        if buffer is None or held_bytes < wanted:
+        if buffer is None or held_bytes < needed:
             self._is_starved = True
             self._pause_reading()
-            self._buffers.when_free(self._on_memory, held_bytes=held_bytes)
+            self._buffers.when_free(self._on_memory, self.host, held_bytes=held_bytes)
             return None
-        if held_bytes - self._start < wanted or self._end == held_bytes:
+        if self._start:
             with memoryview(buffer) as view:
                 view[: self._end - self._start] = view[self._start : self._end]
             self._end -= self._start
@@ -229,7 +258,7 @@ class Connection:
             with memoryview(lent) as target, memoryview(self._buffer) as source:
                 target[: self._end - self._start] = source[self._start : self._end]
             self._end -= self._start
-            self._buffers.give_back(self._buffer)
+            self._buffers.give_back(self._buffer, self.host)
         else:
             lent[: len(self._stash)] = self._stash
             self._end = len(self._stash)
@@ -239,6 +268,7 @@ class Connection:
 
     def _on_memory(self) -> None:
         self._is_starved = False
+        self._window_began = self._clock.monotonic()
         self._update_reading()
 
     def _serve_scanned(self) -> None:
@@ -337,6 +367,30 @@ class Connection:
             self._is_reading = False
             self._socket.on_readable(None)
 
+    def stall(self, now: float, window_seconds: float) -> str | None:
+        """What to say if a request that is held here made too little progress in the last window; None if it did.
+
+        Bytes received and sent both count. Memory that the broker has not granted is not the client's fault, and
+        neither are responses that the broker has not completed.
+        """
+        held_bytes = SMALL_BYTES if self._buffer is None else len(self._buffer)
+        is_unread = self._outbox.bytes_waiting > 0 and held_bytes > SMALL_BYTES and not self._is_starved
+        holds_request = self._end > self._start or len(self._stash) > 0 or len(self._scanned) > 0
+        if self.is_closed() or not holds_request or not (self._is_reading or is_unread):
+            self._window_began, self._window_bytes = now, self.bytes_in + self.bytes_out
+            return None
+        if now - self._window_began < window_seconds:
+            return None
+        moved = self.bytes_in + self.bytes_out - self._window_bytes
+        if moved >= held_bytes // PROGRESS_SHARE:
+            self._window_began, self._window_bytes = now, self.bytes_in + self.bytes_out
+            return None
+        arrived = self._end - self._start or len(self._stash)
+        return (
+            f"an incomplete request ({arrived} of {self._frame_bytes or 'unknown'} bytes received) made too little"
+            f" progress: {moved} bytes in {window_seconds:g} s, at least {held_bytes // PROGRESS_SHARE} are required"
+        )
+
     # Writing
 
     def on_completed(self) -> None:
@@ -389,7 +443,7 @@ class Connection:
 
     def _put_aside(self, buffer: bytearray) -> None:
         self._stash = bytes(memoryview(buffer)[self._start : self._end])
-        self._buffers.give_back(buffer)
+        self._buffers.give_back(buffer, self.host)
         self._buffer = None
         self._start = self._end = 0
 
@@ -432,8 +486,8 @@ class Connection:
         if self._buffer is not None:
             if self._has_joined:
                 # Batches in it may still be waiting for the turn's end: it goes with its last reader.
-                self._buffers.forget(self._buffer)
+                self._buffers.forget(self._buffer, self.host)
             else:
-                self._buffers.give_back(self._buffer)
+                self._buffers.give_back(self._buffer, self.host)
             self._buffer = None
         self._on_closed(self)

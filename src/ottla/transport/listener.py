@@ -22,6 +22,9 @@ _LOGGER: Final = logging.getLogger(__name__)
 _SWEEPS_PER_IDLE_SPAN: Final = 4
 _SWEEP_SECONDS_MIN: Final = 0.05
 _SWEEP_SECONDS_MAX: Final = 30.0
+_STALL_SWEEPS_PER_WINDOW: Final = 3
+_MEMORY_WARNING_SECONDS: Final = 60.0
+_HOSTS_NAMED_MAX: Final = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,6 +37,8 @@ class ListenerLimits:
     connections_per_ip_max: int = 2**31 - 1
     idle_ms: int = 600_000
     """Below 0 a connection may be silent for ever."""
+    stall_seconds: float = 30.0
+    """The window in which an incomplete request must make progress."""
 
 
 class Listener:
@@ -63,6 +68,8 @@ class Listener:
         self.connections: dict[Connection, None] = {}
         self.accepted = 0
         self.refused = 0
+        self.stalled = 0
+        """Connections closed because a request made too little progress."""
         self.bytes_in = 0
         """Of connections that are closed; open ones have their own count."""
         self.bytes_out = 0
@@ -73,7 +80,7 @@ class Listener:
         return self._port.port
 
     def _on_accept(self, socket: Socket) -> None:
-        host = _host_of(socket)
+        host = socket.peer().rpartition(":")[0]
         limits = self.limits
         if len(self.connections) >= limits.connections_max or self._per_host[host] >= limits.connections_per_ip_max:
             self.refused += 1
@@ -127,6 +134,52 @@ class Listener:
             for connection in [each for each in self.connections if each.last_active < silent_since]:
                 connection.close(f"silent for more than connections.max.idle.ms={self.limits.idle_ms}")
 
+    async def close_stalled_forever(self) -> None:
+        """Ends connections whose incomplete request makes too little progress, until cancelled.
+
+        Also warns when connections wait for receive memory, and says which addresses hold it.
+        """
+        warned_at = float("-inf")
+        while True:
+            await self._clock.sleep(self.limits.stall_seconds / _STALL_SWEEPS_PER_WINDOW)
+            now = self._clock.monotonic()
+            if self._buffers.waiting and now - warned_at >= _MEMORY_WARNING_SECONDS:
+                warned_at = now
+                self._warn_of_memory()
+            self._close_stalled(now)
+
+    def _close_stalled(self, now: float) -> None:
+        stalls: dict[str, list[tuple[Connection, str]]] = {}
+        for connection in self.connections:
+            reason = connection.stall(now, self.limits.stall_seconds)
+            if reason is not None:
+                stalls.setdefault(connection.host, []).append((connection, reason))
+        for host, found in stalls.items():
+            # One line for each address, however many connections it has.
+            self.stalled += len(found)
+            first, reason = found[0]
+            more = f" (and {len(found) - 1} more connections from {host})" if len(found) > 1 else ""
+            _LOGGER.warning("closed connection from %s%s: %s", first.peer, more, reason)
+            for connection, reason in found:
+                connection.close(reason)
+
+    def _warn_of_memory(self) -> None:
+        held = ", ".join(f"{host}: {count} bytes" for host, count in self._buffers.largest_hosts(_HOSTS_NAMED_MAX))
+        _LOGGER.warning(
+            "%d connections wait for receive memory: %d of %d bytes (queued.max.request.bytes) are in use, at most %d"
+            " for each address; most is held by %s",
+            self._buffers.waiting,
+            self._buffers.lent_bytes,
+            self._buffers.bytes_max,
+            self._buffers.host_bytes_max,
+            held,
+        )
+
+    @property
+    def receive_memory(self) -> ReceiveBuffers:
+        """The memory that requests arrive in."""
+        return self._buffers
+
     def stop_accepting(self) -> None:
         """Closes the port; open connections stay."""
         if self._port is not None:
@@ -149,7 +202,3 @@ class Listener:
             _LOGGER.warning("%d connections did not finish in time and are cut off", len(self.connections))
         for connection in list(self.connections):
             connection.close("the broker is shutting down")
-
-
-def _host_of(socket: Socket) -> str:
-    return socket.peer().rpartition(":")[0]

@@ -1,18 +1,22 @@
 """The memory that requests arrive in: lent to a connection while it has something to read, bounded in all.
 
-A connection that is silent holds nothing. One that sends a large request is lent one buffer for the whole of it, and
-the sum of what is lent has a bound: who would exceed it waits, unread, until others are done, and the kernel tells the
-sender to slow down. If all who hold something wait for something larger, one of them is let through beyond the bound,
-since nobody else could ever finish.
+A silent connection holds no buffer. The buffer of a large request grows with the bytes that have arrived, never with
+the size that the client claims. The sum of the large buffers has a bound, and each client address may hold only a share
+of it: a connection that would exceed either is not read from until others are done, and TCP slows its sender down. If
+all connections that hold a buffer wait for a larger one, one of them is let through beyond the bound, since otherwise
+none could ever finish.
 """
 
 import ctypes
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable
 from typing import Final
 
 SMALL_BYTES: Final = 64 * 1024
 """What a connection is lent before it is known how much comes; these are not counted, a silent connection has none."""
+
+HOST_SHARE: Final = 4
+"""One address may hold the bound divided by this."""
 
 _SMALL_OUT_MAX: Final = 64
 """Up to so many small ones may stay with connections that have nothing in them, to be used again at once."""
@@ -20,23 +24,40 @@ _SMALL_OUT_MAX: Final = 64
 _KEPT_BYTES_MAX: Final = 16 * 1024 * 1024
 """How much is kept for the next borrower rather than given back to the system."""
 
-# `bytearray(size)` writes zeros to every page: a quarter of a second for the largest request, at its first four bytes.
-# This way a page exists once something has arrived in it, and nobody looks beyond what has arrived.
+# `bytearray(size)` writes zeros to every page. This way the system provides a page when something arrives in it, and
+# nothing reads beyond what has arrived.
 _new_bytearray = ctypes.pythonapi.PyByteArray_FromStringAndSize
 _new_bytearray.argtypes = (ctypes.c_char_p, ctypes.c_ssize_t)
 _new_bytearray.restype = ctypes.py_object
 
 
 class ReceiveBuffers:
-    """Lends byte arrays; `bytes_max` bounds those larger than `SMALL_BYTES`, but for one that is larger alone."""
+    """Lends byte arrays; `bytes_max` bounds those larger than `SMALL_BYTES`, except for a single one that is larger.
 
-    __slots__ = ("_free", "_kept_bytes", "_lent_bytes", "_small_out", "_stuck_bytes", "_waiting", "bytes_max")
+    `host` is the client's address: all its connections together may hold `host_bytes_max`, with the same exception.
+    """
+
+    __slots__ = (
+        "_free",
+        "_kept_bytes",
+        "_lent_by_host",
+        "_lent_bytes",
+        "_small_out",
+        "_stuck_by_host",
+        "_stuck_bytes",
+        "_waiting",
+        "bytes_max",
+        "host_bytes_max",
+    )
 
     def __init__(self, bytes_max: int) -> None:
         self.bytes_max = bytes_max
+        self.host_bytes_max = bytes_max // HOST_SHARE
         self._lent_bytes = 0
+        self._lent_by_host: Counter[str] = Counter()
         self._stuck_bytes = 0
-        """Of those that are lent, held by somebody who waits for a larger one."""
+        """Of those that are lent, held by a connection that waits for a larger one."""
+        self._stuck_by_host: Counter[str] = Counter()
         self._kept_bytes = 0
         self._small_out = 0
         self._free: dict[int, list[bytearray]] = {}
@@ -47,17 +68,31 @@ class ReceiveBuffers:
         """The size of all large buffers that are out."""
         return self._lent_bytes
 
-    def lend(self, size: int, *, held_bytes: int = 0) -> bytearray | None:
+    @property
+    def waiting(self) -> int:
+        """How many connections wait for memory."""
+        return len(self._waiting)
+
+    def largest_hosts(self, count: int) -> list[tuple[str, int]]:
+        """The addresses that hold the most, with their bytes."""
+        return self._lent_by_host.most_common(count)
+
+    def lend(self, size: int, host: str, *, held_bytes: int = 0) -> bytearray | None:
         """A buffer of at least that size; None if others must finish first: then ask for `when_free`.
 
-        `held_bytes` is the size of the buffer that will be given back for it. What is in the new one is anything.
+        `held_bytes` is the size of the buffer that will be given back for it. The content of the new one is undefined.
         """
         rounded = SMALL_BYTES if size <= SMALL_BYTES else 1 << (size - 1).bit_length()
         if rounded > SMALL_BYTES:
-            others = self._lent_bytes - (held_bytes if held_bytes > SMALL_BYTES else 0)
+            held = held_bytes if held_bytes > SMALL_BYTES else 0
+            others = self._lent_bytes - held
             if others > self._stuck_bytes and others + rounded > self.bytes_max:
                 return None
+            neighbours = self._lent_by_host[host] - held
+            if neighbours > self._stuck_by_host[host] and neighbours + rounded > self.host_bytes_max:
+                return None
             self._lent_bytes += rounded
+            self._lent_by_host[host] += rounded
         else:
             self._small_out += 1
         free = self._free.get(rounded)
@@ -67,33 +102,38 @@ class ReceiveBuffers:
         made: bytearray = _new_bytearray(None, rounded)
         return made
 
-    def when_free(self, callback: Callable[[], None], *, held_bytes: int = 0) -> None:
+    def when_free(self, callback: Callable[[], None], host: str, *, held_bytes: int = 0) -> None:
         """Calls back once, when something large was given back; `held_bytes` as for `lend`."""
         self._waiting.append(callback)
         if held_bytes > SMALL_BYTES:
             self._stuck_bytes += held_bytes
+            self._stuck_by_host[host] += held_bytes
 
-    def give_back(self, buffer: bytearray) -> None:
-        """Takes a lent buffer; nobody may look into it any more."""
+    def give_back(self, buffer: bytearray, host: str) -> None:
+        """Takes a lent buffer that nothing points into any more."""
         size = len(buffer)
         if self._kept_bytes + size <= _KEPT_BYTES_MAX:
             self._free.setdefault(size, []).append(buffer)
             self._kept_bytes += size
-        self._return(size)
+        self._return(size, host)
 
-    def forget(self, buffer: bytearray) -> None:
-        """Takes a lent buffer out of the count that somebody may still look into; it is not lent again."""
-        self._return(len(buffer))
+    def forget(self, buffer: bytearray, host: str) -> None:
+        """Takes a lent buffer out of the count although something may still point into it; it is not lent again."""
+        self._return(len(buffer), host)
 
     def is_wanted(self, buffer: bytearray) -> bool:
         """Whether a lent buffer that nothing is in should be given back."""
         return len(buffer) > SMALL_BYTES or self._small_out > _SMALL_OUT_MAX
 
-    def _return(self, size: int) -> None:
+    def _return(self, size: int, host: str) -> None:
         if size <= SMALL_BYTES:
             self._small_out -= 1
-        else:
-            self._lent_bytes -= size
-            self._stuck_bytes = 0
-            for _ in range(len(self._waiting)):
-                self._waiting.popleft()()
+            return
+        self._lent_bytes -= size
+        self._lent_by_host[host] -= size
+        if not self._lent_by_host[host]:
+            del self._lent_by_host[host]
+        self._stuck_bytes = 0
+        self._stuck_by_host.clear()
+        for _ in range(len(self._waiting)):
+            self._waiting.popleft()()

@@ -235,16 +235,16 @@ class TestMemory:
                 await second.send(b"".join(request(number) for number in range(5)) + large[:100_000])
                 await parked.wait_served(5)
                 await rig.settle()
-                assert (2 * MIB, 1) == (buffers.lent_bytes, len(buffers._waiting))
+                assert (MIB // 2, 1) == (buffers.lent_bytes, buffers.waiting)
                 for number in range(5):
                     parked.complete(number)
                     await rig.settle()
-                    assert 1 == len(buffers._waiting)
+                    assert 1 == buffers.waiting
                 await first.send(large[500_000:])
                 await parked.wait_served(6)
                 await second.send(large[100_000:])
                 await parked.wait_served(7)
-                assert 0 == len(buffers._waiting)
+                assert 0 == buffers.waiting
 
         run(scenario())
 

@@ -1,0 +1,99 @@
+"""Clients that claim a large request, send its beginning and stall: other clients keep their memory and their speed."""
+
+import statistics
+import threading
+import time
+from struct import pack
+from uuid import UUID
+
+import pytest
+
+from ottla.protocol.apis import ApiKey
+from tests.hostile.batches import numbered_batch
+from tests.hostile.broker_process import BrokerProcess, wait_for
+from tests.hostile.sockets import connect, connections, is_closed_by_peer
+from tests.wire.exchange import RawConnection
+from tests.wire.world import create_topic, produce
+
+CLAIMED_BYTES = 100 * 1000 * 1000
+SENT_BYTES = 9 * 1024
+BEGINNING = pack(">ihhih", CLAIMED_BYTES, ApiKey.PRODUCE, 9, 1, -1) + b"x" * SENT_BYTES
+LARGE_BATCH = numbered_batch(0, 1, size=600_000)
+ROUNDS = 60
+SLOWER_MAX = 3.0
+"""A ratio of medians on a shared machine; before memory followed what arrives, the requests did not end at all."""
+STALL_SECONDS_MAX = 75.0
+"""A window of 30 s, another that may have begun before the request stalled, and the sweeps in between."""
+
+
+def seconds_each(broker: BrokerProcess, topic_id: UUID) -> float:
+    """The median time of a large produce request."""
+    times = []
+    with RawConnection(broker.address) as connection:
+        for _ in range(ROUNDS):
+            began = time.monotonic()
+            produce(connection, topic_id, LARGE_BATCH)
+            times.append(time.monotonic() - began)
+    return statistics.median(times)
+
+
+@pytest.mark.parametrize("attackers", [2, 20])
+def test_large_requests_of_others_keep_their_speed(broker: BrokerProcess, attackers: int) -> None:
+    with RawConnection(broker.address) as connection:
+        topic_id = create_topic(connection, f"fast-{attackers}", 1, retention_bytes="100000000")
+    alone = seconds_each(broker, topic_id)
+    is_over = threading.Event()
+    with connections(broker.address, attackers) as opened:
+
+        def drip() -> None:
+            while not is_over.wait(0.1):
+                for each in opened:
+                    each.sendall(b"x")
+
+        for content in (BEGINNING, b"x", b"x"):
+            for each in opened:
+                each.sendall(content)
+            with RawConnection(broker.address) as other:
+                # The broker has read what was sent before: it answers connections in the order of their events.
+                other.ask_newest(ApiKey.METADATA, {"topics": []})
+        dripping = threading.Thread(target=drip, daemon=True)
+        dripping.start()
+        try:
+            beside = seconds_each(broker, topic_id)
+        finally:
+            is_over.set()
+            dripping.join()
+    print(f"{alone * 1e3:.2f} ms alone, {beside * 1e3:.2f} ms beside {attackers} stalled requests")
+    assert beside < SLOWER_MAX * alone
+
+
+def test_a_request_that_makes_no_progress_is_closed_and_logged(broker: BrokerProcess) -> None:
+    with connect(broker.address) as silent, connect(broker.address) as dripping:
+        is_over = threading.Event()
+
+        def drip() -> None:
+            try:
+                while not is_over.wait(0.5):
+                    dripping.sendall(b"x")
+            except OSError:
+                is_over.set()
+
+        silent.sendall(BEGINNING)
+        dripping.sendall(BEGINNING)
+        addresses = ["{}:{}".format(*each.getsockname()) for each in (silent, dripping)]
+        sender = threading.Thread(target=drip, daemon=True)
+        sender.start()
+        try:
+            assert is_closed_by_peer(silent, seconds=STALL_SECONDS_MAX)
+            assert is_over.wait(STALL_SECONDS_MAX), "a byte now and then counts as progress"
+        finally:
+            is_over.set()
+            sender.join()
+    wait_for(lambda: "127.0.0.1" in stalled_lines(broker), "the log names the address")
+    assert f"of {CLAIMED_BYTES + 4} bytes received" in stalled_lines(broker)
+    assert any(address in stalled_lines(broker) for address in addresses)
+
+
+def stalled_lines(broker: BrokerProcess) -> str:
+    """What the log says about requests that stalled."""
+    return "\n".join(line for line in broker.log_text().splitlines() if "incomplete request" in line)
