@@ -41,6 +41,10 @@ _LOGGER: Final = logging.getLogger(__name__)
 _PER_BREATH: Final = 50
 """After so many partitions the event loop may do something else."""
 
+_RETRY_SECONDS: Final = 1.0
+_RETRY_SECONDS_MAX: Final = 30.0
+"""A partition that cannot be served is tried again after pauses from the one to the other."""
+
 
 class Assignment:
     """The broker's side of the image; `apply` may be called again after any failure."""
@@ -49,6 +53,11 @@ class Assignment:
         self._broker = broker
         self._topics: dict[str, TopicImage] = {}
         """As they were last applied."""
+        self.unserved: dict[TopicPartition, OttlaError] = {}
+        """Partitions that the image assigns to this broker and that have no log here, and why."""
+        self._has_unserved = asyncio.Event()
+        self._revision = 0
+        """Of the image that was applied last."""
         self._breath = 0
         self._turn = asyncio.Lock()
 
@@ -65,8 +74,55 @@ class Assignment:
             wanted = topic.partitions[name.partition] if topic and name.partition < len(topic.partitions) else None
             if topic is None or wanted is None or broker.id not in wanted.replicas or name in broker.partitions.held:
                 return
-            partition = self._add(topic, name, broker.settings_of(topic.configs), broker.image.revision)
+            settings = broker.settings_of(topic.configs)
+            partition = self._add(topic, name, settings, broker.image.revision)
             self._apply_role(partition, wanted, broker.image.revision_of(partition_key(*name)))
+            broker.lost_logs.on_record(name, wanted, broker.image.revision)
+            partition.on_min_insync_replicas(settings.min_insync_replicas)
+            partition.log.config = settings.log_of(name)
+
+    async def retry_forever(self) -> None:
+        """Serves partitions whose log could not be created or opened, as soon as that works, until cancelled."""
+        pause = _RETRY_SECONDS
+        while True:
+            await self._has_unserved.wait()
+            await self._broker.clock.sleep(pause)
+            if await self._retry():
+                self._broker.on_served()
+                pause = _RETRY_SECONDS
+            else:
+                pause = min(2 * pause, _RETRY_SECONDS_MAX)
+            if not self.unserved:
+                self._has_unserved.clear()
+                pause = _RETRY_SECONDS
+                self.note_applied(self._revision)
+
+    async def _retry(self) -> int:
+        """Tries each partition that is not served once; answers how many are served now."""
+        served = 0
+        for name in list(self.unserved):
+            try:
+                _, record = self._record_of(name, self._broker.image)
+                if record is not None and record.replicas == (self._broker.id,):
+                    # If others have it, a log that cannot be opened counts as lost and is copied again.
+                    log = await self._broker.store.reopen_offline(name)
+                    if log is not None:
+                        self._sort_out(log, self._broker.image)
+                await self.bring_back(name)
+            except OttlaError as error:
+                self._note_unserved(name, error)
+                continue
+            # Served, or by now the image does not assign it to this broker.
+            self.unserved.pop(name, None)
+            if name in self._broker.partitions.held:
+                served += 1
+                _LOGGER.info("partition %s is served now", name)
+        return served
+
+    def _note_unserved(self, name: TopicPartition, error: OttlaError) -> None:
+        # Not the error itself: its traceback would keep files open.
+        self.unserved[name] = StorageError(str(error))
+        self._has_unserved.set()
 
     async def _apply(self, image: ClusterImage) -> None:
         gone = [
@@ -84,8 +140,15 @@ class Assignment:
             await self._apply_topic(topic, image)
             self._topics[name] = topic
             is_newer = is_newer or image.revision_of(topic_key(name)) > applied
+        self._revision = image.revision
         if is_newer:
-            self._broker.store.note_applied(image.revision)
+            self.note_applied(image.revision)
+
+    def note_applied(self, revision: int) -> None:
+        """Notes that every folder of this revision was made, unless one is missing: after a restart, a folder that was
+        never made must not be taken for a lost one."""
+        if not self.unserved:
+            self._broker.store.note_applied(revision)
 
     def settings_changed(self) -> None:
         """The broker's own configs changed, and with them the defaults of every topic."""
@@ -164,6 +227,7 @@ class Assignment:
             name = TopicPartition(topic.name, index)
             partition = broker.partitions.held.get(name)
             if broker.id not in wanted.replicas:
+                self.unserved.pop(name, None)
                 if partition is not None:
                     await self._remove([partition], NotLeaderError, "was moved to other brokers")
                 continue
@@ -174,6 +238,9 @@ class Assignment:
                     partition = self._add(topic, name, settings, image.revision)
                 except OttlaError as error:
                     _LOGGER.error("partition %s cannot be served: %s", name, error)
+                    # One that is held back waits for another record, not for another try.
+                    if broker.lost_logs.reason_held_back(name, wanted, image.revision) is None:
+                        self._note_unserved(name, error)
                     continue
                 await self._breathe()
             self._apply_role(partition, wanted, image.revision_of(partition_key(*name)))
@@ -202,6 +269,7 @@ class Assignment:
             clock=broker.clock,
         )
         broker.partitions.add(partition)
+        self.unserved.pop(name, None)
         return partition
 
     def _apply_role(self, partition: Partition, wanted: PartitionImage, revision: int) -> None:
@@ -250,6 +318,8 @@ class Assignment:
         self._broker.lost_logs.forget(gone)
         for name in names:
             self._topics.pop(name, None)
+        for unserved in [each for each in self.unserved if each.topic in gone]:
+            del self.unserved[unserved]
 
     async def _remove(self, partitions: list[Partition], kind: type[OttlaError], what: str) -> None:
         for partition in partitions:

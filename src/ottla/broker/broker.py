@@ -40,7 +40,7 @@ from ottla.env.world import World, real_world
 from ottla.metadata.image import NO_LEADER, BrokerImage, ClusterImage, TopicImage
 from ottla.metadata.sqlite_store import SqliteStore
 from ottla.metadata.store import Lease, MetadataStore
-from ottla.model.errors import MisuseError, OttlaError
+from ottla.model.errors import MisuseError, OttlaError, StorageError
 from ottla.model.ids import BrokerId, TopicPartition
 from ottla.protocol.scan import Endpoint
 from ottla.replication.fetch_waiter import FetchWaiter
@@ -170,7 +170,7 @@ class Broker:
         self.lost_logs = LostLogs(self.id, self.store, self.clock)
         await self.lost_logs.report(self._follower.image, self.controller)
         await self.assignment.apply(self._follower.image)
-        self.store.note_applied(self._follower.image.revision)
+        self.assignment.note_applied(self._follower.image.revision)
         self.isr_changes = IsrChanges(self)
         self.office = Office(self, self._make_controller)
         self.producer_ids = ProducerIds(self.controller.allocate_producer_ids)
@@ -188,6 +188,7 @@ class Broker:
         self._run(self.isr_changes.run())
         self._run(self.office.run())
         self._run(self.repairs.run())
+        self._run(self.assignment.retry_forever())
         self.is_ready = True
 
     async def _recover_metadata(self, data_dirs: list[str]) -> None:
@@ -387,9 +388,15 @@ class Broker:
         return -1 < self.broker_epoch < revision
 
     def _is_elsewhere(self, topic: str | bytes, index: int) -> bool:
+        """Whether another broker leads a partition. Raises StorageError if this one should, and cannot serve it."""
         image = self.image
         found = image.topics_by_id.get(UUID(bytes=topic)) if isinstance(topic, bytes) else image.topics.get(topic)
-        return found is not None and 0 <= index < len(found.partitions)
+        if found is None or not 0 <= index < len(found.partitions):
+            return False
+        reason = self.assignment.unserved.get(TopicPartition(found.name, index))
+        if reason is not None and found.partitions[index].leader == self.id:
+            raise StorageError(str(reason))
+        return True
 
     @property
     def advertised(self) -> tuple[str, int]:
@@ -493,6 +500,31 @@ class Broker:
             self.store.note_intact()
         self.office.on_image()
         self.follow_leaders()
+
+    def on_served(self) -> None:
+        """Partitions are served that were not: coordinators and copying begin where they were waiting for them."""
+        self.groups.on_image(self.image)
+        self.transactions.on_image()
+        self.follow_leaders()
+
+    def offline_partitions(self) -> dict[TopicPartition, OttlaError]:
+        """Partitions assigned to this broker whose log cannot be used, and why."""
+        if not hasattr(self, "store"):
+            return {}
+        failed = {
+            name: partition.log.health.failure
+            for name, partition in self.partitions.held.items()
+            if partition.log.health.failure is not None
+        }
+        return {**self.store.offline, **self.assignment.unserved, **failed}
+
+    def damaged_partitions(self) -> dict[TopicPartition, OttlaError]:
+        """Partitions with a corrupt batch in their log; the rest of the log is served."""
+        return {
+            name: partition.log.health.damage
+            for name, partition in self.partitions.held.items()
+            if partition.log.health.damage is not None
+        }
 
     def follow_leaders(self) -> None:
         """Copies from whom the partitions say; to be called when they have changed."""

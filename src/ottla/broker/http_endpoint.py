@@ -29,12 +29,15 @@ CONNECTIONS_MAX: Final = 64
 REQUEST_SECONDS: Final = 10.0
 """How long a connection may take to send a request, to be idle, or to take a response."""
 
+REASONS_MAX: Final = 20
+"""Partitions that are named as a reason for not being ready."""
+
 _JSON: Final = "application/json"
 _PATHS: Final = {
     "/": "this index",
     "/metrics": "everything that is counted, in Prometheus's text format",
     "/health/live": "200 while the event loop runs",
-    "/health/ready": "200 while clients are served and every data dir works, else 503 with the reasons",
+    "/health/ready": "200 while every partition assigned to the broker is served, else 503 with the reasons",
 }
 
 
@@ -153,6 +156,10 @@ class HttpEndpoint:
         store = getattr(self._broker, "store", None)
         if store is not None:
             reasons += [f"data dir {each.path}: {each.failure}" for each in store.dirs if each.failure is not None]
+        offline = self._broker.offline_partitions()
+        reasons += [f"partition {name}: {offline[name]}" for name in sorted(offline)[:REASONS_MAX]]
+        if len(offline) > REASONS_MAX:
+            reasons.append(f"{len(offline) - REASONS_MAX} more partitions are offline")
         return reasons
 
     def _warnings(self) -> list[str]:

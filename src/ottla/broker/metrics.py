@@ -92,7 +92,6 @@ class PartitionCounts:
     topics: dict[tuple[str, UUID], TopicCounts] = field(default_factory=dict)
     total: TopicCounts = field(default_factory=TopicCounts)
     under_min_isr: int = 0
-    failed: int = 0
     waiting_fetches: int = 0
 
 
@@ -143,7 +142,6 @@ class Metrics:
             topic.appended_bytes += partition.appended_bytes
             topic.fetched_bytes += partition.fetched_bytes
             topic.log_bytes += log.size_bytes
-            counts.failed += log.failure is not None
             if partition.leader is not None:
                 counts.under_min_isr += partition.is_short
             waiters.update(partition.fetch_waiters)
@@ -227,13 +225,15 @@ class Metrics:
             value=counts.under_min_isr,
         )
         store = getattr(self._broker, "store", None)
-        offline = counts.failed + (len(store.offline) if store is not None else 0)
+        offline = len(self._broker.offline_partitions())
         yield Gauge("ottla_partitions_offline", "Partitions whose log cannot be used.", value=offline)
         yield Gauge(
             "ottla_coordinator_partitions_failed",
             "Partitions of __consumer_offsets and __transaction_state that cannot be loaded, so that their ids wait.",
             value=self._failed_coordinators(),
         )
+        damaged = len(self._broker.damaged_partitions())
+        yield Gauge("ottla_partitions_damaged", "Partitions with a corrupt batch in their log.", value=damaged)
         dirs = Gauge("ottla_data_dir_failed", "1 if the data dir cannot be used.", labels=["dir"])
         for folder in store.dirs if store is not None else ():
             dirs.add_metric([folder.path], int(folder.failure is not None))

@@ -112,18 +112,21 @@ def elect(
 @app.command("health", epilog=examples("ottla cluster health || echo 'look at it'"))
 def health(bootstrap: Bootstrap = BOOTSTRAP_DEFAULT, as_json: AsJson = False) -> None:
     """Say what is wrong: no controller, partitions without leader, with replicas that are not in sync, with fewer than
-    min.insync.replicas, replicas that have lost their log, failed log dirs.
+    min.insync.replicas, replicas that have lost their log, failed log dirs, replicas whose log is offline or has a
+    corrupt batch.
 
     Ends with 0 if nothing is, with 1 otherwise.
     """
 
     async def work(cluster: "Cluster") -> int:
         from ottla.cli.lost_replicas import lost_replica_troubles
+        from ottla.client.log_troubles import log_troubles
 
         view = await cluster.refresh()
         minimums = await _minimums(cluster, view)
         troubles = list(_troubles(view, minimums, await _log_dirs(cluster, view)))
         troubles += await lost_replica_troubles(cluster, view)
+        troubles += map(str, await log_troubles(cluster, view))
         if as_json:
             print_json({"healthy": not troubles, "troubles": troubles})
         else:

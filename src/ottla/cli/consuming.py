@@ -11,6 +11,7 @@ from ottla.cli.positions import AtOffset, AtTime, Beginning, End, FromEnd, Posit
 from ottla.cli.progress import Progress
 from ottla.cli.record_formats import Format
 from ottla.client.cluster import Cluster, UnknownPartitionInTopicError
+from ottla.client.errors import CorruptLogError
 from ottla.client.fetch_frames import READ_COMMITTED, READ_UNCOMMITTED
 from ottla.client.offsets import list_offsets, offset_bounds
 from ottla.client.reader import Chunk, OffsetRange, Reader
@@ -88,6 +89,12 @@ class Consuming:
                         self._progress.tick(self._words)
                         if self._left == 0:
                             break
+            except CorruptLogError as error:
+                advice = (
+                    "`ottla cluster health` shows the next readable offset; to skip the batch: ottla consume"
+                    f" {self._topic} --partition {error.partition.partition} --from OFFSET"
+                )
+                raise CorruptLogError(error.partition, error.offset, advice) from error
             finally:
                 self._progress.end()
                 await chunks.aclose()

@@ -25,7 +25,7 @@ from ottla.client.consumer_interceptors import ConsumerInterceptors
 from ottla.client.consumer_membership_state import ConsumerMembershipState
 from ottla.client.consumer_metadata import MetadataWatch
 from ottla.client.consumer_options import ISOLATION_LEVELS, ConsumerConfig
-from ottla.client.errors import RETRIABLE_CODES, answer_error, error_code_of
+from ottla.client.errors import RETRIABLE_CODES, CorruptLogError, answer_error, error_code_of
 from ottla.client.fetch_plan_state import FetchLimits, FetchPlanState, FetchProblem, Records, UnreadableError
 from ottla.client.fetcher import Fetcher
 from ottla.client.group_requests import MemberIdentity
@@ -528,9 +528,10 @@ class ConsumerCore:
             if problem.words is not None:
                 words = f"{what}: {problem.words}; seek beyond it to leave it out"
                 self.raise_in_poll(UnreadableRecordError(problem.partition, problem.offset, words))
-            elif (
-                code in RETRIABLE_CODES and code is not ErrorCode.CORRUPT_MESSAGE
-            ) or code is ErrorCode.UNKNOWN_SERVER_ERROR:
+            elif code is ErrorCode.CORRUPT_MESSAGE:
+                words = str(CorruptLogError(problem.partition, problem.offset))
+                self.raise_in_poll(UnreadableRecordError(problem.partition, problem.offset, words))
+            elif code in RETRIABLE_CODES or code is ErrorCode.UNKNOWN_SERVER_ERROR:
                 log.info("%s: %s; trying again", what, code.name)
                 self.metadata.refresh_soon()
             else:

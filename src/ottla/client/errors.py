@@ -8,6 +8,7 @@ from typing import Final
 
 from ottla.model.error_codes import ErrorCode
 from ottla.model.errors import InvalidRequestError, OttlaError, RetriableError
+from ottla.model.ids import TopicPartition
 
 RETRIABLE_CODES: Final = frozenset(
     {
@@ -74,6 +75,22 @@ class AnswerError(OttlaError):
 
 class RetriableAnswerError(AnswerError, RetriableError):
     """A broker refused for now."""
+
+
+class CorruptLogError(AnswerError):
+    """The batch at `offset` is corrupt in the broker's log, and no other replica has it. Read on behind it to skip it.
+
+    Its last offset is unknown to the client; `ottla cluster health` tells it.
+    """
+
+    def __init__(
+        self, partition: TopicPartition, offset: int, advice: str = "seek to a later offset to skip it"
+    ) -> None:
+        code = ErrorCode.CORRUPT_MESSAGE
+        words = f"partition {partition}: the batch at offset {offset} is corrupt in the broker's log"
+        super().__init__(code, f"{words} ({code.name}, {code.value}); {advice}")
+        self.partition = partition
+        self.offset = offset
 
 
 class CannotConnectError(RetriableError):

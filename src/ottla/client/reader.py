@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from ottla.client.cluster import Cluster
 from ottla.client.connection import Connection
-from ottla.client.errors import AnswerError, UnsupportedByBrokerError, answer_error
+from ottla.client.errors import AnswerError, CorruptLogError, UnsupportedByBrokerError, answer_error
 from ottla.client.fetch_frames import (
     READ_COMMITTED,
     READ_UNCOMMITTED,
@@ -255,4 +255,7 @@ def _refusal(fetched: Fetched, start: int) -> AnswerError:
     words = None
     if fetched.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
         words = "there is no such offset; records may have been deleted, or not written yet"
+    elif fetched.error_code == ErrorCode.CORRUPT_MESSAGE:
+        # Not retriable here: where another replica has the batch, the broker answers KAFKA_STORAGE_ERROR meanwhile.
+        return CorruptLogError(fetched.partition, start)
     return answer_error(fetched.error_code, what, words)

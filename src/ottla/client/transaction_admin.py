@@ -180,7 +180,7 @@ async def describe_producers(
             by_broker[await cluster.leader_of(partition) if broker is None else broker].append(partition)
         found: dict[TopicPartition, tuple[ActiveProducer, ...]] = {}
         for at, some in by_broker.items():
-            response = await cluster.to_broker(at, ApiKey.DESCRIBE_PRODUCERS, _producers_request(some))
+            response = await cluster.to_broker(at, ApiKey.DESCRIBE_PRODUCERS, producers_request(some))
             for topic in response.topics:
                 for each in topic.partitions:
                     partition = TopicPartition(topic.name, int(each.partition_index))
@@ -192,7 +192,8 @@ async def describe_producers(
     return await cluster.retry(ask, give_up=(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,))
 
 
-def _producers_request(partitions: Iterable[TopicPartition]) -> Any:
+def producers_request(partitions: Iterable[TopicPartition]) -> Any:
+    """A DescribeProducers request about these partitions."""
     from kio.schema.describe_producers.v0.request import DescribeProducersRequest, TopicRequest
     from kio.schema.types import TopicName
     from kio.static.primitive import i32

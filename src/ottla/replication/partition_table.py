@@ -12,7 +12,7 @@ class PartitionTable:
     """Partitions by name and index, or by id and index: what every produced and fetched part looks up.
 
     Whatever does not say otherwise is about the partitions that are led here. `is_elsewhere` says whether the cluster
-    has a partition that is not.
+    has a partition that is not, and raises the reason if this broker should lead it and cannot.
     """
 
     __slots__ = ("_by_id", "_by_name", "_is_elsewhere", "held")

@@ -11,7 +11,7 @@ All methods run on the event loop and return at once, but for the disk's own tim
 
 import logging
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -121,7 +121,7 @@ class Log:
         self.lost = parts.lost
         """Offsets of records that were written and cannot be read, as far as the opening found out."""
         self.truncations = 0
-        self.health = LogHealth(on_trouble, parts.damage)
+        self.health = LogHealth(on_trouble, parts.damage, name=str(partition), offsets_of=self._offsets_of)
         self.segments = SegmentList(
             disk, folder, parts.segments, lambda paths: discard(paths, self.config.file_delete_delay_ms)
         )
@@ -616,6 +616,16 @@ class Log:
     def _mend_transaction_index(self, offset: Offset) -> None:
         with self._disk_errors("check a transaction index"):
             self.segments.mend_transaction_index(offset)
+
+    def _offsets_of(self, damage: DamagedSegmentError) -> str:
+        """Which offsets a corrupt batch covers, as far as its header can be believed."""
+        segment = next((each for each in self.segments if each.log_path == damage.path), None)
+        with suppress(OSError, CorruptError):
+            place = segment.place_at(damage.position) if segment is not None else None
+            if place is not None and place.last_offset < self.end_offset:
+                first, last = place.base_offset, place.last_offset
+                return f"offsets {first} to {last} cannot be read, offset {last + 1} is the next one"
+        return f"the offsets of the batch are unknown, the log covers {self.start_offset} to {self.end_offset}"
 
     @contextmanager
     def _disk_errors(self, what: str) -> Iterator[None]:

@@ -1,27 +1,46 @@
 """What is wrong with one log, as far as it is known, and who is told. What to do about it is the broker's duty.
 
-A log that *failed* has files that nobody can trust until they are read anew. One that is *damaged* has a batch whose
-bytes have rotten, whoever came across it, a reader, a search, or the cleaner; the rest of it can be read and written.
-One that *refused* could not write what it was given, for want of room, say, and is as it was before.
+A log that *failed* has files that cannot be trusted until they are read again. One that is *damaged* has a corrupt
+batch, found by a reader, a search or the cleaner; the rest of it can be read and written. One that *refused* could not
+write what it was given, because the disk is full for example, and is as it was before.
 """
 
+import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Final
 
 from ottla.model.errors import CorruptError, OttlaError, StorageError
 from ottla.storage.scanner import DamagedSegmentError
 
 
+_LOGGER: Final = logging.getLogger(__name__)
+
+
 class LogHealth:
-    """Of each kind of trouble the last one; `on_trouble` is called for every one."""
+    """Of each kind of trouble the last one; `on_trouble` is called for every one.
 
-    __slots__ = ("_on_trouble", "damage", "failure", "refusal")
+    `name` is the partition's, for the log. `offsets_of` says which offsets a corrupt batch covers, as text.
+    """
 
-    def __init__(self, on_trouble: Callable[[], None], damage: CorruptError | None = None) -> None:
+    __slots__ = ("_name", "_offsets_of", "_on_trouble", "damage", "failure", "refusal")
+
+    def __init__(
+        self,
+        on_trouble: Callable[[], None],
+        damage: CorruptError | None = None,
+        *,
+        name: str = "",
+        offsets_of: Callable[[DamagedSegmentError], str] = lambda damage: "",
+    ) -> None:
         self._on_trouble = on_trouble
+        self._name = name
+        self._offsets_of = offsets_of
         self.failure: StorageError | None = None
         self.damage = damage
         self.refusal: StorageError | None = None
+        if damage is not None:
+            self._log_damage(damage)
 
     @property
     def trouble(self) -> OttlaError | None:
@@ -40,10 +59,15 @@ class LogHealth:
         return error
 
     def note_damage(self, error: CorruptError) -> None:
-        """A batch has rotten."""
+        """A batch is corrupt. The first one is logged, and says what is damaged until the log is repaired."""
         if self.damage is None:
-            self.damage = CorruptError(str(error))
+            offsets = self._offsets_of(error) if isinstance(error, DamagedSegmentError) else ""
+            self.damage = CorruptError(f"{error}; {offsets}" if offsets else str(error))
+            self._log_damage(self.damage)
             self._on_trouble()
+
+    def _log_damage(self, damage: CorruptError) -> None:
+        _LOGGER.error("partition %s: corrupt batch in the log: %s", self._name, damage)
 
     def note_refusal(self, error: StorageError) -> StorageError:
         """Something could not be written, and nothing has changed; answers the error."""
@@ -55,7 +79,7 @@ class LogHealth:
 
     @contextmanager
     def noting_damage(self) -> Iterator[None]:
-        """Notes a rotten batch that is found inside; not one that is whole, and never made sense."""
+        """Notes a corrupt batch that is found inside; not one that is whole, and never made sense."""
         try:
             yield
         except DamagedSegmentError as damage:

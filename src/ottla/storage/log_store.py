@@ -405,6 +405,35 @@ class LogStore:
         log.advance_high_watermark(min(max(old.high_watermark, log.start_offset), log.end_offset))
         return log
 
+    async def reopen_offline(self, partition: TopicPartition) -> Log | None:
+        """Tries again to open a log that could not be opened, and answers it; None if it is not offline.
+
+        Raises StorageError or CorruptError, and then everything is as before. A corrupt log stays offline: it must be
+        set aside, or repaired while the broker is stopped.
+        """
+        reason = self.offline.get(partition)
+        if reason is None:
+            return None
+        folder = next((each for each in self.dirs if each.has_put_aside(partition)), None)
+        if isinstance(reason, CorruptError) or folder is None or folder.failure is not None:
+            raise reason
+        path = f"{folder.path}/{partition}"
+        bounds = folder.read_checkpoint(names.RECOVERY_POINTS), folder.read_checkpoint(names.LOG_STARTS)
+        opening = replace(self._opening(partition, path, *bounds, is_clean=False), on_loss=folder.note_loss)
+        (opened,) = await self._disk.in_background(_open_all, [opening])
+        if isinstance(opened, OSError):
+            raise StorageError(f"{opened.filename or path}: cannot open: {opened.strerror}") from opened
+        if isinstance(opened, OttlaError):
+            raise opened
+        if self.offline.get(partition) is not reason:
+            raise UnknownPartitionError(f"{partition} was taken away meanwhile")
+        log = self._adopt(folder, partition, path, opened)
+        known = folder.read_checkpoint(names.HIGH_WATERMARKS).get(partition, log.start_offset)
+        log.advance_high_watermark(min(max(known, log.start_offset), log.end_offset))
+        del self.offline[partition]
+        folder.take_back(partition)
+        return log
+
     def _doom(self, partition: TopicPartition) -> DataDir:
         log, folder = self.get(partition), self._dir_of[partition]
         target = f"{folder.path}/{names.doomed_name(partition, self._random.randbytes(16).hex())}"

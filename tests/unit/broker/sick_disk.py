@@ -65,7 +65,15 @@ class SickDisk(RealDisk):
             self.failed += 1
             raise OSError(code, os.strerror(code), path)
 
+    def make_dir(self, path: str) -> None:
+        code = self._failures.get(("make_dir", path.split("/")[-1]))
+        if code is not None:
+            self.failed += 1
+            raise OSError(code, os.strerror(code), path)
+        super().make_dir(path)
+
     def open(self, path: str, *, create: bool = False, writable: bool = True) -> RealFile:
+        self.check("open", path)
         file = SickFile(path, (os.O_RDWR if writable else os.O_RDONLY) | (os.O_CREAT if create else 0))
         file.disk = self
         return file

@@ -23,8 +23,8 @@ from ottla.broker.context import Context
 from ottla.controller.topic_names import fault_of_name
 from ottla.coordination.transaction_requests import InitProducerId, ProducerIdResponse
 from ottla.model.error_codes import ErrorCode
-from ottla.model.errors import InvalidTopicNameError, OttlaError, RetriableError
-from ottla.model.ids import NO_OFFSET, NO_PRODUCER_EPOCH, NO_PRODUCER_ID, ProducerEpoch, ProducerId
+from ottla.model.errors import InvalidTopicNameError, OttlaError, RetriableError, StorageError
+from ottla.model.ids import NO_OFFSET, NO_PRODUCER_EPOCH, NO_PRODUCER_ID, ProducerEpoch, ProducerId, TopicPartition
 from ottla.protocol.messages import milliseconds, wire_error
 from ottla.storage.producer_state import ProducerEntry
 
@@ -100,34 +100,46 @@ def _identity(
 def describe_producers(
     broker: "Broker", context: Context, request: DescribeProducersRequest
 ) -> DescribeProducersResponse:
-    """The producers of each partition that this broker leads, by id."""
+    """The producers of each partition that this broker leads, by id.
+
+    The error message of a replica whose log cannot be used, or has a corrupt batch, says so even if another broker
+    leads it, and even if its producers are known: this is how `ottla cluster health` learns about it.
+    """
+    troubles = {**broker.damaged_partitions(), **broker.offline_partitions()}
     return DescribeProducersResponse(
         throttle_time=milliseconds(0),
         topics=tuple(
             TopicResponse(
                 name=topic.name,
-                partitions=tuple(_active(broker, topic.name, index) for index in topic.partition_indexes),
+                partitions=tuple(
+                    _active(broker, topic.name, index, troubles.get(TopicPartition(topic.name, index)))
+                    for index in topic.partition_indexes
+                ),
             )
             for topic in request.topics
         ),
     )
 
 
-def _active(broker: "Broker", topic: str, index: int) -> PartitionResponse:
+def _active(broker: "Broker", topic: str, index: int, trouble: OttlaError | None) -> PartitionResponse:
     try:
         if (fault := fault_of_name(topic)) is not None:
             raise InvalidTopicNameError(fault)
+        if isinstance(trouble, StorageError):
+            raise StorageError(str(trouble))
         log = broker.partitions.find(topic, index).log
     except OttlaError as error:
+        told = trouble or error
         return PartitionResponse(
             partition_index=i32(index),
-            error_code=wire_error(error.code),
-            error_message=str(error),
+            error_code=wire_error(told.code),
+            error_message=str(told),
             active_producers=(),
         )
     return PartitionResponse(
         partition_index=i32(index),
         error_code=wire_error(ErrorCode.NONE),
+        error_message=None if trouble is None else str(trouble),
         active_producers=tuple(map(_state, sorted(log.producers, key=lambda entry: entry.producer_id))),
     )
 

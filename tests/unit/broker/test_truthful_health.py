@@ -1,0 +1,204 @@
+"""Partitions that are not served, or are damaged: health, metrics and readiness say so, and what can come back does."""
+
+import asyncio
+import errno
+import json
+import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from ottla.broker.broker import Broker
+from ottla.broker.configuration import BrokerConfig
+from ottla.broker.http_endpoint import HttpEndpoint
+from ottla.client.addresses import Address
+from ottla.client.cluster import Cluster
+from ottla.client.consumer import AsyncConsumer
+from ottla.client.consumer_errors import UnreadableRecordError
+from ottla.client.errors import CorruptLogError
+from ottla.client.log_troubles import LogTrouble, log_troubles
+from ottla.client.producer import AsyncProducer
+from ottla.client.reader import OffsetRange, Reader
+from ottla.controller.decisions import NewTopic, TopicReference
+from ottla.env.world import real_world
+from ottla.model.error_codes import ErrorCode
+from ottla.model.errors import StorageError
+from ottla.model.ids import TopicPartition
+from tests.unit.broker.http_client import HOST, get
+from tests.unit.broker.running_broker import make_topic, running
+from tests.unit.broker.sick_disk import SickDisk
+from tests.unit.broker.test_metrics import scrape, value
+from tests.unit.transport.rig import until
+
+T0 = TopicPartition("t", 0)
+
+
+@asynccontextmanager
+async def on_disk(folder: Path, disk: SickDisk) -> AsyncIterator[tuple[Broker, int]]:
+    """A broker on that disk, and the port of its HTTP endpoint."""
+    config = {"log.dirs": str(folder / "data"), "listeners": "PLAINTEXT://127.0.0.1:0"}
+    async with Broker(BrokerConfig.parse(settings=config), world=replace(real_world(), disk=disk)) as broker:
+        endpoint = HttpEndpoint(broker)
+        try:
+            yield broker, await endpoint.start(HOST, 0)
+        finally:
+            await endpoint.stop()
+
+
+async def troubles(broker: Broker) -> list[LogTrouble]:
+    """What `ottla cluster health` is told."""
+    async with Cluster([Address(HOST, broker.port)]) as cluster:
+        return await log_troubles(cluster, await cluster.refresh())
+
+
+async def ready(port: int) -> tuple[int, list[str]]:
+    answer = await get(port, "/health/ready")
+    return answer.status, json.loads(answer.body).get("reasons", [])
+
+
+@pytest.mark.parametrize("code", [errno.EMFILE, errno.ENOSPC])
+def test_a_partition_that_cannot_be_created_is_reported_and_served_later(tmp_path: Path, code: int) -> None:
+    async def scenario() -> None:
+        disk = SickDisk()
+        async with on_disk(tmp_path, disk) as (broker, http):
+            disk.fail("make_dir", "t-0", code)
+            wish = NewTopic(name="t", partition_count=2, replication_factor=1)
+            await broker.wait_revision((await broker.controller.create_topics([wish])).revision)
+            with pytest.raises(StorageError, match="t-0: cannot create the partition"):
+                broker.partitions.find("t", 0)
+            (trouble,) = await troubles(broker)
+            assert (0, T0, False) == (trouble.broker, trouble.partition, trouble.is_served)
+            assert "t-0: cannot create the partition" in trouble.reason
+            status, reasons = await ready(http)
+            assert (503, [f"partition t-0: {trouble.reason}"]) == (status, reasons)
+            assert 1 == value(await scrape(http), "ottla_partitions_offline")
+            disk.heal()
+            await until(lambda: T0 in broker.partitions.held)
+            assert 0 == broker.partitions.find("t", 0).end_offset
+            assert [] == await troubles(broker)
+            assert (200, []) == await ready(http)
+            assert 0 == value(await scrape(http), "ottla_partitions_offline")
+            async with AsyncProducer(bootstrap_servers=f"127.0.0.1:{broker.port}", acks="all") as producer:
+                await producer.send("t", value=b"x", partition=0)
+                await producer.flush()
+            assert 1 == broker.partitions.find("t", 0).end_offset
+        disk.close()
+
+    asyncio.run(scenario())
+
+
+def test_a_partition_that_cannot_be_opened_for_now_is_served_later(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with running(tmp_path) as broker:
+            await make_topic(broker, "t")
+            async with AsyncProducer(bootstrap_servers=f"127.0.0.1:{broker.port}", acks="all") as producer:
+                for number in range(10):
+                    await producer.send("t", value=b"%d" % number, partition=0)
+                await producer.flush()
+        disk = SickDisk()
+        disk.fail("open", "t-0", errno.EMFILE)
+        async with on_disk(tmp_path, disk) as (broker, http):
+            (trouble,) = await troubles(broker)
+            assert (T0, False) == (trouble.partition, trouble.is_served)
+            assert 503 == (await ready(http))[0]
+            assert 1 == value(await scrape(http), "ottla_partitions_offline")
+            disk.heal()
+            await until(lambda: T0 in broker.partitions.held)
+            partition = broker.partitions.find("t", 0)
+            assert (10, 10) == (partition.end_offset, partition.high_watermark)
+            assert ([], (200, [])) == (await troubles(broker), await ready(http))
+        disk.close()
+
+    asyncio.run(scenario())
+
+
+def test_a_topic_that_is_deleted_meanwhile_is_forgotten(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        disk = SickDisk()
+        async with on_disk(tmp_path, disk) as (broker, http):
+            disk.fail("make_dir", "t-0", errno.ENOSPC)
+            wish = NewTopic(name="t", partition_count=1, replication_factor=1)
+            await broker.wait_revision((await broker.controller.create_topics([wish])).revision)
+            assert 503 == (await ready(http))[0]
+            gone = await broker.controller.delete_topics([TopicReference(name="t")])
+            await broker.wait_revision(gone.revision)
+            assert (200, []) == await ready(http)
+        disk.close()
+
+    asyncio.run(scenario())
+
+
+async def fill_and_damage(folder: Path) -> None:
+    """Ten batches of one record, the fifth of which is corrupt when the broker is stopped."""
+    async with running(folder) as broker:
+        await make_topic(broker, "t")
+        async with AsyncProducer(bootstrap_servers=f"127.0.0.1:{broker.port}", acks="all") as producer:
+            for number in range(10):
+                await producer.send("t", value=b"value %d" % number, partition=0)
+                await producer.flush()
+    (path,) = (folder / "data" / "t-0").glob("*.log")
+    content = bytearray(path.read_bytes())
+    content[content.index(b"value 4")] ^= 0xFF
+    path.write_bytes(content)
+
+
+def test_a_corrupt_batch_without_another_replica_is_reported(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario() -> None:
+        await fill_and_damage(tmp_path)
+        async with running(tmp_path) as broker:
+            endpoint = HttpEndpoint(broker)
+            http = await endpoint.start(HOST, 0)
+            assert 0 == value(await scrape(http), "ottla_partitions_damaged")
+            async with Cluster([Address(HOST, broker.port)]) as cluster:
+                values: list[bytes | None] = []
+                with pytest.raises(CorruptLogError, match="partition t-0: the batch at offset 4 is corrupt") as raised:
+                    async for chunk in Reader(cluster, {T0: OffsetRange(start=0, end=None)}).chunks():
+                        values += [record.value for record in chunk.records()]
+                assert [b"value %d" % number for number in range(4)] == values
+                assert (T0, 4, ErrorCode.CORRUPT_MESSAGE) == (
+                    raised.value.partition,
+                    raised.value.offset,
+                    raised.value.error_code,
+                )
+            assert 1 == value(await scrape(http), "ottla_partitions_damaged")
+            assert 0 == value(await scrape(http), "ottla_partitions_offline")
+            (trouble,) = await troubles(broker)
+            assert (T0, True) == (trouble.partition, trouble.is_served)
+            assert "offsets 4 to 4 cannot be read, offset 5 is the next one" in trouble.reason
+            assert (200, []) == await ready(http)
+            await endpoint.stop()
+
+    with caplog.at_level(logging.ERROR):
+        asyncio.run(scenario())
+    (line,) = (each.getMessage() for each in caplog.records if "corrupt batch" in each.getMessage())
+    assert "partition t-0" in line
+    assert "00000000000000000000.log, byte " in line
+    assert "offsets 4 to 4" in line
+
+
+def test_a_consumer_gets_an_error_and_can_seek_beyond_a_corrupt_batch(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        await fill_and_damage(tmp_path)
+        async with running(tmp_path) as broker:
+            async with AsyncConsumer(
+                bootstrap_servers=f"127.0.0.1:{broker.port}", auto_offset_reset="earliest"
+            ) as consumer:
+                consumer.assign([T0])
+                values: list[bytes | None] = []
+                failure: UnreadableRecordError | None = None
+                async with asyncio.timeout(30):
+                    while len(values) < 9:
+                        try:
+                            polled = await consumer.poll(100)
+                            values += [record.value for some in polled.values() for record in some]
+                        except UnreadableRecordError as error:
+                            failure = error
+                            consumer.seek(error.partition, error.offset + 1)
+                assert failure is not None
+                assert (T0, 4) == (failure.partition, failure.offset)
+                assert [b"value %d" % number for number in range(10) if number != 4] == values
+
+    asyncio.run(scenario())
