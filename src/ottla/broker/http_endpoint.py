@@ -1,8 +1,9 @@
 """Metrics and health over HTTP, for Prometheus and for whatever watches over processes.
 
-A small HTTP/1.1 service: GET and HEAD of a few fixed paths, bounded in size, time and number of connections. The
-numbers are `metrics.py`'s. Not for clients of the log, and without passwords: bind it to an address that only those who
-may see it can reach.
+A small HTTP/1.1 service: GET and HEAD of a few fixed paths, bounded in size, time and number of connections. A new
+connection is always accepted: where there are too many, the one that has waited longest for its client is closed, so
+that slow clients cannot keep a liveness probe out. The numbers are `metrics.py`'s. Not for clients of the log, and
+without passwords: bind it to an address that only those who may see it can reach.
 """
 
 import asyncio
@@ -26,6 +27,8 @@ _LOGGER: Final = logging.getLogger(__name__)
 HEAD_BYTES_MAX: Final = 16 * 1024
 """What a request's first line and headers may have."""
 CONNECTIONS_MAX: Final = 64
+CONNECTIONS_PER_HOST_MAX: Final = 16
+"""Of one client address."""
 REQUEST_SECONDS: Final = 10.0
 """How long a connection may take to send a request, to be idle, or to take a response."""
 
@@ -39,6 +42,16 @@ _PATHS: Final = {
     "/health/live": "200 while the event loop runs",
     "/health/ready": "200 while every partition assigned to the broker is served, else 503 with the reasons",
 }
+
+
+@dataclass(slots=True, eq=False)
+class _Conversation:
+    """One connection. `waits_since` is when it began to wait for its client; None while an answer is being made."""
+
+    host: str
+    task: "asyncio.Task[None]"
+    writer: asyncio.StreamWriter
+    waits_since: float | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,7 +72,10 @@ class HttpEndpoint:
         self._metrics = Metrics(broker, self._lag)
         self._service: asyncio.Server | None = None
         self._measuring: asyncio.Task[None] | None = None
-        self._connections: set[asyncio.Task[None]] = set()
+        self._has_closed = False
+        self._conversations: list[_Conversation] = []
+        self._scrape = asyncio.Lock()
+        """Metrics are collected for one client at a time, so that health is answered in between."""
 
     async def start(self, host: str, port: int) -> int:
         """Begins to answer; says on which port, which was chosen if 0 was asked for. Raises OSError if it is taken."""
@@ -73,7 +89,7 @@ class HttpEndpoint:
         """Ends every connection at once. Stopping twice, or one that was not started, is harmless."""
         if self._service is not None:
             self._service.close()
-        ending = list(self._connections)
+        ending = [each.task for each in self._conversations]
         if self._measuring is not None:
             ending.append(self._measuring)
         for task in ending:
@@ -87,12 +103,15 @@ class HttpEndpoint:
 
     async def _on_connection(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
-        if task is None or len(self._connections) >= CONNECTIONS_MAX:
+        if task is None:
             writer.close()
             return
-        self._connections.add(task)
+        host = str((writer.get_extra_info("peername") or ("",))[0])
+        conversation = _Conversation(host, task, writer, self._broker.clock.monotonic())
+        self._make_room(host)
+        self._conversations.append(conversation)
         try:
-            await self._converse(reader, writer)
+            await self._converse(reader, conversation)
         except (OSError, TimeoutError):
             pass  # It left, or is too slow to be waited for.
         except asyncio.CancelledError:
@@ -100,13 +119,39 @@ class HttpEndpoint:
         except Exception as error:
             _LOGGER.error("a request to the HTTP endpoint failed unexpectedly: %s", error, exc_info=error)
         finally:
-            self._connections.discard(task)
+            if conversation in self._conversations:
+                self._conversations.remove(conversation)
             writer.close()
             with suppress(OSError, asyncio.CancelledError):
                 await writer.wait_closed()
 
-    async def _converse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Answers one request after the other, until somebody has enough."""
+    def _make_room(self, host: str) -> None:
+        """Closes the connection that has waited longest for its client, where a new one would be too many."""
+        same = [each for each in self._conversations if each.host == host]
+        if len(same) >= CONNECTIONS_PER_HOST_MAX:
+            crowd = same
+        elif len(self._conversations) >= CONNECTIONS_MAX:
+            crowd = self._conversations
+        else:
+            return
+        now = self._broker.clock.monotonic()
+        oldest = min(crowd, key=lambda each: now if each.waits_since is None else each.waits_since)
+        self._conversations.remove(oldest)
+        if not self._has_closed:
+            self._has_closed = True
+            _LOGGER.warning(
+                "HTTP endpoint: closed a connection from %s that waited for its client: more than %d connections, or %d"
+                " from one address; this is logged once",
+                oldest.host,
+                CONNECTIONS_MAX,
+                CONNECTIONS_PER_HOST_MAX,
+            )
+        oldest.writer.transport.abort()
+        oldest.task.cancel()
+
+    async def _converse(self, reader: asyncio.StreamReader, conversation: _Conversation) -> None:
+        """Answers one request after the other, until one side closes."""
+        writer = conversation.writer
         connection = h11.Connection(h11.SERVER, max_incomplete_event_size=HEAD_BYTES_MAX)
         while True:
             is_head = False
@@ -116,11 +161,13 @@ class HttpEndpoint:
                 if request is None:
                     return
                 is_head = request.method == b"HEAD"
+                conversation.waits_since = None
                 answer = await self._answer(request)
             except h11.RemoteProtocolError as error:
                 if connection.our_state not in (h11.IDLE, h11.SEND_RESPONSE):
                     return
                 answer = _refusal(error.error_status_hint, str(error))
+            conversation.waits_since = self._broker.clock.monotonic()
             async with asyncio.timeout(self._request_seconds):
                 await _write_answer(connection, writer, answer, is_head=is_head)
             if connection.our_state is h11.MUST_CLOSE or connection.their_state is not h11.DONE:
@@ -136,7 +183,8 @@ class HttpEndpoint:
         if request.method not in (b"GET", b"HEAD"):
             return _Answer(status=405, body=_as_json({"error": "only GET and HEAD are answered"}), allow="GET, HEAD")
         if path == "/metrics":
-            body, content_type = await self._metrics.text()
+            async with self._scrape:
+                body, content_type = await self._metrics.text()
             return _Answer(status=200, body=body, content_type=content_type)
         if path == "/health/live":
             return _Answer(status=200, body=_as_json({"status": "live"}))

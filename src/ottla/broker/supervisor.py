@@ -37,9 +37,13 @@ _SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 WAITING: Final = "waiting"
 """What a broker says instead of its address while it cannot serve before the others run."""
 
+SEES_ALL: Final = "sees-all"
+"""What a broker says after its address, when it has seen all brokers registered."""
+
 RunBroker = Callable[[int, str | None, Callable[[str], None]], int]
 """What a broker's process does: called with the broker's id, the address that it had before, if it had one, and what
-it calls with its address as soon as it serves, or with `WAITING` before; answers the exit status."""
+it calls with its address as soon as it serves, with `WAITING` before, and with `SEES_ALL` after; answers the exit
+status."""
 
 
 @dataclass(slots=True)
@@ -68,6 +72,8 @@ class _Process:
     started: float = 0.0
     address: str | None = None
     """Where it served last; None if it never did."""
+    sees_all: bool = False
+    """Whether it has seen all brokers registered since it was started."""
     starts_at: float | None = None
     killed_at: float | None = None
     """When it is killed if it has not stopped by then."""
@@ -75,7 +81,8 @@ class _Process:
 
 
 class Supervisor:
-    """See the module's docstring. `on_ready` is called once, with all addresses, when all brokers serve."""
+    """See the module's docstring. `on_ready` is called once, with all addresses, when all brokers serve and each has
+    seen all of them registered."""
 
     def __init__(self, brokers: Sequence[int], run: RunBroker, on_ready: Callable[[list[str]], None]) -> None:
         self._processes: Final = [_Process(id=each) for each in brokers]
@@ -121,6 +128,7 @@ class Supervisor:
 
     def _start(self, broker: _Process) -> None:
         broker.starts_at = None
+        broker.sees_all = False
         reading, writing = os.pipe()
         sys.stdout.flush()
         sys.stderr.flush()
@@ -164,15 +172,18 @@ class Supervisor:
         if not said:
             self._on_ended(broker)
             return
-        address = said.decode().split()[-1]
-        if address != WAITING:
-            broker.address = address
+        # Several may arrive together.
+        for word in said.decode().split():
+            if word == SEES_ALL:
+                broker.sees_all = True
+            elif word != WAITING:
+                broker.address = word
         if self._stops_asked:
             return
         for each in self._processes:
             if each.pid == 0 and each.starts_at is None:
                 self._start(each)
-        if not self._is_announced and all(each.address is not None for each in self._processes):
+        if not self._is_announced and all(each.sees_all for each in self._processes):
             self._is_announced = True
             self._on_ready([each.address or "" for each in self._processes])
 
@@ -245,6 +256,6 @@ class Supervisor:
             broker.killed_at = time.monotonic() + STOP_SECONDS
 
 
-def _tell(pipe: int, address: str) -> None:
+def _tell(pipe: int, word: str) -> None:
     # Kept open: its end says that this process ended.
-    os.write(pipe, f"{address}\n".encode())
+    os.write(pipe, f"{word}\n".encode())

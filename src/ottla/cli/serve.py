@@ -15,6 +15,7 @@ import signal
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -152,7 +153,7 @@ def _supervise(options: argparse.Namespace, first: BrokerConfig, brokers: range,
     import uvloop  # noqa: F401
 
     import ottla.broker.broker  # noqa: F401
-    from ottla.broker.supervisor import WAITING, Supervisor
+    from ottla.broker.supervisor import SEES_ALL, WAITING, Supervisor
 
     metadata = shared_metadata(first, options.metadata)
     for place in range(len(brokers)):
@@ -160,13 +161,19 @@ def _supervise(options: argparse.Namespace, first: BrokerConfig, brokers: range,
         _configuration(options, broker_settings(first, place, None))
         http_of(http, place)
 
-    def run(broker: int, address: str | None, on_ready: Callable[[str], None]) -> int:
+    def run(broker: int, address: str | None, say: Callable[[str], None]) -> int:
         set_up_logging(options.log_format, options.log_level, broker)
         place = broker - brokers.start
         config = _configuration(options, broker_settings(first, place, address))
         return _told(
             lambda: _run(
-                options, config, http_of(http, place), metadata, on_ready, (signal.SIGTERM,), lambda: on_ready(WAITING)
+                options,
+                config,
+                http_of(http, place),
+                metadata,
+                say,
+                (signal.SIGTERM,),
+                _Neighbours(ids=brokers, on_waiting=lambda: say(WAITING), on_all_seen=lambda: say(SEES_ALL)),
             )
         )
 
@@ -230,6 +237,19 @@ def _raise_file_limit() -> None:
             resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Neighbours:
+    """The brokers of the same command: what is called while this one waits for them, and when all of them are registered
+    in its image."""
+
+    ids: range = range(0)
+    on_waiting: Callable[[], None] = lambda: None
+    on_all_seen: Callable[[], None] = lambda: None
+
+
+_ALONE: Final = _Neighbours()
+
+
 def _run(
     options: argparse.Namespace,
     config: BrokerConfig,
@@ -237,13 +257,13 @@ def _run(
     metadata: str,
     on_ready: Callable[[str], None],
     signals: Sequence[signal.Signals] = _STOP_SIGNALS,
-    on_waiting: Callable[[], None] = lambda: None,
+    neighbours: _Neighbours = _ALONE,
 ) -> int:
     from uvloop import new_event_loop
 
     _raise_file_limit()
     with asyncio.Runner(loop_factory=new_event_loop) as runner:
-        return runner.run(_serve(options, config, http, metadata, on_ready, signals, on_waiting))
+        return runner.run(_serve(options, config, http, metadata, on_ready, signals, neighbours))
 
 
 async def _serve(
@@ -253,7 +273,7 @@ async def _serve(
     metadata: str,
     on_ready: Callable[[str], None],
     signals: Sequence[signal.Signals],
-    on_waiting: Callable[[], None],
+    neighbours: _Neighbours,
 ) -> int:
     from ottla.broker.broker import Broker
     from ottla.broker.metadata_recovery import RecoveryStoppedError
@@ -270,7 +290,7 @@ async def _serve(
         store=store,
         accept_older_metadata=options.accept_older_metadata,
         recover_without=_broker_list("--recover-without", options.recover_without),
-        on_waiting=on_waiting,
+        on_waiting=neighbours.on_waiting,
     )
 
     def on_signal() -> None:
@@ -280,26 +300,35 @@ async def _serve(
     for number in signals:
         loop.add_signal_handler(number, on_signal)
     try:
-        return await _until_stopped(broker, stop, on_ready)
+        return await _until_stopped(broker, stop, on_ready, neighbours)
     except RecoveryStoppedError as error:
         _LOGGER.info("stopping: %s", error)
         return 0
 
 
-async def _until_stopped(broker: "Broker", stop: asyncio.Event, on_ready: Callable[[str], None]) -> int:
+async def _until_stopped(
+    broker: "Broker", stop: asyncio.Event, on_ready: Callable[[str], None], neighbours: _Neighbours
+) -> int:
     async with broker:
         # What was made while starting stays: the collector need not look at it again and again.
         gc.collect()
         gc.freeze()
         host, port = broker.advertised
         on_ready(f"{host}:{port}")
+        seeing = asyncio.ensure_future(_see_all(broker, neighbours))
         ends = [asyncio.ensure_future(stop.wait()), asyncio.ensure_future(broker.wait_failure())]
         await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
         has_failed = ends[1].done()
-        for end in ends:
+        for end in (*ends, seeing):
             end.cancel()
         _LOGGER.info("stopping")
     return 1 if has_failed else 0
+
+
+async def _see_all(broker: "Broker", neighbours: _Neighbours) -> None:
+    while not all(each in broker.image.brokers for each in neighbours.ids):
+        await broker.wait_news(broker.image.revision)
+    neighbours.on_all_seen()
 
 
 def _on_unhandled(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:

@@ -34,8 +34,8 @@ class LogTrouble:
     def __str__(self) -> str:
         if self.is_served:
             return (
-                f"partition {self.partition} has a corrupt batch on broker {self.broker}: {self.reason}; restore it from"
-                " a backup, or let consumers skip it"
+                f"partition {self.partition} has a corrupt batch on broker {self.broker}: {self.reason}; restore it"
+                " from a backup, or let consumers skip it"
             )
         return f"partition {self.partition} is offline on broker {self.broker}: {self.reason}"
 

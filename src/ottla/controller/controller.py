@@ -39,6 +39,7 @@ from ottla.metadata.changes import apply, changes_of, image_of
 from ottla.metadata.image import ClusterImage, TopicImage
 from ottla.metadata.records import CONTROLLER_KEY
 from ottla.metadata.store import Check, ConflictError, Lease, MetadataStore, Operation
+from ottla.model.error_codes import ErrorCode
 from ottla.model.errors import NotControllerError
 from ottla.model.ids import BrokerId, TopicPartition
 
@@ -48,6 +49,10 @@ ELECTED_AT_ONCE_MAX: Final = 1000
 """So many partitions change in one commit; more would be too much for some stores."""
 ATTEMPTS_MAX: Final = 10
 """Each lost attempt means that another one succeeded; ten in a row means that something is wrong."""
+
+
+_BROKER_REFUSALS: Final = frozenset({ErrorCode.INVALID_REPLICATION_FACTOR, ErrorCode.INVALID_REPLICA_ASSIGNMENT})
+"""Refusals that depend on which brokers are registered."""
 
 
 class Controller:
@@ -96,7 +101,8 @@ class Controller:
                 validate_configs=self._validate_configs,
                 random=self._random,
                 validate_only=validate_only,
-            )
+            ),
+            is_doubtful=_lacks_brokers,
         )
 
     async def delete_topics(self, references: Sequence[TopicReference]) -> Committed[TopicOutcome]:
@@ -108,7 +114,8 @@ class Controller:
     ) -> Committed[TopicOutcome]:
         """Adds partitions to topics; an outcome's `partition_count` is the new total."""
         return await self._decide(
-            partial(decide_add_partitions, requests=requests, random=self._random, validate_only=validate_only)
+            partial(decide_add_partitions, requests=requests, random=self._random, validate_only=validate_only),
+            is_doubtful=_lacks_brokers,
         )
 
     async def set_topic_configs(self, name: str, configs: Mapping[str, str], *, expected: int | None = None) -> int:
@@ -187,7 +194,9 @@ class Controller:
 
     async def alter_reassignments(self, requests: Sequence[Reassignment]) -> Committed[PartitionOutcome]:
         """Begins to move partitions to other brokers, or takes moves back."""
-        return await self._decide(partial(decide_reassign, requests=requests, rules_of=self._rules_of))
+        return await self._decide(
+            partial(decide_reassign, requests=requests, rules_of=self._rules_of), is_doubtful=_lacks_brokers
+        )
 
     async def finish_reassignments(self) -> Committed[PartitionOutcome]:
         """Ends the moves whose new replicas are in sync; to be called when an ISR has grown."""
@@ -197,18 +206,32 @@ class Controller:
         """A block of producer ids that nobody else was or will be given."""
         return (await self._decide(decide_producer_ids)).outcomes[0]
 
-    async def _decide(self, decide: Callable[[ClusterImage], Decision[T]]) -> Committed[T]:
+    async def _decide(
+        self,
+        decide: Callable[[ClusterImage], Decision[T]],
+        *,
+        is_doubtful: Callable[[Decision[T]], bool] = lambda decision: False,
+    ) -> Committed[T]:
+        """Decides and commits. A decision that `is_doubtful` is made again if the store is ahead of the image."""
         async with self._turn:
             image = await self._newest_image()
+            is_newest = False
             for _ in range(ATTEMPTS_MAX):
                 fences = self._fences(image)
                 decision = decide(image)
+                if not is_newest and is_doubtful(decision):
+                    newest = image_of(*await self._store.snapshot())
+                    is_newest = True
+                    if newest.revision > image.revision:
+                        image = self._own = newest
+                        continue
                 if not decision.operations:
                     return Committed(revision=image.revision, outcomes=decision.outcomes)
                 try:
                     revision = await self._commit(image, [*fences, *decision.operations])
                 except ConflictError:
                     image = self._own = image_of(*await self._store.snapshot())
+                    is_newest = True
                     continue
                 return Committed(revision=revision, outcomes=decision.outcomes)
             raise ConflictError(
@@ -252,6 +275,11 @@ class Controller:
             self._last = revision, operations
             self._is_unsure = False
         return revision
+
+
+def _lacks_brokers(decision: "Decision[TopicOutcome] | Decision[PartitionOutcome]") -> bool:
+    """Whether something was refused because a broker is not registered, in an image that may be behind the store."""
+    return any(outcome.error in _BROKER_REFUSALS for outcome in decision.outcomes)
 
 
 def _decide_elections_of(

@@ -13,7 +13,6 @@ from typing import Final
 from ottla.model.errors import CorruptError, OttlaError, StorageError
 from ottla.storage.scanner import DamagedSegmentError
 
-
 _LOGGER: Final = logging.getLogger(__name__)
 
 

@@ -23,9 +23,9 @@ class HttpClient:
         self.writer = writer
 
     @classmethod
-    async def connect(cls, port: int) -> "HttpClient":
-        """To loopback."""
-        return cls(*await asyncio.open_connection(HOST, port))
+    async def connect(cls, port: int, source: str = HOST) -> "HttpClient":
+        """To loopback, from an address of loopback."""
+        return cls(*await asyncio.open_connection(HOST, port, local_addr=(source, 0)))
 
     async def ask(self, content: bytes) -> Response:
         """Sends these bytes and reads one response."""

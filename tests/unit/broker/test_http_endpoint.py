@@ -11,7 +11,7 @@ import pytest
 
 from ottla.broker.broker import Broker
 from ottla.broker.configuration import BrokerConfig
-from ottla.broker.http_endpoint import CONNECTIONS_MAX, HEAD_BYTES_MAX, HttpEndpoint
+from ottla.broker.http_endpoint import CONNECTIONS_MAX, CONNECTIONS_PER_HOST_MAX, HEAD_BYTES_MAX, HttpEndpoint
 from ottla.model.errors import StorageError
 from tests.unit.broker.http_client import HOST, HttpClient, get
 from tests.unit.broker.running_broker import running
@@ -223,15 +223,33 @@ class TestBadRequests:
 
         on_an_endpoint(run, tmp_path, scenario, request_seconds=0.05)
 
-    def test_too_many_connections_are_refused(self, run: Run[None], tmp_path: Path) -> None:
+    @pytest.mark.parametrize("begun", [b"", b"GET / HTTP/1.1\r\nHost: x\r\n"])
+    def test_slow_connections_do_not_keep_a_probe_out(self, run: Run[None], tmp_path: Path, begun: bytes) -> None:
+        """Neither those of many addresses nor those of the probe's own one."""
+
         async def scenario(port: int) -> None:
-            clients = [await HttpClient.connect(port) for _ in range(CONNECTIONS_MAX)]
+            slow = [await HttpClient.connect(port, f"127.0.0.{at % 8 + 1}") for at in range(2 * CONNECTIONS_MAX)]
+            for client in slow:
+                client.writer.write(begun)
+            for _ in range(3):
+                assert 200 == (await get(port, "/health/live")).status
+            for client in slow:
+                await client.close()
+
+        on_an_endpoint(run, tmp_path, scenario)
+
+    def test_the_one_that_waits_longest_makes_room(self, run: Run[None], tmp_path: Path) -> None:
+        async def scenario(port: int) -> None:
+            clients = [await HttpClient.connect(port) for _ in range(CONNECTIONS_PER_HOST_MAX)]
             for client in clients:
                 assert 200 == (await client.get("/health/live")).status
-            refused = await HttpClient.connect(port)
-            assert b"" == await refused.rest()
-            assert 200 == (await clients[-1].get("/health/live")).status
-            for client in [*clients, refused]:
+            assert 200 == (await clients[0].get("/health/live")).status
+            another = await HttpClient.connect(port)
+            assert 200 == (await another.get("/health/live")).status
+            assert b"" == await clients[1].rest()
+            for client in (clients[0], *clients[2:], another):
+                assert 200 == (await client.get("/health/live")).status
+            for client in [*clients, another]:
                 await client.close()
 
         on_an_endpoint(run, tmp_path, scenario)

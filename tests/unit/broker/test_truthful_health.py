@@ -154,9 +154,13 @@ def test_a_corrupt_batch_without_another_replica_is_reported(tmp_path: Path, cap
             assert 0 == value(await scrape(http), "ottla_partitions_damaged")
             async with Cluster([Address(HOST, broker.port)]) as cluster:
                 values: list[bytes | None] = []
-                with pytest.raises(CorruptLogError, match="partition t-0: the batch at offset 4 is corrupt") as raised:
+
+                async def read() -> None:
                     async for chunk in Reader(cluster, {T0: OffsetRange(start=0, end=None)}).chunks():
-                        values += [record.value for record in chunk.records()]
+                        values.extend(record.value for record in chunk.records())
+
+                with pytest.raises(CorruptLogError, match="partition t-0: the batch at offset 4 is corrupt") as raised:
+                    await asyncio.wait_for(read(), 30)
                 assert [b"value %d" % number for number in range(4)] == values
                 assert (T0, 4, ErrorCode.CORRUPT_MESSAGE) == (
                     raised.value.partition,
@@ -182,23 +186,23 @@ def test_a_corrupt_batch_without_another_replica_is_reported(tmp_path: Path, cap
 def test_a_consumer_gets_an_error_and_can_seek_beyond_a_corrupt_batch(tmp_path: Path) -> None:
     async def scenario() -> None:
         await fill_and_damage(tmp_path)
-        async with running(tmp_path) as broker:
-            async with AsyncConsumer(
-                bootstrap_servers=f"127.0.0.1:{broker.port}", auto_offset_reset="earliest"
-            ) as consumer:
-                consumer.assign([T0])
-                values: list[bytes | None] = []
-                failure: UnreadableRecordError | None = None
-                async with asyncio.timeout(30):
-                    while len(values) < 9:
-                        try:
-                            polled = await consumer.poll(100)
-                            values += [record.value for some in polled.values() for record in some]
-                        except UnreadableRecordError as error:
-                            failure = error
-                            consumer.seek(error.partition, error.offset + 1)
-                assert failure is not None
-                assert (T0, 4) == (failure.partition, failure.offset)
-                assert [b"value %d" % number for number in range(10) if number != 4] == values
+        async with (
+            running(tmp_path) as broker,
+            AsyncConsumer(bootstrap_servers=f"127.0.0.1:{broker.port}", auto_offset_reset="earliest") as consumer,
+        ):
+            consumer.assign([T0])
+            values: list[bytes | None] = []
+            failure: UnreadableRecordError | None = None
+            async with asyncio.timeout(30):
+                while len(values) < 9:
+                    try:
+                        polled = await consumer.poll(100)
+                        values += [record.value for some in polled.values() for record in some]
+                    except UnreadableRecordError as error:
+                        failure = error
+                        consumer.seek(error.partition, error.offset + 1)
+            assert failure is not None
+            assert (T0, 4) == (failure.partition, failure.offset)
+            assert [b"value %d" % number for number in range(10) if number != 4] == values
 
     asyncio.run(scenario())

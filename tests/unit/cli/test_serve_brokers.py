@@ -22,6 +22,8 @@ from ottla.client.blocking_admin import Admin
 from ottla.client.blocking_consumer import Consumer
 from ottla.client.blocking_producer import Producer
 from ottla.model.errors import InvalidConfigError
+from ottla.protocol.apis import ApiKey
+from tests.wire.exchange import RawConnection
 
 SECONDS = 60
 QUICK = ["offsets.topic.num.partitions=1", "group.initial.rebalance.delay.ms=0"]
@@ -251,3 +253,48 @@ def test_a_second_signal_stops_all_at_once(tmp_path: Path) -> None:
         os.kill(last, signal.SIGCONT)
         _, log = served.process.communicate(timeout=SECONDS)
     assert 0 == served.process.returncode, log
+
+
+def test_ready_means_that_every_broker_sees_all(tmp_path: Path) -> None:
+    with serving(tmp_path / "data", "--brokers", "3") as served:
+        addresses = served.addresses().split(",")
+        seen = []
+        for address in addresses:
+            with RawConnection(address) as connection:
+                answer = connection.ask_newest(ApiKey.METADATA, {"topics": []})
+                seen.append(sorted(broker.node_id for broker in answer.brokers))
+        assert [[0, 1, 2]] * 3 == seen
+        with Admin(bootstrap_servers=addresses[0]) as admin:
+            admin.create_topics([NewTopic("t", 1, 3)])
+
+
+def test_it_is_not_ready_before_a_broker_says_that_it_sees_all(tmp_path: Path) -> None:
+    """With processes that only say so: the second sees all once a file exists, which is made when both serve."""
+    program = f"""
+import pathlib, sys, time
+from ottla.broker.supervisor import SEES_ALL, Supervisor
+
+allowed = pathlib.Path({str(tmp_path / "allowed")!r})
+
+def run(broker, address, say):
+    say(f"host:{{broker}}")
+    print("serving", broker, flush=True)
+    while broker == 1 and not allowed.exists():
+        time.sleep(0.01)
+    print("sees all", broker, flush=True)
+    say(SEES_ALL)
+    time.sleep(60)
+    return 0
+
+Supervisor([0, 1], run, lambda addresses: print("ready", *addresses, flush=True)).run()
+"""
+    process = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True)
+    try:
+        assert process.stdout is not None
+        lines = [process.stdout.readline().strip() for _ in range(3)]
+        assert {"serving 0", "sees all 0", "serving 1"} == set(lines)
+        (tmp_path / "allowed").touch()
+        assert ["sees all 1", "ready host:0 host:1"] == [process.stdout.readline().strip() for _ in range(2)]
+    finally:
+        process.terminate()
+        process.communicate(timeout=SECONDS)

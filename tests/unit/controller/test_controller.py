@@ -320,3 +320,33 @@ def test_ten_thousand_partitions_at_once(tmp_path: Path) -> None:
             assert 10_000 == len((await follower.catch_up()).topics["t"].partitions)
 
     run(scenario())
+
+
+def test_a_broker_that_the_image_does_not_show_yet_is_no_reason_to_refuse(tmp_path: Path) -> None:
+    """The image may be behind: what needs more brokers than it shows is decided again on the store's newest state."""
+
+    async def scenario() -> None:
+        async with rigged(tmp_path) as (store, follower, controller):
+            await register_broker(store, BrokerImage(id=BrokerId(1), host="localhost", port=9093), SimClock())
+            assert [BrokerId(0)] == list(follower.image.brokers)
+            wish = NewTopic(name="t", partition_count=1, replication_factor=2)
+            created = await controller.create_topics([wish])
+            assert [ErrorCode.NONE] == errors(created.outcomes)
+            assert {0, 1} == set((await follower.catch_up()).topics["t"].partitions[0].replicas)
+            refused = await controller.create_topics([NewTopic(name="u", partition_count=1, replication_factor=3)])
+            assert [ErrorCode.INVALID_REPLICATION_FACTOR] == errors(refused.outcomes)
+            assert "only 2 broker(s) are registered" in (refused.outcomes[0].message or "")
+
+    run(scenario())
+
+
+def test_a_reassignment_to_a_broker_that_the_image_does_not_show_yet(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with rigged(tmp_path) as (store, follower, controller):
+            await controller.create_topics([NewTopic(name="t", partition_count=1)])
+            await follower.catch_up()
+            await register_broker(store, BrokerImage(id=BrokerId(1), host="localhost", port=9093), SimClock())
+            moved = await controller.alter_reassignments([Reassignment(topic="t", partition=0, replicas=brokers(1))])
+            assert [ErrorCode.NONE] == [outcome.error for outcome in moved.outcomes]
+
+    run(scenario())

@@ -11,7 +11,7 @@ from ottla.sim.clock import SimClock
 from ottla.transport.listener import ListenerLimits
 from ottla.transport.receive_buffers import SMALL_BYTES
 from tests.unit.env.event_loops import Run
-from tests.unit.transport.rig import Client, Echo, EchoAtTurnEnd, Parked, Rig, request
+from tests.unit.transport.rig import Client, Echo, EchoAtTurnEnd, Parked, Rig, request, until
 
 MIB = 1024 * 1024
 WINDOW = ListenerLimits().stall_seconds
@@ -51,8 +51,8 @@ class TestMemory:
                 for size in (5000, SMALL_BYTES, MIB, 3 * MIB, 10 * MIB):
                     await client.send(whole[sent : sent + size])
                     sent += size
-                    while rig.only_connection.bytes_in < sent:
-                        await asyncio.sleep(0)
+                    connection = rig.only_connection
+                    await until(lambda connection=connection, sent=sent: connection.bytes_in == sent)
                     await rig.settle()
                     assert rig.listener.receive_memory.lent_bytes <= max(2 * sent, 2 * SMALL_BYTES)
 
