@@ -104,6 +104,10 @@ class Broker:
         """The last fetch of each follower that had to wait; it may be answered by now."""
         self.throttles: Final = ReplicationThrottles(self)
         self.is_ready = False
+        self.failed_produces = 0
+        """Partitions of Produce requests that were answered with an error."""
+        self.failed_fetches = 0
+        """The same of Fetch requests."""
         self._on_progress = on_progress
         self._http_address = http
         self._http: HttpEndpoint | None = None

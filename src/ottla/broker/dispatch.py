@@ -21,6 +21,7 @@ from ottla.broker.handlers.produce import produce
 from ottla.protocol.apis import ADVERTISED, SERVED, ApiKey
 from ottla.protocol.scan import FetchRequest, ProduceRequest, Request
 from ottla.transport.connection import Slot
+from ottla.transport.request_times import FOLLOWER_FETCH
 
 if TYPE_CHECKING:
     from ottla.broker.broker import Broker
@@ -130,6 +131,8 @@ class Dispatch:
             if isinstance(request, ProduceRequest):
                 produce(self._broker, request, buffer, slot)
             elif isinstance(request, FetchRequest):
+                if request.replica_id >= 0:
+                    slot.api_key = FOLLOWER_FETCH
                 fetch(self._broker, request, slot)
             elif not self._serve_cold(request, buffer, slot):
                 return False

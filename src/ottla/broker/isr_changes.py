@@ -56,6 +56,9 @@ class IsrChanges:
         self._broker = broker
         self._asked: list[_Asked] = []
         self._news = asyncio.Event()
+        self.shrinks = 0
+        """ISRs that lost a replica by this broker's word as their leader."""
+        self.expansions = 0
 
     def on_follower_fetch(self, partition: Partition, replica: BrokerId) -> None:
         """A follower has said how far it is; one from outside the ISR may have caught up by it."""
@@ -103,6 +106,10 @@ class IsrChanges:
                 return
             try:
                 await self._broker.metadata_store.commit(updates(image, changed))
+                for where, record in changed:
+                    before = image.topics[where.topic].partitions[where.partition].isr
+                    self.shrinks += len(record.isr) < len(before)
+                    self.expansions += len(record.isr) > len(before)
                 return
             except ConflictError:
                 # Somebody was faster, with one of the partitions or with a broker in them: the image will say what.

@@ -8,15 +8,18 @@ Every part of the broker counts for itself in plain attributes; here they are re
 import asyncio
 from bisect import bisect_left
 from collections import Counter as tally
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
 
 from ottla.coordination.shard import Shard
 from ottla.env.ports import Clock
+from ottla.metadata.image import NO_LEADER, ClusterImage
 from ottla.model.errors import MisuseError
 from ottla.protocol.apis import ApiKey
+from ottla.transport.request_times import BOUNDS_SECONDS, FOLLOWER_FETCH
 from ottla.version import __version__
 
 if TYPE_CHECKING:
@@ -28,11 +31,17 @@ if TYPE_CHECKING:
 TOPICS_MAX: Final = 200
 """Topics that have series of their own, the oldest first; the totals count all."""
 
+GROUP_TOPICS_MAX: Final = 1000
+"""Pairs of a group and a topic whose lag has a series of its own."""
+
 _PARTITIONS_PER_BREATH: Final = 500
 """After so many the event loop may do something else."""
 
 LAG_BOUNDS_SECONDS: Final = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0)
 _LAG_PERIOD_SECONDS: Final = 0.25
+
+
+_API_NAMES: Final = {**{int(key): key.name.lower() for key in ApiKey}, FOLLOWER_FETCH: "fetch_by_follower"}
 
 
 class LoopLag:
@@ -70,6 +79,8 @@ class TopicCounts:
     appended_records: int = 0
     appended_bytes: int = 0
     fetched_bytes: int = 0
+    copied_bytes: int = 0
+    replicated_bytes: int = 0
     log_bytes: int = 0
 
     def add(self, other: "TopicCounts") -> None:
@@ -83,6 +94,8 @@ class TopicCounts:
         self.appended_records += other.appended_records
         self.appended_bytes += other.appended_bytes
         self.fetched_bytes += other.fetched_bytes
+        self.copied_bytes += other.copied_bytes
+        self.replicated_bytes += other.replicated_bytes
 
 
 @dataclass(slots=True)
@@ -91,8 +104,22 @@ class PartitionCounts:
 
     topics: dict[tuple[str, UUID], TopicCounts] = field(default_factory=dict)
     total: TopicCounts = field(default_factory=TopicCounts)
+    led: int = 0
+    under_replicated: int = 0
     under_min_isr: int = 0
+    at_min_isr: int = 0
+    without_leader: int = 0
+    """In the whole cluster, where this broker is the controller."""
     waiting_fetches: int = 0
+
+
+@dataclass(slots=True)
+class GroupLag:
+    """How far a group is behind in one topic, as far as this broker knows."""
+
+    records: int = 0
+    unknown_partitions: int = 0
+    """Partitions that this broker has no replica of, so that it does not know their end."""
 
 
 class Metrics:
@@ -108,6 +135,8 @@ class Metrics:
         """What passed through topics that are deleted: a total must not go back."""
         self._registry: CollectorRegistry | None = None
         self._counts = PartitionCounts()
+        self._lags: dict[tuple[str, str], GroupLag] = {}
+        self._lags_left_out = 0
 
     def load(self) -> None:
         """Imports Prometheus's client, which a broker without the endpoint does not need; call it before `text`."""
@@ -126,6 +155,7 @@ class Metrics:
         if self._registry is None:
             raise MisuseError("the metrics are asked for before they were loaded")
         self._counts = await self.count_partitions()
+        await self._measure_lags()
         return generate_latest(self._registry), CONTENT_TYPE_LATEST
 
     async def count_partitions(self) -> PartitionCounts:
@@ -141,11 +171,23 @@ class Metrics:
             topic.appended_records += partition.appended_records
             topic.appended_bytes += partition.appended_bytes
             topic.fetched_bytes += partition.fetched_bytes
+            topic.copied_bytes += partition.copied_bytes
+            topic.replicated_bytes += partition.replicated_bytes
             topic.log_bytes += log.size_bytes
-            if partition.leader is not None:
+            leader = partition.leader
+            if leader is not None:
+                in_sync = len(leader.isr)
+                counts.led += 1
+                counts.under_replicated += in_sync < len(leader.replicas)
                 counts.under_min_isr += partition.is_short
+                counts.at_min_isr += in_sync == leader.effective_min_isr
             waiters.update(partition.fetch_waiters)
         counts.waiting_fetches = len(waiters)
+        if self._is_controller:
+            for at, image in enumerate(list(self._broker.image.topics.values())):
+                if at % _PARTITIONS_PER_BREATH == _PARTITIONS_PER_BREATH - 1:
+                    await asyncio.sleep(0)
+                counts.without_leader += sum(each.leader == NO_LEADER for each in image.partitions)
         for key, seen in self._seen.items():
             if key not in counts.topics:
                 self._gone.add_flow(seen)
@@ -154,6 +196,39 @@ class Metrics:
             counts.total.add(topic)
         counts.total.add_flow(self._gone)
         return counts
+
+    @property
+    def _is_controller(self) -> bool:
+        office = getattr(self._broker, "office", None)
+        return office is not None and office.is_held
+
+    async def _measure_lags(self) -> None:
+        """Compares the committed offsets of the groups coordinated here with the high watermarks known here."""
+        lags: dict[tuple[str, str], GroupLag] = {}
+        left_out: set[tuple[str, str]] = set()
+        seen = 0
+        groups = self._broker.groups.shards() if hasattr(self._broker, "groups") else []
+        for shard in groups:
+            offsets = shard.machine.offsets
+            for group in offsets.group_ids():
+                for where in offsets.partitions(group):
+                    seen += 1
+                    if seen % _PARTITIONS_PER_BREATH == 0:
+                        await asyncio.sleep(0)
+                    key = group, where.topic
+                    if key not in lags and len(lags) >= GROUP_TOPICS_MAX:
+                        left_out.add(key)
+                        continue
+                    committed = offsets.get(group, where)
+                    if committed is None:
+                        continue
+                    lag = lags.setdefault(key, GroupLag())
+                    partition = self._broker.partitions.held.get(where)
+                    if partition is None:
+                        lag.unknown_partitions += 1
+                    else:
+                        lag.records += max(partition.high_watermark - committed.offset, 0)
+        self._lags, self._lags_left_out = lags, len(left_out)
 
     # What the registry asks for
 
@@ -169,12 +244,17 @@ class Metrics:
         uptime = broker.clock.monotonic() - self._began
         yield Gauge("ottla_uptime_seconds", "Time since the broker began to start.", value=uptime)
         yield Gauge("ottla_ready", "1 while the broker serves clients.", value=int(broker.is_ready))
+        yield Gauge("ottla_active_controller", "1 if this broker is the controller.", value=int(self._is_controller))
+        image = getattr(broker, "image", ClusterImage())
+        yield Gauge("ottla_brokers", "Brokers registered in the cluster.", value=len(image.brokers))
         yield from self._collect_requests()
+        yield from self._collect_times()
         yield from self._collect_connections()
         yield from self._collect_partitions()
         yield from self._collect_topics()
         yield from self._collect_waiting()
         yield from self._collect_coordinators()
+        yield from self._collect_group_lags()
         yield from self._collect_lag()
 
     def _collect_requests(self) -> "Iterator[Metric]":
@@ -191,6 +271,29 @@ class Metrics:
             if dispatch.unknown_requests:
                 requests.add_metric(["unknown", ""], dispatch.unknown_requests)
         yield requests
+        yield Counter(
+            "ottla_produce_failed",
+            "Partitions of Produce requests answered with an error.",
+            value=self._broker.failed_produces,
+        )
+        yield Counter(
+            "ottla_fetch_failed",
+            "Partitions of Fetch requests answered with an error.",
+            value=self._broker.failed_fetches,
+        )
+
+    def _collect_times(self) -> "Iterator[Metric]":
+        from prometheus_client.core import HistogramMetricFamily
+
+        family = HistogramMetricFamily(
+            "ottla_request_seconds", "Time from receiving a request to its response.", labels=["api"]
+        )
+        listener = getattr(self._broker, "listener", None)
+        for api_key, histogram in listener.times.by_api.items() if listener is not None else ():
+            if any(histogram.counts):
+                buckets = _buckets(BOUNDS_SECONDS, histogram.counts)
+                family.add_metric([_API_NAMES.get(api_key, "unknown")], buckets, histogram.sum_seconds)
+        yield family
 
     def _collect_connections(self) -> "Iterator[Metric]":
         from prometheus_client.core import CounterMetricFamily as Counter
@@ -207,6 +310,11 @@ class Metrics:
         yield Gauge("ottla_connections", "Connections that are open.", value=len(open_now))
         yield Counter("ottla_connections_accepted", "Connections accepted.", value=listener.accepted)
         yield Counter("ottla_connections_refused", "Connections refused by a limit.", value=listener.refused)
+        yield Counter("ottla_connections_stalled", "Connections closed for a stalled request.", value=listener.stalled)
+        memory = listener.receive_memory
+        yield Gauge("ottla_receive_memory_bytes", "Memory that holds large requests.", value=memory.lent_bytes)
+        yield Gauge("ottla_receive_memory_max_bytes", "The bound of that memory.", value=memory.bytes_max)
+        yield Gauge("ottla_receive_memory_waiting", "Connections that wait for memory.", value=memory.waiting)
 
     def _collect_partitions(self) -> "Iterator[Metric]":
         from prometheus_client.core import CounterMetricFamily as Counter
@@ -214,11 +322,33 @@ class Metrics:
 
         counts, total = self._counts, self._counts.total
         yield Gauge("ottla_topics", "Topics with a partition on this broker.", value=len(counts.topics))
-        yield Gauge("ottla_partitions", "Partitions that this broker leads.", value=total.partitions)
-        yield Counter("ottla_appended_records", "Records appended.", value=total.appended_records)
-        yield Counter("ottla_appended_bytes", "Bytes of batches appended.", value=total.appended_bytes)
+        yield Gauge("ottla_partitions", "Partitions with a replica on this broker.", value=total.partitions)
+        yield Gauge("ottla_partitions_led", "Partitions that this broker leads.", value=counts.led)
+        yield Counter("ottla_appended_records", "Records appended by producers.", value=total.appended_records)
+        yield Counter("ottla_appended_bytes", "Bytes of batches appended by producers.", value=total.appended_bytes)
         yield Counter("ottla_fetched_bytes", "Bytes of batches handed to consumers.", value=total.fetched_bytes)
+        yield Counter("ottla_replication_in_bytes", "Bytes copied from leaders.", value=total.copied_bytes)
+        yield Counter("ottla_replication_out_bytes", "Bytes handed to followers.", value=total.replicated_bytes)
         yield Gauge("ottla_log_bytes", "Size of all logs.", value=total.log_bytes)
+        yield Gauge(
+            "ottla_partitions_under_replicated",
+            "Partitions led here with fewer replicas in sync than they have.",
+            value=counts.under_replicated,
+        )
+        yield Gauge(
+            "ottla_partitions_at_min_isr",
+            "Partitions led here with exactly min.insync.replicas replicas in sync.",
+            value=counts.at_min_isr,
+        )
+        yield Gauge(
+            "ottla_cluster_partitions_without_leader",
+            "Partitions of the cluster without a leader, told by the controller.",
+            value=counts.without_leader,
+        )
+        changes = getattr(self._broker, "isr_changes", None)
+        shrinks, expansions = (changes.shrinks, changes.expansions) if changes is not None else (0, 0)
+        yield Counter("ottla_isr_shrinks", "Replicas' removals from ISRs led here.", value=shrinks)
+        yield Counter("ottla_isr_expansions", "Replicas' returns to ISRs led here.", value=expansions)
         yield Gauge(
             "ottla_partitions_under_min_isr",
             "Partitions with fewer replicas in sync than min.insync.replicas asks for.",
@@ -257,6 +387,7 @@ class Metrics:
             ),
             (Counter("ottla_topic_appended_bytes", "Bytes appended, by topic.", labels=["topic"]), "appended_bytes"),
             (Counter("ottla_topic_fetched_bytes", "Bytes fetched, by topic.", labels=["topic"]), "fetched_bytes"),
+            (Counter("ottla_topic_replication_in_bytes", "Bytes copied, by topic.", labels=["topic"]), "copied_bytes"),
             (Gauge("ottla_topic_log_bytes", "Size of the topic's logs here.", labels=["topic"]), "log_bytes"),
         ]
         for family, attribute in families:
@@ -302,17 +433,36 @@ class Metrics:
                 family.add_metric(labels, count)
             yield family
 
+    def _collect_group_lags(self) -> "Iterator[Metric]":
+        from prometheus_client.core import GaugeMetricFamily as Gauge
+
+        labels = ["group", "topic"]
+        behind = Gauge("ottla_consumer_group_lag", "Records behind the high watermark.", labels=labels)
+        unknown = Gauge("ottla_consumer_group_lag_unknown_partitions", "Partitions left out of the lag.", labels=labels)
+        for key, lag in self._lags.items():
+            behind.add_metric(key, lag.records)
+            if lag.unknown_partitions:
+                unknown.add_metric(key, lag.unknown_partitions)
+        yield behind
+        yield unknown
+        yield Gauge(
+            "ottla_consumer_group_lags_without_series",
+            f"Pairs of group and topic beyond the first {GROUP_TOPICS_MAX}, which have no series.",
+            value=self._lags_left_out,
+        )
+
     def _collect_lag(self) -> "Iterator[Metric]":
         from prometheus_client.core import GaugeMetricFamily as Gauge
         from prometheus_client.core import HistogramMetricFamily
 
         lag = self._lag
         yield Gauge("ottla_loop_lag_last_seconds", "How late the event loop was last.", value=lag.last_seconds)
-        buckets: list[tuple[str, float]] = []
-        so_far = 0
-        for bound, count in zip([*map(str, LAG_BOUNDS_SECONDS), "+Inf"], lag.counts, strict=True):
-            so_far += count
-            buckets.append((bound, so_far))
+        buckets = _buckets(LAG_BOUNDS_SECONDS, lag.counts)
         yield HistogramMetricFamily(
             "ottla_loop_lag_seconds", "How late the event loop is.", buckets=buckets, sum_value=lag.sum_seconds
         )
+
+
+def _buckets(bounds: Sequence[float], counts: Sequence[int]) -> list[tuple[str, float]]:
+    """Counts by bound, each with all below it, as Prometheus wants them."""
+    return list(zip([*map(str, bounds), "+Inf"], accumulate(counts), strict=True))

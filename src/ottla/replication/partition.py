@@ -94,6 +94,7 @@ class Partition:
         "_waiting_for_disk",
         "appended_bytes",
         "appended_records",
+        "copied_bytes",
         "fetch_waiters",
         "fetched_bytes",
         "follower",
@@ -103,6 +104,7 @@ class Partition:
         "log",
         "min_insync_replicas",
         "replica_waiters",
+        "replicated_bytes",
         "topic",
         "topic_id",
     )
@@ -135,7 +137,12 @@ class Partition:
         """Of followers, who wait for what is written."""
         self.appended_bytes = 0
         self.appended_records = 0
+        self.copied_bytes = 0
+        """Copied from the leader into this log."""
         self.fetched_bytes = 0
+        """Handed to consumers."""
+        self.replicated_bytes = 0
+        """Handed to followers."""
         self._turn = turn
         self._clock = clock
         self._queued: list[_Queued] = []

@@ -55,10 +55,8 @@ def take_answer(partition: Partition, answer: Answer, records: memoryview, clock
                 partition.on_copy_cut()
             case AppendRecords():
                 _begin_with_batch(log, records, clock)
-                end_offset = log.end_offset
                 log.append_as_follower(records, now=clock.now_ms())
-                partition.appended_records += log.end_offset - end_offset
-                partition.appended_bytes += len(records)
+                partition.copied_bytes += len(records)
                 partition.on_copied(len(records))
             case FollowBounds(high_watermark, start_offset):
                 log.advance_high_watermark(max(min(high_watermark, log.end_offset), log.high_watermark))

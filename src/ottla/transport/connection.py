@@ -13,6 +13,7 @@ from ottla.env.ports import Clock, Socket
 from ottla.protocol.scan import BrokenRequest, Request, scan_requests
 from ottla.transport.outbox import Outbox, Piece
 from ottla.transport.receive_buffers import SMALL_BYTES, ReceiveBuffers
+from ottla.transport.request_times import RequestTimes
 from ottla.transport.turn import Turn
 
 IN_FLIGHT_MAX: Final = 256
@@ -48,12 +49,15 @@ _DISCARD: Final = bytearray(SMALL_BYTES)
 
 
 class Slot:
-    """The place of one response in its connection's order."""
+    """The place of one response in its connection's order. `api_key` and `received_at` say under which API, and from
+    when on, the time of the request is counted."""
 
-    __slots__ = ("connection", "failure", "on_abandoned", "pieces")
+    __slots__ = ("api_key", "connection", "failure", "on_abandoned", "pieces", "received_at")
 
-    def __init__(self, connection: "Connection") -> None:
+    def __init__(self, connection: "Connection", api_key: int = -1, received_at: float = 0.0) -> None:
         self.connection = connection
+        self.api_key = api_key
+        self.received_at = received_at
         self.pieces: Sequence[Piece] | None = None
         self.failure: str | None = None
         self.on_abandoned: Callable[[], None] | None = None
@@ -99,12 +103,14 @@ class Connection:
         "_on_closed",
         "_outbox",
         "_read_bytes",
+        "_received_at",
         "_scanned",
         "_serve",
         "_slots",
         "_socket",
         "_start",
         "_stash",
+        "_times",
         "_trusted_bytes",
         "_turn",
         "_window_began",
@@ -126,6 +132,7 @@ class Connection:
         clock: Clock,
         buffers: ReceiveBuffers,
         frame_bytes_max: int,
+        times: RequestTimes,
         on_closed: Callable[["Connection"], None],
     ) -> None:
         self.peer = socket.peer()
@@ -142,6 +149,9 @@ class Connection:
         self._turn = turn
         self._clock = clock
         self._buffers = buffers
+        self._times = times
+        self._received_at = self.last_active
+        """When what was scanned last was received."""
         self._frame_bytes_max = frame_bytes_max
         self._on_closed = on_closed
         self._buffer: bytearray | None = None
@@ -206,7 +216,7 @@ class Connection:
         awaited_bytes = self._frame_bytes
         requests, self._start, self._frame_bytes = scan_requests(buffer, self._start, self._end, self._frame_bytes_max)
         if requests:
-            self._window_began = self.last_active
+            self._window_began = self._received_at = self.last_active
             if awaited_bytes > self._trusted_bytes:
                 self._trusted_bytes = min(awaited_bytes, _TRUSTED_BYTES_MAX)
             self._scanned.extend(requests)
@@ -285,7 +295,7 @@ class Connection:
                 if self._drained_because is not None or buffer is None:
                     scanned.clear()
                     return
-                slot = Slot(self)
+                slot = Slot(self, request.api_key, self._received_at)
                 slots.append(slot)
                 if serve(request, buffer, slot) is False:
                     slots.pop()
@@ -433,13 +443,21 @@ class Connection:
     def _collect(self) -> None:
         """Takes what is complete, from the oldest request on."""
         slots = self._slots
+        if not slots or slots[0].pieces is None:
+            return
+        now = self._clock.monotonic()
+        api_key, received_at, count = slots[0].api_key, slots[0].received_at, 0
         while slots and (pieces := slots[0].pieces) is not None:
-            failure = slots.popleft().failure
+            slot = slots.popleft()
             self._outbox.add(pieces)
-            if failure is not None:
+            if slot.api_key != api_key or slot.received_at != received_at:
+                self._times.add(api_key, now - received_at, count)
+                api_key, received_at, count = slot.api_key, slot.received_at, 0
+            count += 1
+            if slot.failure is not None:
                 slots.clear()
-                self._drain(failure)
-                return
+                self._drain(slot.failure)
+        self._times.add(api_key, now - received_at, count)
 
     def _put_aside(self, buffer: bytearray) -> None:
         self._stash = bytes(memoryview(buffer)[self._start : self._end])

@@ -15,6 +15,7 @@ from ottla.env.ports import Clock, Network, Socket
 from ottla.env.ports import Listener as PortListener
 from ottla.transport.connection import Connection, Serve
 from ottla.transport.receive_buffers import ReceiveBuffers
+from ottla.transport.request_times import RequestTimes
 from ottla.transport.turn import Turn
 
 _LOGGER: Final = logging.getLogger(__name__)
@@ -64,6 +65,7 @@ class Listener:
         self._per_host: Counter[str] = Counter()
         self._all_closed = asyncio.Event()
         self.limits = limits
+        self.times = RequestTimes()
         # Ordered, as wherever many are ended at once: the order must not depend on where they lie in memory.
         self.connections: dict[Connection, None] = {}
         self.accepted = 0
@@ -104,6 +106,7 @@ class Listener:
             clock=self._clock,
             buffers=self._buffers,
             frame_bytes_max=limits.request_bytes_max,
+            times=self.times,
             on_closed=lambda connection: self._on_closed(connection, host),
         )
         self.accepted += 1

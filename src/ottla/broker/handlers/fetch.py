@@ -184,6 +184,7 @@ class PendingFetch:
         except OttlaError as error:
             if isinstance(error, StorageError):
                 self._broker.report_failure(error)
+            self._broker.failed_fetches += 1
             leader = self._broker.leader_hint(topic, index) if isinstance(error, NotLeaderError) else None
             code = int(self._broker.repairs.code_of(error, topic, index))
             return (topic, index, code, -1, -1, -1, None, -1, None, 0, None, leader)
@@ -217,6 +218,7 @@ class PendingFetch:
         )
         self._broker.isr_changes.on_follower_fetch(partition, replica.broker)
         size = self._allowed(replica.broker, partition, found.size if found is not None else 0)
+        partition.replicated_bytes += size
         return (
             wanted.topic, wanted.index, 0, log.high_watermark, log.last_stable_offset, log.start_offset,
             None, -1, found if size else None, size, None, None,

@@ -153,6 +153,7 @@ class PendingProduce:
 
     def _failed(self, at: int, error: Any) -> ProduceResult:
         self._has_failed = True
+        self._broker.failed_produces += 1
         code = int(error.code)
         leader = None
         if isinstance(error, NotLeaderError):
