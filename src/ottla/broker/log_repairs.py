@@ -85,7 +85,9 @@ class LogRepairs:
     async def _look(self) -> None:
         broker = self._broker
         troubled = [name for name, each in broker.partitions.held.items() if each.log.health.trouble is not None]
-        wanted = [name for name in (*troubled, *broker.store.offline) if self._is_due(name)]
+        # Those that are not served are offline, too, or could not be created.
+        names = dict.fromkeys((*troubled, *broker.store.offline, *broker.assignment.unserved))
+        wanted = [name for name in names if self._is_due(name)]
         if not wanted or not broker.is_registered:
             return
         withdrawn = await broker.controller.withdraw(broker.id, wanted, self._may_take)
@@ -137,8 +139,10 @@ class LogRepairs:
             pause = _PAUSE_SECONDS
         self._tries[name] = now + pause, min(2 * pause, _PAUSE_SECONDS_MAX)
         try:
-            if partition is None:
+            if partition is None and name in broker.store.offline:
                 await self._begin_offline_anew(name)
+            elif partition is None:
+                await broker.assignment.bring_back(name)
             elif partition.follower is not None:
                 await self._renew(name, partition)
         except OttlaError as error:

@@ -28,6 +28,7 @@ from ottla.model.error_codes import ErrorCode
 from ottla.model.errors import StorageError
 from ottla.model.ids import TopicPartition
 from tests.unit.broker.http_client import HOST, get
+from tests.unit.broker.replicated import ReplicatedBrokers
 from tests.unit.broker.running_broker import make_topic, running
 from tests.unit.broker.sick_disk import SickDisk
 from tests.unit.broker.test_metrics import scrape, value
@@ -204,5 +205,28 @@ def test_a_consumer_gets_an_error_and_can_seek_beyond_a_corrupt_batch(tmp_path: 
             assert failure is not None
             assert (T0, 4) == (failure.partition, failure.offset)
             assert [b"value %d" % number for number in range(10) if number != 4] == values
+
+    asyncio.run(scenario())
+
+
+def test_a_leader_that_cannot_create_its_log_leaves_the_lead_to_others(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        brokers = ReplicatedBrokers(tmp_path)
+        sick = SickDisk()
+        brokers.disks = {1: sick}
+        async with brokers:
+            sick.fail("make_dir", "t-0", errno.ENOSPC)
+            sick.fail("make_dir", "t-1", errno.ENOSPC)
+            sick.fail("make_dir", "t-2", errno.ENOSPC)
+            # Each broker is the preferred leader of one of three partitions.
+            await brokers.make_topic("t", 3, 3)
+            await brokers.wait(lambda: 1 not in {brokers.leader("t", index) for index in range(3)})
+            for index in range(3):
+                await brokers.send("t", [b"x"] * 10, index)
+            sick.heal()
+            for index in range(3):
+                await brokers.wait_in_sync("t", index)
+                assert 1 == len(set(brokers.contents("t", index).values()))
+        sick.close()
 
     asyncio.run(scenario())
