@@ -392,6 +392,8 @@ class Connection:
         if now - self._window_began < window_seconds:
             return None
         moved = self.bytes_in + self.bytes_out - self._window_bytes
+        if moved < held_bytes // PROGRESS_SHARE:
+            held_bytes = self._give_up_luxury(held_bytes)
         if moved >= held_bytes // PROGRESS_SHARE:
             self._window_began, self._window_bytes = now, self.bytes_in + self.bytes_out
             return None
@@ -400,6 +402,22 @@ class Connection:
             f"an incomplete request ({arrived} of {self._frame_bytes or 'unknown'} bytes received) made too little"
             f" progress: {moved} bytes in {window_seconds:g} s, at least {held_bytes // PROGRESS_SHARE} are required"
         )
+
+    def _give_up_luxury(self, held_bytes: int) -> int:
+        """Exchanges a buffer that is much larger than what has arrived; answers what is held then.
+
+        A slow client keeps what it needs, not the room that it got when it was fast.
+        """
+        arrived = self._end - self._start
+        if self._buffer is None or self._has_joined or self._scanned or 2 * max(arrived, SMALL_BYTES) > held_bytes:
+            return held_bytes
+        lent = self._buffers.lend(arrived, self.host, held_bytes=held_bytes)
+        if lent is None:
+            return held_bytes
+        self._move_to(lent)
+        self._read_bytes = SMALL_BYTES
+        self._trusted_bytes = 0
+        return len(lent)
 
     # Writing
 

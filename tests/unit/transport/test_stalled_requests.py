@@ -126,6 +126,28 @@ class TestStalls:
 
         run(scenario())
 
+    def test_a_client_that_becomes_slow_keeps_only_what_it_needs(self, run: Run[None]) -> None:
+        """It was fast, and has a large buffer; that is no reason to ask more of it, nor to let it keep the buffer."""
+
+        async def scenario() -> None:
+            clock = SimClock()
+            async with swept(clock) as rig:
+                client = await rig.connect(receive_bytes=4 * MIB)
+                body = b"f" * (MIB + 100)
+                assert (1, body) == await client.ask(1, body)
+                small = b"s" * 200_000
+                frame = request(2, small)
+                step = int(500 * STEP_SECONDS)
+                await client.send(frame[:10_000])
+                for at in range(10_000, len(frame), step):
+                    await pass_time(rig, clock, STEP_SECONDS)
+                    await client.send(frame[at : at + step])
+                    if at == 10_000 + 6 * step:
+                        assert rig.listener.receive_memory.lent_bytes == 0
+                assert (2, small) == await client.receive()
+
+        run(scenario())
+
     def test_small_requests_now_and_then_are_no_stall(self, run: Run[None]) -> None:
         async def scenario() -> None:
             clock = SimClock()
