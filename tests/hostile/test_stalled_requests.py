@@ -1,5 +1,7 @@
 """Clients that claim a large request, send its beginning and stall: other clients keep their memory and their speed."""
 
+import contextlib
+import socket
 import statistics
 import threading
 import time
@@ -11,7 +13,7 @@ import pytest
 from ottla.protocol.apis import ApiKey
 from tests.hostile.batches import numbered_batch
 from tests.hostile.broker_process import BrokerProcess, wait_for
-from tests.hostile.sockets import connect, connections, is_closed_by_peer
+from tests.hostile.sockets import connect, connections, is_closed_by_peer, send_what_is_taken
 from tests.wire.exchange import RawConnection
 from tests.wire.world import create_topic, produce
 
@@ -65,6 +67,29 @@ def test_large_requests_of_others_keep_their_speed(broker: BrokerProcess, attack
             dripping.join()
     print(f"{alone * 1e3:.2f} ms alone, {beside * 1e3:.2f} ms beside {attackers} stalled requests")
     assert beside < SLOWER_MAX * alone
+
+
+def test_one_address_cannot_take_the_receive_memory_of_others(broker: BrokerProcess) -> None:
+    """Twenty connections of another address really send 12 MB each, more than all receive memory holds, and stall."""
+    with RawConnection(broker.address) as connection:
+        topic_id = create_topic(connection, "others", 1, retention_bytes="100000000")
+    alone = seconds_each(broker, topic_id)
+    broker.forget_peak()
+    before = broker.resident_bytes()
+    content = BEGINNING + bytes(12_000_000)
+    host, _, port = broker.address.rpartition(":")
+    with contextlib.ExitStack() as opened:
+        taken = 0
+        for _ in range(20):
+            attacker = opened.enter_context(
+                socket.create_connection((host, int(port)), source_address=("127.0.0.2", 0))
+            )
+            taken += send_what_is_taken(attacker, content, seconds=0.2)
+        beside = seconds_each(broker, topic_id)
+    print(f"{taken >> 20} MiB were taken; {alone * 1e3:.2f} ms alone, {beside * 1e3:.2f} ms beside them")
+    assert beside < SLOWER_MAX * alone
+    # A quarter of 256 MiB, twice that while a buffer grows.
+    assert broker.peak_bytes() - before < 160 << 20
 
 
 def test_a_request_that_makes_no_progress_is_closed_and_logged(broker: BrokerProcess) -> None:
