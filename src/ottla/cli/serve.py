@@ -239,8 +239,8 @@ def _raise_file_limit() -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Neighbours:
-    """The brokers of the same command: what is called while this one waits for them, and when all of them are registered
-    in its image."""
+    """The brokers of the same command: what is called while this one waits for them, and when all of them are
+    registered in its image."""
 
     ids: range = range(0)
     on_waiting: Callable[[], None] = lambda: None

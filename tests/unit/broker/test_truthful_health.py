@@ -91,6 +91,27 @@ def test_a_partition_that_cannot_be_created_is_reported_and_served_later(tmp_pat
     asyncio.run(scenario())
 
 
+def test_a_partition_that_was_never_created_is_not_taken_for_lost_after_a_restart(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def scenario() -> None:
+        disk = SickDisk()
+        async with on_disk(tmp_path, disk) as (broker, _):
+            disk.fail("make_dir", "t-0", errno.ENOSPC)
+            wish = NewTopic(name="t", partition_count=2, replication_factor=1)
+            await broker.wait_revision((await broker.controller.create_topics([wish])).revision)
+            assert [T0] == list(broker.offline_partitions())
+        disk.heal()
+        caplog.clear()
+        async with on_disk(tmp_path, disk) as (broker, http):
+            assert (200, []) == await ready(http)
+            assert 0 == broker.partitions.find("t", 0).end_offset
+        disk.close()
+
+    asyncio.run(scenario())
+    assert [] == [each.getMessage() for each in caplog.records if each.levelno >= logging.ERROR]
+
+
 def test_a_partition_that_cannot_be_opened_for_now_is_served_later(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with running(tmp_path) as broker:
