@@ -11,6 +11,7 @@ from ottla.transport.listener import ListenerLimits
 from ottla.transport.receive_buffers import SMALL_BYTES
 from tests.unit.env.event_loops import Run
 from tests.unit.transport.rig import (
+    HOST,
     Echo,
     EchoAtTurnEnd,
     FileRange,
@@ -281,7 +282,7 @@ class TestFailure:
             def serve(request: Request, buffer: bytearray, slot: Slot, /) -> None:
                 rigs[0].turn.add_append(lambda: kept.append(bytes(buffer[request.body_start : request.end])))
                 slot.connection.close("in the middle")
-                other = rigs[0].listener._buffers.lend(SMALL_BYTES)
+                other = rigs[0].listener.receive_memory.lend(SMALL_BYTES, HOST)
                 assert other is not None
                 other[:] = bytes(len(other))
 

@@ -4,10 +4,12 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 
 import pytest
 
 from ottla.sim.clock import SimClock
+from ottla.transport.connection import Connection
 from ottla.transport.listener import ListenerLimits
 from ottla.transport.receive_buffers import SMALL_BYTES
 from tests.unit.env.event_loops import Run
@@ -36,6 +38,10 @@ async def pass_time(rig: Rig, clock: SimClock, seconds: float) -> None:
         await rig.settle()
 
 
+def has_received(connection: Connection, count: int) -> bool:
+    return connection.bytes_in == count
+
+
 async def is_open(rig: Rig, client: Client) -> bool:
     host, port = client.writer.get_extra_info("sockname")[:2]
     return any(each.peer == f"{host}:{port}" for each in rig.listener.connections)
@@ -51,8 +57,7 @@ class TestMemory:
                 for size in (5000, SMALL_BYTES, MIB, 3 * MIB, 10 * MIB):
                     await client.send(whole[sent : sent + size])
                     sent += size
-                    connection = rig.only_connection
-                    await until(lambda connection=connection, sent=sent: connection.bytes_in == sent)
+                    await until(partial(has_received, rig.only_connection, sent))
                     await rig.settle()
                     assert rig.listener.receive_memory.lent_bytes <= max(2 * sent, 2 * SMALL_BYTES)
 
