@@ -28,8 +28,8 @@ PRINTED = {
         "",
         "",
         "",
-        "measurements",
-        "",
+        "measurements-0 0 3\nmeasurements-0 3\n",
+        "3\n",
     ],
 }
 """Something that each sample prints."""

@@ -47,7 +47,7 @@ class InterceptorChain:
         """The record as the last one leaves it; one that fails passes on what it was given."""
         for each in self._interceptors:
             try:
-                made = each.on_send(record)
+                made: object = each.on_send(record)
             except Exception:
                 _log(each, "on_send")
                 continue

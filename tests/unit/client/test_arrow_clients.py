@@ -8,7 +8,6 @@ from typing import Any, get_type_hints
 
 import pyarrow as pa
 import pytest
-from tests.unit.client.test_documented_examples import examples
 
 from ottla.client.addresses import Address
 from ottla.client.arrow_consumer import as_batches, decode_polled
@@ -314,15 +313,6 @@ def test_damage_is_met_in_its_place_and_hidden_by_nothing() -> None:
     assert {} == polled.batches
     assert {good: 1, bad: 2} == polled.rewinds
     assert isinstance(polled.error, CorruptBatchError)
-
-
-def test_the_documented_examples_run_as_they_stand(broker: Address, capsys: pytest.CaptureFixture[str]) -> None:
-    found = examples("clients.md", "Arrow")
-    assert 2 == len(found)
-    for example in found:
-        exec(compile(example.replace("localhost:9092", str(broker)), "clients.md", "exec"), {"__name__": "example"})
-    partition = TopicPartition("measurements", 0)
-    assert [f"{partition} 0 3", f"{partition} 3", "3"] == capsys.readouterr().out.splitlines()
 
 
 def test_options_and_config_are_in_step() -> None:
