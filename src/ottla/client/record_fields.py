@@ -5,7 +5,7 @@ values that need a serializer are in `serializers.py`.
 """
 
 import operator
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final
 
@@ -45,13 +45,26 @@ def checked_bytes(what: str, given: object) -> bytes | bytearray | memoryview:
         raise SerializationError(f"the {what} is a memoryview that cannot be read: {error}") from error
 
 
-def checked_headers(headers: object) -> list[Header]:
+def checked_headers(headers: object) -> Sequence[Header]:
     """A record's headers. Raises `MisuseError` that names the one that is wrong, and what to write instead."""
+    if type(headers) is list and _are_plain(headers):
+        return headers
     if isinstance(headers, Mapping):
         raise MisuseError(f"headers is {type(headers).__name__}, and {_LIST_OF_PAIRS}: give list(headers.items())")
     if isinstance(headers, str | bytes) or not isinstance(headers, Iterable):
         raise MisuseError(f"headers is {type(headers).__name__}, and {_LIST_OF_PAIRS}")
     return [_checked_header(place, header) for place, header in enumerate(headers)]
+
+
+def _are_plain(headers: list[Any]) -> bool:
+    """Whether all of them are as almost everybody gives them; a short way, since it is walked for every record."""
+    for header in headers:
+        if type(header) is not tuple or len(header) != 2:
+            return False
+        name, value = header
+        if type(name) is not str or not name.isascii() or (value is not None and type(value) is not bytes):
+            return False
+    return True
 
 
 def _checked_header(place: int, header: Any) -> Header:
