@@ -9,7 +9,7 @@ from pathlib import Path, PurePosixPath
 
 import pytest
 
-from ottla.__main__ import parser
+from ottla.__main__ import COMMANDS
 from tests import tidy_checks, tidy_documents
 
 ROOT = Path(__file__).parents[1]
@@ -121,7 +121,7 @@ def documents(names: tuple[str, ...] = FRONT_DOCUMENTS) -> list[Path]:
 
 
 def subcommands() -> set[str]:
-    return {name for action in parser()._actions if isinstance(action.choices, dict) for name in action.choices}
+    return set(COMMANDS)
 
 
 def test_commands_in_the_documents_exist() -> None:

@@ -1,10 +1,9 @@
-"""The command `ottla`: finds the command that was asked for and runs it.
+"""The command `ottla`: finds the command and runs it.
 
-Each command is a module of `ottla.cli`, imported only when it is asked for: `ottla --help` imports none of them, and
-`ottla serve` no other. `ottla.cli` says what they have in common.
+Each command is a module of `ottla.cli`, imported only when it is used: `ottla --help` imports none of them, and
+`ottla serve` no other. `ottla.cli` describes what they share.
 """
 
-import argparse
 import sys
 from collections.abc import Sequence
 from typing import Final
@@ -12,51 +11,78 @@ from typing import Final
 from ottla.version import __version__
 
 COMMANDS: Final = {
-    "serve": "start a broker",
-    "topics": "list, describe, create and delete topics; add partitions; delete records",
-    "produce": "write records from a file or a pipe into a topic",
-    "consume": "read records of a topic",
-    "groups": "list and describe groups; see their lag; reset and delete their offsets",
-    "transactions": "list and describe transactions; find those that hang; abort them",
-    "configs": "show and change the configs of topics and brokers",
-    "cluster": "describe the cluster, and say whether it is well",
-    "log": "look into log files on disk, and at a broker's log dirs",
-    "pipeline": "make, check, run, watch and reset pipelines on Spark",
-    "bench": "measure producing, consuming and latency, against any broker",
+    "serve": "Start a broker",
+    "topics": "List, describe, create and delete topics; add partitions; delete records",
+    "produce": "Write records from files or a pipe to a topic",
+    "consume": "Read records of topics",
+    "groups": "List and describe consumer groups and their lag; reset and delete their offsets",
+    "transactions": "List and describe transactions; find and abort hanging ones",
+    "configs": "Show and change the configs of topics and brokers",
+    "cluster": "Describe the cluster, check its health, elect leaders, move replicas",
+    "log": "Dump log files, and list the log dirs of brokers",
+    "pipeline": "Create, check, run, watch and reset pipelines on Spark",
+    "bench": "Measure producing, consuming and latency of any broker",
+    "profile": "Store connections to clusters under a name",
+    "completion": "Print a script for command completion in bash, zsh or fish",
 }
 """Every command, in the order of the help; the module is `ottla.cli.<name>`."""
 
-EXAMPLE: Final = """\
-examples:
-  ottla serve                             start a broker on 127.0.0.1:9092, data in ./ottla-data
-  ottla topics create events              make a topic
-  echo hello | ottla produce events       write a record
-  ottla consume events                    read it
+_USAGE: Final = "Usage: ottla COMMAND [OPTIONS]"
+_EXAMPLES: Final = """\
+Examples:
+  ottla serve                         start a broker on 127.0.0.1:9092, data in ./ottla-data
+  ottla topics create events          create a topic
+  echo hello | ottla produce events   write a record
+  ottla consume events                read it
 
-Commands that talk to a broker take --bootstrap HOST:PORT, or the environment's OTTLA_BOOTSTRAP.
-`ottla COMMAND --help` tells about each."""
+Commands that talk to brokers take --bootstrap HOST:PORT [default: OTTLA_BOOTSTRAP, the profile in use, or
+localhost:9092]. `ottla COMMAND --help` explains each command."""
 
 
-def parser() -> argparse.ArgumentParser:
-    """The first word of the command line; the rest is each command's own."""
-    top = argparse.ArgumentParser(
-        prog="ottla",
-        description="A distributed, replicated log that speaks Apache Kafka's wire protocol.",
-        epilog=EXAMPLE,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+def _help_page() -> str:
+    width = max(map(len, COMMANDS)) + 2
+    return "\n".join(
+        [
+            _USAGE,
+            "",
+            "A distributed, replicated log that speaks Apache Kafka's wire protocol.",
+            "",
+            "Commands:",
+            *(f"  {name.ljust(width)}{words}" for name, words in COMMANDS.items()),
+            "",
+            "Options:",
+            f"  {'-h, --help'.ljust(width)}Show this page.",
+            f"  {'--version'.ljust(width)}Show the version.",
+            "",
+            _EXAMPLES,
+        ]
     )
-    top.add_argument("--version", action="version", version=f"ottla {__version__}")
-    commands = top.add_subparsers(dest="command", metavar="COMMAND", required=True)
-    for name, words in COMMANDS.items():
-        commands.add_parser(name, help=words, add_help=False)
-    return top
+
+
+def _without_command(given: Sequence[str]) -> int:
+    """Answers a command line whose first word is not a command."""
+    if given[:1] in (["-h"], ["--help"]):
+        print(_help_page())
+        return 0
+    if given[:1] == ["--version"]:
+        print(f"ottla {__version__}")
+        return 0
+    if not given:
+        print(_help_page(), file=sys.stderr)
+        return 2
+    from difflib import get_close_matches
+
+    near = get_close_matches(given[0], COMMANDS, n=1)
+    words = f"unknown command {given[0]!r}" + (f"; did you mean {near[0]!r}?" if near else "")
+    print(f"{_USAGE}\nTry 'ottla --help' for help.\n\nError: {words}", file=sys.stderr)
+    return 2
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs one command and returns the exit status; a wrong command line exits with 2."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     if not given or given[0] not in COMMANDS:
-        parser().parse_args(given)
+        return _without_command(given)
     if given[0] == "serve":
         from ottla.cli.serve import main as serve
 

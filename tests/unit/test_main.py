@@ -19,14 +19,10 @@ def test_version() -> None:
 
 
 def test_help_lists_every_command_and_has_examples(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as ended:
-        main(["--help"])
-    assert 0 == ended.value.code
+    assert 0 == main(["--help"])
     out = capsys.readouterr().out
-    assert list(COMMANDS) == [
-        line.split()[0] for line in out.splitlines() if line.startswith("    ") and line[4] != " "
-    ]
-    assert "examples:\n  ottla serve" in out
+    assert list(COMMANDS) == [line.split()[0] for line in out.split("Commands:\n")[1].split("\n\n")[0].splitlines()]
+    assert "Examples:\n  ottla serve" in out
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -34,15 +30,13 @@ def test_every_command_has_help(command: str, capsys: pytest.CaptureFixture[str]
     with pytest.raises(SystemExit) as ended:
         main([command, "--help"])
     assert 0 == ended.value.code
-    assert capsys.readouterr().out.lower().startswith(f"usage: ottla {command} ")
+    assert capsys.readouterr().out.startswith(f"Usage: ottla {command} ")
 
 
 @pytest.mark.parametrize("arguments", [[], ["fly"], ["--fly"]])
 def test_a_wrong_command_line_exits_with_2(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as ended:
-        main(arguments)
-    assert 2 == ended.value.code
-    assert capsys.readouterr().err.startswith("usage: ottla")
+    assert 2 == main(arguments)
+    assert capsys.readouterr().err.startswith("Usage: ottla")
 
 
 @pytest.mark.parametrize(

@@ -1,15 +1,16 @@
-"""Asks back before something is lost."""
+"""Asks for confirmation before something is lost."""
 
 import sys
 
 import typer
 
+from ottla.cli.output import printable
 from ottla.cli.running import ExitStatus
 
 
 def confirm(question: str) -> None:
-    """Ends the command unless a person agrees; where nobody can answer, it is a mistake not to have said --yes."""
+    """Ends the command unless a person agrees; without a terminal, --yes is required."""
     if not sys.stdin.isatty():
-        raise typer.BadParameter("nobody can be asked here; say --yes if you mean it")
-    if not typer.confirm(question, err=True):
+        raise typer.BadParameter("not a terminal; pass --yes to confirm")
+    if not typer.confirm(printable(question), err=True):
         raise typer.Exit(ExitStatus.REFUSED)

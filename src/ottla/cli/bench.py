@@ -5,11 +5,11 @@ The same tool measures Ottla and Kafka. Each command makes a topic of its own an
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ottla.cli.options import BOOTSTRAP_DEFAULT, AsJson, Bootstrap, parse_size
+from ottla.cli.options import Acks, AsJson, Bootstrap, Compression, Profile, parse_acks, parse_choice, parse_size
 from ottla.cli.output import human_bytes, print_json, print_table
 from ottla.cli.progress import Progress
 from ottla.cli.running import application, examples, run_with_cluster
@@ -20,21 +20,35 @@ if TYPE_CHECKING:
     from ottla.client.cluster import Cluster
     from ottla.model.ids import TopicPartition
 
-app = application("Measure producing, consuming and latency, against any broker.")
+app = application("Measure producing, consuming and end-to-end latency of any broker that speaks Kafka's protocol.")
 
-_ACKS: Final = {"all": -1, "-1": -1, "1": 1, "0": 0}
-
-Records = Annotated[int, typer.Option("--records", "-n", min=1, help="How many records.")]
-Size = Annotated[str, typer.Option("--size", "-s", help="Bytes of a record's value, as in 100 or 1k.")]
-Partitions = Annotated[int, typer.Option("--partitions", "-p", min=1, help="Of the topic that is made for this.")]
-Acks = Annotated[str, typer.Option(help="all, 1 or 0.")]
-Compression = Annotated[str, typer.Option("--compression", "-z", help="none, gzip, snappy, lz4 or zstd.")]
-Duration = Annotated[float, typer.Option(min=0, help="Seconds to run, instead of --records.")]
-Topic = Annotated[str | None, typer.Option(help="Use this topic, and leave it there.")]
-BatchSize = Annotated[str, typer.Option(help="Bytes of a batch before compression, as in 64k.")]
-InFlight = Annotated[int, typer.Option(min=1, help="Requests under way on each connection.")]
-Connections = Annotated[int, typer.Option(min=1, help="Connections to each broker.")]
-Rate = Annotated[float, typer.Option(min=0, help="Records a second in all; 0 for as many as go.")]
+Records = Annotated[int, typer.Option("--records", "-n", metavar="N", min=1, help="Number of records.")]
+Size = Annotated[
+    str, typer.Option("--size", "-s", metavar="BYTES", help="Size of a record's value, such as 100 or 1k.")
+]
+Partitions = Annotated[
+    int, typer.Option("--partitions", "-p", metavar="N", min=1, help="Partitions of the topic that is created.")
+]
+Duration = Annotated[
+    float,
+    typer.Option(
+        "--duration", metavar="SECONDS", min=0, help="Run this long instead of counting records.", show_default=False
+    ),
+]
+Topic = Annotated[
+    str | None, typer.Option("--topic", metavar="TOPIC", help="Use this topic, and keep it, instead of creating one.")
+]
+BatchSize = Annotated[
+    str, typer.Option("--batch-size", metavar="BYTES", help="Size of a batch before compression, such as 64k.")
+]
+InFlight = Annotated[
+    int, typer.Option("--in-flight", metavar="N", min=1, help="Requests in flight on each connection.")
+]
+Connections = Annotated[int, typer.Option("--connections", metavar="N", min=1, help="Connections to each broker.")]
+Rate = Annotated[
+    float,
+    typer.Option("--rate", metavar="N", min=0, help="Records per second in total; 0 for as many as possible."),
+]
 
 
 @app.command("produce", epilog=examples("ottla bench produce", "ottla bench produce --size 1k --acks 1 --duration 10"))
@@ -50,10 +64,14 @@ def produce(
     rate: Rate = 0,
     duration: Duration = 0,
     topic: Topic = None,
-    bootstrap: Bootstrap = BOOTSTRAP_DEFAULT,
+    bootstrap: Bootstrap = None,
+    profile: Profile = None,
     as_json: AsJson = False,
 ) -> None:
-    """Write prebuilt batches as fast as they are taken, or at a rate; latency is that of requests."""
+    """Measure producing: send prebuilt batches as fast as possible, or at a rate.
+
+    The latency is that of Produce requests.
+    """
     shape = _shape(records, size, batch_size, acks, compression, in_flight, connections, rate, duration)
 
     async def measure(cluster: "Cluster", tick: "Tick") -> "BenchResult":
@@ -62,7 +80,7 @@ def produce(
         async with _topic(cluster, topic, partitions) as chosen:
             return await ProduceLoad(cluster, chosen, shape, tick).run()
 
-    _run(bootstrap, measure, as_json=as_json)
+    _run(bootstrap, profile, measure, as_json=as_json)
 
 
 @app.command("consume", epilog=examples("ottla bench consume", "ottla bench consume --topic events"))
@@ -75,10 +93,14 @@ def consume(
     connections: Connections = 1,
     duration: Duration = 0,
     topic: Topic = None,
-    bootstrap: Bootstrap = BOOTSTRAP_DEFAULT,
+    bootstrap: Bootstrap = None,
+    profile: Profile = None,
     as_json: AsJson = False,
 ) -> None:
-    """Read as fast as it comes, counting records by batch headers; without --topic, of what is written before."""
+    """Measure consuming: fetch as fast as possible and count records by batch headers.
+
+    Without --topic, the records are written first.
+    """
     shape = _shape(records, size, batch_size, "1", compression, 5, 1, 0, 0)
 
     async def measure(cluster: "Cluster", tick: "Tick") -> "BenchResult":
@@ -95,7 +117,7 @@ def consume(
                 cluster, ranges, records=records, seconds=duration, connections=connections, tick=tick
             )
 
-    _run(bootstrap, measure, as_json=as_json)
+    _run(bootstrap, profile, measure, as_json=as_json)
 
 
 @app.command("latency", epilog=examples("ottla bench latency", "ottla bench latency --rate 5000 --duration 30"))
@@ -105,13 +127,17 @@ def latency(
     partitions: Partitions = 1,
     acks: Acks = "all",
     compression: Compression = "none",
-    rate: Annotated[float, typer.Option(min=0.001, help="Records a second.")] = 1000,
+    rate: Annotated[float, typer.Option("--rate", metavar="N", min=0.001, help="Records per second.")] = 1000,
     duration: Duration = 0,
     topic: Topic = None,
-    bootstrap: Bootstrap = BOOTSTRAP_DEFAULT,
+    bootstrap: Bootstrap = None,
+    profile: Profile = None,
     as_json: AsJson = False,
 ) -> None:
-    """Write single records at a rate and read them back: the time from when one is due to when it arrives."""
+    """Measure end-to-end latency: send single records at a rate and read them back.
+
+    The latency of a record is the time from when it was due to when it arrived.
+    """
     shape = _shape(records, size, size, acks, compression, 1, 1, rate, duration)
 
     async def measure(cluster: "Cluster", tick: "Tick") -> "BenchResult":
@@ -123,10 +149,16 @@ def latency(
             ends = {each: end for each, (_, end) in bounds.items()}
             return await LatencyLoad(cluster, chosen, shape, tick).run(ends)
 
-    _run(bootstrap, measure, as_json=as_json)
+    _run(bootstrap, profile, measure, as_json=as_json)
 
 
-def _run(bootstrap: str, measure: "Callable[[Cluster, Tick], Awaitable[BenchResult]]", *, as_json: bool) -> None:
+def _run(
+    bootstrap: str | None,
+    profile: str | None,
+    measure: "Callable[[Cluster, Tick], Awaitable[BenchResult]]",
+    *,
+    as_json: bool,
+) -> None:
     async def work(cluster: "Cluster") -> None:
         progress = Progress()
 
@@ -149,7 +181,7 @@ def _run(bootstrap: str, measure: "Callable[[Cluster, Tick], Awaitable[BenchResu
                 ("measure", "value"), [(name.replace("_", " "), _shown(value)) for name, value in result.items()]
             )
 
-    run_with_cluster(bootstrap, work, in_bulk=True)
+    run_with_cluster(bootstrap, profile, work, in_bulk=True)
 
 
 def _shown(value: object) -> str:
@@ -170,18 +202,12 @@ def _shape(
     from ottla.cli.bench_loads import LoadShape
     from ottla.records.layout import Codec
 
-    if acks not in _ACKS:
-        raise typer.BadParameter(f"{acks!r} is none of all, 1, 0", param_hint="--acks")
-    if compression.upper() not in Codec.__members__:
-        raise typer.BadParameter(
-            f"{compression!r} is none of none, gzip, snappy, lz4, zstd", param_hint="--compression"
-        )
     return LoadShape(
         records=records,
         record_bytes=parse_size(size, "--size"),
         batch_bytes=parse_size(batch_size, "--batch-size"),
-        acks=_ACKS[acks],
-        codec=Codec[compression.upper()],
+        acks=parse_acks(acks),
+        codec=Codec[parse_choice(compression, list(Codec.__members__), "--compression")],
         in_flight=in_flight,
         connections=connections,
         rate=rate,

@@ -1,4 +1,4 @@
-"""`ottla cluster reassign`: moves replicas between brokers: a plan is generated, executed, watched, or cancelled.
+"""`ottla cluster reassign`: moves replicas between brokers. A plan is generated, executed, verified or cancelled.
 
 What a plan looks like and how it is made is in `cluster_plan.py`.
 """
@@ -13,8 +13,8 @@ import typer
 from ottla.cli.asking import confirm
 from ottla.cli.cluster_plan import PlanError, plan_moves, read_plan, write_plan
 from ottla.cli.cluster_throttle import clear_throttle, set_throttle
-from ottla.cli.options import BOOTSTRAP_DEFAULT, AsJson, AssumeYes, Bootstrap, parse_size
-from ottla.cli.output import human_bytes, human_count, json_line, print_json, print_table, say
+from ottla.cli.options import AsJson, AssumeYes, Bootstrap, Profile, parse_size
+from ottla.cli.output import human_bytes, human_count, json_line, print_json, print_table, say, tell
 from ottla.cli.running import ExitStatus, application, examples, guarded, run_with_cluster
 from ottla.model.ids import TopicPartition
 
@@ -28,9 +28,9 @@ app = application("Move replicas between brokers.")
 _TIMEOUT_MS: Final = 60_000
 _WATCH_SECONDS: Final = 1.0
 
-PlanFile = Annotated[Path, typer.Argument(metavar="PLAN.json", help="A plan; - for stdin.", show_default=False)]
+PlanFile = Annotated[Path, typer.Argument(metavar="FILE", help="Plan; - for stdin.", show_default=False)]
 PlanFileOrAll = Annotated[
-    Path | None, typer.Argument(metavar="[PLAN.json]", help="A plan; without one, all moves.", show_default=False)
+    Path | None, typer.Argument(metavar="FILE", help="Plan; without one, all moves.", show_default=False)
 ]
 
 
@@ -51,16 +51,22 @@ class Progress(NamedTuple):
     ),
 )
 def generate(
-    brokers: Annotated[str, typer.Option("--brokers", metavar="ID,…", help="Who shall have the replicas.")],
-    topic: Annotated[list[str] | None, typer.Option("--topic", help="Only this topic; may be repeated.")] = None,
-    replication_factor: Annotated[
-        int | None, typer.Option("--replication-factor", min=1, help="Replicas of each partition; else as many as now.")
+    brokers: Annotated[str, typer.Option("--brokers", metavar="ID,...", help="Brokers that get the replicas.")],
+    topic: Annotated[
+        list[str] | None, typer.Option("--topic", metavar="TOPIC", help="Only this topic; may be repeated.")
     ] = None,
-    bootstrap: Bootstrap = BOOTSTRAP_DEFAULT,
+    replication_factor: Annotated[
+        int | None,
+        typer.Option(
+            "--replication-factor", metavar="N", min=1, help="Replicas of each partition.", show_default="unchanged"
+        ),
+    ] = None,
+    bootstrap: Bootstrap = None,
+    profile: Profile = None,
 ) -> None:
-    """Print a plan that spreads replicas and leaders evenly over these brokers and moves as little as it can.
+    """Print a plan that spreads replicas and leaders evenly over brokers and moves as little as possible.
 
-    Only partitions that change are in it. Nothing is moved yet.
+    The plan holds only the partitions that change. Nothing is moved yet.
     """
     ids = _ids(brokers)
 
@@ -68,17 +74,19 @@ def generate(
         view = await cluster.refresh()
         unknown = sorted(set(ids) - view.brokers.keys())
         if unknown:
-            raise PlanError(f"the cluster has no broker {', '.join(map(str, unknown))}; `ottla cluster brokers`")
+            raise PlanError(
+                f"the cluster has no broker {', '.join(map(str, unknown))}; `ottla cluster brokers` lists them"
+            )
         for name in topic or ():
             if name not in view.topics:
-                raise PlanError(f"there is no topic {name}")
+                raise PlanError(f"topic {name} does not exist")
         present = _replicas(view, topic)
         plan = plan_moves(present, {each: view.brokers[each].rack for each in ids}, replication_factor)
         print(write_plan(plan))
         new = sum(len(set(replicas) - set(present[each])) for each, replicas in plan.items())
         say(f"{human_count(len(plan), 'partition')} would change, {human_count(new, 'replica')} would be copied")
 
-    run_with_cluster(bootstrap, work)
+    run_with_cluster(bootstrap, profile, work)
 
 
 @app.command(
@@ -89,15 +97,15 @@ def execute(
     plan_file: PlanFile,
     throttle: Annotated[
         str | None,
-        typer.Option("--throttle", metavar="BYTES", help="How much each broker may copy in a second; k, m, g work."),
+        typer.Option("--throttle", metavar="BYTES", help="How much each broker may copy per second, such as 50m."),
     ] = None,
-    bootstrap: Bootstrap = BOOTSTRAP_DEFAULT,
+    bootstrap: Bootstrap = None,
+    profile: Profile = None,
 ) -> None:
-    """Begin to move replicas as a plan says; clients go on meanwhile. What the partitions have now is told on stderr,
-    as a plan that would bring it back.
+    """Start moving replicas according to a plan; clients are not interrupted.
 
-    A throttle lasts until `verify` finds the plan carried out, or `cancel` takes it back; executing the plan again
-    changes it.
+    The present replicas are printed to stderr, as a plan that undoes the move. A throttle stays until `verify` finds
+    the plan completed or `cancel` stops it; executing the plan again changes the throttle.
     """
     plan = _read(plan_file)
     rate = None if throttle is None else parse_size(throttle, "--throttle")
@@ -115,22 +123,24 @@ def execute(
         for error in refused.values():
             say(f"ottla: {error}")
         say(f"before: {write_plan(before)}")
-        print(f"{human_count(len(plan) - len(refused), 'move')} begun; `ottla cluster reassign verify` tells how far")
+        started = human_count(len(plan) - len(refused), "move")
+        tell(f"started {started}; `ottla cluster reassign verify` shows the progress")
         return ExitStatus.REFUSED if refused else ExitStatus.DONE
 
-    run_with_cluster(bootstrap, work)
+    run_with_cluster(bootstrap, profile, work)
 
 
 @app.command("verify", epilog=examples("ottla cluster reassign verify --watch", "ottla cluster reassign verify p.json"))
 def verify(
     plan_file: PlanFileOrAll = None,
-    watch: Annotated[bool, typer.Option("--watch", help="Tell once a second, until all is done.")] = False,
-    bootstrap: Bootstrap = BOOTSTRAP_DEFAULT,
+    watch: Annotated[bool, typer.Option("--watch", help="Show the progress every second until it is done.")] = False,
+    bootstrap: Bootstrap = None,
+    profile: Profile = None,
     as_json: AsJson = False,
 ) -> None:
-    """Tell which moves are under way and how much is left to copy; with a plan, also whether it is carried out.
+    """Show the moves in progress and how much is left to copy; with a plan, also whether it is completed.
 
-    Ends with 0 when nothing is left to do, with 1 otherwise.
+    The exit status is 0 if nothing is left to do, else 1.
     """
     plan = None if plan_file is None else _read(plan_file)
 
@@ -156,12 +166,14 @@ def verify(
             _print_state(before, pending)
         return ExitStatus.REFUSED if before.moving or pending else ExitStatus.DONE
 
-    run_with_cluster(bootstrap, work)
+    run_with_cluster(bootstrap, profile, work)
 
 
 @app.command("cancel", epilog=examples("ottla cluster reassign cancel --yes"))
-def cancel(plan_file: PlanFileOrAll = None, yes: AssumeYes = False, bootstrap: Bootstrap = BOOTSTRAP_DEFAULT) -> None:
-    """Take back moves that are under way: partitions stay where they were, and what was copied is removed."""
+def cancel(
+    plan_file: PlanFileOrAll = None, yes: AssumeYes = False, bootstrap: Bootstrap = None, profile: Profile = None
+) -> None:
+    """Cancel moves in progress: replicas stay where they were, and copied data is removed."""
     plan = None if plan_file is None else _read(plan_file)
 
     async def work(cluster: "Cluster") -> int:
@@ -169,30 +181,30 @@ def cancel(plan_file: PlanFileOrAll = None, yes: AssumeYes = False, bootstrap: B
 
         moving = await list_reassignments(cluster, plan, timeout_ms=_TIMEOUT_MS)
         if not moving:
-            print("nothing is being moved")
+            tell("no moves in progress")
             return ExitStatus.DONE
         if not yes:
-            confirm(f"take back {human_count(len(moving), 'move')}?")
+            confirm(f"cancel {human_count(len(moving), 'move')}?")
         refused = await alter_reassignments(cluster, dict.fromkeys(moving), timeout_ms=_TIMEOUT_MS)
         for error in refused.values():
             say(f"ottla: {error}")
-        print(f"{human_count(len(moving) - len(refused), 'move')} taken back")
+        tell(f"cancelled {human_count(len(moving) - len(refused), 'move')}")
         if not refused:
             await _clear_throttle(cluster, moving)
         return ExitStatus.REFUSED if refused else ExitStatus.DONE
 
-    run_with_cluster(bootstrap, work)
+    run_with_cluster(bootstrap, profile, work)
 
 
 async def _clear_throttle(cluster: "Cluster", moved: Iterable[TopicPartition]) -> None:
     if await clear_throttle(cluster, sorted({each.topic for each in moved})):
-        say("the throttle is taken away")
+        say("removed the throttle")
 
 
 def _ids(text: str) -> list[int]:
     words = [each.strip() for each in text.split(",")]
     if not all(each.isascii() and each.isdigit() for each in words):
-        raise typer.BadParameter(f"{text!r}: write brokers' ids with commas, as in 0,1,2", param_hint="--brokers")
+        raise typer.BadParameter(f"{text!r} is not a list of broker ids such as 0,1,2", param_hint="--brokers")
     return list(dict.fromkeys(map(int, words)))
 
 
@@ -249,7 +261,8 @@ def _tell(progress: Progress, rate: float, as_json: bool) -> None:
         sys.stdout.flush()
     elif progress.moving:
         count = human_count(len(progress.moving), "move")
-        print(f"{count} under way, {human_bytes(progress.bytes_left)} left, {human_bytes(rate)}/s", flush=True)
+        tell(f"{count} in progress, {human_bytes(progress.bytes_left)} left, {human_bytes(rate)}/s")
+        sys.stdout.flush()
 
 
 def _document(progress: Progress) -> dict[str, Any]:
@@ -274,12 +287,12 @@ def _print_state(progress: Progress, pending: list[TopicPartition]) -> None:
             (str(each), _spell(move.replicas), _spell(move.adding_replicas), _spell(move.removing_replicas))
             for each, move in progress.moving.items()
         ]
-        print_table(("partition", "replicas", "coming", "going"), rows)
-        print(f"{human_bytes(progress.bytes_left)} left to copy")
+        print_table(("partition", "replicas", "adding", "removing"), rows)
+        tell(f"{human_bytes(progress.bytes_left)} left to copy")
     for each in pending:
-        print(f"{each} is not where the plan says, and not on its way")
+        tell(f"{each} differs from the plan and is not being moved")
     if not progress.moving and not pending:
-        print("done: nothing is being moved")
+        tell("done: no moves in progress")
 
 
 def _spell(brokers: tuple[int, ...]) -> str:

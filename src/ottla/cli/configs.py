@@ -1,11 +1,11 @@
-"""`ottla configs`: what topics and brokers are configured with, from where, what it means, and changing it."""
+"""`ottla configs`: shows and changes the configs of topics and brokers."""
 
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ottla.cli.options import BOOTSTRAP_DEFAULT, AsJson, Bootstrap, DryRun, parse_pairs
-from ottla.cli.output import print_json, print_table
+from ottla.cli.options import AsJson, Bootstrap, DryRun, Profile, parse_pairs
+from ottla.cli.output import print_json, print_table, tell
 from ottla.cli.running import application, examples, run_with_cluster
 
 if TYPE_CHECKING:
@@ -14,9 +14,10 @@ if TYPE_CHECKING:
 
 app = application("Show and change the configs of topics and brokers.")
 
-Topic = Annotated[str | None, typer.Option("--topic", "-t", metavar="NAME", help="Of this topic.")]
+Topic = Annotated[str | None, typer.Option("--topic", "-t", metavar="TOPIC", help="Configs of this topic.")]
 Broker = Annotated[
-    str | None, typer.Option("--broker", "-b", metavar="ID", help="Of this broker; `all` for every one.")
+    str | None,
+    typer.Option("--broker", "-b", metavar="ID", help="Configs of this broker, or `all` for those of every broker."),
 ]
 
 
@@ -25,15 +26,18 @@ Broker = Annotated[
     epilog=examples("ottla configs describe --topic events", "ottla configs describe --broker 0 log.dirs --explain"),
 )
 def describe(
-    names: Annotated[list[str] | None, typer.Argument(metavar="NAME", help="Only these configs.")] = None,
+    names: Annotated[
+        list[str] | None, typer.Argument(metavar="NAME", help="Only these configs.", show_default=False)
+    ] = None,
     topic: Topic = None,
     broker: Broker = None,
-    everything: Annotated[bool, typer.Option("--all", help="Also those that nobody has set.")] = False,
-    explain: Annotated[bool, typer.Option("--explain", help="Say what each means.")] = False,
-    bootstrap: Bootstrap = BOOTSTRAP_DEFAULT,
+    everything: Annotated[bool, typer.Option("--all", help="Also show configs at their defaults.")] = False,
+    explain: Annotated[bool, typer.Option("--explain", help="Show what each config means.")] = False,
+    bootstrap: Bootstrap = None,
+    profile: Profile = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show the configs that were set; with --all those at their defaults too."""
+    """Show the configs that were set on a topic or a broker."""
     resource = _resource(topic, broker)
 
     async def work(cluster: "Cluster") -> None:
@@ -44,43 +48,53 @@ def describe(
         if as_json:
             print_json([_entry(each, explain=explain) for each in shown])
         elif not shown:
-            print(f"nothing is set on {resource}; --all shows the defaults")
+            tell(f"{resource} has no configs of its own; --all shows the defaults")
         else:
             _print_entries(shown, explain=explain)
 
-    run_with_cluster(bootstrap, work)
+    run_with_cluster(bootstrap, profile, work)
 
 
 @app.command("set", epilog=examples("ottla configs set --topic events retention.ms=3600000"))
 def set_configs(
-    pairs: Annotated[list[str], typer.Argument(metavar="NAME=VALUE", help="What to set.", show_default=False)],
+    pairs: Annotated[list[str], typer.Argument(metavar="NAME=VALUE", help="Configs to set.", show_default=False)],
     topic: Topic = None,
     broker: Broker = None,
     dry_run: DryRun = False,
-    bootstrap: Bootstrap = BOOTSTRAP_DEFAULT,
+    bootstrap: Bootstrap = None,
+    profile: Profile = None,
     as_json: AsJson = False,
 ) -> None:
-    """Set configs of a topic or a broker; the others stay as they are."""
+    """Set configs of a topic or a broker. Other configs stay as they are."""
     changes: dict[str, str | None] = {**parse_pairs(pairs, "NAME=VALUE")}
-    _alter(_resource(topic, broker), changes, dry_run=dry_run, bootstrap=bootstrap, as_json=as_json)
+    _alter(_resource(topic, broker), changes, dry_run=dry_run, bootstrap=bootstrap, profile=profile, as_json=as_json)
 
 
 @app.command("unset", epilog=examples("ottla configs unset --topic events retention.ms"))
 def unset_configs(
-    names: Annotated[list[str], typer.Argument(metavar="NAME", help="What to unset.", show_default=False)],
+    names: Annotated[
+        list[str], typer.Argument(metavar="NAME", help="Names of the configs to remove.", show_default=False)
+    ],
     topic: Topic = None,
     broker: Broker = None,
     dry_run: DryRun = False,
-    bootstrap: Bootstrap = BOOTSTRAP_DEFAULT,
+    bootstrap: Bootstrap = None,
+    profile: Profile = None,
     as_json: AsJson = False,
 ) -> None:
-    """Take configs of a topic or a broker away, so that the defaults count again."""
+    """Remove configs from a topic or a broker, so that the defaults apply again."""
     changes = dict.fromkeys(names)
-    _alter(_resource(topic, broker), changes, dry_run=dry_run, bootstrap=bootstrap, as_json=as_json)
+    _alter(_resource(topic, broker), changes, dry_run=dry_run, bootstrap=bootstrap, profile=profile, as_json=as_json)
 
 
 def _alter(
-    resource: "Resource", changes: dict[str, str | None], *, dry_run: bool, bootstrap: str, as_json: bool
+    resource: "Resource",
+    changes: dict[str, str | None],
+    *,
+    dry_run: bool,
+    bootstrap: str | None,
+    profile: str | None,
+    as_json: bool,
 ) -> None:
     async def work(cluster: "Cluster") -> None:
         from ottla.client.config_requests import alter_configs
@@ -92,20 +106,20 @@ def _alter(
             words = ", ".join(
                 f"{name} unset" if value is None else f"{name}={value}" for name, value in changes.items()
             )
-            print(f"{resource}: {words}{' would be accepted' if dry_run else ''}")
+            tell(f"{resource}: {words}{' would be accepted' if dry_run else ''}")
 
-    run_with_cluster(bootstrap, work)
+    run_with_cluster(bootstrap, profile, work)
 
 
 def _resource(topic: str | None, broker: str | None) -> "Resource":
     from ottla.client.config_requests import Resource, ResourceType
 
     if (topic is None) == (broker is None):
-        raise typer.BadParameter("say either --topic NAME or --broker ID")
+        raise typer.BadParameter("pass either --topic TOPIC or --broker ID")
     if topic is not None:
         return Resource(type=ResourceType.TOPIC, name=topic)
     if broker != "all" and not (broker or "").isdecimal():
-        raise typer.BadParameter(f"{broker!r} is no broker's number; `ottla cluster describe` lists them")
+        raise typer.BadParameter(f"{broker!r} is not a broker id; `ottla cluster brokers` lists them")
     return Resource(type=ResourceType.BROKER, name="" if broker == "all" else broker or "")
 
 
@@ -128,5 +142,7 @@ def _print_entries(entries: list["ConfigEntry"], *, explain: bool) -> None:
     import textwrap
 
     for each, (name, value, source) in zip(entries, rows, strict=True):
-        print(f"{name} = {value}   ({source})")
-        print(textwrap.indent(textwrap.fill(each.documentation or "no explanation", 96), "    "))
+        tell(f"{name} = {value}   ({source})")
+        tell(
+            *textwrap.wrap(each.documentation or "not documented", 96, initial_indent="    ", subsequent_indent="    ")
+        )

@@ -1,61 +1,50 @@
-"""The work of `ottla consume`: from positions to offsets, from chunks to bytes on stdout or in a file."""
+"""The work of `ottla consume` without a group: from positions to offsets, from chunks to lines."""
 
-import heapq
-import sys
-from collections.abc import AsyncIterator, Mapping, Sequence
-from pathlib import Path
-from typing import BinaryIO, Final
+from collections.abc import Mapping, Sequence
+from contextlib import aclosing
 
-from ottla.cli.output import human_bytes, human_count, say
+from ottla.cli.last_records import last_of_each, youngest
+from ottla.cli.output import human_count, say
 from ottla.cli.positions import AtOffset, AtTime, Beginning, End, FromEnd, Position
-from ottla.cli.progress import Progress
-from ottla.cli.record_formats import Format
+from ottla.cli.record_sink import RecordSink
 from ottla.client.cluster import Cluster, UnknownPartitionInTopicError
-from ottla.client.errors import CorruptLogError
-from ottla.client.fetch_frames import READ_COMMITTED, READ_UNCOMMITTED
-from ottla.client.offsets import list_offsets, offset_bounds
-from ottla.client.reader import Chunk, OffsetRange, Reader
+from ottla.client.fetch_frames import READ_COMMITTED
+from ottla.client.offsets import END, list_offsets, offset_bounds
+from ottla.client.reader import OffsetRange, Reader
 from ottla.model.ids import TopicPartition
-from ottla.records.record import Record
 
-_WRITE_BYTES: Final = 256 * 1024
-"""Lines are gathered to this size before they are written."""
+Bounds = Mapping[TopicPartition, tuple[int, int]]
 
 
 class Consuming:
     """One run of the command."""
 
-    def __init__(
-        self, cluster: Cluster, topic: str, *, write: Format, is_committed: bool, records_max: int | None
-    ) -> None:
+    def __init__(self, cluster: Cluster, *, isolation_level: int) -> None:
         self._cluster = cluster
-        self._topic = topic
-        self._write = write
-        self._isolation_level = READ_COMMITTED if is_committed else READ_UNCOMMITTED
-        self._left = records_max
-        self._records = 0
-        self._bytes = 0
-        self._progress = Progress(shown=None if not sys.stdout.isatty() else False)
+        self._isolation_level = isolation_level
 
-    async def ranges(
-        self, partitions: Sequence[int] | None, start: Position, end: Position | None
-    ) -> dict[TopicPartition, OffsetRange]:
-        """What the positions mean in each partition, now; without an end the ranges have none."""
-        topic = await self._cluster.topic(self._topic)
+    async def bounds(
+        self, topics: Sequence[str], partitions: Sequence[int] | None, start: Position, end: Position
+    ) -> dict[TopicPartition, tuple[int, int]]:
+        """What the positions mean in each partition, now: first offset, and the offset after the last."""
+        asked = [each for topic in topics for each in await self._chosen(topic, partitions)]
+        whole = await offset_bounds(self._cluster, asked, isolation_level=self._isolation_level)
+        starts = await self._resolve(start, whole)
+        ends = await self._resolve(end, whole)
+        if isinstance(end, End) and self._isolation_level == READ_COMMITTED:
+            await self._tell_hidden(ends)
+        return {each: (starts[each], max(ends[each], starts[each])) for each in asked}
+
+    async def _chosen(self, name: str, partitions: Sequence[int] | None) -> list[TopicPartition]:
+        topic = await self._cluster.topic(name)
         for index in partitions or ():
             if index >= len(topic.partitions):
-                words = f"topic {self._topic} has no partition {index}; it has {len(topic.partitions)}, from 0 on"
-                raise UnknownPartitionInTopicError(words)
+                count = human_count(len(topic.partitions), "partition")
+                raise UnknownPartitionInTopicError(f"topic {name} has no partition {index}; it has {count}, from 0")
         chosen = sorted(set(partitions)) if partitions else range(len(topic.partitions))
-        asked = [TopicPartition(self._topic, index) for index in chosen]
-        bounds = await offset_bounds(self._cluster, asked, isolation_level=self._isolation_level)
-        starts = await self._resolve(start, bounds)
-        ends = {} if end is None else await self._resolve(end, bounds)
-        return {each: OffsetRange(start=starts[each], end=ends.get(each)) for each in asked}
+        return [TopicPartition(name, index) for index in chosen]
 
-    async def _resolve(
-        self, position: Position, bounds: Mapping[TopicPartition, tuple[int, int]]
-    ) -> dict[TopicPartition, int]:
+    async def _resolve(self, position: Position, bounds: Bounds) -> dict[TopicPartition, int]:
         match position:
             case Beginning():
                 return {each: start for each, (start, _) in bounds.items()}
@@ -72,82 +61,35 @@ class Consuming:
                     for each, (_, end) in bounds.items()
                 }
 
-    async def run(
-        self, ranges: Mapping[TopicPartition, OffsetRange], *, output: str | None, last: int | None, at_once: bool
-    ) -> None:
-        """Writes the records of the ranges; `last` only so many, the youngest; `at_once` without gathering lines."""
-        chunks = Reader(self._cluster, ranges, isolation_level=self._isolation_level).chunks()
-        with _opened(output) as stream:
-            try:
-                if last is not None:
-                    await self._write_last(chunks, stream, last)
-                else:
-                    async for chunk in chunks:
-                        self._write_chunk(chunk, stream)
-                        if at_once:
-                            stream.flush()
-                        self._progress.tick(self._words)
-                        if self._left == 0:
-                            break
-            except CorruptLogError as error:
-                advice = (
-                    "`ottla cluster health` shows the next readable offset; to skip the batch: ottla consume"
-                    f" {self._topic} --partition {error.partition.partition} --from OFFSET"
+    async def _tell_hidden(self, ends: Mapping[TopicPartition, int]) -> None:
+        """A read_committed reader stops at the first open transaction; otherwise it looks as if nothing was there."""
+        written = await list_offsets(self._cluster, dict.fromkeys(ends, END))
+        for partition, end in ends.items():
+            hidden = written[partition].offset - end
+            if hidden > 0:
+                say(
+                    f"{partition}: an open transaction hides {human_count(hidden, 'offset')} from {end} on; "
+                    "pass --isolation-level read_uncommitted to see them"
                 )
-                raise CorruptLogError(error.partition, error.offset, advice) from error
-            finally:
-                self._progress.end()
-                await chunks.aclose()
-                stream.flush()
-        if output is not None:
-            say(f"{human_count(self._records, 'record')}, {human_bytes(self._bytes)} to {output}")
 
-    def _write_chunk(self, chunk: Chunk, stream: BinaryIO) -> None:
-        lines: list[bytes] = []
-        size = 0
-        for record in chunk.records():
-            if self._left == 0:
-                break
-            if self._left is not None:
-                self._left -= 1
-            line = self._write(chunk.partition, record)
-            lines.append(line)
-            self._records += 1
-            size += len(line)
-            if size >= _WRITE_BYTES:
-                self._put(lines, stream)
-                size = 0
-        self._put(lines, stream)
+    async def run(self, bounds: Bounds, sink: RecordSink, *, follow: bool) -> None:
+        """Writes the records between the bounds; with `follow` also those that are written later."""
+        ranges = {each: OffsetRange(start=start, end=None if follow else end) for each, (start, end) in bounds.items()}
+        async with aclosing(Reader(self._cluster, ranges, isolation_level=self._isolation_level).chunks()) as chunks:
+            async for chunk in chunks:
+                sink.put(chunk.partition, chunk.records())
+                if follow:
+                    sink.flush()
+                if sink.is_full:
+                    break
 
-    def _put(self, lines: list[bytes], stream: BinaryIO) -> None:
-        data = b"".join(lines)
-        lines.clear()
-        self._bytes += len(data)
-        stream.write(data)
-
-    async def _write_last(self, chunks: AsyncIterator[Chunk], stream: BinaryIO, last: int) -> None:
-        """Keeps the youngest in a heap, so that memory is bounded by what is asked for."""
-        youngest: list[tuple[int, int, int, TopicPartition, Record]] = []
-        async for chunk in chunks:
-            for record in chunk.records():
-                # Partition and offset decide among records of one time, and never let two records be compared.
-                item = (record.timestamp, chunk.partition.partition, record.offset, chunk.partition, record)
-                if len(youngest) < last:
-                    heapq.heappush(youngest, item)
-                else:
-                    heapq.heappushpop(youngest, item)
-        kept = min(last, last if self._left is None else self._left)
-        lines = [self._write(partition, record) for *_, partition, record in sorted(youngest)[-kept:]]
-        self._records = len(lines)
-        self._put(lines, stream)
-
-    def _words(self) -> str:
-        rate = self._bytes / self._progress.seconds
-        return f"{self._records:,} records, {human_bytes(self._bytes)}, {human_bytes(rate)}/s"
-
-
-def _opened(output: str | None) -> BinaryIO:
-    """The file, or stdout as bytes; leaving the context flushes it, and closes only the file."""
-    if output is None:
-        return open(sys.stdout.fileno(), "wb", closefd=False)
-    return Path(output).open("wb")
+    async def run_last(self, bounds: Bounds, sink: RecordSink, *, last: int, follow: bool) -> None:
+        """Writes the youngest records of each topic, then with `follow` those that are written later."""
+        found = await last_of_each(self._cluster, bounds, last, isolation_level=self._isolation_level)
+        for topic in dict.fromkeys(each.topic for each in bounds):
+            of_topic = {each: records for each, records in found.items() if each.topic == topic}
+            for partition, record in youngest(of_topic, last):
+                sink.put(partition, (record,))
+        if follow and not sink.is_full:
+            sink.flush()
+            await self.run({each: (end, end) for each, (_, end) in bounds.items()}, sink, follow=True)

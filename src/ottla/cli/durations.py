@@ -1,4 +1,4 @@
-"""Spans of time as people write them: `90s`, `15m`, `PT1H30M`. Pure."""
+"""Durations as people write them: `90s`, `15m`, `PT1H30M`. Pure."""
 
 import re
 from typing import Final
@@ -14,11 +14,11 @@ _ISO_UNITS_MS: Final = (604_800_000, 86_400_000, 3_600_000, 60_000, 1000)
 
 
 class BadDurationError(MisuseError):
-    """What was written is no span of time."""
+    """The text is not a duration."""
 
 
 def parse_duration(text: str, *, bare_unit: str | None = None) -> int:
-    """A span in ms, written short or as ISO 8601 does; a number alone counts in `bare_unit`, if there is one."""
+    """A duration in ms, written short or as in ISO 8601; a number alone counts in `bare_unit`, if there is one."""
     if bare_unit is not None and re.fullmatch(r"\d{1,15}", text):
         return int(text) * _UNITS_MS[bare_unit]
     short = _SHORT.fullmatch(text)
@@ -28,11 +28,11 @@ def parse_duration(text: str, *, bare_unit: str | None = None) -> int:
     if iso is not None:
         pairs = zip(iso.groups(), _ISO_UNITS_MS, strict=True)
         return sum(round(float(part) * unit) for part, unit in pairs if part is not None)
-    raise BadDurationError(f"{text!r} is no span of time; write one such as 90s, 15m, 2h, 1d or PT1H30M")
+    raise BadDurationError(f"{text!r} is not a valid duration; write one such as 90s, 15m, 2h, 1d or PT1H30M")
 
 
 def human_duration(span_ms: int) -> str:
-    """A span as a person says it, in its largest unit: 3 d, 15 m, 2.5 s."""
+    """A duration in its largest unit: 3 d, 15 m, 2.5 s."""
     for unit in ("d", "h", "m"):
         if span_ms >= _UNITS_MS[unit]:
             return f"{span_ms / _UNITS_MS[unit]:.3g} {unit}"

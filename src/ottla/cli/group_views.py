@@ -1,4 +1,4 @@
-"""How far groups have come, and how a group is shown: facts and tables for people, one object in JSON."""
+"""The progress of groups, and how a group is shown: facts and tables for people, one object in JSON."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from ottla.model.ids import TopicPartition
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionProgress:
-    """How far a group has come in one partition, and who reads it. `end` is None where nobody can say."""
+    """The progress of a group in one partition, and the member that reads it. `end` is None if it is not known."""
 
     partition: TopicPartition
     committed: CommittedOffset | None
@@ -23,7 +23,7 @@ class PartitionProgress:
 
     @property
     def lag(self) -> int | None:
-        """How many offsets are before the group; None if it committed nothing, or nobody knows the end."""
+        """Offsets between the committed one and the end; None if either is not known."""
         return None if self.committed is None or self.end is None else max(self.end - self.committed.offset, 0)
 
 
@@ -36,7 +36,7 @@ class Views:
 
 
 async def end_offsets(cluster: Cluster, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-    """Where each partition ends; one that is gone, or has no leader, is left out."""
+    """The end offset of each partition; one that was deleted, or has no leader, is left out."""
     asked = set(partitions)
     topics = (await cluster.retry(lambda: cluster.refresh({each.topic for each in asked}))).topics
     led = {
@@ -126,8 +126,8 @@ def partitions_text(partitions: Iterable[TopicPartition]) -> str:
 
 
 def idle_words(group: GroupDescription) -> str | None:
-    """A remark about a group that nobody is in."""
-    return None if group.members else f"group {group.group_id} has no members; nobody reads for it now"
+    """A remark about a group without members."""
+    return None if group.members else f"group {group.group_id} has no active members"
 
 
 # For programs

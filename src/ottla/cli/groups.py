@@ -1,4 +1,4 @@
-"""`ottla groups`: what groups there are, who is in them, how far they have come, and changing where they go on."""
+"""`ottla groups`: lists and describes consumer groups, and resets or deletes their committed offsets."""
 
 import sys
 from pathlib import Path
@@ -8,8 +8,8 @@ import typer
 
 from ottla.cli.asking import confirm
 from ottla.cli.durations import parse_duration
-from ottla.cli.options import BOOTSTRAP_DEFAULT, AsJson, AssumeYes, Bootstrap, parse_choices
-from ottla.cli.output import MISSING, human_count, print_json, print_table, say
+from ottla.cli.options import AsJson, AssumeYes, Bootstrap, Profile, parse_choices
+from ottla.cli.output import MISSING, human_count, print_json, print_table, say, tell
 from ottla.cli.progress import Progress
 from ottla.cli.running import ExitStatus, application, examples, guarded, run_with_cluster
 from ottla.cli.topic_choices import Topics, parse_topic_choice
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from ottla.client.group_offsets import CommittedOffset
     from ottla.model.ids import TopicPartition
 
-app = application("List and describe groups; see their lag; reset and delete their offsets.")
+app = application("List and describe consumer groups and their lag; reset and delete their offsets.")
 
 STATES: Final = (
     "Stable",
@@ -36,19 +36,26 @@ STATES: Final = (
 TYPES: Final = ("classic", "consumer", "share", "streams")
 _DESCRIBED_TYPES: Final = ("classic", "consumer")
 
-GroupName = Annotated[str, typer.Argument(metavar="GROUP", help="The group's name.", show_default=False)]
+GroupName = Annotated[str, typer.Argument(metavar="GROUP", help="Name of the group.", show_default=False)]
 
 
 @app.command("list", epilog=examples("ottla groups list", "ottla groups list --state stable --type consumer"))
 def list_groups(
-    state: Annotated[list[str] | None, typer.Option(help=f"Only these: {', '.join(STATES)}; may be repeated.")] = None,
-    kind: Annotated[
-        list[str] | None, typer.Option("--type", help="Only classic or consumer (server-side); may be repeated.")
+    state: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--state", metavar="STATE,...", help=f"Only groups in these states: {', '.join(STATES)}; may be repeated."
+        ),
     ] = None,
-    bootstrap: Bootstrap = BOOTSTRAP_DEFAULT,
+    kind: Annotated[
+        list[str] | None,
+        typer.Option("--type", metavar="classic|consumer", help="Only groups of this protocol; may be repeated."),
+    ] = None,
+    bootstrap: Bootstrap = None,
+    profile: Profile = None,
     as_json: AsJson = False,
 ) -> None:
-    """List the groups with their state and type."""
+    """List the groups with their state, type and coordinator."""
     states = parse_choices(state, STATES, "--state")
     types = parse_choices(kind, TYPES, "--type")
 
@@ -76,7 +83,7 @@ def list_groups(
             ]
             print_table(("group", "state", "type", "protocol", "coordinator"), rows)
 
-    run_with_cluster(bootstrap, work)
+    run_with_cluster(bootstrap, profile, work)
 
 
 @app.command(
@@ -88,25 +95,25 @@ def list_groups(
     ),
 )
 def describe(
-    group: Annotated[str | None, typer.Argument(metavar="GROUP", help="The group's name.", show_default=False)] = None,
+    group: Annotated[str | None, typer.Argument(metavar="GROUP", help="Name of the group.", show_default=False)] = None,
     every: Annotated[bool, typer.Option("--all", help="Describe all groups.")] = False,
-    offsets: Annotated[bool, typer.Option("--offsets", help="Show offsets and lag; so it is without a view.")] = False,
-    members: Annotated[bool, typer.Option("--members", help="Show the members and what they have.")] = False,
-    state: Annotated[bool, typer.Option("--state", help="Show only what the group is.")] = False,
-    bootstrap: Bootstrap = BOOTSTRAP_DEFAULT,
+    offsets: Annotated[bool, typer.Option("--offsets", help="Show offsets and lag (the default).")] = False,
+    members: Annotated[bool, typer.Option("--members", help="Show the members and their partitions.")] = False,
+    state: Annotated[bool, typer.Option("--state", help="Show only the state of the group.")] = False,
+    bootstrap: Bootstrap = None,
+    profile: Profile = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show one group, or all: state, members, and for each partition what is committed, its end, the lag and who reads.
+    """Show a group: its state and, for each partition, committed offset, end offset, lag and member.
 
-    With --all and --json, a list.
+    With --all and --json, prints a list of groups.
     """
     if (group is None) is not every:
-        raise typer.BadParameter("say either GROUP or --all")
+        raise typer.BadParameter("pass either GROUP or --all")
 
     async def work(cluster: "Cluster") -> None:
         from ottla.cli.group_views import Views, end_offsets, group_document, idle_words, print_group, progress_of
 
-        # A program can leave out what it does not need; a person has chosen what to read.
         none_chosen = not (offsets or members or state)
         views = Views(members=members or (as_json and none_chosen), offsets=offsets or none_chosen)
         found = await _described(cluster, group, with_offsets=views.offsets)
@@ -119,13 +126,13 @@ def describe(
             return
         for at, (each, progress) in enumerate(shown):
             if at:
-                print("\n")
+                tell("", "")
             print_group(each, progress, views)
             words = idle_words(each)
             if words is not None and not every:
                 say(words)
 
-    run_with_cluster(bootstrap, work)
+    run_with_cluster(bootstrap, profile, work)
 
 
 @app.command(
@@ -141,36 +148,56 @@ def describe(
 def reset_offsets(
     group: GroupName,
     topic: Topics = None,
-    all_topics: Annotated[bool, typer.Option("--all-topics", help="Every topic that it has committed to.")] = False,
-    to_earliest: Annotated[bool, typer.Option("--to-earliest", help="To the first record there is.")] = False,
-    to_latest: Annotated[bool, typer.Option("--to-latest", help="Behind the last record there is.")] = False,
-    to_current: Annotated[bool, typer.Option("--to-current", help="To what is committed.")] = False,
-    to_offset: Annotated[int | None, typer.Option(help="To this offset.", min=0)] = None,
-    shift_by: Annotated[int | None, typer.Option(help="So many records on, or back if negative.")] = None,
+    all_topics: Annotated[
+        bool, typer.Option("--all-topics", help="All topics that the group has committed offsets for.")
+    ] = False,
+    to_earliest: Annotated[bool, typer.Option("--to-earliest", help="To the first offset of each partition.")] = False,
+    to_latest: Annotated[bool, typer.Option("--to-latest", help="To the end of each partition.")] = False,
+    to_current: Annotated[
+        bool, typer.Option("--to-current", help="To the committed offset; to the end if there is none.")
+    ] = False,
+    to_offset: Annotated[
+        int | None, typer.Option("--to-offset", metavar="OFFSET", help="To this offset.", min=0)
+    ] = None,
+    shift_by: Annotated[
+        int | None, typer.Option("--shift-by", metavar="N", help="Forward by N offsets, or back if negative.")
+    ] = None,
     to_datetime: Annotated[
-        str | None, typer.Option(metavar="ISO", help="To the first record of that time; UTC without a zone.")
+        str | None,
+        typer.Option(
+            "--to-datetime",
+            metavar="TIME",
+            help="To the first record at or after an ISO 8601 time; UTC without a zone.",
+        ),
     ] = None,
     by_duration: Annotated[
-        str | None, typer.Option(metavar="SPAN", help="To what was written so long ago: PT1H30M, 90m, 2d.")
+        str | None,
+        typer.Option("--by-duration", metavar="DURATION", help="To the first record of the last 90m, 2d or PT1H30M."),
     ] = None,
     from_file: Annotated[
-        str | None, typer.Option(metavar="CSV", help="To lines of topic,partition,offset; - for stdin.")
+        str | None,
+        typer.Option(
+            "--from-file", metavar="FILE", help="To the offsets in lines of topic,partition,offset; - for stdin."
+        ),
     ] = None,
-    execute: Annotated[bool, typer.Option("--execute", help="Do it; otherwise it is only shown.")] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show it, as without --execute.")] = False,
-    export: Annotated[bool, typer.Option("--export", help="Print CSV that --from-file reads.")] = False,
-    bootstrap: Bootstrap = BOOTSTRAP_DEFAULT,
+    execute: Annotated[
+        bool, typer.Option("--execute", help="Reset the offsets; without it, the plan is only shown.")
+    ] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show the plan (the default).")] = False,
+    export: Annotated[bool, typer.Option("--export", help="Print the plan as CSV, for --from-file.")] = False,
+    bootstrap: Bootstrap = None,
+    profile: Profile = None,
     as_json: AsJson = False,
 ) -> None:
-    """Change where a group goes on, while nobody is in it. Shows what would change; --execute does it.
+    """Reset the committed offsets of a group that has no members. Shows the plan; --execute carries it out.
 
-    An offset outside of a partition becomes its nearest bound. A group that does not exist is made.
+    An offset beyond the bounds of a partition becomes the nearest bound. A group that does not exist is created.
     """
     if execute and dry_run:
-        raise typer.BadParameter("say either --execute or --dry-run")
+        raise typer.BadParameter("pass either --execute or --dry-run")
     scopes = [bool(topic), all_topics, from_file is not None]
     if sum(scopes) != 1:
-        raise typer.BadParameter("say one of --topic TOPIC, --all-topics and --from-file CSV")
+        raise typer.BadParameter("pass one of --topic TOPIC, --all-topics and --from-file FILE")
     wishes = {
         "to_earliest": to_earliest,
         "to_latest": to_latest,
@@ -194,25 +221,26 @@ def reset_offsets(
         refused = await carry_out(cluster, group, plan) if execute else {}
         _print_resets(group, plan, refused, executed=execute, export=export, as_json=as_json)
         if not is_known:
-            say(f"there {'was' if execute else 'is'} no group {group}; a reset makes it")
+            say(f"group {group} {'did' if execute else 'does'} not exist; a reset creates it")
         if not execute:
-            say("nothing was changed; add --execute to do it")
+            say("nothing was changed; pass --execute to reset the offsets")
         return ExitStatus.REFUSED if refused else ExitStatus.DONE
 
-    run_with_cluster(bootstrap, work)
+    run_with_cluster(bootstrap, profile, work)
 
 
 @app.command("delete", epilog=examples("ottla groups delete billing --yes"))
 def delete(
     groups: Annotated[list[str], typer.Argument(metavar="GROUP", help="Names of groups.", show_default=False)],
     yes: AssumeYes = False,
-    if_exists: Annotated[bool, typer.Option("--if-exists", help="A missing group is no error.")] = False,
-    bootstrap: Bootstrap = BOOTSTRAP_DEFAULT,
+    if_exists: Annotated[bool, typer.Option("--if-exists", help="Succeed if a group does not exist.")] = False,
+    bootstrap: Bootstrap = None,
+    profile: Profile = None,
     as_json: AsJson = False,
 ) -> None:
-    """Delete groups that nobody is in, with all that they committed."""
+    """Delete groups without members, and their committed offsets."""
     if not yes:
-        confirm(f"delete {', '.join(groups)} with all that was committed?")
+        confirm(f"delete {', '.join(groups)} and all committed offsets?")
 
     async def work(cluster: "Cluster") -> int:
         from ottla.client.errors import AnswerError
@@ -235,10 +263,10 @@ def delete(
         if as_json:
             print_json(outcomes)
         else:
-            print("\n".join(f"{group}: {outcome}" for group, outcome in outcomes.items()))
+            tell(*(f"{group}: {outcome}" for group, outcome in outcomes.items()))
         return ExitStatus.REFUSED if failed else ExitStatus.DONE
 
-    run_with_cluster(bootstrap, work)
+    run_with_cluster(bootstrap, profile, work)
 
 
 @app.command(
@@ -252,17 +280,18 @@ def delete_offsets(
     group: GroupName,
     topic: Topics = None,
     yes: AssumeYes = False,
-    bootstrap: Bootstrap = BOOTSTRAP_DEFAULT,
+    bootstrap: Bootstrap = None,
+    profile: Profile = None,
     as_json: AsJson = False,
 ) -> None:
-    """Forget what a group committed in topics that none of its members reads."""
+    """Delete the committed offsets of a group in topics that no member reads."""
     if not topic:
-        raise typer.BadParameter("say --topic TOPIC")
+        raise typer.BadParameter("pass --topic TOPIC")
     with guarded():
         for choice in topic:
             parse_topic_choice(choice)
     if not yes:
-        confirm(f"forget what {group} committed in {', '.join(topic)}?")
+        confirm(f"delete the committed offsets of group {group} in {', '.join(topic)}?")
 
     async def work(cluster: "Cluster") -> int:
         from ottla.cli.topic_choices import chosen_partitions
@@ -275,16 +304,16 @@ def delete_offsets(
         else:
             _tell(refused)
             if len(refused) < len(partitions):
-                print(f"{group}: forgot offsets of {human_count(len(partitions) - len(refused), 'partition')}")
+                tell(f"{group}: deleted the offsets of {human_count(len(partitions) - len(refused), 'partition')}")
         return ExitStatus.REFUSED if refused else ExitStatus.DONE
 
-    run_with_cluster(bootstrap, work)
+    run_with_cluster(bootstrap, profile, work)
 
 
 async def _described(
     cluster: "Cluster", name: str | None, *, with_offsets: bool
 ) -> "list[tuple[GroupDescription, dict[TopicPartition, CommittedOffset]]]":
-    """One group, or all that can be described, with what they committed if it is wanted."""
+    """One group, or all that can be described, with their committed offsets if they are wanted."""
     from ottla.client.errors import AnswerError
     from ottla.client.group_admin import describe_group, list_groups
     from ottla.client.group_offsets import committed_offsets
@@ -300,7 +329,7 @@ async def _described(
         try:
             description = await describe_group(cluster, group_id)
         except AnswerError as error:
-            # Among all groups, one that was deleted in between is no error.
+            # Among all groups, one that was deleted in the meantime is not an error.
             if name is not None or error.error_code is not ErrorCode.GROUP_ID_NOT_FOUND:
                 progress.end()
                 raise
@@ -315,17 +344,17 @@ def _assigned(group: "GroupDescription") -> "list[TopicPartition]":
 
 
 def _target(wishes: dict[str, Any], group: str) -> "Target":
-    """The one thing that was wished for."""
+    """The one target that was given."""
     import time
 
     from ottla.cli import offset_resets as resets
 
     names = ["--" + name.replace("_", "-") for name in wishes]
     if len(names) != 1:
-        said = "" if not names else f", and not {' and '.join(names)} at once"
+        given = "" if not names else f", not {' and '.join(names)} together"
         raise typer.BadParameter(
-            "say where to: --to-earliest, --to-latest, --to-current, --to-offset, --shift-by, --to-datetime, "
-            f"--by-duration or --from-file{said}"
+            "pass one of --to-earliest, --to-latest, --to-current, --to-offset, --shift-by, --to-datetime, "
+            f"--by-duration and --from-file{given}"
         )
     ((name, value),) = wishes.items()
     match name:
@@ -368,7 +397,7 @@ def _print_resets(
         return
     _tell(refused)
     if export:
-        print("\n".join(f"{each.partition.topic},{each.partition.partition},{each.new}" for each in plan))
+        tell(*(f"{each.partition.topic},{each.partition.partition},{each.new}" for each in plan))
         return
     rows = [
         (
@@ -380,7 +409,7 @@ def _print_resets(
         )
         for each in plan
     ]
-    print_table(("topic", "partition", "current", "new", "remark"), rows)
+    print_table(("topic", "partition", "current", "new", "note"), rows)
 
 
 def _tell(refused: "dict[TopicPartition, AnswerError]") -> None:

@@ -5,15 +5,15 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from ottla.cli.options import BOOTSTRAP_DEFAULT, AsJson, Bootstrap
-from ottla.cli.output import human_bytes, json_line, print_json, print_table, say
+from ottla.cli.options import AsJson, Bootstrap, Profile
+from ottla.cli.output import human_bytes, human_count, json_line, print_json, print_table, say, tell
 from ottla.cli.record_formats import json_bytes
 from ottla.cli.running import ExitStatus, application, examples, guarded, run_with_cluster
 
 if TYPE_CHECKING:
     from ottla.client.cluster import Cluster
 
-app = application("Look into log files on disk, and at a broker's log dirs.")
+app = application("Dump log files, and list the log dirs of brokers.")
 
 _SHOWN_BYTES_MAX: Final = 200
 
@@ -25,15 +25,15 @@ _SHOWN_BYTES_MAX: Final = 200
 def dump(
     paths: Annotated[
         list[str],
-        typer.Argument(metavar="PATH", help="Files of a log, folders of partitions, or data dirs.", show_default=False),
+        typer.Argument(metavar="PATH", help="Log files, partition folders or data dirs.", show_default=False),
     ],
-    records: Annotated[bool, typer.Option("--records", "-r", help="Show the records in the batches too.")] = False,
+    records: Annotated[bool, typer.Option("--records", "-r", help="Also show the records in the batches.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Take log files apart, Ottla's or Kafka's, without a broker.
+    """Dump log files of Ottla or Kafka, without a broker.
 
-    Shows batches, indexes, producer snapshots, aborted transactions, leader epochs and checkpoints, and where something
-    is damaged. Ends with 1 if anything is. With --json, one object a line.
+    Shows batches, indexes, producer snapshots, aborted transactions, leader epochs, checkpoints and any damage. The
+    exit status is 1 if a file is damaged. With --json, prints one object per line.
     """
     from ottla.cli.log_files import read_path
     from ottla.env.real_disk import RealDisk
@@ -48,25 +48,29 @@ def dump(
                     sys.stdout.buffer.write(json_line(_jsonable(finding)))
                     continue
                 if finding["file"] != current:
-                    print(f"{'' if not current else chr(10)}{finding['file']}")
+                    tell(*([""] if current else []), finding["file"])
                     current = finding["file"]
-                print(_line(finding))
+                tell(_line(finding))
         sys.stdout.flush()
     if damaged:
-        say(f"ottla: {damaged} damaged {'place' if damaged == 1 else 'places'}")
+        say(f"ottla: found {human_count(damaged, 'damaged place')}")
     raise typer.Exit(ExitStatus.REFUSED if damaged else ExitStatus.DONE)
 
 
 @app.command("dirs", epilog=examples("ottla log dirs", "ottla log dirs --broker 0 --topic events"))
 def dirs(
-    broker: Annotated[int | None, typer.Option(help="Only this broker's.")] = None,
-    topic: Annotated[str | None, typer.Option(help="Only this topic's partitions.")] = None,
-    bootstrap: Bootstrap = BOOTSTRAP_DEFAULT,
+    broker: Annotated[int | None, typer.Option("--broker", metavar="ID", help="Only of this broker.")] = None,
+    topic: Annotated[
+        str | None, typer.Option("--topic", metavar="TOPIC", help="Only partitions of this topic.")
+    ] = None,
+    bootstrap: Bootstrap = None,
+    profile: Profile = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show which partition lies in which log dir of which broker, and how large it is."""
+    """List the log dirs of brokers, with the partitions in them and their sizes."""
 
     async def work(cluster: "Cluster") -> None:
+        from ottla.cli.broker_states import BrokerState, probe_brokers
         from ottla.cli.cluster import log_dir_document
         from ottla.client.admin_requests import describe_log_dirs
         from ottla.model.ids import TopicPartition
@@ -74,8 +78,13 @@ def dirs(
         asked = None
         if topic is not None:
             asked = [TopicPartition(topic, each.index) for each in (await cluster.topic(topic)).partitions]
-        brokers = sorted((await cluster.refresh([])).brokers) if broker is None else [broker]
-        found = [each for one in brokers for each in await describe_log_dirs(cluster, one, asked)]
+        if broker is None:
+            probes = await probe_brokers(cluster, await cluster.refresh([]), asked)
+            found = [each for probe in probes.values() for each in probe.log_dirs]
+            for silent in (each for each, probe in probes.items() if probe.state is BrokerState.SILENT):
+                say(f"ottla: broker {silent} does not answer")
+        else:
+            found = await describe_log_dirs(cluster, broker, asked)
         if as_json:
             print_json([log_dir_document(each) | {"replicas": _replicas(each)} for each in found])
             return
@@ -86,7 +95,7 @@ def dirs(
         ]
         print_table(("broker", "log dir", "partition", "size", "lag"), rows)
 
-    run_with_cluster(bootstrap, work)
+    run_with_cluster(bootstrap, profile, work)
 
 
 def _replicas(log_dir: Any) -> list[dict[str, Any]]:

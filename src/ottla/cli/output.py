@@ -1,5 +1,10 @@
-"""What a command prints: tables and facts for people, JSON for programs; drawn on a terminal, aligned when piped."""
+"""What a command prints: tables and facts for people, JSON for programs; drawn on a terminal, aligned when piped.
 
+Names come from whoever can reach the cluster: a group id or a client id may hold any character. All text for people
+passes through `printable`, so that no name can move the cursor, recolour the terminal or fake a line of output.
+"""
+
+import re
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
@@ -13,28 +18,69 @@ MISSING: Final = "-"
 
 Cell = str | int | float | None
 
+_SHORT_ESCAPES: Final = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
+_MAYBE_UNPRINTABLE: Final = re.compile(r"[^ -~]")
+_UNSAFE_IN_JSON: Final = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
+"""What JSON may hold as it stands and a terminal may obey: DEL, C1 controls, and characters that turn text around."""
+
+
+def printable(text: str) -> str:
+    """The text with every character that is not printable written as an escape: \\n, \\x1b, \\u202e."""
+    return _MAYBE_UNPRINTABLE.sub(_escaped, text)
+
+
+def _escaped(found: re.Match[str]) -> str:
+    character = found[0]
+    if character.isprintable():
+        return character
+    code = ord(character)
+    if 0xDC80 <= code <= 0xDCFF:
+        # A byte of the environment that is not UTF-8.
+        return f"\\x{code - 0xDC00:02x}"
+    if character in _SHORT_ESCAPES:
+        return _SHORT_ESCAPES[character]
+    if code < 0x100:
+        return f"\\x{code:02x}"
+    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+
+
+def printable_bytes(data: bytes) -> bytes:
+    """The same for bytes that are probably UTF-8; those that are not are written as \\xff."""
+    return printable(data.decode("utf-8", "surrogateescape")).encode()
+
 
 def print_json(value: Any) -> None:
     """One JSON document, indented."""
-    print(msgspec.json.format(msgspec.json.encode(value), indent=2).decode())
+    text = msgspec.json.format(msgspec.json.encode(value), indent=2).decode()
+    print(_safe_json(text) if sys.stdout.isatty() else text)
 
 
-def json_line(value: Any) -> bytes:
+def json_line(value: Any, *, is_for_terminal: bool = False) -> bytes:
     """One JSON object on a line of its own."""
-    return msgspec.json.encode(value) + b"\n"
+    line = msgspec.json.encode(value) + b"\n"
+    return _safe_json(line.decode()).encode() if is_for_terminal else line
 
 
-def print_table(columns: Sequence[str], rows: Iterable[Sequence[Cell]], *, title: str | None = None) -> None:
+def _safe_json(text: str) -> str:
+    """The same document, with characters that a terminal may obey written as JSON's own escapes."""
+    return _UNSAFE_IN_JSON.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+
+
+def tell(*lines: str) -> None:
+    """Lines for a person, on stdout."""
+    for line in lines:
+        print(printable(line))
+
+
+def print_table(columns: Sequence[str], rows: Iterable[Sequence[Cell]]) -> None:
     """Rows under their headings; numbers to the right. Plain and aligned unless a person looks at a terminal."""
     shown = [list(row) for row in rows]
     right = [_is_numeric([row[at] for row in shown]) for at in range(len(columns))]
-    texts = [["" if cell is None else str(cell) for cell in row] for row in shown]
+    texts = [["" if cell is None else printable(str(cell)) for cell in row] for row in shown]
     if sys.stdout.isatty():
-        _draw(columns, texts, right, title)
+        _draw(columns, texts, right)
         return
     widths = [max(len(heading), *(len(row[at]) for row in texts), 0) for at, heading in enumerate(columns)]
-    if title is not None:
-        print(title)
     for row in [[heading.upper() for heading in columns], *texts]:
         placed = zip(row, widths, right, strict=True)
         print("  ".join(cell.rjust(width) if number else cell.ljust(width) for cell, width, number in placed).rstrip())
@@ -50,7 +96,7 @@ def print_facts(facts: Mapping[str, Cell]) -> None:
     """Names and values, one pair a line."""
     width = max(map(len, facts), default=0)
     for name, value in facts.items():
-        print(f"{name.ljust(width)}  {'' if value is None else value}".rstrip())
+        tell(f"{name.ljust(width)}  {'' if value is None else value}".rstrip())
 
 
 def human_bytes(size: float) -> str:
@@ -69,18 +115,19 @@ def human_count(count: int, one: str, many: str | None = None) -> str:
     return f"{count:,} {one if count == 1 else many or one + 's'}"
 
 
-def say(words: str) -> None:
-    """A remark for a person, on stderr, where it is in nobody's way."""
-    print(words, file=sys.stderr)
+def say(*lines: str) -> None:
+    """Remarks for a person, on stderr, so that stdout holds only what was asked for."""
+    for line in lines:
+        print(printable(line), file=sys.stderr)
 
 
-def _draw(columns: Sequence[str], rows: list[list[str]], right: Sequence[bool], title: str | None) -> None:
+def _draw(columns: Sequence[str], rows: list[list[str]], right: Sequence[bool]) -> None:
     from rich import box
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for heading, number in zip(columns, right, strict=True):
         table.add_column(heading, justify="right" if number else "left", overflow="fold")
     for row in rows:

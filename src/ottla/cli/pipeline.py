@@ -188,7 +188,7 @@ def reset(
             if there and not yes:
                 lines = [f"  {name}: {checkpoint_place(project, name)}" for name in there]
                 say("the next run of these reads from the start of their sources, and writes again what they wrote:")
-                say("\n".join(lines))
+                say(*lines)
                 confirm("forget how far they are?")
             if there:
                 forget_groups(project, there)

@@ -1,4 +1,4 @@
-"""Places in a topic as people write them: `beginning`, `end`, an offset, `-10`, a time, `1h` ago. Pure."""
+"""Positions in a topic as people write them: `beginning`, `end`, an offset, `-10`, a time, `1h` ago. Pure."""
 
 import re
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ _NUMBER: Final = re.compile(r"-?\d{1,18}")
 
 
 class BadPositionError(InvalidRequestError):
-    """What was written is no place in a topic."""
+    """The text is not a position in a topic."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +23,7 @@ class Beginning:
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """Behind the last record that is there now."""
+    """The offset after the last record, now."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,14 +35,14 @@ class AtOffset:
 
 @dataclass(frozen=True, slots=True)
 class FromEnd:
-    """So many offsets before the end of each partition."""
+    """A number of offsets before the end of each partition."""
 
     count: int
 
 
 @dataclass(frozen=True, slots=True)
 class AtTime:
-    """The first record that is at least as young, in ms since 1970."""
+    """The first record at or after a time, in ms since 1970."""
 
     timestamp: int
 
@@ -66,8 +66,8 @@ def parse_position(text: str, now_ms: int) -> Position:
         moment = datetime.fromisoformat(text)
     except ValueError:
         raise BadPositionError(
-            f"{text!r} is no position; write beginning, end, an offset, -10 for the last ten, "
-            "a time such as 2024-05-01T12:00, or how long ago, such as 1h"
+            f"{text!r} is not a valid position; write beginning, end, an offset, -10 for ten offsets before the end, "
+            "a time such as 2024-05-01T12:00, or a duration such as 1h"
         ) from None
     local = moment if moment.tzinfo is not None else moment.astimezone()
     return AtTime(int(local.astimezone(UTC).timestamp() * 1000))

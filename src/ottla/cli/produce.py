@@ -1,11 +1,21 @@
-"""`ottla produce`: lines of files or of a pipe, as records, into a topic. `record_lines.py` says what a line means."""
+"""`ottla produce`: lines of files or of a pipe as records into a topic. `record_lines.py` parses the lines."""
 
 import sys
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ottla.cli.options import BOOTSTRAP_DEFAULT, AsJson, Bootstrap, TopicName, parse_size
+from ottla.cli.options import (
+    Acks,
+    AsJson,
+    Bootstrap,
+    Compression,
+    Profile,
+    TopicName,
+    parse_acks,
+    parse_choice,
+    parse_size,
+)
 from ottla.cli.output import human_bytes, human_count, print_json, say
 from ottla.cli.record_lines import InputFormat, LineShape, parse_headers
 from ottla.cli.running import CONTEXT, application, examples, run_with_cluster
@@ -13,9 +23,7 @@ from ottla.cli.running import CONTEXT, application, examples, run_with_cluster
 if TYPE_CHECKING:
     from ottla.client.cluster import Cluster
 
-app = application("Write records from a file or a pipe into a topic.")
-
-_ACKS = {"all": -1, "-1": -1, "1": 1, "0": 0}
+app = application("Write records from files or a pipe to a topic.")
 
 
 @app.command(
@@ -23,46 +31,70 @@ _ACKS = {"all": -1, "-1": -1, "1": 1, "0": 0}
     context_settings=CONTEXT,
     epilog=examples(
         "echo hello | ottla produce events",
-        "ottla produce users users.txt --key-separator :",
+        "ottla produce users --file users.txt --key-separator :",
         'echo \'{"key": "k", "value": "v", "headers": {"a": "1"}}\' | ottla produce events --format json',
     ),
 )
 def produce(
     topic: TopicName,
     files: Annotated[
-        list[str] | None, typer.Argument(metavar="FILE", help="Files to read, - for stdin. [default: -]")
+        list[str] | None, typer.Argument(metavar="FILE", help="Files to read; - for stdin.", show_default="stdin")
+    ] = None,
+    more_files: Annotated[
+        list[str] | None,
+        typer.Option("--file", metavar="FILE", help="File to read, like the argument FILE; may be repeated."),
     ] = None,
     input_format: Annotated[
         InputFormat,
-        typer.Option("--format", "-F", help="How a line stands for a record; a JSON line has key, value, headers, …"),
+        typer.Option(
+            "--format",
+            "-F",
+            metavar="text|json|hex|base64",
+            help="What a line is: a value, optionally with key and headers, as text, hex or base64; or a JSON object"
+            " with key, value, headers, timestamp and partition.",
+        ),
     ] = InputFormat.TEXT,
     key_separator: Annotated[
-        str | None, typer.Option("--key-separator", "-K", help="What stands between key and value.")
+        str | None,
+        typer.Option("--key-separator", "-K", metavar="TEXT", help="Text between key and value; a line must have it."),
     ] = None,
     header_separator: Annotated[
-        str | None, typer.Option(help="What stands after the headers (a=1,b=2) at the beginning of a line.")
+        str | None,
+        typer.Option(
+            "--header-separator", metavar="TEXT", help="Text after the headers (a=1,b=2) at the beginning of a line."
+        ),
     ] = None,
-    headers: Annotated[str, typer.Option(metavar="A=1,B=2", help="Headers for every record.")] = "",
-    key: Annotated[str | None, typer.Option("--key", "-k", help="The key of every record without its own.")] = None,
-    null_value: Annotated[str | None, typer.Option(metavar="MARK", help="What stands for null.")] = None,
-    compression: Annotated[str, typer.Option("--compression", "-z", help="none, gzip, snappy, lz4 or zstd.")] = "none",
-    acks: Annotated[str, typer.Option(help="Who must have a record: all, 1 (the leader) or 0 (nobody).")] = "all",
-    partition: Annotated[int | None, typer.Option("--partition", "-p", min=0, help="Only to this partition.")] = None,
-    batch_size: Annotated[str, typer.Option(help="Bytes to gather before sending, as in 64k.")] = "512k",
-    timeout_ms: Annotated[int, typer.Option(min=1, help="How long to try to deliver a batch.")] = 30_000,
-    bootstrap: Bootstrap = BOOTSTRAP_DEFAULT,
+    headers: Annotated[str, typer.Option("--headers", metavar="A=1,B=2", help="Headers of every record.")] = "",
+    key: Annotated[
+        str | None, typer.Option("--key", "-k", metavar="TEXT", help="Key of records without their own.")
+    ] = None,
+    null_value: Annotated[
+        str | None, typer.Option("--null-value", metavar="TEXT", help="Key or value that means null.")
+    ] = None,
+    compression: Compression = "none",
+    acks: Acks = "all",
+    partition: Annotated[
+        int | None, typer.Option("--partition", "-p", metavar="N", min=0, help="Write to this partition.")
+    ] = None,
+    batch_size: Annotated[
+        str, typer.Option("--batch-size", metavar="BYTES", help="Size at which a batch is sent, such as 64k.")
+    ] = "512k",
+    timeout_ms: Annotated[
+        int, typer.Option("--timeout-ms", metavar="MS", min=1, help="How long to try to deliver a batch.")
+    ] = 30_000,
+    bootstrap: Bootstrap = None,
+    profile: Profile = None,
     as_json: AsJson = False,
 ) -> None:
-    """Write records, one a line, from files or a pipe into a topic."""
+    """Write records to a topic, one per line, from files or a pipe.
+
+    On a terminal, a bar shows the progress of files.
+    """
     from ottla.cli.producing import Producing
     from ottla.records.layout import Codec
 
-    if compression.upper() not in Codec.__members__:
-        raise typer.BadParameter(
-            f"{compression!r} is none of none, gzip, snappy, lz4, zstd", param_hint="--compression"
-        )
-    if acks not in _ACKS:
-        raise typer.BadParameter(f"{acks!r} is none of all, 1, 0", param_hint="--acks")
+    codec = Codec[parse_choice(compression, list(Codec.__members__), "--compression")]
+    acks_number = parse_acks(acks)
     shape = LineShape(
         format=input_format,
         key_separator=_separator(key_separator, "--key-separator"),
@@ -78,32 +110,32 @@ def produce(
             cluster,
             await cluster.topic(topic, auto_create=True),
             shape=shape,
-            codec=Codec[compression.upper()],
+            codec=codec,
             partition=partition,
             batch_bytes=batch_bytes,
-            acks=_ACKS[acks],
+            acks=acks_number,
             timeout_ms=timeout_ms,
         )
-        await producing.run(files or ["-"])
+        await producing.run([*(files or ()), *(more_files or ())] or ["-"])
         totals = producing.totals()
         if as_json:
             print_json({"topic": topic, **totals})
-        elif sys.stderr.isatty() or totals["records"] > 1:
+        elif sys.stderr.isatty():
             size, seconds = human_bytes(totals["bytes"]), totals["seconds"]
-            say(f"{human_count(totals['records'], 'record')}, {size} to {topic} in {seconds:.2f} s")
+            say(f"sent {human_count(totals['records'], 'record')}, {size} to {topic} in {seconds:.2f} s")
 
-    run_with_cluster(bootstrap, work, in_bulk=True, request_timeout_ms=timeout_ms)
+    run_with_cluster(bootstrap, profile, work, in_bulk=True, request_timeout_ms=timeout_ms)
 
 
 def _bytes(text: str) -> bytes:
-    """As the shell gave it, even where that is not UTF-8."""
+    """The bytes that the shell passed, even if they are not UTF-8."""
     return text.encode("utf-8", "surrogateescape")
 
 
 def _separator(text: str | None, option: str) -> bytes | None:
-    """With \\t and \\n as people write them."""
+    """With \\t and \\n for tab and newline."""
     if text is None:
         return None
     if not text:
-        raise typer.BadParameter("it must not be empty", param_hint=option)
+        raise typer.BadParameter("must not be empty", param_hint=option)
     return _bytes(text.replace("\\t", "\t").replace("\\n", "\n"))

@@ -5,6 +5,7 @@ A batch leaves when it is full, or when the input pauses, so that a line typed i
 
 import asyncio
 import os
+import stat
 import sys
 from array import array
 from collections import deque
@@ -14,7 +15,7 @@ from typing import Any, Final, NamedTuple
 
 from ottla.cli.input_pieces import read_pieces
 from ottla.cli.output import human_bytes
-from ottla.cli.progress import Progress
+from ottla.cli.progress import Progress, ProgressBar
 from ottla.cli.record_lines import BadLineError, LineShape, NewRecord, line_parser
 from ottla.client.cluster import Cluster
 from ottla.client.cluster_view import TopicView
@@ -32,7 +33,7 @@ from ottla.records.layout import Codec
 from ottla.records.packed import BinaryColumn
 
 LINE_BYTES_MAX: Final = 64 * 1024 * 1024
-"""More than any broker takes in one record unless it was told to."""
+"""More than any broker accepts in one record by default."""
 BATCH_RECORDS_MAX: Final = 1_000_000
 
 
@@ -41,7 +42,7 @@ class LineError(InvalidRequestError):
 
 
 class _Gathering:
-    """One partition's batch that is being filled, and which lines it holds."""
+    """The batch of one partition that is being filled, and the lines that it holds."""
 
     __slots__ = ("builder", "first_line", "last_line")
 
@@ -88,7 +89,7 @@ class Producing:
         self._name = ""
         self._line = 0
         self._pending: deque[_Pending] = deque()
-        """Batches that may not be answered yet, in the order in which they were handed over."""
+        """Batches that may be unacknowledged, in the order in which they were sent."""
         self._records = 0
         self._bytes = 0
         self._batches = 0
@@ -96,7 +97,7 @@ class Producing:
         self._check_partition(partition)
 
     async def run(self, files: list[str]) -> None:
-        """Sends every line of every file; raises at the first that cannot be sent, after those before it are."""
+        """Sends every line of every file; raises at the first that cannot be sent, after sending those before it."""
         try:
             for name in files:
                 self._name = "stdin" if name == "-" else name
@@ -123,16 +124,20 @@ class Producing:
         }
 
     async def _send_file(self, name: str) -> None:
-        if name == "-":
-            await self._send_lines(sys.stdin.fileno())
-            return
-        descriptor = os.open(name, os.O_RDONLY)
+        descriptor = sys.stdin.fileno() if name == "-" else os.open(name, os.O_RDONLY)
         try:
-            await self._send_lines(descriptor)
+            found = os.fstat(descriptor)
+            if not stat.S_ISREG(found.st_mode):
+                # A pipe has no known end.
+                await self._send_lines(descriptor, None)
+                return
+            with ProgressBar(self._name, found.st_size) as bar:
+                await self._send_lines(descriptor, bar)
         finally:
-            os.close(descriptor)
+            if name != "-":
+                os.close(descriptor)
 
-    async def _send_lines(self, descriptor: int) -> None:
+    async def _send_lines(self, descriptor: int, bar: ProgressBar | None) -> None:
         """Splits what is read into lines; the last one needs no end."""
         rest = b""
         async for piece in read_pieces(descriptor, self._on_pause):
@@ -146,12 +151,15 @@ class Producing:
             if len(rest) > LINE_BYTES_MAX:
                 self._line += 1
                 raise self._line_error(f"it is longer than {human_bytes(LINE_BYTES_MAX)}")
-            self._progress.tick(self._words)
+            if bar is None:
+                self._progress.tick(self._words)
+            else:
+                bar.advance(len(piece))
         if rest:
             await (self._gather_bare([rest]) if self._is_bare else self._gather_all([rest]))
 
     async def _on_pause(self) -> None:
-        """Sends what was gathered: who writes slowly wants to see it arrive."""
+        """Sends the gathered records, so that lines of a slow writer arrive at once."""
         await self._send_gathered()
         await self._flush()
 
@@ -189,7 +197,7 @@ class Producing:
             first += count
 
     def _gather(self, line: bytes) -> int | None:
-        """Puts a line into its partition's batch; answers the partition if that is full now."""
+        """Adds a line to the batch of its partition; returns the partition if that batch is full now."""
         try:
             record = self._parse(line)
         except BadLineError as error:
@@ -221,9 +229,7 @@ class Producing:
     def _check_partition(self, partition: int | None) -> None:
         if partition is None or partition < len(self._topic.partitions):
             return
-        words = (
-            f"topic {self._topic.name} has no partition {partition}; it has {len(self._topic.partitions)}, from 0 on"
-        )
+        words = f"topic {self._topic.name} has no partition {partition}; it has {len(self._topic.partitions)}, from 0"
         raise self._line_error(words) if self._line else InvalidRequestError(words)
 
     async def _send_gathered(self) -> None:
@@ -238,7 +244,7 @@ class Producing:
         await self._hand_over(index, batch, gathering.first_line, gathering.last_line)
 
     async def _hand_over(self, index: int, batch: Buffer, first_line: int, last_line: int) -> None:
-        """Gives a batch to the sender, waiting while too much is under way."""
+        """Gives a batch to the sender, waiting while too many requests are in flight."""
         if index == self._sticky.current:
             self._sticky.move_on()
         self._batches += 1
@@ -259,7 +265,7 @@ class Producing:
         self._pending.clear()
 
     def _blamed(self, error: OttlaError) -> OttlaError:
-        """The refusal of a batch with the lines that it is about."""
+        """The error of a batch, with the numbers of its lines."""
         for pending in self._pending:
             if isinstance(error, AnswerError) and pending.produced.done() and pending.produced.exception() is error:
                 first, last = pending.first_line, pending.last_line
@@ -283,6 +289,6 @@ def bare_batches(lines: list[bytes], timestamp: int, *, batch_bytes_max: int, co
         len(lines), values=values, default_timestamp=timestamp, batch_bytes_max=batch_bytes_max, codec=codec
     )
     for batch in batches:
-        # Each is sent for itself, and a producer's batch begins at 0.
+        # Each is sent alone, and the batch of a producer begins at offset 0.
         Batch(batch).stamp(0, NO_LEADER_EPOCH)
     return batches

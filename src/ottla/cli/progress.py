@@ -1,16 +1,19 @@
-"""One line on stderr that says how far a long work has come; silent for short ones and where nobody looks."""
+"""How far a long command is, on stderr if that is a terminal: a line that changes, or a bar where the end is known."""
 
 import sys
 import time
 from collections.abc import Callable
-from typing import Final
+from types import TracebackType
+from typing import Any, Final
+
+from ottla.cli.output import printable
 
 FIRST_SECONDS: Final = 1.0
 EVERY_SECONDS: Final = 0.25
 
 
 class Progress:
-    """Call `tick` as often as you like: it asks for the words only when it is time to show them."""
+    """A line that appears after a second. `tick` may be called often: it asks for the words only to show them."""
 
     def __init__(self, *, shown: bool | None = None) -> None:
         self._shown = sys.stderr.isatty() if shown is None else shown
@@ -20,11 +23,11 @@ class Progress:
 
     @property
     def seconds(self) -> float:
-        """Since it began; never 0, so that rates can be taken."""
+        """Since it was created; never 0, so that rates can be computed."""
         return max(time.monotonic() - self._start, 1e-9)
 
     def tick(self, words: Callable[[], str]) -> None:
-        """Shows how far it is, if it is time to."""
+        """Shows the words, if it is time to."""
         if not self._shown or time.monotonic() < self._next:
             return
         self._next = time.monotonic() + EVERY_SECONDS
@@ -34,8 +37,57 @@ class Progress:
         self._width = len(line)
 
     def end(self) -> None:
-        """Takes the line away, so that what follows stands alone."""
+        """Removes the line."""
         if self._width:
             sys.stderr.write(f"\r{' ' * self._width}\r")
             sys.stderr.flush()
             self._width = 0
+
+
+class ProgressBar:
+    """A bar with percentage, bytes, rate and time left; shows nothing if stderr is not a terminal. A context manager,
+    which removes the bar at the end."""
+
+    def __init__(self, label: str, total_bytes: int) -> None:
+        self._label = label
+        self._total = total_bytes
+        self._bar: Any = None
+        self._task: Any = None
+
+    def __enter__(self) -> "ProgressBar":
+        if sys.stderr.isatty():
+            from rich.console import Console
+            from rich.markup import escape
+            from rich.progress import (
+                BarColumn,
+                DownloadColumn,
+                Progress,
+                TaskProgressColumn,
+                TextColumn,
+                TimeRemainingColumn,
+                TransferSpeedColumn,
+            )
+
+            columns = (BarColumn(), TaskProgressColumn(), DownloadColumn(binary_units=True))
+            self._bar = Progress(
+                TextColumn("{task.description}"),
+                *columns,
+                TransferSpeedColumn(),
+                TimeRemainingColumn(),
+                console=Console(stderr=True),
+                transient=True,
+            )
+            self._task = self._bar.add_task(escape(printable(self._label)), total=self._total)
+            self._bar.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._bar is not None:
+            self._bar.stop()
+
+    def advance(self, size_bytes: int) -> None:
+        """Adds bytes that are done."""
+        if self._bar is not None:
+            self._bar.advance(self._task, size_bytes)

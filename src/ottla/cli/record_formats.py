@@ -1,11 +1,29 @@
-"""Records into lines: what `ottla consume` prints. Pure."""
+"""Records into lines: what `ottla consume` prints. Pure.
+
+A format is one of `OutputFormat`, or a template such as `%t %p %o %k %s\\n` with kcat's letters and escapes:
+
+| letter | stands for | letter | stands for |
+|---|---|---|---|
+| `%t` | topic | `%s` | value |
+| `%p` | partition | `%S` | length of the value, -1 for null |
+| `%o` | offset | `%R` | length of the value as four bytes, big-endian |
+| `%T` | timestamp | `%k` | key |
+| `%h` | headers, `name=value,…` | `%K` | length of the key, -1 for null |
+
+`%%` is a percent sign; `\\n`, `\\r`, `\\t`, `\\0`, `\\\\` and `\\x0a` are characters. A template must end
+its lines itself.
+"""
 
 import base64
-from collections.abc import Callable, Collection
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import Any, Final
 
-from ottla.cli.output import json_line
+from ottla.cli.output import json_line, printable_bytes
+from ottla.model.errors import MisuseError
 from ottla.model.ids import TopicPartition
 from ottla.records.record import Record
 
@@ -21,55 +39,177 @@ class OutputFormat(StrEnum):
 
 
 class Field(StrEnum):
-    """What can stand before the value."""
+    """What a line can show of a record."""
 
+    TOPIC = "topic"
     PARTITION = "partition"
     OFFSET = "offset"
     TIMESTAMP = "timestamp"
     HEADERS = "headers"
     KEY = "key"
+    VALUE = "value"
+
+
+class TimeFormat(StrEnum):
+    """How a timestamp is written."""
+
+    EPOCH = "epoch"
+    ISO = "iso"
+    LOCAL = "local"
+
+
+class BadTemplateError(MisuseError):
+    """A format that is neither a known word nor a valid template."""
 
 
 Format = Callable[[TopicPartition, Record], bytes]
+_Part = Callable[[TopicPartition, Record], bytes]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LineStyle:
+    """How the parts of a record look, whatever the format."""
+
+    fields: tuple[Field, ...] = ()
+    """What stands on a line, in order; the value follows unless it is among them."""
+    separator: bytes = b"\t"
+    null_mark: bytes = b"null"
+    time_format: TimeFormat = TimeFormat.EPOCH
+    is_escaped: bool = False
+    """Whether characters that a terminal would obey are written as escapes."""
+
 
 _ENCODE: Final[dict[OutputFormat, Callable[[bytes], bytes]]] = {
     OutputFormat.TEXT: bytes,
     OutputFormat.HEX: lambda data: data.hex().encode(),
     OutputFormat.BASE64: base64.b64encode,
 }
+_NO_LENGTH: Final = -1
 
 
-def record_format(kind: OutputFormat, fields: Collection[Field], separator: bytes, null_mark: bytes) -> Format:
-    """A function from a record to its bytes, line end included. JSON always has every field."""
+def record_format(text: str, style: LineStyle) -> Format:
+    """A function from a record to its bytes, line end included. Raises `BadTemplateError`."""
+    if text not in {each.value for each in OutputFormat}:
+        return _template_format(text, style)
+    kind = OutputFormat(text)
     if kind is OutputFormat.JSON:
-        return _as_json
+        return lambda partition, record: _as_json(partition, record, is_for_terminal=style.is_escaped)
     if kind is OutputFormat.RAW:
         return lambda _, record: record.value or b""
-    encode = _ENCODE[kind]
-    if not fields:
-        return lambda _, record: (null_mark if record.value is None else encode(record.value)) + b"\n"
+    parts = _parts(_ENCODE[kind], style)
+    value = parts[Field.VALUE]
+    if not style.fields:
+        return lambda partition, record: value(partition, record) + b"\n"
+    fields = style.fields if Field.VALUE in style.fields else (*style.fields, Field.VALUE)
+    chosen = [parts[field] for field in fields]
+    return lambda partition, record: style.separator.join([part(partition, record) for part in chosen]) + b"\n"
+
+
+def _parts(encode: Callable[[bytes], bytes], style: LineStyle) -> dict[Field, _Part]:
+    null_mark = style.null_mark
 
     def shown(data: bytes | None) -> bytes:
         return null_mark if data is None else encode(data)
 
-    parts: dict[Field, Callable[[TopicPartition, Record], bytes]] = {
+    def escaped(data: bytes | None) -> bytes:
+        return null_mark if data is None else printable_bytes(encode(data))
+
+    show = escaped if style.is_escaped else shown
+
+    def headers(_: TopicPartition, record: Record) -> bytes:
+        names = [(name.encode("utf-8", "surrogateescape"), value) for name, value in record.headers]
+        return b",".join(
+            (printable_bytes(name) if style.is_escaped else name) + b"=" + show(value) for name, value in names
+        )
+
+    return {
+        Field.TOPIC: lambda partition, _: partition.topic.encode(),
         Field.PARTITION: lambda partition, _: b"%d" % partition.partition,
         Field.OFFSET: lambda _, record: b"%d" % record.offset,
-        Field.TIMESTAMP: lambda _, record: b"%d" % record.timestamp,
-        Field.HEADERS: lambda _, record: b",".join(
-            name.encode("utf-8", "surrogateescape") + b"=" + shown(value) for name, value in record.headers
-        ),
-        Field.KEY: lambda _, record: shown(record.key),
+        Field.TIMESTAMP: lambda _, record: time_text(record.timestamp, style.time_format).encode(),
+        Field.HEADERS: headers,
+        Field.KEY: lambda _, record: show(record.key),
+        Field.VALUE: lambda _, record: show(record.value),
     }
-    chosen = [parts[field] for field in Field if field in fields]
-
-    def write(partition: TopicPartition, record: Record) -> bytes:
-        return separator.join([*(part(partition, record) for part in chosen), shown(record.value)]) + b"\n"
-
-    return write
 
 
-def _as_json(partition: TopicPartition, record: Record) -> bytes:
+# Templates
+
+_TOKEN: Final = re.compile(
+    r"%(?P<letter>.?)|\\(?:x(?P<hex>[0-9a-fA-F]{2})|(?P<escape>.?))|(?P<text>[^%\\]+)", re.DOTALL
+)
+_ESCAPES: Final = {"n": b"\n", "r": b"\r", "t": b"\t", "0": b"\0", "\\": b"\\"}
+_LETTERS: Final = {
+    "t": Field.TOPIC,
+    "p": Field.PARTITION,
+    "o": Field.OFFSET,
+    "T": Field.TIMESTAMP,
+    "h": Field.HEADERS,
+    "k": Field.KEY,
+    "s": Field.VALUE,
+}
+_LENGTHS: Final[dict[str, _Part]] = {
+    "S": lambda _, record: b"%d" % _length(record.value),
+    "K": lambda _, record: b"%d" % _length(record.key),
+    "R": lambda _, record: _length(record.value).to_bytes(4, "big", signed=True),
+}
+
+
+def _template_format(text: str, style: LineStyle) -> Format:
+    if "%" not in text and "\\" not in text:
+        known = ", ".join(OutputFormat)
+        raise BadTemplateError(rf"{text!r} is not one of {known}, nor a template such as '%t %p %o %k %s\n'")
+    named = _parts(bytes, style)
+    parts = [_template_part(found, named) for found in _TOKEN.finditer(text)]
+    return lambda partition, record: b"".join([part(partition, record) for part in parts])
+
+
+def _template_part(found: re.Match[str], named: dict[Field, _Part]) -> _Part:
+    letter, escape = found["letter"], found["escape"]
+    if letter is not None and letter != "%":
+        if letter in _LETTERS:
+            return named[_LETTERS[letter]]
+        if letter in _LENGTHS:
+            return _LENGTHS[letter]
+        raise BadTemplateError(
+            f"%{letter} is not known; use {' '.join(f'%{each}' for each in (*_LETTERS, *_LENGTHS, '%'))}"
+        )
+    if letter == "%":
+        literal = b"%"
+    elif found["hex"] is not None:
+        literal = bytes.fromhex(found["hex"])
+    elif escape is not None:
+        if escape not in _ESCAPES:
+            raise BadTemplateError(rf"\{escape} is not known; use \n \r \t \0 \\ or \xHH")
+        literal = _ESCAPES[escape]
+    else:
+        literal = found["text"].encode("utf-8", "surrogateescape")
+    return lambda _, __: literal
+
+
+def _length(data: bytes | None) -> int:
+    return _NO_LENGTH if data is None else len(data)
+
+
+# Parts that need more than one line
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def time_text(timestamp: int, kind: TimeFormat) -> str:
+    """A timestamp in ms since 1970 as it is shown; one that no calendar has stays a number."""
+    if kind is TimeFormat.EPOCH or timestamp < 0:
+        return str(timestamp)
+    try:
+        moment = _EPOCH + timedelta(milliseconds=timestamp)
+        if kind is TimeFormat.LOCAL:
+            return moment.astimezone().replace(tzinfo=None).isoformat(" ", "milliseconds")
+    except (OverflowError, ValueError, OSError):
+        return str(timestamp)
+    return moment.replace(tzinfo=None).isoformat("T", "milliseconds") + "Z"
+
+
+def _as_json(partition: TopicPartition, record: Record, *, is_for_terminal: bool) -> bytes:
     names = [name for name, _ in record.headers]
     headers: Any = {name: json_bytes(value) for name, value in record.headers}
     if len(headers) < len(names):
@@ -83,7 +223,8 @@ def _as_json(partition: TopicPartition, record: Record) -> bytes:
             "key": json_bytes(record.key),
             "value": json_bytes(record.value),
             "headers": headers,
-        }
+        },
+        is_for_terminal=is_for_terminal,
     )
 
 

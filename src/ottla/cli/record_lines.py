@@ -1,4 +1,4 @@
-"""Lines into records: what `ottla produce` reads. Pure; whoever reads the lines names the line that was wrong."""
+"""Lines into records: what `ottla produce` reads. Pure; the caller adds the number of a bad line to the error."""
 
 import base64
 import binascii
@@ -15,7 +15,7 @@ Headers = tuple[tuple[str, bytes | None], ...]
 
 
 class InputFormat(StrEnum):
-    """How a line stands for a record."""
+    """How a record is written on a line."""
 
     TEXT = "text"
     JSON = "json"
@@ -24,7 +24,7 @@ class InputFormat(StrEnum):
 
 
 class BadLineError(InvalidRequestError):
-    """A line that does not stand for a record; says why."""
+    """A line that is not a record, with the reason."""
 
 
 class NewRecord(NamedTuple):
@@ -47,7 +47,7 @@ class LineShape:
     null_mark: bytes | None = None
     """A key or value that is exactly this is null."""
     key: bytes | None = None
-    """For every record that brings none of its own."""
+    """For every record without its own."""
     headers: Headers = ()
     """For every record, before its own."""
 
@@ -117,7 +117,7 @@ def _value(part: bytes, shape: LineShape) -> bytes | None:
 # JSON lines
 
 _FIELDS: Final = frozenset({"key", "value", "headers", "timestamp", "partition", "offset", "topic", "timestamp_type"})
-"""What a line may have; the last three are what `ottla consume` prints and are passed over."""
+"""What a line may have; the last three are printed by `ottla consume` and ignored."""
 
 
 def _from_json(line: bytes, shape: LineShape) -> NewRecord:
@@ -126,10 +126,10 @@ def _from_json(line: bytes, shape: LineShape) -> NewRecord:
     except msgspec.DecodeError as error:
         raise BadLineError(f"it is not JSON: {error}") from error
     if not isinstance(found, dict):
-        raise BadLineError('it is no JSON object; write {"key": …, "value": …}')
+        raise BadLineError('it is not a JSON object such as {"key": …, "value": …}')
     unknown = sorted(found.keys() - _FIELDS)
     if unknown:
-        raise BadLineError(f"it has a field {unknown[0]!r}, where only {', '.join(sorted(_FIELDS))} are known")
+        raise BadLineError(f"unknown field {unknown[0]!r}; known fields: {', '.join(sorted(_FIELDS))}")
     return NewRecord(
         _json_bytes(found["key"], "key") if "key" in found else shape.key,
         _json_bytes(found.get("value"), "value"),
@@ -159,18 +159,18 @@ def _json_headers(value: Any) -> Iterator[tuple[str, bytes | None]]:
     """An object, or a list of pairs where a name comes more than once."""
     pairs = list(value.items()) if isinstance(value, dict) else [] if value is None else value
     if not isinstance(pairs, list):
-        raise BadLineError("its headers are neither an object nor a list of [name, value]")
+        raise BadLineError("its headers are not an object or a list of [name, value]")
     for pair in pairs:
         match pair:
             case (str(name), held) | [str(name), held]:
                 yield name, _json_bytes(held, f"header {name}")
             case _:
-                raise BadLineError("its headers are neither an object nor a list of [name, value]")
+                raise BadLineError("its headers are not an object or a list of [name, value]")
 
 
 def _json_number(value: Any, name: str, least: int) -> int | None:
     if value is None:
         return None
     if not isinstance(value, int) or isinstance(value, bool) or not least <= value < 2**63:
-        raise BadLineError(f"its {name} is {value!r}, which cannot be one")
+        raise BadLineError(f"its {name} {value!r} is not a valid {name}")
     return value

@@ -15,15 +15,15 @@ from ottla.model.ids import TopicPartition
 
 
 class GroupInUseError(InvalidRequestError):
-    """The group has members, who would go on from where they are."""
+    """The group has members, which would continue from their own positions."""
 
 
 class NothingToResetError(InvalidRequestError):
-    """No partition was meant."""
+    """No partition was chosen."""
 
 
 async def refuse_group_in_use(cluster: Cluster, group_id: str) -> bool:
-    """Raises `GroupInUseError` while a group has members; answers whether there is such a group at all."""
+    """Raises `GroupInUseError` while a group has members; returns whether the group exists."""
     try:
         group = await describe_group(cluster, group_id)
     except AnswerError as error:
@@ -33,9 +33,9 @@ async def refuse_group_in_use(cluster: Cluster, group_id: str) -> bool:
     if not group.is_idle:
         count = len(group.members)
         raise GroupInUseError(
-            f"group {group_id} is in use ({group.state}, {count} {'member' if count == 1 else 'members'}), and its "
-            f"offsets can only be reset while it is not; stop its consumers first "
-            f"(`ottla groups describe {group_id} --members` shows them)"
+            f"group {group_id} is in use ({group.state}, {count} {'member' if count == 1 else 'members'}); "
+            "stop its consumers before you reset its offsets "
+            f"(`ottla groups describe {group_id} --members` lists them)"
         )
     return True
 
@@ -43,7 +43,7 @@ async def refuse_group_in_use(cluster: Cluster, group_id: str) -> bool:
 async def plan_resets(
     cluster: Cluster, group_id: str, target: Target, choices: Sequence[str], *, all_topics: bool
 ) -> list[PlannedReset]:
-    """What becomes of each partition that was chosen, or that the group has committed to, or that a file lists."""
+    """The new offset of each partition that was chosen, that the group has committed to, or that a file lists."""
     committed = await committed_offsets(cluster, group_id)
     if isinstance(target, ToListed):
         partitions = sorted(target.offsets)
@@ -56,7 +56,7 @@ async def plan_resets(
     else:
         partitions = await chosen_partitions(cluster, choices)
     if not partitions:
-        raise NothingToResetError(f"group {group_id} has committed nothing; name topics with --topic")
+        raise NothingToResetError(f"group {group_id} has no committed offsets; pass --topic TOPIC")
     bounds = await offset_bounds(cluster, partitions)
     at_time: dict[TopicPartition, int] = {}
     if isinstance(target, ToTime):
@@ -68,7 +68,7 @@ async def plan_resets(
 
 
 async def carry_out(cluster: Cluster, group_id: str, plan: Sequence[PlannedReset]) -> dict[TopicPartition, AnswerError]:
-    """Commits what was planned; answers what was refused."""
+    """Commits the planned offsets; returns the refusals."""
     return await commit_offsets(cluster, group_id, {each.partition: each.new for each in plan})
 
 

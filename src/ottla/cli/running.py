@@ -1,4 +1,4 @@
-"""From a command line to an exit status: loads one command, runs what it asks of a cluster, and words what goes wrong.
+"""From a command line to an exit status: loads one command, runs its work on a cluster, and reports errors.
 
 Every command's body runs inside `run_with_cluster` or `guarded`, so that no traceback reaches a person.
 """
@@ -13,15 +13,18 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import typer
 
+from ottla.cli.help_pages import HelpfulCommand, HelpfulGroup, examples
+from ottla.cli.output import say
 from ottla.model.errors import MisuseError, OttlaError
 
 if TYPE_CHECKING:
     from ottla.client.cluster import Cluster
 
+__all__ = ["CONTEXT", "ExitStatus", "application", "examples", "guarded", "run_command", "run_loop", "run_with_cluster"]
+
 T = TypeVar("T")
-REQUEST_TIMEOUT_MS: Final = 30_000
-CLIENT_ID: Final = "ottla-cli"
-CONTEXT: Final = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
+F = TypeVar("F", bound=Callable[..., Any])
+CONTEXT: Final = {"help_option_names": ["-h", "--help"]}
 """For `context_settings` of a command that stands alone; those of a group inherit it."""
 
 
@@ -35,21 +38,25 @@ class ExitStatus(IntEnum):
     INTERRUPTED = 130
 
 
-def application(words: str) -> typer.Typer:
-    """A Typer application in the house's manner: plain help, no completion installer, no dressed-up tracebacks."""
-    return typer.Typer(
+class Application(typer.Typer):
+    """A Typer application whose commands have this program's help pages."""
+
+    def command(self, name: str | None = None, **options: Any) -> Callable[[F], F]:
+        """Registers a command, as Typer does."""
+        return super().command(name, cls=HelpfulCommand, **options)
+
+
+def application(words: str) -> Application:
+    """An application with plain help pages, Ottla's own completion, and plain tracebacks."""
+    return Application(
         help=words,
+        cls=HelpfulGroup,
         no_args_is_help=True,
         add_completion=False,
         rich_markup_mode=None,
         pretty_exceptions_enable=False,
         context_settings=CONTEXT,
     )
-
-
-def examples(*lines: str) -> str:
-    """An epilog for a command's help that is not wrapped."""
-    return "\b\n" + "\n".join(["examples:" if len(lines) > 1 else "example:", *(f"  {line}" for line in lines)])
 
 
 def run_command(name: str, arguments: Sequence[str]) -> int:
@@ -61,21 +68,29 @@ def run_command(name: str, arguments: Sequence[str]) -> int:
 
 
 def run_with_cluster(
-    bootstrap: str,
+    bootstrap: str | None,
+    profile: str | None,
     work: "Callable[[Cluster], Awaitable[int | None]]",
     *,
     in_bulk: bool = False,
-    request_timeout_ms: int = REQUEST_TIMEOUT_MS,
+    request_timeout_ms: int | None = None,
 ) -> None:
-    """Runs the work with a cluster and ends the command with its status; `in_bulk` for what moves many bytes."""
+    """Runs the work with a cluster and ends the command with its status; `in_bulk` for work that moves many bytes."""
     with guarded():
+        from ottla.cli.profiles import chosen_connection
         from ottla.client.addresses import parse_bootstrap
         from ottla.client.cluster import Cluster
 
-        addresses = parse_bootstrap(bootstrap)
+        connection = chosen_connection(bootstrap, profile)
+        addresses = parse_bootstrap(connection.bootstrap)
 
         async def with_cluster() -> int:
-            async with Cluster(addresses, client_id=CLIENT_ID, request_timeout_ms=request_timeout_ms) as cluster:
+            async with Cluster(
+                addresses,
+                client_id=connection.client_id,
+                connect_timeout_ms=connection.connect_timeout_ms,
+                request_timeout_ms=request_timeout_ms or connection.request_timeout_ms,
+            ) as cluster:
                 return await work(cluster) or ExitStatus.DONE
 
         status = run_loop(with_cluster(), in_bulk=in_bulk)
@@ -96,7 +111,7 @@ def run_loop(work: Coroutine[Any, Any, T], *, in_bulk: bool = False) -> T:
 
 @contextmanager
 def guarded() -> Iterator[None]:
-    """Turns whatever goes wrong inside into words on stderr and an exit status."""
+    """Turns errors into messages on stderr and an exit status."""
     try:
         yield
     except (typer.Exit, typer.Abort, typer.BadParameter):
@@ -104,7 +119,7 @@ def guarded() -> Iterator[None]:
     except KeyboardInterrupt:
         raise typer.Exit(ExitStatus.INTERRUPTED) from None
     except BrokenPipeError:
-        # Whoever read our output has had enough; the interpreter must not try to flush it once more.
+        # The reader of our output closed the pipe; the interpreter must not try to flush it once more.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise typer.Exit(ExitStatus.DONE) from None
     except OttlaError as error:
@@ -119,7 +134,10 @@ def _told(error: Exception, status: ExitStatus, words: str | None = None) -> typ
         import traceback
 
         traceback.print_exception(error)
-    print(f"ottla: {words or error}", file=sys.stderr)
+    # An error that found several problems has a line for each of them.
+    lines = [str(each) for each in getattr(error, "problems", ())] or [words or str(error)]
+    lines[0] = f"ottla: {lines[0]}"
+    say(*lines)
     return typer.Exit(status)
 
 

@@ -11,6 +11,7 @@ import gc
 import logging
 import os
 import resource
+import shutil
 import signal
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -44,71 +45,98 @@ _DATA: Final = "./ottla-data"
 _LISTEN: Final = "127.0.0.1:9092"
 
 EXAMPLE: Final = """\
-examples:
+Examples:
   ottla serve
   ottla serve --data /var/lib/ottla --listen 0.0.0.0:9092 --advertise broker.example:9092
   ottla serve --set log.retention.ms=3600000 --set auto.create.topics.enable=false
   ottla serve --brokers 3 --set default.replication.factor=3
   ottla serve --node-id 2 --metadata zookeeper://zk1:2181,zk2:2181,zk3:2181/ottla
 
-It prints one line with `ready` and its address when it serves, with --brokers all addresses; SIGTERM and Ctrl-C end it
-cleanly."""
+When the broker serves, it prints one line: `ready` and its address (with --brokers, all
+addresses). SIGTERM and Ctrl-C stop it cleanly."""
+
+
+class _HelpFormatter(argparse.RawDescriptionHelpFormatter):
+    """Help in the style of the other commands."""
+
+    def __init__(self, prog: str) -> None:
+        super().__init__(prog, max_help_position=34, width=min(shutil.get_terminal_size().columns, 100))
+
+    def add_usage(self, usage: str | None, actions: Any, groups: Any, prefix: str | None = None) -> None:
+        super().add_usage("%(prog)s [OPTIONS]", actions, groups, "Usage: ")
+
+    def start_section(self, heading: str | None) -> None:
+        super().start_section(heading and heading.capitalize())
 
 
 def parser() -> argparse.ArgumentParser:
     """The command's options."""
     made = argparse.ArgumentParser(
         prog="ottla serve",
-        description="Start a broker.",
+        description="Start a broker, or several on this machine.",
         epilog=EXAMPLE,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=_HelpFormatter,
         allow_abbrev=False,
+        add_help=False,
     )
     add = made.add_argument
-    add("--data", metavar="DIR", help=f"where partitions and metadata are kept (default {_DATA})")
-    add("--listen", metavar="HOST:PORT", help=f"address to listen on; port 0 takes a free one (default {_LISTEN})")
+    add("--data", metavar="DIR", help=f"Folder for partitions and metadata. [default: {_DATA}]")
+    add("--listen", metavar="HOST:PORT", help=f"Address to listen on; port 0 takes a free one. [default: {_LISTEN}]")
     add(
         "--advertise",
         metavar="HOST:PORT",
-        help="address that clients are told to connect to (default: where it listens)",
+        help="Address that clients connect to. [default: the address of --listen]",
     )
-    add("--node-id", type=int, metavar="N", help="this broker's number in the cluster (default 0)")
+    add("--node-id", type=int, metavar="N", help="Id of this broker in the cluster. [default: 0]")
     add(
         "--brokers",
         type=int,
         default=1,
         metavar="N",
-        help="brokers to run on this machine, a process each; ids and ports count up (default 1)",
+        help="Number of brokers to run on this machine, one process each; ids and ports count up. [default: 1]",
     )
     add(
         "--metadata",
         default=EMBEDDED,
         metavar="WHERE",
-        help="embedded (a file in the data dir, the default), sqlite:PATH (a file that brokers of one machine share),"
-        " or zookeeper://HOST:PORT,HOST:PORT/path",
+        help="Store of the cluster's metadata: embedded (a file in the data dir), sqlite:PATH (a file that brokers of"
+        " one machine share), or zookeeper://HOST:PORT,HOST:PORT/path. [default: embedded]",
     )
     add(
         "--accept-older-metadata",
         action="store_true",
-        help="start although the metadata store is older than the data, after a restore from a backup; stop all brokers"
-        " first. Topics that the store does not know are set aside",
+        help="Start although the metadata store is older than the data, after a restore from a backup; stop all brokers"
+        " first. Topics that the store does not know are set aside.",
     )
     add(
         "--recover-without",
         metavar="ID,ID",
-        help="brokers whose data is lost: metadata that was lost is recovered without waiting for them",
+        help="Brokers whose data is lost: lost metadata is recovered without waiting for them.",
     )
-    add("--http", metavar="HOST:PORT", help="serve metrics and health there, such as 127.0.0.1:9644")
+    add("--http", metavar="HOST:PORT", help="Address for metrics and health checks, such as 127.0.0.1:9644.")
     add(
         "--set",
         action="append",
         default=[],
         metavar="KEY=VALUE",
-        help="a broker config by Kafka's name; may be repeated",
+        help="Broker config, by Kafka's name; may be repeated.",
     )
-    add("--config", type=Path, metavar="FILE.toml", help="a file of broker configs; --set goes before it")
-    add("--log-format", choices=("text", "json"), default="text", help="how log lines look (default text)")
-    add("--log-level", choices=("debug", "info", "warning", "error"), default="info", help="default info")
+    add("--config", type=Path, metavar="FILE.toml", help="File of broker configs; --set overrides it.")
+    add(
+        "--log-format",
+        choices=("text", "json"),
+        default="text",
+        metavar="text|json",
+        help="Format of log lines. [default: text]",
+    )
+    add(
+        "--log-level",
+        choices=("debug", "info", "warning", "error"),
+        default="info",
+        metavar="debug|info|warning|error",
+        help="Lowest level of log lines. [default: info]",
+    )
+    add("-h", "--help", action="help", help="Show this page.")
     return made
 
 

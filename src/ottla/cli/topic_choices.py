@@ -1,4 +1,4 @@
-"""Which partitions are meant by `--topic events` or `--topic events:0,2`."""
+"""The partitions that `--topic events` or `--topic events:0,2` chooses."""
 
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Annotated
@@ -13,27 +13,32 @@ if TYPE_CHECKING:
 
 Topics = Annotated[
     list[str] | None,
-    typer.Option("--topic", "-t", metavar="TOPIC[:P,…]", help="A topic, or partitions of it; may be repeated."),
+    typer.Option(
+        "--topic",
+        "-t",
+        metavar="TOPIC[:N,...]",
+        help="Topic, or some of its partitions such as events:0,2; may be repeated.",
+    ),
 ]
 
 
 class BadTopicChoiceError(MisuseError):
-    """What was written names no topic with partitions."""
+    """The text does not name a topic or partitions of one."""
 
 
 def parse_topic_choice(text: str) -> tuple[str, tuple[int, ...] | None]:
-    """A topic, and the partitions of it that are meant; None for all."""
+    """A topic and its chosen partitions; None for all."""
     topic, colon, listed = text.partition(":")
     indexes = [part.strip() for part in listed.split(",")] if colon else []
     if not topic or not all(part.isascii() and part.isdecimal() for part in indexes):
-        raise BadTopicChoiceError(f"{text!r} is neither TOPIC nor TOPIC:0,1,2")
+        raise BadTopicChoiceError(f"{text!r} is not TOPIC or TOPIC:0,1,2")
     return topic, tuple(dict.fromkeys(map(int, indexes))) if colon else None
 
 
 async def chosen_partitions(
     cluster: "Cluster", choices: Iterable[str], partitions: Sequence[int] = ()
 ) -> list[TopicPartition]:
-    """The partitions that are meant, each once, in order; `partitions` counts for topics that come without any.
+    """The chosen partitions, each once, in order; `partitions` applies to topics that come without any.
 
     Raises what the broker says about a topic that does not exist, and an error for a partition that does not.
     """

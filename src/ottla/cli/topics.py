@@ -1,12 +1,12 @@
-"""`ottla topics`: what topics there are, what they look like, and changing them."""
+"""`ottla topics`: lists, describes, creates, deletes and changes topics."""
 
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from ottla.cli.asking import confirm
-from ottla.cli.options import BOOTSTRAP_DEFAULT, AsJson, AssumeYes, Bootstrap, DryRun, TopicName, parse_pairs
-from ottla.cli.output import human_bytes, human_count, print_facts, print_json, print_table, say
+from ottla.cli.options import AsJson, AssumeYes, Bootstrap, DryRun, Profile, TopicName, parse_pairs
+from ottla.cli.output import human_bytes, human_count, print_facts, print_json, print_table, say, tell
 from ottla.cli.running import ExitStatus, application, examples, run_with_cluster
 
 if TYPE_CHECKING:
@@ -18,11 +18,14 @@ app = application("List, describe, create and delete topics; add partitions; del
 
 @app.command("list", epilog=examples("ottla topics list", "ottla topics list --json | jq -r '.[].name'"))
 def list_topics(
-    bootstrap: Bootstrap = BOOTSTRAP_DEFAULT,
-    internal: Annotated[bool, typer.Option("--internal", help="Show the brokers' own topics too.")] = False,
+    bootstrap: Bootstrap = None,
+    profile: Profile = None,
+    internal: Annotated[
+        bool, typer.Option("--internal", help="Also list internal topics, such as __consumer_offsets.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """List the topics with their partitions and replicas."""
+    """List the topics with their number of partitions and replicas."""
 
     async def work(cluster: "Cluster") -> None:
         view = await cluster.refresh()
@@ -30,18 +33,15 @@ def list_topics(
         if as_json:
             print_json([_summary(topic) for topic in topics])
         else:
-            rows = [(topic.name, len(topic.partitions), _replicas(topic), _trouble(topic)) for topic in topics]
-            print_table(("topic", "partitions", "replicas", "trouble"), rows)
+            rows = [(topic.name, len(topic.partitions), _replicas(topic), _problems(topic)) for topic in topics]
+            print_table(("topic", "partitions", "replicas", "problems"), rows)
 
-    run_with_cluster(bootstrap, work)
+    run_with_cluster(bootstrap, profile, work)
 
 
 @app.command("describe", epilog=examples("ottla topics describe events"))
-def describe(topic: TopicName, bootstrap: Bootstrap = BOOTSTRAP_DEFAULT, as_json: AsJson = False) -> None:
-    """Show one topic in full.
-
-    Each partition with its leader, in-sync replicas, offsets and size, and the configs that are set.
-    """
+def describe(topic: TopicName, bootstrap: Bootstrap = None, profile: Profile = None, as_json: AsJson = False) -> None:
+    """Show a topic: its configs, and the leader, in-sync replicas, offsets and size of each partition."""
 
     async def work(cluster: "Cluster") -> None:
         description = await _describe(cluster, await cluster.topic(topic))
@@ -62,7 +62,7 @@ def describe(topic: TopicName, bootstrap: Bootstrap = BOOTSTRAP_DEFAULT, as_json
         columns = ("partition", "leader", "epoch", "replicas", "isr", "start", "end", "size")
         print_table(columns, [_row(each) for each in description["partitions"]])
 
-    run_with_cluster(bootstrap, work)
+    run_with_cluster(bootstrap, profile, work)
 
 
 @app.command(
@@ -74,15 +74,32 @@ def describe(topic: TopicName, bootstrap: Bootstrap = BOOTSTRAP_DEFAULT, as_json
 def create(
     topic: TopicName,
     partitions: Annotated[
-        int, typer.Option("--partitions", "-p", help="How many; -1 lets the broker decide.", min=-1)
+        int,
+        typer.Option(
+            "--partitions", "-p", metavar="N", help="Number of partitions.", min=-1, show_default="set by the broker"
+        ),
     ] = -1,
     replication_factor: Annotated[
-        int, typer.Option("--replication-factor", "-r", help="Copies of each; -1 lets the broker decide.", min=-1)
+        int,
+        typer.Option(
+            "--replication-factor",
+            "-r",
+            metavar="N",
+            help="Replicas of each partition.",
+            min=-1,
+            show_default="set by the broker",
+        ),
     ] = -1,
-    config: Annotated[list[str] | None, typer.Option(metavar="KEY=VALUE", help="A config; may be repeated.")] = None,
-    if_not_exists: Annotated[bool, typer.Option("--if-not-exists", help="An existing topic is no error.")] = False,
+    config: Annotated[
+        list[str] | None,
+        typer.Option("--config", "-c", metavar="KEY=VALUE", help="Config of the topic; may be repeated."),
+    ] = None,
+    if_not_exists: Annotated[
+        bool, typer.Option("--if-not-exists", help="Succeed if the topic exists already.")
+    ] = False,
     dry_run: DryRun = False,
-    bootstrap: Bootstrap = BOOTSTRAP_DEFAULT,
+    bootstrap: Bootstrap = None,
+    profile: Profile = None,
     as_json: AsJson = False,
 ) -> None:
     """Create a topic."""
@@ -94,7 +111,7 @@ def create(
         from ottla.model.error_codes import ErrorCode
 
         outcome: dict[str, Any] = {"name": topic, "created": not dry_run}
-        words = f"{topic} can be created" if dry_run else f"created {topic}"
+        words = f"topic {topic} can be created" if dry_run else f"created topic {topic}"
         try:
             created = await create_topic(
                 cluster,
@@ -111,23 +128,24 @@ def create(
             if error.error_code is not ErrorCode.TOPIC_ALREADY_EXISTS or not if_not_exists:
                 raise
             outcome["created"] = False
-            words = f"{topic} exists already"
-        print_json(outcome) if as_json else print(words)
+            words = f"topic {topic} exists already"
+        print_json(outcome) if as_json else tell(words)
 
-    run_with_cluster(bootstrap, work)
+    run_with_cluster(bootstrap, profile, work)
 
 
 @app.command("delete", epilog=examples("ottla topics delete events --yes"))
 def delete(
     topics: Annotated[list[str], typer.Argument(metavar="TOPIC", help="Names of topics.", show_default=False)],
     yes: AssumeYes = False,
-    if_exists: Annotated[bool, typer.Option("--if-exists", help="A missing topic is no error.")] = False,
-    bootstrap: Bootstrap = BOOTSTRAP_DEFAULT,
+    if_exists: Annotated[bool, typer.Option("--if-exists", help="Succeed if a topic does not exist.")] = False,
+    bootstrap: Bootstrap = None,
+    profile: Profile = None,
     as_json: AsJson = False,
 ) -> None:
-    """Delete topics with all their records."""
+    """Delete topics and all their records."""
     if not yes:
-        confirm(f"delete {', '.join(topics)} with all records?")
+        confirm(f"delete {', '.join(topics)} and all records?")
 
     async def work(cluster: "Cluster") -> int:
         from ottla.client.admin_requests import delete_topic
@@ -151,21 +169,27 @@ def delete(
         if as_json:
             print_json(outcomes)
         else:
-            print("\n".join(f"{topic}: {outcome}" for topic, outcome in outcomes.items()))
+            tell(*(f"{topic}: {outcome}" for topic, outcome in outcomes.items()))
         return ExitStatus.REFUSED if failed else ExitStatus.DONE
 
-    run_with_cluster(bootstrap, work)
+    run_with_cluster(bootstrap, profile, work)
 
 
 @app.command("add-partitions", epilog=examples("ottla topics add-partitions events 12"))
 def add_partitions(
     topic: TopicName,
-    count: Annotated[int, typer.Argument(help="How many partitions it shall have in all.", min=1, show_default=False)],
+    count: Annotated[
+        int, typer.Argument(metavar="COUNT", help="New total number of partitions.", min=1, show_default=False)
+    ],
     dry_run: DryRun = False,
-    bootstrap: Bootstrap = BOOTSTRAP_DEFAULT,
+    bootstrap: Bootstrap = None,
+    profile: Profile = None,
     as_json: AsJson = False,
 ) -> None:
-    """Let a topic have more partitions. Records with a key may from then on go to another partition than before."""
+    """Increase the number of partitions of a topic.
+
+    New records with a key may go to another partition than earlier records with the same key.
+    """
 
     async def work(cluster: "Cluster") -> None:
         from ottla.client import admin_requests
@@ -174,9 +198,9 @@ def add_partitions(
         if as_json:
             print_json({"name": topic, "partitions": count, "changed": not dry_run})
         else:
-            print(f"{topic} {'can have' if dry_run else 'has'} {human_count(count, 'partition')}")
+            tell(f"topic {topic} {'can have' if dry_run else 'now has'} {human_count(count, 'partition')}")
 
-    run_with_cluster(bootstrap, work)
+    run_with_cluster(bootstrap, profile, work)
 
 
 @app.command(
@@ -187,16 +211,22 @@ def add_partitions(
 )
 def delete_records(
     topic: TopicName,
-    before: Annotated[int | None, typer.Option(help="Delete the records below this offset.", min=0)] = None,
-    every: Annotated[bool, typer.Option("--all", help="Delete all records there are.")] = False,
-    partition: Annotated[list[int] | None, typer.Option(help="Only here; may be repeated.", min=0)] = None,
+    before: Annotated[
+        int | None, typer.Option("--before", metavar="OFFSET", help="Delete records below this offset.", min=0)
+    ] = None,
+    every: Annotated[bool, typer.Option("--all", help="Delete all records.")] = False,
+    partition: Annotated[
+        list[int] | None,
+        typer.Option("--partition", "-p", metavar="N", help="Only in this partition; may be repeated.", min=0),
+    ] = None,
     yes: AssumeYes = False,
-    bootstrap: Bootstrap = BOOTSTRAP_DEFAULT,
+    bootstrap: Bootstrap = None,
+    profile: Profile = None,
     as_json: AsJson = False,
 ) -> None:
-    """Delete the oldest records of a topic; the topic stays."""
+    """Delete the oldest records of a topic, up to an offset. The topic stays."""
     if (before is None) is not every:
-        raise typer.BadParameter("say either --before OFFSET or --all")
+        raise typer.BadParameter("pass either --before OFFSET or --all")
     if not yes:
         confirm(f"delete {'all records' if before is None else f'records below {before}'} of {topic}?")
 
@@ -210,9 +240,9 @@ def delete_records(
         if as_json:
             print_json([{"partition": each.partition, "start_offset": start} for each, start in starts.items()])
         else:
-            print_table(("partition", "starts now at"), [(each.partition, start) for each, start in starts.items()])
+            print_table(("partition", "start offset"), [(each.partition, start) for each, start in starts.items()])
 
-    run_with_cluster(bootstrap, work)
+    run_with_cluster(bootstrap, profile, work)
 
 
 def _summary(topic: "TopicView") -> dict[str, Any]:
@@ -231,7 +261,7 @@ def _replicas(topic: "TopicView") -> int:
     return max((len(each.replicas) for each in topic.partitions), default=0)
 
 
-def _trouble(topic: "TopicView") -> str:
+def _problems(topic: "TopicView") -> str:
     summary = _summary(topic)
     words = {"without_leader": "without leader", "under_replicated": "under-replicated"}
     return ", ".join(f"{summary[key]} {said}" for key, said in words.items() if summary[key])

@@ -1,4 +1,4 @@
-"""`ottla transactions`: which transactions there are, who writes where, which of them hang, and aborting those."""
+"""`ottla transactions`: lists and describes transactions and producers, finds hanging transactions, and aborts them."""
 
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Any, Final
@@ -7,8 +7,8 @@ import typer
 
 from ottla.cli.asking import confirm
 from ottla.cli.durations import human_duration, parse_duration
-from ottla.cli.options import BOOTSTRAP_DEFAULT, AsJson, AssumeYes, Bootstrap, parse_choices
-from ottla.cli.output import MISSING, human_count, print_facts, print_json, print_table, say
+from ottla.cli.options import AsJson, AssumeYes, Bootstrap, Profile, parse_choices
+from ottla.cli.output import MISSING, human_count, print_facts, print_json, print_table, say, tell
 from ottla.cli.progress import Progress
 from ottla.cli.running import ExitStatus, application, examples, guarded, run_with_cluster
 from ottla.cli.topic_choices import Topics, parse_topic_choice
@@ -19,16 +19,18 @@ if TYPE_CHECKING:
     from ottla.client.transaction_admin import ActiveProducer, TransactionDescription
     from ottla.model.ids import TopicPartition
 
-app = application("List and describe transactions; find those that hang; abort them.")
+app = application("List and describe transactions; find and abort hanging ones.")
 
 FIRST_COORDINATOR_EPOCH: Final = 0
 """For a partition into which no coordinator has written yet: any is at least as new."""
 
 Partitions = Annotated[
-    list[int] | None, typer.Option("--partition", "-p", help="Of the topics; may be repeated.", min=0)
+    list[int] | None,
+    typer.Option("--partition", "-p", metavar="N", help="Only this partition of the topics; may be repeated.", min=0),
 ]
 Broker = Annotated[
-    int | None, typer.Option("--broker", "--broker-id", help="As this broker knows it, instead of the leaders.", min=0)
+    int | None,
+    typer.Option("--broker", "--broker-id", metavar="ID", help="Ask this broker instead of the leaders.", min=0),
 ]
 
 
@@ -41,11 +43,21 @@ Broker = Annotated[
     ),
 )
 def list_transactions(
-    state: Annotated[list[str] | None, typer.Option(help="Only these, as in Ongoing; may be repeated.")] = None,
-    producer_id: Annotated[list[int] | None, typer.Option(help="Only of these producers; may be repeated.")] = None,
+    state: Annotated[
+        list[str] | None,
+        typer.Option("--state", metavar="STATE,...", help="Only these states, such as Ongoing; may be repeated."),
+    ] = None,
+    producer_id: Annotated[
+        list[int] | None, typer.Option("--producer-id", metavar="ID", help="Only of this producer; may be repeated.")
+    ] = None,
     duration: Annotated[
         str | None,
-        typer.Option("--duration", "--duration-filter", metavar="SPAN", help="Only what runs longer: 90s, 5m, or ms."),
+        typer.Option(
+            "--duration",
+            "--duration-filter",
+            metavar="DURATION",
+            help="Only transactions that run for longer than 90s, 5m, or a number of milliseconds.",
+        ),
     ] = None,
     pattern: Annotated[
         str | None,
@@ -53,10 +65,11 @@ def list_transactions(
             "--pattern", "--transactional-id-pattern", metavar="REGEX", help="Only ids that match as a whole."
         ),
     ] = None,
-    bootstrap: Bootstrap = BOOTSTRAP_DEFAULT,
+    bootstrap: Bootstrap = None,
+    profile: Profile = None,
     as_json: AsJson = False,
 ) -> None:
-    """List the transactional ids with their producer and state."""
+    """List the transactional ids with their producer id, state and coordinator."""
     from ottla.client.transaction_admin import STATES
 
     states = parse_choices(state, STATES, "--state")
@@ -85,16 +98,17 @@ def list_transactions(
             rows = [(each.transactional_id, each.state, each.producer_id, each.coordinator) for each in found]
             print_table(("transactional id", "state", "producer id", "coordinator"), rows)
 
-    run_with_cluster(bootstrap, work)
+    run_with_cluster(bootstrap, profile, work)
 
 
 @app.command("describe", epilog=examples("ottla transactions describe etl-7"))
 def describe(
-    transactional_id: Annotated[str, typer.Argument(metavar="ID", help="The transactional id.", show_default=False)],
-    bootstrap: Bootstrap = BOOTSTRAP_DEFAULT,
+    transactional_id: Annotated[str, typer.Argument(metavar="ID", help="Transactional id.", show_default=False)],
+    bootstrap: Bootstrap = None,
+    profile: Profile = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show one transactional id: its state, producer, timeout, since when it runs and in which partitions."""
+    """Show a transactional id: its state, producer, timeout, start time and partitions."""
 
     async def work(cluster: "Cluster") -> None:
         from ottla.client.transaction_admin import describe_transaction
@@ -106,7 +120,7 @@ def describe(
         else:
             _print_transaction(found, running_ms)
 
-    run_with_cluster(bootstrap, work)
+    run_with_cluster(bootstrap, profile, work)
 
 
 @app.command(
@@ -120,13 +134,14 @@ def describe_producers(
     topic: Topics = None,
     partition: Partitions = None,
     broker: Broker = None,
-    bootstrap: Bootstrap = BOOTSTRAP_DEFAULT,
+    bootstrap: Bootstrap = None,
+    profile: Profile = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show the producers that the leaders of partitions remember, and where their open transactions begin."""
+    """Show the active producers of partitions, and where their open transactions begin."""
     choices = _choices(topic)
     if not choices:
-        raise typer.BadParameter("say --topic TOPIC")
+        raise typer.BadParameter("pass --topic TOPIC")
 
     async def work(cluster: "Cluster") -> None:
         from ottla.cli.topic_choices import chosen_partitions
@@ -141,7 +156,7 @@ def describe_producers(
         else:
             _print_producers(pairs)
 
-    run_with_cluster(bootstrap, work)
+    run_with_cluster(bootstrap, profile, work)
 
 
 @app.command(
@@ -156,14 +171,20 @@ def hanging(
     broker: Broker = None,
     max_transaction_timeout: Annotated[
         str,
-        typer.Option(metavar="SPAN", help="The brokers' transaction.max.timeout.ms, as 15m; a number means minutes."),
+        typer.Option(
+            "--max-transaction-timeout",
+            metavar="DURATION",
+            help="The brokers' transaction.max.timeout.ms, such as 15m; a number alone is in minutes.",
+        ),
     ] = "15m",
-    bootstrap: Bootstrap = BOOTSTRAP_DEFAULT,
+    bootstrap: Bootstrap = None,
+    profile: Profile = None,
     as_json: AsJson = False,
 ) -> None:
-    """Find transactions that hang: open in a partition for too long, and unknown there to every coordinator.
+    """Find hanging transactions: open in a partition for too long, and not known to any coordinator.
 
-    They hold back readers with read_committed. Looks everywhere unless told where. Ends with 1 if there are any.
+    They block read_committed consumers. Searches all partitions unless --topic or --broker is given. The exit status
+    is 1 if any is found.
     """
     choices = _choices(topic)
     if partition and not choices:
@@ -193,7 +214,7 @@ def hanging(
             _print_hanging(found, len(partitions), cluster.clock.now_ms())
         return ExitStatus.REFUSED if found else ExitStatus.DONE
 
-    run_with_cluster(bootstrap, work)
+    run_with_cluster(bootstrap, profile, work)
 
 
 @app.command(
@@ -204,28 +225,40 @@ def hanging(
     ),
 )
 def abort(
-    topic: Annotated[str, typer.Option("--topic", "-t", help="The topic.", show_default=False)],
-    partition: Annotated[int, typer.Option("--partition", "-p", help="The partition.", min=0, show_default=False)],
-    start_offset: Annotated[int | None, typer.Option(help="Where the transaction begins.", min=0)] = None,
-    producer_id: Annotated[int | None, typer.Option(help="Whose it is, instead of where it begins.", min=0)] = None,
-    producer_epoch: Annotated[int | None, typer.Option(help="With --producer-id.", min=0, max=32767)] = None,
-    coordinator_epoch: Annotated[int | None, typer.Option(help="With --producer-id.", min=-1)] = None,
+    topic: Annotated[str, typer.Option("--topic", "-t", metavar="TOPIC", help="Topic.", show_default=False)],
+    partition: Annotated[
+        int, typer.Option("--partition", "-p", metavar="N", help="Partition.", min=0, show_default=False)
+    ],
+    start_offset: Annotated[
+        int | None, typer.Option("--start-offset", metavar="OFFSET", help="First offset of the transaction.", min=0)
+    ] = None,
+    producer_id: Annotated[
+        int | None, typer.Option("--producer-id", metavar="ID", help="Its producer, instead of --start-offset.", min=0)
+    ] = None,
+    producer_epoch: Annotated[
+        int | None,
+        typer.Option("--producer-epoch", metavar="N", help="Required with --producer-id.", min=0, max=32767),
+    ] = None,
+    coordinator_epoch: Annotated[
+        int | None, typer.Option("--coordinator-epoch", metavar="N", help="Required with --producer-id.", min=-1)
+    ] = None,
     yes: AssumeYes = False,
-    bootstrap: Bootstrap = BOOTSTRAP_DEFAULT,
+    bootstrap: Bootstrap = None,
+    profile: Profile = None,
     as_json: AsJson = False,
 ) -> None:
-    """Abort a transaction that hangs in one partition: everything that it wrote there is given up.
+    """Abort a hanging transaction in one partition: the records that it wrote there are discarded.
 
-    `ottla transactions hanging` finds them. Do not use it on a transaction that its producer still works on.
+    `ottla transactions hanging` finds them. Do not abort a transaction whose producer is still running.
     """
     ids = [producer_id, producer_epoch, coordinator_epoch]
     if (start_offset is None) is (None in ids) or (start_offset is not None and ids != [None] * 3):
         raise typer.BadParameter(
-            "say either --start-offset, or --producer-id, --producer-epoch and --coordinator-epoch"
+            "pass either --start-offset, or --producer-id, --producer-epoch and --coordinator-epoch"
         )
     if not yes:
-        whose = f"begins at {start_offset}" if producer_id is None else f"producer {producer_id} has open"
-        confirm(f"abort the transaction in {topic}-{partition} that {whose}?")
+        whose = f"at offset {start_offset}" if producer_id is None else f"of producer {producer_id}"
+        confirm(f"abort the transaction {whose} in {topic}-{partition}?")
 
     async def work(cluster: "Cluster") -> None:
         from ottla.client.transaction_admin import abort_transaction, open_transaction_at
@@ -247,12 +280,12 @@ def abort(
         if as_json:
             print_json({"topic": topic, "partition": partition, "producer_id": of_producer, "aborted": True})
         else:
-            print(f"{where}: aborted the transaction of producer {of_producer}")
+            tell(f"{where}: aborted the transaction of producer {of_producer}")
 
-    run_with_cluster(bootstrap, work)
+    run_with_cluster(bootstrap, profile, work)
 
 
-# Kafka's tool calls it so.
+# The name in Kafka's tool.
 app.command("find-hanging", hidden=True)(hanging)
 
 
@@ -264,12 +297,14 @@ def _choices(topics: list[str] | None) -> list[str]:
 
 
 async def _refuse_unknown(cluster: "Cluster", broker: int | None) -> None:
-    """Says at once that there is no such broker, rather than wait for it to come."""
+    """Refuses a broker id that is not in the cluster at once, instead of waiting for it."""
     from ottla.model.errors import InvalidRequestError
 
     known = (await cluster.refresh([])).brokers
     if broker is not None and broker not in known:
-        raise InvalidRequestError(f"there is no broker {broker} now; there are {', '.join(map(str, sorted(known)))}")
+        raise InvalidRequestError(
+            f"broker {broker} is not in the cluster; brokers: {', '.join(map(str, sorted(known)))}"
+        )
 
 
 async def _searched(
@@ -309,7 +344,7 @@ def _print_transaction(found: "TransactionDescription", running_ms: int | None) 
             "producer epoch": found.producer_epoch,
             "timeout": human_duration(found.timeout_ms),
             "started": MISSING if found.start_ms is None else _moment(found.start_ms),
-            "runs for": MISSING if running_ms is None else human_duration(running_ms),
+            "running for": MISSING if running_ms is None else human_duration(running_ms),
             "partitions": partitions_text(found.partitions) or "none",
         }
     )
@@ -380,7 +415,7 @@ def _hanging_document(found: "OpenTransaction", now_ms: int) -> dict[str, Any]:
 
 def _print_hanging(found: "list[OpenTransaction]", searched: int, now_ms: int) -> None:
     if not found:
-        print(f"none hangs in {human_count(searched, 'partition')}")
+        tell(f"no hanging transactions in {human_count(searched, 'partition')}")
         return
     rows = [
         (
@@ -391,4 +426,4 @@ def _print_hanging(found: "list[OpenTransaction]", searched: int, now_ms: int) -
         for each in found
     ]
     print_table((*_PRODUCER_COLUMNS[:6], "transactional id", "silent for"), rows)
-    say("`ottla transactions abort --topic TOPIC --partition N --start-offset OFFSET` ends one")
+    say("`ottla transactions abort --topic TOPIC --partition N --start-offset OFFSET` aborts one")

@@ -59,9 +59,17 @@ class ConfigEntry:
 
 
 async def describe_configs(
-    cluster: Cluster, resource: Resource, names: Collection[str] | None = None, *, documentation: bool = False
+    cluster: Cluster,
+    resource: Resource,
+    names: Collection[str] | None = None,
+    *,
+    documentation: bool = False,
+    of_any: bool = False,
 ) -> list[ConfigEntry]:
-    """A resource's configs, all or these, in the order of their names."""
+    """A resource's configs, all or these, in the order of their names.
+
+    The controller is asked, which knows of changes first; with `of_any`, any broker that answers.
+    """
     from kio.schema.describe_configs.v4.request import DescribeConfigsRequest, DescribeConfigsResource
     from kio.static.primitive import i8
 
@@ -75,7 +83,13 @@ async def describe_configs(
         ),
         include_documentation=documentation,
     )
-    response = await cluster.retry(lambda: _ask(cluster, resource, ApiKey.DESCRIBE_CONFIGS, message))
+
+    async def ask() -> Any:
+        if of_any:
+            return await cluster.to_any(ApiKey.DESCRIBE_CONFIGS, message)
+        return await _ask(cluster, resource, ApiKey.DESCRIBE_CONFIGS, message)
+
+    response = await cluster.retry(ask)
     (result,) = response.results
     if result.error_code:
         raise answer_error(int(result.error_code), f"configs of {resource}", result.error_message)

@@ -144,11 +144,11 @@ def resets(ottla: CommandLine, tmp_path: Path) -> None:
     group = topic = "s-resets"
     make_topic(ottla, topic)
     made = ottla.ok("groups", "reset-offsets", group, "--topic", f"{topic}:0,1", "--to-offset", "4", "--execute")
-    assert "there was no group s-resets" in made.err
+    assert "group s-resets did not exist" in made.err
     assert {0: 4, 1: 4} == committed(ottla, group)
 
     dry = ottla.ok("groups", "reset-offsets", group, "--topic", topic, "--to-latest")
-    assert "nothing was changed; add --execute" in dry.err
+    assert "nothing was changed; pass --execute" in dry.err
     assert {0: 4, 1: 4} == committed(ottla, group)
 
     cases: Sequence[tuple[tuple[str, ...], list[int], bool]] = (
@@ -196,14 +196,14 @@ def resets_by_file(ottla: CommandLine, tmp_path: Path) -> None:
     ottla.ok(*reset, "--from-file", "-", "--execute", stdin=exported.encode())
     assert {0: 3, 1: 6, 2: 8} == committed(ottla, group)
 
-    assert f"{group}: forgot offsets of 1 partition\n" == (
+    assert f"{group}: deleted the offsets of 1 partition\n" == (
         ottla.ok("groups", "delete-offsets", group, "--topic", f"{topic}:1", "--yes").out
     )
     assert {0: 3, 2: 8} == committed(ottla, group)
     shifted = ottla(*reset, "--topic", topic, "--shift-by", "1")
     assert (1, True) == (shifted.status, f"{topic}-1: nothing is committed" in shifted.err)
     idle = ottla.ok("groups", "describe", group)
-    assert "has no members" in idle.err
+    assert "has no active members" in idle.err
     assert [topic, "0", "3", "10", "7", "-", "-", "-"] in map(str.split, idle.out.splitlines())
     ottla.ok("groups", "delete", group, "--yes")
     ottla.ok("topics", "delete", topic, "--yes")
@@ -217,7 +217,7 @@ def groups_that_are_not_there(ottla: CommandLine, tmp_path: Path) -> None:
         assert "`ottla groups list` shows what there is" in refused.err
     assert "s-none: does not exist\n" == ottla.ok("groups", "delete", "s-none", "--yes", "--if-exists").out
     empty = ottla("groups", "reset-offsets", "s-none", "--all-topics", "--to-latest")
-    assert (1, True) == (empty.status, "has committed nothing; name topics with --topic" in empty.err)
+    assert (1, True) == (empty.status, "has no committed offsets; pass --topic" in empty.err)
     create_topic(ottla, "s-none")
     missing = ottla("groups", "reset-offsets", "s-none", "--topic", "s-nowhere", "--to-latest")
     assert (1, True) == (missing.status, "`ottla topics list` shows what there is" in missing.err)

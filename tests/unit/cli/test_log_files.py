@@ -132,7 +132,7 @@ def test_the_command_prints_lines_or_json_and_its_status_tells(ottla: CommandLin
 
     (folder / "00000000000000000000.log").write_bytes(good[:-1])
     damaged = ottla("log", "dump", str(folder))
-    assert (1, "ottla: 1 damaged place\n") == (damaged.status, damaged.err)
+    assert (1, "ottla: found 1 damaged place\n") == (damaged.status, damaged.err)
 
 
 @pytest.mark.parametrize("path", ["nowhere", "empty", "empty/file.txt"])

@@ -45,7 +45,7 @@ def test_sizes_are_read(text: str, expected: int) -> None:
 
 @pytest.mark.parametrize("text", ["", "k", "-1", "1x", "0", "1.5k"])
 def test_what_is_no_size_is_refused(text: str) -> None:
-    with pytest.raises(typer.BadParameter, match="is no size"):
+    with pytest.raises(typer.BadParameter, match="is not a valid size"):
         parse_size(text, "--size")
 
 

@@ -39,5 +39,5 @@ def test_positions_are_read(text: str, expected: Position) -> None:
 
 @pytest.mark.parametrize("text", ["", "yesterday", "1y", "1.5", "--1", "2023-13-01", "9" * 30])
 def test_what_is_no_position_is_refused_with_examples(text: str) -> None:
-    with pytest.raises(BadPositionError, match="is no position; write beginning, end, an offset, -10"):
+    with pytest.raises(BadPositionError, match="is not a valid position; write beginning, end, an offset, -10"):
         parse_position(text, NOW)

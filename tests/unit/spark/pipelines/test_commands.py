@@ -134,7 +134,7 @@ def test_status_and_reset(shop: Path, capfd: pytest.CaptureFixture[str], broker:
 
         refused = ottla("pipeline", "reset", str(shop), "--sink", "totals")
         assert (2, True) == (refused.status, totals.exists())
-        assert "nobody can be asked here; say --yes if you mean it" in refused.err
+        assert "not a terminal; pass --yes to confirm" in refused.err
         with the_only_run(load_project(shop)):
             refused = ottla("pipeline", "reset", str(shop), "--yes")
             assert (2, True) == (refused.status, totals.exists())
