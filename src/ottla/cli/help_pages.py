@@ -13,6 +13,8 @@ from typer.core import TyperCommand, TyperGroup
 
 _WIDTH_MAX: Final = 100
 _NAMES_WIDTH_MAX: Final = 30
+_NOTE_WIDTH_MAX: Final = 30
+_NO_BREAK: Final = "\N{NO-BREAK SPACE}"
 _TEXT: Final = "TEXT"
 """The metavar of an option that declares none."""
 
@@ -104,7 +106,14 @@ def _words(parameter: Any) -> str:
     if parameter.name == "help":
         help_text = "Show this page."
     default = _default(parameter)
-    return f"{help_text} [default: {default}]" if default else help_text
+    if default:
+        return f"{help_text} {_kept_together(f'[default: {default}]')}"
+    return f"{help_text} [required]" if parameter.required and not is_argument(parameter) else help_text
+
+
+def _kept_together(note: str) -> str:
+    """A short note is not broken into lines."""
+    return note.replace(" ", _NO_BREAK) if len(note) <= _NOTE_WIDTH_MAX else note
 
 
 def _default(parameter: Any) -> str:
@@ -121,6 +130,7 @@ def _listed(entries: list[_Entry], width: int) -> Iterator[str]:
     column = 2 + min(max(len(names) for names, _ in entries), _NAMES_WIDTH_MAX) + 2
     for names, text in entries:
         lines = textwrap.wrap(text, max(width - column, 30), break_on_hyphens=False) or [""]
+        lines = [line.replace(_NO_BREAK, " ") for line in lines]
         if len(names) > column - 4:
             yield f"  {names}"
         else:

@@ -40,6 +40,8 @@ class Connection:
     client_id: str = "ottla-cli"
     request_timeout_ms: int = 30_000
     connect_timeout_ms: int = 10_000
+    profile: str | None = None
+    """The profile that named the brokers, for error messages."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,10 +51,9 @@ class StoredProfile:
     bootstrap: str
     settings: Mapping[str, str] = field(default_factory=dict)
 
-    @property
-    def connection(self) -> Connection:
-        """The connection that it describes."""
-        made = Connection(bootstrap=self.bootstrap)
+    def connection(self, name: str) -> Connection:
+        """The connection that it describes under this name."""
+        made = Connection(bootstrap=self.bootstrap, profile=name)
         return replace(
             made,
             client_id=self.settings.get("client.id", made.client_id),
@@ -85,14 +86,14 @@ def chosen_connection(
     """
     env = os.environ if environment is None else environment
     if profile is not None:
-        named = read_profiles(config_file(env)).find(profile).connection
-        return named if bootstrap is None else replace(named, bootstrap=bootstrap)
+        named = read_profiles(config_file(env)).find(profile).connection(profile)
+        return named if bootstrap is None else replace(named, bootstrap=bootstrap, profile=None)
     given = bootstrap if bootstrap is not None else env.get("OTTLA_BOOTSTRAP")
     if given:
         return Connection(bootstrap=given)
     stored = read_profiles(config_file(env))
     in_use = env.get("OTTLA_PROFILE") or stored.current
-    return Connection() if in_use is None else stored.find(in_use).connection
+    return Connection() if in_use is None else stored.find(in_use).connection(in_use)
 
 
 def config_file(environment: Mapping[str, str]) -> Path:

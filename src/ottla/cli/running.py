@@ -80,6 +80,7 @@ def run_with_cluster(
         from ottla.cli.profiles import chosen_connection
         from ottla.client.addresses import parse_bootstrap
         from ottla.client.cluster import Cluster
+        from ottla.client.errors import CannotConnectError
 
         connection = chosen_connection(bootstrap, profile)
         addresses = parse_bootstrap(connection.bootstrap)
@@ -93,7 +94,12 @@ def run_with_cluster(
             ) as cluster:
                 return await work(cluster) or ExitStatus.DONE
 
-        status = run_loop(with_cluster(), in_bulk=in_bulk)
+        try:
+            status = run_loop(with_cluster(), in_bulk=in_bulk)
+        except CannotConnectError as error:
+            if connection.profile is None:
+                raise
+            raise CannotConnectError(f"profile {connection.profile}: {error}") from error
     raise typer.Exit(status)
 
 

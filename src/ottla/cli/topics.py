@@ -53,7 +53,7 @@ def describe(topic: TopicName, bootstrap: Bootstrap = None, profile: Profile = N
                 "topic": topic,
                 "id": description["id"],
                 "partitions": len(description["partitions"]),
-                "records": f"{sum(each['records'] or 0 for each in description['partitions']):,} at most",
+                "records": f"at most {sum(each['records'] or 0 for each in description['partitions']):,}",
                 "size": human_bytes(sum(each["size_bytes"] or 0 for each in description["partitions"])),
                 "configs": ", ".join(f"{key}={value}" for key, value in description["configs"].items()) or "defaults",
             }

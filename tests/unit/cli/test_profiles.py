@@ -43,10 +43,10 @@ PROFILES = Profiles(
 @pytest.mark.parametrize(
     ("bootstrap", "profile", "environment", "expected"),
     [
-        (None, None, {}, Connection(bootstrap="used:1")),
-        (None, None, {"OTTLA_PROFILE": "named"}, PROFILES.profiles["named"].connection),
+        (None, None, {}, Connection(bootstrap="used:1", profile="used")),
+        (None, None, {"OTTLA_PROFILE": "named"}, PROFILES.profiles["named"].connection("named")),
         (None, None, {"OTTLA_BOOTSTRAP": "env:3", "OTTLA_PROFILE": "named"}, Connection(bootstrap="env:3")),
-        (None, "named", {"OTTLA_BOOTSTRAP": "env:3"}, PROFILES.profiles["named"].connection),
+        (None, "named", {"OTTLA_BOOTSTRAP": "env:3"}, PROFILES.profiles["named"].connection("named")),
         ("opt:4", None, {"OTTLA_BOOTSTRAP": "env:3", "OTTLA_PROFILE": "named"}, Connection(bootstrap="opt:4")),
         ("opt:4", "named", {}, Connection(bootstrap="opt:4", client_id="me", request_timeout_ms=5)),
     ],
@@ -125,7 +125,8 @@ def test_the_commands(config: Path, ottla: CommandLine, monkeypatch: pytest.Monk
     assert (1, "ottla: profile here exists already; pass --replace to replace it\n") == (exists.status, exists.err)
 
     # `CommandLine` sets OTTLA_BOOTSTRAP; a named profile goes before it.
-    assert 3 == ottla("topics", "list", "--profile", "nowhere").status
+    unreachable = ottla("topics", "list", "--profile", "nowhere")
+    assert (3, True) == (unreachable.status, unreachable.err.startswith("ottla: profile nowhere: cannot reach"))
     assert "profiled" in ottla.ok("topics", "list", "--profile", "here").out
     unknown = ottla("topics", "list", "--profile", "there")
     assert (2, "ottla: there is no profile 'there'; existing profiles: here, nowhere\n") == (
