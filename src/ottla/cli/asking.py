@@ -4,7 +4,7 @@ import sys
 
 import typer
 
-from ottla.cli.output import printable
+from ottla.cli.output import printable, say
 from ottla.cli.running import ExitStatus
 
 
@@ -13,4 +13,5 @@ def confirm(question: str) -> None:
     if not sys.stdin.isatty():
         raise typer.BadParameter("not a terminal; pass --yes to confirm")
     if not typer.confirm(printable(question), err=True):
+        say("cancelled; nothing was changed")
         raise typer.Exit(ExitStatus.REFUSED)

@@ -186,6 +186,8 @@ def consume(
                 await consuming.run_last(bounds, sink, last=last, follow=follow)
             else:
                 await consuming.run(bounds, sink, follow=follow)
+        if output is None and sink.records == 0 and sys.stderr.isatty():
+            say(f"no records found in {', '.join(names)}")
         if output is not None:
             say(f"wrote {human_count(sink.records, 'record')}, {human_bytes(sink.bytes)} to {output}")
 

@@ -45,7 +45,7 @@ def dump(
             for finding in read_path(RealDisk(), path.rstrip("/") or "/", records=records):
                 damaged += finding["kind"] == "damage"
                 if as_json:
-                    sys.stdout.buffer.write(json_line(_jsonable(finding)))
+                    sys.stdout.buffer.write(json_line(_jsonable(finding), is_for_terminal=sys.stdout.isatty()))
                     continue
                 if finding["file"] != current:
                     tell(*([""] if current else []), finding["file"])

@@ -116,7 +116,10 @@ def produce(
             acks=acks_number,
             timeout_ms=timeout_ms,
         )
-        await producing.run([*(files or ()), *(more_files or ())] or ["-"])
+        sources = [*(files or ()), *(more_files or ())] or ["-"]
+        if "-" in sources and sys.stdin.isatty() and sys.stderr.isatty():
+            say("type one record per line; Ctrl-D ends the input")
+        await producing.run(sources)
         totals = producing.totals()
         if as_json:
             print_json({"topic": topic, **totals})

@@ -96,10 +96,11 @@ def record_format(text: str, style: LineStyle) -> Format:
         return lambda partition, record: _as_json(partition, record, is_for_terminal=style.is_escaped)
     if kind is OutputFormat.RAW:
         return lambda _, record: record.value or b""
-    parts = _parts(_ENCODE[kind], style)
-    value = parts[Field.VALUE]
-    if not style.fields:
-        return lambda partition, record: value(partition, record) + b"\n"
+    encode, null_mark = _ENCODE[kind], style.null_mark
+    if not style.fields and not style.is_escaped:
+        # The most used format is worth a shorter way.
+        return lambda _, record: (null_mark if record.value is None else encode(record.value)) + b"\n"
+    parts = _parts(encode, style)
     fields = style.fields if Field.VALUE in style.fields else (*style.fields, Field.VALUE)
     chosen = [parts[field] for field in fields]
     return lambda partition, record: style.separator.join([part(partition, record) for part in chosen]) + b"\n"

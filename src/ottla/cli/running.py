@@ -82,6 +82,7 @@ def run_with_cluster(
         from ottla.client.cluster import Cluster
         from ottla.client.errors import CannotConnectError
 
+        _show_warnings()
         connection = chosen_connection(bootstrap, profile)
         addresses = parse_bootstrap(connection.bootstrap)
 
@@ -101,6 +102,18 @@ def run_with_cluster(
                 raise
             raise CannotConnectError(f"profile {connection.profile}: {error}") from error
     raise typer.Exit(status)
+
+
+def _show_warnings() -> None:
+    """Warnings of the client library become remarks; Python's own handler would print names as they are."""
+    import logging
+
+    class Remarks(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            say(f"ottla: {record.getMessage()}")
+
+    if not logging.getLogger().handlers:
+        logging.basicConfig(level=logging.WARNING, handlers=[Remarks()])
 
 
 def run_loop(work: Coroutine[Any, Any, T], *, in_bulk: bool = False) -> T:

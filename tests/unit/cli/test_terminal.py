@@ -1,6 +1,8 @@
 """What a terminal gets: no control characters of others, readable times, a progress bar; and what a pipe gets."""
 
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import msgspec
@@ -108,3 +110,21 @@ def test_producing_a_file_shows_percentages_on_a_terminal_only(broker: str, ottl
     piped = ottla.ok("produce", "t-file", "--file", str(source))
     assert ("", "") == (piped.out, piped.err)
     assert 100_000 == len(ottla.ok("consume", "t-file").out.split())
+
+
+def test_a_person_is_told_what_is_waited_for_and_that_there_is_nothing(broker: str, ottla: CommandLine) -> None:
+    ottla.ok("topics", "create", "t-empty")
+    shown = on_terminal(broker, "consume", "t-empty", stream="stderr")
+    assert (b"no records found in t-empty\n", b"") == (shown.terminal, shown.piped)
+    assert "" == ottla.ok("consume", "t-empty").err
+
+
+def test_warnings_of_the_library_are_escaped() -> None:
+    program = (
+        "import logging\n"
+        "from ottla.cli.running import _show_warnings\n"
+        "_show_warnings()\n"
+        "logging.getLogger('ottla.client').warning('group %s', 'g\\x1b')\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert "ottla: group g\\x1b\n" == done.stderr
