@@ -65,10 +65,10 @@ def test_without_any_file_it_is_localhost(config: Path) -> None:
 @pytest.mark.parametrize(
     ("environment", "expected"),
     [
-        ({"HOME": "/home/a"}, "/home/a/.config/ottla/config.toml"),
-        ({"HOME": "/home/a", "XDG_CONFIG_HOME": "/xdg"}, "/xdg/ottla/config.toml"),
-        ({"HOME": "/home/a", "XDG_CONFIG_HOME": "relative"}, "/home/a/.config/ottla/config.toml"),
-        ({"HOME": "/home/a", "XDG_CONFIG_HOME": "/xdg", "OTTLA_CONFIG": "/mine"}, "/mine"),
+        ({"HOME": "/users/a"}, "/users/a/.config/ottla/config.toml"),
+        ({"HOME": "/users/a", "XDG_CONFIG_HOME": "/xdg"}, "/xdg/ottla/config.toml"),
+        ({"HOME": "/users/a", "XDG_CONFIG_HOME": "relative"}, "/users/a/.config/ottla/config.toml"),
+        ({"HOME": "/users/a", "XDG_CONFIG_HOME": "/xdg", "OTTLA_CONFIG": "/mine"}, "/mine"),
     ],
 )
 def test_the_file_is_where_xdg_says(environment: Mapping[str, str], expected: str) -> None:
