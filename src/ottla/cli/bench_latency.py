@@ -124,4 +124,4 @@ class LatencyLoad:
             if reading in done:
                 reading.result()
             if not done:
-                raise DeadlineError(f"records that were written did not come back within {_ARRIVAL_SECONDS:.0f} s")
+                raise DeadlineError(f"records did not arrive within {_ARRIVAL_SECONDS:.0f} s after they were written")

@@ -42,14 +42,16 @@ def read_plan(text: str | bytes) -> dict[TopicPartition, tuple[int, ...]]:
     try:
         plan = msgspec.json.decode(text, type=_Plan)
     except msgspec.DecodeError as error:
-        raise PlanError(f"this is no plan of a reassignment: {error}") from error
+        raise PlanError(f"not a valid reassignment plan: {error}") from error
     placement: dict[TopicPartition, tuple[int, ...]] = {}
     for each in plan.partitions:
         partition = TopicPartition(each.topic, each.partition)
         if partition in placement:
-            raise PlanError(f"the plan has {partition} twice")
+            raise PlanError(f"the plan lists {partition} twice")
         if not each.replicas or len(set(each.replicas)) < len(each.replicas):
-            raise PlanError(f"the plan gives {partition} the replicas {each.replicas}: some, each once, are needed")
+            raise PlanError(
+                f"the plan has invalid replicas {each.replicas} for {partition}: list each broker once, at least one"
+            )
         placement[partition] = tuple(each.replicas)
     return placement
 
@@ -64,7 +66,7 @@ def plan_moves(
     """
     factor = replication_factor or max(map(len, present.values()), default=1)
     if factor > len(racks):
-        raise PlanError(f"{factor} replicas need as many brokers, but only {len(racks)} may have them")
+        raise PlanError(f"{factor} replicas need {factor} brokers, but --brokers lists only {len(racks)}")
     draft = _Draft(racks)
     for partition in sorted(present):
         draft.keep(partition, present[partition], replication_factor or len(present[partition]))

@@ -13,6 +13,8 @@ from ottla.records.record import Record
 
 POLL_RECORDS_MAX: Final = 10_000
 POLL_MS: Final = 500
+EMPTY_POLLS_MAX: Final = 10
+"""A cooperative rebalance may assign nothing at first, and something a moment later."""
 
 
 class GroupConsuming(ConsumerRebalanceListener):
@@ -39,6 +41,7 @@ class GroupConsuming(ConsumerRebalanceListener):
         )
         self._consumer.subscribe(topics, pattern=None if pattern is None else rf"(?:{pattern})\Z", listener=self)
         self._is_assigned = False
+        self._empty_polls = 0
         self._ends: dict[TopicPartition, int] = {}
         """Where each partition ended when it was assigned."""
 
@@ -78,7 +81,11 @@ class GroupConsuming(ConsumerRebalanceListener):
             return False
         assigned = self._consumer.assignment()
         if not assigned:
+            self._empty_polls += 1
+            if self._empty_polls < EMPTY_POLLS_MAX:
+                return False
             say(f"the other members of group {self._group_id} read all partitions")
+        self._empty_polls = 0
         new = assigned - self._ends.keys()
         if new:
             self._ends.update(await self._consumer.end_offsets(new))

@@ -30,7 +30,7 @@ _LENGTH: Final = Struct(">i")
 def read_path(disk: Disk, path: str, *, records: bool) -> Iterator[Finding]:
     """What is in a file, a partition's folder, or a data dir with all its partitions; each finding names its file."""
     if not disk.exists(path):
-        raise CorruptError(f"{path}: there is no such file or folder")
+        raise CorruptError(f"{path}: no such file or folder")
     if not disk.is_dir(path):
         yield from _read_file(disk, path, records=records)
         return
@@ -38,7 +38,7 @@ def read_path(disk: Disk, path: str, *, records: bool) -> Iterator[Finding]:
     known = [name for name in listed if _belongs_to_a_log(name)]
     folders = [name for name in listed if names.partition_of(name) is not None and disk.is_dir(f"{path}/{name}")]
     if not known and not folders:
-        raise CorruptError(f"{path}: neither a partition's folder nor a data dir: it has no file of a log in it")
+        raise CorruptError(f"{path}: not a partition folder or a data dir: it has no log files")
     for name in known:
         # A broker at work may take a file away between the listing and the reading.
         if disk.exists(f"{path}/{name}"):
@@ -51,7 +51,7 @@ def _read_file(disk: Disk, path: str, *, records: bool) -> Iterator[Finding]:
     name = path.rpartition("/")[2]
     reader = _reader_of(name)
     if reader is None:
-        raise CorruptError(f"{path}: no file of a log by its name; those end in .log, .index, .timeindex and so on")
+        raise CorruptError(f"{path}: not the name of a log file, which ends in .log, .index, .timeindex or the like")
     if disk.size(path) == 0:
         # A fresh segment, or a checkpoint that was never written.
         yield {"file": path, "kind": "empty"}
@@ -180,7 +180,7 @@ def _read_time_index(disk: Disk, path: str) -> Iterator[Finding]:
 def _entries(disk: Disk, path: str, size: int) -> memoryview:
     content = memoryview(disk.read(path))
     if len(content) % size:
-        raise CorruptError(f"{len(content)} bytes is no multiple of an entry's {size}")
+        raise CorruptError(f"size of {len(content)} bytes is not a multiple of the entry size {size}")
     return content
 
 

@@ -36,10 +36,10 @@ def set_up_logging(log_format: str, level: str, broker: int | None = None) -> No
     """Everything goes to stderr, so that stdout has only what was promised there. With a broker's id, each line has it:
     several write to the same place."""
     if log_format not in ("text", "json"):
-        raise InvalidConfigError(f"--log-format {log_format}: text or json")
+        raise InvalidConfigError(f"--log-format {log_format}: expected text or json")
     number = logging.getLevelNamesMapping().get(level.upper())
     if number is None:
-        raise InvalidConfigError(f"--log-level {level}: debug, info, warning or error")
+        raise InvalidConfigError(f"--log-level {level}: expected debug, info, warning or error")
     handler = logging.StreamHandler(sys.stderr)
     text = _TEXT if broker is None else _TEXT.replace("%(name)s", f"[broker {broker}] %(name)s")
     handler.setFormatter(JsonFormatter(broker) if log_format == "json" else logging.Formatter(text))

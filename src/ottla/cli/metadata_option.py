@@ -29,13 +29,15 @@ def check_metadata_option(text: str) -> None:
         return
     if not text.startswith(_ZOOKEEPER):
         raise InvalidConfigError(
-            f"--metadata {text}: write embedded, sqlite:PATH, or zookeeper://HOST:PORT,HOST:PORT/path"
+            f"--metadata {text}: expected embedded, sqlite:PATH, or zookeeper://HOST:PORT,HOST:PORT/path"
         )
     hosts, _, path = text.removeprefix(_ZOOKEEPER).partition("/")
     if not all(hosts.split(",")) or (path and not all(path.split("/"))):
-        raise InvalidConfigError(f"--metadata {text}: write it as zookeeper://HOST:PORT,HOST:PORT/path")
+        raise InvalidConfigError(f"--metadata {text}: expected zookeeper://HOST:PORT,HOST:PORT/path")
     if find_spec("kazoo") is None:
-        raise InvalidConfigError(f"--metadata {text}: ZooKeeper's client is missing; pip install 'ottla[cluster]'")
+        raise InvalidConfigError(
+            f"--metadata {text}: the ZooKeeper client is not installed; run pip install 'ottla[cluster]'"
+        )
 
 
 def metadata_store(text: str, config: "BrokerConfig", clock: "Clock") -> "MetadataStore | None":

@@ -92,9 +92,9 @@ def plan_reset(target: Target, partition: TopicPartition, facts: PartitionFacts)
     wanted, note = _wanted(target, partition, facts)
     new = min(max(wanted, facts.start), facts.end)
     if new > wanted:
-        note = f"{wanted} is before the start, {new}"
+        note = f"{wanted} is before the start offset {new}"
     elif new < wanted:
-        note = f"{wanted} is behind the end, {new}"
+        note = f"{wanted} is after the end offset {new}"
     return PlannedReset(partition=partition, current=facts.committed, new=new, note=note)
 
 
@@ -105,18 +105,18 @@ def _wanted(target: Target, partition: TopicPartition, facts: PartitionFacts) ->
         case ToLatest():
             return facts.end, ""
         case ToCurrent():
-            return (facts.end, "nothing was committed") if facts.committed is None else (facts.committed, "")
+            return (facts.end, "no committed offset") if facts.committed is None else (facts.committed, "")
         case ToOffset(offset):
             return offset, ""
         case ShiftBy(count):
             if facts.committed is None:
                 raise NothingToShiftError(
-                    f"{partition}: nothing is committed that could be shifted; "
-                    "leave it out, or say --to-earliest, --to-latest or --to-offset"
+                    f"{partition}: no committed offset to shift; "
+                    "leave the partition out, or pass --to-earliest, --to-latest or --to-offset"
                 )
             return facts.committed + count, ""
         case ToTime():
-            return (facts.end, "no record is that young") if facts.at_time is None else (facts.at_time, "")
+            return (facts.end, "no record at or after that time") if facts.at_time is None else (facts.at_time, "")
         case ToListed(offsets):
             return offsets[partition], ""
 
@@ -126,7 +126,7 @@ def parse_datetime(text: str) -> ToTime:
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:
-        raise BadResetError(f"{text!r} is no time; write one such as 2024-05-01T12:00:00.000") from None
+        raise BadResetError(f"{text!r} is not a valid time; write one such as 2024-05-01T12:00:00.000") from None
     return ToTime(int((moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)).timestamp() * 1000))
 
 
@@ -143,5 +143,5 @@ def parse_listed(lines: Iterable[str], name: str, group_id: str) -> ToListed:
             raise BadResetError(f"{name}, line {number}: {','.join(fields)!r} is not topic,partition,offset")
         offsets[TopicPartition(rest[0], int(rest[1]))] = int(rest[2])
     if not offsets:
-        raise BadResetError(f"{name} names no partition of group {group_id}; write lines of topic,partition,offset")
+        raise BadResetError(f"{name} has no partitions of group {group_id}; write lines of topic,partition,offset")
     return ToListed(offsets)

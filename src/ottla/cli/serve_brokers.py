@@ -23,7 +23,7 @@ _CHANGES_KEPT: Final = 5_000
 def broker_ids(first: BrokerConfig, count: int) -> range:
     """The ids of so many brokers. Raises InvalidConfigError for a number that makes no sense."""
     if not 1 <= count <= BROKERS_MAX:
-        raise InvalidConfigError(f"--brokers {count}: from 1 to {BROKERS_MAX}")
+        raise InvalidConfigError(f"--brokers {count}: must be from 1 to {BROKERS_MAX}")
     return range(first.broker_id, first.broker_id + count)
 
 
@@ -82,9 +82,9 @@ def refuse_to_leave_replicas(first: BrokerConfig, brokers: range) -> None:
     if left:
         missing = sorted(set().union(*left))
         raise InvalidConfigError(
-            f"--brokers {len(brokers)}: {len(left)} partition(s) of {folder} have replicas on the broker(s)"
+            f"--brokers {len(brokers)}: {len(left)} partition(s) of {folder} have replicas on broker(s)"
             f" {', '.join(map(str, missing))}, which would not run; start with --brokers"
-            f" {max(missing) - brokers.start + 1}, and move them with `ottla cluster reassign` first"
+            f" {max(missing) - brokers.start + 1} and move the replicas with `ottla cluster reassign` first"
         )
 
 
@@ -96,7 +96,9 @@ def _count_up(port: int, place: int) -> int:
     """Any free port is any free port."""
     counted = port + place if port else 0
     if counted > _PORT_MAX:
-        raise InvalidConfigError(f"ports count up from {port}, and {counted} is none; begin with a lower one")
+        raise InvalidConfigError(
+            f"ports count up from {port}, and {counted} is not a valid port; use a lower first port"
+        )
     return counted
 
 

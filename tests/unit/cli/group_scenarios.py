@@ -201,7 +201,7 @@ def resets_by_file(ottla: CommandLine, tmp_path: Path) -> None:
     )
     assert {0: 3, 2: 8} == committed(ottla, group)
     shifted = ottla(*reset, "--topic", topic, "--shift-by", "1")
-    assert (1, True) == (shifted.status, f"{topic}-1: nothing is committed" in shifted.err)
+    assert (1, True) == (shifted.status, f"{topic}-1: no committed offset to shift" in shifted.err)
     idle = ottla.ok("groups", "describe", group)
     assert "has no active members" in idle.err
     assert [topic, "0", "3", "10", "7", "-", "-", "-"] in map(str.split, idle.out.splitlines())

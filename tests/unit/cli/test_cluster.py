@@ -184,7 +184,7 @@ def states(ottla: CommandLine) -> dict[int, str]:
         (("generate", "--brokers", "0,9"), 1, "the cluster has no broker 9"),
         (("generate", "--brokers", "0", "--topic", "nowhere"), 1, "topic nowhere does not exist"),
         (("execute", "nowhere.json"), 1, "nowhere.json: No such file"),
-        (("execute", "-"), 1, "no plan"),
+        (("execute", "-"), 1, "not a valid reassignment plan"),
     ],
 )
 def test_what_cannot_be_done_is_told(

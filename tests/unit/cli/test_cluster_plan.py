@@ -74,7 +74,7 @@ def test_fewer_replicas_keep_the_leader() -> None:
 
 
 def test_too_few_brokers_are_told() -> None:
-    with pytest.raises(PlanError, match="3 replicas need as many brokers, but only 2 may have them"):
+    with pytest.raises(PlanError, match="3 replicas need 3 brokers, but --brokers lists only 2"):
         plan_moves(partitions((0, 1, 2)), {0: None, 1: None})
 
 
@@ -88,11 +88,11 @@ def test_plans_are_read_as_they_are_written() -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("", "no plan"),
-        ("[]", "no plan"),
-        ('{"partitions": [{"topic": "t"}]}', "no plan"),
-        ('{"partitions": [{"topic": "t", "partition": 0, "replicas": []}]}', "some, each once"),
-        ('{"partitions": [{"topic": "t", "partition": 0, "replicas": [1, 1]}]}', "some, each once"),
+        ("", "not a valid reassignment plan"),
+        ("[]", "not a valid reassignment plan"),
+        ('{"partitions": [{"topic": "t"}]}', "not a valid reassignment plan"),
+        ('{"partitions": [{"topic": "t", "partition": 0, "replicas": []}]}', "list each broker once"),
+        ('{"partitions": [{"topic": "t", "partition": 0, "replicas": [1, 1]}]}', "list each broker once"),
     ],
 )
 def test_what_is_no_plan(text: str, words: str) -> None:

@@ -29,16 +29,16 @@ PARTITION = TopicPartition("events", 3)
         (ToEarliest(), 50, None, 10, ""),
         (ToLatest(), 50, None, 90, ""),
         (ToCurrent(), 50, None, 50, ""),
-        (ToCurrent(), 5, None, 10, "5 is before the start, 10"),
-        (ToCurrent(), None, None, 90, "nothing was committed"),
+        (ToCurrent(), 5, None, 10, "5 is before the start offset 10"),
+        (ToCurrent(), None, None, 90, "no committed offset"),
         (ToOffset(90), None, None, 90, ""),
-        (ToOffset(91), None, None, 90, "91 is behind the end, 90"),
-        (ToOffset(9), None, None, 10, "9 is before the start, 10"),
+        (ToOffset(91), None, None, 90, "91 is after the end offset 90"),
+        (ToOffset(9), None, None, 10, "9 is before the start offset 10"),
         (ShiftBy(5), 50, None, 55, ""),
-        (ShiftBy(-50), 50, None, 10, "0 is before the start, 10"),
-        (ShiftBy(50), 50, None, 90, "100 is behind the end, 90"),
+        (ShiftBy(-50), 50, None, 10, "0 is before the start offset 10"),
+        (ShiftBy(50), 50, None, 90, "100 is after the end offset 90"),
         (ToTime(0), 50, 33, 33, ""),
-        (ToTime(0), 50, None, 90, "no record is that young"),
+        (ToTime(0), 50, None, 90, "no record at or after that time"),
         (ToListed({PARTITION: 44}), 50, None, 44, ""),
     ],
 )
@@ -50,7 +50,7 @@ def test_what_becomes_of_a_partition(
 
 
 def test_nothing_cannot_be_shifted() -> None:
-    with pytest.raises(NothingToShiftError, match="events-3: nothing is committed"):
+    with pytest.raises(NothingToShiftError, match="events-3: no committed offset"):
         plan_reset(ShiftBy(1), PARTITION, PartitionFacts(committed=None, start=0, end=9))
 
 
@@ -70,7 +70,7 @@ def test_a_time_is_utc_unless_it_says_otherwise(text: str, expected: int) -> Non
 
 @pytest.mark.parametrize("text", ["", "yesterday", "2001-13-01T00:00:00", "1000000000000 ms"])
 def test_what_is_no_time_is_refused(text: str) -> None:
-    with pytest.raises(BadResetError, match="is no time; write one such as"):
+    with pytest.raises(BadResetError, match="is not a valid time; write one such as"):
         parse_datetime(text)
 
 
@@ -87,5 +87,5 @@ def test_a_line_that_lists_nothing_is_named(line: str) -> None:
 
 
 def test_a_file_without_this_group_is_refused() -> None:
-    with pytest.raises(BadResetError, match="file names no partition of group billing"):
+    with pytest.raises(BadResetError, match="file has no partitions of group billing"):
         parse_listed(["other,events,1,7"], "file", "billing")
