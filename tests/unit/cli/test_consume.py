@@ -183,3 +183,23 @@ def test_output_file_has_exact_bytes(ottla: CommandLine, tmp_path: Any) -> None:
     target = tmp_path / "out"
     ottla.ok("consume", "c-file", "--format", "raw", "--output", os.fspath(target))
     assert b"\x1b[31m\n\x00" == target.read_bytes()
+
+
+def test_two_members_share_the_partitions_and_print_each_record_once(broker: str, ottla: CommandLine) -> None:
+    ottla.ok("topics", "create", "c-shared", "-p", "2")
+    for index in ("0", "1"):
+        ottla.ok("produce", "c-shared", "--partition", index, stdin=b"before-%s\n" % index.encode())
+    following = started(broker, "consume", "c-shared", "--group", "c-sharing", "--follow")
+    assert following.stdout is not None
+    try:
+        assert {b"before-0\n", b"before-1\n"} == {following.stdout.readline(), following.stdout.readline()}
+        joined = ottla.ok("consume", "c-shared", "--group", "c-sharing")
+        assert ("", "") == (joined.out, joined.err), "it had a partition, whose records were printed and committed"
+        ottla.ok("produce", "c-shared", "--partition", "1", stdin=b"after\n")
+        assert b"after\n" == following.stdout.readline()
+        following.send_signal(signal.SIGINT)
+        out, _ = following.communicate(timeout=TIMEOUT_S)
+        assert (130, b"") == (following.returncode, out)
+    finally:
+        following.kill()
+        following.communicate()
