@@ -180,7 +180,7 @@ def _troubles(view: "ClusterView", minimums: dict[str, int], probes: "Mapping[in
                 in_sync = human_count(len(each.isr), "in-sync replica")
                 yield (
                     f"partition {name}-{each.index} refuses writes with acks=all: {in_sync}, "
-                    f"min.insync.replicas is {needed}"
+                    f"min.insync.replicas requires {needed}"
                 )
             elif len(each.isr) < len(each.replicas):
                 yield (

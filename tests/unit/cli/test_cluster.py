@@ -49,7 +49,7 @@ def test_brokers_and_health(cluster: BrokerCluster, ottla: CommandLine) -> None:
     sick = ottla("cluster", "health", "--json")
     assert 1 == sick.status
     assert [
-        f"partition t-{each} refuses writes with acks=all: 1 in-sync replica, min.insync.replicas is 2"
+        f"partition t-{each} refuses writes with acks=all: 1 in-sync replica, min.insync.replicas requires 2"
         for each in range(3)
     ] == [each for each in sick.json["troubles"] if each.startswith("partition t-")]
     cluster.brokers[1].start()
