@@ -8,7 +8,7 @@ KERNELS := $(shell find src -name '*.pyx' -o -name '*.pxd' -o -name '*.h')
 
 # Two installations at once would trip over each other.
 .NOTPARALLEL:
-.PHONY: run test demo check bench bench-guard test-compat test-spark test-hostile test-sim sim test-cluster chaos fuzz clean help
+.PHONY: run test demo check bench bench-guard docs test-compat test-spark test-hostile test-sim sim test-cluster chaos fuzz clean help
 
 help:  ## what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -82,6 +82,10 @@ bench: $(VENV)/.installed-compat $(VENV)/.installed-spark  ## every benchmark, w
 
 bench-guard: $(VENV)/.installed-dev  ## the few ratios that must not get worse, in three minutes
 	$(BIN)/python -m benchmarks.guard
+
+docs: $(VENV)/.installed-docs  ## the documentation as a site, into build/site
+	$(BIN)/mkdocs build --quiet
+	@echo "open build/site/index.html, or run: $(BIN)/mkdocs serve"
 
 fuzz: $(VENV)/.installed-dev  ## the kernels under address sanitizer, for FUZZ_SECONDS=60
 	PYTHON=$(abspath $(BIN)/python) tests/fuzz/run --seconds $(FUZZ_SECONDS)
