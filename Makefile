@@ -84,7 +84,7 @@ bench-guard: $(VENV)/.installed-dev  ## the few ratios that must not get worse, 
 	$(BIN)/python -m benchmarks.guard
 
 docs: $(VENV)/.installed-docs  ## the documentation as a site, into build/site
-	$(BIN)/mkdocs build --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
 	@echo "open build/site/index.html, or run: $(BIN)/mkdocs serve"
 
 fuzz: $(VENV)/.installed-dev  ## the kernels under address sanitizer, for FUZZ_SECONDS=60

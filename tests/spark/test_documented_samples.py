@@ -1,4 +1,4 @@
-"""The samples of docs/pipelines.md run as they stand, but for addresses and the folder of checkpoints."""
+"""The samples of docs/pipelines.md, and the README's for Spark, run as they stand, but for addresses and folders."""
 
 import json
 import os
@@ -61,6 +61,17 @@ def test_programs(spark: "SparkSession", ottla: Topics, tmp_path: Path) -> None:
             names["query"].stop()
     assert ["1"] == [json.loads(record.value)["id"] for record in records_of(ottla, "orders-clean")]
     assert [b"1"] == [record.key for record in records_of(ottla, "paid")]
+
+
+def test_readme(spark: "SparkSession", ottla: Topics, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ottla.create(name="orders")
+    ottla.create(name="shouted")
+    ottla.fill("orders", [b"order 0"])
+    monkeypatch.chdir(tmp_path)
+    (sample,) = samples("README.md", "py")
+    program = sample.replace(ADDRESS, ottla.bootstrap).replace("checkpoints/", f"{tmp_path}/")
+    exec(compile(program, "README.md", "exec"), {})
+    assert [b"ORDER 0"] == [record.value for record in records_of(ottla, "shouted")]
 
 
 def test_steps(spark: "SparkSession", ottla: Topics, tmp_path: Path) -> None:
