@@ -54,7 +54,7 @@ class KeepingBuild(build_ext):
         self.number = 0
         if self.stale:
             print(f"{len(self.stale)} of {len(self.extensions)} kernels are to be compiled", flush=True)
-            made = cythonize(self.stale, compiler_directives=DIRECTIVES, nthreads=self.parallel, force=True, quiet=True)
+            made = cythonize(self.stale, compiler_directives=DIRECTIVES, nthreads=self.parallel, force=True)
             for kernel, translated in zip(self.stale, made, strict=True):
                 kernel.sources = translated.sources
         super().build_extensions()
