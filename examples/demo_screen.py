@@ -53,7 +53,7 @@ class Screen:
         elif self._shown and time.monotonic() >= self._due:
             self._due = time.monotonic() + PLAIN_SECONDS
             read = ", ".join(f"{name} {query['rows']:,}" for name, query in sorted(queries.items()))
-            words = f"{written.orders:,} of {count:,} orders written; read by {read or 'none yet: Spark is starting'}"
+            words = f"{written.orders:,} of {count:,} orders written; read by {read or 'none yet'}"
             print(f"{time.monotonic() - self._begin:6.1f} s  {words}", flush=True)
 
     def show_proof(self, lines: list[Line], count: int, seconds: float) -> None:
@@ -77,7 +77,7 @@ class Screen:
             "orders", ProgressBar(total=count, completed=written.orders, width=40), f"{written.orders:,} of {count:,}"
         )
         if not queries:
-            return Group(bar, Text("\nSpark is starting …\n"), Text("\n".join(self._story[-6:]), "dim"))
+            return Group(bar, Text("\nwaiting for the first micro-batch …\n"), Text("\n".join(self._story[-6:]), "dim"))
         table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
         for heading in ("query", "to", "batch", "rows", "rows/s", "batch time", "behind", "state rows"):
             table.add_column(heading, justify="left" if heading in ("query", "to") else "right", no_wrap=True)
