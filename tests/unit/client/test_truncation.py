@@ -16,7 +16,7 @@ from ottla.client.blocking_producer import Producer
 from ottla.client.consumer_errors import LogTruncatedError
 from ottla.model.ids import TopicPartition
 from ottla.records.batch import scan
-from ottla.storage.names import CLEAN_SHUTDOWN, RECOVERY_POINTS
+from ottla.storage.names import CLEAN_SHUTDOWN, HIGH_WATERMARKS, RECOVERY_POINTS
 from tests.hostile.broker_process import BrokerProcess
 from tests.unit.client.producer_log import make_topic
 
@@ -54,8 +54,9 @@ class LossyBroker(BrokerProcess):
         found, _, _ = scan(memoryview(log.read_bytes()), check_crc=False)
         with log.open("r+b") as file:
             file.truncate(sum(batch.size_bytes for batch in found[: len(found) - batches]))
-        # Else the broker would say that records are missing which it had flushed, and refuse to serve the partition.
-        for gone in (*self.data.glob("metadata.db*"), self.data / CLEAN_SHUTDOWN, self.data / RECOVERY_POINTS):
+        # Otherwise the broker would notice that records are missing, and go on behind them.
+        evidence = (CLEAN_SHUTDOWN, RECOVERY_POINTS, HIGH_WATERMARKS)
+        for gone in (*self.data.glob("metadata.db*"), *(self.data / name for name in evidence)):
             gone.unlink()
         self.start()
 

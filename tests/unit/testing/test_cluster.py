@@ -264,7 +264,9 @@ def test_clusters_leave_nothing_behind(tmp_path: Path) -> None:
             if turn % 2 == 0:
                 cluster.brokers[0].pause()
                 cluster.brokers[1].kill()
-    assert before == left()
+    files, children, threads = left()
+    # Threads of other tests may end meanwhile; none may be new.
+    assert (before[0], before[1], set()) == (files, children, threads - before[2])
 
 
 def test_a_cluster_that_cannot_start_leaves_nothing(tmp_path: Path) -> None:
