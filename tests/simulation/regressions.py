@@ -21,7 +21,7 @@ REGRESSIONS: Final = {
     430: "a broker whose session ended in the middle of its start never registered again, and never served",
     720: "a broker that lost its records, failed to start and so stopped cleanly was taken for whole, and elected",
 }
-"""By seed, of the scenario `swarm`."""
+"""By seed, of the scenario `lossless`: they are older than losses, and lives without them are as they were."""
 
 OPEN: Final[dict[int, str]] = {}
 """Found, and not mended yet: they are not among the seeds that must pass."""

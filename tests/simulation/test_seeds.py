@@ -11,10 +11,15 @@ from tests.simulation.regressions import REGRESSIONS
 SEEDS = range(1000, 1000 + int(os.environ.get("OTTLA_SIM_SEEDS", "5")))
 
 
-@pytest.mark.parametrize("seed", [*SEEDS, *REGRESSIONS])
-def test_no_promise_is_broken(seed: int) -> None:
+@pytest.mark.parametrize(
+    ("seed", "scenario"), [*((seed, "swarm") for seed in SEEDS), *((seed, "lossless") for seed in REGRESSIONS)]
+)
+def test_no_promise_is_broken(seed: int, scenario: str) -> None:
     ended = subprocess.run(
-        [sys.executable, "-m", "ottla.sim", "--seed", str(seed)], capture_output=True, text=True, check=False
+        [sys.executable, "-m", "ottla.sim", "--seed", str(seed), "--scenario", scenario],
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert ended.stdout.endswith("no violation\n"), ended.stdout + ended.stderr
     assert 0 == ended.returncode

@@ -1,23 +1,14 @@
 """What may happen to a cluster, chosen from a seed: each life has some kinds of danger, and its own rhythm.
 
-# The bounds of what is promised
-Records that were acknowledged survive the end of any number of processes. Without `flush.messages=1` they are in page
-caches, and so survive the end of *one machine at a time*: no second one is crashed here before the first is in sync
-again. Nor does anybody stop in between, as an operator would: a broker that stops hands over to those that are
-registered, and a machine without power is registered until its session ends. Where everything is flushed before it is
-acknowledged, all machines may lose power together.
-
-A bit that turns over on a disk counts as the loss of that machine's copy, for the rest of the life: nobody knows when
-it is found. It is one of those that a batch's checksum covers, which are all but the offset, the length and the leader
-epoch at the batch's front; and no process has looked at it before, since what was checked is not checked again.
+What may be harmed at a time is in `harm.py`; what is lost from disks that no process uses, in `losses.py`.
 """
 
 import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Final
 
-from ottla.metadata.records import broker_key, partition_key
-from ottla.model.ids import BrokerId
+from ottla.model.ids import TopicPartition
+from ottla.sim.disk_copies import CHECKED_FROM, held_by, places, segments
 from ottla.sim.life import Life, chosen
 from ottla.sim.machine import DATA_DIR, Machine
 from ottla.sim.random import SimRandom
@@ -31,8 +22,6 @@ RARE_KINDS: Final = ("long clock jump", "clock drift", "slow disk", "rotten bit"
 """Drawn by a generator of their own."""
 RARE_SHARE: Final = 0.12
 HOUR_MS: Final = 3_600_000
-CHECKED_FROM: Final = 21
-"""Where in a batch the checksum begins to cover it."""
 
 
 class Dangers:
@@ -40,14 +29,13 @@ class Dangers:
 
     def __init__(self, life: Life, rare: SimRandom, kinds: list[str] | None = None) -> None:
         self._life = life
+        self._harm = life.harm
         self._random = life.random.fork()
         self.kinds = kinds if kinds is not None else chosen(self._random, KINDS, 0.3)
         if kinds is None:
             self.kinds += [each for each in RARE_KINDS if rare.random() < RARE_SHARE]
             self.kinds += ["blackout"] if life.is_flushed else []
         self._pause_seconds = 0.4 + (3 if kinds is None else 0.6) * self._random.random()
-        self._tainted: dict[int, int] = {}
-        """Brokers whose machine went down, and that may not be in sync again; with the store's revision of then."""
 
     async def run(self) -> None:
         """One danger after another, some at the same time."""
@@ -104,59 +92,24 @@ class Dangers:
             machine.boot()
 
     async def _crash(self, machine: Machine) -> None:
-        if not self._may_crash(machine):
+        if not self._harm.may_crash(machine):
             return
-        self._tainted[machine.id] = self._life.ensemble.table.revision
+        self._harm.on_machine_lost(machine)
         machine.crash()
         await self._a_while()
         machine.boot()
 
-    def _may_crash(self, machine: Machine) -> bool:
-        if self._life.is_flushed:
-            return machine.is_up and not self._life.rotten
-        image = self._life.truth()
-        return (
-            self._is_nobody_tainted()
-            and machine.is_up
-            and all(
-                machine.id not in partition.isr
-                or any(each != machine.id for each in (*partition.isr, *partition.eligible))
-                for topic in image.topics.values()
-                for partition in topic.partitions
-            )
-        )
-
-    def _is_nobody_tainted(self) -> bool:
-        if self._life.rotten:
-            return False
-        self._tainted = {broker: since for broker, since in self._tainted.items() if not self._is_in_sync_again(broker)}
-        return not self._tainted
-
-    def _is_in_sync_again(self, broker: int) -> bool:
-        image = self._life.truth()
-        registered = image.revision_of(broker_key(BrokerId(broker)))
-        is_intact = registered > 0 and image.brokers[BrokerId(broker)].is_intact
-        return registered > self._tainted[broker] and all(
-            broker not in partition.replicas
-            or (
-                broker in partition.isr
-                and (is_intact or registered < image.revision_of(partition_key(topic.name, index)))
-            )
-            for topic in image.topics.values()
-            for index, partition in enumerate(topic.partitions)
-        )
-
     async def _black_out(self, _: Machine) -> None:
-        machines = [each for each in self._life.machines if self._may_crash(each)]
+        machines = [each for each in self._life.machines if self._harm.may_crash(each)]
         for machine in machines:
-            self._tainted[machine.id] = self._life.ensemble.table.revision
+            self._harm.on_machine_lost(machine)
             machine.crash()
         await self._a_while(3)
         for machine in machines:
             machine.boot()
 
     async def _restart(self, machine: Machine) -> None:
-        if not self._life.is_flushed and not self._is_nobody_tainted():
+        if not self._harm.may_stop():
             return
         await machine.stop()
         await self._a_while(3)
@@ -273,26 +226,23 @@ class Dangers:
 
     async def _rot(self, machine: Machine) -> None:
         """A bit turns over in a copy that others have, too, while no process runs that could have seen it before."""
-        if not self._may_crash(machine) or not self._is_nobody_tainted():
+        if not self._harm.may_crash(machine) or not self._harm.is_none():
             return
         machine.kill()
-        topics = [each for each in machine.disk.list_dir(DATA_DIR) if machine.disk.is_dir(f"{DATA_DIR}/{each}")]
-        folder = topics[self._random.randrange(len(topics))]
-        self._turn_over(machine, folder)
+        partitions = held_by(machine.disk, DATA_DIR)
+        self._turn_over(machine, partitions[self._random.randrange(len(partitions))])
         await self._a_while(2)
         machine.boot()
 
-    def _turn_over(self, machine: Machine, folder: str) -> None:
+    def _turn_over(self, machine: Machine, partition: TopicPartition) -> None:
         disk = machine.disk
-        paths = [f"{DATA_DIR}/{folder}/{each}" for each in disk.list_dir(f"{DATA_DIR}/{folder}")]
-        batches = [(path, *place) for path in paths if path.endswith(".log") for place in _batches(disk.read(path))]
+        batches = [place for path in segments(disk, f"{DATA_DIR}/{partition}") for place in places(disk, path)]
         if not batches:
             return
-        path, start, size = batches[self._random.randrange(len(batches))]
+        path, start, size, _, _ = batches[self._random.randrange(len(batches))]
         position = start + CHECKED_FROM + self._random.randrange(size - CHECKED_FROM)
         disk.flip(path, position, self._random.randrange(8))
-        topic, _, index = folder.rpartition("-")
-        self._life.rotten.add((machine.id, topic, int(index)))
+        self._life.rotten.add((machine.id, *partition))
         self._life.history.note(f"{machine.host}: a bit turns over in {path} at {position}")
 
     async def _full_disk(self, machine: Machine) -> None:
@@ -312,9 +262,9 @@ class Dangers:
         Nobody can say what a disk has that failed, so this is one loss more, as a power cut is.
         """
         if not self._life.is_flushed:
-            if not self._is_nobody_tainted():
+            if not self._harm.is_none():
                 return
-            self._tainted[machine.id] = self._life.ensemble.table.revision
+            self._harm.on_machine_lost(machine)
         machine.may_fail = True
         machine.disk.fail_at(machine.disk.operation_count + self._random.randrange(20), OSError(5, "simulated"))
         await self._a_while()
@@ -325,16 +275,3 @@ class Dangers:
         machine.may_fail = False
         if machine.is_up:
             machine.boot()
-
-
-def _batches(content: bytes) -> list[tuple[int, int]]:
-    """Where each whole batch of a segment begins, and its size."""
-    found: list[tuple[int, int]] = []
-    position = 0
-    while position + 12 <= len(content):
-        size = 12 + int.from_bytes(content[position + 8 : position + 12], "big")
-        if position + size > len(content):
-            break
-        found.append((position, size))
-        position += size
-    return found

@@ -14,9 +14,18 @@ A *crash* (of the machine) keeps what was synced and decides for the rest, from 
   name's order only. A rename is one step: a crash finds the old name or the new one, never both and never neither.
 - **A failed sync** leaves any part written and forgets the rest: a second sync that succeeds does not save it (Linux
   marks the pages clean). Whoever meets it must not trust the file's unsynced bytes.
-- **Not modelled by a crash**: synced bytes that rot. `flip` does that, one bit at a time.
+- **Not modelled by a crash**: synced bytes that are lost. See below.
 After a crash or kill this object and all it gave out are dead and raise `SimulatedCrash`; `crash` and `kill` return the
 disk that the next process finds. So a task of the dead process that is still unwinding cannot reach the new disk.
+
+# Losses
+What a crash may not take can be taken by hand, while no process runs, whether it was stopped, killed or crashed. It is
+gone for good, synced or not:
+- `vanish` takes a file or a whole folder away, as a failed file system check or a slip of an operator does;
+- `cut` takes the end of a file away;
+- `flip` turns one bit over, in place.
+A loss leaves no trace elsewhere: names, checkpoints and clean-shutdown marks in other files stay as they were. Which
+copies may be taken at a time is in `harm.py`, what is taken in `losses.py`.
 
 # Faults
 Every mutating operation is counted and traced. Run a scenario once, look at `operation_count`, then run it again for
@@ -129,6 +138,13 @@ class SimDisk:
     def vanish(self, path: str) -> None:
         """A file or folder is gone, durably, behind the program's back; handles to it still work."""
         self._tree.vanish(normal(path))
+
+    def cut(self, path: str, size: int) -> None:
+        """The end of a file is gone, durably, behind the program's back."""
+        inode = self._tree.file(normal(path))
+        inode.durable = inode.content[:size]
+        inode.content = bytearray(inode.durable)
+        inode.unsynced.clear()
 
     def flip(self, path: str, position: int, bit: int) -> None:
         """One bit rots, in memory and on disk."""

@@ -48,6 +48,10 @@ class History:
         self.group_offsets: dict[tuple[str, TopicPartition], int] = defaultdict(int)
         """The largest offset whose commit was confirmed."""
         self.sent = 0
+        self.deleted: set[str] = set()
+        """Topics that a client asked to delete."""
+        self.moved: set[TopicPartition] = set()
+        """Partitions that a client asked to move to other brokers."""
 
     def note(self, text: str) -> None:
         """One more line of the story."""

@@ -19,6 +19,7 @@ from ottla.metadata.changes import image_of
 from ottla.metadata.image import ClusterImage
 from ottla.metadata.store import Entry
 from ottla.sim.clients import ClientMachine
+from ottla.sim.harm import Harm
 from ottla.sim.history import History
 from ottla.sim.loop import DeadlockError, Process, SpinError, VirtualLoop
 from ottla.sim.machine import PORT, Machine
@@ -101,6 +102,8 @@ class Life:
         """Counts what a client of this name makes, over all its processes."""
         self.rotten: set[tuple[int, str, int]] = set()
         """(broker, topic, partition) of copies that a bit was turned over in."""
+        self.harm = Harm(self)
+        """What was lost and is not made good yet."""
         self.is_flushed = False
         """Whether what is acknowledged is on disk, so that everything may lose power at once."""
         loop.set_exception_handler(self._on_unexpected)

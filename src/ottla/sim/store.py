@@ -14,7 +14,10 @@ broker has a `SimStore` on it, the `MetadataStore` port, with a clock of its own
   by its own clock, from before its last answered request; then it ends its leases and begins another session.
 - **Crash.** `crash` is the end of the client's process: nothing that it waits for comes, and its session expires.
 - **Skipped history.** With `changes_kept`, a follower that is further behind gets RevisionGoneError.
-Not modelled: an ensemble that forgets, and clocks that run at different speeds by more than the third that is spared.
+- **An older store.** While no client is connected, `restore` replaces everything by a `backup` of some earlier moment,
+  or by an empty store, as an operator does by mistake. A later `restore` undoes it.
+Not modelled: an ensemble that forgets while clients are connected, and clocks that run at different speeds by more than
+the third that is spared.
 """
 
 import asyncio

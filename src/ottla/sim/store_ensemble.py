@@ -6,9 +6,10 @@ The fault model is in `store.py`, which has the clients.
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from ottla.env.ports import Clock, Random
-from ottla.metadata.key_table import KeyDraft, KeyTable
+from ottla.metadata.key_table import Held, KeyDraft, KeyTable
 from ottla.metadata.store import Change, Entry, Operation, RevisionGoneError
 from ottla.metadata.waiting import wait_first
 
@@ -20,6 +21,19 @@ class StoreFaults:
     delay_max_ms: float = 2.0
     lost_request_share: float = 0.0
     lost_answer_share: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoreBackup:
+    """Everything that the ensemble held at some moment."""
+
+    revision: int
+    keys: dict[str, Held]
+    history: list[list[Change]]
+    made: dict[str, int]
+
+
+EMPTY_STORE: Final = StoreBackup(revision=0, keys={}, history=[], made={})
 
 
 class SessionOverError(Exception):
@@ -98,6 +112,24 @@ class SimMetadata:
     def is_reachable(self, client: object) -> bool:
         """Whether anything passes between a client and the ensemble."""
         return not self._is_out and client not in self._cut
+
+    def backup(self) -> StoreBackup:
+        """What `restore` brings back."""
+        return StoreBackup(
+            revision=self.table.revision,
+            keys=dict(self.table.items()),
+            history=list(self._history),
+            made=dict(self._made),
+        )
+
+    def restore(self, backup: StoreBackup) -> None:
+        """Replaces all keys by those of a backup, while no client is connected. Its leases expire, as after a kill."""
+        self.table = KeyTable(backup.revision, dict(backup.keys))
+        self._history = list(backup.history)
+        self._made = dict(backup.made)
+        for token in sorted(self.table.owners()):
+            self._deadlines[token] = self.clock.monotonic() + self.session_seconds
+        self.announce()
 
     # Sessions
 

@@ -11,6 +11,7 @@ from ottla.model.ids import TopicPartition
 from ottla.sim.checkers import Contents, all_checkers
 from ottla.sim.dangers import Dangers
 from ottla.sim.life import Life, Program, chosen
+from ottla.sim.losses import ROLL_MS, Losses
 from ottla.sim.random import SimRandom
 from ottla.sim.workloads.administering import DEEDS, administer
 from ottla.sim.workloads.copying import copy
@@ -30,9 +31,17 @@ DELAYS_MS: Final = (2.0, 10.0, 40.0)
 """How slow the network may be without anything wrong; the seed chooses."""
 RARELY: Final = 0x5EED0F0DD
 """What is rare is drawn from a generator of its own, so that lives without it are as they were without its kind."""
+BY_LOSS: Final = 0x105535EED
+"""Losses, too: a life without them is as it was before there were any."""
+LOSSES_SHARE: Final = 0.4
+"""How many lives lose something from disks or the metadata store."""
 FLUSHED_SHARE: Final = 0.1
 """How many lives are on clusters that flush before they acknowledge."""
 WORKLOADS: Final = ("transact", "copy", "classic group", "consumer group", "administer")
+
+
+LOSS_DANGERS: Final = ("kill", "slow link", "clock jump", "lossy network")
+"""Beside losses: not so many that copies are seldom whole between them."""
 
 
 class Scenario(NamedTuple):
@@ -41,10 +50,12 @@ class Scenario(NamedTuple):
     dangers: tuple[str, ...] | None = None
     works: tuple[str, ...] | None = None
     is_flushed: bool = False
+    losses: tuple[str, ...] | None = ()
 
 
 SCENARIOS: Final = {
-    "swarm": Scenario(),
+    "swarm": Scenario(losses=None),
+    "lossless": Scenario(),
     "failover": Scenario(("kill", "isolate", "freeze", "slow link", "cut"), ()),
     "sessions": Scenario(("cut from store", "expire session", "freeze", "slow link", "isolate"), ()),
     "power": Scenario(("crash", "kill", "slow link"), ()),
@@ -55,6 +66,10 @@ SCENARIOS: Final = {
     "rot": Scenario(("rotten bit", "kill", "slow disk", "isolate"), ("transact", "classic group")),
     "clocks": Scenario(("long clock jump", "clock drift", "kill"), ("transact", "classic group", "consumer group")),
     "writers": Scenario(("kill client", "kill", "breaking connections"), ("transact", "copy")),
+    "folders": Scenario(LOSS_DANGERS, (), losses=("lost folder", "cut log", "loss while all are down")),
+    "holes": Scenario(LOSS_DANGERS, (), losses=("lost segment", "loss while all are down")),
+    "damage": Scenario(LOSS_DANGERS, (), losses=("damaged segment", "loss while all are down")),
+    "stores": Scenario(("expire session", "slow link"), ("administer",), losses=("older store",)),
     "blackouts": Scenario(("blackout", "kill", "slow disk", "crash"), ("transact",), is_flushed=True),
 }
 """By name; `swarm` is what seeds are run with, the others look closer at one thing."""
@@ -62,12 +77,19 @@ SCENARIOS: Final = {
 
 async def live(life: Life, scenario: str = "swarm") -> None:
     """One whole life; what was wrong with it is in its history."""
-    dangers, works, is_flushed = SCENARIOS[scenario]
+    dangers, works, is_flushed, lost = SCENARIOS[scenario]
     life.wire.usual_delay_ms = DELAYS_MS[life.random.randrange(len(DELAYS_MS))]
     life.checkers.extend(all_checkers())
     rare = SimRandom(life.seed ^ RARELY)
     if is_flushed or (dangers is None and rare.random() < FLUSHED_SHARE):
         life.flush_each()
+    by_loss = SimRandom(life.seed ^ BY_LOSS)
+    if lost is None and by_loss.random() >= LOSSES_SHARE:
+        lost = ()
+    losses = None if lost == () else Losses(life, by_loss, None if lost is None else list(lost))
+    if losses is not None:
+        for machine in life.machines:
+            machine.settings["log.roll.ms"] = ROLL_MS
     life.boot()
     if not await life.wait_until(life.has_begun, HEALING_SECONDS):
         life.history.violated("progress", "the brokers do not start")
@@ -76,6 +98,8 @@ async def live(life: Life, scenario: str = "swarm") -> None:
         return
     groups = _begin_work(life, list(works) if works is not None else chosen(life.random.fork(), WORKLOADS, 0.4))
     life.run_beside(Dangers(life, rare, None if dangers is None else list(dangers)).run())
+    if losses is not None:
+        life.run_beside(losses.run())
     await asyncio.sleep(DANGER_SECONDS)
     life.heal()
     if await _has_progress(life, groups):

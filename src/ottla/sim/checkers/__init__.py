@@ -37,11 +37,26 @@ class Checker(Protocol):
 
 def all_checkers() -> Sequence[Checker]:
     """One of each, new."""
+    from ottla.sim.checkers.acked_kept import AckedKept
     from ottla.sim.checkers.acked_survive import AckedSurvive
     from ottla.sim.checkers.copies_once import CopiesOnce
+    from ottla.sim.checkers.folders_kept import FoldersKept
     from ottla.sim.checkers.logs_equal import LogsEqual
     from ottla.sim.checkers.no_duplicates import NoDuplicates
     from ottla.sim.checkers.one_leader import OneLeader
+    from ottla.sim.checkers.remains_kept import RemainsKept
+    from ottla.sim.checkers.store_not_older import StoreNotOlder
     from ottla.sim.checkers.transactions_whole import TransactionsWhole
 
-    return [AckedSurvive(), CopiesOnce(), LogsEqual(), NoDuplicates(), OneLeader(), TransactionsWhole()]
+    return [
+        AckedKept(),
+        AckedSurvive(),
+        CopiesOnce(),
+        FoldersKept(),
+        LogsEqual(),
+        NoDuplicates(),
+        OneLeader(),
+        RemainsKept(),
+        StoreNotOlder(),
+        TransactionsWhole(),
+    ]

@@ -25,13 +25,16 @@ async def administer(life: Life, name: str, topics: list[str], deeds: list[str])
                 made.append(f"made-{count}")
                 await admin.create_topics([NewTopic(made[-1], 2, 3)])
             elif deed == "delete" and made:
-                await admin.delete_topics([made.pop(random.randrange(len(made)))])
+                topic = made.pop(random.randrange(len(made)))
+                history.deleted.add(topic)
+                await admin.delete_topics([topic])
             elif deed == "grow" and made:
                 await admin.create_partitions({made[-1]: NewPartitions(3)})
             elif deed == "move":
                 topic = topics[random.randrange(len(topics))]
                 start = random.randrange(len(brokers))
                 replicas = [*brokers[start:], *brokers[:start]][: 2 + random.randrange(2)]
+                history.moved.add(TopicPartition(topic, 0))
                 await admin.alter_partition_reassignments({TopicPartition(topic, 0): replicas})
             elif deed == "elect":
                 await admin.elect_leaders(ElectionType.PREFERRED, None, raise_errors=False)

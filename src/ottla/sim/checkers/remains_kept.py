@@ -1,0 +1,51 @@
+"""What a damaged copy still has is not thrown away: it stays in its place or is set aside, until the copy is whole.
+
+Only what was acknowledged is asked for: the rest may be cut off, as the leader decides. Nor is it asked for after a
+power cut, which may take what was copied since.
+"""
+
+from ottla.model.ids import TopicPartition
+from ottla.sim.checkers import Contents
+from ottla.sim.disk_copies import read_copy
+from ottla.sim.life import Life
+from ottla.sim.machine import DATA_DIR, Machine
+
+
+class RemainsKept:
+    """See the module's docstring. Looks at the disks. A copy is reported once for each loss."""
+
+    name = "what is left of a damaged copy is kept"
+
+    def look(self, life: Life) -> None:
+        """Every copy that something was taken from."""
+        remains = life.harm.remains
+        for (broker, partition), (boot_id, left) in list(remains.items()):
+            machine = life.machines[broker - 1]
+            is_moved = partition in life.history.moved or partition.topic in life.history.deleted
+            if machine.disk.boot_id != boot_id or is_moved or life.harm.is_intact(machine, partition):
+                del remains[broker, partition]
+                continue
+            now = _everything(machine, partition)
+            gone = [offset for offset, value in left.items() if value not in now.get(offset, ())]
+            life.history.check(
+                not gone,
+                self.name,
+                f"{machine.host}: {partition} had {len(left)} acknowledged records left, and lost {len(gone)} of them",
+            )
+            if gone:
+                del remains[broker, partition]
+
+    def finish(self, life: Life, contents: Contents) -> None:
+        """One more look."""
+        self.look(life)
+
+
+def _everything(machine: Machine, partition: TopicPartition) -> dict[int, set[bytes]]:
+    """The records of a partition that a machine has, in the folder's place or set aside."""
+    found: dict[int, set[bytes]] = {}
+    for name in machine.disk.list_dir(DATA_DIR):
+        if name == str(partition) or (name.startswith(f"{partition}.") and name.endswith("-stray")):
+            copy = read_copy(machine.disk, f"{DATA_DIR}/{name}")
+            for offset, value in copy.values.items() if copy is not None else ():
+                found.setdefault(offset, set()).add(value)
+    return found

@@ -1,0 +1,261 @@
+"""What disks and metadata stores lose while no process uses them, chosen from a seed.
+
+A broker is stopped or killed, and while it is down something of its data dir disappears: a partition's folder, all
+segments in it, the whole data dir, single segments from the front or the middle, or the end of a log; or bits turn over
+before the last segment. Or all brokers are down and one of them loses something; or they find an older metadata store
+when they come back, or an empty one, until an operator brings back the right one.
+
+`harm.py` says which copies may be lost at a time. A loss is one that a broker can know of:
+- what is cut from a log's end after a kill begins below its recovery point or its high-watermark checkpoint: those two
+  are all that a broker can compare with;
+- bits turn over beyond the recovery point, after a kill: then they are found when the log is opened. Below it, or after
+  a clean stop, they are found only when they are read; that is the danger "rotten bit" in `dangers.py`.
+"""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any, Final
+
+from ottla.model.errors import CorruptError
+from ottla.model.ids import TopicPartition
+from ottla.sim.disk import SimDisk
+from ottla.sim.disk_copies import CHECKED_FROM, Place, held_by, places, segments
+from ottla.sim.life import Life, chosen
+from ottla.sim.machine import DATA_DIR, Machine
+from ottla.sim.random import SimRandom
+from ottla.sim.store_ensemble import EMPTY_STORE
+from ottla.storage import names
+from ottla.storage.checkpoints import read_offsets
+
+KINDS: Final = ("lost folder", "lost segment", "damaged segment", "cut log", "loss while all are down", "older store")
+ROLL_MS: Final = "1500"
+"""Segments of lives with losses are short, so that logs have a middle."""
+
+
+class Losses:
+    """See the module's docstring; `run` until the life is calm."""
+
+    def __init__(self, life: Life, random: SimRandom, kinds: list[str] | None = None) -> None:
+        self.kinds = kinds if kinds is not None else chosen(random, KINDS, 0.5)
+        self._life = life
+        self._harm = life.harm
+        self._random = random
+        self._pause_seconds = 1 + 3 * random.random()
+        self._ways: dict[str, Callable[[Machine], list[TopicPartition]]] = {
+            "lost folder": self._lose_folder,
+            "lost segment": self._lose_segments,
+            "damaged segment": self._damage,
+            "cut log": self._cut,
+        }
+
+    async def run(self) -> None:
+        """One loss after another, never two at a time."""
+        deeds: dict[str, Callable[[Machine], Coroutine[Any, Any, None]]] = {
+            "loss while all are down": self._lose_while_all_are_down,
+            "older store": self._offer_older_store,
+        }
+        life, random = self._life, self._random
+        life.history.note(f"losses: {', '.join(self.kinds)}")
+        while not life.is_calm:
+            await asyncio.sleep(self._pause_seconds * (0.2 + 1.6 * random.random()))
+            kind = self.kinds[random.randrange(len(self.kinds))]
+            machine = life.machines[random.randrange(len(life.machines))]
+            if life.is_calm or not self._harm.is_none():
+                continue
+            life.history.note(f"danger: {kind} ({machine.host})")
+            life.history.fault_counts[kind] += 1
+            if kind in deeds:
+                await deeds[kind](machine)
+            else:
+                await self._lose(machine, self._ways[kind])
+
+    async def _a_while(self, most: float) -> None:
+        await self._life.wait_until(lambda: self._life.is_calm, 0.1 + most * self._random.random() ** 2)
+
+    # When
+
+    async def _lose(self, machine: Machine, way: Callable[[Machine], list[TopicPartition]]) -> None:
+        """Takes a broker down, by hand or not, and something from its disk."""
+        is_clean = self._random.random() < 0.5 and way != self._damage
+        await self._take_down([machine], cleanly=is_clean)
+        self._take(machine, way)
+        await self._a_while(4)
+        if machine.is_up:
+            machine.boot()
+
+    async def _lose_while_all_are_down(self, machine: Machine) -> None:
+        await self._take_down(self._life.machines, cleanly=self._random.random() < 0.5)
+        ways = [way for kind, way in self._ways.items() if kind in self.kinds] or list(self._ways.values())
+        self._take(machine, ways[self._random.randrange(len(ways))])
+        # The one that lost something is often the first that is back: then it alone could lead.
+        order = sorted(self._life.machines, key=lambda each: self._random.random() * (0.3 if each is machine else 1))
+        for each in order:
+            if each.is_up:
+                each.boot()
+            await self._a_while(6)
+
+    async def _offer_older_store(self, _: Machine) -> None:
+        """Every broker has seen more than the store that it finds has."""
+        life, ensemble, machines = self._life, self._life.ensemble, self._life.machines
+        backup = EMPTY_STORE if self._random.random() < 0.3 else ensemble.backup()
+        await life.wait_until(lambda: self._have_all_seen(backup.revision + 1), 8)
+        await self._a_while(4)
+        if life.is_calm or not self._have_all_seen(backup.revision + 1) or not self._harm.is_none():
+            return
+        await self._take_down(machines, cleanly=self._random.random() < 0.5)
+        right = ensemble.backup()
+        ensemble.restore(backup)
+        self._harm.is_store_old = True
+        life.history.note(f"the store is at revision {backup.revision} again, after {right.revision}")
+        for machine in machines:
+            if machine.is_up:
+                machine.boot()
+        await self._a_while(6)
+        for machine in machines:
+            machine.kill()
+        ensemble.restore(right)
+        self._harm.is_store_old = False
+        life.history.note(f"the store is at revision {right.revision} as it was")
+        for machine in machines:
+            if machine.is_up:
+                machine.boot()
+
+    def _have_all_seen(self, revision: int) -> bool:
+        return all(
+            each.is_serving and each.broker is not None and each.broker.image.revision >= revision
+            for each in self._life.machines
+        )
+
+    async def _take_down(self, machines: list[Machine], *, cleanly: bool) -> None:
+        """In the end none of them runs, also if something else has started one meanwhile."""
+        if cleanly:
+            for machine in machines:
+                await machine.stop()
+        for machine in machines:
+            machine.kill()
+
+    def _take(self, machine: Machine, way: Callable[[Machine], list[TopicPartition]]) -> None:
+        for partition in way(machine):
+            self._harm.on_copy_lost(machine, partition)
+
+    # What; each answers whose copies it took something from
+
+    def _lose_folder(self, machine: Machine) -> list[TopicPartition]:
+        disk, random = machine.disk, self._random
+        if random.random() < 0.1:
+            every = held_by(disk, DATA_DIR)
+            if not self._harm.may_lose(machine, every):
+                return []
+            for name in disk.list_dir(DATA_DIR):
+                self._vanish(machine, f"{DATA_DIR}/{name}")
+            return every
+        partition = self._pick(machine, lambda each: True)
+        if partition is None:
+            return []
+        folder = f"{DATA_DIR}/{partition}"
+        if random.random() < 0.6:
+            self._vanish(machine, folder)
+        else:
+            for path in [f"{folder}/{name}" for name in disk.list_dir(folder)]:
+                if path.endswith(names.SEGMENT_SUFFIXES):
+                    self._vanish(machine, path)
+        return [partition]
+
+    def _lose_segments(self, machine: Machine) -> list[TopicPartition]:
+        """From the front, or from the middle; the last one stays."""
+        disk, random = machine.disk, self._random
+        partition = self._pick(machine, lambda each: _is_read_back(each) and len(_filled(disk, each)) > 1)
+        if partition is None:
+            return []
+        lasting = _filled(disk, partition)[:-1]
+        at = 0 if random.random() < 0.4 else random.randrange(len(lasting))
+        count = 1 + (random.randrange(len(lasting) - at) if random.random() < 0.3 else 0)
+        with_indexes = random.random() < 0.7
+        for path in lasting[at : at + count]:
+            stem = path.removesuffix(names.LOG)
+            for suffix in names.SEGMENT_SUFFIXES if with_indexes else (names.LOG,):
+                if disk.exists(stem + suffix):
+                    self._vanish(machine, stem + suffix)
+        return [partition]
+
+    def _damage(self, machine: Machine) -> list[TopicPartition]:
+        """Bits turn over in one batch, beyond the recovery point and before the last segment."""
+        disk, random = machine.disk, self._random
+        if disk.exists(f"{DATA_DIR}/{names.CLEAN_SHUTDOWN}"):
+            return []
+
+        def unflushed(partition: TopicPartition) -> list[Place]:
+            flushed = _checkpointed(disk, names.RECOVERY_POINTS, partition)
+            lasting = _filled(disk, partition)[:-1]
+            return [place for path in lasting for place in places(disk, path) if place.base_offset >= flushed]
+
+        partition = self._pick(machine, lambda each: _is_read_back(each) and bool(unflushed(each)))
+        if partition is None:
+            return []
+        some = unflushed(partition)
+        place = some[random.randrange(len(some))]
+        for _ in range(1 + random.randrange(8)):
+            position = place.position + CHECKED_FROM + random.randrange(place.size_bytes - CHECKED_FROM)
+            disk.flip(place.path, position, random.randrange(8))
+        self._life.history.note(f"{machine.host}: {place.path} is damaged at {place.position}")
+        return [partition]
+
+    def _cut(self, machine: Machine) -> list[TopicPartition]:
+        """A log ends earlier, in its last segment or in one before it."""
+        disk, random = machine.disk, self._random
+
+        def known(partition: TopicPartition) -> int:
+            flushed = _checkpointed(disk, names.RECOVERY_POINTS, partition)
+            return max(flushed, _checkpointed(disk, names.HIGH_WATERMARKS, partition))
+
+        def cuttable(partition: TopicPartition) -> list[Place]:
+            return [
+                place
+                for path in segments(disk, f"{DATA_DIR}/{partition}")
+                for place in places(disk, path)
+                if place.base_offset < known(partition)
+            ]
+
+        partition = self._pick(machine, lambda each: _is_read_back(each) and bool(cuttable(each)))
+        if partition is None:
+            return []
+        some = cuttable(partition)
+        place = some[random.randrange(len(some))]
+        size = place.position + (random.randrange(place.size_bytes) if random.random() < 0.5 else 0)
+        disk.cut(place.path, size)
+        self._life.history.note(f"{machine.host}: {place.path} ends at byte {size}, offset {place.base_offset}")
+        for path in segments(disk, f"{DATA_DIR}/{partition}"):
+            if path > place.path:
+                self._vanish(machine, path)
+        return [partition]
+
+    def _pick(self, machine: Machine, is_fit: Callable[[TopicPartition], bool]) -> TopicPartition | None:
+        """A copy that may lose something."""
+        fit = [
+            each for each in held_by(machine.disk, DATA_DIR) if is_fit(each) and self._harm.may_lose(machine, [each])
+        ]
+        if not fit:
+            return None
+        return fit[self._random.randrange(len(fit))]
+
+    def _vanish(self, machine: Machine, path: str) -> None:
+        self._life.history.note(f"{machine.host}: {path} disappears")
+        self._harm.vanished.add((machine.id, path))
+        machine.disk.vanish(path)
+
+
+def _checkpointed(disk: SimDisk, name: str, partition: TopicPartition) -> int:
+    try:
+        return read_offsets(disk, f"{DATA_DIR}/{name}").get(partition, 0)
+    except (CorruptError, OSError):
+        return 0
+
+
+def _filled(disk: SimDisk, partition: TopicPartition) -> list[str]:
+    """A copy's segments that have something in them."""
+    return [path for path in segments(disk, f"{DATA_DIR}/{partition}") if disk.size(path)]
+
+
+def _is_read_back(partition: TopicPartition) -> bool:
+    """Whether it is a topic of clients; compaction makes holes in the others, which look like losses."""
+    return not partition.topic.startswith("__")
