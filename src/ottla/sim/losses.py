@@ -3,13 +3,15 @@
 A broker is stopped or killed, and while it is down something of its data dir disappears: a partition's folder, all
 segments in it, the whole data dir, single segments from the front or the middle, or the end of a log; or bits turn over
 before the last segment. Or all brokers are down and one of them loses something; or they find an older metadata store
-when they come back, or an empty one, until an operator brings back the right one.
+when they come back, until an operator brings back the right one, or an empty one, and nobody has a backup.
 
 `harm.py` says which copies may be lost at a time. A loss is one that a broker can know of:
 - what is cut from a log's end after a kill begins below its recovery point or its high-watermark checkpoint: those two
   are all that a broker can compare with;
 - bits turn over beyond the recovery point, after a kill: then they are found when the log is opened. Below it, or after
-  a clean stop, they are found only when they are read; that is the danger "rotten bit" in `dangers.py`.
+  a clean stop, they are found only when they are read; that is the danger "rotten bit" in `dangers.py`;
+- an older metadata store is older than what every broker has seen and written down, by more commits than the ends of
+  its own leases.
 """
 
 import asyncio
@@ -23,13 +25,17 @@ from ottla.sim.disk_copies import CHECKED_FROM, Place, held_by, places, segments
 from ottla.sim.life import Life, chosen
 from ottla.sim.machine import DATA_DIR, Machine
 from ottla.sim.random import SimRandom
-from ottla.sim.store_ensemble import EMPTY_STORE
+from ottla.sim.store_ensemble import EMPTY_STORE, StoreBackup
 from ottla.storage import names
 from ottla.storage.checkpoints import read_offsets
 
-KINDS: Final = ("lost folder", "lost segment", "damaged segment", "cut log", "loss while all are down", "older store")
+KINDS: Final = (
+    "lost folder", "lost segment", "damaged segment", "cut log", "loss while all are down", "older store", "empty store",
+)  # fmt: skip
 ROLL_MS: Final = "1500"
 """Segments of lives with losses are short, so that logs have a middle."""
+SEEN_SECONDS: Final = 2.0
+"""After so long a broker has written down how new the metadata is that it has seen."""
 
 
 class Losses:
@@ -53,6 +59,7 @@ class Losses:
         deeds: dict[str, Callable[[Machine], Coroutine[Any, Any, None]]] = {
             "loss while all are down": self._lose_while_all_are_down,
             "older store": self._offer_older_store,
+            "empty store": self._empty_store,
         }
         life, random = self._life, self._random
         life.history.note(f"losses: {', '.join(self.kinds)}")
@@ -95,28 +102,42 @@ class Losses:
             await self._a_while(6)
 
     async def _offer_older_store(self, _: Machine) -> None:
-        """Every broker has seen more than the store that it finds has."""
-        life, ensemble, machines = self._life, self._life.ensemble, self._life.machines
-        backup = EMPTY_STORE if self._random.random() < 0.3 else ensemble.backup()
-        await life.wait_until(lambda: self._have_all_seen(backup.revision + 1), 8)
-        await self._a_while(4)
-        if life.is_calm or not self._have_all_seen(backup.revision + 1) or not self._harm.is_none():
+        """All brokers come back to a store that has less than each of them has seen, until an operator corrects it."""
+        life, ensemble = self._life, self._life.ensemble
+        backup = ensemble.backup()
+        # The leases in the backup end one by one, and each end is a commit that makes it look newer.
+        enough = backup.revision + backup.lease_count + 1
+        if not await life.wait_until(lambda: self._have_all_seen(enough), 8):
             return
-        await self._take_down(machines, cleanly=self._random.random() < 0.5)
+        await asyncio.sleep(SEEN_SECONDS)
+        if life.is_calm or not self._have_all_seen(enough) or not self._harm.is_none():
+            return
+        await self._take_down(life.machines, cleanly=self._random.random() < 0.5)
         right = ensemble.backup()
-        ensemble.restore(backup)
+        self._replace_store(backup)
         self._harm.is_store_old = True
-        life.history.note(f"the store is at revision {backup.revision} again, after {right.revision}")
-        for machine in machines:
-            if machine.is_up:
-                machine.boot()
+        self._boot_all()
         await self._a_while(6)
-        for machine in machines:
+        for machine in life.machines:
             machine.kill()
-        ensemble.restore(right)
         self._harm.is_store_old = False
-        life.history.note(f"the store is at revision {right.revision} as it was")
-        for machine in machines:
+        self._replace_store(right)
+        self._boot_all()
+
+    async def _empty_store(self, _: Machine) -> None:
+        """All brokers come back to a store without anything in it, and have to recover the metadata themselves."""
+        await self._take_down(self._life.machines, cleanly=self._random.random() < 0.5)
+        if self._harm.is_none():
+            self._replace_store(EMPTY_STORE)
+        self._boot_all()
+
+    def _replace_store(self, backup: StoreBackup) -> None:
+        before = self._life.ensemble.table.revision
+        self._life.ensemble.restore(backup)
+        self._life.history.note(f"the store had revision {before}, and is replaced by one with {backup.revision}")
+
+    def _boot_all(self) -> None:
+        for machine in self._life.machines:
             if machine.is_up:
                 machine.boot()
 

@@ -32,6 +32,11 @@ class StoreBackup:
     history: list[list[Change]]
     made: dict[str, int]
 
+    @property
+    def lease_count(self) -> int:
+        """How many of the keys are leases."""
+        return sum(held.owner is not None for held in self.keys.values())
+
 
 EMPTY_STORE: Final = StoreBackup(revision=0, keys={}, history=[], made={})
 

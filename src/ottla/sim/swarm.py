@@ -69,7 +69,7 @@ SCENARIOS: Final = {
     "folders": Scenario(LOSS_DANGERS, (), losses=("lost folder", "cut log", "loss while all are down")),
     "holes": Scenario(LOSS_DANGERS, (), losses=("lost segment", "loss while all are down")),
     "damage": Scenario(LOSS_DANGERS, (), losses=("damaged segment", "loss while all are down")),
-    "stores": Scenario(("expire session", "slow link"), ("administer",), losses=("older store",)),
+    "stores": Scenario(("expire session", "slow link"), ("administer",), losses=("older store", "empty store")),
     "blackouts": Scenario(("blackout", "kill", "slow disk", "crash"), ("transact",), is_flushed=True),
 }
 """By name; `swarm` is what seeds are run with, the others look closer at one thing."""
