@@ -61,6 +61,16 @@ def segments(disk: SimDisk, folder: str) -> list[str]:
     return [f"{folder}/{name}" for name in disk.list_dir(folder) if name.endswith(LOG)]
 
 
+def values_kept(disk: SimDisk, folder: str) -> Iterator[tuple[int, bytes]]:
+    """The records of all valid batches in a folder, also those that recovery has set aside, with their offsets."""
+    for name in disk.list_dir(folder):
+        if LOG in name:
+            path = f"{folder}/{name}"
+            content = disk.read(path)
+            for place in places(disk, path):
+                yield from (_decode(content[place.position : place.position + place.size_bytes]) or {}).items()
+
+
 def places(disk: SimDisk, path: str) -> Iterator[Place]:
     """Every batch of a segment that is there to its end, as the lengths say."""
     content = disk.read(path)

@@ -8,6 +8,7 @@ when they come back, until an operator brings back the right one, or an empty on
 `harm.py` says which copies may be lost at a time. A loss is one that a broker can know of:
 - what is cut from a log's end after a kill begins below its recovery point or its high-watermark checkpoint: those two
   are all that a broker can compare with;
+- a segment is missing from a log that some checkpoint has told of: a new log may begin anywhere;
 - bits turn over beyond the recovery point, after a kill: then they are found when the log is opened. Below it, or after
   a clean stop, they are found only when they are read; that is the danger "rotten bit" in `dangers.py`;
 - an older metadata store is older than what every broker has seen and written down, by more commits than the ends of
@@ -30,7 +31,8 @@ from ottla.storage import names
 from ottla.storage.checkpoints import read_offsets
 
 KINDS: Final = (
-    "lost folder", "lost segment", "damaged segment", "cut log", "loss while all are down", "older store", "empty store",
+    "lost folder", "lost segment", "damaged segment", "cut log",
+    "loss while all are down", "older store", "empty store",
 )  # fmt: skip
 ROLL_MS: Final = "1500"
 """Segments of lives with losses are short, so that logs have a middle."""
@@ -185,7 +187,12 @@ class Losses:
     def _lose_segments(self, machine: Machine) -> list[TopicPartition]:
         """From the front, or from the middle; the last one stays."""
         disk, random = machine.disk, self._random
-        partition = self._pick(machine, lambda each: _is_read_back(each) and len(_filled(disk, each)) > 1)
+
+        def has_some(partition: TopicPartition) -> bool:
+            is_known = _checkpointed(disk, names.RECOVERY_POINTS, partition) is not None
+            return is_known and _is_read_back(partition) and len(_filled(disk, partition)) > 1
+
+        partition = self._pick(machine, has_some)
         if partition is None:
             return []
         lasting = _filled(disk, partition)[:-1]
@@ -206,7 +213,7 @@ class Losses:
             return []
 
         def unflushed(partition: TopicPartition) -> list[Place]:
-            flushed = _checkpointed(disk, names.RECOVERY_POINTS, partition)
+            flushed = _checkpointed(disk, names.RECOVERY_POINTS, partition) or 0
             lasting = _filled(disk, partition)[:-1]
             return [place for path in lasting for place in places(disk, path) if place.base_offset >= flushed]
 
@@ -226,8 +233,8 @@ class Losses:
         disk, random = machine.disk, self._random
 
         def known(partition: TopicPartition) -> int:
-            flushed = _checkpointed(disk, names.RECOVERY_POINTS, partition)
-            return max(flushed, _checkpointed(disk, names.HIGH_WATERMARKS, partition))
+            files = (names.RECOVERY_POINTS, names.HIGH_WATERMARKS)
+            return max(_checkpointed(disk, file, partition) or 0 for file in files)
 
         def cuttable(partition: TopicPartition) -> list[Place]:
             return [
@@ -265,11 +272,12 @@ class Losses:
         machine.disk.vanish(path)
 
 
-def _checkpointed(disk: SimDisk, name: str, partition: TopicPartition) -> int:
+def _checkpointed(disk: SimDisk, name: str, partition: TopicPartition) -> int | None:
+    """What a checkpoint file says of a partition, if anything."""
     try:
-        return read_offsets(disk, f"{DATA_DIR}/{name}").get(partition, 0)
+        return read_offsets(disk, f"{DATA_DIR}/{name}").get(partition)
     except (CorruptError, OSError):
-        return 0
+        return None
 
 
 def _filled(disk: SimDisk, partition: TopicPartition) -> list[str]:

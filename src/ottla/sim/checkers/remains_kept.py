@@ -6,7 +6,7 @@ power cut, which may take what was copied since.
 
 from ottla.model.ids import TopicPartition
 from ottla.sim.checkers import Contents
-from ottla.sim.disk_copies import read_copy
+from ottla.sim.disk_copies import values_kept
 from ottla.sim.life import Life
 from ottla.sim.machine import DATA_DIR, Machine
 
@@ -45,7 +45,6 @@ def _everything(machine: Machine, partition: TopicPartition) -> dict[int, set[by
     found: dict[int, set[bytes]] = {}
     for name in machine.disk.list_dir(DATA_DIR):
         if name == str(partition) or (name.startswith(f"{partition}.") and name.endswith("-stray")):
-            copy = read_copy(machine.disk, f"{DATA_DIR}/{name}")
-            for offset, value in copy.values.items() if copy is not None else ():
+            for offset, value in values_kept(machine.disk, f"{DATA_DIR}/{name}"):
                 found.setdefault(offset, set()).add(value)
     return found
