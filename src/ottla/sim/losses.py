@@ -101,7 +101,7 @@ class Losses:
         for each in order:
             if each.is_up:
                 each.boot()
-            await self._a_while(6)
+            await self._life.wait_until(lambda: self._life.is_calm, 0.1 + 8 * self._random.random())
 
     async def _offer_older_store(self, _: Machine) -> None:
         """All brokers come back to a store that has less than each of them has seen, until an operator corrects it."""
@@ -258,12 +258,14 @@ class Losses:
         return [partition]
 
     def _pick(self, machine: Machine, is_fit: Callable[[TopicPartition], bool]) -> TopicPartition | None:
-        """A copy that may lose something."""
+        """A copy that may lose something, mostly one that clients have written to."""
         fit = [
             each for each in held_by(machine.disk, DATA_DIR) if is_fit(each) and self._harm.may_lose(machine, [each])
         ]
         if not fit:
             return None
+        if self._random.random() < 0.9:
+            fit = [each for each in fit if each in self._life.history.acked] or fit
         return fit[self._random.randrange(len(fit))]
 
     def _vanish(self, machine: Machine, path: str) -> None:
