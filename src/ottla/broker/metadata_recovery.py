@@ -19,6 +19,7 @@ from typing import Final
 
 from ottla.broker.folder_claims import cluster_id_of, read_claims, seen_by
 from ottla.controller.recovery_state import decide_adoption, decide_restored, unknown_topics
+from ottla.controller.topics_state import DELETIONS_REMEMBERED_MAX
 from ottla.env.ports import Clock, Disk, Random
 from ottla.metadata.changes import image_of
 from ottla.metadata.image import ClusterImage
@@ -26,6 +27,7 @@ from ottla.metadata.records import (
     CLAIMS_PREFIX,
     CLUSTER_KEY,
     RECOVERY_KEY,
+    TOPIC_PREFIXES,
     ClaimsRecord,
     ClusterRecord,
     RecoveryRecord,
@@ -122,6 +124,8 @@ class MetadataRecovery:
             if seen.is_newer_than(image.history, image.revision):
                 at, newest = _position(image.history, image.revision), _position(seen.history, seen.revision)
                 return f"it is at {at}, and this broker has seen {newest}"
+            if seen.history == image.history and (why := _older_record(seen, image)) is not None:
+                return why
         if self._accepts_older and all(seen.history == image.history for seen in all_seen):
             # Otherwise the same is seen, for less, when the logs are open.
             for claim in read_claims(self._disk, self._data_dirs).folders:
@@ -281,10 +285,29 @@ def replicas_and_registered(image: ClusterImage) -> set[BrokerId]:
     return found
 
 
+def _older_record(seen: MetadataSeen, image: ClusterImage) -> str | None:
+    """What shows that the newest record that was seen of a topic or partition is not in the store; None if it is."""
+    key, revision = seen.newest_key, image.revision_of(seen.newest_key)
+    if revision >= seen.newest_key_revision:
+        return None
+    if revision:
+        return f"it has {key} of revision {revision}, and this broker has seen revision {seen.newest_key_revision}"
+    is_deleted = key.split("/")[1] in image.deleted_topics.values()
+    if is_deleted or len(image.deleted_topics) >= DELETIONS_REMEMBERED_MAX:
+        return None
+    return f"it does not have {key}, which this broker has seen, and no deletion of that topic"
+
+
 def seen_in(image: ClusterImage) -> MetadataSeen:
     """What a data dir remembers of an image that was acted on."""
     epochs = (partition.leader_epoch for topic in image.topics.values() for partition in topic.partitions)
+    newest = max(
+        ((revision, key) for key, revision in image.revisions.items() if key.startswith(TOPIC_PREFIXES)),
+        default=(0, ""),
+    )
     return MetadataSeen(
+        newest_key=newest[1],
+        newest_key_revision=newest[0],
         history=image.history,
         revision=image.revision,
         brokers=tuple(sorted(replicas_and_registered(image))),

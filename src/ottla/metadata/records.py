@@ -33,6 +33,8 @@ CONTROLLER_KEY: Final = "controller"
 PRODUCER_IDS_KEY: Final = "producer-ids"
 RECOVERY_KEY: Final = "recovery"
 CLAIMS_PREFIX: Final = "claims/"
+TOPIC_PREFIXES: Final = ("topics/", "partitions/")
+"""Of the keys that a topic has from its creation to its deletion."""
 DEFAULT_BROKER: Final = "default"
 """Stands in keys for the cluster-wide broker configs: no part of a key is empty, since not every store allows it."""
 

@@ -32,6 +32,10 @@ class MetadataSeen:
     """The first producer id that was not given out."""
     leader_epoch: int = -1
     """The newest leader epoch of any partition: one that was led and not written in is in no log."""
+    newest_key: str = ""
+    """The key of the topic or partition that changed last. The store's revision alone does not tell that a store is
+    older: a backup's revision grows when the sessions in it expire."""
+    newest_key_revision: int = 0
 
     def is_newer_than(self, history: str, revision: int) -> bool:
         """Whether a store with this history at this revision is behind what was seen."""
@@ -60,6 +64,8 @@ def encode_seen(seen: MetadataSeen) -> bytes:
         "brokers": ",".join(map(str, seen.brokers)),
         "next.producer.id": str(seen.next_producer_id),
         "leader.epoch": str(seen.leader_epoch),
+        "newest.key": seen.newest_key,
+        "newest.key.revision": str(seen.newest_key_revision),
     }
     return "".join(f"{key}={value}\n" for key, value in lines.items()).encode()
 
@@ -76,6 +82,8 @@ def read_seen(disk: Disk, path: str) -> MetadataSeen | None:
             brokers=tuple(BrokerId(int(each)) for each in lines["brokers"].split(",") if each),
             next_producer_id=int(lines["next.producer.id"]),
             leader_epoch=int(lines["leader.epoch"]),
+            newest_key=lines["newest.key"],
+            newest_key_revision=int(lines["newest.key.revision"]),
         )
     except (CorruptError, KeyError, ValueError) as error:
         _LOGGER.warning("%s cannot be read and is ignored: %s", path, error)

@@ -11,6 +11,10 @@ import pytest
 
 from ottla.broker.broker import METADATA_FILE, Broker
 from ottla.broker.metadata_recovery import RecoveryStoppedError
+from ottla.controller.decisions import TopicReference
+from ottla.env.real_clock import RealClock
+from ottla.metadata.sqlite_store import SqliteStore
+from ottla.metadata.store import Put
 from ottla.model.errors import OlderMetadataError
 from ottla.model.ids import BrokerId, TopicPartition
 from ottla.storage.metadata_seen import MetadataSeen, encode_seen
@@ -282,6 +286,40 @@ class TestOlder:
         restore(data, tmp_path / "backup")
         with pytest.raises(OlderMetadataError, match=r"has seen revision \d+ after recovery 1"):
             with_broker(tmp_path, nothing)
+
+    def test_a_backup_whose_revision_has_grown_since_is_refused(self, tmp_path: Path) -> None:
+        """As it does when the sessions in it end, or another broker has used it."""
+
+        async def write(broker: Broker) -> None:
+            await make_topic(broker, "u")
+
+        async def delete(broker: Broker) -> None:
+            await broker.controller.delete_topics([TopicReference(name="u")])
+
+        async def other_commits(folder: Path) -> None:
+            store = SqliteStore(str(folder / METADATA_FILE), RealClock())
+            await store.open()
+            for number in range(50):
+                await store.commit([Put("configs/brokers/7", b'{"configs":{"a":"%d"}}' % number)])
+            await store.close()
+
+        data = tmp_path / "data"
+        with_broker(tmp_path, nothing)
+        back_up(data, tmp_path / "backup")
+        with_broker(tmp_path, write)
+        back_up(data, tmp_path / "newest")
+        restore(data, tmp_path / "backup")
+        asyncio.run(other_commits(data))
+        with pytest.raises(OlderMetadataError, match=r"does not have (topics|partitions)/u"):
+            with_broker(tmp_path, nothing)
+        # A topic that was deleted while this broker was away is missing, too.
+        restore(data, tmp_path / "newest")
+        asyncio.run(other_commits(data))
+        shutil.copytree(data, tmp_path / "away")
+        with_broker(tmp_path, delete)
+        (data / ".ottla-metadata-seen").unlink()
+        shutil.copy(tmp_path / "away" / ".ottla-metadata-seen", data)
+        with_broker(tmp_path, nothing)
 
     def test_brokers_that_serve_with_it_must_stop_first(self, tmp_path: Path) -> None:
         async def scenario() -> None:

@@ -14,7 +14,14 @@ from ottla.storage.partition_identity import PartitionIdentity, encode_identity,
 from tests.unit.storage.rig import DATA, put
 
 ID = "ABCDEFGHIJKLMNOPQRSTUA"
-SEEN = MetadataSeen(history="h", revision=7, brokers=(BrokerId(0), BrokerId(2)), next_producer_id=3_000)
+SEEN = MetadataSeen(
+    history="h",
+    revision=7,
+    brokers=(BrokerId(0), BrokerId(2)),
+    next_producer_id=3_000,
+    newest_key="partitions/t/0",
+    newest_key_revision=6,
+)
 PATH = f"{DATA}/{names.METADATA_SEEN}"
 
 
