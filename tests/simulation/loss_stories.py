@@ -1,4 +1,4 @@
-"""Short lives in which a disk or the metadata store loses something, each for a planted bug.
+"""Short lives in which a disk or the metadata store loses something, most of them for a planted bug.
 
 Three brokers, one partition, led by the first. Segments are short, so that three records lie in three segments.
 """
@@ -157,10 +157,11 @@ async def lost_metadata_is_recovered(life: Life) -> None:
 
 
 LOSS_STORIES = [
-    a_missing_segment_is_missed,
-    a_missing_first_segment_is_missed,
-    what_is_behind_damage_is_kept,
-    an_older_store_is_refused,
-    an_unknown_folder_is_set_aside,
-    lost_metadata_is_recovered,
+    ("holes are not missed", a_missing_segment_is_missed),
+    ("holes are not missed", a_missing_first_segment_is_missed),
+    ("damage ends the log", what_is_behind_damage_is_kept),
+    ("older stores are trusted", an_older_store_is_refused),
+    ("unknown folders are removed", an_unknown_folder_is_set_aside),
+    (None, lost_metadata_is_recovered),
 ]
+"""With the planted bug that each finds."""

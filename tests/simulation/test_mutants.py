@@ -7,6 +7,7 @@ import pytest
 from ottla.sim.mutants.catching import CAUGHT_BY, UNSEEN
 from ottla.sim.mutants.planted import MUTANTS
 from ottla.sim.report import simulate
+from tests.simulation.loss_stories import LOSS_STORIES
 from tests.simulation.stories import STORIES
 
 SEEDS_MAX = 12
@@ -18,6 +19,8 @@ SOME = [
     "same epoch for the next leader",
     "coordinator without memory",
     "aborted transactions are shown",
+    "lost folders are not missed",
+    "holes are not missed",
 ]
 
 
@@ -36,4 +39,5 @@ def test_the_same_life_without_the_bug_is_right(name: str) -> None:
 
 def test_every_bug_is_found_somewhere_or_is_none() -> None:
     assert len(CAUGHT_BY) + len(STORIES) >= 20
-    assert set(MUTANTS) == {*CAUGHT_BY, *STORIES, *UNSEEN}
+    of_losses = {mutant for mutant, _ in LOSS_STORIES if mutant is not None}
+    assert set(MUTANTS) == {*CAUGHT_BY, *STORIES, *of_losses, *UNSEEN}

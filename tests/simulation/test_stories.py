@@ -9,6 +9,7 @@ from ottla.sim.history import History
 from ottla.sim.life import Life, run
 from ottla.sim.mutants import applied
 from ottla.sim.mutants.planted import MUTANTS
+from tests.simulation.loss_stories import LOSS_STORIES
 from tests.simulation.stories import STORIES
 
 Story = Callable[[Life], Coroutine[Any, Any, None]]
@@ -19,14 +20,14 @@ def told(story: Story, mutant: str | None) -> History:
         return run(story, 1)
 
 
-@pytest.mark.parametrize("story", STORIES.values())
+@pytest.mark.parametrize("story", [*STORIES.values(), *(story for _, story in LOSS_STORIES)])
 def test_it_ends_well(story: Story) -> None:
     history = told(story, None)
     assert [] == history.violations
     assert history.checks > 0
 
 
-@pytest.mark.parametrize("mutant", STORIES)
-def test_a_planted_bug_is_found(mutant: str) -> None:
+@pytest.mark.parametrize(("mutant", "story"), [*STORIES.items(), *(each for each in LOSS_STORIES if each[0])])
+def test_a_planted_bug_is_found(mutant: str, story: Story) -> None:
     assert mutant in MUTANTS
-    assert [] != told(STORIES[mutant], mutant).violations
+    assert [] != told(story, mutant).violations

@@ -3,7 +3,7 @@
 A broker is stopped or killed, and while it is down something of its data dir disappears: a partition's folder, all
 segments in it, the whole data dir, single segments from the front or the middle, or the end of a log; or bits turn over
 before the last segment. Or all brokers are down and one of them loses something; or they find an older metadata store
-when they come back, until an operator brings back the right one, or an empty one, and nobody has a backup.
+when they come back, until an operator brings back the right one or accepts it, or an empty one.
 
 `harm.py` says which copies may be lost at a time. A loss is one that a broker can know of:
 - what is cut from a log's end after a kill begins below its recovery point or its high-watermark checkpoint: those two
@@ -104,9 +104,13 @@ class Losses:
             await self._life.wait_until(lambda: self._life.is_calm, 0.1 + 8 * self._random.random())
 
     async def _offer_older_store(self, _: Machine) -> None:
-        """All brokers come back to a store that has less than each of them has seen, until an operator corrects it."""
+        """All brokers come back to a store that has less than each of them has seen.
+
+        After a while an operator brings the right one back; or has nothing better, and says that it is to be accepted.
+        """
         life, ensemble = self._life, self._life.ensemble
         backup = ensemble.backup()
+        deleted = len(life.history.deleted)
         # The leases in the backup end one by one, and each end is a commit that makes it look newer.
         enough = backup.revision + backup.lease_count + 1
         if not await life.wait_until(lambda: self._have_all_seen(enough), 8):
@@ -123,8 +127,21 @@ class Losses:
         for machine in life.machines:
             machine.kill()
         self._harm.is_store_old = False
-        self._replace_store(right)
+        # A topic that was deleted since would come back, and no broker has its folders: an operator has to see to it.
+        if deleted == len(life.history.deleted) and self._random.random() < 0.3:
+            life.history.note("the older store is accepted")
+            await self._accept_store()
+        else:
+            self._replace_store(right)
+            self._boot_all()
+
+    async def _accept_store(self) -> None:
+        for machine in self._life.machines:
+            machine.accepts_older_metadata = True
         self._boot_all()
+        await self._life.wait_until(self._life.is_whole, 30)
+        for machine in self._life.machines:
+            machine.accepts_older_metadata = False
 
     async def _empty_store(self, _: Machine) -> None:
         """All brokers come back to a store without anything in it, and have to recover the metadata themselves."""

@@ -48,6 +48,8 @@ class Machine:
         self.is_up = True
         self.may_fail = False
         """Whether a broker that gives up is the fault of what was done to its disk."""
+        self.accepts_older_metadata = False
+        """Whether its next broker is told to start with an older metadata store."""
         self._loop = loop
         self._wire = wire
         self._ensemble = ensemble
@@ -92,7 +94,12 @@ class Machine:
             random=self._random.fork(),
             start_helper=InlineHelper,
         )
-        self.broker = Broker(BrokerConfig.parse(settings=settings), world=world, store=self.store)
+        self.broker = Broker(
+            BrokerConfig.parse(settings=settings),
+            world=world,
+            store=self.store,
+            accept_older_metadata=self.accepts_older_metadata,
+        )
         process.spawn(self._live(process, self.broker))
 
     async def _live(self, process: Process, broker: Broker) -> None:

@@ -1,4 +1,4 @@
-"""No broker removes a partition's folder unless a client deleted the topic, or moved the partition away.
+"""No broker removes a folder with records unless a client deleted its topic, or moved its partition away.
 
 A folder that its broker cannot use is set aside under another name, and stays.
 """
@@ -6,6 +6,7 @@ A folder that its broker cannot use is set aside under another name, and stays.
 from ottla.model.ids import TopicPartition
 from ottla.sim.checkers import Contents
 from ottla.sim.disk import SimDisk
+from ottla.sim.disk_copies import segments
 from ottla.sim.life import Life
 from ottla.sim.machine import DATA_DIR, Machine
 from ottla.storage import names
@@ -18,7 +19,7 @@ class FoldersKept:
 
     def __init__(self) -> None:
         self._known: dict[int, dict[str, str]] = {}
-        """By machine: where each folder was when last looked at, and the topic id in it."""
+        """By machine: the folders with records when last looked at, and the topic id in each."""
         self._boots: dict[int, str] = {}
 
     def look(self, life: Life) -> None:
@@ -35,7 +36,7 @@ class FoldersKept:
                 if name not in found:
                     self._check_gone(life, machine, name, topic_id, found)
         # A power cut may take a folder whose name was not synced: what it left is looked at before a broker starts.
-        self._known[machine.id] = found
+        self._known[machine.id] = {name: found[name] for name in found if _has_records(disk, f"{DATA_DIR}/{name}")}
         self._boots[machine.id] = disk.boot_id
 
     def _check_gone(self, life: Life, machine: Machine, name: str, topic_id: str, found: dict[str, str]) -> None:
@@ -67,6 +68,10 @@ def _folders(disk: SimDisk) -> dict[str, str]:
         for name in disk.list_dir(DATA_DIR)
         if disk.is_dir(f"{DATA_DIR}/{name}") and (names.partition_of(name) is not None or name.endswith("-stray"))
     }
+
+
+def _has_records(disk: SimDisk, folder: str) -> bool:
+    return any(disk.size(path) for path in segments(disk, folder))
 
 
 def _topic_id(disk: SimDisk, path: str) -> str:

@@ -13,6 +13,7 @@ from ottla.broker.assignment import Assignment
 from ottla.broker.broker import Broker
 from ottla.broker.handlers import fetch, offsets
 from ottla.broker.lost_logs import LostLogs
+from ottla.broker.metadata_recovery import MetadataRecovery
 from ottla.broker.transaction_coordinator import TransactionCoordinator
 from ottla.controller import elections_state
 from ottla.coordination import shard as shards
@@ -24,7 +25,7 @@ from ottla.records.layout import Marker
 from ottla.replication.follower_state import BeginAnew, FollowerState, Reaction, TruncateTo
 from ottla.replication.leader_state import LeaderState
 from ottla.replication.partition import Partition
-from ottla.storage import producer_files, producer_state
+from ottla.storage import producer_files, producer_state, recovery
 from ottla.storage.epoch_history import EpochHistory
 from ottla.storage.log import Log
 from ottla.storage.log_store import LogStore
@@ -251,6 +252,36 @@ def _forget_offsets(_: Any) -> Any:
     return on_written
 
 
+def _folders_removed(_: Any) -> Any:
+    def set_aside(self: Assignment, log: Log, why: str) -> None:
+        self._broker.store.delete(log.partition)
+
+    return set_aside
+
+
+def _damage_ends_it(_: Any) -> Any:
+    def is_torn_tail(self: Any, segment: Any, position: int) -> bool:
+        return bool(self._expected >= self._opening.recovery_point)
+
+    return is_torn_tail
+
+
+def _segment_removed(_: Any) -> Any:
+    def take_out(opening: Any, segment: Any, why: str) -> None:
+        segment.release()
+        for path in segment.paths():
+            opening.disk.remove(path)
+
+    return take_out
+
+
+def _first_segment_is_the_start(_: Any) -> Any:
+    def start_of(opening: Any, segments: Any, losses: Any) -> Any:
+        return max(opening.start_offset, segments[0].base_offset)
+
+    return start_of
+
+
 MUTANTS: Final = {
     "every marker commits": Mutant(
         what="A transaction that is aborted is committed.",
@@ -356,7 +387,37 @@ MUTANTS: Final = {
     ),
     "lost folders are not missed": Mutant(
         what="A broker that finds no folder for a partition makes an empty one, and counts as in sync.",
+        scenario="folders",
         patches=((LostLogs, "_find", _always(())),),
+    ),
+    "older stores are trusted": Mutant(
+        what="A broker starts with a metadata store that is older than what it has seen.",
+        scenario="stores",
+        patches=((MetadataRecovery, "_why_older", _always(None)), (Assignment, "_check_epoch", _always(None))),
+    ),
+    "unknown folders are removed": Mutant(
+        what="A folder whose topic the metadata does not have counts as that of a deleted topic.",
+        scenario="stores",
+        patches=((Assignment, "_set_aside", _folders_removed),),
+    ),
+    "damage ends the log": Mutant(
+        what="A batch that is damaged beyond the recovery point ends the log; what is behind it is removed.",
+        scenario="damage",
+        patches=(
+            (recovery._Recovery, "_is_torn_tail", _damage_ends_it),
+            (recovery, "_take_out", _segment_removed),
+            (recovery, "_keep_range", _always("")),
+        ),
+    ),
+    "holes are not missed": Mutant(
+        what="A log without its first segment, or one in its middle, counts as whole.",
+        scenario="holes",
+        patches=(
+            (recovery._Recovery, "check_continuity", _always(None)),
+            (recovery._Recovery, "_note_gap", _always(None)),
+            (recovery, "_compare", _always(None)),
+            (recovery, "_start_of", _first_segment_is_the_start),
+        ),
     ),
     "lease ignored": Mutant(
         what="A broker leads by records that were meant for its former life, and does not resign.",
