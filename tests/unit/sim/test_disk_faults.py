@@ -134,6 +134,12 @@ class TestFaults:
         disk.open("/d/a").sync()
         assert b"cbc" == disk.crash().read("/d/a")
 
+    def test_a_cut_file_stays_cut(self) -> None:
+        disk = with_synced_file(b"abc")
+        put(disk, "/d/a", b"xyz")
+        disk.cut("/d/a", 2)
+        assert (b"xy", b"xy") == (disk.read("/d/a"), disk.crash().read("/d/a"))
+
 
 class TestMisuse:
     @pytest.mark.parametrize("held", ["mapping", "slice"])
