@@ -12,13 +12,13 @@ from pathlib import Path
 from typing import Final
 
 from benchmarks.measure import Goal, Result, interleaved, report
-from ottla.client import fetcher
-from ottla.client.addresses import parse_bootstrap
-from ottla.client.admin_requests import create_topic
-from ottla.client.cluster import Cluster
-from ottla.client.consumer import AsyncConsumer
-from ottla.client.fetch_session_state import FetchSessionState
-from ottla.client.producer import AsyncProducer
+from ottla.client.admin.topic_requests import create_topic
+from ottla.client.consumer import fetcher
+from ottla.client.consumer.async_consumer import AsyncConsumer
+from ottla.client.consumer.fetch_session_state import FetchSessionState
+from ottla.client.network.addresses import parse_bootstrap
+from ottla.client.network.cluster import Cluster
+from ottla.client.producer.async_producer import AsyncProducer
 from ottla.model.ids import TopicPartition
 from tests.hostile.broker_process import BrokerProcess
 

@@ -28,7 +28,7 @@ from benchmarks.kafka_race.raw_load import RawLoad, Work
 from benchmarks.kafka_race.throughput import batch_records
 from benchmarks.measure import Goal, Result, interleaved, report
 from ottla import Admin
-from ottla.client.admin_values import NewTopic
+from ottla.client.admin.values import NewTopic
 from ottla.records.arrow import decode_arrow, encode_arrow
 from ottla.testing import ProcessBroker
 

@@ -15,10 +15,10 @@ from benchmarks.client_race.session import (
     Session,
     check_read,
 )
-from ottla.client.blocking_consumer import Consumer
-from ottla.client.blocking_producer import Producer
-from ottla.client.consumer import AsyncConsumer
-from ottla.client.producer import AsyncProducer
+from ottla.client.consumer.async_consumer import AsyncConsumer
+from ottla.client.consumer.blocking_consumer import Consumer
+from ottla.client.producer.async_producer import AsyncProducer
+from ottla.client.producer.blocking_producer import Producer
 from ottla.model.ids import TopicPartition
 
 ARROW_SHARE = 30

@@ -32,7 +32,7 @@ def librdkafka_writer(bootstrap: str, topic: str) -> Iterator[Write]:
 @contextmanager
 def ottla_writer(bootstrap: str, topic: str) -> Iterator[Write]:
     """The same with our own client."""
-    from ottla.client.blocking_producer import Producer
+    from ottla.client.producer.blocking_producer import Producer
 
     timeout_ms = int(PATIENCE_S * 1000)
     with Producer(bootstrap_servers=bootstrap, acks="all", linger_ms=0, delivery_timeout_ms=timeout_ms) as producer:

@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 from benchmarks.kafka_race.arena import create_topic
 from benchmarks.kafka_race.brokers import RECIPES, RunningBroker
 from benchmarks.spark_race.connector import connector_jars, use_matching_spark
-from ottla.client.blocking_producer import Producer
+from ottla.client.producer.blocking_producer import Producer
 from ottla.spark.session import build_session
 
 if TYPE_CHECKING:

@@ -16,35 +16,35 @@ from ottla.version import __version__
 if TYPE_CHECKING:
     from ottla.broker.broker import Broker as Broker
     from ottla.broker.configuration import BrokerConfig as BrokerConfig
-    from ottla.client.admin import AsyncAdmin as AsyncAdmin
-    from ottla.client.admin import OffsetSpec as OffsetSpec
-    from ottla.client.admin_values import ConfigResource as ConfigResource
-    from ottla.client.admin_values import MemberToRemove as MemberToRemove
-    from ottla.client.admin_values import NewPartitions as NewPartitions
-    from ottla.client.admin_values import NewTopic as NewTopic
-    from ottla.client.admin_values import Outcomes as Outcomes
-    from ottla.client.admin_values import PartlyFailedError as PartlyFailedError
-    from ottla.client.blocking_admin import Admin as Admin
-    from ottla.client.blocking_consumer import Consumer as Consumer
-    from ottla.client.blocking_parallel_consumer import ParallelConsumer as ParallelConsumer
-    from ottla.client.blocking_producer import Producer as Producer
-    from ottla.client.config_requests import ResourceType as ResourceType
-    from ottla.client.consumer import AsyncConsumer as AsyncConsumer
-    from ottla.client.deliveries import AsyncDelivery as AsyncDelivery
-    from ottla.client.deliveries import Delivery as Delivery
-    from ottla.client.interceptors import ProducerInterceptor as ProducerInterceptor
-    from ottla.client.interceptors import ProducerRecord as ProducerRecord
-    from ottla.client.parallel_consumer import AsyncParallelConsumer as AsyncParallelConsumer
-    from ottla.client.parallel_consumer import HandlerFailedError as HandlerFailedError
-    from ottla.client.parallel_consumer import RejectRecordError as RejectRecordError
-    from ottla.client.partition_moves import ElectionType as ElectionType
-    from ottla.client.producer import AsyncProducer as AsyncProducer
-    from ottla.client.range_reader import AsyncRangeReader as AsyncRangeReader
-    from ottla.client.range_reader import RangeReader as RangeReader
-    from ottla.client.rebalance_listener import ConsumerRebalanceListener as ConsumerRebalanceListener
-    from ottla.client.table_delivery import AsyncTableDelivery as AsyncTableDelivery
-    from ottla.client.table_delivery import TableDelivery as TableDelivery
-    from ottla.client.table_delivery import WrittenRows as WrittenRows
+    from ottla.client.admin.async_admin import AsyncAdmin as AsyncAdmin
+    from ottla.client.admin.async_admin import OffsetSpec as OffsetSpec
+    from ottla.client.admin.blocking_admin import Admin as Admin
+    from ottla.client.admin.config_requests import ResourceType as ResourceType
+    from ottla.client.admin.partition_moves import ElectionType as ElectionType
+    from ottla.client.admin.values import ConfigResource as ConfigResource
+    from ottla.client.admin.values import MemberToRemove as MemberToRemove
+    from ottla.client.admin.values import NewPartitions as NewPartitions
+    from ottla.client.admin.values import NewTopic as NewTopic
+    from ottla.client.admin.values import Outcomes as Outcomes
+    from ottla.client.admin.values import PartlyFailedError as PartlyFailedError
+    from ottla.client.consumer.async_consumer import AsyncConsumer as AsyncConsumer
+    from ottla.client.consumer.blocking_consumer import Consumer as Consumer
+    from ottla.client.consumer.range_reader import AsyncRangeReader as AsyncRangeReader
+    from ottla.client.consumer.range_reader import RangeReader as RangeReader
+    from ottla.client.group.rebalance_listener import ConsumerRebalanceListener as ConsumerRebalanceListener
+    from ottla.client.parallel.async_parallel_consumer import AsyncParallelConsumer as AsyncParallelConsumer
+    from ottla.client.parallel.async_parallel_consumer import HandlerFailedError as HandlerFailedError
+    from ottla.client.parallel.async_parallel_consumer import RejectRecordError as RejectRecordError
+    from ottla.client.parallel.blocking_parallel_consumer import ParallelConsumer as ParallelConsumer
+    from ottla.client.producer.async_producer import AsyncProducer as AsyncProducer
+    from ottla.client.producer.blocking_producer import Producer as Producer
+    from ottla.client.producer.deliveries import AsyncDelivery as AsyncDelivery
+    from ottla.client.producer.deliveries import Delivery as Delivery
+    from ottla.client.producer.interceptors import ProducerInterceptor as ProducerInterceptor
+    from ottla.client.producer.interceptors import ProducerRecord as ProducerRecord
+    from ottla.client.producer.table_delivery import AsyncTableDelivery as AsyncTableDelivery
+    from ottla.client.producer.table_delivery import TableDelivery as TableDelivery
+    from ottla.client.producer.table_delivery import WrittenRows as WrittenRows
     from ottla.client.values import ConsumerGroupMetadata as ConsumerGroupMetadata
     from ottla.client.values import ConsumerRecord as ConsumerRecord
     from ottla.client.values import OffsetAndMetadata as OffsetAndMetadata
@@ -96,35 +96,35 @@ __all__ = [
 _LAZY: Final = {
     "Broker": "ottla.broker.broker",
     "BrokerConfig": "ottla.broker.configuration",
-    "AsyncAdmin": "ottla.client.admin",
-    "OffsetSpec": "ottla.client.admin",
-    "ConfigResource": "ottla.client.admin_values",
-    "MemberToRemove": "ottla.client.admin_values",
-    "NewPartitions": "ottla.client.admin_values",
-    "NewTopic": "ottla.client.admin_values",
-    "Outcomes": "ottla.client.admin_values",
-    "PartlyFailedError": "ottla.client.admin_values",
-    "Admin": "ottla.client.blocking_admin",
-    "Consumer": "ottla.client.blocking_consumer",
-    "ParallelConsumer": "ottla.client.blocking_parallel_consumer",
-    "Producer": "ottla.client.blocking_producer",
-    "ResourceType": "ottla.client.config_requests",
-    "AsyncConsumer": "ottla.client.consumer",
-    "AsyncDelivery": "ottla.client.deliveries",
-    "Delivery": "ottla.client.deliveries",
-    "ProducerInterceptor": "ottla.client.interceptors",
-    "ProducerRecord": "ottla.client.interceptors",
-    "AsyncParallelConsumer": "ottla.client.parallel_consumer",
-    "HandlerFailedError": "ottla.client.parallel_consumer",
-    "RejectRecordError": "ottla.client.parallel_consumer",
-    "ElectionType": "ottla.client.partition_moves",
-    "AsyncProducer": "ottla.client.producer",
-    "AsyncRangeReader": "ottla.client.range_reader",
-    "RangeReader": "ottla.client.range_reader",
-    "ConsumerRebalanceListener": "ottla.client.rebalance_listener",
-    "AsyncTableDelivery": "ottla.client.table_delivery",
-    "TableDelivery": "ottla.client.table_delivery",
-    "WrittenRows": "ottla.client.table_delivery",
+    "AsyncAdmin": "ottla.client.admin.async_admin",
+    "OffsetSpec": "ottla.client.admin.async_admin",
+    "ConfigResource": "ottla.client.admin.values",
+    "MemberToRemove": "ottla.client.admin.values",
+    "NewPartitions": "ottla.client.admin.values",
+    "NewTopic": "ottla.client.admin.values",
+    "Outcomes": "ottla.client.admin.values",
+    "PartlyFailedError": "ottla.client.admin.values",
+    "Admin": "ottla.client.admin.blocking_admin",
+    "Consumer": "ottla.client.consumer.blocking_consumer",
+    "ParallelConsumer": "ottla.client.parallel.blocking_parallel_consumer",
+    "Producer": "ottla.client.producer.blocking_producer",
+    "ResourceType": "ottla.client.admin.config_requests",
+    "AsyncConsumer": "ottla.client.consumer.async_consumer",
+    "AsyncDelivery": "ottla.client.producer.deliveries",
+    "Delivery": "ottla.client.producer.deliveries",
+    "ProducerInterceptor": "ottla.client.producer.interceptors",
+    "ProducerRecord": "ottla.client.producer.interceptors",
+    "AsyncParallelConsumer": "ottla.client.parallel.async_parallel_consumer",
+    "HandlerFailedError": "ottla.client.parallel.async_parallel_consumer",
+    "RejectRecordError": "ottla.client.parallel.async_parallel_consumer",
+    "ElectionType": "ottla.client.admin.partition_moves",
+    "AsyncProducer": "ottla.client.producer.async_producer",
+    "AsyncRangeReader": "ottla.client.consumer.range_reader",
+    "RangeReader": "ottla.client.consumer.range_reader",
+    "ConsumerRebalanceListener": "ottla.client.group.rebalance_listener",
+    "AsyncTableDelivery": "ottla.client.producer.table_delivery",
+    "TableDelivery": "ottla.client.producer.table_delivery",
+    "WrittenRows": "ottla.client.producer.table_delivery",
     "ConsumerGroupMetadata": "ottla.client.values",
     "ConsumerRecord": "ottla.client.values",
     "OffsetAndMetadata": "ottla.client.values",

@@ -9,10 +9,10 @@ from typing import Final
 
 import pytest
 
-from ottla.client.admin_values import NewTopic
-from ottla.client.blocking_admin import Admin
-from ottla.client.blocking_consumer import Consumer
-from ottla.client.blocking_producer import Producer
+from ottla.client.admin.blocking_admin import Admin
+from ottla.client.admin.values import NewTopic
+from ottla.client.consumer.blocking_consumer import Consumer
+from ottla.client.producer.blocking_producer import Producer
 from ottla.model.ids import TopicPartition
 from tests.cluster.test_serve import end, ready, serve
 from tests.cluster.zookeeper import ZooKeeperEnsemble

@@ -5,9 +5,9 @@ import sys
 from contextlib import ExitStack
 from pathlib import Path
 
-from ottla.client.admin_values import NewTopic
-from ottla.client.blocking_admin import Admin
-from ottla.client.blocking_producer import Producer
+from ottla.client.admin.blocking_admin import Admin
+from ottla.client.admin.values import NewTopic
+from ottla.client.producer.blocking_producer import Producer
 from tests.cluster.zookeeper import ZooKeeperEnsemble
 
 SECONDS = 60

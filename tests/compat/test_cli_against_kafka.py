@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from ottla.client.addresses import parse_bootstrap
-from ottla.client.cluster import Cluster
-from ottla.client.produce_frames import produce_body, read_produce_answer
+from ottla.client.network.addresses import parse_bootstrap
+from ottla.client.network.cluster import Cluster
+from ottla.client.network.produce_frames import produce_body, read_produce_answer
 from ottla.model.ids import TopicPartition
 from ottla.protocol.apis import ApiKey
 from ottla.protocol.messages import milliseconds

@@ -8,8 +8,8 @@ from typing import Final
 
 import pytest
 
-from ottla.client.consumer import AsyncConsumer
-from ottla.client.producer import AsyncProducer
+from ottla.client.consumer.async_consumer import AsyncConsumer
+from ottla.client.producer.async_producer import AsyncProducer
 from ottla.model.ids import TopicPartition
 from ottla.storage import names
 from ottla.testing.broker_cluster import BrokerCluster

@@ -6,8 +6,8 @@ from typing import Final
 
 import pytest
 
-from ottla.client.blocking_producer import Producer
-from ottla.client.producer_errors import TransactionFailedError
+from ottla.client.producer.blocking_producer import Producer
+from ottla.client.producer.errors import TransactionFailedError
 from ottla.model.errors import OttlaError
 from tests.hostile.broker_process import BrokerProcess
 from tests.unit.client.producer_log import make_topic, read_topic

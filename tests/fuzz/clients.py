@@ -9,9 +9,9 @@ from random import Random
 from struct import pack
 from typing import Any, NamedTuple
 
-from ottla.client.deliveries import BatchPromise
-from ottla.client.murmur2 import murmur2, partition_for_key
-from ottla.client.row_split import split_rows
+from ottla.client.producer.deliveries import BatchPromise
+from ottla.client.producer.murmur2 import murmur2, partition_for_key
+from ottla.client.producer.row_split import split_rows
 from ottla.model.errors import OttlaError
 from ottla.model.ids import TopicPartition
 from ottla.records.aborted import AbortedTransactions

@@ -14,11 +14,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
-from ottla.client.assignors.assignor import Assignor, MemberSubscription, RackAwareAssignor
-from ottla.client.assignors.range_assignor import RangeAssignor
-from ottla.client.assignors.roundrobin_assignor import RoundRobinAssignor
-from ottla.client.assignors.sticky_assignor import CooperativeStickyAssignor, StickyAssignor
-from ottla.client.classic_protocol import write_subscription
+from ottla.client.group.assignors.assignor import Assignor, MemberSubscription, RackAwareAssignor
+from ottla.client.group.assignors.range_assignor import RangeAssignor
+from ottla.client.group.assignors.roundrobin_assignor import RoundRobinAssignor
+from ottla.client.group.assignors.sticky_assignor import CooperativeStickyAssignor, StickyAssignor
+from ottla.client.group.classic_protocol import write_subscription
 from ottla.model.ids import TopicPartition
 from tests.compat.kafka_jars import KAFKA_VERSION, SHORT_LIVED_JVM, compile_java, java_command
 
@@ -171,7 +171,7 @@ def subscribed_counts(case: dict[str, Any], members: dict[str, MemberSubscriptio
 
 def ask_java(asked: list[dict[str, Any]]) -> list[dict[str, list[str]]]:
     """What Kafka's own assignors answer, as `topic:partition` by member."""
-    from ottla.client.classic_protocol import read_subscription
+    from ottla.client.group.classic_protocol import read_subscription
 
     lines = []
     for case in asked:

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from ottla.client.classic_protocol import read_subscription
+from ottla.client.group.classic_protocol import read_subscription
 from tests.golden import assignor_cases
 
 

@@ -7,7 +7,7 @@ Each story ends with a check of what a client was told.
 import asyncio
 
 from ottla.broker.coordinator_shards import partition_of
-from ottla.client.admin_values import NewTopic
+from ottla.client.admin.values import NewTopic
 from ottla.model.ids import TopicPartition
 from ottla.sim.life import Life
 from ottla.sim.machine import DATA_DIR, Machine

@@ -5,7 +5,7 @@ import asyncio
 
 import pytest
 
-from ottla.client.admin_values import NewTopic
+from ottla.client.admin.values import NewTopic
 from ottla.model.ids import TopicPartition
 from ottla.sim.history import History
 from ottla.sim.life import Life, run

@@ -7,7 +7,7 @@ import asyncio
 
 import pytest
 
-from ottla.client.admin_values import NewTopic
+from ottla.client.admin.values import NewTopic
 from ottla.model.ids import TopicPartition
 from ottla.sim.checkers import Contents
 from ottla.sim.checkers.logs_equal import LogsEqual

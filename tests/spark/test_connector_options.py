@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import pytest
 
-from ottla.client.blocking_producer import Producer
+from ottla.client.producer.blocking_producer import Producer
 from ottla.model.ids import TopicPartition
 from ottla.spark.source_options import CONNECTOR_OPTIONS, OWN_OPTIONS
 from tests.spark.streams import Batches, offset_in, run_available, running, wait_until

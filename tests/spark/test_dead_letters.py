@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ottla.client import dead_letters
-from ottla.client.blocking_consumer import Consumer
+from ottla.client.consumer.blocking_consumer import Consumer
+from ottla.client.parallel import dead_letters
 from ottla.client.values import ConsumerRecord
 from tests.spark.topics import Topics
 

@@ -4,7 +4,7 @@ import asyncio
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ottla.client.admin_options import AdminConfig
+from ottla.client.admin.options import AdminConfig
 from ottla.spark.sink_broker import SinkBroker
 from ottla.spark.sink_decision import Decision, FirstOffset, TaskTransaction
 from ottla.spark.sink_names import task_id

@@ -15,7 +15,7 @@ from random import Random
 import pyarrow as pa
 import pytest
 
-from ottla.client.blocking_producer import Producer
+from ottla.client.producer.blocking_producer import Producer
 from ottla.testing import ProcessBroker
 from tests.spark.committed_records import committed_values, open_transactions
 from tests.spark.driver_process import DriverProcess

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ottla.client.blocking_producer import Producer
-from ottla.client.producer_options import CompressionType
+from ottla.client.producer.blocking_producer import Producer
+from ottla.client.producer.options import CompressionType
 from ottla.testing import ProcessBroker
 from tests.spark.topics import Topics, numbers, values_of
 

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ottla.client.murmur2 import murmur2
+from ottla.client.producer.murmur2 import murmur2
 from tests.spark.committed_records import committed_records, committed_values, open_transactions
 from tests.spark.topics import Topics
 

@@ -5,11 +5,11 @@ from itertools import count
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from ottla.client.admin import OffsetSpec
-from ottla.client.admin_values import ConfigResource, NewPartitions, NewTopic
-from ottla.client.blocking_admin import Admin
-from ottla.client.blocking_producer import Producer
-from ottla.client.config_requests import ResourceType
+from ottla.client.admin.async_admin import OffsetSpec
+from ottla.client.admin.blocking_admin import Admin
+from ottla.client.admin.config_requests import ResourceType
+from ottla.client.admin.values import ConfigResource, NewPartitions, NewTopic
+from ottla.client.producer.blocking_producer import Producer
 from ottla.model.ids import TopicPartition
 
 if TYPE_CHECKING:

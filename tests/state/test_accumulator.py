@@ -12,12 +12,12 @@ from typing import Any
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from ottla.client.accumulator_state import AccumulatorLimits, AccumulatorState, Finished, Outgoing
-from ottla.client.backoff import Backoff
-from ottla.client.deliveries import Delivery
 from ottla.client.errors import AnswerError
-from ottla.client.producer_batch import Identity, ProducerBatch
-from ottla.client.producer_errors import NotDeliveredError, NotEncodedError
+from ottla.client.network.backoff import Backoff
+from ottla.client.producer.accumulator_state import AccumulatorLimits, AccumulatorState, Finished, Outgoing
+from ottla.client.producer.batch import Identity, ProducerBatch
+from ottla.client.producer.deliveries import Delivery
+from ottla.client.producer.errors import NotDeliveredError, NotEncodedError
 from ottla.model.error_codes import ErrorCode
 from ottla.model.errors import MisuseError
 from ottla.model.ids import TopicPartition

@@ -11,11 +11,11 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
 
-from ottla.client import membership_state as actions
-from ottla.client.assignors.assignor import Assignor
-from ottla.client.assignors.range_assignor import RangeAssignor
-from ottla.client.assignors.sticky_assignor import CooperativeStickyAssignor, StickyAssignor
-from ottla.client.membership_state import Joined, MembershipState, MembershipTimes, State
+from ottla.client.group import classic_membership_state as actions
+from ottla.client.group.assignors.assignor import Assignor
+from ottla.client.group.assignors.range_assignor import RangeAssignor
+from ottla.client.group.assignors.sticky_assignor import CooperativeStickyAssignor, StickyAssignor
+from ottla.client.group.classic_membership_state import Joined, MembershipState, MembershipTimes, State
 from ottla.model.error_codes import ErrorCode
 from ottla.model.ids import TopicPartition
 from tests.state.effort import effort

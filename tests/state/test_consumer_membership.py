@@ -11,9 +11,9 @@ from uuid import UUID
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from ottla.client import consumer_membership_state as actions
-from ottla.client.consumer_membership_state import ConsumerMembershipState, HeartbeatAnswer, State
-from ottla.client.membership_state import FindCoordinator, Wait
+from ottla.client.group import consumer_membership_state as actions
+from ottla.client.group.classic_membership_state import FindCoordinator, Wait
+from ottla.client.group.consumer_membership_state import ConsumerMembershipState, HeartbeatAnswer, State
 from ottla.model.error_codes import ErrorCode
 from ottla.model.ids import TopicPartition
 from tests.state.effort import effort

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from ottla.client.fetch_frames import READ_UNCOMMITTED, Fetched, Wanted
-from ottla.client.fetch_plan_state import FetchLimits, FetchPlanState, Leader
-from ottla.client.offsets import END, START
-from ottla.client.subscription_state import Phase, SubscriptionState
+from ottla.client.consumer.fetch_plan_state import FetchLimits, FetchPlanState, Leader
+from ottla.client.consumer.subscription_state import Phase, SubscriptionState
+from ottla.client.network.fetch_frames import READ_UNCOMMITTED, Fetched, Wanted
+from ottla.client.network.list_offsets import END, START
 from ottla.model.error_codes import ErrorCode
 from ottla.model.ids import TopicPartition
 from ottla.records.builder import BatchBuilder

@@ -5,8 +5,8 @@ from collections import defaultdict
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from ottla.client.backoff import Backoff
-from ottla.client.parallel_consumer_state import ParallelConsumerState, ParallelLimits, Work
+from ottla.client.network.backoff import Backoff
+from ottla.client.parallel.parallel_consumer_state import ParallelConsumerState, ParallelLimits, Work
 from ottla.client.values import ConsumerRecord
 from ottla.model.ids import TopicPartition
 from ottla.sim.random import SimRandom

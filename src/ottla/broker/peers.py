@@ -6,9 +6,9 @@ A follower's copying has connections of its own (`replica_fetcher.py`), so that 
 import asyncio
 from typing import TYPE_CHECKING, Any, Final
 
-from ottla.client.addresses import Address
-from ottla.client.connection import Connection
 from ottla.client.errors import CannotConnectError
+from ottla.client.network.addresses import Address
+from ottla.client.network.connection import Connection
 from ottla.model.ids import BrokerId
 from ottla.protocol.apis import ApiKey
 

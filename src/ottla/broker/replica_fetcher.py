@@ -15,8 +15,8 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ottla.broker.replica_frames import VERSION, Asker, Limits, Part, Place, Question, fetch_body, read_answer
-from ottla.client.addresses import Address
-from ottla.client.connection import Connection
+from ottla.client.network.addresses import Address
+from ottla.client.network.connection import Connection
 from ottla.metadata.image import BrokerImage
 from ottla.model.error_codes import ErrorCode
 from ottla.model.errors import CorruptError, OttlaError

@@ -11,7 +11,7 @@ from itertools import groupby
 from struct import Struct
 from typing import Final, NamedTuple, Self
 
-from ottla.client.wire_fields import FieldReader, compact_string
+from ottla.client.network.wire_fields import FieldReader, compact_string
 from ottla.model.error_codes import ErrorCode
 from ottla.model.ids import BrokerId, LeaderEpoch, Offset
 from ottla.protocol.varints import unsigned_varint

@@ -17,7 +17,7 @@ from ottla.cli.running import application, examples, run_with_cluster
 if TYPE_CHECKING:
     from ottla.cli.bench_loads import LoadShape, Tick
     from ottla.cli.bench_results import BenchResult
-    from ottla.client.cluster import Cluster
+    from ottla.client.network.cluster import Cluster
     from ottla.model.ids import TopicPartition
 
 app = application("Measure producing, consuming and end-to-end latency of any broker that speaks Kafka's protocol.")
@@ -105,8 +105,8 @@ def consume(
 
     async def measure(cluster: "Cluster", tick: "Tick") -> "BenchResult":
         from ottla.cli.bench_loads import ProduceLoad, consume_load
-        from ottla.client.offsets import offset_bounds
-        from ottla.client.reader import OffsetRange
+        from ottla.client.consumer.reader import OffsetRange
+        from ottla.client.network.list_offsets import offset_bounds
 
         async with _topic(cluster, topic, partitions) as chosen:
             if topic is None:
@@ -142,7 +142,7 @@ def latency(
 
     async def measure(cluster: "Cluster", tick: "Tick") -> "BenchResult":
         from ottla.cli.bench_latency import LatencyLoad
-        from ottla.client.offsets import offset_bounds
+        from ottla.client.network.list_offsets import offset_bounds
 
         async with _topic(cluster, topic, partitions) as chosen:
             bounds = await offset_bounds(cluster, chosen)
@@ -218,8 +218,8 @@ def _shape(
 @asynccontextmanager
 async def _topic(cluster: "Cluster", name: str | None, partitions: int) -> "AsyncIterator[list[TopicPartition]]":
     """The partitions of the topic that was named, or of one that is made now and removed afterwards."""
-    from ottla.client.admin_requests import create_topic, delete_topic
-    from ottla.client.offsets import START, list_offsets
+    from ottla.client.admin.topic_requests import create_topic, delete_topic
+    from ottla.client.network.list_offsets import START, list_offsets
     from ottla.model.errors import OttlaError
     from ottla.model.ids import TopicPartition
 

@@ -12,11 +12,11 @@ from typing import Final
 
 from ottla.cli.bench_loads import BROKER_TIMEOUT_MS, REQUEST_TIMEOUT_MS, LoadShape, Tick
 from ottla.cli.bench_results import BenchResult, Latencies
-from ottla.client.cluster import Cluster
-from ottla.client.connection import Connection
+from ottla.client.consumer.reader import Chunk, OffsetRange, Reader
 from ottla.client.errors import DeadlineError, answer_error
-from ottla.client.produce_frames import VERSION_MAX, produce_body, read_produce_answer
-from ottla.client.reader import Chunk, OffsetRange, Reader
+from ottla.client.network.cluster import Cluster
+from ottla.client.network.connection import Connection
+from ottla.client.network.produce_frames import VERSION_MAX, produce_body, read_produce_answer
 from ottla.model.ids import TopicPartition
 from ottla.protocol.apis import ApiKey
 from ottla.records.builder import BatchBuilder

@@ -13,11 +13,11 @@ from itertools import cycle
 from typing import Final
 
 from ottla.cli.bench_results import BenchResult, Latencies
-from ottla.client.cluster import Cluster
-from ottla.client.connection import Connection
+from ottla.client.consumer.reader import OffsetRange, Reader
 from ottla.client.errors import answer_error
-from ottla.client.produce_frames import VERSION_MAX, produce_body, read_produce_answer
-from ottla.client.reader import OffsetRange, Reader
+from ottla.client.network.cluster import Cluster
+from ottla.client.network.connection import Connection
+from ottla.client.network.produce_frames import VERSION_MAX, produce_body, read_produce_answer
 from ottla.env.ports import Buffer, Random
 from ottla.model.errors import OttlaError
 from ottla.model.ids import TopicPartition

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from ottla.client.admin_requests import LogDir, describe_log_dirs
-from ottla.client.cluster import Cluster
-from ottla.client.cluster_view import ClusterView
+from ottla.client.admin.topic_requests import LogDir, describe_log_dirs
+from ottla.client.network.cluster import Cluster
+from ottla.client.network.cluster_view import ClusterView
 from ottla.model.errors import RetriableError
 from ottla.model.ids import TopicPartition
 

@@ -17,9 +17,9 @@ from ottla.model.min_isr import effective_min_isr
 
 if TYPE_CHECKING:
     from ottla.cli.broker_states import BrokerProbe
-    from ottla.client.admin_requests import LogDir
-    from ottla.client.cluster import Cluster
-    from ottla.client.cluster_view import ClusterView
+    from ottla.client.admin.topic_requests import LogDir
+    from ottla.client.network.cluster import Cluster
+    from ottla.client.network.cluster_view import ClusterView
 
 app = application("Describe the cluster, check its health, elect leaders, and move replicas.")
 app.add_typer(reassign_app, name="reassign")
@@ -109,7 +109,7 @@ def elect(
         confirm("an unclean election loses the records that the new leader does not have; continue?")
 
     async def work(cluster: "Cluster") -> int:
-        from ottla.client.partition_moves import ElectionType, elect_leaders
+        from ottla.client.admin.partition_moves import ElectionType, elect_leaders
         from ottla.model.ids import TopicPartition
 
         wanted = None
@@ -138,7 +138,7 @@ def health(bootstrap: Bootstrap = None, profile: Profile = None, as_json: AsJson
     async def work(cluster: "Cluster") -> int:
         from ottla.cli.broker_states import probe_brokers
         from ottla.cli.lost_replicas import lost_replica_troubles
-        from ottla.client.log_troubles import log_troubles
+        from ottla.client.admin.log_troubles import log_troubles
 
         view = await cluster.refresh()
         minimums = await _minimums(cluster, view)
@@ -156,7 +156,7 @@ def health(bootstrap: Bootstrap = None, profile: Profile = None, as_json: AsJson
 
 async def _minimums(cluster: "Cluster", view: "ClusterView") -> dict[str, int]:
     """min.insync.replicas of the topics with partitions that are not fully in sync."""
-    from ottla.client.config_requests import Resource, ResourceType, describe_configs
+    from ottla.client.admin.config_requests import Resource, ResourceType, describe_configs
 
     found: dict[str, int] = {}
     for name, topic in sorted(view.topics.items()):

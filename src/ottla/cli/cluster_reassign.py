@@ -19,9 +19,9 @@ from ottla.cli.running import ExitStatus, application, examples, guarded, run_wi
 from ottla.model.ids import TopicPartition
 
 if TYPE_CHECKING:
-    from ottla.client.cluster import Cluster
-    from ottla.client.cluster_view import ClusterView
-    from ottla.client.partition_moves import PartitionReassignment
+    from ottla.client.admin.partition_moves import PartitionReassignment
+    from ottla.client.network.cluster import Cluster
+    from ottla.client.network.cluster_view import ClusterView
 
 app = application("Move replicas between brokers.")
 
@@ -111,7 +111,7 @@ def execute(
     rate = None if throttle is None else parse_size(throttle, "--throttle")
 
     async def work(cluster: "Cluster") -> int:
-        from ottla.client.partition_moves import alter_reassignments, list_reassignments
+        from ottla.client.admin.partition_moves import alter_reassignments, list_reassignments
 
         present = _replicas(await cluster.refresh(), None)
         before = {each: present[each] for each in plan if each in present}
@@ -177,7 +177,7 @@ def cancel(
     plan = None if plan_file is None else _read(plan_file)
 
     async def work(cluster: "Cluster") -> int:
-        from ottla.client.partition_moves import alter_reassignments, list_reassignments
+        from ottla.client.admin.partition_moves import alter_reassignments, list_reassignments
 
         moving = await list_reassignments(cluster, plan, timeout_ms=_TIMEOUT_MS)
         if not moving:
@@ -223,8 +223,8 @@ def _replicas(view: "ClusterView", topics: list[str] | None) -> dict[TopicPartit
 
 
 async def _progress(cluster: "Cluster", plan: dict[TopicPartition, tuple[int, ...]] | None) -> Progress:
-    from ottla.client.admin_requests import describe_log_dirs, partition_sizes
-    from ottla.client.partition_moves import list_reassignments
+    from ottla.client.admin.partition_moves import list_reassignments
+    from ottla.client.admin.topic_requests import describe_log_dirs, partition_sizes
 
     moving = await list_reassignments(cluster, plan, timeout_ms=_TIMEOUT_MS)
     view = await cluster.refresh()

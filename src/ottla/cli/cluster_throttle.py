@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from ottla.cli.cluster_plan import Placement
-    from ottla.client.cluster import Cluster
+    from ottla.client.network.cluster import Cluster
     from ottla.model.ids import TopicPartition
 
 RATES: Final = ("leader.replication.throttled.rate", "follower.replication.throttled.rate")
@@ -31,7 +31,7 @@ async def set_throttle(
     cluster: "Cluster", present: "Placement", plan: "Mapping[TopicPartition, tuple[int, ...]]", bytes_per_second: int
 ) -> None:
     """Slows down what the plan will copy."""
-    from ottla.client.config_requests import Resource, ResourceType, alter_configs
+    from ottla.client.admin.config_requests import Resource, ResourceType, alter_configs
 
     everywhere = Resource(type=ResourceType.BROKER, name="")
     await alter_configs(cluster, everywhere, dict.fromkeys(RATES, str(bytes_per_second)))
@@ -41,7 +41,7 @@ async def set_throttle(
 
 async def clear_throttle(cluster: "Cluster", topics: Iterable[str]) -> bool:
     """Takes the throttle away where there is one; says whether there was."""
-    from ottla.client.config_requests import ConfigSource, Resource, ResourceType, alter_configs, describe_configs
+    from ottla.client.admin.config_requests import ConfigSource, Resource, ResourceType, alter_configs, describe_configs
 
     had_any = False
     wanted = [(Resource(type=ResourceType.TOPIC, name=each), (LEADER_REPLICAS, FOLLOWER_REPLICAS)) for each in topics]

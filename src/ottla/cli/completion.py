@@ -173,9 +173,9 @@ def _of_cluster(given: Sequence[str], *, is_group: bool) -> list[str]:
     import asyncio
 
     from ottla.cli.profiles import chosen_connection
-    from ottla.client.addresses import parse_bootstrap
-    from ottla.client.cluster import Cluster
-    from ottla.client.group_admin import list_groups
+    from ottla.client.admin.group_requests import list_groups
+    from ottla.client.network.addresses import parse_bootstrap
+    from ottla.client.network.cluster import Cluster
     from ottla.model.errors import OttlaError
 
     async def ask() -> list[str]:

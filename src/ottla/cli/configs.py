@@ -9,8 +9,8 @@ from ottla.cli.output import print_json, print_table, tell
 from ottla.cli.running import application, examples, run_with_cluster
 
 if TYPE_CHECKING:
-    from ottla.client.cluster import Cluster
-    from ottla.client.config_requests import ConfigEntry, Resource
+    from ottla.client.admin.config_requests import ConfigEntry, Resource
+    from ottla.client.network.cluster import Cluster
 
 app = application("Show and change the configs of topics and brokers.")
 
@@ -41,7 +41,7 @@ def describe(
     resource = _resource(topic, broker)
 
     async def work(cluster: "Cluster") -> None:
-        from ottla.client.config_requests import ConfigSource, describe_configs
+        from ottla.client.admin.config_requests import ConfigSource, describe_configs
 
         found = await describe_configs(cluster, resource, names or None, documentation=explain)
         shown = [each for each in found if everything or names or each.source is not ConfigSource.DEFAULT]
@@ -97,7 +97,7 @@ def _alter(
     as_json: bool,
 ) -> None:
     async def work(cluster: "Cluster") -> None:
-        from ottla.client.config_requests import alter_configs
+        from ottla.client.admin.config_requests import alter_configs
 
         await alter_configs(cluster, resource, changes, validate_only=dry_run)
         if as_json:
@@ -112,7 +112,7 @@ def _alter(
 
 
 def _resource(topic: str | None, broker: str | None) -> "Resource":
-    from ottla.client.config_requests import Resource, ResourceType
+    from ottla.client.admin.config_requests import Resource, ResourceType
 
     if (topic is None) == (broker is None):
         raise typer.BadParameter("pass either --topic TOPIC or --broker ID")

@@ -19,7 +19,7 @@ from ottla.cli.running import CONTEXT, application, examples, run_with_cluster
 if TYPE_CHECKING:
     from ottla.cli.positions import Position
     from ottla.cli.record_formats import Format
-    from ottla.client.cluster import Cluster
+    from ottla.client.network.cluster import Cluster
 
 app = application("Read records of topics.")
 
@@ -165,7 +165,7 @@ def consume(
         from ottla.cli.consuming import Consuming
         from ottla.cli.group_consuming import GroupConsuming
         from ottla.cli.record_sink import RecordSink
-        from ottla.client.consumer_options import ISOLATION_LEVELS
+        from ottla.client.consumer.options import ISOLATION_LEVELS
 
         names = await _topics(cluster, topics or [], pattern)
         if group is None:

@@ -7,10 +7,10 @@ from ottla.cli.last_records import last_of_each, youngest
 from ottla.cli.output import human_count, say
 from ottla.cli.positions import AtOffset, AtTime, Beginning, End, FromEnd, Position
 from ottla.cli.record_sink import RecordSink
-from ottla.client.cluster import Cluster, UnknownPartitionInTopicError
-from ottla.client.fetch_frames import READ_COMMITTED
-from ottla.client.offsets import END, list_offsets, offset_bounds
-from ottla.client.reader import OffsetRange, Reader
+from ottla.client.consumer.reader import OffsetRange, Reader
+from ottla.client.network.cluster import Cluster, UnknownPartitionInTopicError
+from ottla.client.network.fetch_frames import READ_COMMITTED
+from ottla.client.network.list_offsets import END, list_offsets, offset_bounds
 from ottla.model.ids import TopicPartition
 
 Bounds = Mapping[TopicPartition, tuple[int, int]]

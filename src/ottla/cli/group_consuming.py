@@ -5,9 +5,9 @@ from typing import Final, Literal
 
 from ottla.cli.output import say
 from ottla.cli.record_sink import RecordSink
-from ottla.client.cluster import Cluster
-from ottla.client.consumer import AsyncConsumer
-from ottla.client.rebalance_listener import ConsumerRebalanceListener
+from ottla.client.consumer.async_consumer import AsyncConsumer
+from ottla.client.group.rebalance_listener import ConsumerRebalanceListener
+from ottla.client.network.cluster import Cluster
 from ottla.model.ids import TopicPartition
 from ottla.records.record import Record
 

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from ottla.cli.output import MISSING, Cell, print_facts, print_table
-from ottla.client.cluster import Cluster
-from ottla.client.group_admin import GroupDescription, GroupMember
-from ottla.client.group_offsets import CommittedOffset
-from ottla.client.offsets import END, list_offsets
+from ottla.client.admin.group_offsets import CommittedOffset
+from ottla.client.admin.group_requests import GroupDescription, GroupMember
+from ottla.client.network.cluster import Cluster
+from ottla.client.network.list_offsets import END, list_offsets
 from ottla.model.ids import TopicPartition
 
 

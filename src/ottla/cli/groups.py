@@ -16,10 +16,10 @@ from ottla.cli.topic_choices import Topics, parse_topic_choice
 
 if TYPE_CHECKING:
     from ottla.cli.offset_resets import PlannedReset, Target
-    from ottla.client.cluster import Cluster
+    from ottla.client.admin.group_offsets import CommittedOffset
+    from ottla.client.admin.group_requests import GroupDescription
     from ottla.client.errors import AnswerError
-    from ottla.client.group_admin import GroupDescription
-    from ottla.client.group_offsets import CommittedOffset
+    from ottla.client.network.cluster import Cluster
     from ottla.model.ids import TopicPartition
 
 app = application("List and describe consumer groups and their lag; reset and delete their offsets.")
@@ -60,7 +60,7 @@ def list_groups(
     types = parse_choices(kind, TYPES, "--type")
 
     async def work(cluster: "Cluster") -> None:
-        from ottla.client.group_admin import list_groups
+        from ottla.client.admin.group_requests import list_groups
 
         found = await list_groups(cluster, states=states, types=types)
         if as_json:
@@ -243,8 +243,8 @@ def delete(
         confirm(f"delete {', '.join(groups)} and all committed offsets?")
 
     async def work(cluster: "Cluster") -> int:
+        from ottla.client.admin.group_requests import delete_group
         from ottla.client.errors import AnswerError
-        from ottla.client.group_admin import delete_group
         from ottla.model.error_codes import ErrorCode
 
         outcomes: dict[str, str] = {}
@@ -295,7 +295,7 @@ def delete_offsets(
 
     async def work(cluster: "Cluster") -> int:
         from ottla.cli.topic_choices import chosen_partitions
-        from ottla.client import group_offsets
+        from ottla.client.admin import group_offsets
 
         partitions = await chosen_partitions(cluster, topic)
         refused = await group_offsets.delete_offsets(cluster, group, partitions)
@@ -314,9 +314,9 @@ async def _described(
     cluster: "Cluster", name: str | None, *, with_offsets: bool
 ) -> "list[tuple[GroupDescription, dict[TopicPartition, CommittedOffset]]]":
     """One group, or all that can be described, with their committed offsets if they are wanted."""
+    from ottla.client.admin.group_offsets import committed_offsets
+    from ottla.client.admin.group_requests import describe_group, list_groups
     from ottla.client.errors import AnswerError
-    from ottla.client.group_admin import describe_group, list_groups
-    from ottla.client.group_offsets import committed_offsets
     from ottla.model.error_codes import ErrorCode
 
     names = (

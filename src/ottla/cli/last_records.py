@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from contextlib import aclosing
 from typing import Final
 
-from ottla.client.cluster import Cluster
-from ottla.client.reader import OffsetRange, Reader
+from ottla.client.consumer.reader import OffsetRange, Reader
+from ottla.client.network.cluster import Cluster
 from ottla.model.ids import TopicPartition
 from ottla.records.record import Record
 

@@ -11,7 +11,7 @@ from ottla.cli.record_formats import json_bytes
 from ottla.cli.running import ExitStatus, application, examples, guarded, run_with_cluster
 
 if TYPE_CHECKING:
-    from ottla.client.cluster import Cluster
+    from ottla.client.network.cluster import Cluster
 
 app = application("Dump log files, and list the log dirs of brokers.")
 
@@ -72,7 +72,7 @@ def dirs(
     async def work(cluster: "Cluster") -> None:
         from ottla.cli.broker_states import BrokerState, probe_brokers
         from ottla.cli.cluster import log_dir_document
-        from ottla.client.admin_requests import describe_log_dirs
+        from ottla.client.admin.topic_requests import describe_log_dirs
         from ottla.model.ids import TopicPartition
 
         asked = None

@@ -4,14 +4,14 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from ottla.client.cluster import Cluster
-    from ottla.client.cluster_view import ClusterView, PartitionView
+    from ottla.client.network.cluster import Cluster
+    from ottla.client.network.cluster_view import ClusterView, PartitionView
     from ottla.model.ids import TopicPartition
 
 
 async def lost_replica_troubles(cluster: "Cluster", view: "ClusterView") -> list[str]:
     """One line for each replica that has lost its log and has not been copied again."""
-    from ottla.client.admin_requests import lost_replicas
+    from ottla.client.admin.topic_requests import lost_replicas
 
     topics = [
         name

@@ -21,7 +21,7 @@ from ottla.cli.record_lines import InputFormat, LineShape, parse_headers
 from ottla.cli.running import CONTEXT, application, examples, run_with_cluster
 
 if TYPE_CHECKING:
-    from ottla.client.cluster import Cluster
+    from ottla.client.network.cluster import Cluster
 
 app = application("Write records from files or a pipe to a topic.")
 

@@ -17,12 +17,12 @@ from ottla.cli.input_pieces import read_pieces
 from ottla.cli.output import human_bytes
 from ottla.cli.progress import Progress, ProgressBar
 from ottla.cli.record_lines import BadLineError, LineShape, NewRecord, line_parser
-from ottla.client.cluster import Cluster
-from ottla.client.cluster_view import TopicView
 from ottla.client.errors import AnswerError
-from ottla.client.partitioner import StickyChoice, partition_for_key
-from ottla.client.produce_frames import Produced
-from ottla.client.sender import Sender
+from ottla.client.network.cluster import Cluster
+from ottla.client.network.cluster_view import TopicView
+from ottla.client.network.produce_frames import Produced
+from ottla.client.producer.batch_sender import Sender
+from ottla.client.producer.partitioner import StickyChoice, partition_for_key
 from ottla.env.ports import Buffer
 from ottla.model.errors import InvalidRequestError, OttlaError
 from ottla.model.ids import NO_LEADER_EPOCH, TopicPartition

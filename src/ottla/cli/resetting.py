@@ -4,11 +4,11 @@ from collections.abc import Sequence
 
 from ottla.cli.offset_resets import PartitionFacts, PlannedReset, Target, ToListed, ToTime, plan_reset
 from ottla.cli.topic_choices import chosen_partitions
-from ottla.client.cluster import Cluster
+from ottla.client.admin.group_offsets import CommittedOffset, commit_offsets, committed_offsets
+from ottla.client.admin.group_requests import describe_group
 from ottla.client.errors import AnswerError
-from ottla.client.group_admin import describe_group
-from ottla.client.group_offsets import CommittedOffset, commit_offsets, committed_offsets
-from ottla.client.offsets import list_offsets, offset_bounds
+from ottla.client.network.cluster import Cluster
+from ottla.client.network.list_offsets import list_offsets, offset_bounds
 from ottla.model.error_codes import ErrorCode
 from ottla.model.errors import InvalidRequestError
 from ottla.model.ids import TopicPartition

@@ -18,7 +18,7 @@ from ottla.cli.output import say
 from ottla.model.errors import MisuseError, OttlaError
 
 if TYPE_CHECKING:
-    from ottla.client.cluster import Cluster
+    from ottla.client.network.cluster import Cluster
 
 __all__ = ["CONTEXT", "ExitStatus", "application", "examples", "guarded", "run_command", "run_loop", "run_with_cluster"]
 
@@ -78,9 +78,9 @@ def run_with_cluster(
     """Runs the work with a cluster and ends the command with its status; `in_bulk` for work that moves many bytes."""
     with guarded():
         from ottla.cli.profiles import chosen_connection
-        from ottla.client.addresses import parse_bootstrap
-        from ottla.client.cluster import Cluster
         from ottla.client.errors import CannotConnectError
+        from ottla.client.network.addresses import parse_bootstrap
+        from ottla.client.network.cluster import Cluster
 
         _show_warnings()
         connection = chosen_connection(bootstrap, profile)
@@ -161,8 +161,8 @@ def _told(error: Exception, status: ExitStatus, words: str | None = None) -> typ
 
 
 def _status_of(error: OttlaError) -> ExitStatus:
-    from ottla.client.addresses import BadAddressError
     from ottla.client.errors import CannotConnectError, ConnectionLostError
+    from ottla.client.network.addresses import BadAddressError
 
     if isinstance(error, CannotConnectError | ConnectionLostError):
         return ExitStatus.UNREACHABLE

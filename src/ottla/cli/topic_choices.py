@@ -9,7 +9,7 @@ from ottla.model.errors import MisuseError
 from ottla.model.ids import TopicPartition
 
 if TYPE_CHECKING:
-    from ottla.client.cluster import Cluster
+    from ottla.client.network.cluster import Cluster
 
 Topics = Annotated[
     list[str] | None,

@@ -10,8 +10,8 @@ from ottla.cli.output import human_bytes, human_count, print_facts, print_json, 
 from ottla.cli.running import ExitStatus, application, examples, run_with_cluster
 
 if TYPE_CHECKING:
-    from ottla.client.cluster import Cluster
-    from ottla.client.cluster_view import TopicView
+    from ottla.client.network.cluster import Cluster
+    from ottla.client.network.cluster_view import TopicView
 
 app = application("List, describe, create and delete topics; add partitions; delete records.")
 
@@ -106,7 +106,7 @@ def create(
     configs = parse_pairs(config or [], "--config")
 
     async def work(cluster: "Cluster") -> None:
-        from ottla.client.admin_requests import create_topic
+        from ottla.client.admin.topic_requests import create_topic
         from ottla.client.errors import AnswerError
         from ottla.model.error_codes import ErrorCode
 
@@ -148,7 +148,7 @@ def delete(
         confirm(f"delete {', '.join(topics)} and all records?")
 
     async def work(cluster: "Cluster") -> int:
-        from ottla.client.admin_requests import delete_topic
+        from ottla.client.admin.topic_requests import delete_topic
         from ottla.client.errors import AnswerError
         from ottla.model.error_codes import ErrorCode
 
@@ -192,7 +192,7 @@ def add_partitions(
     """
 
     async def work(cluster: "Cluster") -> None:
-        from ottla.client import admin_requests
+        from ottla.client.admin import topic_requests as admin_requests
 
         await admin_requests.add_partitions(cluster, topic, count, validate_only=dry_run)
         if as_json:
@@ -231,7 +231,7 @@ def delete_records(
         confirm(f"delete {'all records' if before is None else f'records below {before}'} of {topic}?")
 
     async def work(cluster: "Cluster") -> None:
-        from ottla.client import admin_requests
+        from ottla.client.admin import topic_requests as admin_requests
         from ottla.model.ids import TopicPartition
 
         chosen = partition or [each.index for each in (await cluster.topic(topic)).partitions]
@@ -268,9 +268,9 @@ def _problems(topic: "TopicView") -> str:
 
 
 async def _describe(cluster: "Cluster", topic: "TopicView") -> dict[str, Any]:
-    from ottla.client.admin_requests import partition_sizes
-    from ottla.client.config_requests import ConfigSource, Resource, ResourceType, describe_configs
-    from ottla.client.offsets import offset_bounds
+    from ottla.client.admin.config_requests import ConfigSource, Resource, ResourceType, describe_configs
+    from ottla.client.admin.topic_requests import partition_sizes
+    from ottla.client.network.list_offsets import offset_bounds
     from ottla.model.ids import TopicPartition
 
     led = [TopicPartition(topic.name, each.index) for each in topic.partitions if each.leader is not None]

@@ -14,9 +14,9 @@ from ottla.cli.running import ExitStatus, application, examples, guarded, run_wi
 from ottla.cli.topic_choices import Topics, parse_topic_choice
 
 if TYPE_CHECKING:
-    from ottla.client.cluster import Cluster
-    from ottla.client.hanging_transactions import OpenTransaction
-    from ottla.client.transaction_admin import ActiveProducer, TransactionDescription
+    from ottla.client.admin.hanging_transactions import OpenTransaction
+    from ottla.client.admin.transaction_requests import ActiveProducer, TransactionDescription
+    from ottla.client.network.cluster import Cluster
     from ottla.model.ids import TopicPartition
 
 app = application("List and describe transactions; find and abort hanging ones.")
@@ -70,14 +70,14 @@ def list_transactions(
     as_json: AsJson = False,
 ) -> None:
     """List the transactional ids with their producer id, state and coordinator."""
-    from ottla.client.transaction_admin import STATES
+    from ottla.client.admin.transaction_requests import STATES
 
     states = parse_choices(state, STATES, "--state")
     with guarded():
         duration_ms = -1 if duration is None else parse_duration(duration, bare_unit="ms")
 
     async def work(cluster: "Cluster") -> None:
-        from ottla.client.transaction_admin import list_transactions
+        from ottla.client.admin.transaction_requests import list_transactions
 
         found = await list_transactions(
             cluster, states=states, producer_ids=producer_id or (), duration_ms=duration_ms, pattern=pattern
@@ -111,7 +111,7 @@ def describe(
     """Show a transactional id: its state, producer, timeout, start time and partitions."""
 
     async def work(cluster: "Cluster") -> None:
-        from ottla.client.transaction_admin import describe_transaction
+        from ottla.client.admin.transaction_requests import describe_transaction
 
         found = await describe_transaction(cluster, transactional_id)
         running_ms = max(cluster.clock.now_ms() - (found.start_ms or 0), 0) if found.is_under_way else None
@@ -145,7 +145,7 @@ def describe_producers(
 
     async def work(cluster: "Cluster") -> None:
         from ottla.cli.topic_choices import chosen_partitions
-        from ottla.client.transaction_admin import describe_producers
+        from ottla.client.admin.transaction_requests import describe_producers
 
         await _refuse_unknown(cluster, broker)
         partitions = await chosen_partitions(cluster, choices, partition or ())
@@ -193,7 +193,7 @@ def hanging(
         timeout_ms = parse_duration(max_transaction_timeout, bare_unit="m")
 
     async def work(cluster: "Cluster") -> int:
-        from ottla.client.hanging_transactions import find_hanging
+        from ottla.client.admin.hanging_transactions import find_hanging
 
         await _refuse_unknown(cluster, broker)
         partitions = await _searched(cluster, choices, partition or [], broker)
@@ -261,7 +261,7 @@ def abort(
         confirm(f"abort the transaction {whose} in {topic}-{partition}?")
 
     async def work(cluster: "Cluster") -> None:
-        from ottla.client.transaction_admin import abort_transaction, open_transaction_at
+        from ottla.client.admin.transaction_requests import abort_transaction, open_transaction_at
         from ottla.model.ids import TopicPartition
 
         where = TopicPartition(topic, partition)

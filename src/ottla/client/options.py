@@ -10,7 +10,7 @@ from dataclasses import MISSING, Field, dataclass, field, fields
 from difflib import get_close_matches
 from typing import Any, Final, Literal, TypedDict, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from ottla.client.backoff import Backoff
+from ottla.client.network.backoff import Backoff
 from ottla.model.errors import MisuseError
 
 C = TypeVar("C", bound="ClientConfig")

@@ -3,8 +3,8 @@
 from collections.abc import Callable
 from typing import Any, Final, Protocol, runtime_checkable
 
-from ottla.client.producer_errors import SerializationError
-from ottla.client.record_fields import shown
+from ottla.client.producer.errors import SerializationError
+from ottla.client.producer.record_fields import shown
 
 Serialized = bytes | bytearray | memoryview | None
 _KINDS: Final = (bytes, bytearray, memoryview)

@@ -3,16 +3,16 @@
 from collections.abc import Sequence
 from typing import Final, Unpack
 
-from ottla.client.addresses import Address
-from ottla.client.admin import AsyncAdmin
-from ottla.client.backoff import Backoff
-from ottla.client.cluster import Cluster
-from ottla.client.consumer import AsyncConsumer
-from ottla.client.consumer_core import ConsumerCore
-from ottla.client.consumer_options import ConsumerOptions
-from ottla.client.producer import AsyncProducer
-from ottla.client.producer_core import ProducerCore
-from ottla.client.producer_options import ProducerOptions, producer_config
+from ottla.client.admin.async_admin import AsyncAdmin
+from ottla.client.consumer.async_consumer import AsyncConsumer
+from ottla.client.consumer.core import ConsumerCore
+from ottla.client.consumer.options import ConsumerOptions
+from ottla.client.network.addresses import Address
+from ottla.client.network.backoff import Backoff
+from ottla.client.network.cluster import Cluster
+from ottla.client.producer.async_producer import AsyncProducer
+from ottla.client.producer.core import ProducerCore
+from ottla.client.producer.options import ProducerOptions, producer_config
 from ottla.sim.loop import VirtualLoop
 from ottla.sim.machine_clock import MachineClock
 from ottla.sim.network import SimNetwork, Wire

@@ -5,7 +5,7 @@ from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import Any, Final, NamedTuple
 
-from ottla.client.admin_values import NewTopic
+from ottla.client.admin.values import NewTopic
 from ottla.model.errors import OttlaError
 from ottla.model.ids import TopicPartition
 from ottla.sim.checkers import Contents, all_checkers

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
-from ottla.client.dead_letters import (
+from ottla.client.parallel.dead_letters import (
     ORIGIN_OFFSET,
     ORIGIN_PARTITION,
     ORIGIN_TIMESTAMP,
@@ -22,13 +22,13 @@ from ottla.client.dead_letters import (
     error_story,
     with_story,
 )
-from ottla.client.producer_options import ProducerConfig
+from ottla.client.producer.options import ProducerConfig
 from ottla.model.errors import OttlaError
 from ottla.spark.option_names import chosen_for, client_options
 from ottla.spark.rejected_rows import RejectedRow
 
 if TYPE_CHECKING:
-    from ottla.client.blocking_producer import Producer
+    from ottla.client.producer.blocking_producer import Producer
 
 
 class DeadLetterError(OttlaError):
@@ -90,7 +90,7 @@ _lock: Final = threading.Lock()
 
 
 def _producer(client: Mapping[str, str]) -> "Producer":
-    from ottla.client.blocking_producer import Producer
+    from ottla.client.producer.blocking_producer import Producer
 
     key = tuple(sorted(client.items()))
     with _lock:

@@ -1,15 +1,15 @@
 """Connections that a driver's process keeps from batch to batch: Spark keeps the process in which it commits.
 
-A connection that broke meanwhile is opened again by whoever uses it next (`ottla.client.cluster`).
+A connection that broke meanwhile is opened again by whoever uses it next (`ottla.client.network.cluster`).
 """
 
 import os
 from collections.abc import Callable, Coroutine
 from typing import Any, Final, TypeVar
 
-from ottla.client.admin_options import AdminConfig
-from ottla.client.cluster import Cluster
+from ottla.client.admin.options import AdminConfig
 from ottla.client.loop_thread import LoopThread
+from ottla.client.network.cluster import Cluster
 
 T = TypeVar("T")
 

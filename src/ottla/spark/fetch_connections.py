@@ -1,13 +1,13 @@
 """Connections on which a worker process fetches, kept from task to task: a small micro-batch is read in one request.
 
-Fetching waits at the broker, so it is not done on the connection that asks questions (`ottla.client.cluster`).
+Fetching waits at the broker, so it is not done on the connection that asks questions (`ottla.client.network.cluster`).
 """
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from ottla.client.cluster import Cluster
-from ottla.client.connection import Connection
+from ottla.client.network.cluster import Cluster
+from ottla.client.network.connection import Connection
 
 
 class FetchConnections:

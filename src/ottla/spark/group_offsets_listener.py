@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
-from ottla.client.blocking_admin import Admin
+from ottla.client.admin.blocking_admin import Admin
 from ottla.model.errors import OttlaError
 from ottla.model.ids import TopicPartition
 from ottla.spark.group_following_state import GroupFollowing, GroupKey

@@ -120,14 +120,14 @@ def _hint_of(keyword: str) -> Any | None:
 
 @cache
 def _producer_hints() -> dict[str, Any]:
-    from ottla.client.producer_options import ProducerConfig
+    from ottla.client.producer.options import ProducerConfig
 
     return _readable_hints(ProducerConfig, "compression_level")
 
 
 @cache
 def _consumer_hints() -> dict[str, Any]:
-    from ottla.client.consumer_options import ConsumerConfig
+    from ottla.client.consumer.options import ConsumerConfig
 
     return _readable_hints(ConsumerConfig, "consumer_timeout_ms")
 

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from typing import Final
 from uuid import UUID
 
-from ottla.client.cluster import Cluster, UnknownPartitionInTopicError
-from ottla.client.connection import Connection
 from ottla.client.errors import AnswerError, DeadlineError, UnsupportedByBrokerError, answer_error
-from ottla.client.fetch_frames import (
+from ottla.client.network.cluster import Cluster, UnknownPartitionInTopicError
+from ottla.client.network.connection import Connection
+from ottla.client.network.fetch_frames import (
     READ_COMMITTED,
     VERSION,
     VERSION_BY_ID,
@@ -23,7 +23,7 @@ from ottla.client.fetch_frames import (
     fetch_body,
     read_fetch_answer,
 )
-from ottla.client.offsets import offset_bounds
+from ottla.client.network.list_offsets import offset_bounds
 from ottla.model.error_codes import ErrorCode
 from ottla.model.errors import OttlaError, RetriableError
 from ottla.protocol.apis import ApiKey

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import pyarrow as pa
 
-from ottla.client.admin_options import AdminConfig
-from ottla.client.cluster import Cluster
-from ottla.client.consumer_options import ISOLATION_LEVELS
-from ottla.client.fetch_frames import READ_COMMITTED
+from ottla.client.admin.options import AdminConfig
+from ottla.client.consumer.options import ISOLATION_LEVELS
 from ottla.client.loop_thread import LoopThread
+from ottla.client.network.cluster import Cluster
+from ottla.client.network.fetch_frames import READ_COMMITTED
 from ottla.client.options import OptionError, configured
 from ottla.spark.fetch_connections import FetchConnections
 from ottla.spark.option_names import chosen_for

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ottla.client.blocking_producer import Producer
+from ottla.client.producer.blocking_producer import Producer
 from ottla.model.errors import InvalidRequestError
 from ottla.model.ids import TopicPartition
 from ottla.spark.sink_columns import SinkColumns
 from ottla.spark.sink_decision import FirstOffset
 
 if TYPE_CHECKING:
-    from ottla.client.table_delivery import TableDelivery
+    from ottla.client.producer.table_delivery import TableDelivery
 
 _PIECE_BYTES: Final = 4 * 1024 * 1024
 """Batches that come in small pieces are put together: a larger batch costs all who handle it less."""

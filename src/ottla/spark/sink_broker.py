@@ -10,23 +10,23 @@ import re
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Final, TypeVar
 
-from ottla.client.cluster import Cluster
-from ottla.client.cluster_view import ClusterView
-from ottla.client.committed_offsets import ask_committed
-from ottla.client.coordinators import CoordinatorType, find_coordinator
+from ottla.client.admin.transaction_inspection import inspect_transaction
+from ottla.client.admin.transaction_outcome import TransactionOutcome
+from ottla.client.admin.transaction_requests import describe_transaction, list_transactions
 from ottla.client.errors import AnswerError, DeadlineError, UnsupportedByBrokerError
-from ottla.client.producer_batch import Identity
-from ottla.client.producer_transaction_state import FENCING_CODES
-from ottla.client.transaction_admin import describe_transaction, list_transactions
-from ottla.client.transaction_inspection import inspect_transaction
-from ottla.client.transaction_outcome import TransactionOutcome
-from ottla.client.transaction_requests import (
+from ottla.client.group.committed_offsets import ask_committed
+from ottla.client.network.cluster import Cluster
+from ottla.client.network.cluster_view import ClusterView
+from ottla.client.network.coordinators import CoordinatorType, find_coordinator
+from ottla.client.producer.batch import Identity
+from ottla.client.producer.transaction_requests import (
     add_offsets,
     commit_offsets,
     end_transaction,
     init_producer_id,
     transaction_version,
 )
+from ottla.client.producer.transaction_state import FENCING_CODES
 from ottla.client.values import ConsumerGroupMetadata, OffsetAndMetadata
 from ottla.model.error_codes import ErrorCode
 from ottla.model.errors import MisuseError, OttlaError, RetriableError

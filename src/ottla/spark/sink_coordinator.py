@@ -9,8 +9,8 @@ import logging
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Final, TypeVar
 
-from ottla.client.admin_options import AdminConfig
-from ottla.client.cluster import Cluster
+from ottla.client.admin.options import AdminConfig
+from ottla.client.network.cluster import Cluster
 from ottla.model.errors import OttlaError
 from ottla.spark.driver_connections import CONNECTIONS
 from ottla.spark.sink_broker import SinkBroker

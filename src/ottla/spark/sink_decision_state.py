@@ -18,7 +18,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
-from ottla.client.transaction_outcome import TransactionOutcome
+from ottla.client.admin.transaction_outcome import TransactionOutcome
 from ottla.model.errors import MisuseError
 from ottla.spark.sink_decision import Decision, TaskTransaction, commit_waves, contents
 from ottla.spark.sink_errors import (

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final
 
-from ottla.client.admin_options import AdminConfig
+from ottla.client.admin.options import AdminConfig
 from ottla.client.options import OptionError
-from ottla.client.producer_options import ProducerConfig, producer_config
+from ottla.client.producer.options import ProducerConfig, producer_config
 from ottla.spark.option_names import bootstrap_of, chosen_for, client_options, refuse_unknown
 from ottla.spark.sink_names import checked_sink_id
 

@@ -10,15 +10,15 @@ from collections.abc import Callable, Collection, Coroutine, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
-from ottla.client.admin_options import AdminConfig
-from ottla.client.admin_requests import describe_log_dirs, partition_sizes
-from ottla.client.cluster import Cluster
-from ottla.client.consumer_options import ISOLATION_LEVELS
+from ottla.client.admin.group_offsets import commit_offsets, committed_offsets
+from ottla.client.admin.options import AdminConfig
+from ottla.client.admin.topic_requests import describe_log_dirs, partition_sizes
+from ottla.client.consumer.leader_requests import ask_offsets
+from ottla.client.consumer.options import ISOLATION_LEVELS
 from ottla.client.errors import AnswerError, answer_error
-from ottla.client.group_offsets import commit_offsets, committed_offsets
-from ottla.client.leader_questions import ask_offsets
 from ottla.client.loop_thread import LoopThread
-from ottla.client.offsets import END, START
+from ottla.client.network.cluster import Cluster
+from ottla.client.network.list_offsets import END, START
 from ottla.client.options import OptionError, configured
 from ottla.model.error_codes import ErrorCode
 from ottla.model.errors import InvalidRequestError, OttlaError, RetriableError

@@ -10,13 +10,13 @@ import secrets
 from dataclasses import dataclass
 from typing import Any, Final
 
-from ottla.client.admin_values import ConfigResource
-from ottla.client.blocking_admin import Admin
-from ottla.client.blocking_producer import Producer
-from ottla.client.config_requests import ResourceType
+from ottla.client.admin.blocking_admin import Admin
+from ottla.client.admin.config_requests import ResourceType
+from ottla.client.admin.values import ConfigResource
 from ottla.client.errors import AnswerError
-from ottla.client.preparing_producer import PreparingProducer
-from ottla.client.producer_errors import ProducerBrokenError
+from ottla.client.producer.blocking_producer import Producer
+from ottla.client.producer.errors import ProducerBrokenError
+from ottla.client.producer.preparing_producer import PreparingProducer
 from ottla.model.error_codes import ErrorCode
 from ottla.model.errors import OttlaError
 from ottla.spark.sink_names import TOKEN_BYTES, task_id

@@ -18,7 +18,7 @@ from ottla.testing.in_process_broker import InProcessBroker
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ottla.client.cluster_view import ClusterView, PartitionView
+    from ottla.client.network.cluster_view import ClusterView, PartitionView
     from ottla.testing.cluster_watch import ClusterWatch
 
     _Question = Callable[[list[ClusterView]], bool]

@@ -120,8 +120,8 @@ class BrokerHandle(ABC):
 
 def create_topic(bootstrap: str, name: str, partitions: int, configs: Mapping[str, str] | None, replicas: int) -> str:
     """Creates a topic and answers its name; whoever is asked for it now knows it."""
-    from ottla.client.admin_values import NewTopic
-    from ottla.client.blocking_admin import Admin
+    from ottla.client.admin.blocking_admin import Admin
+    from ottla.client.admin.values import NewTopic
 
     with Admin(bootstrap_servers=bootstrap, client_id="ottla-testing") as admin:
         admin.create_topics([NewTopic(name, partitions, replicas, topic_configs=configs or {})], wait_for_metadata=True)

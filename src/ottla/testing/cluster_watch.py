@@ -4,10 +4,10 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from ottla.client.addresses import Address
-from ottla.client.cluster_view import ClusterView
-from ottla.client.connection import Connection
 from ottla.client.loop_thread import LoopThread
+from ottla.client.network.addresses import Address
+from ottla.client.network.cluster_view import ClusterView
+from ottla.client.network.connection import Connection
 from ottla.env.real_network import RealNetwork
 from ottla.model.errors import OttlaError
 from ottla.protocol.apis import ApiKey

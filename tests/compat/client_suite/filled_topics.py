@@ -3,10 +3,10 @@
 import asyncio
 from collections.abc import Mapping, Sequence
 
-from ottla.client.addresses import parse_bootstrap
-from ottla.client.admin_requests import create_topic
-from ottla.client.cluster import Cluster
-from ottla.client.sender import Sender
+from ottla.client.admin.topic_requests import create_topic
+from ottla.client.network.addresses import parse_bootstrap
+from ottla.client.network.cluster import Cluster
+from ottla.client.producer.batch_sender import Sender
 from ottla.model.ids import TopicPartition
 from ottla.records.builder import BatchBuilder
 from tests.compat.clients.broker_under_test import wait_led

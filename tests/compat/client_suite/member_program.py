@@ -11,9 +11,9 @@ import sys
 from collections.abc import Collection
 from typing import Any
 
-from ottla.client.blocking_consumer import Consumer
-from ottla.client.consumer_errors import CommitFailedError
-from ottla.client.rebalance_listener import ConsumerRebalanceListener
+from ottla.client.consumer.blocking_consumer import Consumer
+from ottla.client.consumer.errors import CommitFailedError
+from ottla.client.group.rebalance_listener import ConsumerRebalanceListener
 from ottla.model.ids import TopicPartition
 
 

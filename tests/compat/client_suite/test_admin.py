@@ -5,15 +5,15 @@ from typing import Any
 
 import pytest
 
-from ottla.client.admin import OffsetSpec
-from ottla.client.admin_values import ConfigResource, MemberToRemove, NewPartitions, NewTopic, Outcomes
-from ottla.client.blocking_admin import Admin
-from ottla.client.blocking_consumer import Consumer
-from ottla.client.blocking_producer import Producer
-from ottla.client.config_requests import ConfigSource, ResourceType
+from ottla.client.admin.async_admin import OffsetSpec
+from ottla.client.admin.blocking_admin import Admin
+from ottla.client.admin.config_requests import ConfigSource, ResourceType
+from ottla.client.admin.partition_moves import ElectionType
+from ottla.client.admin.transaction_requests import NoOpenTransactionError
+from ottla.client.admin.values import ConfigResource, MemberToRemove, NewPartitions, NewTopic, Outcomes
+from ottla.client.consumer.blocking_consumer import Consumer
 from ottla.client.errors import AnswerError, UnsupportedByBrokerError
-from ottla.client.partition_moves import ElectionType
-from ottla.client.transaction_admin import NoOpenTransactionError
+from ottla.client.producer.blocking_producer import Producer
 from ottla.client.values import OffsetAndMetadata, OffsetAndTimestamp
 from ottla.model.error_codes import ErrorCode
 from ottla.model.ids import TopicPartition

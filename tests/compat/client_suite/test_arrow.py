@@ -7,10 +7,10 @@ import pytest
 from confluent_kafka import Consumer as ConfluentConsumer
 from confluent_kafka import TopicPartition as ConfluentPartition
 
-from ottla.client.blocking_consumer import Consumer
-from ottla.client.blocking_producer import Producer
-from ottla.client.partitioner import partition_for_key
-from ottla.client.range_reader import RangeReader
+from ottla.client.consumer.blocking_consumer import Consumer
+from ottla.client.consumer.range_reader import RangeReader
+from ottla.client.producer.blocking_producer import Producer
+from ottla.client.producer.partitioner import partition_for_key
 from ottla.model.ids import TopicPartition
 from tests.compat.client_suite.filled_topics import fill, make_topic, numbered
 

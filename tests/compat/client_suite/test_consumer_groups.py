@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer as ConfluentConsumer
 
-from ottla.client.blocking_consumer import Consumer
-from ottla.client.consumer_errors import CommitFailedError
+from ottla.client.consumer.blocking_consumer import Consumer
+from ottla.client.consumer.errors import CommitFailedError
 from ottla.client.errors import AnswerError
 from ottla.client.values import OffsetAndMetadata
 from ottla.model.ids import TopicPartition

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer as ConfluentProducer
 
-from ottla.client.blocking_consumer import Consumer
-from ottla.client.consumer import AsyncConsumer
-from ottla.client.consumer_errors import RecordDeserializationError, UnknownPositionError, WakeupError
+from ottla.client.consumer.async_consumer import AsyncConsumer
+from ottla.client.consumer.blocking_consumer import Consumer
+from ottla.client.consumer.errors import RecordDeserializationError, UnknownPositionError, WakeupError
 from ottla.client.errors import AnswerError
 from ottla.client.values import ConsumerRecord, OffsetAndTimestamp
 from ottla.model.errors import MisuseError

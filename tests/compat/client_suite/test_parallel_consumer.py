@@ -3,12 +3,12 @@
 from collections import defaultdict
 from typing import Any
 
-from ottla.client import dead_letters
-from ottla.client.admin_values import NewTopic
-from ottla.client.blocking_admin import Admin
-from ottla.client.blocking_consumer import Consumer
-from ottla.client.blocking_parallel_consumer import ParallelConsumer
-from ottla.client.blocking_producer import Producer
+from ottla.client.admin.blocking_admin import Admin
+from ottla.client.admin.values import NewTopic
+from ottla.client.consumer.blocking_consumer import Consumer
+from ottla.client.parallel import dead_letters
+from ottla.client.parallel.blocking_parallel_consumer import ParallelConsumer
+from ottla.client.producer.blocking_producer import Producer
 from ottla.client.values import ConsumerRecord
 
 RECORDS = 400

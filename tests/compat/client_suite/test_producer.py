@@ -5,15 +5,15 @@ from typing import Any
 
 import pytest
 
-from ottla.client import producer_transactions
-from ottla.client.addresses import parse_address
-from ottla.client.blocking_producer import Producer
-from ottla.client.cluster import Cluster
+from ottla.client.admin.group_offsets import committed_offsets
 from ottla.client.errors import AnswerError
-from ottla.client.group_offsets import committed_offsets
-from ottla.client.partitioner import partition_for_key
-from ottla.client.producer import AsyncProducer
-from ottla.client.producer_errors import ProducerFencedError, TransactionFailedError
+from ottla.client.network.addresses import parse_address
+from ottla.client.network.cluster import Cluster
+from ottla.client.producer import transactions as producer_transactions
+from ottla.client.producer.async_producer import AsyncProducer
+from ottla.client.producer.blocking_producer import Producer
+from ottla.client.producer.errors import ProducerFencedError, TransactionFailedError
+from ottla.client.producer.partitioner import partition_for_key
 from ottla.client.values import OffsetAndMetadata
 from ottla.model.error_codes import ErrorCode
 from ottla.model.ids import TopicPartition

@@ -11,9 +11,9 @@ from typing import Any, Final, Self
 
 from ottla.broker.broker import Broker
 from ottla.broker.configuration import BrokerConfig
-from ottla.client.admin import AsyncAdmin
-from ottla.client.admin_values import NewTopic
-from ottla.client.producer import AsyncProducer
+from ottla.client.admin.async_admin import AsyncAdmin
+from ottla.client.admin.values import NewTopic
+from ottla.client.producer.async_producer import AsyncProducer
 from ottla.env.real_clock import RealClock
 from ottla.env.real_disk import RealDisk
 from ottla.env.world import real_world

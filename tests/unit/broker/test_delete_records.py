@@ -8,8 +8,8 @@ from kio.schema.delete_records.v2.request import DeleteRecordsPartition, DeleteR
 from kio.schema.types import TopicName
 from kio.static.primitive import i32, i64
 
-from ottla.client.admin import AsyncAdmin
-from ottla.client.admin_requests import delete_records_of
+from ottla.client.admin.async_admin import AsyncAdmin
+from ottla.client.admin.topic_requests import delete_records_of
 from ottla.model.error_codes import ErrorCode
 from ottla.model.ids import TopicPartition
 from ottla.protocol.apis import ApiKey

@@ -8,8 +8,8 @@ from pathlib import Path
 import confluent_kafka
 import pytest
 
-from ottla.client.blocking_consumer import Consumer
-from ottla.client.blocking_producer import Producer
+from ottla.client.consumer.blocking_consumer import Consumer
+from ottla.client.producer.blocking_producer import Producer
 from ottla.metadata.broker_configs import RACK_AWARE_SELECTOR
 from ottla.model.ids import TopicPartition
 from ottla.replication.partition import Partition

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from ottla.client.admin import AsyncAdmin
-from ottla.client.admin_values import ConfigResource
-from ottla.client.config_requests import ResourceType
-from ottla.client.consumer import AsyncConsumer
-from ottla.client.producer import AsyncProducer
+from ottla.client.admin.async_admin import AsyncAdmin
+from ottla.client.admin.config_requests import ResourceType
+from ottla.client.admin.values import ConfigResource
+from ottla.client.consumer.async_consumer import AsyncConsumer
+from ottla.client.producer.async_producer import AsyncProducer
 from ottla.client.values import OffsetAndTimestamp
 from ottla.model.ids import TopicPartition
 from ottla.storage import names

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from ottla.broker.http_endpoint import HttpEndpoint
-from ottla.client.admin import AsyncAdmin
-from ottla.client.partition_moves import ElectionType, elect_leaders
+from ottla.client.admin.async_admin import AsyncAdmin
+from ottla.client.admin.partition_moves import ElectionType, elect_leaders
 from ottla.controller.assignments import new_partition
 from ottla.controller.topics_state import new_id
 from ottla.metadata.image import PartitionImage

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from ottla.broker.broker import Broker
-from ottla.client.admin import AsyncAdmin
-from ottla.client.admin_values import NewTopic
-from ottla.client.consumer import AsyncConsumer
-from ottla.client.producer import AsyncProducer
-from ottla.client.producer_errors import NotDeliveredError
+from ottla.client.admin.async_admin import AsyncAdmin
+from ottla.client.admin.values import NewTopic
+from ottla.client.consumer.async_consumer import AsyncConsumer
+from ottla.client.producer.async_producer import AsyncProducer
+from ottla.client.producer.errors import NotDeliveredError
 from ottla.client.values import OffsetAndMetadata
 from ottla.metadata.records import broker_key, encode, partition_key, partition_record
 from ottla.metadata.store import Delete, Operation, Put

@@ -14,14 +14,14 @@ import pytest
 from ottla.broker.broker import Broker
 from ottla.broker.configuration import BrokerConfig
 from ottla.broker.http_endpoint import HttpEndpoint
-from ottla.client.addresses import Address
-from ottla.client.cluster import Cluster
-from ottla.client.consumer import AsyncConsumer
-from ottla.client.consumer_errors import UnreadableRecordError
+from ottla.client.admin.log_troubles import LogTrouble, log_troubles
+from ottla.client.consumer.async_consumer import AsyncConsumer
+from ottla.client.consumer.errors import UnreadableRecordError
+from ottla.client.consumer.reader import OffsetRange, Reader
 from ottla.client.errors import CorruptLogError
-from ottla.client.log_troubles import LogTrouble, log_troubles
-from ottla.client.producer import AsyncProducer
-from ottla.client.reader import OffsetRange, Reader
+from ottla.client.network.addresses import Address
+from ottla.client.network.cluster import Cluster
+from ottla.client.producer.async_producer import AsyncProducer
 from ottla.controller.decisions import NewTopic, TopicReference
 from ottla.env.world import real_world
 from ottla.model.error_codes import ErrorCode

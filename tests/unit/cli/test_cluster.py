@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from ottla.client.blocking_producer import Producer
+from ottla.client.producer.blocking_producer import Producer
 from ottla.testing import BrokerCluster
 from tests.unit.cli.command_line import CommandLine
 from tests.unit.cli.test_serve_brokers import serving, wait

@@ -9,7 +9,7 @@ import pytest
 
 from ottla.cli import last_records
 from ottla.cli.last_records import STEP_OFFSETS_MIN
-from ottla.client.reader import OffsetRange, Reader
+from ottla.client.consumer.reader import OffsetRange, Reader
 from ottla.model.ids import TopicPartition
 from tests.unit.cli.command_line import CommandLine
 from tests.unit.cli.test_commands import TIMEOUT_S, started

@@ -3,8 +3,8 @@
 import pytest
 
 from ottla.cli.group_views import Views, group_document, partitions_text, print_group, progress_of
-from ottla.client.group_admin import GroupDescription, GroupMember
-from ottla.client.group_offsets import CommittedOffset
+from ottla.client.admin.group_offsets import CommittedOffset
+from ottla.client.admin.group_requests import GroupDescription, GroupMember
 from ottla.model.ids import TopicPartition
 
 FIRST, SECOND, GONE = TopicPartition("events", 0), TopicPartition("events", 1), TopicPartition("gone", 0)

@@ -17,10 +17,10 @@ from ottla.broker.supervisor import Restarts
 from ottla.cli import metadata_option
 from ottla.cli.metadata_option import check_metadata_option
 from ottla.cli.serve_brokers import broker_ids, broker_settings, http_of
-from ottla.client.admin_values import NewTopic
-from ottla.client.blocking_admin import Admin
-from ottla.client.blocking_consumer import Consumer
-from ottla.client.blocking_producer import Producer
+from ottla.client.admin.blocking_admin import Admin
+from ottla.client.admin.values import NewTopic
+from ottla.client.consumer.blocking_consumer import Consumer
+from ottla.client.producer.blocking_producer import Producer
 from ottla.model.errors import InvalidConfigError
 from ottla.protocol.apis import ApiKey
 from tests.wire.exchange import RawConnection

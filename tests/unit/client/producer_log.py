@@ -3,12 +3,12 @@
 import asyncio
 from collections.abc import Iterable
 
-from ottla.client.addresses import Address, parse_address
-from ottla.client.admin_requests import create_topic
-from ottla.client.cluster import Cluster
-from ottla.client.fetch_frames import READ_COMMITTED, READ_UNCOMMITTED
-from ottla.client.offsets import END, list_offsets
-from ottla.client.reader import OffsetRange, Reader
+from ottla.client.admin.topic_requests import create_topic
+from ottla.client.consumer.reader import OffsetRange, Reader
+from ottla.client.network.addresses import Address, parse_address
+from ottla.client.network.cluster import Cluster
+from ottla.client.network.fetch_frames import READ_COMMITTED, READ_UNCOMMITTED
+from ottla.client.network.list_offsets import END, list_offsets
 from ottla.model.ids import TopicPartition
 from ottla.records.record import Record
 

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
-from ottla.client.addresses import Address
+from ottla.client.network.addresses import Address
 from ottla.protocol.apis import ADVERTISED, ApiKey
 from ottla.protocol.messages import read_request, write_response
 

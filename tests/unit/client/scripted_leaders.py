@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any, Literal
 from uuid import UUID
 
-from ottla.client.addresses import Address
+from ottla.client.network.addresses import Address
 from ottla.model.error_codes import ErrorCode
 from ottla.protocol.apis import ApiKey
 from ottla.protocol.messages import milliseconds, wire_error, write_response

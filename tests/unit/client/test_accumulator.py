@@ -2,11 +2,11 @@
 
 import pytest
 
-from ottla.client.accumulator_state import AccumulatorLimits, AccumulatorState, Outgoing
-from ottla.client.backoff import Backoff
-from ottla.client.partition_queue_state import PartitionQueue
-from ottla.client.producer_batch import Identity
-from ottla.client.producer_errors import NotDeliveredError, RecordTooLargeError
+from ottla.client.network.backoff import Backoff
+from ottla.client.producer.accumulator_state import AccumulatorLimits, AccumulatorState, Outgoing
+from ottla.client.producer.batch import Identity
+from ottla.client.producer.errors import NotDeliveredError, RecordTooLargeError
+from ottla.client.producer.partition_queue_state import PartitionQueue
 from ottla.model.error_codes import ErrorCode
 from ottla.model.ids import TopicPartition
 from ottla.records.batch import Batch

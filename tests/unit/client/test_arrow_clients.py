@@ -9,20 +9,20 @@ from typing import Any, get_type_hints
 import pyarrow as pa
 import pytest
 
-from ottla.client.addresses import Address
-from ottla.client.arrow_consumer import as_batches, decode_polled
-from ottla.client.blocking_consumer import Consumer
-from ottla.client.blocking_producer import Producer
-from ottla.client.cluster import UnknownPartitionInTopicError
-from ottla.client.consumer import AsyncConsumer
+from ottla.client.consumer.arrow import as_batches, decode_polled
+from ottla.client.consumer.async_consumer import AsyncConsumer
+from ottla.client.consumer.blocking_consumer import Consumer
+from ottla.client.consumer.range_reader import AsyncRangeReader, RangeReader, RangeReaderConfig, RangeReaderOptions
+from ottla.client.consumer.reader import Chunk
 from ottla.client.errors import AnswerError
+from ottla.client.network.addresses import Address
+from ottla.client.network.cluster import UnknownPartitionInTopicError
 from ottla.client.options import OptionError
-from ottla.client.partitioner import RoundRobinPartitioner, partition_for_key
-from ottla.client.producer import AsyncProducer
-from ottla.client.producer_errors import ProducerClosedError, RecordTooLargeError
-from ottla.client.range_reader import AsyncRangeReader, RangeReader, RangeReaderConfig, RangeReaderOptions
-from ottla.client.reader import Chunk
-from ottla.client.table_delivery import WrittenRows
+from ottla.client.producer.async_producer import AsyncProducer
+from ottla.client.producer.blocking_producer import Producer
+from ottla.client.producer.errors import ProducerClosedError, RecordTooLargeError
+from ottla.client.producer.partitioner import RoundRobinPartitioner, partition_for_key
+from ottla.client.producer.table_delivery import WrittenRows
 from ottla.model.errors import CorruptBatchError, MisuseError
 from ottla.model.ids import TopicPartition
 from ottla.records.batch import scan

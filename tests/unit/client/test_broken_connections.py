@@ -6,12 +6,12 @@ from itertools import groupby
 
 import pytest
 
-from ottla.client.addresses import Address
-from ottla.client.admin_requests import create_topic
-from ottla.client.backoff import Backoff
-from ottla.client.cluster import Cluster
-from ottla.client.reader import OffsetRange, Reader
-from ottla.client.sender import Sender
+from ottla.client.admin.topic_requests import create_topic
+from ottla.client.consumer.reader import OffsetRange, Reader
+from ottla.client.network.addresses import Address
+from ottla.client.network.backoff import Backoff
+from ottla.client.network.cluster import Cluster
+from ottla.client.producer.batch_sender import Sender
 from ottla.env.ports import Buffer, File, Listener, Socket
 from ottla.env.real_network import RealNetwork
 from ottla.model.ids import TopicPartition

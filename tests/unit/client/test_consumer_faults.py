@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from ottla.client.blocking_consumer import Consumer
-from ottla.client.consumer import AsyncConsumer
+from ottla.client.consumer.async_consumer import AsyncConsumer
+from ottla.client.consumer.blocking_consumer import Consumer
 from ottla.client.errors import CannotConnectError, DeadlineError
 from ottla.client.options import OptionError
 from ottla.model.errors import MisuseError, OttlaError

@@ -7,15 +7,15 @@ from typing import Any
 
 import pytest
 
-from ottla.client.addresses import Address
-from ottla.client.admin_requests import create_topic
-from ottla.client.assignors.assignor import Assignment, MemberSubscription, PlainAssignor
-from ottla.client.blocking_consumer import Consumer
-from ottla.client.cluster import Cluster
-from ottla.client.consumer import AsyncConsumer
+from ottla.client.admin.topic_requests import create_topic
+from ottla.client.consumer.async_consumer import AsyncConsumer
+from ottla.client.consumer.blocking_consumer import Consumer
 from ottla.client.errors import AnswerError, DeadlineError
-from ottla.client.rebalance_listener import ConsumerRebalanceListener
-from ottla.client.sender import Sender
+from ottla.client.group.assignors.assignor import Assignment, MemberSubscription, PlainAssignor
+from ottla.client.group.rebalance_listener import ConsumerRebalanceListener
+from ottla.client.network.addresses import Address
+from ottla.client.network.cluster import Cluster
+from ottla.client.producer.batch_sender import Sender
 from ottla.model.ids import TopicPartition
 from ottla.records.builder import BatchBuilder
 

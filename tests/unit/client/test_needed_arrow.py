@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from ottla.client.addresses import Address
+from ottla.client.network.addresses import Address
 
 PROGRAM = """
 import sys

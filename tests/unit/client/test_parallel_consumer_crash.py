@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from ottla.client.blocking_admin import Admin
-from ottla.client.blocking_producer import Producer
+from ottla.client.admin.blocking_admin import Admin
+from ottla.client.producer.blocking_producer import Producer
 from ottla.testing import InProcessBroker
 
 RECORDS = 300
@@ -19,7 +19,7 @@ KEYS = 7
 
 PROGRAM = """
 import sys, time
-from ottla.client.blocking_parallel_consumer import ParallelConsumer
+from ottla.client.parallel.blocking_parallel_consumer import ParallelConsumer
 
 bootstrap, topic = sys.argv[1:]
 with ParallelConsumer(

@@ -1,9 +1,9 @@
 """The rules for a partition's sequence numbers, each by itself: they are what makes a batch sent twice one batch."""
 
-from ottla.client.accumulator_state import AccumulatorLimits, AccumulatorState
-from ottla.client.backoff import Backoff
-from ottla.client.partition_queue_state import PartitionQueue
-from ottla.client.producer_batch import NO_SEQUENCE, SEQUENCES, Identity, ProducerBatch
+from ottla.client.network.backoff import Backoff
+from ottla.client.producer.accumulator_state import AccumulatorLimits, AccumulatorState
+from ottla.client.producer.batch import NO_SEQUENCE, SEQUENCES, Identity, ProducerBatch
+from ottla.client.producer.partition_queue_state import PartitionQueue
 from ottla.model.error_codes import ErrorCode
 from ottla.model.ids import TopicPartition
 from ottla.sim.random import SimRandom

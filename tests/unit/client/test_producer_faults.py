@@ -13,11 +13,11 @@ from typing import Any
 
 import pytest
 
-from ottla.client.addresses import Address
-from ottla.client.blocking_producer import Producer
 from ottla.client.errors import AnswerError, CannotConnectError, DeadlineError
-from ottla.client.producer import AsyncProducer
-from ottla.client.producer_errors import (
+from ottla.client.network.addresses import Address
+from ottla.client.producer.async_producer import AsyncProducer
+from ottla.client.producer.blocking_producer import Producer
+from ottla.client.producer.errors import (
     BufferFullError,
     NotDeliveredError,
     NotEncodedError,
@@ -268,7 +268,7 @@ def test_wrong_addresses_are_told_when_the_time_is_over_and_leave_no_thread() ->
 def test_a_broker_that_starts_later_is_waited_for(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     broker = BrokerProcess(tmp_path)
     with Producer(bootstrap_servers=broker.address, retry_backoff_ms=10) as producer, ThreadPoolExecutor() as pool:
-        with caplog.at_level(logging.WARNING, "ottla.client.producer"):
+        with caplog.at_level(logging.WARNING, "ottla.client.producer.async_producer"):
             first = pool.submit(producer.send, "late", b"x")
             wait_for(lambda: "trying again for 60000 ms (max_block_ms)" in caplog.text, "a first try")
         with broker:

@@ -9,11 +9,11 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from ottla.client.addresses import Address
-from ottla.client.blocking_producer import Producer
-from ottla.client.interceptors import ProducerInterceptor, ProducerRecord
-from ottla.client.producer import AsyncProducer
-from ottla.client.producer_errors import RecordTooLargeError, SerializationError
+from ottla.client.network.addresses import Address
+from ottla.client.producer.async_producer import AsyncProducer
+from ottla.client.producer.blocking_producer import Producer
+from ottla.client.producer.errors import RecordTooLargeError, SerializationError
+from ottla.client.producer.interceptors import ProducerInterceptor, ProducerRecord
 from ottla.model.errors import MisuseError
 from tests.unit.client.producer_log import read_topic, values
 

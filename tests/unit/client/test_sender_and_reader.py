@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-from ottla.client.addresses import Address
-from ottla.client.admin_requests import create_topic, delete_records
-from ottla.client.cluster import Cluster
-from ottla.client.config_requests import Resource, ResourceType, alter_configs
+from ottla.client.admin.config_requests import Resource, ResourceType, alter_configs
+from ottla.client.admin.topic_requests import create_topic, delete_records
+from ottla.client.consumer.reader import Chunk, OffsetRange, Reader
 from ottla.client.errors import AnswerError, NotSentError
-from ottla.client.offsets import END, MAX_TIMESTAMP, START, FoundOffset, list_offsets, offset_bounds
-from ottla.client.reader import Chunk, OffsetRange, Reader
-from ottla.client.sender import ACKS_NONE, Sender
+from ottla.client.network.addresses import Address
+from ottla.client.network.cluster import Cluster
+from ottla.client.network.list_offsets import END, MAX_TIMESTAMP, START, FoundOffset, list_offsets, offset_bounds
+from ottla.client.producer.batch_sender import ACKS_NONE, Sender
 from ottla.model.error_codes import ErrorCode
 from ottla.model.errors import MisuseError
 from ottla.model.ids import TopicPartition

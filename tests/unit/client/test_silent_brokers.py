@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from ottla.client.blocking_consumer import Consumer
-from ottla.client.blocking_producer import Producer
-from ottla.client.cluster import Cluster
+from ottla.client.consumer.blocking_consumer import Consumer
 from ottla.client.errors import CannotConnectError, ConnectionLostError
-from ottla.client.producer import AsyncProducer
+from ottla.client.network.cluster import Cluster
+from ottla.client.producer.async_producer import AsyncProducer
+from ottla.client.producer.blocking_producer import Producer
 from ottla.protocol.apis import ApiKey
 from ottla.protocol.messages import milliseconds
 from ottla.testing import BrokerCluster

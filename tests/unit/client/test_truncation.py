@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from ottla.client.blocking_consumer import Consumer
-from ottla.client.blocking_producer import Producer
-from ottla.client.consumer_errors import LogTruncatedError
+from ottla.client.consumer.blocking_consumer import Consumer
+from ottla.client.consumer.errors import LogTruncatedError
+from ottla.client.producer.blocking_producer import Producer
 from ottla.model.ids import TopicPartition
 from ottla.records.batch import scan
 from ottla.storage.names import CLEAN_SHUTDOWN, HIGH_WATERMARKS, RECOVERY_POINTS

@@ -140,7 +140,7 @@ def interpreter(tmp_path_factory: pytest.TempPathFactory) -> Path:
     venv.create(home)
     (packages,) = home.glob("lib/python*/site-packages")
     with zipfile.ZipFile(wheel) as packed:
-        assert {"ottla/py.typed", "ottla/client/deliveries.pyi"} <= set(packed.namelist())
+        assert {"ottla/py.typed", "ottla/client/producer/deliveries.pyi"} <= set(packed.namelist())
         packed.extractall(packages)
     return home / "bin/python"
 

@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from ottla.client.admin_options import AdminConfig
-from ottla.client.consumer_options import ConsumerConfig
+from ottla.client.admin.options import AdminConfig
+from ottla.client.consumer.options import ConsumerConfig
 from ottla.client.options import OptionError
-from ottla.client.producer_options import ProducerConfig
+from ottla.client.producer.options import ProducerConfig
 from ottla.spark.option_names import bootstrap_of, chosen_for, client_options, refuse_unknown
 
 

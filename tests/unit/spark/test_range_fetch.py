@@ -7,11 +7,11 @@ from typing import TypeVar
 
 import pytest
 
-from ottla.client.admin_options import AdminConfig
-from ottla.client.blocking_admin import Admin
-from ottla.client.blocking_producer import Producer
-from ottla.client.cluster import Cluster
-from ottla.client.fetch_frames import READ_UNCOMMITTED
+from ottla.client.admin.blocking_admin import Admin
+from ottla.client.admin.options import AdminConfig
+from ottla.client.network.cluster import Cluster
+from ottla.client.network.fetch_frames import READ_UNCOMMITTED
+from ottla.client.producer.blocking_producer import Producer
 from ottla.model.ids import TopicPartition
 from ottla.spark.data_loss import DataLossError
 from ottla.spark.fetch_connections import FetchConnections

@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 import pytest
 
-from ottla.client.blocking_producer import Producer
 from ottla.client.options import OptionError
+from ottla.client.producer.blocking_producer import Producer
 from ottla.model.ids import TopicPartition
 from ottla.spark.range_plan import OffsetSpan
 from ottla.spark.range_scan import scan_plan, scan_span

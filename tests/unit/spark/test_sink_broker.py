@@ -7,10 +7,10 @@ from typing import TypeVar
 
 import pytest
 
-from ottla.client.admin_options import AdminConfig
-from ottla.client.preparing_producer import PreparingProducer
-from ottla.client.transaction_inspection import inspect_transaction
-from ottla.client.transaction_outcome import TransactionOutcome
+from ottla.client.admin.options import AdminConfig
+from ottla.client.admin.transaction_inspection import inspect_transaction
+from ottla.client.admin.transaction_outcome import TransactionOutcome
+from ottla.client.producer.preparing_producer import PreparingProducer
 from ottla.model.ids import TopicPartition
 from ottla.spark.sink_broker import SinkBroker
 from ottla.spark.sink_coordinator import abort_batch, commit_batch
@@ -70,7 +70,7 @@ def write(pool: TransactionPool, bootstrap: str, topic: str, batch_id: int, task
 
 
 def states(bootstrap: str) -> dict[str, str]:
-    from ottla.client.blocking_admin import Admin
+    from ottla.client.admin.blocking_admin import Admin
 
     with Admin(bootstrap_servers=bootstrap) as admin:
         return {each.transactional_id: each.state for each in admin.list_transactions()}

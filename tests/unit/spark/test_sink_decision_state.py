@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ottla.client.transaction_outcome import TransactionOutcome
+from ottla.client.admin.transaction_outcome import TransactionOutcome
 from ottla.model.errors import OttlaError
 from ottla.spark.sink_decision import Decision, FirstOffset, TaskTransaction, commit_waves
 from ottla.spark.sink_decision_state import (

@@ -8,8 +8,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from ottla.client.dead_letters import ERROR, ORIGIN_OFFSET, ORIGIN_TIMESTAMP, REASON, STACK
 from ottla.client.options import OptionError
+from ottla.client.parallel.dead_letters import ERROR, ORIGIN_OFFSET, ORIGIN_TIMESTAMP, REASON, STACK
 from ottla.spark.dead_letter_sender import headers
 from ottla.spark.rejected_rows import BadValueError, RejectedRecordError
 from ottla.spark.value_format import ValueDecoder, decoder_for, format_options, value_schema

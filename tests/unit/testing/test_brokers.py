@@ -13,10 +13,10 @@ import pytest
 
 from ottla.broker.broker import Broker
 from ottla.broker.configuration import BrokerConfig
-from ottla.client.blocking_admin import Admin
-from ottla.client.blocking_consumer import Consumer
-from ottla.client.blocking_producer import Producer
-from ottla.client.producer import AsyncProducer
+from ottla.client.admin.blocking_admin import Admin
+from ottla.client.consumer.blocking_consumer import Consumer
+from ottla.client.producer.async_producer import AsyncProducer
+from ottla.client.producer.blocking_producer import Producer
 from ottla.model.errors import MisuseError, RetriableError
 from ottla.testing import BrokerDidNotStartError, BrokerHandle, InProcessBroker, ProcessBroker
 from ottla.testing.sparse_copy import copy_folder

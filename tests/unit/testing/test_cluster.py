@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from ottla.client.blocking_admin import Admin
-from ottla.client.blocking_consumer import Consumer
-from ottla.client.blocking_producer import Producer
+from ottla.client.admin.blocking_admin import Admin
+from ottla.client.consumer.blocking_consumer import Consumer
+from ottla.client.producer.blocking_producer import Producer
 from ottla.env.ports import Socket
 from ottla.env.real_network import RealNetwork
 from ottla.model.errors import MisuseError

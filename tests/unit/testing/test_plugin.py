@@ -7,10 +7,10 @@ from pathlib import Path
 
 TESTS = """
 import pytest
-from ottla.client.admin_values import ConfigResource
-from ottla.client.blocking_admin import Admin
-from ottla.client.blocking_producer import Producer
-from ottla.client.config_requests import ResourceType
+from ottla.client.admin.values import ConfigResource
+from ottla.client.admin.blocking_admin import Admin
+from ottla.client.producer.blocking_producer import Producer
+from ottla.client.admin.config_requests import ResourceType
 
 
 @pytest.mark.parametrize("turn", range(4))

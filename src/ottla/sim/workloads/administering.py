@@ -1,7 +1,7 @@
 """An administrator at work: topics come and go, grow, and move between brokers; leaders are elected."""
 
-from ottla.client.admin_values import NewPartitions, NewTopic
-from ottla.client.partition_moves import ElectionType
+from ottla.client.admin.partition_moves import ElectionType
+from ottla.client.admin.values import NewPartitions, NewTopic
 from ottla.model.errors import OttlaError
 from ottla.model.ids import TopicPartition
 from ottla.sim.life import Life

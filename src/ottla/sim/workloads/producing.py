@@ -2,7 +2,7 @@
 
 import asyncio
 
-from ottla.client.deliveries import AsyncDelivery
+from ottla.client.producer.deliveries import AsyncDelivery
 from ottla.model.errors import OttlaError
 from ottla.model.ids import TopicPartition
 from ottla.sim.life import Life

@@ -2,7 +2,7 @@
 
 from typing import Literal
 
-from ottla.client.consumer import AsyncConsumer
+from ottla.client.consumer.async_consumer import AsyncConsumer
 from ottla.model.errors import OttlaError
 from ottla.model.ids import TopicPartition
 from ottla.sim.life import Life

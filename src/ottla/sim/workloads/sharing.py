@@ -4,8 +4,8 @@ import asyncio
 from collections.abc import Collection
 from typing import Literal
 
-from ottla.client.consumer import AsyncConsumer
-from ottla.client.rebalance_listener import ConsumerRebalanceListener
+from ottla.client.consumer.async_consumer import AsyncConsumer
+from ottla.client.group.rebalance_listener import ConsumerRebalanceListener
 from ottla.model.errors import OttlaError
 from ottla.model.ids import TopicPartition
 from ottla.sim.life import Life

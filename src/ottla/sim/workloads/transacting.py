@@ -1,6 +1,6 @@
 """Programs that write transactions over several partitions, and commit or abort them."""
 
-from ottla.client.producer import AsyncProducer
+from ottla.client.producer.async_producer import AsyncProducer
 from ottla.model.errors import OttlaError
 from ottla.model.ids import TopicPartition
 from ottla.sim.history import Transaction

@@ -8,7 +8,7 @@ of their own, through the exactly-once sink.
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
-from ottla.client import dead_letters
+from ottla.client.parallel import dead_letters
 from ottla.model.errors import MisuseError
 from ottla.spark.pipelines.columns import ORIGIN, REJECTED, is_own
 from ottla.spark.pipelines.parsing import rejection

@@ -3,8 +3,8 @@
 from dataclasses import dataclass, field
 from typing import Any
 
-from ottla.client.admin import OffsetSpec
-from ottla.client.blocking_admin import Admin
+from ottla.client.admin.async_admin import OffsetSpec
+from ottla.client.admin.blocking_admin import Admin
 from ottla.model.errors import OttlaError
 from ottla.model.ids import TopicPartition
 from ottla.spark.pipelines.checkpoints import QueryState, read_checkpoint

@@ -1,7 +1,7 @@
 """The topics of a project: whether they are there, before Spark is started for nothing."""
 
-from ottla.client.admin_values import NewTopic
-from ottla.client.blocking_admin import Admin
+from ottla.client.admin.blocking_admin import Admin
+from ottla.client.admin.values import NewTopic
 from ottla.model.errors import MisuseError
 from ottla.spark.pipelines.project import Project
 

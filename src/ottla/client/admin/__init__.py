@@ -1,0 +1,1 @@
+"""The admin clients: topics, configs, groups, transactions and partitions, asked and changed."""

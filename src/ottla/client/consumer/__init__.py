@@ -1,0 +1,1 @@
+"""The consumers: subscriptions, positions, fetching, and what a poll hands out."""

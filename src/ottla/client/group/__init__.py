@@ -1,0 +1,1 @@
+"""A consumer as a member of its group: membership, assignors, committed offsets."""

@@ -1,0 +1,1 @@
+"""The producers: from a record or a table to its queue, and from there to its leader."""
