@@ -19,7 +19,7 @@ from benchmarks.kafka_race.arena import create_topic
 from benchmarks.kafka_race.brokers import RECIPES, RunningBroker
 from benchmarks.spark_race.connector import connector_jars, use_matching_spark
 from ottla.client.producer.blocking_producer import Producer
-from ottla.spark.session import build_session
+from ottla.spark.launch.session import build_session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

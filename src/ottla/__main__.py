@@ -1,6 +1,6 @@
 """The command `ottla`: finds the command and runs it.
 
-Each command is a module of `ottla.cli`, imported only when it is used: `ottla --help` imports none of them, and
+Each command is a package of `ottla.cli`, imported only when it is used: `ottla --help` imports none of them, and
 `ottla serve` no other. `ottla.cli` describes what they share.
 """
 
@@ -25,7 +25,7 @@ COMMANDS: Final = {
     "profile": "Store connections to clusters under a name",
     "completion": "Print a script for command completion in bash, zsh or fish",
 }
-"""Every command, in the order of the help; the module is `ottla.cli.<name>`."""
+"""Every command, in the order of the help; the module is `ottla.cli.<name>.command`."""
 
 _USAGE: Final = "Usage: ottla COMMAND [OPTIONS]"
 _EXAMPLES: Final = """\
@@ -84,7 +84,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if not given or given[0] not in COMMANDS:
         return _without_command(given)
     if given[0] == "serve":
-        from ottla.cli.serve import main as serve
+        from ottla.cli.serve.command import main as serve
 
         return serve(given[1:])
     from ottla.cli.running import run_command

@@ -18,7 +18,7 @@ from typing import Final
 import pytest
 from kio.schema.errors import ErrorCode
 
-from ottla.coordination.transaction_records import TransactionStatus as Status
+from ottla.coordination.transactions.records import TransactionStatus as Status
 from ottla.protocol.apis import ApiKey
 from tests.crash.doomed_broker import DoomedBroker
 from tests.crash.load import ask

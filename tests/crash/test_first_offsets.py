@@ -17,7 +17,7 @@ from typing import Final
 import pytest
 from kio.schema.errors import ErrorCode
 
-from ottla.coordination.transaction_records import TransactionStatus as Status
+from ottla.coordination.transactions.records import TransactionStatus as Status
 from ottla.protocol.apis import ApiKey
 from tests.crash.doomed_broker import DoomedBroker
 from tests.crash.places import commit_offsets, end_offsets, fetch_offsets

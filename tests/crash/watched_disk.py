@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, ParamSpec, TypeVar
 
-from ottla.coordination.effects import CoordinatorRecord
-from ottla.coordination.group_records import GroupKey, OffsetKey, read_key
-from ottla.coordination.transaction_records import TransactionStatus, decode_value
+from ottla.coordination.groups.records import GroupKey, OffsetKey, read_key
+from ottla.coordination.runtime.effects import CoordinatorRecord
+from ottla.coordination.transactions.records import TransactionStatus, decode_value
 from ottla.env.ports import Buffer
 from ottla.env.real_disk import RealDisk, RealFile
 from ottla.records.batch import Batch, scan

@@ -14,9 +14,9 @@ from kio.serial import entity_reader, entity_writer
 from kio.serial.errors import SerialError
 from kio.static.constants import EntityType
 
-from ottla.coordination.effects import CoordinatorRecord
-from ottla.coordination.group_records import OffsetKey, OffsetValue, offset_record, read_key, read_offset
-from ottla.coordination.offset_records import offset_records, read_offset_records
+from ottla.coordination.groups.offset_records import offset_records, read_offset_records
+from ottla.coordination.groups.records import OffsetKey, OffsetValue, offset_record, read_key, read_offset
+from ottla.coordination.runtime.effects import CoordinatorRecord
 from ottla.model.errors import OttlaError
 from ottla.protocol.apis import SERVED, ApiKey
 from ottla.protocol.offset_commits import OffsetCommit, read_offset_commit

@@ -27,7 +27,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 from uuid import UUID
 
-from ottla.coordination.consumer_group_records import (
+from ottla.coordination.groups.consumer.records import (
     CurrentRecord,
     CurrentValue,
     EpochRecord,
@@ -41,9 +41,9 @@ from ottla.coordination.consumer_group_records import (
     TargetRecord,
     decode,
 )
-from ottla.coordination.consumer_group_requests import ConsumerHeartbeat, ConsumerHeartbeatResponse, MigrationPolicy
-from ottla.coordination.consumer_protocol import NamedAssignment, read_assignment
-from ottla.coordination.group_requests import JoinResponse, OffsetCommitRequest, OffsetCommitResponse, SyncResponse
+from ottla.coordination.groups.consumer.requests import ConsumerHeartbeat, ConsumerHeartbeatResponse, MigrationPolicy
+from ottla.coordination.groups.consumer_protocol import NamedAssignment, read_assignment
+from ottla.coordination.groups.requests import JoinResponse, OffsetCommitRequest, OffsetCommitResponse, SyncResponse
 from ottla.model.error_codes import ErrorCode
 from tests.scenarios.consumer_offsets_rig import ConsumerOffsetsRig
 from tests.scenarios.group_script import Client, GroupScript, new_offsets

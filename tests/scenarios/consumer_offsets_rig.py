@@ -6,11 +6,11 @@ Like `GroupRig`, with the topics of a cluster, and true to what a failed write m
 from collections.abc import Iterable
 from uuid import UUID
 
-from ottla.coordination.consumer_group import ConsumerGroup, Topic, Topics
-from ottla.coordination.consumer_group_requests import ConsumerGroupConfig
-from ottla.coordination.consumer_offsets_shard_state import ConsumerOffsetsShard
-from ottla.coordination.effects import Respond, TransactionalWrite
-from ottla.coordination.group_requests import GroupEffect
+from ottla.coordination.groups.consumer.group import ConsumerGroup, Topic, Topics
+from ottla.coordination.groups.consumer.requests import ConsumerGroupConfig
+from ottla.coordination.groups.consumer_offsets_shard_state import ConsumerOffsetsShard
+from ottla.coordination.groups.requests import GroupEffect
+from ottla.coordination.runtime.effects import Respond, TransactionalWrite
 from ottla.model.ids import NO_PRODUCER_ID
 from ottla.sim.random import SimRandom
 from tests.unit.coordination.group_rig import GroupRig, Logged

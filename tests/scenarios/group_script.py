@@ -16,9 +16,8 @@ from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from ottla.coordination.effects import CoordinatorRecord
-from ottla.coordination.group_records import OffsetKey, read_group, read_key, read_offset
-from ottla.coordination.group_requests import (
+from ottla.coordination.groups.records import OffsetKey, read_group, read_key, read_offset
+from ottla.coordination.groups.requests import (
     DeleteGroupRequest,
     DeleteGroupResponse,
     HeartbeatResponse,
@@ -36,6 +35,7 @@ from ottla.coordination.group_requests import (
     SyncResponse,
     WantedPartition,
 )
+from ottla.coordination.runtime.effects import CoordinatorRecord
 from ottla.model.error_codes import ErrorCode
 from tests.scenarios.script_blocks import milliseconds, options
 from tests.unit.coordination.group_rig import GroupRig, Logged, subscription

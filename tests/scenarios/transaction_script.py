@@ -22,9 +22,9 @@ from collections.abc import Callable, Hashable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ottla.coordination.effects import CoordinatorRecord
-from ottla.coordination.transaction_records import TransactionStatus, decode_key, decode_value, entry_record
-from ottla.coordination.transaction_requests import (
+from ottla.coordination.runtime.effects import CoordinatorRecord
+from ottla.coordination.transactions.records import TransactionStatus, decode_key, decode_value, entry_record
+from ottla.coordination.transactions.requests import (
     AddPartitions,
     AddPartitionsResponse,
     EndTransaction,

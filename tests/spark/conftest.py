@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ottla.spark.session import build_session
+from ottla.spark.launch.session import build_session
 from ottla.testing import ProcessBroker
 from tests.spark.topics import Topics
 

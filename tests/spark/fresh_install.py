@@ -10,7 +10,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from ottla.spark.session import build_session
+from ottla.spark.launch.session import build_session
 
 ROWS = 1000
 

@@ -15,8 +15,8 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import WriterCommitMessage
 
 from ottla.spark.data_source import OttlaDataSource
-from ottla.spark.sink_broker import SinkBroker
-from ottla.spark.stream_writer import StreamWriter
+from ottla.spark.sink.broker_requests import SinkBroker
+from ottla.spark.sink.stream_writer import StreamWriter
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -104,7 +104,7 @@ class KillingWriter(StreamWriter):
         return super().write(self._half_way(iterator))
 
     def _half_way(self, batches: "Iterator[pa.RecordBatch]") -> "Iterator[pa.RecordBatch]":
-        from ottla.spark import row_writer
+        from ottla.spark.sink import row_writer
 
         # So that rows are on their way before the task dies.
         row_writer._PIECE_BYTES = 1  # type: ignore[misc]

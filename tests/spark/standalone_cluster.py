@@ -13,7 +13,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from ottla.spark.session import spark_environment
+from ottla.spark.launch.session import spark_environment
 
 START_S = 120
 _MASTER = "org.apache.spark.deploy.master.Master"

@@ -13,7 +13,7 @@ import pytest
 
 from ottla.client.producer.blocking_producer import Producer
 from ottla.model.ids import TopicPartition
-from ottla.spark.source_options import CONNECTOR_OPTIONS, OWN_OPTIONS
+from ottla.spark.source.options import CONNECTOR_OPTIONS, OWN_OPTIONS
 from tests.spark.streams import Batches, offset_in, run_available, running, wait_until
 from tests.spark.topics import Topics, numbers, values_of
 

@@ -82,7 +82,7 @@ def test_dead_letters_leave_with_their_story(spark: "SparkSession", topics: Topi
         dead_letters.ORIGIN_OFFSET: b"13",
         dead_letters.ORIGIN_TIMESTAMP: b"1013",
         dead_letters.REASON: b"the value is not JSON: Input data was truncated: {",
-        dead_letters.ERROR: b"ottla.spark.rejected_rows.BadValueError",
+        dead_letters.ERROR: b"ottla.spark.values.rejected_rows.BadValueError",
     } == story
     assert (b"{", 1013) == (one.value, one.timestamp)
 

@@ -5,9 +5,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ottla.client.admin.options import AdminConfig
-from ottla.spark.sink_broker import SinkBroker
-from ottla.spark.sink_decision import Decision, FirstOffset, TaskTransaction
-from ottla.spark.sink_names import task_id
+from ottla.spark.sink.broker_requests import SinkBroker
+from ottla.spark.sink.decision import Decision, FirstOffset, TaskTransaction
+from ottla.spark.sink.names import task_id
 from tests.spark.killing_source import KillingSource
 from tests.spark.test_exactly_once_kills import COUNT, check_once, run_until_it_dies, start
 from tests.spark.topics import Topics, numbers

@@ -161,7 +161,7 @@ def test_sql_reads_a_topic_by_name_of_the_format(spark: "SparkSession", ottla: T
 
 CONNECT_PROGRAM = """
 import sys
-from ottla.spark.session import spark_environment
+from ottla.spark.launch.session import spark_environment
 import os
 os.environ.update(spark_environment())
 from pyspark.sql import SparkSession

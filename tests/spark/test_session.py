@@ -7,8 +7,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ottla.spark.java import OPTIONAL_MODULE_ARGUMENT, java_home, probe
-from ottla.spark.session import build_session, default_settings
+from ottla.spark.launch.java import OPTIONAL_MODULE_ARGUMENT, java_home, probe
+from ottla.spark.launch.session import build_session, default_settings
 from tests.spark.topics import Topics
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 STARTS = """
 import json
-from ottla.spark.session import build_session
+from ottla.spark.launch.session import build_session
 spark = build_session("another", master="local[1]", settings={"spark.driver.memory": "512m"})
 found = {
     "sum": spark.range(10).selectExpr("SUM(id)").first()[0],
@@ -30,7 +30,7 @@ print(json.dumps(found))
 
 STREAMS = """
 import sys
-from ottla.spark.session import build_session
+from ottla.spark.launch.session import build_session
 spark = build_session("streams", master="local[1]", settings={"spark.driver.memory": "512m"})
 bootstrap, topic, output, folder = sys.argv[1:]
 rows = spark.readStream.format("ottla").option("kafka.bootstrap.servers", bootstrap).option("subscribe", topic)

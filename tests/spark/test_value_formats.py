@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ottla.spark.value_format import value_schema
+from ottla.spark.values.value_format import value_schema
 from tests.spark.topics import Topics
 from tests.unit.spark.http_registry import FIRST, SECOND, avro, framed, running_registry
 

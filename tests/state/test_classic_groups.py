@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from ottla.coordination.group_requests import (
+from ottla.coordination.groups.requests import (
     DeleteGroupRequest,
     DescribedGroup,
     GroupSettings,

@@ -13,9 +13,9 @@ from uuid import UUID
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from ottla.coordination.consumer_group import ConsumerGroup, GroupState, Topic
-from ottla.coordination.consumer_group_requests import ConsumerGroupConfig
-from ottla.coordination.consumer_group_state import ConsumerGroups
+from ottla.coordination.groups.consumer.group import ConsumerGroup, GroupState, Topic
+from ottla.coordination.groups.consumer.groups_state import ConsumerGroups
+from ottla.coordination.groups.consumer.requests import ConsumerGroupConfig
 from ottla.model.error_codes import ErrorCode
 from ottla.sim.random import SimRandom
 from tests.state.effort import effort

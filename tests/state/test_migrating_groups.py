@@ -13,9 +13,9 @@ from typing import Any
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from ottla.coordination.consumer_group_requests import ConsumerGroupConfig, ConsumerHeartbeat, MigrationPolicy
-from ottla.coordination.consumer_protocol import read_assignment
-from ottla.coordination.group_requests import JoinResponse, LeaveRequest, LeavingMember, MemberProtocol
+from ottla.coordination.groups.consumer.requests import ConsumerGroupConfig, ConsumerHeartbeat, MigrationPolicy
+from ottla.coordination.groups.consumer_protocol import read_assignment
+from ottla.coordination.groups.requests import JoinResponse, LeaveRequest, LeavingMember, MemberProtocol
 from ottla.model.error_codes import ErrorCode
 from tests.scenarios.consumer_offsets_rig import ConsumerOffsetsRig
 from tests.state.effort import effort

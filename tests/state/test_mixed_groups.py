@@ -10,9 +10,9 @@ from typing import Any
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from ottla.coordination.classic_generations_state import GroupState as ClassicState
-from ottla.coordination.consumer_group_requests import ConsumerGroupConfig, ConsumerHeartbeat
-from ottla.coordination.group_requests import (
+from ottla.coordination.groups.classic.generations_state import GroupState as ClassicState
+from ottla.coordination.groups.consumer.requests import ConsumerGroupConfig, ConsumerHeartbeat
+from ottla.coordination.groups.requests import (
     HeartbeatRequest,
     JoinRequest,
     JoinResponse,

@@ -13,15 +13,15 @@ from typing import Any
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from ottla.coordination.effects import Respond
-from ottla.coordination.transaction_records import (
+from ottla.coordination.runtime.effects import Respond
+from ottla.coordination.transactions.records import (
     TransactionEntry,
     TransactionStatus,
     decode_key,
     decode_value,
     entry_record,
 )
-from ottla.coordination.transaction_requests import (
+from ottla.coordination.transactions.requests import (
     EPOCH_BUMP_VERSION,
     AddPartitions,
     EndTransaction,
@@ -29,8 +29,8 @@ from ottla.coordination.transaction_requests import (
     SendMarkers,
     TransactionSettings,
 )
-from ottla.coordination.transaction_shard_state import TransactionShard
-from ottla.coordination.transaction_state import AT_REST, EPOCH_CLIENT_MAX, PREPARED
+from ottla.coordination.transactions.shard_state import TransactionShard
+from ottla.coordination.transactions.transaction_state import AT_REST, EPOCH_CLIENT_MAX, PREPARED
 from ottla.model.error_codes import ErrorCode
 from ottla.model.ids import NO_TIMESTAMP, ProducerEpoch, ProducerId, TopicPartition
 from tests.state.effort import effort

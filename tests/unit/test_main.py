@@ -43,8 +43,8 @@ def test_a_wrong_command_line_exits_with_2(arguments: list[str], capsys: pytest.
     ("arguments", "unwanted"),
     [
         (["--help"], {"typer", "rich", "kio", "uvloop", "msgspec", "asyncio", "ottla.cli"}),
-        (["serve", "--help"], {"typer", "rich", "kio", "ottla.client", "ottla.cli.topics"}),
-        (["topics", "--help"], {"rich", "kio", "uvloop", "asyncio.events", "ottla.client", "ottla.cli.serve"}),
+        (["serve", "--help"], {"typer", "rich", "kio", "ottla.client", "ottla.cli.topics.command"}),
+        (["topics", "--help"], {"rich", "kio", "uvloop", "asyncio.events", "ottla.client", "ottla.cli.serve.command"}),
     ],
 )
 def test_a_command_imports_only_what_it_needs(arguments: list[str], unwanted: set[str]) -> None:

@@ -6,12 +6,12 @@ Imported with the first shard: a broker without groups and transactions starts a
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from ottla.coordination.consumer_group import Topic, Topics
-from ottla.coordination.consumer_group_requests import ConsumerGroupConfig, MigrationPolicy
-from ottla.coordination.consumer_offsets_shard_state import ConsumerOffsetsShard
-from ottla.coordination.group_requests import GroupSettings
-from ottla.coordination.transaction_requests import TransactionSettings
-from ottla.coordination.transaction_shard_state import TransactionShard
+from ottla.coordination.groups.consumer.group import Topic, Topics
+from ottla.coordination.groups.consumer.requests import ConsumerGroupConfig, MigrationPolicy
+from ottla.coordination.groups.consumer_offsets_shard_state import ConsumerOffsetsShard
+from ottla.coordination.groups.requests import GroupSettings
+from ottla.coordination.transactions.requests import TransactionSettings
+from ottla.coordination.transactions.shard_state import TransactionShard
 from ottla.env.ports import Random
 from ottla.metadata.image import ClusterImage
 from ottla.model.ids import LeaderEpoch

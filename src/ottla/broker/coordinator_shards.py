@@ -11,7 +11,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Final, Generic
 
 from ottla.controller.decisions import NewTopic
-from ottla.coordination.shard import M, Shard
+from ottla.coordination.runtime.shard import M, Shard
 from ottla.metadata.image import NO_LEADER, BrokerImage
 from ottla.model.error_codes import ErrorCode
 from ottla.model.errors import CoordinatorNotAvailableError, CorruptError, NotCoordinatorError, OttlaError

@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Final
 
 from ottla.broker.coordinator_shards import CoordinatorShards
 from ottla.controller.decisions import NewTopic
-from ottla.coordination.shard import Shard
+from ottla.coordination.runtime.shard import Shard
 from ottla.metadata.image import BrokerImage, ClusterImage
 from ottla.model.ids import LeaderEpoch
 from ottla.replication.partition import Partition
 
 if TYPE_CHECKING:
     from ottla.broker.broker import Broker
-    from ottla.coordination.consumer_group import Topics
-    from ottla.coordination.consumer_offsets_shard_state import ConsumerOffsetsShard
+    from ottla.coordination.groups.consumer.group import Topics
+    from ottla.coordination.groups.consumer_offsets_shard_state import ConsumerOffsetsShard
 
 TOPIC: Final = "__consumer_offsets"
 

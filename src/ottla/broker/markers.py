@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from ottla.broker.group_coordinator import TOPIC as OFFSETS_TOPIC
-from ottla.coordination.transaction_requests import EPOCH_BUMP_VERSION
+from ottla.coordination.transactions.requests import EPOCH_BUMP_VERSION
 from ottla.metadata.image import PartitionImage
 from ottla.model.error_codes import ErrorCode
 from ottla.model.errors import NotLeaderError, OttlaError

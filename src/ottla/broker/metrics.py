@@ -14,7 +14,7 @@ from itertools import accumulate
 from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
 
-from ottla.coordination.shard import Shard
+from ottla.coordination.runtime.shard import Shard
 from ottla.env.ports import Clock
 from ottla.metadata.image import NO_LEADER, ClusterImage
 from ottla.model.errors import MisuseError

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ottla.broker.coordinator_shards import CoordinatorShards
 from ottla.controller.decisions import NewTopic
-from ottla.coordination.shard import Shard
-from ottla.coordination.transaction_requests import EPOCH_BUMP_VERSION, NeedProducerId, SendMarkers
+from ottla.coordination.runtime.shard import Shard
+from ottla.coordination.transactions.requests import EPOCH_BUMP_VERSION, NeedProducerId, SendMarkers
 from ottla.metadata.image import BrokerImage
 from ottla.model.errors import OttlaError
 from ottla.model.ids import BrokerId
@@ -20,7 +20,7 @@ from ottla.replication.partition import Partition, TransactionEnd
 
 if TYPE_CHECKING:
     from ottla.broker.broker import Broker
-    from ottla.coordination.transaction_shard_state import TransactionShard
+    from ottla.coordination.transactions.shard_state import TransactionShard
 
 _LOGGER: Final = logging.getLogger(__name__)
 TOPIC: Final = "__transaction_state"

@@ -4,7 +4,7 @@ A write that was delayed on its way may arrive when its transaction is over, and
 So the first write of a producer to a partition asks the transaction's coordinator: an old client has added the
 partition, which is verified, a newer one leaves it to us, and the partition joins now. While the log has the
 transaction open nobody is asked. Appending is `replication/partition.py`'s, the coordinator's decision
-`coordination/transaction_state.py`'s, and what a client hears of it `handlers/produce.py`'s.
+`coordination/transactions/transaction_state.py`'s, and what a client hears of it `handlers/produce.py`'s.
 
 Later batches of a producer wait behind one that waits for the coordinator, so that none overtakes another. What the log
 knows of the producer is compared before and after: if it has changed meanwhile the transaction has ended, and the
@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from ottla.coordination.transaction_requests import EPOCH_BUMP_VERSION, AddPartitions, AddPartitionsResponse
+from ottla.coordination.transactions.requests import EPOCH_BUMP_VERSION, AddPartitions, AddPartitionsResponse
 from ottla.model.error_codes import ErrorCode
 from ottla.model.errors import (
     ConcurrentTransactionsError,

@@ -60,8 +60,8 @@ def application(words: str) -> Application:
 
 
 def run_command(name: str, arguments: Sequence[str]) -> int:
-    """Runs `ottla.cli.<name>` with the rest of the command line."""
-    module = import_module(f"ottla.cli.{name}")
+    """Runs `ottla.cli.<name>.command` with the rest of the command line."""
+    module = import_module(f"ottla.cli.{name}.command")
     command = typer.main.get_command(module.app)
     outcome = command.main(list(arguments), prog_name=f"ottla {name}", standalone_mode=True)
     return int(outcome or 0)
@@ -77,7 +77,7 @@ def run_with_cluster(
 ) -> None:
     """Runs the work with a cluster and ends the command with its status; `in_bulk` for work that moves many bytes."""
     with guarded():
-        from ottla.cli.profiles import chosen_connection
+        from ottla.cli.profile.store import chosen_connection
         from ottla.client.errors import CannotConnectError
         from ottla.client.network.addresses import parse_bootstrap
         from ottla.client.network.cluster import Cluster

@@ -16,15 +16,15 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from ottla.spark.group_offsets_listener import FollowGroups, follow_groups
     from ottla.spark.progress import StreamProgress, stream_progress
+    from ottla.spark.source.group_offsets_listener import FollowGroups, follow_groups
 
 __all__ = ["FollowGroups", "StreamProgress", "follow_groups", "stream_progress"]
 
 _HOMES: Final = {
-    "FollowGroups": "ottla.spark.group_offsets_listener",
+    "FollowGroups": "ottla.spark.source.group_offsets_listener",
     "StreamProgress": "ottla.spark.progress",
-    "follow_groups": "ottla.spark.group_offsets_listener",
+    "follow_groups": "ottla.spark.source.group_offsets_listener",
     "stream_progress": "ottla.spark.progress",
 }
 

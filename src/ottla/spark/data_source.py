@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSource
 
-from ottla.spark.hang_ups import expect_in_daemon
+from ottla.spark.launch.quiet_exit import expect_in_daemon
 
 if TYPE_CHECKING:
     from pyspark.sql.datasource import (
@@ -35,26 +35,26 @@ class OttlaDataSource(DataSource):
 
     def schema(self) -> "StructType | str":
         """The columns of Spark's Kafka connector, or those that `valueFormat` promises."""
-        from ottla.spark.source_schema import source_schema
+        from ottla.spark.source.schema import source_schema
 
         return source_schema(self._given())
 
     def reader(self, schema: "StructType") -> "DataSourceReader":
         """Reads a batch."""
-        from ottla.spark.batch_reader import BatchReader
+        from ottla.spark.source.batch_reader import BatchReader
 
         return BatchReader(self._given(), schema)
 
     def streamReader(self, schema: "StructType") -> "DataSourceStreamReader":
         """Reads a stream."""
-        from ottla.spark.stream_reader import StreamReader
+        from ottla.spark.source.stream_reader import StreamReader
 
         return StreamReader(self._given(), schema)
 
     def writer(self, schema: "StructType", overwrite: bool) -> "DataSourceWriter":
         """Writes a batch; a topic can only be added to."""
         from ottla.client.options import OptionError
-        from ottla.spark.batch_writer import BatchWriter
+        from ottla.spark.sink.batch_writer import BatchWriter
 
         if overwrite:
             raise OptionError('a topic cannot be overwritten, only added to; write with mode("append")')
@@ -62,7 +62,7 @@ class OttlaDataSource(DataSource):
 
     def streamWriter(self, schema: "StructType", overwrite: bool) -> "DataSourceStreamWriter":
         """Writes a stream. In output mode complete, each micro-batch adds the whole answer anew."""
-        from ottla.spark.stream_writer import StreamWriter
+        from ottla.spark.sink.stream_writer import StreamWriter
 
         return StreamWriter(self._given(), schema)
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ottla.model.ids import TopicPartition
-from ottla.spark.offset_text import EXTRA, BadCheckpointError, StreamOffset, read_offset
+from ottla.spark.source.offset_text import EXTRA, BadCheckpointError, StreamOffset, read_offset
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

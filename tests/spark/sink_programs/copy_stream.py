@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from ottla.spark.session import build_session
+from ottla.spark.launch.session import build_session
 from tests.spark.killing_source import KillingSource
 
 

@@ -12,15 +12,15 @@ from ottla.broker.group_coordinator import TOPIC as OFFSETS_TOPIC
 from ottla.broker.group_coordinator import GroupsShard
 from ottla.broker.transaction_coordinator import TransactionsShard
 from ottla.controller.decisions import TopicReference
-from ottla.coordination.group_requests import (
+from ottla.coordination.groups.requests import (
     JoinRequest,
     MemberProtocol,
     NewOffset,
     OffsetCommitRequest,
     TransactionalCommitRequest,
 )
-from ottla.coordination.transaction_records import TransactionStatus
-from ottla.coordination.transaction_requests import AddPartitions, EndTransaction, InitProducerId
+from ottla.coordination.transactions.records import TransactionStatus
+from ottla.coordination.transactions.requests import AddPartitions, EndTransaction, InitProducerId
 from ottla.model.error_codes import ErrorCode
 from ottla.model.errors import CoordinatorNotAvailableError
 from ottla.model.ids import LeaderEpoch, ProducerEpoch, ProducerId, TopicPartition

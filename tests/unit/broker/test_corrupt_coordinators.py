@@ -12,7 +12,7 @@ from ottla.broker.broker import Broker
 from ottla.broker.coordinator_shards import partition_of
 from ottla.broker.group_coordinator import TOPIC as OFFSETS_TOPIC
 from ottla.broker.transaction_coordinator import TOPIC as TRANSACTIONS_TOPIC
-from ottla.coordination.transaction_requests import InitProducerId
+from ottla.coordination.transactions.requests import InitProducerId
 from ottla.model.errors import CoordinatorNotAvailableError
 from ottla.model.ids import TopicPartition
 from ottla.records.batch import Batch, crc32c, scan

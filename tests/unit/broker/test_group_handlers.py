@@ -13,9 +13,9 @@ from ottla.broker.context import Context
 from ottla.broker.dispatch import handler_of
 from ottla.broker.handlers import group_members
 from ottla.broker.handlers.group_members import client_host
-from ottla.coordination.consumer_group import Topic
-from ottla.coordination.shard import Shard
-from ottla.coordination.topic_patterns import TopicPattern
+from ottla.coordination.groups.consumer.group import Topic
+from ottla.coordination.groups.consumer.topic_patterns import TopicPattern
+from ottla.coordination.runtime.shard import Shard
 from ottla.model.error_codes import ErrorCode
 from ottla.protocol.apis import SERVED, ApiKey
 from ottla.protocol.messages import frame_body, read_request, read_response, write_response

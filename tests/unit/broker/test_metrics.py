@@ -14,8 +14,8 @@ from ottla.broker import metrics
 from ottla.broker.broker import Broker
 from ottla.broker.http_endpoint import HttpEndpoint
 from ottla.broker.metrics import LAG_BOUNDS_SECONDS, LoopLag
-from ottla.coordination.group_requests import NewOffset, OffsetCommitRequest
-from ottla.coordination.transaction_requests import InitProducerId
+from ottla.coordination.groups.requests import NewOffset, OffsetCommitRequest
+from ottla.coordination.transactions.requests import InitProducerId
 from ottla.env.real_clock import RealClock
 from ottla.model.errors import StorageError
 from ottla.model.ids import BrokerId

@@ -20,7 +20,7 @@ from ottla.broker.transaction_verification import (
     _ask_elsewhere,
     is_open,
 )
-from ottla.coordination.transaction_requests import AddPartitions, EndTransaction, InitProducerId
+from ottla.coordination.transactions.requests import AddPartitions, EndTransaction, InitProducerId
 from ottla.model.error_codes import ErrorCode
 from ottla.model.errors import NotLeaderError, OttlaError
 from ottla.model.ids import BrokerId, ProducerEpoch, ProducerId, TopicPartition

@@ -23,7 +23,7 @@ def walk(command: Any, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...],
 
 
 def every_command() -> list[tuple[tuple[str, ...], Any]]:
-    apps = {name: typer.main.get_command(import_module(f"ottla.cli.{name}").app) for name in TYPER_COMMANDS}
+    apps = {name: typer.main.get_command(import_module(f"ottla.cli.{name}.command").app) for name in TYPER_COMMANDS}
     return [found for name, command in apps.items() for found in walk(command, (name,))]
 
 

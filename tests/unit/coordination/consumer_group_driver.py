@@ -4,15 +4,15 @@ from collections.abc import Callable, Hashable
 from typing import Any, Final
 from uuid import UUID
 
-from ottla.coordination.consumer_group import ConsumerGroup, Topic
-from ottla.coordination.consumer_group_records import GroupRecord, decode
-from ottla.coordination.consumer_group_requests import (
+from ottla.coordination.groups.consumer.group import ConsumerGroup, Topic
+from ottla.coordination.groups.consumer.groups_state import ConsumerGroups
+from ottla.coordination.groups.consumer.records import GroupRecord, decode
+from ottla.coordination.groups.consumer.requests import (
     ConsumerGroupConfig,
     ConsumerHeartbeat,
     ConsumerHeartbeatResponse,
 )
-from ottla.coordination.consumer_group_state import ConsumerGroups
-from ottla.coordination.effects import CoordinatorRecord, Effect, Respond, Write
+from ottla.coordination.runtime.effects import CoordinatorRecord, Effect, Respond, Write
 from ottla.sim.random import SimRandom
 
 FOO: Final = UUID(int=0xF00)

@@ -3,16 +3,15 @@
 from collections.abc import Hashable, Sequence
 from typing import Any, Final
 
-from ottla.coordination.consumer_group import ConsumerGroup
-from ottla.coordination.consumer_group_requests import (
+from ottla.coordination.groups.consumer.group import ConsumerGroup
+from ottla.coordination.groups.consumer.requests import (
     ConsumerGroupConfig,
     ConsumerHeartbeat,
     ConsumerHeartbeatResponse,
 )
-from ottla.coordination.consumer_offsets_shard_state import ConsumerOffsetsShard
-from ottla.coordination.consumer_protocol import NamedAssignment, read_assignment
-from ottla.coordination.effects import CoordinatorRecord, Respond, TransactionalWrite
-from ottla.coordination.group_requests import (
+from ottla.coordination.groups.consumer_offsets_shard_state import ConsumerOffsetsShard
+from ottla.coordination.groups.consumer_protocol import NamedAssignment, read_assignment
+from ottla.coordination.groups.requests import (
     GroupSettings,
     HeartbeatRequest,
     JoinRequest,
@@ -22,7 +21,8 @@ from ottla.coordination.group_requests import (
     SyncRequest,
     SyncResponse,
 )
-from ottla.coordination.record_fields import FieldWriter
+from ottla.coordination.runtime.effects import CoordinatorRecord, Respond, TransactionalWrite
+from ottla.coordination.runtime.record_fields import FieldWriter
 from ottla.model.error_codes import ErrorCode
 from ottla.model.ids import NO_PRODUCER_ID, ProducerId
 from ottla.sim.random import SimRandom

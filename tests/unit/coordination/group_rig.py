@@ -7,8 +7,8 @@ from collections.abc import Hashable, Iterable
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from ottla.coordination.effects import CoordinatorRecord, Respond, TransactionalWrite, Write
-from ottla.coordination.group_requests import (
+from ottla.coordination.groups.group_shard_state import GroupShard
+from ottla.coordination.groups.requests import (
     FetchedOffset,
     GroupEffect,
     GroupSettings,
@@ -26,7 +26,7 @@ from ottla.coordination.group_requests import (
     TransactionalCommitRequest,
     WantedPartition,
 )
-from ottla.coordination.group_shard_state import GroupShard
+from ottla.coordination.runtime.effects import CoordinatorRecord, Respond, TransactionalWrite, Write
 from ottla.model.error_codes import ErrorCode
 from ottla.model.ids import NO_PRODUCER_ID, ProducerEpoch, ProducerId
 from ottla.sim.random import SimRandom

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from ottla.coordination.group_requests import GroupSettings, MemberProtocol, NewOffset
+from ottla.coordination.groups.requests import GroupSettings, MemberProtocol, NewOffset
 from ottla.model.error_codes import ErrorCode
 from tests.unit.coordination.group_rig import GroupRig, subscription
 

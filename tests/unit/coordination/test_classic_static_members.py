@@ -2,7 +2,7 @@
 
 import pytest
 
-from ottla.coordination.group_requests import JoinedMember, JoinResponse, MemberProtocol
+from ottla.coordination.groups.requests import JoinedMember, JoinResponse, MemberProtocol
 from ottla.model.error_codes import ErrorCode
 from tests.unit.coordination.group_rig import GroupRig, subscription
 

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from ottla.coordination.consumer_group import GroupState, Topic
-from ottla.coordination.consumer_group_records import (
+from ottla.coordination.groups.consumer.group import GroupState, Topic
+from ottla.coordination.groups.consumer.records import (
     CurrentRecord,
     CurrentValue,
     EpochRecord,
@@ -22,8 +22,8 @@ from ottla.coordination.consumer_group_records import (
     TargetRecord,
     encode,
 )
-from ottla.coordination.consumer_group_requests import ConsumerGroupConfig, ConsumerHeartbeatResponse
-from ottla.coordination.effects import CoordinatorRecord
+from ottla.coordination.groups.consumer.requests import ConsumerGroupConfig, ConsumerHeartbeatResponse
+from ottla.coordination.runtime.effects import CoordinatorRecord
 from ottla.model.error_codes import ErrorCode
 from ottla.model.invariants import InvariantViolation
 from tests.unit.coordination.consumer_group_driver import BAR, BAZ, FOO, START_MS, TOPICS, Driver

@@ -2,10 +2,10 @@
 
 import pytest
 
-from ottla.coordination.classic_generations_state import GroupState as ClassicState
-from ottla.coordination.consumer_group import GroupState
-from ottla.coordination.consumer_group_requests import ConsumerGroupConfig, MigrationPolicy
-from ottla.coordination.group_requests import (
+from ottla.coordination.groups.classic.generations_state import GroupState as ClassicState
+from ottla.coordination.groups.consumer.group import GroupState
+from ottla.coordination.groups.consumer.requests import ConsumerGroupConfig, MigrationPolicy
+from ottla.coordination.groups.requests import (
     LeaveRequest,
     LeavingMember,
     LeftMember,

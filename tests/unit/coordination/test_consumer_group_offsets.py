@@ -4,12 +4,12 @@ from typing import Any
 
 import pytest
 
-from ottla.coordination.consumer_group_requests import (
+from ottla.coordination.groups.consumer.requests import (
     DescribedConsumerGroup,
     DescribedMember,
     DescribedPartitions,
 )
-from ottla.coordination.group_requests import (
+from ottla.coordination.groups.requests import (
     DeleteGroupRequest,
     ListedGroup,
     NewOffset,

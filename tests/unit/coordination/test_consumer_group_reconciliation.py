@@ -10,9 +10,9 @@ from uuid import UUID
 
 import pytest
 
-from ottla.coordination.consumer_group import Member, held
-from ottla.coordination.consumer_group_records import Holdings, MemberState
-from ottla.coordination.member_reconciliation import Goal, reconcile
+from ottla.coordination.groups.consumer.group import Member, held
+from ottla.coordination.groups.consumer.member_reconciliation import Goal, reconcile
+from ottla.coordination.groups.consumer.records import Holdings, MemberState
 
 GOLDEN: Final = Path(__file__).parents[2] / "golden" / "coordination" / "reconciliations.jsonl"
 STATES: Final = {state.value: state for state in MemberState}

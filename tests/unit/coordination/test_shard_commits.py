@@ -3,11 +3,11 @@
 import asyncio
 from typing import Any
 
-from ottla.coordination.effects import Respond, Write
-from ottla.coordination.shard import Shard
+from ottla.coordination.runtime.effects import Respond, Write
+from ottla.coordination.runtime.shard import Shard
 from ottla.model.ids import BrokerId, Offset
 from ottla.sim.clock import SimClock
-from tests.unit.coordination.test_shard import Counting, run
+from tests.unit.coordination.runtime.test_shard import Counting, run
 from tests.unit.replication.rig import ME, PartitionRig
 
 OTHER = BrokerId(2)

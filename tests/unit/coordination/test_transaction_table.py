@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from ottla.coordination.transaction_requests import AddPartitions, EndTransaction, InitProducerId, TransactionSettings
+from ottla.coordination.transactions.requests import AddPartitions, EndTransaction, InitProducerId, TransactionSettings
 from ottla.model.error_codes import ErrorCode
 from ottla.model.ids import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, ProducerEpoch, ProducerId, TopicPartition
 from tests.unit.coordination.transaction_rig import FIRST_PRODUCER_ID, TransactionRig

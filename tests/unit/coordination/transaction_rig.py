@@ -3,14 +3,14 @@
 from collections.abc import Hashable
 from typing import Any
 
-from ottla.coordination.effects import CoordinatorRecord, Respond, Write
-from ottla.coordination.transaction_requests import (
+from ottla.coordination.runtime.effects import CoordinatorRecord, Respond, Write
+from ottla.coordination.transactions.requests import (
     NeedProducerId,
     SendMarkers,
     TransactionEffect,
     TransactionSettings,
 )
-from ottla.coordination.transaction_shard_state import TransactionShard
+from ottla.coordination.transactions.shard_state import TransactionShard
 from ottla.model.error_codes import ErrorCode
 from ottla.model.ids import ProducerId, TopicPartition
 

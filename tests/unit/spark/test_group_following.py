@@ -4,8 +4,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ottla.model.ids import TopicPartition
-from ottla.spark.group_following_state import BACKOFF_MAX_S, GroupFollowing
 from ottla.spark.progress import GroupEnd
+from ottla.spark.source.group_following_state import BACKOFF_MAX_S, GroupFollowing
 
 ORDERS = TopicPartition("orders", 0)
 OTHER = TopicPartition("orders", 1)

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from ottla.model.errors import MisuseError
-from ottla.spark import session
-from ottla.spark.session import default_settings, is_local, is_remote, spark_environment
+from ottla.spark.launch import session
+from ottla.spark.launch.session import default_settings, is_local, is_remote, spark_environment
 
 JAVA = Path("/somewhere/java")
 INSTALLED = Path("/somewhere/pyspark")

@@ -4,7 +4,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from ottla.spark.rejected_rows import ValueRows, decode_rows
+from ottla.spark.values.rejected_rows import ValueRows, decode_rows
 
 
 def decoded(format: ValueRows, values: list[bytes | None]) -> list[Any]:

@@ -1,6 +1,6 @@
 """ConsumerGroupHeartbeat and ConsumerGroupDescribe: groups whose partitions the broker assigns itself.
 
-From the wire to the group's shard and back; the rules are in `ottla.coordination.consumer_group_state`.
+From the wire to the group's shard and back; the rules are in `ottla.coordination.groups.consumer.groups_state`.
 """
 
 import asyncio
@@ -29,8 +29,8 @@ from ottla.broker.context import Context
 from ottla.broker.handlers.availability import GROUP_OPERATIONS, OPERATIONS_NOT_ASKED
 from ottla.broker.handlers.group_members import client_host
 from ottla.broker.handlers.turns import in_turns
-from ottla.coordination.consumer_group_records import Assignment
-from ottla.coordination.consumer_group_requests import (
+from ottla.coordination.groups.consumer.records import Assignment
+from ottla.coordination.groups.consumer.requests import (
     ConsumerHeartbeat,
     ConsumerHeartbeatResponse,
     DescribedConsumerGroup,

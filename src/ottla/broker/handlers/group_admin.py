@@ -17,7 +17,7 @@ from kio.static.primitive import i32
 from ottla.broker.context import Context
 from ottla.broker.handlers.availability import GROUP_OPERATIONS, OPERATIONS_NOT_ASKED
 from ottla.broker.handlers.turns import in_turns
-from ottla.coordination.group_requests import DeleteGroupRequest, DeleteGroupResponse, DescribedGroup, ListedGroup
+from ottla.coordination.groups.requests import DeleteGroupRequest, DeleteGroupResponse, DescribedGroup, ListedGroup
 from ottla.model.error_codes import ErrorCode
 from ottla.model.errors import NotCoordinatorError, OttlaError
 from ottla.protocol.messages import milliseconds, wire_error

@@ -21,7 +21,7 @@ from kio.schema.sync_group.v5.response import SyncGroupResponse
 from kio.static.primitive import i32
 
 from ottla.broker.context import Context
-from ottla.coordination.group_requests import (
+from ottla.coordination.groups.requests import (
     HeartbeatRequest,
     HeartbeatResponse,
     JoinRequest,

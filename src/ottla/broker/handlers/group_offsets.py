@@ -27,7 +27,7 @@ from kio.static.primitive import i32, i64
 
 from ottla.broker.context import Context
 from ottla.broker.handlers.turns import in_turns
-from ottla.coordination.group_requests import (
+from ottla.coordination.groups.requests import (
     FetchedOffset,
     NewOffset,
     OffsetCommitRequest,

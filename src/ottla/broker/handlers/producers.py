@@ -21,7 +21,7 @@ from kio.static.primitive import i16, i32, i64
 
 from ottla.broker.context import Context
 from ottla.controller.topic_names import fault_of_name
-from ottla.coordination.transaction_requests import InitProducerId, ProducerIdResponse
+from ottla.coordination.transactions.requests import InitProducerId, ProducerIdResponse
 from ottla.model.error_codes import ErrorCode
 from ottla.model.errors import InvalidTopicNameError, OttlaError, RetriableError, StorageError
 from ottla.model.ids import NO_OFFSET, NO_PRODUCER_EPOCH, NO_PRODUCER_ID, ProducerEpoch, ProducerId, TopicPartition

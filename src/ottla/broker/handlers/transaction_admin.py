@@ -26,7 +26,7 @@ from kio.schema.write_txn_markers.v2.response import (
 from kio.static.primitive import TZAware, i16, i32, i64
 
 from ottla.broker.context import Context
-from ottla.coordination.transaction_requests import (
+from ottla.coordination.transactions.requests import (
     EPOCH_BUMP_VERSION,
     ListedTransaction,
     ListFilter,

@@ -16,7 +16,7 @@ from kio.schema.txn_offset_commit.v5.response import (
 )
 
 from ottla.broker.context import Context
-from ottla.coordination.group_requests import NewOffset, OffsetCommitResponse, TransactionalCommitRequest
+from ottla.coordination.groups.requests import NewOffset, OffsetCommitResponse, TransactionalCommitRequest
 from ottla.metadata.image import ClusterImage
 from ottla.model.error_codes import ErrorCode
 from ottla.model.errors import OttlaError

@@ -1,8 +1,9 @@
 """AddPartitionsToTxn, AddOffsetsToTxn and EndTxn: what a producer tells the coordinator of its transactional id.
 
 InitProducerId, by which it gets there, is in `producers.py`, the offsets themselves in `transaction_offsets.py`, what
-only tools and other brokers ask in `transaction_admin.py`. The decisions are `coordination/transaction_state.py`'s;
-here is who may ask for which partitions, and how old clients are told.
+only tools and other brokers ask in `transaction_admin.py`. The decisions are in
+`coordination/transactions/transaction_state.py`; here is who may ask for which partitions, and how old clients are
+answered.
 """
 
 from collections.abc import Mapping
@@ -26,7 +27,7 @@ from ottla.broker.context import Context
 from ottla.broker.group_coordinator import TOPIC as OFFSETS_TOPIC
 from ottla.broker.handlers.producers import as_known
 from ottla.broker.transaction_verification import ask_coordinator
-from ottla.coordination.transaction_requests import (
+from ottla.coordination.transactions.requests import (
     EPOCH_BUMP_VERSION,
     AddPartitions,
     EndTransaction,

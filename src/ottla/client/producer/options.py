@@ -52,7 +52,7 @@ class ProducerConfig(ClientConfig):
     value_serializer: Callable[[Any], Serialized] | Serializer | None = None
     """A callable of the value, or an object whose `serialize` also gets the topic; None if values are bytes."""
     partitioner: Partitioner | None = None
-    """Chooses the partition of a record that names none; None is Java's choice (`ottla.client.producer.partitioner`)."""
+    """Chooses the partition of a record that names none; None is Java's (`ottla.client.producer.partitioner`)."""
     interceptors: Sequence[ProducerInterceptor] = ()
     acks: Acks = "all"
     """Who must have a record for it to count as written: all in-sync replicas ("all", -1), the leader (1), none (0)."""

@@ -16,9 +16,9 @@ from ottla.broker.lost_logs import LostLogs
 from ottla.broker.metadata_recovery import MetadataRecovery
 from ottla.broker.transaction_coordinator import TransactionCoordinator
 from ottla.controller import elections_state
-from ottla.coordination import shard as shards
-from ottla.coordination.effects import Respond, TransactionalWrite, Write
-from ottla.coordination.shard import Shard
+from ottla.coordination.runtime import shard as shards
+from ottla.coordination.runtime.effects import Respond, TransactionalWrite, Write
+from ottla.coordination.runtime.shard import Shard
 from ottla.metadata.store import Put
 from ottla.model.ids import NO_OFFSET
 from ottla.records.layout import Marker

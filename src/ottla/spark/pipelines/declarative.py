@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from ottla.spark.session import default_settings, is_local, spark_environment
+from ottla.spark.launch.session import default_settings, is_local, spark_environment
 
 _PROGRAM: Final = "spark-pipelines"
 

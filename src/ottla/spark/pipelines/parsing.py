@@ -31,7 +31,7 @@ def decoded_rows(reader: Any, source: Source, schema: str | None) -> "DataFrame"
     """The rows of a topic whose values the data source decodes, with `_origin` and `_rejected`."""
     from pyspark.sql import functions as F
 
-    from ottla.spark.value_format import value_schema
+    from ottla.spark.values.value_format import value_schema
 
     options = {"valueFormat": source.format, "mode": "permissive"}
     if source.format == "avro":

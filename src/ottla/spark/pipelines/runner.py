@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from ottla.model.errors import OttlaError
+from ottla.spark.launch.session import build_session
 from ottla.spark.pipelines.failures import failure_words
 from ottla.spark.pipelines.loading import unused_views
 from ottla.spark.pipelines.parquet_files import set_aside_uncommitted
@@ -35,7 +36,6 @@ from ottla.spark.pipelines.run_files import (
 )
 from ottla.spark.pipelines.sources import option_text, place_of
 from ottla.spark.pipelines.views import ViewBuilder
-from ottla.spark.session import build_session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

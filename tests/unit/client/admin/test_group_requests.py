@@ -9,7 +9,7 @@ import pytest
 from ottla.client.admin.group_offsets import CommittedOffset, commit_offsets, committed_offsets, delete_offsets
 from ottla.client.admin.group_requests import GroupDescription, delete_group, describe_group, list_groups
 from ottla.client.errors import AnswerError
-from ottla.coordination.consumer_protocol import write_assignment
+from ottla.coordination.groups.consumer_protocol import write_assignment
 from ottla.model.error_codes import ErrorCode
 from ottla.model.ids import TopicPartition
 from ottla.protocol.apis import ApiKey

@@ -3,7 +3,7 @@
 import pytest
 
 from ottla.client.group.classic_members import UnreadableMemberError, read_assignment, read_subscription
-from ottla.coordination.consumer_protocol import write_assignment
+from ottla.coordination.groups.consumer_protocol import write_assignment
 from ottla.model.ids import TopicPartition
 
 SUBSCRIPTION = (

@@ -91,7 +91,7 @@ def test_wrong_usage(shop: Path, ottla: CommandLine, arguments: tuple[str, ...],
 def test_run_without_spark_says_how_to_install_it(
     shop: Path, ottla: CommandLine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("ottla.cli.pipeline.find_spec", lambda name: None)
+    monkeypatch.setattr("ottla.cli.pipeline.command.find_spec", lambda name: None)
     done = ottla("pipeline", "run", str(shop))
     assert (2, "ottla: running pipelines needs PySpark; install it with: pip install 'ottla[spark]'\n") == (
         done.status,

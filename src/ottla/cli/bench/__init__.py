@@ -1,0 +1,1 @@
+"""`ottla bench`: producing, consuming and end-to-end latency, against any broker that speaks Kafka's protocol."""

@@ -1,0 +1,1 @@
+"""`ottla cluster`: describe the cluster, check its health, elect leaders, move replicas."""

@@ -1,0 +1,1 @@
+"""`ottla completion`: command completion for bash, zsh and fish."""

@@ -1,0 +1,1 @@
+"""`ottla configs`: the configs of topics and brokers."""

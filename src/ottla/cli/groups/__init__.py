@@ -1,0 +1,1 @@
+"""`ottla groups`: consumer groups, their lag and their committed offsets."""

@@ -1,0 +1,1 @@
+"""`ottla log`: log files on disk, and the log dirs of running brokers."""

@@ -1,0 +1,1 @@
+"""`ottla profile`: named connections, so that commands need no `--bootstrap`."""

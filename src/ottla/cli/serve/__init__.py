@@ -1,0 +1,1 @@
+"""`ottla serve`: runs one broker or several."""

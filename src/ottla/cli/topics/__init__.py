@@ -1,0 +1,1 @@
+"""`ottla topics`: lists, describes, creates, deletes and changes topics."""

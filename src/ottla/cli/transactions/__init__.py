@@ -1,0 +1,1 @@
+"""`ottla transactions`: transactions and producers, and those that hang."""

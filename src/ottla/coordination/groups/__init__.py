@@ -1,0 +1,1 @@
+"""Groups and their committed offsets: one partition of `__consumer_offsets`."""

@@ -1,0 +1,1 @@
+"""Server-side groups (KIP-848): heartbeats, targets, reconciliation."""

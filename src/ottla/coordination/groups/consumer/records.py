@@ -1,0 +1,476 @@
+"""The records of `__consumer_offsets` that server-side groups write, in Kafka's own bytes.
+
+One class for each kind of record, with its key's fields first; a value of None is the tombstone of that key. Kinds 3 to
+8 and 16; the classic ones are in `group_records.py`. Written as Kafka 4.3 does, always in version 0 with tagged fields.
+What a Kafka before 4.1 wrote about partitions (kind 4) is recognised, so that it can be deleted, but never written.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Final, TypeVar
+from uuid import UUID
+
+from ottla.coordination.runtime.effects import CoordinatorRecord
+from ottla.coordination.runtime.record_fields import FieldReader, FieldWriter
+
+V = TypeVar("V")
+
+Assignment = Mapping[UUID, tuple[int, ...]]
+"""Partitions by topic id, ascending; a topic without partitions is not in it."""
+
+Holdings = Mapping[UUID, Mapping[int, int]]
+"""Partitions by topic id, each with the member epoch since which the member has it."""
+
+EPOCH_KIND: Final = 3
+PARTITION_METADATA_KIND: Final = 4
+MEMBER_KIND: Final = 5
+TARGET_EPOCH_KIND: Final = 6
+TARGET_KIND: Final = 7
+CURRENT_KIND: Final = 8
+REGEX_KIND: Final = 16
+
+_VERSION: Final = 0
+_ONLY_TAG: Final = 0
+
+
+class MemberState(IntEnum):
+    """Where a member is on its way to its target."""
+
+    STABLE = 0
+    """Has all of its target of its epoch. Leaves when a newer target exists."""
+    UNREVOKED = 1
+    """Has been told to give partitions up. Leaves when it reports that it owns none of them, or by its timeout."""
+    UNRELEASED = 2
+    """Reached its target's epoch, but others have not given up all of it. Leaves when they have."""
+    UNKNOWN = 127
+    """Written by a newer broker. Leaves by rejoining without partitions."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClassicMetadata:
+    """What a member that speaks the classic protocol said when it joined."""
+
+    session_timeout_ms: int
+    protocols: tuple[tuple[str, bytes], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EpochValue:
+    """The group's epoch, and a digest of the topics that the group was subscribed to then."""
+
+    epoch: int
+    metadata_hash: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemberValue:
+    """What a member told about itself. An empty pattern is none; null is what an old member sent."""
+
+    instance_id: str | None = None
+    rack_id: str | None = None
+    client_id: str = ""
+    client_host: str = ""
+    topic_names: tuple[str, ...] = ()
+    topic_regex: str | None = ""
+    rebalance_timeout_ms: int = -1
+    server_assignor: str | None = None
+    classic: ClassicMetadata | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TargetEpochValue:
+    """The group epoch that the target assignment was computed for, and when (0: not known)."""
+
+    epoch: int
+    timestamp_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CurrentValue:
+    """How far a member has come: its epoch, and what it has or is giving up."""
+
+    member_epoch: int
+    previous_member_epoch: int
+    state: MemberState
+    assigned: Holdings
+    revoking: Holdings
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RegexValue:
+    """The topics that a pattern stands for, as of a version of the metadata and a time."""
+
+    topics: tuple[str, ...]
+    version: int
+    timestamp_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class EpochRecord:
+    """The group itself; its tombstone deletes the group."""
+
+    group_id: str
+    value: EpochValue | None
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionMetadataRecord:
+    """What replaced this is the hash in `EpochValue`; `exists` tells an old record from its tombstone."""
+
+    group_id: str
+    exists: bool
+
+
+@dataclass(frozen=True, slots=True)
+class MemberRecord:
+    """A member's own words; the tombstone, the last of a member's three, deletes the member."""
+
+    group_id: str
+    member_id: str
+    value: MemberValue | None
+
+
+@dataclass(frozen=True, slots=True)
+class TargetEpochRecord:
+    """Closes a change of the target assignment."""
+
+    group_id: str
+    value: TargetEpochValue | None
+
+
+@dataclass(frozen=True, slots=True)
+class TargetRecord:
+    """What a member shall have."""
+
+    group_id: str
+    member_id: str
+    value: Assignment | None
+
+
+@dataclass(frozen=True, slots=True)
+class CurrentRecord:
+    """What a member has."""
+
+    group_id: str
+    member_id: str
+    value: CurrentValue | None
+
+
+@dataclass(frozen=True, slots=True)
+class RegexRecord:
+    """What a pattern of the group resolved to."""
+
+    group_id: str
+    regex: str
+    value: RegexValue | None
+
+
+GroupRecord = (
+    EpochRecord
+    | PartitionMetadataRecord
+    | MemberRecord
+    | TargetEpochRecord
+    | TargetRecord
+    | CurrentRecord
+    | RegexRecord
+)
+
+
+def encode(record: GroupRecord) -> CoordinatorRecord:
+    """The record as it is appended."""
+    match record:
+        case EpochRecord(group_id, value):
+            return CoordinatorRecord(_key(EPOCH_KIND, group_id), _or_none(_write_epoch, value))
+        case PartitionMetadataRecord(group_id):
+            return CoordinatorRecord(_key(PARTITION_METADATA_KIND, group_id), None)
+        case MemberRecord(group_id, member_id, member):
+            return CoordinatorRecord(_key(MEMBER_KIND, group_id, member_id), _or_none(_write_member, member))
+        case TargetEpochRecord(group_id, target):
+            return CoordinatorRecord(_key(TARGET_EPOCH_KIND, group_id), _or_none(_write_target_epoch, target))
+        case TargetRecord(group_id, member_id, assignment):
+            key = _key(TARGET_KIND, group_id, member_id)
+            return CoordinatorRecord(key, _or_none(_write_target, assignment))
+        case CurrentRecord(group_id, member_id, current):
+            return CoordinatorRecord(_key(CURRENT_KIND, group_id, member_id), _or_none(_write_current, current))
+        case RegexRecord(group_id, regex, resolved):
+            return CoordinatorRecord(_key(REGEX_KIND, group_id, regex), _or_none(_write_regex, resolved))
+
+
+def decode(record: CoordinatorRecord) -> GroupRecord | None:
+    """The record that was appended; None for a kind that server-side groups do not have."""
+    key = FieldReader(record.key, "a key of __consumer_offsets")
+    read = _READERS.get(key.version)
+    return None if read is None else read(key, record.value)
+
+
+def _or_none(write: Callable[[V], bytes], value: V | None) -> bytes | None:
+    return None if value is None else write(value)
+
+
+def _key(kind: int, *names: str) -> bytes:
+    fields = FieldWriter(kind)
+    for name in names:
+        fields.text(name)
+    return fields.finish()
+
+
+def _value_fields(value: bytes, what: str) -> FieldReader:
+    fields = FieldReader(value, what)
+    if fields.version != _VERSION:
+        raise fields.fail(f"version {fields.version} is newer than {_VERSION}, which is all that is known here,")
+    fields.flexible = True
+    return fields
+
+
+def _tag_writer() -> FieldWriter:
+    return FieldWriter(_VERSION, flexible=True)
+
+
+def _tag_bytes(fields: FieldWriter) -> bytes:
+    return fields.finish()[2:]
+
+
+def _tag_fields(tag: bytes, what: str) -> FieldReader:
+    return _value_fields(b"\0\0" + tag, what)
+
+
+def _write_epoch(value: EpochValue) -> bytes:
+    fields = FieldWriter(_VERSION, flexible=True)
+    fields.int32(value.epoch)
+    digest = _tag_writer()
+    digest.int64(value.metadata_hash)
+    fields.tags({_ONLY_TAG: _tag_bytes(digest)} if value.metadata_hash else {})
+    return fields.finish()
+
+
+def _read_epoch(key: FieldReader, value: bytes | None) -> GroupRecord:
+    group_id = key.text()
+    if value is None:
+        return EpochRecord(group_id, None)
+    fields = _value_fields(value, "a group's epoch")
+    epoch = fields.int32()
+    tag = fields.tags().get(_ONLY_TAG)
+    digest = 0 if tag is None else _tag_fields(tag, "a group's metadata hash").int64()
+    return EpochRecord(group_id, EpochValue(epoch=epoch, metadata_hash=digest))
+
+
+def _read_partition_metadata(key: FieldReader, value: bytes | None) -> GroupRecord:
+    return PartitionMetadataRecord(key.text(), value is not None)
+
+
+def _write_member(value: MemberValue) -> bytes:
+    fields = FieldWriter(_VERSION, flexible=True)
+    fields.text(value.instance_id)
+    fields.text(value.rack_id)
+    fields.text(value.client_id)
+    fields.text(value.client_host)
+    fields.count(len(value.topic_names))
+    for name in value.topic_names:
+        fields.text(name)
+    fields.text(value.topic_regex)
+    fields.int32(value.rebalance_timeout_ms)
+    fields.text(value.server_assignor)
+    fields.tags({} if value.classic is None else {_ONLY_TAG: _write_classic(value.classic)})
+    return fields.finish()
+
+
+def _write_classic(value: ClassicMetadata) -> bytes:
+    fields = _tag_writer()
+    # A structure that may be null starts with whether it is there.
+    fields.int8(1)
+    fields.int32(value.session_timeout_ms)
+    fields.count(len(value.protocols))
+    for name, metadata in value.protocols:
+        fields.text(name)
+        fields.blob(metadata)
+        fields.tags()
+    fields.tags()
+    return _tag_bytes(fields)
+
+
+def _read_member(key: FieldReader, value: bytes | None) -> GroupRecord:
+    group_id, member_id = key.text(), key.text()
+    if value is None:
+        return MemberRecord(group_id, member_id, None)
+    fields = _value_fields(value, "a member's metadata")
+    instance_id, rack_id = fields.nullable_text(), fields.nullable_text()
+    client_id, client_host = fields.text(), fields.text()
+    topic_names = tuple(fields.text() for _ in range(fields.count()))
+    topic_regex = fields.nullable_text()
+    rebalance_timeout_ms = fields.int32()
+    server_assignor = fields.nullable_text()
+    tag = fields.tags().get(_ONLY_TAG)
+    return MemberRecord(
+        group_id,
+        member_id,
+        MemberValue(
+            instance_id=instance_id,
+            rack_id=rack_id,
+            client_id=client_id,
+            client_host=client_host,
+            topic_names=topic_names,
+            topic_regex=topic_regex,
+            rebalance_timeout_ms=rebalance_timeout_ms,
+            server_assignor=server_assignor,
+            classic=None if tag is None else _read_classic(tag),
+        ),
+    )
+
+
+def _read_classic(tag: bytes) -> ClassicMetadata | None:
+    fields = _tag_fields(tag, "a classic member's metadata")
+    if fields.int8() < 0:
+        return None
+    session_timeout_ms = fields.int32()
+    protocols = []
+    for _ in range(fields.count()):
+        protocols.append((fields.text(), fields.blob()))
+        fields.tags()
+    return ClassicMetadata(session_timeout_ms=session_timeout_ms, protocols=tuple(protocols))
+
+
+def _write_target_epoch(value: TargetEpochValue) -> bytes:
+    fields = FieldWriter(_VERSION, flexible=True)
+    fields.int32(value.epoch)
+    timestamp = _tag_writer()
+    timestamp.int64(value.timestamp_ms)
+    fields.tags({_ONLY_TAG: _tag_bytes(timestamp)} if value.timestamp_ms else {})
+    return fields.finish()
+
+
+def _read_target_epoch(key: FieldReader, value: bytes | None) -> GroupRecord:
+    group_id = key.text()
+    if value is None:
+        return TargetEpochRecord(group_id, None)
+    fields = _value_fields(value, "a target assignment's epoch")
+    epoch = fields.int32()
+    tag = fields.tags().get(_ONLY_TAG)
+    timestamp_ms = 0 if tag is None else _tag_fields(tag, "a target assignment's time").int64()
+    return TargetEpochRecord(group_id, TargetEpochValue(epoch=epoch, timestamp_ms=timestamp_ms))
+
+
+def _write_uuid(fields: FieldWriter, value: UUID) -> None:
+    fields.int64(int.from_bytes(value.bytes[:8], signed=True))
+    fields.int64(int.from_bytes(value.bytes[8:], signed=True))
+
+
+def _write_numbers(fields: FieldWriter, numbers: tuple[int, ...]) -> None:
+    fields.count(len(numbers))
+    for number in numbers:
+        fields.int32(number)
+
+
+def _read_numbers(fields: FieldReader) -> tuple[int, ...]:
+    return tuple(fields.int32() for _ in range(fields.count()))
+
+
+def _write_target(value: Assignment) -> bytes:
+    fields = FieldWriter(_VERSION, flexible=True)
+    fields.count(len(value))
+    for topic_id, partitions in sorted(value.items()):
+        _write_uuid(fields, topic_id)
+        _write_numbers(fields, partitions)
+        fields.tags()
+    fields.tags()
+    return fields.finish()
+
+
+def _read_target(key: FieldReader, value: bytes | None) -> GroupRecord:
+    group_id, member_id = key.text(), key.text()
+    if value is None:
+        return TargetRecord(group_id, member_id, None)
+    fields = _value_fields(value, "a member's target assignment")
+    assignment = {}
+    for _ in range(fields.count()):
+        topic_id = UUID(bytes=fields.take(16))
+        assignment[topic_id] = tuple(sorted(_read_numbers(fields)))
+        fields.tags()
+    return TargetRecord(group_id, member_id, dict(sorted(assignment.items())))
+
+
+def _write_current(value: CurrentValue) -> bytes:
+    fields = FieldWriter(_VERSION, flexible=True)
+    fields.int32(value.member_epoch)
+    fields.int32(value.previous_member_epoch)
+    fields.int8(value.state)
+    _write_holdings(fields, value.assigned)
+    _write_holdings(fields, value.revoking)
+    fields.tags()
+    return fields.finish()
+
+
+def _write_holdings(fields: FieldWriter, holdings: Holdings) -> None:
+    fields.count(len(holdings))
+    for topic_id, epochs in sorted(holdings.items()):
+        _write_uuid(fields, topic_id)
+        partitions = tuple(sorted(epochs))
+        _write_numbers(fields, partitions)
+        since = _tag_writer()
+        _write_numbers(since, tuple(epochs[partition] for partition in partitions))
+        fields.tags({_ONLY_TAG: _tag_bytes(since)})
+
+
+def _read_current(key: FieldReader, value: bytes | None) -> GroupRecord:
+    group_id, member_id = key.text(), key.text()
+    if value is None:
+        return CurrentRecord(group_id, member_id, None)
+    fields = _value_fields(value, "a member's current assignment")
+    member_epoch, previous_member_epoch, state = fields.int32(), fields.int32(), fields.int8()
+    return CurrentRecord(
+        group_id,
+        member_id,
+        CurrentValue(
+            member_epoch=member_epoch,
+            previous_member_epoch=previous_member_epoch,
+            state=_STATES.get(state, MemberState.UNKNOWN),
+            assigned=_read_holdings(fields, member_epoch),
+            revoking=_read_holdings(fields, member_epoch),
+        ),
+    )
+
+
+def _read_holdings(fields: FieldReader, member_epoch: int) -> Holdings:
+    holdings = {}
+    for _ in range(fields.count()):
+        topic_id = UUID(bytes=fields.take(16))
+        partitions = _read_numbers(fields)
+        tag = fields.tags().get(_ONLY_TAG)
+        # A null array, and a length that does not fit, mean the same as no tag: as old as the member's epoch.
+        since = () if tag in (None, b"\0") else _read_numbers(_tag_fields(tag or b"", "assignment epochs"))
+        if len(since) != len(partitions):
+            since = (max(member_epoch, 0),) * len(partitions)
+        holdings[topic_id] = dict(sorted(zip(partitions, since, strict=True)))
+    return dict(sorted(holdings.items()))
+
+
+def _write_regex(value: RegexValue) -> bytes:
+    fields = FieldWriter(_VERSION, flexible=True)
+    fields.count(len(value.topics))
+    for topic in value.topics:
+        fields.text(topic)
+    fields.int64(value.version)
+    fields.int64(value.timestamp_ms)
+    fields.tags()
+    return fields.finish()
+
+
+def _read_regex(key: FieldReader, value: bytes | None) -> GroupRecord:
+    group_id, regex = key.text(), key.text()
+    if value is None:
+        return RegexRecord(group_id, regex, None)
+    fields = _value_fields(value, "a resolved pattern")
+    topics = tuple(fields.text() for _ in range(fields.count()))
+    return RegexRecord(group_id, regex, RegexValue(topics=topics, version=fields.int64(), timestamp_ms=fields.int64()))
+
+
+_STATES: Final = {state.value: state for state in MemberState}
+_READERS: Final[Mapping[int, Callable[[FieldReader, bytes | None], GroupRecord]]] = {
+    EPOCH_KIND: _read_epoch,
+    PARTITION_METADATA_KIND: _read_partition_metadata,
+    MEMBER_KIND: _read_member,
+    TARGET_EPOCH_KIND: _read_target_epoch,
+    TARGET_KIND: _read_target,
+    CURRENT_KIND: _read_current,
+    REGEX_KIND: _read_regex,
+}

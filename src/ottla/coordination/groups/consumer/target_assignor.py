@@ -1,0 +1,197 @@
+"""Which member of a server-side group shall have which partition: the two assignors that members can choose from.
+
+Pure functions of the members, their subscriptions, the topics and the last target; members are taken in a fixed order,
+so that the same input gives the same target whoever computes it.
+
+- `range`: of each topic, every subscriber gets one run of neighbouring partitions; topics with equally many partitions
+  and subscribers are cut alike. Nothing of the last target counts.
+- `uniform`: as even as can be over all topics, and as little moved as that allows.
+"""
+
+import heapq
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+from uuid import UUID
+
+from ottla.coordination.groups.consumer.records import Assignment
+
+UNIFORM: Final = "uniform"
+RANGE: Final = "range"
+DEFAULT_ASSIGNOR: Final = UNIFORM
+
+_ROUNDS_MAX: Final = 16
+"""How often the topics are gone through where subscriptions overlap; each round about halves what is uneven."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AssignedMember:
+    """A member as the assignors see it."""
+
+    member_id: str
+    instance_id: str | None = None
+    topic_ids: tuple[UUID, ...] = ()
+    """The topics that it is subscribed to and that exist, ascending."""
+    last_target: Assignment = field(default_factory=dict)
+
+
+def assign(name: str, members: Sequence[AssignedMember], partition_counts: Mapping[UUID, int]) -> dict[str, Assignment]:
+    """The target of every member, by the assignor of that name; each subscribed partition has exactly one owner."""
+    return ASSIGNORS[name](members, partition_counts)
+
+
+def assign_range(members: Sequence[AssignedMember], partition_counts: Mapping[UUID, int]) -> dict[str, Assignment]:
+    """Runs of neighbouring partitions; static members first, by their instance ids, then the others by member id."""
+    subscribers: dict[UUID, list[str]] = {}
+    for member in sorted(members, key=_static_first):
+        for topic_id in member.topic_ids:
+            subscribers.setdefault(topic_id, []).append(member.member_id)
+    targets: dict[str, dict[UUID, tuple[int, ...]]] = {member.member_id: {} for member in members}
+    for topic_id, member_ids in sorted(subscribers.items()):
+        quota, extra = divmod(partition_counts[topic_id], len(member_ids))
+        start = 0
+        for index, member_id in enumerate(member_ids):
+            end = start + quota + (index < extra)
+            if start < end:
+                targets[member_id][topic_id] = tuple(range(start, end))
+            start = end
+    return dict(targets)
+
+
+def assign_uniform(members: Sequence[AssignedMember], partition_counts: Mapping[UUID, int]) -> dict[str, Assignment]:
+    """Even numbers of partitions, with few moves. Equal subscriptions give numbers that differ by one at most."""
+    if not members:
+        return {}
+    ordered = sorted(members, key=lambda member: member.member_id)
+    draft = _Draft(ordered, partition_counts)
+    if all(member.topic_ids == ordered[0].topic_ids for member in ordered):
+        _level_alike(draft, ordered)
+    else:
+        _level_overlapping(draft, ordered)
+    return draft.targets()
+
+
+ASSIGNORS: Final[Mapping[str, Callable[[Sequence[AssignedMember], Mapping[UUID, int]], dict[str, Assignment]]]] = {
+    UNIFORM: assign_uniform,
+    RANGE: assign_range,
+}
+
+
+def _static_first(member: AssignedMember) -> tuple[bool, str]:
+    return (member.instance_id is None, member.instance_id or member.member_id)
+
+
+class _Draft:
+    """A target in the making. Members are known by their index; every partition is either owned or free."""
+
+    def __init__(self, members: Sequence[AssignedMember], partition_counts: Mapping[UUID, int]) -> None:
+        self.member_ids = [member.member_id for member in members]
+        self.owned: list[dict[UUID, list[int]]] = [{} for _ in members]
+        self.loads = [0] * len(members)
+        self.free: dict[UUID, list[int]] = {}
+        self.total = 0
+        owners: dict[UUID, set[int]] = {}
+        for index, member in enumerate(members):
+            for topic_id in member.topic_ids:
+                owners.setdefault(topic_id, set())
+                kept = [
+                    partition
+                    for partition in member.last_target.get(topic_id, ())
+                    if partition < partition_counts[topic_id] and partition not in owners[topic_id]
+                ]
+                if kept:
+                    owners[topic_id].update(kept)
+                    self.owned[index][topic_id] = kept
+                    self.loads[index] += len(kept)
+        for topic_id in sorted(owners):
+            count = partition_counts[topic_id]
+            self.total += count
+            self.free[topic_id] = [partition for partition in range(count) if partition not in owners[topic_id]]
+
+    def give(self, index: int, topic_id: UUID, partition: int) -> None:
+        self.owned[index].setdefault(topic_id, []).append(partition)
+        self.loads[index] += 1
+
+    def take(self, index: int, topic_id: UUID) -> int:
+        """The member loses the partition of the topic that it got last."""
+        partitions = self.owned[index][topic_id]
+        partition = partitions.pop()
+        if not partitions:
+            del self.owned[index][topic_id]
+        self.loads[index] -= 1
+        return partition
+
+    def targets(self) -> dict[str, Assignment]:
+        return {
+            member_id: {topic_id: tuple(sorted(partitions)) for topic_id, partitions in sorted(owned.items())}
+            for member_id, owned in zip(self.member_ids, self.owned, strict=True)
+        }
+
+
+def _level_alike(draft: _Draft, members: Sequence[AssignedMember]) -> None:
+    """Everybody may have everything: each keeps what fits its quota, and the rest fills those below theirs.
+
+    The quotas of one more go first to those who would otherwise have to give one up, so that nothing moves in vain.
+    """
+    quota, extra = divmod(draft.total, len(members))
+    quotas = [quota] * len(members)
+    for index in sorted(range(len(members)), key=lambda index: (draft.loads[index] <= quota, index))[:extra]:
+        quotas[index] += 1
+    free = [(topic_id, partition) for topic_id, partitions in draft.free.items() for partition in partitions]
+    for index, most in enumerate(quotas):
+        while draft.loads[index] > most:
+            topic_id = next(reversed(draft.owned[index]))
+            free.append((topic_id, draft.take(index, topic_id)))
+    spare = iter(free)
+    for index, most in enumerate(quotas):
+        while draft.loads[index] < most:
+            draft.give(index, *next(spare))
+
+
+def _level_overlapping(draft: _Draft, members: Sequence[AssignedMember]) -> None:
+    """Subscriptions differ: free partitions go to the least loaded who may have them, then topic by topic the most
+    loaded gives to the least loaded, until no topic gets more even or enough rounds were made."""
+    subscribers: dict[UUID, list[int]] = {}
+    for index, member in enumerate(members):
+        for topic_id in member.topic_ids:
+            subscribers.setdefault(topic_id, []).append(index)
+    counts = {
+        topic_id: len(draft.free[topic_id]) + sum(len(draft.owned[index].get(topic_id, ())) for index in indexes)
+        for topic_id, indexes in subscribers.items()
+    }
+    # First those that load their few subscribers most: they leave the least choice.
+    topics = sorted(subscribers, key=lambda t: (-counts[t] / len(subscribers[t]), len(subscribers[t]), t))
+    for topic_id in topics:
+        least = [(draft.loads[index], index) for index in subscribers[topic_id]]
+        heapq.heapify(least)
+        for partition in draft.free[topic_id]:
+            load, index = least[0]
+            draft.give(index, topic_id, partition)
+            heapq.heapreplace(least, (load + 1, index))
+    for _ in range(_ROUNDS_MAX):
+        moves = [_level_topic(draft, topic_id, subscribers[topic_id]) for topic_id in topics]
+        if not any(moves):
+            return
+
+
+def _level_topic(draft: _Draft, topic_id: UUID, subscribers: Sequence[int]) -> bool:
+    """Moves partitions of one topic from the most to the least loaded; says whether any moved."""
+    has_moved = False
+    least = [(draft.loads[index], index) for index in subscribers]
+    most = [(-draft.loads[index], index) for index in subscribers if topic_id in draft.owned[index]]
+    heapq.heapify(least)
+    heapq.heapify(most)
+    while most:
+        giver_load, giver = most[0]
+        if -giver_load != draft.loads[giver] or topic_id not in draft.owned[giver]:
+            heapq.heappop(most)
+            continue
+        # Who has given is here with more than it has left, which does no harm: it has more than any taker still.
+        taker_load, taker = least[0]
+        if draft.loads[giver] - draft.loads[taker] <= 1:
+            break
+        draft.give(taker, topic_id, draft.take(giver, topic_id))
+        has_moved = True
+        heapq.heapreplace(most, (giver_load + 1, giver))
+        heapq.heapreplace(least, (taker_load + 1, taker))
+    return has_moved

@@ -1,0 +1,193 @@
+"""The committed offsets of all groups of one partition: kept, looked up, and found to have expired.
+
+Pure. Offsets come in by `replay` alone. Those of an open transaction stand aside by their producer id until `on_marker`
+puts them in force, or drops them. Whether a group may commit, and which records are written for it, is decided in
+`group_shard_state.py`.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Final, NamedTuple
+
+from ottla.coordination.groups.records import OffsetKey, OffsetValue, offset_tombstone
+from ottla.coordination.groups.requests import FetchedOffset, OffsetFetchRequest
+from ottla.coordination.runtime.effects import CoordinatorRecord
+from ottla.model.error_codes import ErrorCode
+from ottla.model.ids import NO_PRODUCER_ID, ProducerId, TopicPartition
+from ottla.model.invariants import violated
+
+
+class CommittedOffset(NamedTuple):
+    """A committed offset. `turn` grows with each record: of two commits, the one written later counts."""
+
+    value: OffsetValue
+    turn: int
+
+
+_Offsets = dict[str, dict[TopicPartition, CommittedOffset]]
+_NONE: Final[dict[TopicPartition, CommittedOffset]] = {}
+
+
+class OffsetsState:
+    """All committed offsets, by group and partition.
+
+    Invariant: a group with pending offsets of a producer has that producer among its open transactions, and no group
+    or producer has an empty entry.
+    """
+
+    def __init__(self) -> None:
+        self._committed: _Offsets = {}
+        self._pending: dict[ProducerId, _Offsets] = {}
+        self._open: dict[str, dict[ProducerId, None]] = {}
+        self.turn = 0
+        """How many records there have been."""
+
+    # What is there
+
+    def get(self, group_id: str, partition: TopicPartition) -> OffsetValue | None:
+        """The committed offset of one partition."""
+        found = self._committed.get(group_id, _NONE).get(partition)
+        return None if found is None else found.value
+
+    def group_ids(self) -> list[str]:
+        """The groups that have committed or pending offsets."""
+        return list(dict.fromkeys([*self._committed, *self._open]))
+
+    def is_pending(self, group_id: str, partition: TopicPartition) -> bool:
+        """Whether an open transaction may yet change this offset."""
+        return any(
+            partition in self._pending[producer_id].get(group_id, _NONE) for producer_id in self._open.get(group_id, ())
+        )
+
+    def partitions(self, group_id: str) -> list[TopicPartition]:
+        """The partitions that the group has an offset of, committed or pending."""
+        return list(dict.fromkeys(self._partitions(group_id)))
+
+    def fetch(self, request: OffsetFetchRequest) -> tuple[FetchedOffset, ...]:
+        """The offsets that are asked for; unstable ones as an error each, where only stable ones will do."""
+        if request.partitions is None:
+            wanted = sorted(self._committed.get(request.group_id, _NONE))
+        else:
+            wanted = [TopicPartition(*partition) for partition in request.partitions]
+        return tuple(self._fetched(request, partition) for partition in wanted)
+
+    def expired(
+        self, group_id: str, *, empty_since_ms: int | None, retention_ms: int, now_ms: int
+    ) -> list[TopicPartition]:
+        """The partitions whose offset has outlived its time; never one that a transaction may yet change.
+
+        The time runs from the commit, or from the moment the group became empty, whichever was later.
+        """
+        return [
+            partition
+            for partition, found in self._committed.get(group_id, _NONE).items()
+            if _deadline(found.value, empty_since_ms, retention_ms) <= now_ms
+            and not self.is_pending(group_id, partition)
+        ]
+
+    def topics(self) -> list[str]:
+        """All topics that some group has an offset of, pending ones too."""
+        return list(
+            dict.fromkeys(partition.topic for group in self.group_ids() for partition in self.partitions(group))
+        )
+
+    def tombstones(self, group_id: str) -> list[CoordinatorRecord]:
+        """What deletes all offsets of a group, pending ones too."""
+        return [offset_tombstone(group_id, *partition) for partition in self.partitions(group_id)]
+
+    def tombstones_of_topic(self, topic: str) -> list[CoordinatorRecord]:
+        """What deletes every group's offsets of a topic, pending ones too."""
+        return [
+            offset_tombstone(group_id, *partition)
+            for group_id in self.group_ids()
+            for partition in self.partitions(group_id)
+            if partition.topic == topic
+        ]
+
+    # What happens
+
+    def replay(self, key: OffsetKey, value: OffsetValue | None, producer_id: ProducerId = NO_PRODUCER_ID) -> None:
+        """Applies a record: an offset, one of an open transaction, or the deletion of both."""
+        self.turn += 1
+        partition = TopicPartition(key.topic, key.partition)
+        if value is None:
+            _remove(self._committed, key.group_id, partition)
+            for open_id in list(self._open.get(key.group_id, ())):
+                _remove(self._pending[open_id], key.group_id, partition)
+                self._close_if_done(open_id, key.group_id)
+        elif producer_id == NO_PRODUCER_ID:
+            self._committed.setdefault(key.group_id, {})[partition] = CommittedOffset(value, self.turn)
+        else:
+            offsets = self._pending.setdefault(producer_id, {}).setdefault(key.group_id, {})
+            offsets[partition] = CommittedOffset(value, self.turn)
+            self._open.setdefault(key.group_id, {})[producer_id] = None
+
+    def put(self, group_id: str, offsets: Sequence[tuple[TopicPartition, CommittedOffset]]) -> None:
+        """Applies the records of many offsets of one group; their turns follow each other, and the last one's."""
+        self._committed.setdefault(group_id, {}).update(offsets)
+        self.turn += len(offsets)
+
+    def on_marker(self, producer_id: ProducerId, *, commit: bool) -> None:
+        """The producer's transaction has ended: its offsets are in force, or forgotten."""
+        for group_id, offsets in self._pending.pop(producer_id, {}).items():
+            del self._open[group_id][producer_id]
+            if not self._open[group_id]:
+                del self._open[group_id]
+            if not commit:
+                continue
+            committed = self._committed.setdefault(group_id, {})
+            for partition, pending in offsets.items():
+                # A plain commit that was written behind this one is newer, although it came into force before.
+                if partition not in committed or committed[partition].turn < pending.turn:
+                    committed[partition] = pending
+
+    def check(self) -> None:
+        """Raises when the books do not agree with each other."""
+        for group_id, offsets in self._committed.items():
+            if not offsets:
+                violated(f"group {group_id} has an empty table of committed offsets")
+        for producer_id, groups in self._pending.items():
+            for group_id, offsets in groups.items():
+                if not offsets or producer_id not in self._open.get(group_id, ()):
+                    violated(f"group {group_id} does not know of the pending offsets of producer {producer_id}")
+        for group_id, producers in self._open.items():
+            for producer_id in producers:
+                if group_id not in self._pending.get(producer_id, ()):
+                    violated(f"group {group_id} waits for producer {producer_id}, which has no pending offsets")
+
+    def _fetched(self, request: OffsetFetchRequest, partition: TopicPartition) -> FetchedOffset:
+        if request.require_stable and self.is_pending(request.group_id, partition):
+            return FetchedOffset(*partition, error=ErrorCode.UNSTABLE_OFFSET_COMMIT)
+        value = self.get(request.group_id, partition)
+        if value is None:
+            return FetchedOffset(*partition)
+        return FetchedOffset(*partition, value.offset, value.leader_epoch, value.metadata)
+
+    def _partitions(self, group_id: str) -> Iterator[TopicPartition]:
+        yield from self._committed.get(group_id, _NONE)
+        for producer_id in self._open.get(group_id, ()):
+            yield from self._pending[producer_id].get(group_id, _NONE)
+
+    def _close_if_done(self, producer_id: ProducerId, group_id: str) -> None:
+        """Forgets a transaction that has no offsets of the group left."""
+        if group_id in self._pending[producer_id]:
+            return
+        del self._open[group_id][producer_id]
+        if not self._open[group_id]:
+            del self._open[group_id]
+        if not self._pending[producer_id]:
+            del self._pending[producer_id]
+
+
+def _deadline(value: OffsetValue, empty_since_ms: int | None, retention_ms: int) -> int:
+    if value.expire_ms is not None:
+        return value.expire_ms
+    begin_ms = value.commit_ms if empty_since_ms is None else max(value.commit_ms, empty_since_ms)
+    return begin_ms + retention_ms
+
+
+def _remove(offsets: _Offsets, group_id: str, partition: TopicPartition) -> None:
+    group = offsets.get(group_id)
+    if group is not None:
+        group.pop(partition, None)
+        if not group:
+            del offsets[group_id]

@@ -1,0 +1,417 @@
+"""The runtime of a coordinator: one state machine over one partition of an internal topic.
+
+Covers loading by replay, carrying out effects in order, responses that wait for the commit, the one timer, the wall
+clock that somebody sets, and the end when the partition goes elsewhere. The machines are `group_shard_state.py` and
+`transaction_shard_state.py`; what their own effects mean beyond those of `effects.py` is `perform`'s to know. Who has
+which shards is the broker's to say.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Hashable, Sequence
+from enum import Enum, auto
+from functools import partial
+from typing import Any, Final, Generic, Protocol, TypeVar
+
+from ottla.coordination.runtime.effects import CoordinatorRecord, Respond, TransactionalWrite, Write
+from ottla.env.ports import Clock, Disk
+from ottla.model.errors import (
+    CoordinatorLoadingError,
+    CoordinatorNotAvailableError,
+    CorruptError,
+    InvalidRequestError,
+    NotCoordinatorError,
+    NotEnoughReplicasAfterAppendError,
+    OttlaError,
+)
+from ottla.model.ids import NO_PRODUCER_ID, Offset, ProducerId
+from ottla.records.batch import Batch, scan
+from ottla.records.builder import BatchBuilder
+from ottla.records.control import read_marker
+from ottla.records.decode import decode_records
+from ottla.records.layout import Marker
+from ottla.replication.partition import AppendWaiter, Partition, TransactionEnd
+from ottla.replication.timers import Timers
+from ottla.replication.timing_wheel import Timer
+from ottla.storage.log import Appended
+from ottla.storage.salvage import Skipped, read_intact
+
+_LOGGER: Final = logging.getLogger(__name__)
+
+_LOADED_BYTES: Final = 1024 * 1024
+"""Read at a time while loading; in between the event loop may do something else."""
+
+_CLOCK_SET_MS: Final = 10
+"""A wall clock that is this far from where it should be has been set; what is less is how clocks are read."""
+
+
+class Machine(Protocol):
+    """What every coordinator's state machine can do; its events are its own."""
+
+    def replay_all(self, records: Sequence[CoordinatorRecord], producer_id: ProducerId, /) -> None: ...
+
+    def on_marker(self, producer_id: ProducerId, *, commit: bool) -> None: ...
+
+    def on_loaded(self, now_ms: int) -> Sequence[Any]: ...
+
+    def on_unloaded(self) -> Sequence[Any]: ...
+
+    def on_tick(self, now_ms: int) -> Sequence[Any]: ...
+
+    def next_deadline(self) -> int | None: ...
+
+    def on_clock_set(self, by_ms: int) -> None: ...
+
+
+M = TypeVar("M", bound=Machine)
+
+
+class _State(Enum):
+    LOADING = auto()
+    ACTIVE = auto()
+    FAILED = auto()
+    CLOSED = auto()
+
+
+class Shard(Generic[M]):
+    """See the module's docstring. `load` first; then `ask` for each event, until `unload`.
+
+    `perform` carries out effects that are not of `effects.py`, once what was written before them is committed, on as
+    many replicas as the topic asks for. If that fails `leave_out` is told: who waits for such an effect must hear.
+    The shard belongs to the leader epoch in which it was made; another epoch of the partition needs another shard.
+    """
+
+    def __init__(
+        self,
+        partition: Partition,
+        machine: M,
+        *,
+        clock: Clock,
+        disk: Disk,
+        timers: Timers,
+        perform: Callable[[Any], None] = lambda effect: None,
+        leave_out: Callable[[Any], None] = lambda effect: None,
+    ) -> None:
+        self.partition = partition
+        self.leader_epoch = partition.leader_epoch
+        self.machine = machine
+        self._clock = clock
+        self._disk = disk
+        self._timers = timers
+        self._perform = perform
+        self._leave_out = leave_out
+        self._state = _State.LOADING
+        self._timer: Timer | None = None
+        self._deadline: int | None = None
+        """What the timer is set to."""
+        self._wall_lead_ms = clock.now_ms() - self._monotonic_ms()
+        """The time that the machine is told is the monotonic clock's and this much, so that it does not jump."""
+        self._last_write: _Pending | None = None
+        self.is_stuck = False
+        """Whether the last write failed: what clients try again and again is told once."""
+        self.failure: OttlaError | None = None
+        """Why the partition cannot be loaded, if that was tried."""
+
+    @property
+    def is_active(self) -> bool:
+        """Whether it has been loaded, and not yet unloaded."""
+        return self._state is _State.ACTIVE
+
+    # Life
+
+    async def load(self) -> None:
+        """Replays the whole partition into the machine; if it cannot be read this raises, and the shard is no use."""
+        offset = self.partition.start_offset
+        # Markers may be appended meanwhile: the end is looked at anew each time, and once more before it is active.
+        while self._state is _State.LOADING and offset < self.partition.end_offset:
+            offset = await self._load_from(offset, self.partition.end_offset)
+        self.activate()
+
+    async def load_intact(self) -> None:
+        """`load` for a partition with corrupt batches that no other replica has intact: skips and logs those.
+
+        The machine then has the state of the records that could be read, which may be an older one.
+        """
+        for found in read_intact(self.partition.log):
+            if self._state is not _State.LOADING:
+                return
+            if isinstance(found, Skipped):
+                self._log_skipped(found, "checksum, length or offset is wrong")
+                continue
+            for batch in found.batches:
+                try:
+                    self._replay_batch(batch)
+                except CorruptError as error:
+                    place = found.position + batch.position
+                    skipped = Skipped(found.path, place, batch.size_bytes, batch.base_offset, batch.next_offset)
+                    self._log_skipped(skipped, str(error))
+            await asyncio.sleep(0)
+        self.activate()
+
+    def _log_skipped(self, skipped: Skipped, why: str) -> None:
+        _LOGGER.error(
+            "partition %s-%d: skipped a corrupt batch while loading the coordinator: %s, byte %d, %d bytes: %s;"
+            " the records of offsets %d to %d (%d at most) are lost: what they changed has its older value or none",
+            self.partition.topic, self.partition.index, skipped.path, skipped.position, skipped.size_bytes, why,
+            skipped.first_offset, skipped.next_offset - 1, skipped.next_offset - skipped.first_offset,
+        )  # fmt: skip
+
+    def fail(self, error: OttlaError) -> None:
+        """The partition cannot be loaded: the machine cannot be asked, and clients hear why."""
+        if self._state is _State.LOADING:
+            self._state = _State.FAILED
+            self.failure = error
+
+    def activate(self) -> None:
+        """The machine has all that the partition holds; from now on it can be asked.
+
+        What the former leader wrote last may not be committed yet, and until then nobody is told of it.
+        """
+        if self._state is _State.LOADING:
+            self._state = _State.ACTIVE
+            self._await_commit()
+            self.carry_out(self.machine.on_loaded(self.now_ms()))
+
+    def _await_commit(self) -> None:
+        """What is in the log is true for the machine, and yet nothing that rests on it may happen before it is safe."""
+        self._last_write = pending = _Pending(self, lambda: None, lambda outcome: None)
+        self.partition.wait_committed(pending)
+
+    async def _load_from(self, offset: Offset, end_offset: Offset) -> Offset:
+        found = self.partition.log.read(offset, _LOADED_BYTES, upper=end_offset, at_least_one=True)
+        if found is None:
+            return end_offset
+        content = await self._disk.in_background(found.file.read_at, found.position, found.size)
+        batches, _, problem = scan(content)
+        if problem is not None or not batches:
+            raise CorruptError(f"{self.partition.topic}-{self.partition.index} at offset {offset}: {problem}")
+        for batch in batches:
+            if batch.last_offset >= offset:
+                try:
+                    self._replay_batch(batch)
+                except CorruptError as error:
+                    place = f"{found.file.path}, byte {found.position + batch.position}, offset {batch.base_offset}"
+                    raise CorruptError(f"{place}: {error}") from error
+        return Offset(batches[-1].next_offset)
+
+    def _replay_batch(self, batch: Batch) -> None:
+        if batch.is_control:
+            marker = read_marker(batch)
+            if marker is not None:
+                self.machine.on_marker(ProducerId(batch.producer_id), commit=marker[0] is Marker.COMMIT)
+            return
+        producer_id = ProducerId(batch.producer_id) if batch.is_transactional else NO_PRODUCER_ID
+        records = [
+            CoordinatorRecord(
+                b"" if record.key is None else bytes(record.key), None if record.value is None else bytes(record.value)
+            )
+            for record in decode_records(batch)
+        ]
+        self.machine.replay_all(records, producer_id)
+
+    def unload(self) -> None:
+        """The partition is led elsewhere, or gone: who waits is told, and nothing happens here any more."""
+        was_active, self._state = self.is_active, _State.CLOSED
+        if was_active:
+            for effect in self.machine.on_unloaded():
+                if isinstance(effect, Respond):
+                    _deliver(effect)
+        self._set_timer(None)
+
+    # Events
+
+    async def ask(self, event: Callable[[int, Hashable], Sequence[Any]]) -> Any:
+        """Hands the machine an event, as `event(now_ms, token)`, and waits for the response to that token.
+
+        Raises CoordinatorLoadingError or NotCoordinatorError if the machine cannot be asked, and what the log says of a
+        write that it can never take, one that is too large.
+        """
+        self.check_active()
+        token: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self.carry_out(event(self.now_ms(), token))
+        return await token
+
+    def tell(self, event: Callable[[int], Sequence[Any]]) -> None:
+        """An event that nobody waits for; nothing happens unless the machine is active."""
+        if self.is_active:
+            self.carry_out(event(self.now_ms()))
+
+    def check_active(self) -> None:
+        """Raises unless the machine can be asked."""
+        if self._state is _State.ACTIVE:
+            return
+        where = f"{self.partition.topic}-{self.partition.index}"
+        if self._state is _State.LOADING:
+            raise CoordinatorLoadingError(f"{where} is being loaded; try again")
+        if self._state is _State.FAILED:
+            raise CoordinatorNotAvailableError(f"{where} cannot be loaded: {self.failure}")
+        if self._state is _State.CLOSED:
+            raise NotCoordinatorError(f"{where} is not led here any more; ask who coordinates")
+
+    def carry_out(self, effects: Sequence[Any]) -> None:
+        """Does what a machine decided, in order; what follows a write that failed is left out."""
+        is_written = True
+        for effect in effects:
+            if not is_written:
+                self._follow_up(effect, is_committed=False)
+            elif isinstance(effect, Respond):
+                _deliver(effect)
+            elif isinstance(effect, Write | TransactionalWrite) and effect.records:
+                is_written = self._write(effect)
+            elif self._last_write is None:
+                self._follow_up(effect, is_committed=True)
+            elif self.partition.is_short:
+                self._follow_up(effect, is_committed=False)
+            else:
+                self._last_write.then.append(effect)
+        self._arm()
+
+    def _follow_up(self, effect: Any, *, is_committed: bool) -> None:
+        """What waited for all before it to be committed: a write without records, or an effect of another kind."""
+        if isinstance(effect, Write | TransactionalWrite):
+            for respond in effect.responses if is_committed else effect.on_failure:
+                _deliver(respond)
+        elif isinstance(effect, Respond):
+            # It would have told of what the write before it should have made true.
+            return
+        elif is_committed and self._state is not _State.CLOSED and not self.partition.is_short:
+            self._perform(effect)
+        else:
+            self._leave_out(effect)
+
+    def _write(self, write: Write | TransactionalWrite) -> bool:
+        """Whether the records are in the log."""
+        pending = _Pending(self, partial(self._on_written, write), partial(_answer, write))
+        self._last_write = pending
+        try:
+            self.partition.append_own(Batch(_batch_of(write, self._clock.now_ms())), pending)
+        except OttlaError as error:
+            pending.on_outcome(0, error)
+        return pending.is_written
+
+    def _on_written(self, write: Write | TransactionalWrite) -> None:
+        """The records are in the log, though perhaps not yet committed: they are true."""
+        producer_id = write.producer_id if isinstance(write, TransactionalWrite) else NO_PRODUCER_ID
+        self.machine.replay_all(write.records, producer_id)
+
+    def append_marker(self, end: TransactionEnd, waiter: AppendWaiter, at: int) -> None:
+        """Ends a producer's transaction in this partition, and with it what the machine keeps of it."""
+        pending = _Pending(self, partial(self._on_marker, end), partial(waiter.on_outcome, at))
+        self._last_write = pending
+        try:
+            self.partition.append_marker(end, pending, 0)
+        except OttlaError as error:
+            pending.on_outcome(0, error)
+
+    def _on_marker(self, end: TransactionEnd) -> None:
+        # While it is being loaded, it comes across the marker by itself.
+        if self.is_active:
+            self.machine.on_marker(end.producer_id, commit=end.marker is Marker.COMMIT)
+
+    def on_done(self, pending: "_Pending", outcome: Appended | OttlaError) -> None:
+        """Everything up to this write is committed, or it has failed."""
+        if self._last_write is pending:
+            self._last_write = None
+            if isinstance(outcome, NotEnoughReplicasAfterAppendError):
+                # It is in the log, and will be committed when there are enough replicas.
+                self._await_commit()
+        for effect in pending.then:
+            self._follow_up(effect, is_committed=isinstance(outcome, Appended))
+
+    # Time
+
+    def _monotonic_ms(self) -> int:
+        return int(self._clock.monotonic() * 1000)
+
+    def now_ms(self) -> int:
+        """The wall clock's time. If that has been set meanwhile, whatever is waited for still takes as long."""
+        monotonic_ms = self._monotonic_ms()
+        by_ms = self._clock.now_ms() - monotonic_ms - self._wall_lead_ms
+        if abs(by_ms) >= _CLOCK_SET_MS:
+            self._wall_lead_ms += by_ms
+            self.machine.on_clock_set(by_ms)
+        return monotonic_ms + self._wall_lead_ms
+
+    def _arm(self) -> None:
+        deadline = self.machine.next_deadline() if self._state is _State.ACTIVE else None
+        if deadline != self._deadline:
+            self._set_timer(deadline)
+
+    def _set_timer(self, deadline: int | None) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self._deadline = deadline
+        if deadline is not None:
+            self._timer = self._timers.after(deadline - self._wall_lead_ms - self._monotonic_ms(), self._on_timer)
+
+    def _on_timer(self) -> None:
+        self._timer = self._deadline = None
+        if self.is_active:
+            self.carry_out(self.machine.on_tick(self.now_ms()))
+
+
+class _Pending:
+    """One write on its way: applied when it is in the log, answered when it is committed."""
+
+    __slots__ = ("_on_outcome", "_on_written", "_shard", "is_written", "then")
+
+    def __init__(
+        self,
+        shard: "Shard[Any]",
+        on_written: Callable[[], None],
+        on_outcome: Callable[[Appended | OttlaError], None],
+    ) -> None:
+        self._shard = shard
+        self._on_written = on_written
+        self._on_outcome = on_outcome
+        self.is_written = False
+        self.then: list[Any] = []
+        """What must not happen before this is committed."""
+
+    def on_waiting(self) -> None:
+        """It is in the log."""
+        if not self.is_written:
+            self.is_written = True
+            self._on_written()
+
+    def on_outcome(self, at: int, outcome: Appended | OttlaError) -> None:
+        """It is committed, or has failed."""
+        if isinstance(outcome, OttlaError):
+            if not self._shard.is_stuck:
+                _LOGGER.warning("%s: what was decided is not committed: %s", self._shard.partition, outcome)
+            self._shard.is_stuck = True
+        else:
+            self.on_waiting()
+            self._shard.is_stuck = False
+        self._on_outcome(outcome)
+        self._shard.on_done(self, outcome)
+
+
+def _answer(write: Write | TransactionalWrite, outcome: Appended | OttlaError) -> None:
+    for respond in write.responses if isinstance(outcome, Appended) else write.on_failure:
+        token = respond.token
+        if isinstance(outcome, InvalidRequestError) and isinstance(token, asyncio.Future) and not token.done():
+            # To try again, as the machine would have it, can never help: whoever asked for it must hear why.
+            token.set_exception(outcome)
+        else:
+            _deliver(respond)
+
+
+def _batch_of(write: Write | TransactionalWrite, now_ms: int) -> bytearray:
+    builder = (
+        BatchBuilder(producer_id=write.producer_id, producer_epoch=write.producer_epoch, transactional=True)
+        if isinstance(write, TransactionalWrite)
+        else BatchBuilder()
+    )
+    append = builder.append
+    for key, value in write.records:
+        append(now_ms, key, value)
+    return bytearray(builder.build())
+
+
+def _deliver(respond: Respond) -> None:
+    """Tokens are futures; one whose asker has gone needs nothing."""
+    token = respond.token
+    if isinstance(token, asyncio.Future) and not token.done():
+        token.set_result(respond.response)

@@ -1,0 +1,1 @@
+"""Transactional ids: one partition of `__transaction_state`."""

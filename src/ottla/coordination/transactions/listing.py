@@ -1,0 +1,60 @@
+"""Lists and describes the transactional ids of a shard, for the tools that look for transactions which hang.
+
+Pure questions over entries; the filters are those of ListTransactions up to version 2. A pattern is matched by RE2, in
+time linear in the id.
+"""
+
+from collections.abc import Mapping
+
+from ottla.coordination.groups.consumer.topic_patterns import InvalidPatternError, Pattern
+from ottla.coordination.transactions.records import STATUS_BY_WIRE_NAME, TransactionEntry
+from ottla.coordination.transactions.requests import (
+    ListedTransaction,
+    ListFilter,
+    TransactionDescription,
+    TransactionList,
+)
+from ottla.model.error_codes import ErrorCode
+from ottla.model.ids import TopicPartition
+
+
+def list_transactions(entries: Mapping[str, TransactionEntry], wanted: ListFilter, now_ms: int) -> TransactionList:
+    """Every id that passes the whole filter. An id that never had a transaction has run longer than any duration, as
+    it has for Kafka; a state that does not exist is reported, and nothing is in it."""
+    try:
+        pattern = Pattern(wanted.id_pattern) if wanted.id_pattern else None
+    except InvalidPatternError:
+        return TransactionList(error=ErrorCode.INVALID_REGULAR_EXPRESSION)
+    states = {STATUS_BY_WIRE_NAME[name] for name in wanted.states if name in STATUS_BY_WIRE_NAME}
+    producer_ids = set(wanted.producer_ids)
+    return TransactionList(
+        unknown_states=tuple(dict.fromkeys(name for name in wanted.states if name not in STATUS_BY_WIRE_NAME)),
+        transactions=tuple(
+            ListedTransaction(
+                transactional_id=transactional_id, producer_id=entry.producer_id, state=entry.status.wire_name
+            )
+            for transactional_id, entry in entries.items()
+            if (not producer_ids or entry.producer_id in producer_ids)
+            and (not wanted.states or entry.status in states)
+            and (wanted.duration_ms < 0 or now_ms - entry.start_ms > wanted.duration_ms)
+            and (pattern is None or pattern.matches(transactional_id))
+        ),
+    )
+
+
+def describe_transaction(
+    transactional_id: str, entry: TransactionEntry | None, waiting: tuple[TopicPartition, ...] | None
+) -> TransactionDescription:
+    """One id in detail; `waiting` has the partitions that still lack a marker, where that is so."""
+    if entry is None:
+        error = ErrorCode.TRANSACTIONAL_ID_NOT_FOUND if transactional_id else ErrorCode.INVALID_REQUEST
+        return TransactionDescription(transactional_id=transactional_id, error=error)
+    return TransactionDescription(
+        transactional_id=transactional_id,
+        state=entry.status.wire_name,
+        timeout_ms=entry.timeout_ms,
+        start_ms=entry.start_ms,
+        producer_id=entry.producer_id,
+        producer_epoch=entry.producer_epoch,
+        partitions=entry.partitions if waiting is None else waiting,
+    )

@@ -1,0 +1,1 @@
+"""Starting Spark: Java, a Spark home, a session with settings that fit."""

@@ -1,0 +1,1 @@
+"""Writing topics: exactly-once decisions, transactions, and the writers that Spark calls."""

@@ -1,0 +1,1 @@
+"""Reading topics: options, offsets, spans, and the readers that Spark calls."""

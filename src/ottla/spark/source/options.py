@@ -1,0 +1,323 @@
+"""The options of the source, read once into a frozen value: those of Spark's Kafka connector, and ours beside them.
+
+Names, defaults and precedence are the connector's: a time for all partitions goes before times by partition, and these
+before offsets. What is unknown is refused with the nearest name, what contradicts itself with what to do. Pure; what
+`kafka.` options mean is in `option_names.py`, what the cluster says to a position in `topic_offsets.py`.
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal, TypeVar
+
+from ottla.client.options import OptionError
+from ottla.model.ids import TopicPartition
+from ottla.spark.option_names import bootstrap_of, client_options, refuse_unknown
+from ottla.spark.source.offset_text import EARLIEST, LATEST, parse_numbers, parse_partitions
+
+T = TypeVar("T")
+
+SELECTIONS: Final = ("assign", "subscribe", "subscribePattern")
+CONNECTOR_OPTIONS: Final = (
+    *SELECTIONS,
+    "startingTimestamp",
+    "startingOffsetsByTimestamp",
+    "startingOffsets",
+    "startingOffsetsByTimestampStrategy",
+    "endingTimestamp",
+    "endingOffsetsByTimestamp",
+    "endingOffsets",
+    "failOnDataLoss",
+    "kafkaConsumer.pollTimeoutMs",
+    "fetchOffset.numRetries",
+    "fetchOffset.retryIntervalMs",
+    "partition.metadata.cache.ttl.ms",
+    "maxOffsetsPerTrigger",
+    "minOffsetsPerTrigger",
+    "maxTriggerDelay",
+    "minPartitions",
+    "maxRecordsPerPartition",
+    "groupIdPrefix",
+    "includeHeaders",
+)
+"""Those of Spark's own connector, besides `kafka.` ones."""
+OWN_OPTIONS: Final = ("bytesPerTrigger", "maxBytesPerPartition", "groupId", "segments")
+SPARK_OPTIONS: Final = ("path",)
+"""What Spark adds by itself to the options of a table in its catalog."""
+
+_REFUSED: Final = {
+    "kafka.auto.offset.reset": "set startingOffsets to earliest or latest instead: the query keeps its own offsets",
+    "kafka.enable.auto.commit": "the query keeps its own offsets; groupId=NAME makes a consumer group follow them",
+    "kafka.key.deserializer": "keys are bytes here; CAST(key AS STRING) or a function of Spark's decodes them",
+    "kafka.value.deserializer": "values are bytes here; the option valueFormat or a function of Spark's decodes them",
+    "kafka.interceptor.classes": "interceptors cannot be loaded; work on the DataFrame instead",
+}
+_DELAY_UNITS_MS: Final = {
+    "us": 0.001,
+    "ms": 1,
+    "": 1,
+    "s": 1_000,
+    "m": 60_000,
+    "min": 60_000,
+    "h": 3_600_000,
+    "d": 86_400_000,
+}
+_POLL_TIMEOUT_MS: Final = 120_000
+_TRIGGER_DELAY: Final = "15m"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Selection:
+    """Which partitions are read; exactly one of the three is given."""
+
+    topics: tuple[str, ...] | None = None
+    pattern: str | None = None
+    """A regular expression that a topic's whole name matches."""
+    partitions: tuple[TopicPartition, ...] | None = None
+
+    def __str__(self) -> str:
+        if self.topics is not None:
+            return f"subscribe={','.join(self.topics)}"
+        if self.pattern is not None:
+            return f"subscribePattern={self.pattern}"
+        return f"assign={', '.join(map(str, self.partitions or ()))}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Position:
+    """Where to begin, or to end: one place for all partitions, or one for each."""
+
+    kind: Literal["earliest", "latest", "offsets", "timestamps", "timestamp"]
+    numbers: Mapping[TopicPartition, int] = field(default_factory=dict)
+    """For "offsets", -2 and -1 standing for the first and the last, and "timestamps", in ms."""
+    timestamp: int = -1
+    option: str = ""
+    """Which option said so."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceOptions:
+    """What a query was told about the topics that it reads."""
+
+    bootstrap: str
+    client: Mapping[str, Any]
+    """Keyword arguments of our clients, all together."""
+    selection: Selection
+    starting: Position
+    ending: Position
+    """Of a batch; a stream has no end."""
+    no_match: Literal["error", "latest"] = "error"
+    """What becomes of a partition that has no record as young as the starting time."""
+    fail_on_data_loss: bool = True
+    poll_timeout_ms: int = _POLL_TIMEOUT_MS
+    """How long a task waits for records that are there."""
+    offset_tries: int = 3
+    offset_retry_ms: int = 10
+    partitions_max_age_ms: int | None = None
+    """How long the list of partitions is used before it is asked for again; None leaves it to us."""
+    offsets_max: int | None = None
+    """The most offsets, bytes, and the least offsets in a micro-batch, and how long it may wait for these."""
+    bytes_max: int | None = None
+    offsets_min: int | None = None
+    trigger_delay_ms: int = 15 * 60_000
+    partitions_min: int | None = None
+    """How many tasks there are at least, about, and how large one may be."""
+    records_per_task_max: int | None = None
+    bytes_per_task_max: int | None = None
+    headers: bool = False
+    group_id: str | None = None
+    """The group whose committed offsets a new query begins at, and which follows it."""
+    segments: Literal["auto", "never", "always"] = "auto"
+    """Whether tasks read the broker's files where these are on the same machine."""
+    value_format: str | None = None
+    raw: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def isolation_level(self) -> Literal["read_uncommitted", "read_committed"]:
+        """What `kafka.isolation.level` says."""
+        level: Literal["read_uncommitted", "read_committed"] = self.client.get("isolation_level", "read_uncommitted")
+        return level
+
+
+def parse_source_options(raw: Mapping[str, str], *, is_stream: bool, further: tuple[str, ...] = ()) -> SourceOptions:
+    """The options of one query; `further` names options that others understand. Raises `OptionError`."""
+    given = {name.lower(): value for name, value in raw.items()}
+    refuse_unknown(given, (*CONNECTOR_OPTIONS, *OWN_OPTIONS, *SPARK_OPTIONS, *further), "the source ottla")
+    for name, advice in _REFUSED.items():
+        if name in given:
+            raise OptionError(f"{name} cannot be set: {advice}")
+    bootstrap = bootstrap_of(given)
+    starting, ending = _starting(given, is_stream=is_stream), _ending(given, is_stream=is_stream)
+    _check_order(starting, ending)
+    offsets_max, offsets_min = _number(given, "maxOffsetsPerTrigger"), _number(given, "minOffsetsPerTrigger", least=0)
+    if offsets_max is not None and offsets_min is not None and offsets_min > offsets_max:
+        raise OptionError(
+            f"minOffsetsPerTrigger={offsets_min} is more than maxOffsetsPerTrigger={offsets_max}; lower the one, or "
+            "raise the other"
+        )
+    tries = _number(given, "fetchOffset.numRetries")
+    retry_ms = _number(given, "fetchOffset.retryIntervalMs", least=0)
+    max_age_ms = _number(given, "partition.metadata.cache.ttl.ms", least=-1)
+    if max_age_ms == 0:
+        raise OptionError("partition.metadata.cache.ttl.ms=0 is not allowed; -1 leaves it out")
+    return SourceOptions(
+        bootstrap=bootstrap,
+        client=client_options(given),
+        selection=_selection(given),
+        starting=starting,
+        ending=ending,
+        no_match=_choice(given, "startingOffsetsByTimestampStrategy", ("error", "latest")) or "error",
+        fail_on_data_loss=_flag(given, "failOnDataLoss", default=True),
+        poll_timeout_ms=_number(given, "kafkaConsumer.pollTimeoutMs") or _POLL_TIMEOUT_MS,
+        offset_tries=3 if tries is None else tries,
+        offset_retry_ms=10 if retry_ms is None else retry_ms,
+        partitions_max_age_ms=None if max_age_ms == -1 else max_age_ms,
+        offsets_max=offsets_max,
+        offsets_min=offsets_min,
+        bytes_max=_number(given, "bytesPerTrigger"),
+        trigger_delay_ms=parse_delay_ms(given.get("maxtriggerdelay", _TRIGGER_DELAY), "maxTriggerDelay"),
+        partitions_min=_number(given, "minPartitions"),
+        records_per_task_max=_number(given, "maxRecordsPerPartition"),
+        bytes_per_task_max=_number(given, "maxBytesPerPartition"),
+        headers=_flag(given, "includeHeaders", default=False),
+        group_id=_text(given, "groupId"),
+        segments=_choice(given, "segments", ("auto", "never", "always")) or "auto",
+        value_format=_text(given, "valueFormat"),
+        raw=given,
+    )
+
+
+def parse_delay_ms(text: str, option: str) -> int:
+    """A span of time as Spark writes it: `15m`, `30s`, `500ms`; a number alone is milliseconds."""
+    match = re.fullmatch(r"\s*(\d+)\s*([a-z]*)\s*", text.lower())
+    if match is None or match[2] not in _DELAY_UNITS_MS:
+        raise OptionError(f"{option}={text} is no span of time; write it as 15m, 30s or 500ms")
+    return int(int(match[1]) * _DELAY_UNITS_MS[match[2]])
+
+
+def _selection(given: Mapping[str, str]) -> Selection:
+    names = [name for name in SELECTIONS if name.lower() in given]
+    if len(names) != 1:
+        found = f"{' and '.join(names)} are given" if names else "none is given"
+        raise OptionError(f"give exactly one of {', '.join(SELECTIONS)}, which say what is read; {found}")
+    (name,) = names
+    text = given[name.lower()].strip()
+    if not text:
+        raise OptionError(f"{name} is empty; it says which topics are read")
+    if name == "assign":
+        return Selection(partitions=parse_partitions(text, name))
+    if name == "subscribe":
+        topics = tuple(sorted({each.strip() for each in text.split(",")} - {""}))
+        if not topics:
+            raise OptionError(f"{name}={text} names no topic")
+        return Selection(topics=topics)
+    try:
+        re.compile(text)
+    except re.error as error:
+        raise OptionError(f"{name}={text} is no regular expression: {error}") from error
+    return Selection(pattern=text)
+
+
+def _position(given: Mapping[str, str], which: Literal["starting", "ending"]) -> Position | None:
+    """What was said about the start or the end, by precedence."""
+    option = f"{which}Timestamp"
+    if (text := given.get(option.lower())) is not None:
+        return Position(kind="timestamp", timestamp=_whole(text, option, least=0), option=option)
+    option = f"{which}OffsetsByTimestamp"
+    if (text := given.get(option.lower())) is not None:
+        numbers = parse_numbers(text, option)
+        if any(number < 0 for number in numbers.values()):
+            raise OptionError(f"{option}={text} has a time before 1970; give milliseconds since then")
+        return Position(kind="timestamps", numbers=numbers, option=option)
+    option = f"{which}Offsets"
+    if (text := given.get(option.lower())) is None:
+        return None
+    word = text.strip().lower()
+    if word == "earliest":
+        return Position(kind="earliest", option=option)
+    if word == "latest":
+        return Position(kind="latest", option=option)
+    if not word.startswith("{"):
+        raise OptionError(f'{option}={text} is not allowed; give earliest, latest or {{"orders":{{"0":17}}}}')
+    numbers = parse_numbers(text, option)
+    if any(number < EARLIEST for number in numbers.values()):
+        raise OptionError(f"{option}={text} has an offset below -2; -2 is the earliest, -1 the latest")
+    return Position(kind="offsets", numbers=numbers, option=option)
+
+
+def _starting(given: Mapping[str, str], *, is_stream: bool) -> Position:
+    found = _position(given, "starting") or Position(kind="latest" if is_stream else "earliest")
+    if not is_stream and (found.kind == "latest" or _has(found, LATEST)):
+        raise OptionError(
+            f"{found.option} cannot be latest (-1) for a batch, which would be empty; give earliest, or read a stream"
+        )
+    return found
+
+
+def _ending(given: Mapping[str, str], *, is_stream: bool) -> Position:
+    found = _position(given, "ending")
+    if is_stream and found is not None:
+        raise OptionError(f"{found.option} is for batches, a stream has no end; leave it out, or use spark.read")
+    if found is not None and (found.kind == "earliest" or _has(found, EARLIEST)):
+        raise OptionError(f"{found.option} cannot be earliest (-2), for nothing would be read")
+    return found or Position(kind="latest")
+
+
+def _has(position: Position, number: int) -> bool:
+    return position.kind == "offsets" and number in position.numbers.values()
+
+
+def _check_order(starting: Position, ending: Position) -> None:
+    if starting.kind == ending.kind == "timestamp" and starting.timestamp > ending.timestamp:
+        raise OptionError(
+            f"startingTimestamp={starting.timestamp} is after endingTimestamp={ending.timestamp}; nothing lies between"
+        )
+    if starting.kind == ending.kind and starting.kind in ("offsets", "timestamps"):
+        for partition, start in starting.numbers.items():
+            end = ending.numbers.get(partition, start)
+            if start >= 0 and end >= 0 and start > end:
+                raise OptionError(
+                    f"{starting.option} {start} of {partition} is after {ending.option} {end}; nothing lies between"
+                )
+
+
+def _text(given: Mapping[str, str], option: str) -> str | None:
+    text = given.get(option.lower(), "").strip()
+    return text or None
+
+
+def _whole(text: str, option: str, *, least: int) -> int:
+    try:
+        found = int(text.strip())
+    except ValueError:
+        raise OptionError(f"{option}={text} is not allowed; it takes a whole number") from None
+    if found < least:
+        raise OptionError(f"{option}={text} is too small; {least} is the least")
+    return found
+
+
+def _number(given: Mapping[str, str], option: str, *, least: int = 1) -> int | None:
+    return _maybe(given, option, lambda text: _whole(text, option, least=least))
+
+
+def _flag(given: Mapping[str, str], option: str, *, default: bool) -> bool:
+    text = given.get(option.lower())
+    if text is None:
+        return default
+    if text.strip().lower() not in ("true", "false"):
+        raise OptionError(f"{option}={text} is not allowed; it takes true or false")
+    return text.strip().lower() == "true"
+
+
+def _choice(given: Mapping[str, str], option: str, allowed: tuple[Any, ...]) -> Any:
+    def read(text: str) -> str:
+        if text.strip().lower() not in allowed:
+            raise OptionError(f"{option}={text} is not allowed; it takes {' or '.join(allowed)}")
+        return text.strip().lower()
+
+    return _maybe(given, option, read)
+
+
+def _maybe(given: Mapping[str, str], option: str, read: Callable[[str], T]) -> T | None:
+    text = given.get(option.lower())
+    return None if text is None else read(text)
