@@ -28,7 +28,7 @@ from ottla.coordination.groups.records import (
 from ottla.coordination.runtime.effects import CoordinatorRecord
 from ottla.model.errors import CorruptError
 
-GOLDEN: Final = Path(__file__).parents[2] / "golden" / "coordination" / "classic_group_records.txt"
+GOLDEN: Final = Path(__file__).parents[3] / "golden" / "coordination" / "classic_group_records.txt"
 
 GROUP: Final = "группа"
 TOPIC_ID: Final = UUID(bytes=0x0123456789ABCDEF.to_bytes(8) + (-2).to_bytes(8, signed=True))

@@ -21,7 +21,7 @@ from ottla.coordination.transactions.records import (
 from ottla.model.errors import CorruptError
 from ottla.model.ids import ProducerEpoch, ProducerId, TimestampMs, TopicPartition
 
-GOLDEN = Path(__file__).parents[2] / "golden" / "coordination" / "transactions.json"
+GOLDEN = Path(__file__).parents[3] / "golden" / "coordination" / "transactions.json"
 RECORDS: list[dict[str, Any]] = json.loads(GOLDEN.read_text(encoding="utf-8"))
 
 

@@ -44,7 +44,7 @@ def ended(folder: Path, module: str, program: str, unix: str) -> "subprocess.Com
     for package in (path.parent, *path.parent.relative_to(folder).parents):
         (folder / package / "__init__.py").touch()
     path.write_text(program)
-    source = Path(__file__).parents[3] / "src"
+    source = Path(__file__).parents[4] / "src"
     environment = {"PYTHONPATH": f"{folder}:{source}", "PYTHON_UNIX_DOMAIN_ENABLED": unix}
     return subprocess.run(
         [sys.executable, "-m", module], env=environment, cwd=folder, capture_output=True, text=True, timeout=60

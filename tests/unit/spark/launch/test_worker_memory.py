@@ -24,7 +24,7 @@ print(counts[0], *sorted({use for use in range(2, 200) if counts[use - 1] > coun
 
 
 def test_objects_are_spared_from_the_second_use_on_and_then_ever_more_seldom() -> None:
-    source = Path(__file__).parents[3] / "src"
+    source = Path(__file__).parents[4] / "src"
     told = subprocess.run(
         [sys.executable, "-c", PROGRAM],
         env={**os.environ, "PYTHONPATH": str(source)},

@@ -30,7 +30,7 @@ from ottla.coordination.groups.consumer.records import (
 from ottla.coordination.runtime.effects import CoordinatorRecord
 from ottla.model.errors import CorruptError
 
-GOLDEN: Final = Path(__file__).parents[2] / "golden" / "coordination" / "consumer_group_records.txt"
+GOLDEN: Final = Path(__file__).parents[4] / "golden" / "coordination" / "consumer_group_records.txt"
 FOO: Final = UUID(int=1)
 BAR: Final = UUID(bytes=(-2).to_bytes(8, signed=True) + 0x0123456789ABCDEF.to_bytes(8))
 

@@ -18,7 +18,7 @@ from ottla.coordination.groups.consumer.records import Assignment
 from ottla.coordination.groups.consumer.target_assignor import ASSIGNORS, RANGE, UNIFORM, AssignedMember, assign
 
 A, B, C = (UUID(int=number) for number in (1, 2, 3))
-GOLDEN: Final = Path(__file__).parents[2] / "golden" / "coordination" / "target_assignments.jsonl"
+GOLDEN: Final = Path(__file__).parents[4] / "golden" / "coordination" / "target_assignments.jsonl"
 EFFORT: Final = settings(max_examples=80, deadline=None, derandomize=True)
 
 

@@ -14,7 +14,7 @@ from ottla.coordination.groups.consumer.topic_patterns import (
 from ottla.model.error_codes import ErrorCode
 from tests.golden.coordination.make_topic_patterns import NAMES
 
-GOLDEN: Final = Path(__file__).parents[2] / "golden" / "coordination" / "topic_patterns.txt"
+GOLDEN: Final = Path(__file__).parents[4] / "golden" / "coordination" / "topic_patterns.txt"
 DIFFERING: Final = {
     "(a{100}){100}": "!",  # RE2/J takes it; here it needs more instructions than a pattern may have.
     "\\C": "a,b,A,0",  # Any byte for RE2; not known to RE2/J.
