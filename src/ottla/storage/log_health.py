@@ -19,7 +19,8 @@ _LOGGER: Final = logging.getLogger(__name__)
 class LogHealth:
     """Of each kind of trouble the last one; `on_trouble` is called for every one.
 
-    `name` is the partition's, for the log. `offsets_of` says which offsets a corrupt batch covers, as text.
+    `damage` is what the opening of the log has found, and logged. `name` is the partition's. `offsets_of` says which
+    offsets a corrupt batch covers, as text.
     """
 
     __slots__ = ("_name", "_offsets_of", "_on_trouble", "damage", "failure", "refusal")
@@ -38,8 +39,6 @@ class LogHealth:
         self.failure: StorageError | None = None
         self.damage = damage
         self.refusal: StorageError | None = None
-        if damage is not None:
-            self._log_damage(damage)
 
     @property
     def trouble(self) -> OttlaError | None:
@@ -62,11 +61,8 @@ class LogHealth:
         if self.damage is None:
             offsets = self._offsets_of(error) if isinstance(error, DamagedSegmentError) else ""
             self.damage = CorruptError(f"{error}; {offsets}" if offsets else str(error))
-            self._log_damage(self.damage)
+            _LOGGER.error("partition %s: corrupt batch in the log: %s", self._name, self.damage)
             self._on_trouble()
-
-    def _log_damage(self, damage: CorruptError) -> None:
-        _LOGGER.error("partition %s: corrupt batch in the log: %s", self._name, damage)
 
     def note_refusal(self, error: StorageError) -> StorageError:
         """Something could not be written, and nothing has changed; answers the error."""
