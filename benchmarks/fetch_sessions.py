@@ -16,10 +16,10 @@ from ottla.client.admin.topic_requests import create_topic
 from ottla.client.consumer import fetcher
 from ottla.client.consumer.async_consumer import AsyncConsumer
 from ottla.client.consumer.fetch_session_state import FetchSessionState
-from ottla.client.network.addresses import parse_bootstrap
 from ottla.client.network.cluster import Cluster
 from ottla.client.producer.async_producer import AsyncProducer
 from ottla.model.ids import TopicPartition
+from ottla.transport.addresses import parse_bootstrap
 from tests.hostile.broker_process import BrokerProcess
 
 PARTITIONS: Final = 1_000

@@ -22,7 +22,7 @@ ROOMS: Final[Mapping[str, tuple[str, ...]]] = {
     "records": ("model",),
     "protocol": ("model",),
     "env": ("model",),
-    "transport": ("env", "protocol"),
+    "transport": ("env", "protocol", "records"),
     "storage": ("env", "records"),
     "metadata": ("env",),
     "replication": ("storage", "metadata", "transport"),

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from ottla.client.network.addresses import parse_bootstrap
 from ottla.client.network.cluster import Cluster
-from ottla.client.network.produce_frames import produce_body, read_produce_answer
 from ottla.model.ids import TopicPartition
 from ottla.protocol.apis import ApiKey
 from ottla.protocol.messages import milliseconds
+from ottla.protocol.produce_frames import produce_body, read_produce_answer
 from ottla.records.builder import BatchBuilder
+from ottla.transport.addresses import parse_bootstrap
 from tests.compat.kafka_broker import KafkaBroker
 from tests.unit.cli import group_scenarios, transaction_scenarios
 from tests.unit.cli.command_line import CommandLine

@@ -18,8 +18,8 @@ from typing import Final, ParamSpec, TypeVar
 from ottla.coordination.groups.records import GroupKey, OffsetKey, read_key
 from ottla.coordination.runtime.effects import CoordinatorRecord
 from ottla.coordination.transactions.records import TransactionStatus, decode_value
-from ottla.env.ports import Buffer
 from ottla.env.real_disk import RealDisk, RealFile
+from ottla.model.buffer import Buffer
 from ottla.records.batch import Batch, scan
 from ottla.records.decode import decode_records
 

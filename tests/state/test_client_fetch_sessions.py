@@ -10,9 +10,9 @@ from hypothesis.stateful import RuleBasedStateMachine, rule
 from ottla.broker.fetch_sessions import EVICTION_SECONDS, FetchPlan, FetchSessions
 from ottla.client.consumer.fetch_session_state import EPOCH_MAX, FetchSessionState
 from ottla.client.errors import RetriableAnswerError
-from ottla.client.network.fetch_frames import VERSION, Wanted, fetch_body
 from ottla.model.error_codes import ErrorCode
 from ottla.model.ids import TopicPartition
+from ottla.protocol.fetch_frames import VERSION, Wanted, fetch_body
 from ottla.protocol.scan import FetchRequest, scan_requests
 from ottla.sim.random import SimRandom
 from tests.state.effort import effort

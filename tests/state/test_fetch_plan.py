@@ -9,10 +9,10 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from ottla.client.consumer.fetch_plan_state import FetchLimits, FetchPlanState, Leader
 from ottla.client.consumer.subscription_state import Phase, SubscriptionState
-from ottla.client.network.fetch_frames import READ_UNCOMMITTED, Fetched, Wanted
 from ottla.client.network.list_offsets import END, START
 from ottla.model.error_codes import ErrorCode
 from ottla.model.ids import TopicPartition
+from ottla.protocol.fetch_frames import READ_UNCOMMITTED, Fetched, Wanted
 from ottla.records.builder import BatchBuilder
 from tests.state.effort import effort
 

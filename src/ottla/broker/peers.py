@@ -7,10 +7,10 @@ import asyncio
 from typing import TYPE_CHECKING, Any, Final
 
 from ottla.client.errors import CannotConnectError
-from ottla.client.network.addresses import Address
-from ottla.client.network.connection import Connection
 from ottla.model.ids import BrokerId
 from ottla.protocol.apis import ApiKey
+from ottla.transport.addresses import Address
+from ottla.transport.client_connection import Connection
 
 if TYPE_CHECKING:
     from ottla.broker.broker import Broker

@@ -14,18 +14,18 @@ from collections import deque
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from ottla.broker.replica_frames import VERSION, Asker, Limits, Part, Place, Question, fetch_body, read_answer
-from ottla.client.network.addresses import Address
-from ottla.client.network.connection import Connection
 from ottla.metadata.image import BrokerImage
 from ottla.model.error_codes import ErrorCode
 from ottla.model.errors import CorruptError, OttlaError
 from ottla.model.ids import BrokerId
 from ottla.protocol.apis import ApiKey
+from ottla.protocol.replica_fetch_frames import VERSION, Asker, Limits, Part, Place, Question, fetch_body, read_answer
 from ottla.replication.follower_state import Patience
 from ottla.replication.partition import Partition
 from ottla.replication.replica_copy import take_answer
 from ottla.storage.scanner import DamagedSegmentError
+from ottla.transport.addresses import Address
+from ottla.transport.client_connection import Connection
 
 if TYPE_CHECKING:
     from ottla.broker.broker import Broker

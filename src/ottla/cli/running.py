@@ -79,8 +79,8 @@ def run_with_cluster(
     with guarded():
         from ottla.cli.profile.store import chosen_connection
         from ottla.client.errors import CannotConnectError
-        from ottla.client.network.addresses import parse_bootstrap
         from ottla.client.network.cluster import Cluster
+        from ottla.transport.addresses import parse_bootstrap
 
         _show_warnings()
         connection = chosen_connection(bootstrap, profile)
@@ -162,7 +162,7 @@ def _told(error: Exception, status: ExitStatus, words: str | None = None) -> typ
 
 def _status_of(error: OttlaError) -> ExitStatus:
     from ottla.client.errors import CannotConnectError, ConnectionLostError
-    from ottla.client.network.addresses import BadAddressError
+    from ottla.transport.addresses import BadAddressError
 
     if isinstance(error, CannotConnectError | ConnectionLostError):
         return ExitStatus.UNREACHABLE

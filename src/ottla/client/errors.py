@@ -1,80 +1,35 @@
-"""What a client can be told, as exceptions: the broker said no, the connection broke, nobody answers.
+"""What a client can be told, as exceptions: a broker refused, the connection broke, no broker answers.
 
-The wire's codes stay what they are (`AnswerError.error_code`); what to do about them is in the class, as everywhere:
-a `RetriableError` may go away by itself. `answer_error` makes the right one of a code.
+Refusals of brokers come from `ottla.protocol.answer_errors`, broken connections from
+`ottla.transport.client_connection`; they are named here too, for programs that use the clients.
 """
 
-from typing import Final
-
 from ottla.model.error_codes import ErrorCode
-from ottla.model.errors import InvalidRequestError, OttlaError, RetriableError
+from ottla.model.errors import OttlaError, RetriableError
 from ottla.model.ids import TopicPartition
-
-RETRIABLE_CODES: Final = frozenset(
-    {
-        ErrorCode.CORRUPT_MESSAGE,
-        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-        ErrorCode.LEADER_NOT_AVAILABLE,
-        ErrorCode.NOT_LEADER_OR_FOLLOWER,
-        ErrorCode.REQUEST_TIMED_OUT,
-        ErrorCode.BROKER_NOT_AVAILABLE,
-        ErrorCode.REPLICA_NOT_AVAILABLE,
-        ErrorCode.NETWORK_EXCEPTION,
-        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
-        ErrorCode.COORDINATOR_NOT_AVAILABLE,
-        ErrorCode.NOT_COORDINATOR,
-        ErrorCode.NOT_ENOUGH_REPLICAS,
-        ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
-        ErrorCode.NOT_CONTROLLER,
-        ErrorCode.CONCURRENT_TRANSACTIONS,
-        ErrorCode.KAFKA_STORAGE_ERROR,
-        ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
-        ErrorCode.INVALID_FETCH_SESSION_EPOCH,
-        ErrorCode.LISTENER_NOT_FOUND,
-        ErrorCode.FENCED_LEADER_EPOCH,
-        ErrorCode.UNKNOWN_LEADER_EPOCH,
-        ErrorCode.OFFSET_NOT_AVAILABLE,
-        ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE,
-        ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE,
-        ErrorCode.UNSTABLE_OFFSET_COMMIT,
-        ErrorCode.THROTTLING_QUOTA_EXCEEDED,
-        ErrorCode.UNKNOWN_TOPIC_ID,
-        ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR,
-        ErrorCode.INCONSISTENT_TOPIC_ID,
-    }
+from ottla.protocol.answer_errors import (
+    RETRIABLE_CODES,
+    AnswerError,
+    RetriableAnswerError,
+    UnsupportedByBrokerError,
+    answer_error,
+    error_code_of,
 )
-"""Those that Kafka's clients try again."""
+from ottla.transport.client_connection import CannotConnectError, ConnectionLostError
 
-_ADVICE: Final = {
-    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "no such topic or partition; `ottla topics list` shows what there is",
-    ErrorCode.TOPIC_ALREADY_EXISTS: "a topic of that name exists already",
-    ErrorCode.MESSAGE_TOO_LARGE: "the batch is larger than the topic's max.message.bytes allows",
-    ErrorCode.RECORD_LIST_TOO_LARGE: "the batch is larger than a segment of the topic may be",
-    ErrorCode.INVALID_TOPIC_EXCEPTION: (
-        "this is no name for a topic; use up to 249 letters, digits, dots, dashes and underscores"
-    ),
-    ErrorCode.OFFSET_OUT_OF_RANGE: "the offset lies outside of the partition's log",
-    ErrorCode.INVALID_REPLICATION_FACTOR: "the replication factor is larger than the number of brokers, or below one",
-    ErrorCode.INVALID_PARTITIONS: "this number of partitions is not possible; it can only grow",
-    ErrorCode.NOT_ENOUGH_REPLICAS: "fewer replicas are in sync than min.insync.replicas asks for; nothing was written",
-    ErrorCode.LEADER_NOT_AVAILABLE: "the partition has no leader at the moment",
-    ErrorCode.REQUEST_TIMED_OUT: "the broker did not finish in the time that it was given",
-    ErrorCode.TOPIC_DELETION_DISABLED: "the broker's delete.topic.enable is false",
-    ErrorCode.TOPIC_AUTHORIZATION_FAILED: "the broker's access rules do not allow this on the topic",
-    ErrorCode.CLUSTER_AUTHORIZATION_FAILED: "the broker's access rules do not allow this on the cluster",
-}
-
-
-class AnswerError(OttlaError):
-    """A broker refused. `error_code` says why in the protocol's terms, the message in words."""
-
-    def __init__(self, error_code: ErrorCode, message: str) -> None:
-        super().__init__(message)
-        self.error_code = error_code
-
-
-class RetriableAnswerError(AnswerError, RetriableError):
-    """A broker refused for now."""
+__all__ = [
+    "RETRIABLE_CODES",
+    "AnswerError",
+    "CannotConnectError",
+    "ConnectionLostError",
+    "CorruptLogError",
+    "DeadlineError",
+    "NotSentError",
+    "RetriableAnswerError",
+    "UnsupportedByBrokerError",
+    "answer_error",
+    "error_code_of",
+]
 
 
 class CorruptLogError(AnswerError):
@@ -93,43 +48,9 @@ class CorruptLogError(AnswerError):
         self.offset = offset
 
 
-class CannotConnectError(RetriableError):
-    """No broker can be reached, or one is reached that is none."""
-
-
-class ConnectionLostError(RetriableError):
-    """The connection ended, or was silent for too long, before the answer came: whether it was done is unknown."""
-
-
 class DeadlineError(RetriableError):
     """What was asked did not succeed in its time, although it was tried again; says what stood in the way last."""
 
 
 class NotSentError(OttlaError):
     """A batch was never sent, because one before it failed; that one's error says why."""
-
-
-class UnsupportedByBrokerError(InvalidRequestError):
-    """The broker does not speak a version of this request that the client speaks."""
-
-    code = ErrorCode.UNSUPPORTED_VERSION
-
-
-def error_code_of(code: int) -> ErrorCode:
-    """A wire code as our enumeration; one from the future counts as the broker's own failure."""
-    try:
-        return ErrorCode(code)
-    except ValueError:
-        return ErrorCode.UNKNOWN_SERVER_ERROR
-
-
-def answer_error(code: int, what: str, message: str | None = None) -> AnswerError:
-    """The exception for a code other than 0; `what` says about what it is, `message` is the broker's own word."""
-    error_code = error_code_of(code)
-    advice = _ADVICE.get(error_code)
-    # A broker's word for a missing topic speaks of the broker, ours of what to do.
-    ours_first = error_code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    words = (advice or message) if ours_first else (message or advice)
-    words = (words or error_code.name.lower().replace("_", " ")).rstrip(". ")
-    kind = RetriableAnswerError if error_code in RETRIABLE_CODES else AnswerError
-    return kind(error_code, f"{what}: {words} ({error_code.name}, {code})")

@@ -7,9 +7,9 @@ Each is small, so that its simulated twin can be exact. Paths are plain strings 
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, ParamSpec, Protocol, TypeVar
 
+from ottla.model.buffer import Buffer
 from ottla.model.ids import TimestampMs
 
-Buffer = bytes | bytearray | memoryview
 P = ParamSpec("P")
 T = TypeVar("T")
 

@@ -16,7 +16,7 @@ from functools import partial
 from typing import Any, Final, ParamSpec, TypeVar
 
 from ottla.env.mapped_file import MappedFile
-from ottla.env.ports import Buffer
+from ottla.model.buffer import Buffer
 from ottla.model.ids import TimestampMs
 
 P = ParamSpec("P")

@@ -11,8 +11,9 @@ import socket
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from ottla.env.ports import Buffer, File
+from ottla.env.ports import File
 from ottla.env.ports import Socket as SocketPort
+from ottla.model.buffer import Buffer
 
 IOV_MAX: Final = 1024
 """How many buffers Linux takes in one gathered send."""

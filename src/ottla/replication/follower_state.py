@@ -22,6 +22,7 @@ from typing import Final, NamedTuple
 
 from ottla.model.error_codes import ErrorCode
 from ottla.model.ids import NO_OFFSET, BrokerId, LeaderEpoch, Offset
+from ottla.protocol.replica_fetch_frames import Answer
 
 
 class Patience(Enum):
@@ -32,19 +33,6 @@ class Patience(Enum):
     """The leader is not ready, or does not know yet what this broker knows."""
     NEWS = auto()
     """The cluster has moved on: the next image says whom to ask."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
-    """What a leader says of one partition, without the records themselves."""
-
-    error: ErrorCode = ErrorCode.NONE
-    has_records: bool = False
-    high_watermark: Offset = NO_OFFSET
-    start_offset: Offset = NO_OFFSET
-    end_offset: Offset = NO_OFFSET
-    """Told with OFFSET_OUT_OF_RANGE only."""
-    diverging: tuple[LeaderEpoch, Offset] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,8 +8,8 @@ from typing import Final, NamedTuple
 
 from ottla.env.ports import Clock
 from ottla.model.ids import Offset
+from ottla.protocol.replica_fetch_frames import Answer
 from ottla.replication.follower_state import (
-    Answer,
     AppendRecords,
     BeginAnew,
     Copy,

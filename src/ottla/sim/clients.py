@@ -7,7 +7,6 @@ from ottla.client.admin.async_admin import AsyncAdmin
 from ottla.client.consumer.async_consumer import AsyncConsumer
 from ottla.client.consumer.core import ConsumerCore
 from ottla.client.consumer.options import ConsumerOptions
-from ottla.client.network.addresses import Address
 from ottla.client.network.backoff import Backoff
 from ottla.client.network.cluster import Cluster
 from ottla.client.producer.async_producer import AsyncProducer
@@ -17,6 +16,7 @@ from ottla.sim.loop import VirtualLoop
 from ottla.sim.machine_clock import MachineClock
 from ottla.sim.network import SimNetwork, Wire
 from ottla.sim.random import SimRandom
+from ottla.transport.addresses import Address
 
 CONNECT_TIMEOUT_MS: Final = 3_000
 REQUEST_TIMEOUT_MS: Final = 5_000

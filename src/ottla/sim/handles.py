@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pickle import PickleBuffer
 from typing import TYPE_CHECKING, Final
 
-from ottla.env.ports import Buffer
+from ottla.model.buffer import Buffer
 from ottla.sim.folders import os_error
 from ottla.sim.inode import Inode, Write
 

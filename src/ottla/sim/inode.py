@@ -7,7 +7,8 @@ whole in `disk.py`.
 from dataclasses import dataclass
 from typing import Final
 
-from ottla.env.ports import Buffer, Random
+from ottla.env.ports import Random
+from ottla.model.buffer import Buffer
 from ottla.model.ids import TimestampMs
 
 SECTOR_BYTES: Final = 512

@@ -29,9 +29,10 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Final
 
-from ottla.env.ports import Buffer, File
+from ottla.env.ports import File
 from ottla.env.ports import Socket as SocketPort
 from ottla.env.real_network import ALIVE_ASKED_AFTER_SECONDS, ALIVE_ASKED_EVERY_SECONDS, ALIVE_ASKED_TIMES
+from ottla.model.buffer import Buffer
 from ottla.sim.loop import PROCESS, Process, VirtualLoop
 from ottla.sim.random import SimRandom
 

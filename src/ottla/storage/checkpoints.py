@@ -7,7 +7,8 @@ the new.
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from ottla.env.ports import Buffer, Disk
+from ottla.env.ports import Disk
+from ottla.model.buffer import Buffer
 from ottla.model.errors import CorruptError
 from ottla.model.ids import LeaderEpoch, Offset, TopicPartition
 

@@ -5,12 +5,12 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from ottla.client.loop_thread import LoopThread
-from ottla.client.network.addresses import Address
 from ottla.client.network.cluster_view import ClusterView
-from ottla.client.network.connection import Connection
 from ottla.env.real_network import RealNetwork
 from ottla.model.errors import OttlaError
 from ottla.protocol.apis import ApiKey
+from ottla.transport.addresses import Address
+from ottla.transport.client_connection import Connection
 
 _ANSWER_TIMEOUT_MS: Final = 5_000
 _PAUSE_SECONDS: Final = 0.02

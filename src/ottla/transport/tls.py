@@ -10,7 +10,8 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Final
 
-from ottla.env.ports import Buffer, File, Socket
+from ottla.env.ports import File, Socket
+from ottla.model.buffer import Buffer
 
 _CHUNK_BYTES: Final = 64 * 1024
 _BACKLOG_BYTES_MAX: Final = 256 * 1024

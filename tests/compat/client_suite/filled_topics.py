@@ -4,11 +4,11 @@ import asyncio
 from collections.abc import Mapping, Sequence
 
 from ottla.client.admin.topic_requests import create_topic
-from ottla.client.network.addresses import parse_bootstrap
 from ottla.client.network.cluster import Cluster
 from ottla.client.producer.batch_sender import Sender
 from ottla.model.ids import TopicPartition
 from ottla.records.builder import BatchBuilder
+from ottla.transport.addresses import parse_bootstrap
 from tests.compat.clients.broker_under_test import wait_led
 
 T0 = 1_700_000_000_000

@@ -7,7 +7,6 @@ import pytest
 
 from ottla.client.admin.group_offsets import committed_offsets
 from ottla.client.errors import AnswerError
-from ottla.client.network.addresses import parse_address
 from ottla.client.network.cluster import Cluster
 from ottla.client.producer import transactions as producer_transactions
 from ottla.client.producer.async_producer import AsyncProducer
@@ -17,6 +16,7 @@ from ottla.client.producer.partitioner import partition_for_key
 from ottla.client.values import OffsetAndMetadata
 from ottla.model.error_codes import ErrorCode
 from ottla.model.ids import TopicPartition
+from ottla.transport.addresses import parse_address
 from tests.compat.clients.broker_under_test import TARGET, Broker
 from tests.unit.client.producer_log import make_topic, read_topic, values
 

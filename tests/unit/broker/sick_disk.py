@@ -5,8 +5,8 @@ import os
 import threading
 from collections.abc import Sequence
 
-from ottla.env.ports import Buffer
 from ottla.env.real_disk import RealDisk, RealFile
+from ottla.model.buffer import Buffer
 
 HANG_SECONDS_MAX = 60.0
 

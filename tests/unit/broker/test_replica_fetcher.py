@@ -12,10 +12,10 @@ import pytest
 from ottla.broker import replica_fetcher
 from ottla.broker.handlers.fetch import _follower_of
 from ottla.broker.replica_fetcher import ReplicaFetcher, ReplicaFetchers
-from ottla.broker.replica_frames import Asker
 from ottla.metadata.image import BrokerImage
 from ottla.model.errors import CorruptBatchError
 from ottla.model.ids import BrokerId
+from ottla.protocol.replica_fetch_frames import Asker
 from ottla.replication.follower_state import Patience
 from ottla.replication.throttle import Throttle
 from ottla.sim.clock import SimClock

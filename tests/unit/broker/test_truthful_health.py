@@ -19,7 +19,6 @@ from ottla.client.consumer.async_consumer import AsyncConsumer
 from ottla.client.consumer.errors import UnreadableRecordError
 from ottla.client.consumer.reader import OffsetRange, Reader
 from ottla.client.errors import CorruptLogError
-from ottla.client.network.addresses import Address
 from ottla.client.network.cluster import Cluster
 from ottla.client.producer.async_producer import AsyncProducer
 from ottla.controller.decisions import NewTopic, TopicReference
@@ -27,6 +26,7 @@ from ottla.env.world import real_world
 from ottla.model.error_codes import ErrorCode
 from ottla.model.errors import StorageError
 from ottla.model.ids import TopicPartition
+from ottla.transport.addresses import Address
 from tests.unit.broker.http_client import HOST, get
 from tests.unit.broker.replicated import ReplicatedBrokers
 from tests.unit.broker.running_broker import make_topic, running

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from ottla.client.network.addresses import Address, parse_address
+from ottla.transport.addresses import Address, parse_address
 from tests.unit.client.broker_process import running_broker
 
 

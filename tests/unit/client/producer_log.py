@@ -5,12 +5,12 @@ from collections.abc import Iterable
 
 from ottla.client.admin.topic_requests import create_topic
 from ottla.client.consumer.reader import OffsetRange, Reader
-from ottla.client.network.addresses import Address, parse_address
 from ottla.client.network.cluster import Cluster
-from ottla.client.network.fetch_frames import READ_COMMITTED, READ_UNCOMMITTED
 from ottla.client.network.list_offsets import END, list_offsets
 from ottla.model.ids import TopicPartition
+from ottla.protocol.fetch_frames import READ_COMMITTED, READ_UNCOMMITTED
 from ottla.records.record import Record
+from ottla.transport.addresses import Address, parse_address
 
 
 def make_topic(address: Address | str, topic: str, partitions: int = 1, **configs: str) -> None:

@@ -5,9 +5,9 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
-from ottla.client.network.addresses import Address
 from ottla.protocol.apis import ADVERTISED, ApiKey
 from ottla.protocol.messages import read_request, write_response
+from ottla.transport.addresses import Address
 
 Answer = bytes | None
 """Bytes to send, or None to say nothing."""

@@ -5,12 +5,12 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from ottla.client.network.addresses import Address
 from ottla.client.network.backoff import Backoff
 from ottla.client.network.cluster import Cluster
 from ottla.model.error_codes import ErrorCode
 from ottla.protocol.apis import ADVERTISED, ApiKey
 from ottla.protocol.messages import milliseconds, wire_error, write_response
+from ottla.transport.addresses import Address
 from tests.unit.client.scripted_broker import request_message, scripted
 
 BROKER = 5

@@ -8,12 +8,12 @@ from functools import partial
 from typing import Any, Literal
 from uuid import UUID
 
-from ottla.client.network.addresses import Address
 from ottla.model.error_codes import ErrorCode
 from ottla.protocol.apis import ApiKey
 from ottla.protocol.messages import milliseconds, wire_error, write_response
 from ottla.records.batch import Batch
 from ottla.records.decode import decode_records
+from ottla.transport.addresses import Address
 from tests.unit.client.scripted_broker import request_message, scripted, versions_answer
 
 TOPIC = "t"

@@ -15,7 +15,6 @@ from ottla.client.consumer.blocking_consumer import Consumer
 from ottla.client.consumer.range_reader import AsyncRangeReader, RangeReader, RangeReaderConfig, RangeReaderOptions
 from ottla.client.consumer.reader import Chunk
 from ottla.client.errors import AnswerError
-from ottla.client.network.addresses import Address
 from ottla.client.network.cluster import UnknownPartitionInTopicError
 from ottla.client.options import OptionError
 from ottla.client.producer.async_producer import AsyncProducer
@@ -27,6 +26,7 @@ from ottla.model.errors import CorruptBatchError, MisuseError
 from ottla.model.ids import TopicPartition
 from ottla.records.batch import scan
 from ottla.records.columns_encode import encode
+from ottla.transport.addresses import Address
 from tests.unit.client.producer_log import make_topic, read_topic, values
 
 SOON_S = 30

@@ -8,15 +8,16 @@ import pytest
 
 from ottla.client.admin.topic_requests import create_topic
 from ottla.client.consumer.reader import OffsetRange, Reader
-from ottla.client.network.addresses import Address
 from ottla.client.network.backoff import Backoff
 from ottla.client.network.cluster import Cluster
 from ottla.client.producer.batch_sender import Sender
-from ottla.env.ports import Buffer, File, Listener, Socket
+from ottla.env.ports import File, Listener, Socket
 from ottla.env.real_network import RealNetwork
+from ottla.model.buffer import Buffer
 from ottla.model.ids import TopicPartition
 from ottla.records.builder import BatchBuilder
 from ottla.sim.random import SimRandom
+from ottla.transport.addresses import Address
 
 
 class CutSocket:

@@ -13,11 +13,11 @@ from ottla.client.consumer.blocking_consumer import Consumer
 from ottla.client.errors import AnswerError, DeadlineError
 from ottla.client.group.assignors.assignor import Assignment, MemberSubscription, PlainAssignor
 from ottla.client.group.rebalance_listener import ConsumerRebalanceListener
-from ottla.client.network.addresses import Address
 from ottla.client.network.cluster import Cluster
 from ottla.client.producer.batch_sender import Sender
 from ottla.model.ids import TopicPartition
 from ottla.records.builder import BatchBuilder
+from ottla.transport.addresses import Address
 
 QUICK: dict[str, Any] = {"session_timeout_ms": 6000, "heartbeat_interval_ms": 200, "auto_offset_reset": "earliest"}
 

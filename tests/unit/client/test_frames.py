@@ -16,12 +16,12 @@ from kio.schema.produce.v9 import response as kio_produce_response
 from kio.serial import entity_reader, entity_writer
 
 from ottla.client.errors import RetriableAnswerError
-from ottla.client.network.fetch_frames import READ_COMMITTED, Fetched, Wanted, fetch_body, read_fetch_answer
-from ottla.client.network.produce_frames import Produced, produce_body, read_produce_answer
-from ottla.client.network.wire_fields import BrokenAnswerError
 from ottla.model.error_codes import ErrorCode
 from ottla.model.ids import TopicPartition
+from ottla.protocol.fetch_frames import READ_COMMITTED, Fetched, Wanted, fetch_body, read_fetch_answer
+from ottla.protocol.fields import BrokenAnswerError
 from ottla.protocol.messages import milliseconds, wire_error
+from ottla.protocol.produce_frames import Produced, produce_body, read_produce_answer
 
 # Plain numbers and strings are what kio's field types are at run time.
 fetch_response: Any = kio_fetch_response

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from ottla.client.network.addresses import Address
+from ottla.transport.addresses import Address
 
 PROGRAM = """
 import sys

@@ -14,7 +14,6 @@ from typing import Any
 import pytest
 
 from ottla.client.errors import AnswerError, CannotConnectError, DeadlineError
-from ottla.client.network.addresses import Address
 from ottla.client.producer.async_producer import AsyncProducer
 from ottla.client.producer.blocking_producer import Producer
 from ottla.client.producer.errors import (
@@ -28,6 +27,7 @@ from ottla.model.error_codes import ErrorCode
 from ottla.model.errors import OttlaError
 from ottla.protocol.apis import ApiKey
 from ottla.records.layout import Codec
+from ottla.transport.addresses import Address
 from tests.hostile.broker_process import BrokerProcess, free_port, wait_for
 from tests.unit.client.scripted_leaders import TOPIC, Fate, ScriptedLeaders, scripted_leaders
 

@@ -9,12 +9,12 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from ottla.client.network.addresses import Address
 from ottla.client.producer.async_producer import AsyncProducer
 from ottla.client.producer.blocking_producer import Producer
 from ottla.client.producer.errors import RecordTooLargeError, SerializationError
 from ottla.client.producer.interceptors import ProducerInterceptor, ProducerRecord
 from ottla.model.errors import MisuseError
+from ottla.transport.addresses import Address
 from tests.unit.client.producer_log import read_topic, values
 
 SOON_S = 30

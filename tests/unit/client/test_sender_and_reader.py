@@ -10,7 +10,6 @@ from ottla.client.admin.config_requests import Resource, ResourceType, alter_con
 from ottla.client.admin.topic_requests import create_topic, delete_records
 from ottla.client.consumer.reader import Chunk, OffsetRange, Reader
 from ottla.client.errors import AnswerError, NotSentError
-from ottla.client.network.addresses import Address
 from ottla.client.network.cluster import Cluster
 from ottla.client.network.list_offsets import END, MAX_TIMESTAMP, START, FoundOffset, list_offsets, offset_bounds
 from ottla.client.producer.batch_sender import ACKS_NONE, Sender
@@ -21,6 +20,7 @@ from ottla.records.batch import scan
 from ottla.records.builder import BatchBuilder
 from ottla.records.control import marker_batch
 from ottla.records.layout import Codec, Marker
+from ottla.transport.addresses import Address
 
 T0 = 1_700_000_000_000
 

@@ -15,10 +15,11 @@ from pathlib import Path
 
 import pytest
 
-from ottla.env.ports import Buffer, Clock, Disk, Random
+from ottla.env.ports import Clock, Disk, Random
 from ottla.env.real_clock import RealClock
 from ottla.env.real_disk import RealDisk
 from ottla.env.real_random import RealRandom
+from ottla.model.buffer import Buffer
 from tests.unit.env.open_files import open_below
 
 

@@ -13,9 +13,10 @@ from types import SimpleNamespace
 import pytest
 
 from ottla.env import real_network
-from ottla.env.ports import Buffer, File, Listener, Network, Socket
+from ottla.env.ports import File, Listener, Network, Socket
 from ottla.env.real_disk import RealDisk
 from ottla.env.real_network import IOV_MAX, RealNetwork, RealSocket
+from ottla.model.buffer import Buffer
 from ottla.sim.disk import SimDisk
 from tests.unit.env.event_loops import EVENT_LOOPS, Run
 

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from ottla.model.error_codes import ErrorCode
 from ottla.model.ids import NO_OFFSET, BrokerId, LeaderEpoch, Offset
+from ottla.protocol.replica_fetch_frames import Answer
 from ottla.replication.follower_state import (
-    Answer,
     AppendRecords,
     BeginAnew,
     Copy,

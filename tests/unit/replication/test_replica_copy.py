@@ -7,7 +7,8 @@ import pytest
 
 from ottla.model.error_codes import ErrorCode
 from ottla.model.ids import BrokerId, LeaderEpoch, Offset
-from ottla.replication.follower_state import Answer, FollowerState
+from ottla.protocol.replica_fetch_frames import Answer
+from ottla.replication.follower_state import FollowerState
 from ottla.replication.replica_copy import take_answer
 from ottla.sim.clock import SimClock
 from tests.unit.replication.rig import PartitionRig

@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ottla.env.ports import Buffer, File
+from ottla.env.ports import File
 from ottla.env.real_network import RealSocket
+from ottla.model.buffer import Buffer
 from ottla.transport.outbox import (
     COPIED_RANGE_BYTES_MAX,
     GATHERED_BYTES_MAX,

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Final, cast
 
 from ottla.broker.fetch_sessions import FetchPlan, SessionPartition
 from ottla.broker.read_replicas import check_copy_has, copy_to_read, is_rack_aware, nearer_replica
-from ottla.broker.replica_frames import Asker
 from ottla.metadata.records import broker_key
 from ottla.model.errors import NotLeaderError, OffsetOutOfRangeError, OttlaError, StorageError
 from ottla.model.ids import NO_OFFSET, BrokerId, LeaderEpoch, Offset
+from ottla.protocol.replica_fetch_frames import Asker
 from ottla.protocol.scan import FetchRequest, FetchResult
 from ottla.replication.fetch_waiter import FetchWaiter
 from ottla.replication.partition import Partition

@@ -15,11 +15,11 @@ from ottla.cli.bench.results import BenchResult, Latencies
 from ottla.client.consumer.reader import Chunk, OffsetRange, Reader
 from ottla.client.errors import DeadlineError, answer_error
 from ottla.client.network.cluster import Cluster
-from ottla.client.network.connection import Connection
-from ottla.client.network.produce_frames import VERSION_MAX, produce_body, read_produce_answer
 from ottla.model.ids import TopicPartition
 from ottla.protocol.apis import ApiKey
+from ottla.protocol.produce_frames import VERSION_MAX, produce_body, read_produce_answer
 from ottla.records.builder import BatchBuilder
+from ottla.transport.client_connection import Connection
 
 _STAMP: Final = Struct(">q")
 _WARM_UP: Final = 0

@@ -16,14 +16,15 @@ from ottla.cli.bench.results import BenchResult, Latencies
 from ottla.client.consumer.reader import OffsetRange, Reader
 from ottla.client.errors import answer_error
 from ottla.client.network.cluster import Cluster
-from ottla.client.network.connection import Connection
-from ottla.client.network.produce_frames import VERSION_MAX, produce_body, read_produce_answer
-from ottla.env.ports import Buffer, Random
+from ottla.env.ports import Random
+from ottla.model.buffer import Buffer
 from ottla.model.errors import OttlaError
 from ottla.model.ids import TopicPartition
 from ottla.protocol.apis import ApiKey
+from ottla.protocol.produce_frames import VERSION_MAX, produce_body, read_produce_answer
 from ottla.records.builder import BatchBuilder
 from ottla.records.layout import Codec
+from ottla.transport.client_connection import Connection
 
 REQUEST_TIMEOUT_MS: Final = 60_000
 _RECORD_OVERHEAD_BYTES: Final = 20

@@ -174,9 +174,9 @@ def _of_cluster(given: Sequence[str], *, is_group: bool) -> list[str]:
 
     from ottla.cli.profile.store import chosen_connection
     from ottla.client.admin.group_requests import list_groups
-    from ottla.client.network.addresses import parse_bootstrap
     from ottla.client.network.cluster import Cluster
     from ottla.model.errors import OttlaError
+    from ottla.transport.addresses import parse_bootstrap
 
     async def ask() -> list[str]:
         connection = chosen_connection(_given(given, "--bootstrap"), _given(given, "--profile"))

@@ -9,9 +9,9 @@ from ottla.cli.consume.record_sink import RecordSink
 from ottla.cli.output import human_count, say
 from ottla.client.consumer.reader import OffsetRange, Reader
 from ottla.client.network.cluster import Cluster, UnknownPartitionInTopicError
-from ottla.client.network.fetch_frames import READ_COMMITTED
 from ottla.client.network.list_offsets import END, list_offsets, offset_bounds
 from ottla.model.ids import TopicPartition
+from ottla.protocol.fetch_frames import READ_COMMITTED
 
 Bounds = Mapping[TopicPartition, tuple[int, int]]
 

@@ -20,12 +20,12 @@ from ottla.cli.progress import Progress, ProgressBar
 from ottla.client.errors import AnswerError
 from ottla.client.network.cluster import Cluster
 from ottla.client.network.cluster_view import TopicView
-from ottla.client.network.produce_frames import Produced
 from ottla.client.producer.batch_sender import Sender
 from ottla.client.producer.partitioner import StickyChoice, partition_for_key
-from ottla.env.ports import Buffer
+from ottla.model.buffer import Buffer
 from ottla.model.errors import InvalidRequestError, OttlaError
 from ottla.model.ids import NO_LEADER_EPOCH, TopicPartition
+from ottla.protocol.produce_frames import Produced
 from ottla.records.batch import Batch
 from ottla.records.builder import BatchBuilder
 from ottla.records.columns_encode import encode

@@ -146,7 +146,7 @@ def write_profiles(path: Path, profiles: Profiles) -> None:
 
 def checked_profile(name: str, bootstrap: str, settings: Mapping[str, str]) -> StoredProfile:
     """A profile that can be stored. Raises `ProfileError` for a name or a setting that is not valid."""
-    from ottla.client.network.addresses import parse_bootstrap
+    from ottla.transport.addresses import parse_bootstrap
 
     if not _NAME.fullmatch(name):
         raise ProfileError(f"{name!r} is not a valid profile name; use letters, digits, dots, dashes and underscores")

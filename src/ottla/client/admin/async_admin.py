@@ -44,13 +44,13 @@ from ottla.client.admin.transaction_methods import TransactionAdministration
 from ottla.client.admin.values import ConfigResource, NewPartitions, NewTopic, Outcomes
 from ottla.client.errors import answer_error
 from ottla.client.network.cluster_view import TopicView
-from ottla.client.network.fetch_frames import READ_COMMITTED, READ_UNCOMMITTED
 from ottla.client.network.list_offsets import END, MAX_TIMESTAMP, START, list_offsets
 from ottla.client.options import configured
 from ottla.client.values import OffsetAndTimestamp
 from ottla.model.error_codes import ErrorCode
 from ottla.model.errors import MisuseError, OttlaError
 from ottla.model.ids import TopicPartition
+from ottla.protocol.fetch_frames import READ_COMMITTED, READ_UNCOMMITTED
 
 
 class OffsetSpec(IntEnum):

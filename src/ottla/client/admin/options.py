@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass
 
-from ottla.client.network.addresses import parse_bootstrap
 from ottla.client.network.cluster import Cluster
 from ottla.client.options import ClientConfig, ClientOptions
+from ottla.transport.addresses import parse_bootstrap
 
 
 class AdminOptions(ClientOptions, total=False):

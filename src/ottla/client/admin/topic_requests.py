@@ -11,12 +11,12 @@ from typing import Any, Final
 from uuid import UUID
 
 from ottla.client.errors import UnsupportedByBrokerError, answer_error
-from ottla.client.network.addresses import Address
 from ottla.client.network.cluster import Cluster
 from ottla.client.network.cluster_view import BrokerView
 from ottla.model.error_codes import ErrorCode
 from ottla.model.ids import TopicPartition
 from ottla.protocol.apis import ApiKey
+from ottla.transport.addresses import Address
 
 BROKER_DEFAULT: Final = -1
 """For counts: let the broker's configuration decide."""

@@ -9,10 +9,10 @@ from typing import Final
 from ottla.client.admin.transaction_outcome import TransactionOutcome
 from ottla.client.errors import answer_error
 from ottla.client.network.cluster import Cluster
-from ottla.client.network.fetch_frames import READ_COMMITTED, VERSION, Wanted, fetch_body, read_fetch_answer
 from ottla.model.error_codes import ErrorCode
 from ottla.model.ids import TopicPartition
 from ottla.protocol.apis import ApiKey
+from ottla.protocol.fetch_frames import READ_COMMITTED, VERSION, Wanted, fetch_body, read_fetch_answer
 from ottla.records.layout import BASE_OFFSET_AT, COUNT_AT, PRODUCER_ID_AT
 
 _BYTES: Final = 1

@@ -9,7 +9,6 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from ottla.client.admin.transaction_frames import VERSION, describe_transaction_body, read_described_transaction
 from ottla.client.errors import AnswerError, UnsupportedByBrokerError, answer_error
 from ottla.client.network.cluster import Cluster
 from ottla.client.network.coordinators import CoordinatorType, find_coordinator
@@ -17,6 +16,7 @@ from ottla.model.error_codes import ErrorCode
 from ottla.model.errors import InvalidRequestError
 from ottla.model.ids import TopicPartition
 from ottla.protocol.apis import ApiKey
+from ottla.protocol.transaction_frames import VERSION, describe_transaction_body, read_described_transaction
 
 STATES: Final = (
     "Empty",

@@ -34,13 +34,13 @@ from ottla.client.group.offset_committer import OffsetCommitter, Offsets
 from ottla.client.group.rebalance import Handover
 from ottla.client.group.requests import MemberIdentity
 from ottla.client.group.solo_membership_state import SoloMembershipState
-from ottla.client.network.addresses import parse_bootstrap
 from ottla.client.network.cluster import Cluster
 from ottla.client.network.cluster_view import ClusterView
 from ottla.client.values import ConsumerGroupMetadata, OffsetAndMetadata
 from ottla.model.error_codes import ErrorCode
 from ottla.model.errors import CorruptError, MisuseError, OttlaError
 from ottla.model.ids import TopicPartition
+from ottla.transport.addresses import parse_bootstrap
 
 log: Final = logging.getLogger(__name__)
 

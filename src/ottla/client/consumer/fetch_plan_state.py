@@ -14,11 +14,11 @@ from typing import Any, Final, NamedTuple
 
 from ottla.client.consumer.reader import Chunk
 from ottla.client.consumer.subscription_state import PartitionState, Phase, SubscriptionState
-from ottla.client.network.fetch_frames import READ_COMMITTED, Fetched, Wanted
 from ottla.client.values import ConsumerRecord
 from ottla.model.error_codes import ErrorCode
 from ottla.model.ids import TopicPartition
 from ottla.model.invariants import violated
+from ottla.protocol.fetch_frames import READ_COMMITTED, Fetched, Wanted
 from ottla.records.batch import scan
 from ottla.records.record_reader import RecordReader
 

@@ -10,11 +10,11 @@ from collections.abc import Collection, Sequence
 from typing import Final, NamedTuple
 
 from ottla.client.errors import RetriableAnswerError
-from ottla.client.network.fetch_frames import NO_SESSION, Fetched, Wanted, read_session_answer
-from ottla.client.network.wire_fields import BrokenAnswerError
 from ottla.model.error_codes import ErrorCode
 from ottla.model.ids import TopicPartition
 from ottla.model.invariants import violated
+from ottla.protocol.fetch_frames import NO_SESSION, Fetched, Wanted, read_session_answer
+from ottla.protocol.fields import BrokenAnswerError
 
 EPOCH_MAX: Final = 2**31 - 1
 """After it comes 1; 0 would begin anew."""

@@ -20,10 +20,10 @@ from ottla.client.consumer.options import ISOLATION_LEVELS, ConsumerConfig
 from ottla.client.consumer.subscription_state import SubscriptionState
 from ottla.client.errors import UnsupportedByBrokerError
 from ottla.client.network.cluster import Cluster
-from ottla.client.network.connection import Connection
-from ottla.client.network.fetch_frames import VERSION, Wanted, fetch_body
 from ottla.model.errors import OttlaError, RetriableError
 from ottla.protocol.apis import ApiKey
+from ottla.protocol.fetch_frames import VERSION, Wanted, fetch_body
+from ottla.transport.client_connection import Connection
 
 log: Final = logging.getLogger(__name__)
 

@@ -6,10 +6,10 @@ One question to one broker; every partition has its own answer or error code. Tr
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from ottla.client.network.connection import Connection
 from ottla.model.ids import TopicPartition
 from ottla.protocol.apis import ApiKey
 from ottla.protocol.messages import milliseconds
+from ottla.transport.client_connection import Connection
 
 
 class OffsetAnswer(NamedTuple):

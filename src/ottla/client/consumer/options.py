@@ -11,8 +11,8 @@ from ottla.client.group.assignors.assignor import Assignor
 from ottla.client.group.assignors.range_assignor import RangeAssignor
 from ottla.client.group.assignors.roundrobin_assignor import RoundRobinAssignor
 from ottla.client.group.assignors.sticky_assignor import CooperativeStickyAssignor, StickyAssignor
-from ottla.client.network.fetch_frames import READ_COMMITTED, READ_UNCOMMITTED
 from ottla.client.options import ClientConfig, ClientOptions, OptionError, option
+from ottla.protocol.fetch_frames import READ_COMMITTED, READ_UNCOMMITTED
 
 Deserializer = Callable[[bytes], Any]
 

@@ -16,10 +16,10 @@ from ottla.client.consumer.options import ISOLATION_LEVELS, ConsumerConfig
 from ottla.client.consumer.subscription_state import UNKNOWN, Phase, SubscriptionState
 from ottla.client.errors import RetriableAnswerError, answer_error
 from ottla.client.network.cluster import Cluster
-from ottla.client.network.connection import Connection
 from ottla.client.values import OffsetAndMetadata
 from ottla.model.errors import OttlaError, RetriableError
 from ottla.model.ids import TopicPartition
+from ottla.transport.client_connection import Connection
 
 log: Final = logging.getLogger(__name__)
 

@@ -15,12 +15,12 @@ from ottla.client.consumer.options import ISOLATION_LEVELS
 from ottla.client.consumer.reader import Chunk, OffsetRange, Reader
 from ottla.client.loop_thread import LoopThread
 from ottla.client.needed_arrow import pa
-from ottla.client.network.addresses import parse_bootstrap
 from ottla.client.network.cluster import Cluster
 from ottla.client.network.list_offsets import END, START, list_offsets
 from ottla.client.options import ClientConfig, ClientOptions, configured, option
 from ottla.model.errors import MisuseError
 from ottla.model.ids import TopicPartition
+from ottla.transport.addresses import parse_bootstrap
 
 
 class RangeReaderOptions(ClientOptions, total=False):

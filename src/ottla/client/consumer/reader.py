@@ -14,8 +14,11 @@ from typing import TYPE_CHECKING, Final
 
 from ottla.client.errors import AnswerError, CorruptLogError, UnsupportedByBrokerError, answer_error
 from ottla.client.network.cluster import Cluster
-from ottla.client.network.connection import Connection
-from ottla.client.network.fetch_frames import (
+from ottla.model.error_codes import ErrorCode
+from ottla.model.errors import OttlaError, RetriableError
+from ottla.model.ids import TopicPartition
+from ottla.protocol.apis import ApiKey
+from ottla.protocol.fetch_frames import (
     READ_COMMITTED,
     READ_UNCOMMITTED,
     VERSION,
@@ -24,14 +27,11 @@ from ottla.client.network.fetch_frames import (
     fetch_body,
     read_fetch_answer,
 )
-from ottla.model.error_codes import ErrorCode
-from ottla.model.errors import OttlaError, RetriableError
-from ottla.model.ids import TopicPartition
-from ottla.protocol.apis import ApiKey
 from ottla.records.aborted import AbortedTransactions
 from ottla.records.batch import Batch, scan, spanned
 from ottla.records.decode import decode_records
 from ottla.records.record import Record
+from ottla.transport.client_connection import Connection
 
 if TYPE_CHECKING:
     from ottla.records.packed import Columns

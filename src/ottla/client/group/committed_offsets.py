@@ -6,10 +6,10 @@
 from collections.abc import Collection, Mapping
 
 from ottla.client.errors import answer_error
-from ottla.client.network.connection import Connection
 from ottla.client.values import OffsetAndMetadata
 from ottla.model.ids import TopicPartition
 from ottla.protocol.apis import LAST_BY_NAME, ApiKey
+from ottla.transport.client_connection import Connection
 
 
 async def ask_commit(

@@ -26,9 +26,9 @@ from ottla.client.group.requests import (
 from ottla.client.group.solo_membership_state import SoloMembershipState
 from ottla.client.network.backoff import Backoff
 from ottla.client.network.cluster import Cluster
-from ottla.client.network.connection import Connection
 from ottla.client.network.coordinators import CoordinatorType, find_coordinator
 from ottla.model.errors import OttlaError, RetriableError
+from ottla.transport.client_connection import Connection
 
 log: Final = logging.getLogger(__name__)
 

@@ -11,9 +11,9 @@ from ottla.client.errors import UnsupportedByBrokerError
 from ottla.client.group.assignors.assignor import NO_GENERATION
 from ottla.client.group.classic_membership_state import Heartbeat, Join, Joined, Leave, Sync
 from ottla.client.group.consumer_membership_state import GroupHeartbeat, HeartbeatAnswer
-from ottla.client.network.connection import Connection
 from ottla.protocol.apis import ApiKey
 from ottla.protocol.messages import milliseconds
+from ottla.transport.client_connection import Connection
 
 PROTOCOL_TYPE: Final = "consumer"
 PATTERN_VERSION: Final = 1

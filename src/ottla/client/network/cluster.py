@@ -21,10 +21,8 @@ from ottla.client.errors import (
     RetriableAnswerError,
     answer_error,
 )
-from ottla.client.network.addresses import Address
 from ottla.client.network.backoff import Backoff
 from ottla.client.network.cluster_view import ClusterView, PartitionView, TopicView
-from ottla.client.network.connection import SILENCE_SECONDS, Connection
 from ottla.client.network.connection_pool import ConnectionPool
 from ottla.client.network.first_answer import NobodyAnswersError, first_answer
 from ottla.env.ports import Clock, Network, Random
@@ -35,6 +33,8 @@ from ottla.model.error_codes import ErrorCode
 from ottla.model.errors import InvalidRequestError, RetriableError
 from ottla.model.ids import TopicPartition
 from ottla.protocol.apis import ApiKey
+from ottla.transport.addresses import Address
+from ottla.transport.client_connection import SILENCE_SECONDS, Connection
 
 T = TypeVar("T")
 

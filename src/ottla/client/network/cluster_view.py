@@ -6,9 +6,9 @@ from typing import Any
 from uuid import UUID
 
 from ottla.client.errors import answer_error
-from ottla.client.network.addresses import Address
 from ottla.model.error_codes import ErrorCode
 from ottla.model.ids import TopicPartition
+from ottla.transport.addresses import Address
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,10 +10,10 @@ from collections.abc import Callable, Collection
 from contextlib import suppress
 
 from ottla.client.errors import CannotConnectError
-from ottla.client.network.addresses import Address
-from ottla.client.network.connection import SILENCE_SECONDS, Connection
 from ottla.env.ports import Network
 from ottla.model.errors import RetriableError
+from ottla.transport.addresses import Address
+from ottla.transport.client_connection import SILENCE_SECONDS, Connection
 
 
 class ConnectionPool:

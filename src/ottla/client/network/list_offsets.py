@@ -6,9 +6,9 @@ from typing import Any, Final, NamedTuple
 
 from ottla.client.errors import answer_error
 from ottla.client.network.cluster import Cluster
-from ottla.client.network.fetch_frames import READ_UNCOMMITTED
 from ottla.model.ids import NO_OFFSET, TopicPartition
 from ottla.protocol.apis import ApiKey
+from ottla.protocol.fetch_frames import READ_UNCOMMITTED
 
 END: Final = -1
 """The offset after the last record that a consumer may see."""

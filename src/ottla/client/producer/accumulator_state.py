@@ -21,7 +21,8 @@ from ottla.client.producer.errors import (
 )
 from ottla.client.producer.partition_queue_state import PartitionQueue
 from ottla.client.values import Header
-from ottla.env.ports import Buffer, Random
+from ottla.env.ports import Random
+from ottla.model.buffer import Buffer
 from ottla.model.error_codes import ErrorCode
 from ottla.model.ids import TopicPartition
 from ottla.model.invariants import violated

@@ -6,7 +6,7 @@ Pure: when to send it is decided in `accumulator_state.py`, and who waits for it
 from typing import Final, NamedTuple, Protocol
 
 from ottla.client.producer.deliveries import BatchPromise
-from ottla.env.ports import Buffer
+from ottla.model.buffer import Buffer
 from ottla.records.batch import Batch
 from ottla.records.builder import BatchBuilder
 from ottla.records.decode import decode_records

@@ -13,11 +13,11 @@ from typing import Final, NamedTuple, Self
 
 from ottla.client.errors import NotSentError, answer_error
 from ottla.client.network.cluster import Cluster
-from ottla.client.network.produce_frames import VERSION_MAX, Produced, produce_body, read_produce_answer
-from ottla.env.ports import Buffer
+from ottla.model.buffer import Buffer
 from ottla.model.errors import MisuseError, OttlaError
 from ottla.model.ids import TopicPartition
 from ottla.protocol.apis import ApiKey
+from ottla.protocol.produce_frames import VERSION_MAX, Produced, produce_body, read_produce_answer
 
 ACKS_ALL: Final = -1
 ACKS_NONE: Final = 0

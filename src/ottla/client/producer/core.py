@@ -12,7 +12,6 @@ from threading import Lock
 from typing import Any, Final
 
 from ottla.client.errors import CannotConnectError, DeadlineError, RetriableAnswerError, answer_error
-from ottla.client.network.addresses import parse_bootstrap
 from ottla.client.network.cluster import Cluster, UnknownPartitionInTopicError
 from ottla.client.producer.accumulator_state import RECORD_OVERHEAD_BYTES, AccumulatorState, Finished
 from ottla.client.producer.deliveries import BatchPromise, Delivery
@@ -26,9 +25,10 @@ from ottla.client.producer.topic_routes import TopicRoutes
 from ottla.client.producer.transactions import ProducerTransactions
 from ottla.client.serializers import serialize_with
 from ottla.client.values import Header
-from ottla.env.ports import Buffer
+from ottla.model.buffer import Buffer
 from ottla.model.error_codes import ErrorCode
 from ottla.model.errors import MisuseError, OttlaError, RetriableError
+from ottla.transport.addresses import parse_bootstrap
 
 _LOG: Final = logging.getLogger("ottla.client.producer.async_producer")
 _ROOM_SHARE: Final = 0.75

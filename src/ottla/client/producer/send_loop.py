@@ -16,8 +16,6 @@ from typing import Final
 
 from ottla.client.errors import AnswerError, answer_error
 from ottla.client.network.cluster import Cluster
-from ottla.client.network.connection import Connection
-from ottla.client.network.produce_frames import VERSION_MAX, VERSION_MIN, Produced, produce_body, read_produce_answer
 from ottla.client.producer.accumulator_state import AccumulatorState, Finished, Outgoing
 from ottla.client.producer.errors import ProducerBrokenError, ProducerFencedError
 from ottla.client.producer.metrics import ProducerCounts
@@ -27,6 +25,8 @@ from ottla.client.producer.transaction_requests import init_producer_id
 from ottla.model.error_codes import ErrorCode
 from ottla.model.errors import OttlaError, RetriableError
 from ottla.protocol.apis import ApiKey
+from ottla.protocol.produce_frames import VERSION_MAX, VERSION_MIN, Produced, produce_body, read_produce_answer
+from ottla.transport.client_connection import Connection
 
 _LOG = logging.getLogger("ottla.client.producer.async_producer")
 _METADATA_CODES: Final = frozenset(

@@ -10,7 +10,8 @@ from ottla.client.network.cluster_view import TopicView
 from ottla.client.producer.murmur2 import partition_for_key
 from ottla.client.producer.partition_queue_state import PartitionQueue
 from ottla.client.producer.partitioner import Partitioner
-from ottla.env.ports import Buffer, Random
+from ottla.env.ports import Random
+from ottla.model.buffer import Buffer
 from ottla.model.errors import MisuseError
 from ottla.model.ids import TopicPartition
 

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from ottla.client.network.cluster import Cluster
-from ottla.client.network.connection import Connection
+from ottla.transport.client_connection import Connection
 
 
 class FetchConnections:

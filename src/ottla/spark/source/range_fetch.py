@@ -13,8 +13,11 @@ from uuid import UUID
 
 from ottla.client.errors import AnswerError, DeadlineError, UnsupportedByBrokerError, answer_error
 from ottla.client.network.cluster import Cluster, UnknownPartitionInTopicError
-from ottla.client.network.connection import Connection
-from ottla.client.network.fetch_frames import (
+from ottla.client.network.list_offsets import offset_bounds
+from ottla.model.error_codes import ErrorCode
+from ottla.model.errors import OttlaError, RetriableError
+from ottla.protocol.apis import ApiKey
+from ottla.protocol.fetch_frames import (
     READ_COMMITTED,
     VERSION,
     VERSION_BY_ID,
@@ -23,14 +26,11 @@ from ottla.client.network.fetch_frames import (
     fetch_body,
     read_fetch_answer,
 )
-from ottla.client.network.list_offsets import offset_bounds
-from ottla.model.error_codes import ErrorCode
-from ottla.model.errors import OttlaError, RetriableError
-from ottla.protocol.apis import ApiKey
 from ottla.records.batch import Batch, scan
 from ottla.spark.source.data_loss import report_data_loss
 from ottla.spark.source.fetch_connections import FetchConnections
 from ottla.spark.source.range_plan import OffsetSpan
+from ottla.transport.client_connection import Connection
 
 FETCH_BYTES: Final = 2 * 1024 * 1024
 PIECES_AHEAD_MAX: Final = 4

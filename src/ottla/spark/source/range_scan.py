@@ -16,8 +16,8 @@ from ottla.client.admin.options import AdminConfig
 from ottla.client.consumer.options import ISOLATION_LEVELS
 from ottla.client.loop_thread import LoopThread
 from ottla.client.network.cluster import Cluster
-from ottla.client.network.fetch_frames import READ_COMMITTED
 from ottla.client.options import OptionError, configured
+from ottla.protocol.fetch_frames import READ_COMMITTED
 from ottla.spark.option_names import chosen_for
 from ottla.spark.source.fetch_connections import FetchConnections
 from ottla.spark.source.options import SourceOptions

@@ -7,23 +7,23 @@ from typing import Any
 import pytest
 
 from ottla.client.admin.hanging_transactions import OpenTransaction, find_hanging, hanging_of, open_for_longer
-from ottla.client.admin.transaction_frames import (
-    DescribedTransaction,
-    describe_transaction_body,
-    read_described_transaction,
-)
 from ottla.client.admin.transaction_requests import (
     ActiveProducer,
     TransactionDescription,
     list_transactions,
 )
 from ottla.client.errors import AnswerError, UnsupportedByBrokerError
-from ottla.client.network.wire_fields import BrokenAnswerError
 from ottla.model.error_codes import ErrorCode
 from ottla.model.errors import InvalidRequestError
 from ottla.model.ids import TopicPartition
 from ottla.protocol.apis import ApiKey
+from ottla.protocol.fields import BrokenAnswerError
 from ottla.protocol.messages import milliseconds, read_request, wire_error
+from ottla.protocol.transaction_frames import (
+    DescribedTransaction,
+    describe_transaction_body,
+    read_described_transaction,
+)
 from tests.unit.client.scripted_cluster import BROKER, Script, scripted_cluster
 
 FIRST, SECOND = TopicPartition("events", 0), TopicPartition("events", 1)

@@ -4,10 +4,10 @@ import pytest
 
 from ottla.client.consumer import fetch_session_state
 from ottla.client.consumer.fetch_session_state import FetchSessionState, SessionRequest
-from ottla.client.network.fetch_frames import NO_SESSION, Wanted
-from ottla.client.network.wire_fields import BrokenAnswerError
 from ottla.model.error_codes import ErrorCode
 from ottla.model.ids import TopicPartition
+from ottla.protocol.fetch_frames import NO_SESSION, Wanted
+from ottla.protocol.fields import BrokenAnswerError
 from tests.state.test_client_fetch_sessions import answer
 
 A, B, C = (Wanted(TopicPartition("t", index), 0, 1000, 3) for index in range(3))

@@ -9,13 +9,13 @@ import pytest
 
 from ottla.client.admin.topic_requests import create_topic, delete_topic
 from ottla.client.errors import AnswerError, CannotConnectError, ConnectionLostError, RetriableAnswerError, answer_error
-from ottla.client.network.addresses import Address
 from ottla.client.network.backoff import Backoff
 from ottla.client.network.cluster import Cluster, UnknownPartitionInTopicError
 from ottla.model.error_codes import ErrorCode
 from ottla.model.ids import TopicPartition
 from ottla.sim.clock import SimClock
 from ottla.sim.random import SimRandom
+from ottla.transport.addresses import Address
 from tests.unit.client.scripted_broker import scripted, versions_answer
 from tests.unit.client.scripted_leaders import TOPIC, scripted_leaders
 

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from ottla.client.errors import AnswerError
-from ottla.client.network.addresses import Address
 from ottla.client.options import OptionError
 from ottla.client.producer.async_producer import AsyncProducer
 from ottla.client.producer.blocking_producer import Producer
@@ -27,6 +26,7 @@ from ottla.client.values import OffsetAndMetadata, RecordMetadata
 from ottla.model.error_codes import ErrorCode
 from ottla.model.errors import MisuseError
 from ottla.model.ids import TopicPartition
+from ottla.transport.addresses import Address
 from tests.unit.client.producer_log import make_topic, read_topic, values
 
 SOON_S = 30

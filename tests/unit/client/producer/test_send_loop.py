@@ -7,7 +7,6 @@ import asyncio
 from collections.abc import Coroutine
 from typing import Any
 
-from ottla.client.network.addresses import Address
 from ottla.client.network.cluster import Cluster
 from ottla.client.producer.batch import Identity, ProducerBatch
 from ottla.client.producer.core import ProducerCore
@@ -17,6 +16,7 @@ from ottla.client.producer.send_loop import _Link
 from ottla.env.real_clock import RealClock
 from ottla.model.error_codes import ErrorCode
 from ottla.model.ids import TopicPartition
+from ottla.transport.addresses import Address
 
 PARTITION = TopicPartition("t", 0)
 LEADER = 1

@@ -10,9 +10,9 @@ import pytest
 from ottla.client.admin.blocking_admin import Admin
 from ottla.client.admin.options import AdminConfig
 from ottla.client.network.cluster import Cluster
-from ottla.client.network.fetch_frames import READ_UNCOMMITTED
 from ottla.client.producer.blocking_producer import Producer
 from ottla.model.ids import TopicPartition
+from ottla.protocol.fetch_frames import READ_UNCOMMITTED
 from ottla.spark.source.data_loss import DataLossError
 from ottla.spark.source.fetch_connections import FetchConnections
 from ottla.spark.source.range_fetch import FetchRules, RangeFetch

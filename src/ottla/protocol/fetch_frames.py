@@ -10,9 +10,9 @@ from struct import Struct
 from typing import Final, NamedTuple
 from uuid import UUID
 
-from ottla.client.errors import answer_error
-from ottla.client.network.wire_fields import FieldReader, compact_string
 from ottla.model.ids import TopicPartition
+from ottla.protocol.answer_errors import answer_error
+from ottla.protocol.fields import FieldReader, compact_string
 from ottla.protocol.varints import unsigned_varint
 
 VERSION: Final = 12

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from struct import Struct
 from typing import Final, NamedTuple
 
-from ottla.client.network.wire_fields import FieldReader, compact_string
-from ottla.env.ports import Buffer
+from ottla.model.buffer import Buffer
 from ottla.model.ids import TopicPartition
+from ottla.protocol.fields import FieldReader, compact_string
 from ottla.protocol.varints import unsigned_varint
 
 VERSION_MIN: Final = 9

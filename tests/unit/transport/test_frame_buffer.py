@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ottla.client.network.frame_buffer import SHARED_BYTES, BrokenFrameError, FrameBuffer
+from ottla.transport.frame_buffer import SHARED_BYTES, BrokenFrameError, FrameBuffer
 
 BYTES_MAX = 1 << 20
 SIZES = st.one_of(st.integers(4, 40), st.integers(SHARED_BYTES - 6, SHARED_BYTES + 2), st.integers(4, 200_000))

@@ -7,8 +7,8 @@ takes for no time at all.
 from struct import Struct
 from typing import Final, NamedTuple
 
-from ottla.client.network.wire_fields import FieldReader, compact_string
 from ottla.model.ids import TopicPartition
+from ottla.protocol.fields import FieldReader, compact_string
 from ottla.protocol.varints import unsigned_varint
 
 VERSION: Final = 0

@@ -11,13 +11,13 @@ from kio.schema.metadata.v13.request import MetadataRequest
 from kio.schema.metadata.v13.response import MetadataResponse
 
 from ottla.client.errors import CannotConnectError, ConnectionLostError, UnsupportedByBrokerError
-from ottla.client.network.addresses import Address
-from ottla.client.network.connection import Connection
 from ottla.env.real_network import RealNetwork
 from ottla.model.error_codes import ErrorCode
 from ottla.model.errors import MisuseError
 from ottla.protocol.apis import ApiKey
 from ottla.protocol.messages import milliseconds, wire_error, write_response
+from ottla.transport.addresses import Address
+from ottla.transport.client_connection import Connection
 from tests.unit.client.scripted_broker import scripted, versions_answer
 from tests.unit.env.event_loops import EVENT_LOOPS, Run
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from ottla.client.network.addresses import Address, BadAddressError, parse_address, parse_bootstrap
+from ottla.transport.addresses import Address, BadAddressError, parse_address, parse_bootstrap
 
 
 @pytest.mark.parametrize(

@@ -7,15 +7,15 @@ and reads these; `handlers/fetch.py` answers them.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import groupby
 from struct import Struct
 from typing import Final, NamedTuple, Self
 
-from ottla.client.network.wire_fields import FieldReader, compact_string
 from ottla.model.error_codes import ErrorCode
-from ottla.model.ids import BrokerId, LeaderEpoch, Offset
+from ottla.model.ids import NO_OFFSET, BrokerId, LeaderEpoch, Offset
+from ottla.protocol.fields import FieldReader, compact_string
 from ottla.protocol.varints import unsigned_varint
-from ottla.replication.follower_state import Answer
 
 VERSION: Final = 15
 _START: Final = Struct(">iiibii")
@@ -36,6 +36,19 @@ _LEAVING: Final = -2
 
 Place = tuple[bytes, int]
 """(topic id, partition)"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """What a leader says of one partition, without the records themselves."""
+
+    error: ErrorCode = ErrorCode.NONE
+    has_records: bool = False
+    high_watermark: Offset = NO_OFFSET
+    start_offset: Offset = NO_OFFSET
+    end_offset: Offset = NO_OFFSET
+    """Told with OFFSET_OUT_OF_RANGE only."""
+    diverging: tuple[LeaderEpoch, Offset] | None = None
 
 
 class Question(NamedTuple):

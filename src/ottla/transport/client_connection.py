@@ -13,14 +13,15 @@ from collections.abc import Callable, Sequence
 from struct import Struct
 from typing import Any, Final, NamedTuple, Self
 
-from ottla.client.errors import CannotConnectError, ConnectionLostError, UnsupportedByBrokerError, answer_error
-from ottla.client.network.addresses import Address
-from ottla.client.network.frame_buffer import FrameBuffer
-from ottla.env.ports import Buffer, Network, Socket
+from ottla.env.ports import Network, Socket
+from ottla.model.buffer import Buffer
 from ottla.model.error_codes import ErrorCode
-from ottla.model.errors import CorruptError, InvalidRequestError, MisuseError
+from ottla.model.errors import CorruptError, InvalidRequestError, MisuseError, RetriableError
+from ottla.protocol.answer_errors import UnsupportedByBrokerError, answer_error
 from ottla.protocol.apis import SERVED, ApiKey, Versions
 from ottla.protocol.messages import read_response, write_request
+from ottla.transport.addresses import Address
+from ottla.transport.frame_buffer import FrameBuffer
 from ottla.version import __version__
 
 RESPONSE_BYTES_MAX: Final = 256 * 1024 * 1024
@@ -33,7 +34,7 @@ SEND_BUFFERS_MAX: Final = 64
 SILENCE_SECONDS: Final = 1.0
 """How late an answer may be before the broker counts as silent."""
 _SILENCE_SHARE: Final = 8
-"""Who is silent for long is spoken of less often: after such a share of the time that it has lasted."""
+"""Repeated reports of a silent broker back off: the next comes after this share of the time that it has been silent."""
 
 _HEADER: Final = Struct(">ihhi")
 _SHORT: Final = Struct(">h")
@@ -42,6 +43,14 @@ _SOFTWARE: Final = "ottla"
 _SOFTWARE_VERSION: Final = re.sub(r"[^a-zA-Z0-9.-]", "-", __version__)
 _FLEXIBLE_FROM: Final = {ApiKey.PRODUCE: 9, ApiKey.FETCH: 12, ApiKey.DESCRIBE_TRANSACTIONS: 0}
 """From which version on the raw requests have a header with tagged fields."""
+
+
+class CannotConnectError(RetriableError):
+    """No broker can be reached, or what was reached does not speak the protocol."""
+
+
+class ConnectionLostError(RetriableError):
+    """The connection ended, or was silent for too long, before the answer came: whether it was done is unknown."""
 
 
 class _Waiting(NamedTuple):

@@ -1,0 +1,3 @@
+"""Bytes in memory, owned by whichever object."""
+
+Buffer = bytes | bytearray | memoryview
