@@ -2,7 +2,8 @@
 
 A small HTTP/1.1 service: GET and HEAD of a few fixed paths, bounded in size, time and number of connections. A new
 connection is always accepted: where there are too many, the one that has waited longest for its client is closed, so
-that slow clients cannot keep a liveness probe out. The numbers are `metrics.py`'s. Not for clients of the log, and
+that slow clients cannot keep a liveness probe out. Metrics are collected once for all clients that wait for them, and
+with pauses, so that scrapes can slow down neither the broker nor a probe. The numbers are `metrics.py`'s. Not for clients of the log, and
 without passwords: bind it to an address that only those who may see it can reach.
 """
 
@@ -11,7 +12,7 @@ import json
 import logging
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import h11
 
@@ -32,6 +33,9 @@ CONNECTIONS_PER_HOST_MAX: Final = 16
 REQUEST_SECONDS: Final = 10.0
 """How long a connection may take to send a request, to be idle, or to take a response."""
 
+_PAUSE_PER_COLLECTION: Final = 9
+"""The pause after a collection of metrics, as a multiple of its duration: they take a tenth of the time at most."""
+
 REASONS_MAX: Final = 20
 """Partitions that are named as a reason for not being ready."""
 
@@ -46,12 +50,12 @@ _PATHS: Final = {
 
 @dataclass(slots=True, eq=False)
 class _Conversation:
-    """One connection. `waits_since` is when it began to wait for its client; None while an answer is being made."""
+    """One connection. `waits_since` is when it began to wait, for its client or for metrics."""
 
     host: str
     task: "asyncio.Task[None]"
     writer: asyncio.StreamWriter
-    waits_since: float | None
+    waits_since: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,8 +78,12 @@ class HttpEndpoint:
         self._measuring: asyncio.Task[None] | None = None
         self._has_closed = False
         self._conversations: list[_Conversation] = []
-        self._scrape = asyncio.Lock()
-        """Metrics are collected for one client at a time, so that health is answered in between."""
+        self._next_scrape: asyncio.Task[tuple[bytes, str]] | None = None
+        """The collection of metrics that has not begun; requests that arrive until then share it."""
+        self._scrapes: set[asyncio.Task[tuple[bytes, str]]] = set()
+        self._collecting = asyncio.Lock()
+        self._collects_from = 0.0
+        """When the pause after the last collection is over."""
 
     async def start(self, host: str, port: int) -> int:
         """Begins to answer; says on which port, which was chosen if 0 was asked for. Raises OSError if it is taken."""
@@ -89,7 +97,7 @@ class HttpEndpoint:
         """Ends every connection at once. Stopping twice, or one that was not started, is harmless."""
         if self._service is not None:
             self._service.close()
-        ending = [each.task for each in self._conversations]
+        ending: list[asyncio.Task[Any]] = [*(each.task for each in self._conversations), *self._scrapes]
         if self._measuring is not None:
             ending.append(self._measuring)
         for task in ending:
@@ -134,8 +142,7 @@ class HttpEndpoint:
             crowd = self._conversations
         else:
             return
-        now = self._broker.clock.monotonic()
-        oldest = min(crowd, key=lambda each: now if each.waits_since is None else each.waits_since)
+        oldest = min(crowd, key=lambda each: each.waits_since)
         self._conversations.remove(oldest)
         if not self._has_closed:
             self._has_closed = True
@@ -161,7 +168,7 @@ class HttpEndpoint:
                 if request is None:
                     return
                 is_head = request.method == b"HEAD"
-                conversation.waits_since = None
+                conversation.waits_since = self._broker.clock.monotonic()
                 answer = await self._answer(request)
             except h11.RemoteProtocolError as error:
                 if connection.our_state not in (h11.IDLE, h11.SEND_RESPONSE):
@@ -183,8 +190,7 @@ class HttpEndpoint:
         if request.method not in (b"GET", b"HEAD"):
             return _Answer(status=405, body=_as_json({"error": "only GET and HEAD are answered"}), allow="GET, HEAD")
         if path == "/metrics":
-            async with self._scrape:
-                body, content_type = await self._metrics.text()
+            body, content_type = await self._scraped()
             return _Answer(status=200, body=body, content_type=content_type)
         if path == "/health/live":
             return _Answer(status=200, body=_as_json({"status": "live"}))
@@ -195,6 +201,26 @@ class HttpEndpoint:
                 status["warnings"] = warnings
             return _Answer(status=503 if reasons else 200, body=_as_json(status))
         return _Answer(status=200, body=_as_json({"name": "ottla", "version": __version__, "paths": _PATHS}))
+
+    async def _scraped(self) -> tuple[bytes, str]:
+        """Metrics collected after this call. A client that leaves does not end the collection that others wait for."""
+        if self._next_scrape is None:
+            self._next_scrape = asyncio.get_running_loop().create_task(self._collect())
+            self._scrapes.add(self._next_scrape)
+            self._next_scrape.add_done_callback(self._scrapes.discard)
+        return await asyncio.shield(self._next_scrape)
+
+    async def _collect(self) -> tuple[bytes, str]:
+        clock = self._broker.clock
+        async with self._collecting:
+            await clock.sleep(max(self._collects_from - clock.monotonic(), 0.0))
+            self._next_scrape = None
+            begun = clock.monotonic()
+            try:
+                return await self._metrics.text()
+            finally:
+                ended = clock.monotonic()
+                self._collects_from = ended + _PAUSE_PER_COLLECTION * (ended - begun)
 
     def unready_reasons(self) -> list[str]:
         """Why no client should be sent here; empty if they may."""

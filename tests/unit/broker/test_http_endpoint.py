@@ -3,6 +3,7 @@
 import asyncio
 import errno
 import json
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 from ottla.broker.broker import Broker
 from ottla.broker.configuration import BrokerConfig
 from ottla.broker.http_endpoint import CONNECTIONS_MAX, CONNECTIONS_PER_HOST_MAX, HEAD_BYTES_MAX, HttpEndpoint
+from ottla.broker.metrics import Metrics
 from ottla.model.errors import StorageError
 from tests.unit.broker.http_client import HOST, HttpClient, get
 from tests.unit.broker.running_broker import running
@@ -263,5 +265,69 @@ class TestBadRequests:
             await client.close()
             with pytest.raises(OSError):  # noqa: PT011  # Refused, in the words of either loop.
                 await asyncio.open_connection(HOST, port)
+
+        run(scenario())
+
+
+@pytest.fixture
+def collections(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """When metrics were collected. Each collection keeps the event loop busy for 20 ms, as on a large broker."""
+    begun: list[float] = []
+    collect = Metrics.text
+
+    async def slow_text(metrics: Metrics) -> tuple[bytes, str]:
+        begun.append(time.monotonic())
+        time.sleep(0.02)  # noqa: ASYNC251  # Blocks the loop on purpose.
+        return await collect(metrics)
+
+    monkeypatch.setattr(Metrics, "text", slow_text)
+    return begun
+
+
+class TestManyScrapes:
+    SCRAPE = b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n"
+
+    def test_requests_that_wait_together_share_a_collection(
+        self, run: Run[None], tmp_path: Path, collections: list[float]
+    ) -> None:
+        async def scenario() -> None:
+            async with running(tmp_path) as broker, started(broker) as port:
+                clients = [await HttpClient.connect(port, f"127.0.0.{at % 8 + 1}") for at in range(CONNECTIONS_MAX)]
+                for client in clients:
+                    client.writer.write(self.SCRAPE)
+                for client in clients:
+                    assert 200 == (await client.receive()).status
+                    await client.close()
+
+        run(scenario())
+        assert len(collections) <= 4
+
+    def test_scrapes_leave_most_of_the_time_to_the_broker(
+        self, run: Run[None], tmp_path: Path, collections: list[float]
+    ) -> None:
+        """Also pipelined ones whose answers are not read; a probe is answered meanwhile."""
+
+        async def scenario() -> None:
+            async with running(tmp_path) as broker, started(broker) as port:
+                clients = [await HttpClient.connect(port, f"127.0.0.{at % 8 + 2}") for at in range(2 * CONNECTIONS_MAX)]
+                for client in clients:
+                    client.writer.write(self.SCRAPE * 20)
+                for _ in range(5):
+                    assert 200 == (await get(port, "/health/live")).status
+                    await asyncio.sleep(0.2)
+                for client in clients:
+                    await client.close()
+
+        run(scenario())
+        seconds = collections[-1] - collections[0]
+        assert len(collections) <= 1 + seconds / 0.2 + 1
+
+    def test_metrics_are_collected_after_the_request(self, run: Run[None], tmp_path: Path) -> None:
+        async def scenario() -> None:
+            async with running(tmp_path) as broker, started(broker) as port:
+                for count in range(3):
+                    broker.listener.refused = count
+                    body = (await get(port, "/metrics")).body
+                    assert b"ottla_connections_refused_total %d.0" % count in body
 
         run(scenario())
