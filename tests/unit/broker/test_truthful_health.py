@@ -52,7 +52,8 @@ async def on_disk(folder: Path, disk: SickDisk) -> AsyncIterator[tuple[Broker, i
 async def troubles(broker: Broker) -> list[LogTrouble]:
     """What `ottla cluster health` is told."""
     async with Cluster([Address(HOST, broker.port)]) as cluster:
-        return await log_troubles(cluster, await cluster.refresh())
+        view = await cluster.refresh()
+        return await log_troubles(cluster, view, view.brokers.keys())
 
 
 async def ready(port: int) -> tuple[int, list[str]]:

@@ -136,15 +136,17 @@ def health(bootstrap: Bootstrap = None, profile: Profile = None, as_json: AsJson
     """
 
     async def work(cluster: "Cluster") -> int:
-        from ottla.cli.cluster.broker_states import probe_brokers
+        from ottla.cli.cluster.broker_states import BrokerState, probe_brokers
         from ottla.cli.cluster.lost_replicas import lost_replica_troubles
         from ottla.client.admin.log_troubles import log_troubles
 
         view = await cluster.refresh()
         minimums = await _minimums(cluster, view)
-        troubles = list(_troubles(view, minimums, await probe_brokers(cluster, view)))
+        probes = await probe_brokers(cluster, view)
+        troubles = list(_troubles(view, minimums, probes))
         troubles += await lost_replica_troubles(cluster, view)
-        troubles += map(str, await log_troubles(cluster, view))
+        online = [broker for broker, probe in probes.items() if probe.state is BrokerState.ONLINE]
+        troubles += map(str, await log_troubles(cluster, view, online))
         if as_json:
             print_json({"healthy": not troubles, "troubles": troubles})
         else:

@@ -4,8 +4,9 @@ Brokers say so in the error messages of DescribeProducers, the only answer of Ka
 that has room for words. Brokers that do not answer are left out: that they are silent is another finding.
 """
 
+import asyncio
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -40,22 +41,26 @@ class LogTrouble:
         return f"partition {self.partition} is offline on broker {self.broker}: {self.reason}"
 
 
-async def log_troubles(cluster: Cluster, view: ClusterView) -> list[LogTrouble]:
-    """Of all replicas on all brokers that answer, by broker and partition."""
+async def log_troubles(cluster: Cluster, view: ClusterView, brokers: Collection[int]) -> list[LogTrouble]:
+    """Of all replicas on these brokers, which are asked at the same time; by broker and partition."""
     held: dict[int, list[TopicPartition]] = defaultdict(list)
     for name in sorted(view.topics):
         for each in view.topics[name].partitions:
             for broker in each.replicas:
                 held[broker].append(TopicPartition(name, each.index))
+    found = await asyncio.gather(*(_of_broker(cluster, each, held[each]) for each in sorted(brokers)))
+    return [trouble for troubles in found for trouble in troubles]
+
+
+async def _of_broker(cluster: Cluster, broker: int, held: Sequence[TopicPartition]) -> list[LogTrouble]:
     found: list[LogTrouble] = []
-    for broker in sorted(view.brokers):
-        for start in range(0, len(held[broker]), _PARTITIONS_AT_ONCE):
-            request = producers_request(held[broker][start : start + _PARTITIONS_AT_ONCE])
-            try:
-                response = await cluster.to_broker(broker, ApiKey.DESCRIBE_PRODUCERS, request)
-            except OttlaError:
-                break
-            found += _troubles(broker, response.topics)
+    for start in range(0, len(held), _PARTITIONS_AT_ONCE):
+        request = producers_request(held[start : start + _PARTITIONS_AT_ONCE])
+        try:
+            response = await cluster.to_broker(broker, ApiKey.DESCRIBE_PRODUCERS, request)
+        except OttlaError:
+            break
+        found += _troubles(broker, response.topics)
     return found
 
 

@@ -16,8 +16,8 @@ from tests.unit.cli.command_line import CommandLine
 from tests.unit.cli.serve.test_brokers import serving, wait
 
 SECONDS = 60
-HEALTH_SECONDS = 15
-"""Half of what a request may take: nothing waited for the broker that hangs."""
+HEALTH_SECONDS = 9
+"""Less than a connection attempt may take (10 s): nothing waited for the broker that hangs."""
 SESSION_MS = 20_000
 
 
