@@ -36,6 +36,11 @@ class ExitStatus(IntEnum):
     USAGE = 2
     UNREACHABLE = 3
     INTERRUPTED = 130
+    TERMINATED = 143
+
+
+class TerminatedError(Exception):
+    """SIGTERM ended the command."""
 
 
 class Application(typer.Typer):
@@ -117,15 +122,45 @@ def _show_warnings() -> None:
 
 
 def run_loop(work: Coroutine[Any, Any, T], *, in_bulk: bool = False) -> T:
-    """Runs a coroutine to its end, on the faster loop if it is worth the import."""
+    """Runs a coroutine to its end, on the faster loop if it is worth the import. SIGTERM cancels it, as Ctrl-C does."""
     import asyncio
 
-    if not in_bulk:
-        return asyncio.run(work)
-    import uvloop
+    loop_factory = None
+    if in_bulk:
+        import uvloop
 
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        return runner.run(work)
+        loop_factory = uvloop.new_event_loop
+    with asyncio.Runner(loop_factory=loop_factory) as runner:
+        return runner.run(_until_terminated(work))
+
+
+async def _until_terminated(work: Coroutine[Any, Any, T]) -> T:
+    import asyncio
+    import signal
+    import threading
+
+    if threading.current_thread() is not threading.main_thread():
+        return await work
+    loop, task = asyncio.get_running_loop(), asyncio.current_task()
+    is_terminated = False
+
+    def on_signal(*_: object) -> None:
+        nonlocal is_terminated
+        is_terminated = True
+        # A second signal ends the process at once, whatever it waits for.
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        if task is not None:
+            loop.call_soon_threadsafe(task.cancel)
+
+    earlier = signal.signal(signal.SIGTERM, on_signal)
+    try:
+        return await work
+    except asyncio.CancelledError:
+        if is_terminated:
+            raise TerminatedError from None
+        raise
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL if earlier is None else earlier)
 
 
 @contextmanager
@@ -137,6 +172,8 @@ def guarded() -> Iterator[None]:
         raise
     except KeyboardInterrupt:
         raise typer.Exit(ExitStatus.INTERRUPTED) from None
+    except TerminatedError:
+        raise typer.Exit(ExitStatus.TERMINATED) from None
     except BrokenPipeError:
         # The reader of our output closed the pipe; the interpreter must not try to flush it once more.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -127,19 +127,24 @@ def test_a_group_ends_behind_markers_and_aborted_records(ottla: CommandLine) -> 
     assert 0 == ottla.ok("groups", "describe", "c-txn", "--json").json["lag"]
 
 
-def test_an_interrupted_group_member_commits_what_it_printed(broker: str, ottla: CommandLine) -> None:
-    ottla.ok("topics", "create", "c-interrupt")
-    ottla.ok("produce", "c-interrupt", stdin=b"one\ntwo\n")
-    following = started(broker, "consume", "c-interrupt", "--group", "c-interrupted", "--follow")
+@pytest.mark.parametrize(("how", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_stopped_group_member_commits_what_it_printed(
+    broker: str, ottla: CommandLine, how: signal.Signals, status: int
+) -> None:
+    topic, group = f"c-{how.name}", f"c-stopped-by-{how.name}"
+    ottla.ok("topics", "create", topic)
+    ottla.ok("produce", topic, stdin=b"one\ntwo\n")
+    following = started(broker, "consume", topic, "--group", group, "--follow")
     assert following.stdout is not None
     try:
         assert [b"one\n", b"two\n"] == [following.stdout.readline(), following.stdout.readline()]
-        following.send_signal(signal.SIGINT)
-        assert 130 == following.wait(TIMEOUT_S)
+        following.send_signal(how)
+        assert status == following.wait(TIMEOUT_S)
     finally:
         following.kill()
         following.communicate()
-    assert 0 == ottla.ok("groups", "describe", "c-interrupted", "--json").json["lag"]
+    found = ottla.ok("groups", "describe", group, "--json").json
+    assert (0, 0) == (found["lag"], found["member_count"])
 
 
 def test_last_and_follow_go_together(broker: str, ottla: CommandLine) -> None:
