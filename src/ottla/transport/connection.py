@@ -121,6 +121,7 @@ class Connection:
         "host",
         "last_active",
         "peer",
+        "refused_because",
     )
 
     def __init__(
@@ -139,6 +140,8 @@ class Connection:
         self.host = self.peer.rpartition(":")[0]
         self.last_active = clock.monotonic()
         self.closed_because: str | None = None
+        self.refused_because: str | None = None
+        """Why a request could not be served, for which the connection ends."""
         self._drained_because: str | None = None
         """If set, no new requests are served, and it closes when what is in the works has been answered."""
         self._discarded_bytes = 0
@@ -290,7 +293,7 @@ class Connection:
             while scanned and len(slots) < enough:
                 request = scanned.popleft()
                 if isinstance(request, BrokenRequest):
-                    self._drain(request.reason)
+                    self._refuse(request.reason)
                     return
                 if self._drained_because is not None or buffer is None:
                     scanned.clear()
@@ -323,6 +326,10 @@ class Connection:
         if not self.is_closed() and self._scanned:
             self._join_turn()
             self._serve_scanned()
+
+    def _refuse(self, reason: str) -> None:
+        self.refused_because = reason
+        self._drain(reason)
 
     def _drain(self, reason: str) -> None:
         """What was asked before is answered; then the connection ends."""
@@ -474,7 +481,7 @@ class Connection:
             count += 1
             if slot.failure is not None:
                 slots.clear()
-                self._drain(slot.failure)
+                self._refuse(slot.failure)
         self._times.add(api_key, now - received_at, count)
 
     def _put_aside(self, buffer: bytearray) -> None:

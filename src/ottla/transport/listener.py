@@ -26,6 +26,9 @@ _SWEEP_SECONDS_MAX: Final = 30.0
 _STALL_SWEEPS_PER_WINDOW: Final = 3
 _MEMORY_WARNING_SECONDS: Final = 60.0
 _HOSTS_NAMED_MAX: Final = 5
+_REFUSAL_WARNING_SECONDS: Final = 60.0
+_REFUSED_HOSTS_MAX: Final = 1000
+"""Addresses whose last warning is remembered; beyond them, all may be warned of again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,6 +75,8 @@ class Listener:
         self.refused = 0
         self.stalled = 0
         """Connections closed because a request made too little progress."""
+        self._refused_hosts: dict[str, tuple[float, int]] = {}
+        """When a request of this address that could not be served was last logged, and how many came since."""
         self.bytes_in = 0
         """Of connections that are closed; open ones have their own count."""
         self.bytes_out = 0
@@ -116,6 +121,8 @@ class Listener:
 
     def _on_closed(self, connection: Connection, host: str) -> None:
         _LOGGER.debug("connection from %s ended: %s", connection.peer, connection.closed_because)
+        if connection.refused_because is not None:
+            self._warn_of_refusal(connection, connection.refused_because)
         self.connections.pop(connection, None)
         self.bytes_in += connection.bytes_in
         self.bytes_out += connection.bytes_out
@@ -124,6 +131,19 @@ class Listener:
             del self._per_host[host]
         if not self.connections:
             self._all_closed.set()
+
+    def _warn_of_refusal(self, connection: Connection, reason: str) -> None:
+        """One line a minute for each address."""
+        now = self._clock.monotonic()
+        warned_at, count = self._refused_hosts.get(connection.host, (float("-inf"), 0))
+        if now - warned_at < _REFUSAL_WARNING_SECONDS:
+            self._refused_hosts[connection.host] = warned_at, count + 1
+            return
+        if len(self._refused_hosts) >= _REFUSED_HOSTS_MAX:
+            self._refused_hosts.clear()
+        self._refused_hosts[connection.host] = now, 0
+        more = f" (and {count} more connections from {connection.host} in the last {now - warned_at:.0f} s)" if count else ""
+        _LOGGER.warning("closed connection from %s%s: %s", connection.peer, more, reason)
 
     async def close_idle_forever(self) -> None:
         """Ends connections that have been silent for too long, until cancelled."""

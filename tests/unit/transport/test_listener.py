@@ -1,6 +1,7 @@
 """The listener: limits on connections in all and per host, idle ones, and its counts."""
 
 import asyncio
+import logging
 
 import pytest
 
@@ -133,3 +134,30 @@ def test_bytes_are_counted_over_all_connections(run: Run[None]) -> None:
             assert (14 + 3, 8 + 3) == (rig.only_connection.bytes_in, rig.only_connection.bytes_out)
 
     run(scenario())
+
+
+class TestRequestsThatCannotBeServed:
+    def test_are_logged_once_a_minute_for_each_address(
+        self, run: Run[None], caplog: pytest.LogCaptureFixture
+    ) -> None:
+        async def scenario() -> None:
+            clock = SimClock()
+            async with Rig(lambda turn: Echo(), clock=clock) as rig:
+                for _ in range(3):
+                    await break_off(rig)
+                assert 1 == len(caplog.messages)
+                clock.advance(61)
+                await break_off(rig)
+                await (await rig.connect()).close()
+
+        async def break_off(rig: Rig) -> None:
+            client = await rig.connect()
+            client.writer.write(b"\xff\xff\xff\xff")
+            assert b"" == await client.rest()
+
+        with caplog.at_level(logging.WARNING):
+            run(scenario())
+        first, second = caplog.messages
+        assert first.startswith("closed connection from 127.0.0.1:")
+        assert "-1 bytes" in first
+        assert "(and 2 more connections from 127.0.0.1 in the last 61 s)" in second
