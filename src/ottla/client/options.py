@@ -74,6 +74,8 @@ def configured(kind: type[C], client: str, given: Mapping[str, Any]) -> C:
     return kind(**given)
 
 
+_TEXT_BYTES_MAX: Final = 32_767
+"""The longest text of Kafka's protocol."""
 _SIMPLE: Final = {int: "a whole number", float: "a number", bool: "True or False", str: "a text", type(None): "None"}
 
 
@@ -81,12 +83,23 @@ def _check(client: str, known: "Field[Any]", hint: Any, value: object) -> None:
     where = f"{known.name}={value!r} of {client}"
     if not _fits(hint, value):
         raise OptionError(f"{where} is not allowed; it takes {_words(hint)}")
+    if isinstance(value, str):
+        _check_text(client, known.name, value)
     least, most = known.metadata.get("least"), known.metadata.get("most")
     if isinstance(value, int | float):
         if least is not None and value < least:
             raise OptionError(f"{where} is too small; {least} is the least")
         if most is not None and value > most:
             raise OptionError(f"{where} is too large; {most} is the most")
+
+
+def _check_text(client: str, name: str, value: str) -> None:
+    try:
+        size = len(value.encode())
+    except UnicodeEncodeError:
+        raise OptionError(f"{name}={value!r} of {client} is not allowed; it cannot be encoded as UTF-8") from None
+    if size > _TEXT_BYTES_MAX:
+        raise OptionError(f"{name} of {client} is too long: {size} bytes as UTF-8; {_TEXT_BYTES_MAX} is the most")
 
 
 def _fits(hint: Any, value: object) -> bool:

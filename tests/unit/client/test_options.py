@@ -36,6 +36,8 @@ class Config(ClientConfig):
         ({"names": "abc"}, "names='abc' of Producer is not allowed; it takes a list of texts"),
         ({"names": [1]}, "names=[1] of Producer is not allowed; it takes a list of texts"),
         ({"client_id": None}, "client_id=None of Producer is not allowed; it takes a text"),
+        ({"client_id": "\ud800"}, "client_id='\\ud800' of Producer is not allowed; it cannot be encoded as UTF-8"),
+        ({"client_id": "é" * 16384}, "client_id of Producer is too long: 32768 bytes as UTF-8; 32767 is the most"),
     ],
 )
 def test_refused_with_what_is_allowed(given: dict[str, Any], expected: str) -> None:
