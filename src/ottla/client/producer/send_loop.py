@@ -17,7 +17,7 @@ from typing import Final
 from ottla.client.errors import AnswerError, answer_error
 from ottla.client.network.cluster import Cluster
 from ottla.client.producer.accumulator_state import AccumulatorState, Finished, Outgoing
-from ottla.client.producer.errors import ProducerBrokenError, ProducerFencedError
+from ottla.client.producer.errors import ProducerBrokenError, ProducerFencedError, TransactionAbortedError
 from ottla.client.producer.metrics import ProducerCounts
 from ottla.client.producer.options import ProducerConfig
 from ottla.client.producer.topic_routes import TopicRoutes
@@ -360,7 +360,8 @@ class ProduceLoop:
             for each in finished:
                 if each.error is not None:
                     self.counts.records_failed += each.batch.count
-                    _LOG.warning("%s", each.error)
+                    is_wanted = isinstance(each.error, TransactionAbortedError)
+                    _LOG.log(logging.DEBUG if is_wanted else logging.WARNING, "%s", each.error)
             self._on_finished(finished)
             for each in finished:
                 each.tell()

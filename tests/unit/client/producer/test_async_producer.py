@@ -364,7 +364,8 @@ def test_committed_is_seen_and_aborted_is_not(broker: Address) -> None:
     assert {0: [b"0", b"2", b"4"], 1: [b"0", b"2", b"4"]} == {index: values(each) for index, each in found.items()}
 
 
-def test_what_was_not_sent_yet_is_dropped_by_an_abort(broker: Address) -> None:
+def test_what_was_not_sent_yet_is_dropped_by_an_abort(broker: Address, caplog: pytest.LogCaptureFixture) -> None:
+    """The caller wanted it: that is no reason for a warning."""
     with transactional(broker, "dropper", linger_ms=60_000, delivery_timeout_ms=120_000) as producer:
         producer.begin_transaction()
         delivery = producer.send("dropped", b"x")
@@ -372,6 +373,7 @@ def test_what_was_not_sent_yet_is_dropped_by_an_abort(broker: Address) -> None:
         with pytest.raises(TransactionAbortedError):
             delivery.get(0)
     assert [] == read_topic(broker, "dropped")[0]
+    assert [] == [each for each in caplog.messages if "aborted" in each]
 
 
 def test_closing_aborts_what_is_open(broker: Address) -> None:
