@@ -142,7 +142,11 @@ class Listener:
         if len(self._refused_hosts) >= _REFUSED_HOSTS_MAX:
             self._refused_hosts.clear()
         self._refused_hosts[connection.host] = now, 0
-        more = f" (and {count} more connections from {connection.host} in the last {now - warned_at:.0f} s)" if count else ""
+        more = (
+            f" (and {count} more connections from {connection.host} in the last {now - warned_at:.0f} s)"
+            if count
+            else ""
+        )
         _LOGGER.warning("closed connection from %s%s: %s", connection.peer, more, reason)
 
     async def close_idle_forever(self) -> None:

@@ -128,3 +128,11 @@ def test_a_missing_file_is_named(ottla: CommandLine) -> None:
     ottla.ok("topics", "create", "filed")
     done = ottla("produce", "filed", "/no/such/file")
     assert (1, "ottla: /no/such/file: No such file or directory\n") == (done.status, done.err)
+
+
+def test_files_before_one_that_cannot_be_read_are_sent(ottla: CommandLine, tmp_path: Path) -> None:
+    ottla.ok("topics", "create", "half-filed")
+    (tmp_path / "first").write_bytes(b"one\ntwo\n")
+    done = ottla("produce", "half-filed", str(tmp_path / "first"), str(tmp_path))
+    assert (1, f"ottla: {tmp_path}: Is a directory\n") == (done.status, done.err)
+    assert "one\ntwo\n" == ottla.ok("consume", "half-filed").out

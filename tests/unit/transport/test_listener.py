@@ -137,9 +137,7 @@ def test_bytes_are_counted_over_all_connections(run: Run[None]) -> None:
 
 
 class TestRequestsThatCannotBeServed:
-    def test_are_logged_once_a_minute_for_each_address(
-        self, run: Run[None], caplog: pytest.LogCaptureFixture
-    ) -> None:
+    def test_are_logged_once_a_minute_for_each_address(self, run: Run[None], caplog: pytest.LogCaptureFixture) -> None:
         async def scenario() -> None:
             clock = SimClock()
             async with Rig(lambda turn: Echo(), clock=clock) as rig:

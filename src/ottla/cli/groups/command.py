@@ -221,7 +221,7 @@ def reset_offsets(
         refused = await carry_out(cluster, group, plan) if execute else {}
         _print_resets(group, plan, refused, executed=execute, export=export, as_json=as_json)
         if not is_known:
-            say(f"group {group} {'did' if execute else 'does'} not exist; a reset creates it")
+            say(f"group {group} {'did not exist; it was created' if execute else 'does not exist; a reset creates it'}")
         if not execute:
             say("nothing was changed; pass --execute to reset the offsets")
         return ExitStatus.REFUSED if refused else ExitStatus.DONE

@@ -97,7 +97,10 @@ class Producing:
         self._check_partition(partition)
 
     async def run(self, files: list[str]) -> None:
-        """Sends every line of every file; raises at the first that cannot be sent, after sending those before it."""
+        """Sends every line of every file; raises at the first line or file that cannot be read or sent.
+
+        The lines before it are sent.
+        """
         try:
             for name in files:
                 self._name = "stdin" if name == "-" else name
@@ -105,7 +108,7 @@ class Producing:
                 await self._send_file(name)
             await self._send_gathered()
             await self._flush()
-        except LineError:
+        except (LineError, OSError):
             await self._send_gathered()
             await self._flush()
             raise
@@ -133,6 +136,9 @@ class Producing:
                 return
             with ProgressBar(self._name, found.st_size) as bar:
                 await self._send_lines(descriptor, bar)
+        except OSError as error:
+            error.filename = error.filename or self._name
+            raise
         finally:
             if name != "-":
                 os.close(descriptor)
