@@ -1,9 +1,9 @@
 """Metrics and health over HTTP, for Prometheus and for whatever watches over processes.
 
 A small HTTP/1.1 service: GET and HEAD of a few fixed paths, bounded in size, time and number of connections. A new
-connection is always accepted: where there are too many, the one that has waited longest for its client is closed, so
-that slow clients cannot keep a liveness probe out. Metrics are collected once for all clients that wait for them, and
-with pauses, so that scrapes can slow down neither the broker nor a probe. The numbers are `metrics.py`'s. Not for clients of the log, and
+connection is always accepted: where there are too many, the one that has waited longest is closed, so that slow clients
+cannot keep a liveness probe out. Metrics are collected once for all clients that wait for them, with pauses, so that
+scrapes can slow down neither the broker nor a probe. The numbers are `metrics.py`'s. Not for clients of the log, and
 without passwords: bind it to an address that only those who may see it can reach.
 """
 
