@@ -174,6 +174,8 @@ class HttpEndpoint:
                 if connection.our_state not in (h11.IDLE, h11.SEND_RESPONSE):
                     return
                 answer = _refusal(error.error_status_hint, str(error))
+            if writer.transport.is_closing():
+                return  # The client left while the answer was made.
             conversation.waits_since = self._broker.clock.monotonic()
             async with asyncio.timeout(self._request_seconds):
                 await _write_answer(connection, writer, answer, is_head=is_head)

@@ -3,6 +3,9 @@
 import asyncio
 import errno
 import json
+import logging
+import socket
+import struct
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -321,6 +324,27 @@ class TestManyScrapes:
         run(scenario())
         seconds = collections[-1] - collections[0]
         assert len(collections) <= 1 + seconds / 0.2 + 1
+
+    def test_a_client_that_leaves_while_it_waits_is_not_an_error(
+        self, run: Run[None], tmp_path: Path, collections: list[float], caplog: pytest.LogCaptureFixture
+    ) -> None:
+        async def scenario() -> None:
+            async with running(tmp_path) as broker, started(broker) as port:
+                assert 200 == (await get(port, "/metrics")).status
+                for _ in range(8):
+                    client = await HttpClient.connect(port)
+                    client.writer.write(self.SCRAPE)
+                    await client.writer.drain()
+                    await asyncio.sleep(0.01)
+                    reset = struct.pack("ii", 1, 0)
+                    client.writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, reset)
+                    client.writer.transport.abort()
+                assert 200 == (await get(port, "/metrics")).status
+                assert len(collections) >= 2
+
+        with caplog.at_level(logging.WARNING):
+            run(scenario())
+        assert [] == caplog.messages
 
     def test_metrics_are_collected_after_the_request(self, run: Run[None], tmp_path: Path) -> None:
         async def scenario() -> None:
