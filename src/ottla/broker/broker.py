@@ -502,6 +502,7 @@ class Broker:
         if self.store.has_lost and self.is_registered and not self._membership.is_counted_on():
             # Until then, another start must still tell that something is missing.
             self.store.note_intact()
+        self.lost_logs.on_image(self.image)
         self.office.on_image()
         self.follow_leaders()
 

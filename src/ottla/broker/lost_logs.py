@@ -2,8 +2,10 @@
 
 A broker that is in the ISR of a partition, or eligible to lead it, has confirmed what was committed. It has lost its
 log if the folder is gone or has no segments, if the log ends below what the checkpoint files say, or if it cannot be
-opened. A partition that was created a moment ago never had a folder here: its topic is newer than the metadata whose
-folders were all made (`DataDir.applied_revision`), and no checkpoint file knows it.
+opened. It has also lost its log if the data dir is an older copy, restored from a backup: the metadata store and each
+data dir count the broker's starts, and a copy that was made before the last start knows of fewer. A partition that was
+created a moment ago never had a folder here: its topic is newer than the metadata whose folders were all made
+(`DataDir.applied_revision`), and no checkpoint file knows it.
 
 Each loss is logged and committed to the partition's record before the broker registers and before any folder is made,
 so that a broker that dies in between finds the same loss again. The controller then keeps the broker from leading
@@ -16,7 +18,7 @@ decision 11 is about. Decision 14 has the arguments for what is done here.
 """
 
 import logging
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from typing import Final, NamedTuple
 
 from ottla.controller.controller import Controller
@@ -24,6 +26,7 @@ from ottla.env.ports import Clock
 from ottla.metadata.image import NO_LEADER, ClusterImage, PartitionImage
 from ottla.metadata.records import topic_key
 from ottla.model.ids import BrokerId, Offset, TopicPartition
+from ottla.storage.data_dir import DataDir
 from ottla.storage.log_store import LogStore, Shortfall
 
 _LOGGER: Final = logging.getLogger(__name__)
@@ -51,12 +54,19 @@ class LostLogs:
         self._lost: dict[TopicPartition, LostLog] = {}
         self._revision = 0
         """From which on images show what was reported."""
+        self._older: list[DataDir] = []
+        """Data dirs that are older copies, as long as the metadata may count on what they lack."""
+        self._starts = 0
+        """How often this broker has started, this time included unless a data dir is an older copy."""
 
     async def report(self, image: ClusterImage, controller: Controller) -> None:
         """Finds the losses, logs them, and notes them in the metadata. Raises StorageError if that cannot be written.
 
         Also takes back what an earlier start has noted, where the log is there again.
         """
+        counted = image.starts.get(self._me, 0)
+        usable = [each for each in self._store.dirs if each.failure is None]
+        self._older = [each for each in usable if each.starts is not None and each.starts < counted]
         for each in self._find(image):
             if each.is_proven:
                 self._lost[each.name] = each
@@ -73,6 +83,24 @@ class LostLogs:
         for name in found:
             end_offset = self._store.get(name).end_offset
             _LOGGER.warning("partition %s: the log that was lost is there again, up to offset %d", name, end_offset)
+        if self._older:
+            # Not counted: if the newest copy is brought back, it must not be taken for an older one.
+            self._starts = counted
+            return
+        self._starts = max(counted, *(each.starts or 0 for each in usable)) + 1
+        # The data dirs first: a broker that dies in between must not take its own data dir for an older copy.
+        if self._note_start(usable):
+            await controller.note_start(self._me, self._starts)
+
+    def _note_start(self, dirs: Iterable[DataDir]) -> bool:
+        """Notes in these data dirs how often the broker has started; False if one of them cannot be written."""
+        try:
+            for each in dirs:
+                each.note_start(self._starts)
+        except OSError as error:
+            _LOGGER.warning("%s: cannot write: %s; an older copy cannot be told", error.filename, error.strerror)
+            return False
+        return True
 
     def _assigned(self, image: ClusterImage) -> Iterator[tuple[TopicPartition, PartitionImage]]:
         for topic in image.topics.values():
@@ -87,20 +115,25 @@ class LostLogs:
         lost_folders = any(each.is_new or each.failure is not None for each in store.dirs)
         kept_folders = not any(each.lost_power for each in store.dirs)
         for name, record in self._assigned(image):
-            had_folder = applied is None or image.revision_of(topic_key(name.topic)) <= applied
+            had_folder = applied is None or bool(self._older) or image.revision_of(topic_key(name.topic)) <= applied
             short = store.shortfalls.get(name, Shortfall(Offset(0), Offset(0)))
             if name in store.offline:
                 if record.replicas != (self._me,):
                     yield LostLog(name, record, f"the log cannot be opened: {store.offline[name]}", Offset(0), True)
             elif store.find(name) is None or name in store.bare:
-                was_empty = short.is_exact and not short.end
+                was_empty = short.is_exact and not short.end and not self._older
                 if short.end or (had_folder and not was_empty) or self._me in record.lost:
                     what = "the log has no segments" if name in store.bare else "the log folder is missing"
                     is_proven = bool(short.end) or lost_folders or kept_folders or self._me in record.lost
+                    is_proven = is_proven or bool(self._older)
                     yield LostLog(name, record, f"{what}; {_missing(short)}", short.end, is_proven)
             elif short.end:
                 what = f"the log ends at offset {short.start}; {_missing(short)}"
                 yield LostLog(name, record, what, short.end, True)
+            elif store.dir_of(name) in self._older:
+                where, end = store.dir_of(name).path, store.get(name).end_offset
+                what = f"{where} is a copy from before the last start of this broker; the log ends at offset {end}"
+                yield LostLog(name, record, what, Offset(0), True)
 
     def _is_found(self, name: TopicPartition, record: PartitionImage) -> bool:
         return self._me in record.lost and name not in self._lost and self._store.find(name) is not None
@@ -140,6 +173,14 @@ class LostLogs:
         )
 
     # While the broker runs
+
+    def on_image(self, image: ClusterImage) -> None:
+        """Takes older copies for current ones, once the metadata does not count on what they lack."""
+        if not self._older or image.revision < self._revision:
+            return
+        is_counted_on = any(self._is_counted_on_and_lost(record) for _, record in self._assigned(image))
+        if not is_counted_on and self._note_start(self._older):
+            self._older = []
 
     def is_pending(self, name: TopicPartition, revision: int) -> bool:
         """Whether an image of this revision does not show yet that the log was lost: no folder must be made by it."""

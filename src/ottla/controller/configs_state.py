@@ -1,4 +1,4 @@
-"""Decides what is stored of configs and producer ids. Pure.
+"""Decides what is stored of configs, producer ids and starts of brokers. Pure.
 
 Which configs exist and what they may be is decided before, by the one who asks; here a whole map takes the place of
 another, so `expected` guards against changing a map that was read and has changed since.
@@ -13,13 +13,16 @@ from ottla.metadata.records import (
     PRODUCER_IDS_KEY,
     ConfigsRecord,
     ProducerIdsRecord,
+    StartsRecord,
     broker_configs_key,
     encode,
+    starts_key,
     topic_configs_key,
     topic_key,
 )
 from ottla.metadata.store import Check, ConflictError, Delete, Operation, Put
 from ottla.model.errors import InvalidRequestError, StorageError, UnknownTopicError
+from ottla.model.ids import BrokerId
 
 PRODUCER_IDS_PER_BLOCK: Final = 1000
 _PRODUCER_ID_MAX: Final = 2**63 - 1
@@ -66,6 +69,14 @@ def _decide(
     if not wanted:
         change = Delete(key, revision)
     return Decision(operations=(*guards, change))
+
+
+def decide_start(image: ClusterImage, broker: BrokerId, count: int) -> Decision[int]:
+    """Notes how often a broker has started."""
+    key = starts_key(broker)
+    return Decision(
+        operations=(Put(key, encode(StartsRecord(count=count)), image.revision_of(key)),), outcomes=(count,)
+    )
 
 
 def decide_producer_ids(image: ClusterImage) -> Decision[range]:

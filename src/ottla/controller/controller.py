@@ -10,7 +10,12 @@ from functools import partial
 from typing import Final, TypeVar
 
 from ottla.controller.assignments import ValidateConfigs
-from ottla.controller.configs_state import decide_broker_configs, decide_producer_ids, decide_topic_configs
+from ottla.controller.configs_state import (
+    decide_broker_configs,
+    decide_producer_ids,
+    decide_start,
+    decide_topic_configs,
+)
 from ottla.controller.decisions import (
     Committed,
     Decision,
@@ -183,6 +188,10 @@ class Controller:
             decide = partial(decide_losses, broker=broker, lost=lost[some], found=found[some], rules_of=self._rules_of)
             revision = (await self._decide(decide)).revision
         return revision
+
+    async def note_start(self, broker: BrokerId, count: int) -> None:
+        """Notes how often a broker has started."""
+        await self._decide(partial(decide_start, broker=broker, count=count))
 
     async def elect_leaders(
         self, partitions: Iterable[TopicPartition] | None, *, unclean: bool = False

@@ -21,6 +21,7 @@ from ottla.metadata.records import (
     DeletedTopicRecord,
     PartitionRecord,
     ProducerIdsRecord,
+    StartsRecord,
     TopicRecord,
     decode,
     partition_image,
@@ -92,6 +93,7 @@ class _Draft:
         self._brokers: dict[BrokerId, BrokerImage] | None = None
         self._broker_configs: dict[str, Mapping[str, str]] | None = None
         self._deleted_topics: dict[UUID, str] | None = None
+        self._starts: dict[BrokerId, int] | None = None
         self._cluster_id = image.cluster_id
         self._history = image.history
         self._controller = image.controller
@@ -125,6 +127,7 @@ class _Draft:
             deleted_topics=(
                 self._image.deleted_topics if self._deleted_topics is None else MappingProxyType(self._deleted_topics)
             ),
+            starts=self._image.starts if self._starts is None else MappingProxyType(self._starts),
             next_producer_id=self._next_producer_id,
             revisions=MappingProxyType(self._revisions),
         )
@@ -186,6 +189,15 @@ class _Draft:
             id=broker, host=record.host, port=record.port, rack=record.rack, is_intact=record.is_intact
         )
 
+    def on_starts(self, key: str, rest: str, value: bytes | None) -> None:
+        if self._starts is None:
+            self._starts = _copy(self._image.starts)
+        broker = BrokerId(_number(key, rest))
+        if value is None:
+            self._starts.pop(broker, None)
+        else:
+            self._starts[broker] = decode(key, value, StartsRecord).count
+
     def on_topic(self, key: str, name: str, value: bytes | None) -> None:
         self._topic(name).id = decode(key, value, TopicRecord).id if value is not None else None
 
@@ -219,6 +231,7 @@ _ON_CHANGE: Final[Mapping[str, Callable[[_Draft, str, str, bytes | None], None]]
     "producer-ids": _Draft.on_producer_ids,
     "deleted-topics": _Draft.on_deleted_topic,
     "brokers": _Draft.on_broker,
+    "starts": _Draft.on_starts,
     "topics": _Draft.on_topic,
     "partitions": _Draft.on_partition,
     "configs": _Draft.on_configs,

@@ -76,6 +76,8 @@ class ClusterImage:
     """Dynamic broker configs by broker id as text; "" has the cluster-wide defaults."""
     deleted_topics: Mapping[UUID, str] = field(default_factory=lambda: MappingProxyType({}))
     """Names of topics by the ids under which they were deleted, as far back as the store remembers."""
+    starts: Mapping[BrokerId, int] = field(default_factory=lambda: MappingProxyType({}))
+    """How often each broker has started, whether or not it is registered."""
     next_producer_id: int = 0
     """The first producer id that nobody was given."""
     revisions: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))

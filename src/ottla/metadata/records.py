@@ -11,6 +11,7 @@
 | `configs/brokers/<id>`, `configs/brokers/default` | `ConfigsRecord` | while any are set |
 | `producer-ids` | `ProducerIdsRecord` | for ever |
 | `deleted-topics/<id>` | `DeletedTopicRecord` | from the topic's deletion until many more were deleted |
+| `starts/<id>` | `StartsRecord` | for ever, written at each start of the broker |
 | `recovery` | `RecoveryRecord` | while metadata that was lost is put together from what brokers have |
 | `claims/<id>` | `ClaimsRecord` | meanwhile: the partition folders of a broker |
 
@@ -100,6 +101,12 @@ class DeletedTopicRecord(msgspec.Struct, frozen=True, kw_only=True):
     name: str
 
 
+class StartsRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """How often a broker has started: a data dir that knows of fewer starts is an older copy."""
+
+    count: int
+
+
 class RecoveryRecord(msgspec.Struct, frozen=True, kw_only=True):
     """Lost metadata is being put together: no broker serves before all that are awaited have told what they have."""
 
@@ -140,6 +147,7 @@ Record = (
     | ConfigsRecord
     | ProducerIdsRecord
     | DeletedTopicRecord
+    | StartsRecord
     | RecoveryRecord
     | ClaimsRecord
 )
@@ -156,6 +164,7 @@ _DECODERS: Final[Mapping[type[Any], msgspec.json.Decoder[Any]]] = {
         ConfigsRecord,
         ProducerIdsRecord,
         DeletedTopicRecord,
+        StartsRecord,
         RecoveryRecord,
         ClaimsRecord,
     )
@@ -206,6 +215,11 @@ def broker_configs_key(broker: str) -> str:
 def deleted_topic_key(topic_id: UUID) -> str:
     """Where it is remembered that the topic with this id was deleted."""
     return f"deleted-topics/{topic_id}"
+
+
+def starts_key(broker: BrokerId) -> str:
+    """Where the starts of a broker are counted."""
+    return f"starts/{broker}"
 
 
 def claims_key(broker: BrokerId) -> str:

@@ -56,6 +56,8 @@ class DataDir:
         """Whether the machine may have gone down since it was last used: then what was not flushed may be missing."""
         self.applied_revision: int | None = None
         """The newest revision of the metadata whose partitions all got their folder, if the data dir knows one."""
+        self.starts: int | None = None
+        """How often the broker had started when it last used the data dir, if the data dir knows."""
         self.keeps_writes = False
         """Whether no write that returned is missing, synced or not: the machine has not gone down since it was last
         used, or that use ended with a clean shutdown."""
@@ -90,6 +92,7 @@ class DataDir:
         self.is_new = not self._disk.exists(self._file(names.META_PROPERTIES))
         self._check_identity(node_id, cluster_id, random)
         self.applied_revision = read_applied_revision(self._disk, self.path)
+        self.starts = _read_number(self._disk, self._file(names.STARTS))
         self.seen = self._written_seen = read_seen(self._disk, self._file(names.METADATA_SEEN))
         for name in self._disk.list_dir(self.path):
             if name.endswith(TEMPORARY):
@@ -138,6 +141,11 @@ class DataDir:
         # Always the same size, so that a full disk can take it.
         write_file(self._disk, self._file(names.APPLIED_REVISION), f"{revision:020d}\n".encode())
         self.applied_revision = revision
+
+    def note_start(self, count: int) -> None:
+        """Notes how often the broker has started, durably; blocks. Raises OSError."""
+        replace_file(self._disk, self._file(names.STARTS), f"{count}\n".encode())
+        self.starts = count
 
     def note_recovered(self) -> None:
         """Every log has been opened: from now on, while the machine lives, what is written here stays."""
@@ -341,6 +349,9 @@ class DataDir:
 
 def read_applied_revision(disk: Disk, data_dir: str) -> int | None:
     """The newest revision of the metadata whose partitions all had their folder in a data dir, if it knows one."""
-    path = f"{data_dir}/{names.APPLIED_REVISION}"
+    return _read_number(disk, f"{data_dir}/{names.APPLIED_REVISION}")
+
+
+def _read_number(disk: Disk, path: str) -> int | None:
     text = disk.read(path).decode("ascii", "replace").strip() if disk.exists(path) else ""
     return int(text) if text.isascii() and text.isdigit() else None

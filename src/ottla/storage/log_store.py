@@ -461,6 +461,11 @@ class LogStore:
             self._save(folder, (names.HIGH_WATERMARKS,))
         self._save(folder, (names.LOG_STARTS, names.RECOVERY_POINTS))
 
+    def dir_of(self, partition: TopicPartition) -> DataDir:
+        """The data dir of a partition that is served."""
+        self.get(partition)
+        return self._dir_of[partition]
+
     def seen_of(self, partition: TopicPartition) -> MetadataSeen | None:
         """The metadata that was acted on when the data dir of a partition was last used."""
         self.get(partition)

@@ -344,3 +344,72 @@ def test_an_only_replica_goes_on_behind_the_offsets_that_were_given_out(
         assert [*MORE, *MORE] == await read_all(brokers, "t", 200)
 
     run(tmp_path, test)
+
+
+@pytest.mark.parametrize("is_topic_in_copy", [True, False])
+def test_an_older_copy_of_a_data_dir_replaces_no_other_replica(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, is_topic_in_copy: bool
+) -> None:
+    async def test(brokers: ReplicatedBrokers) -> None:
+        if is_topic_in_copy:
+            await brokers.make_topic("t", 1, 3)
+            await brokers.send("t", VALUES[:100])
+            await brokers.wait_in_sync("t")
+        await brokers.stop(2)
+        shutil.copytree(brokers.data(2), tmp_path / "copy")
+        await brokers.start(2)
+        if not is_topic_in_copy:
+            await brokers.make_topic("t", 1, 3)
+        await brokers.wait_in_sync("t")
+        await brokers.send("t", VALUES[100:] if is_topic_in_copy else VALUES)
+        for number in (0, 1, 2):
+            await brokers.stop(number)
+        shutil.rmtree(brokers.data(2))
+        shutil.copytree(tmp_path / "copy", brokers.data(2))
+        for _ in range(2):
+            # As long as the loss is not made good, each start finds it.
+            await brokers.start(2)
+            assert ((2,), (1,), -1) == (record(brokers).lost, record(brokers).isr, record(brokers).leader)
+            await brokers.stop(2)
+        assert errors(caplog, "is a copy from before the last start of this broker" if is_topic_in_copy else "missing")
+        for number in (2, 0, 1):
+            await brokers.start(number)
+        await check_mended(brokers, 2)
+        caplog.clear()
+        for number in (0, 1, 2):
+            await brokers.stop(number)
+        for number in (2, 0, 1):
+            await brokers.start(number)
+        await check_mended(brokers, 2)
+        assert [] == errors(caplog, "")
+
+    run(tmp_path, test)
+
+
+def test_the_only_member_with_an_older_copy_does_not_lead(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    async def test(brokers: ReplicatedBrokers) -> None:
+        await make_and_fill(brokers, min_insync_replicas="1")
+        await brokers.stop(2)
+        shutil.copytree(brokers.data(2), tmp_path / "copy")
+        await brokers.start(2)
+        await brokers.wait_in_sync("t")
+        last = await leave_one(brokers)
+        shutil.move(brokers.data(last), tmp_path / "kept")
+        shutil.copytree(tmp_path / "copy", brokers.data(last))
+        for number in (last, 0, 1):
+            await brokers.start(number)
+        for _ in range(2):
+            assert (-1, (last,), (last,)) == (record(brokers).leader, record(brokers).isr, record(brokers).lost)
+            assert errors(caplog, "ottla cluster elect --unclean --topic t --partition 0")
+            caplog.clear()
+            await brokers.stop(last)
+            await brokers.start(last)
+        await brokers.stop(last)
+        shutil.rmtree(brokers.data(last))
+        shutil.move(tmp_path / "kept", brokers.data(last))
+        await brokers.start(last)
+        await brokers.wait_in_sync("t")
+        assert [*VALUES, *MORE] == await read_all(brokers, "t", 600)
+        assert () == record(brokers).lost
+
+    run(tmp_path, test)
