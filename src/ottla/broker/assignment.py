@@ -188,7 +188,11 @@ class Assignment:
                 store.take_offline(name, _newer_epoch(log, identity.problem, record))
                 return
             _LOGGER.warning("%s: %s; it is written again with the id of topic %s", name, identity.problem, topic.name)
-            store.set_topic_id(name, id_text(topic.id))
+            try:
+                store.set_topic_id(name, id_text(topic.id))
+            except StorageError as error:
+                # On a full disk, for example. The log itself can be read, and the next start tries again.
+                _LOGGER.error("%s; the partition is served without it", error)
         elif topic is not None and topic_id == topic.id and record is not None:
             seen = store.seen_of(name)
             if not is_here and seen is not None and seen.history == image.history:

@@ -1,7 +1,9 @@
 """A partition folder is what its own files say: swapped, damaged and unknown folders never cost a record."""
 
 import asyncio
+import errno
 import logging
+import os
 from pathlib import Path
 
 import pytest
@@ -9,6 +11,7 @@ import pytest
 from ottla.broker.broker import Broker
 from ottla.controller.decisions import TopicReference
 from ottla.controller.topics_state import id_text
+from ottla.env.real_disk import RealDisk, RealFile
 from ottla.metadata.records import (
     deleted_topic_key,
     partition_key,
@@ -46,6 +49,17 @@ def written(folder: Path, **counts: int) -> Path:
 
 async def end_offsets(broker: Broker) -> dict[str, int]:
     return {f"{each.topic}-{each.index}": each.end_offset for each in broker.partitions}
+
+
+class FullDisk(RealDisk):
+    """Takes no `partition.metadata` while it is full."""
+
+    is_full = True
+
+    def open(self, path: str, *, create: bool = False, writable: bool = True) -> RealFile:
+        if self.is_full and create and "/partition.metadata" in path:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
+        return super().open(path, create=create, writable=writable)
 
 
 class TestSwappedFolders:
@@ -125,6 +139,28 @@ class TestDamagedIdentity:
             assert {"a-0": 3, "a-1": 0, "b-0": 0, "b-1": 0} == with_broker(tmp_path, end_offsets)
         assert any("a-0" in record.message and "partition.metadata" in record.message for record in caplog.records)
         assert whole == file.read_bytes()
+
+    def test_a_full_disk_does_not_keep_the_broker_from_starting(
+        self, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        async def scenario() -> None:
+            async with ReplicatedBrokers(tmp_path) as cluster:
+                await cluster.make_topic("t")
+                await cluster.send("t", [b"a"])
+                await cluster.wait_in_sync("t")
+                await cluster.stop(1)
+                file = cluster.data(1) / "t-0" / "partition.metadata"
+                file.write_bytes(b"")
+                disk = cluster.disks[1] = FullDisk()
+                await cluster.start(1)
+                assert "partition.metadata: cannot be written: No space left on device" in caplog.text
+                assert 1 == cluster.copies("t")[1].end_offset
+                disk.is_full = False
+                await cluster.stop(1)
+                await cluster.start(1)
+                assert b"topic_id: " in file.read_bytes()
+
+        asyncio.run(scenario())
 
     def test_a_valid_id_of_another_topic_keeps_the_partition_offline(self, tmp_path: Path) -> None:
         data = written(tmp_path, a_0=3)
