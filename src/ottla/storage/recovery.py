@@ -353,8 +353,11 @@ class _Recovery:
         if _next_batch(segment, position + 1, lowest) is not None:
             return False
         place = segment.place_at(position)
-        if place is None or place.position + place.size_bytes != segment.size_bytes:
+        if place is None:
             return True
+        if place.position + place.size_bytes != segment.size_bytes:
+            # The header of the batch that belongs here, and all its bytes: a kill does not leave them damaged.
+            return place.base_offset != self._expected
         # Written whole, since nothing is missing. If it is also valid, its leader epoch tells that it does not belong.
         batch = Batch(segment.file.read_at(position, place.size_bytes))
         return batch.crc_valid() and batch.base_offset >= self._expected
@@ -370,9 +373,7 @@ class _Recovery:
         elif at + 1 < len(self._segments):
             self._expected = max(first, self._segments[at + 1].base_offset)
         else:
-            place = segment.place_at(damage.position)
-            count = 1 if place is None else place.last_offset - place.base_offset + 1
-            self._expected = max(Offset(first + count), self._opening.recovery_point)
+            self._expected = max(_end_by_headers(segment, damage.position, first), self._opening.recovery_point)
         what = f"{damage}; {hole.end - hole.start} bytes are damaged and left in place"
         self._losses.add(first, self._expected, what)
         return hole.end
@@ -401,6 +402,19 @@ class _Recovery:
         del self._segments[at:]
         self._opening.disk.sync_dir(self._opening.folder)
         remove_snapshots_after(self._opening.disk, self._opening.folder, self._expected)
+
+
+def _end_by_headers(segment: Segment, position: int, first: Offset) -> Offset:
+    """Where damaged batches at the end of a log ended, as far as their headers tell; they held one record at least."""
+    end, place = Offset(first + 1), segment.place_at(position)
+    if place is not None:
+        end = Offset(first + place.last_offset - place.base_offset + 1)
+    while place is not None:
+        place = segment.place_at(place.position + place.size_bytes)
+        if place is None or place.base_offset != end:
+            break
+        end = Offset(place.last_offset + 1)
+    return end
 
 
 def _keep_range(opening: Opening, segment: Segment, position: int) -> str:

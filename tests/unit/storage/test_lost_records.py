@@ -382,6 +382,19 @@ class TestShortFiles:
         assert told("offsets 7 to 7 cannot be read")
         check_goes_on(store)
 
+    def test_the_last_two_batches_are_damaged_together(self, told: Callable[[str], list[str]]) -> None:
+        """One bad sector can reach over the border of two batches; a kill leaves nothing of the kind."""
+        disk = written().kill()
+        content = bytearray(disk.read(segment(8)))
+        for at in (BATCH - 1, 2 * BATCH - 1):
+            content[at] ^= 0xFF
+        put(disk, segment(8), bytes(content))
+        store = open_store(disk)
+        assert without(8, 9) == readable(store.get(P0))
+        assert bytes(content) == disk.read(segment(8))
+        assert told("offsets 8 to 9 cannot be read")
+        check_goes_on(store)
+
     def test_a_write_that_a_kill_cut_short_is_cut_off_and_logged(self, told: Callable[[str], list[str]]) -> None:
         disk = written().kill()
         torn = disk.read(segment(8))[:-7]
