@@ -198,6 +198,7 @@ class BrokerConfig:
         return HousekeepingConfig(
             retention_check_interval_ms=self.log_retention_check_interval_ms,
             flush_checkpoint_interval_ms=self.log_flush_offset_checkpoint_interval_ms,
+            high_watermark_checkpoint_interval_ms=self.replica_high_watermark_checkpoint_interval_ms,
             cleaner_backoff_ms=self._whole("log.cleaner.backoff.ms"),
         )
 

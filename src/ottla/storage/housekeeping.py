@@ -28,6 +28,7 @@ class HousekeepingConfig:
 
     retention_check_interval_ms: int = 300_000
     flush_checkpoint_interval_ms: int = 60_000
+    high_watermark_checkpoint_interval_ms: int = 5_000
     idle_handles_interval_ms: int = 300_000
     cleaner_backoff_ms: int = 15_000
     """How long the cleaner waits when no log needs it."""
@@ -56,6 +57,7 @@ class Housekeeping:
             _Chore(1_000, self.remember_metadata),
             _Chore(config.retention_check_interval_ms, self.expire),
             _Chore(config.flush_checkpoint_interval_ms, self.checkpoint),
+            _Chore(config.high_watermark_checkpoint_interval_ms, self.checkpoint_high_watermarks),
             _Chore(config.idle_handles_interval_ms, self.release_idle),
         ]
 
@@ -161,6 +163,10 @@ class Housekeeping:
     async def remember_metadata(self, now: TimestampMs) -> None:
         """Writes down how new the metadata is that the broker acts on, if that has changed."""
         await self._store.save_metadata_seen()
+
+    async def checkpoint_high_watermarks(self, now: TimestampMs) -> None:
+        """Writes high watermarks that have changed: at the next start they show whether a log was cut."""
+        await self._store.save_high_watermarks_in_background()
 
     async def checkpoint(self, now: TimestampMs) -> None:
         """Writes the checkpoints, so that a recovery has little to scan."""

@@ -497,11 +497,25 @@ class LogStore:
                 continue
             try:
                 for name in _CHECKPOINTS:
-                    offsets = self._offsets_for(name, folder)
-                    if await folder.write_checkpoint_in_background(name, offsets):
-                        self._on_written(name, offsets)
+                    await self._save_in_background(folder, name, self._offsets_for(name, folder))
             except StorageError as error:
                 self._on_refused(folder, error)
+
+    async def save_high_watermarks_in_background(self) -> None:
+        """The same for high watermarks alone, in data dirs where one has changed."""
+        name = names.HIGH_WATERMARKS
+        for folder in self.dirs:
+            offsets = self._offsets_for(name, folder) if folder.failure is None else {}
+            if offsets.items() <= folder.checkpointed(name).items():
+                continue
+            try:
+                await self._save_in_background(folder, name, offsets)
+            except StorageError as error:
+                self._on_refused(folder, error)
+
+    async def _save_in_background(self, folder: DataDir, name: str, offsets: Mapping[TopicPartition, int]) -> None:
+        if await folder.write_checkpoint_in_background(name, offsets):
+            self._on_written(name, offsets)
 
     def discard(self, paths: Sequence[str], delay_ms: int) -> None:
         """Takes files that are no longer part of a log, to be unlinked after a delay."""

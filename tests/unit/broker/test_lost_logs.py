@@ -413,3 +413,16 @@ def test_the_only_member_with_an_older_copy_does_not_lead(tmp_path: Path, caplog
         assert () == record(brokers).lost
 
     run(tmp_path, test)
+
+
+def test_high_watermarks_are_checkpointed_at_their_own_interval(tmp_path: Path) -> None:
+    """A log that was cut after a kill of all brokers must be recognised, also long before the next flush."""
+
+    async def test() -> None:
+        interval = {"replica.high.watermark.checkpoint.interval.ms": "200"}
+        async with ReplicatedBrokers(tmp_path, interval) as brokers:
+            await make_and_fill(brokers)
+            files = [brokers.data(number) / names.HIGH_WATERMARKS for number in brokers.brokers]
+            await brokers.wait(lambda: all(each.exists() and "t 0 500" in each.read_text() for each in files))
+
+    asyncio.run(test())
