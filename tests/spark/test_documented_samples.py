@@ -59,6 +59,9 @@ def test_programs(spark: "SparkSession", ottla: Topics, tmp_path: Path) -> None:
         if "query" in names:
             names["query"].processAllAvailable()
             names["query"].stop()
+    # The session is shared with other tests, whose groups must not be followed.
+    spark.streams.removeListener(names["follower"])
+    names["follower"].close()
     assert ["1"] == [json.loads(record.value)["id"] for record in records_of(ottla, "orders-clean")]
     assert [b"1"] == [record.key for record in records_of(ottla, "paid")]
 

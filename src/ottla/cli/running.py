@@ -193,7 +193,8 @@ def _told(error: Exception, status: ExitStatus, words: str | None = None) -> typ
     # An error that found several problems has a line for each of them.
     lines = [str(each) for each in getattr(error, "problems", ())] or [words or str(error)]
     lines[0] = f"ottla: {lines[0]}"
-    say(*lines)
+    remark = getattr(error, "remark", None)
+    say(*lines, *([remark] if remark else []))
     return typer.Exit(status)
 
 

@@ -21,10 +21,11 @@ class Problem:
 
 
 class ProjectError(MisuseError):
-    """A project cannot be run as it is; `problems` has all that was found."""
+    """A project cannot be run as it is; `problems` has all that was found, `remark` where to read more."""
 
     def __init__(self, problems: Sequence[Problem], *, remark: str | None = None) -> None:
         self.problems = tuple(problems)
+        self.remark = remark
         super().__init__("\n".join([*map(str, self.problems), *([remark] if remark else [])]))
 
 
