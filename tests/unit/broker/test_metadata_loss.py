@@ -13,6 +13,7 @@ from ottla.broker.broker import METADATA_FILE, Broker
 from ottla.broker.metadata_recovery import RecoveryStoppedError
 from ottla.controller.decisions import TopicReference
 from ottla.env.real_clock import RealClock
+from ottla.metadata.image import NO_LEADER
 from ottla.metadata.sqlite_store import SqliteStore
 from ottla.metadata.store import Put
 from ottla.model.errors import OlderMetadataError
@@ -128,6 +129,7 @@ class TestLost:
                 await cluster.stop(2)
                 forget_metadata(tmp_path)
                 await start_all(cluster)
+                await cluster.wait(lambda: cluster.leader("t") != NO_LEADER)
                 assert 2 == cluster.leader("t")
                 await in_sync(cluster, "t")
                 assert {0: 3, 1: 3, 2: 3} == end_offsets(cluster, "t")
@@ -265,6 +267,7 @@ class TestOlder:
                 await stop_all(cluster)
                 restore(tmp_path, tmp_path / "backup")
                 await start_all(cluster, accept_older_metadata=True)
+                await cluster.wait(lambda: cluster.leader("t") != NO_LEADER)
                 assert cluster.leader("t") in (1, 2)
                 await in_sync(cluster, "t")
                 assert {0: 3, 1: 3, 2: 3} == end_offsets(cluster, "t")
