@@ -6,6 +6,7 @@ beside a busy event loop. The event loop's side is `sqlite_store.py`.
 """
 
 import sqlite3
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from itertools import groupby
@@ -56,6 +57,7 @@ _FATAL: Final = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite
 """After these nothing that the connection says can be believed: a sync that succeeds after one that failed proves
 nothing."""
 
+_BUSY_PAUSE_SECONDS: Final = 0.01
 _TO_READ: Final = "BEGIN"
 
 _REVISIONS: Final = msgspec.json.Decoder(list[tuple[str, int]])
@@ -112,7 +114,7 @@ class SqliteFile:
     def _prepare(self, connection: sqlite3.Connection) -> None:
         if self._exclusive:
             connection.execute("PRAGMA locking_mode = EXCLUSIVE")
-        connection.execute("PRAGMA journal_mode = WAL")
+        self._use_write_ahead_log(connection)
         connection.execute("PRAGMA synchronous = FULL")
         connection.execute("BEGIN IMMEDIATE")
         application, tables = connection.execute(
@@ -133,6 +135,19 @@ class SqliteFile:
             advice = _WHAT_TO_DO[sqlite3.SQLITE_CORRUPT]
             raise StorageError(f"cannot open the metadata store {self._path}: {on_one_line}; {advice}")
         (self.revision,) = connection.execute("SELECT revision FROM position").fetchone()
+
+    def _use_write_ahead_log(self, connection: sqlite3.Connection) -> None:
+        """Brokers that open a new file at the same time get in each other's way, and SQLite does not wait here."""
+        deadline = time.monotonic() + self._busy_timeout_ms / 1000
+        while True:
+            try:
+                connection.execute("PRAGMA journal_mode = WAL")
+                return
+            except sqlite3.OperationalError as error:
+                is_busy = getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_BUSY
+                if not is_busy or time.monotonic() >= deadline:
+                    raise
+            time.sleep(_BUSY_PAUSE_SECONDS)
 
     def close(self) -> None:
         """Closes the file; nothing happens if it is not open."""
