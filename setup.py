@@ -5,6 +5,7 @@ fingerprint of what it was made of, and copied from there as long as that has no
 """
 
 import os
+import re
 import shutil
 import sys
 import sysconfig
@@ -92,22 +93,46 @@ class KeepingBuild(build_ext):
 
     @staticmethod
     def sources_of(kernel: Extension) -> str:
-        """A fingerprint of all that the kernel is made of; a declaration (.pxd) may be used by any kernel."""
-        declared = sorted(Path("src").rglob("*.pxd"))
-        paths = [*kernel.sources, *kernel.depends, *map(str, declared)]
+        """A fingerprint of the kernel's source, and of the declarations and headers that it uses."""
+        paths = [*kernel.sources, *kernel.depends]
         return fingerprint([(path, Path(path).read_bytes()) for path in paths])
+
+
+ROOT = Path("src")
+# Headers are named by their path from src, as in `cdef extern from "ottla/records/wire.h"`, or from the file's folder.
+USED = re.compile(
+    r"""^\s*(?:from\s+([\w.]+)\s+cimport|cimport\s+([\w.]+)|cdef extern from "([^"]+)"|#include "([^"]+)")""", re.M
+)
+
+
+def declarations_of(source: Path) -> set[Path]:
+    """The declarations and headers of the project that a source uses, and those that they use themselves."""
+    found: set[Path] = set()
+    waiting = [source, source.with_suffix(".pxd")]
+    while waiting:
+        path = waiting.pop()
+        if path in found or not path.exists():
+            continue
+        found.add(path)
+        for module, other_module, header, near_header in USED.findall(path.read_text()):
+            dotted = module or other_module
+            if dotted:
+                waiting.append(ROOT / f"{dotted.replace('.', '/')}.pxd")
+            waiting += [ROOT / header, path.parent / header] if header else []
+            waiting += [ROOT / near_header, path.parent / near_header] if near_header else []
+    return found - {source}
 
 
 kernels = [
     Extension(
         str(source.with_suffix("").relative_to("src")).replace("/", "."),
         [str(source)],
-        include_dirs=[str(source.parent)],
-        depends=sorted(str(header) for header in source.parent.glob("*.h")),
+        include_dirs=["src"],
+        depends=sorted(map(str, declarations_of(source))),
         extra_compile_args=COMPILE_ARGS,
         extra_link_args=LINK_ARGS,
     )
-    for source in sorted(Path("src").rglob("*.pyx"))
+    for source in sorted(ROOT.rglob("*.pyx"))
 ]
 
 # Cython's own processes import this file where processes are not forked.

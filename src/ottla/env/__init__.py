@@ -1,5 +1,5 @@
-"""The world as a parameter: clock, disk, network and randomness as ports, and the real ones.
+"""Clock, disk, network and randomness as ports, and their real implementations.
 
-`ports.py` has the protocols that the rest of the house is written against; `real_*.py` implement them on the operating
-system. The simulated twins live in `ottla.sim`. A room above this one never imports os, time, random or socket.
+`ports.py` has the protocols that the other rooms use; `real_*.py` implement them on the operating system. `ottla.sim`
+has the simulated implementations. Rooms above this one never import os, time, random or socket.
 """

@@ -1,8 +1,8 @@
-"""The helper process itself: `python -m ottla.env.helper_main`, started by `HelperProcess` and by nobody else.
+"""The helper process: `python -m ottla.env.helper_main`, started only by `HelperProcess`.
 
-It reads jobs from its standard input and writes answers to its standard output, both as frames: eight bytes of length,
-big endian, then a pickle. A job is (function, arguments), an answer is (True, value) or (False, exception). It ends
-when its input does, in the middle of a job too: whoever asked is gone. What a job prints goes to standard error.
+It reads jobs from standard input and writes results to standard output, both as frames: eight bytes of length, big
+endian, then a pickle. A job is (function, arguments), a result is (True, value) or (False, exception). The process ends
+when its input does, even during a job, since its parent is gone. Output of a job goes to standard error.
 """
 
 import os
@@ -19,17 +19,17 @@ from typing import Any, BinaryIO, Final
 LENGTH: Final = struct.Struct(">Q")
 
 NICENESS: Final = 10
-"""A helper gives way to the brokers of its machine."""
+"""A helper has a lower priority than the brokers of its machine."""
 
 Job = tuple[Callable[..., Any], tuple[Any, ...]]
 
 
 class JobError(RuntimeError):
-    """A job failed with an exception that cannot travel between processes; the message has its text."""
+    """A job failed with an exception that cannot be pickled; the message has its text."""
 
 
 def read_frame(stream: BinaryIO) -> bytes | None:
-    """The next frame, or None when the stream has ended, inside a frame too."""
+    """The next frame, or None at the end of the stream, even inside a frame."""
     head = stream.read(LENGTH.size)
     if len(head) < LENGTH.size:
         return None
@@ -39,26 +39,26 @@ def read_frame(stream: BinaryIO) -> bytes | None:
 
 
 def frame(body: bytes) -> list[bytes]:
-    """The pieces of one frame, to be written in one go."""
+    """The parts of one frame, to be written at once."""
     return [LENGTH.pack(len(body)), body]
 
 
 def failure(error: BaseException, text: str) -> bytes:
-    """The answer that raises this error on the other side, or one that tells of it if it cannot travel."""
+    """The result that raises this error in the parent, or one that describes it if it cannot be pickled."""
     try:
         if isinstance(error, SystemExit | KeyboardInterrupt | GeneratorExit):
             raise JobError(f"the job tried to end its process with {error!r}")
         error.add_note(f"in the helper process:\n{text}")
         body = pickle.dumps((False, error))
-        # Many exceptions pickle but do not come back, since their constructor wants other arguments.
+        # Many exceptions can be pickled but not unpickled, since their constructor takes other arguments.
         pickle.loads(body)
         return body
     except Exception as why:
-        return pickle.dumps((False, JobError(f"{text.rstrip()}\n(this error could not travel as it is: {why!r})")))
+        return pickle.dumps((False, JobError(f"{text.rstrip()}\n(this error cannot be pickled: {why!r})")))
 
 
 def answer(body: bytes) -> bytes:
-    """Does one job; whatever goes wrong becomes the answer."""
+    """Runs one job; any failure becomes the result."""
     try:
         function, arguments = pickle.loads(body)
         return pickle.dumps((True, function(*arguments)), protocol=pickle.HIGHEST_PROTOCOL)
@@ -67,19 +67,21 @@ def answer(body: bytes) -> bytes:
 
 
 def receive(stream: BinaryIO, jobs: "queue.SimpleQueue[bytes]") -> None:
-    """Runs in a thread that waits for input, so that the parent's end is noticed while a job computes."""
+    """Runs in a thread that reads the input, so that the end of the parent is noticed during a job."""
     while (body := read_frame(stream)) is not None:
         jobs.put(body)
-    # Nobody waits for an answer any more, and every job's files are made to survive a sudden end.
+    # No process waits for the result any more, and the files of every job survive a sudden end.
     os._exit(0)
 
 
 def main() -> None:
     """Serves jobs until the input ends."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the parent decides what it means.
+    signal.signal(
+        signal.SIGINT, signal.SIG_IGN
+    )  # Ctrl-C reaches the whole process group; the parent decides what it means.
     os.nice(NICENESS)
     stdin, stdout = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
-    # From here on descriptor 1 is standard error, for compiled code that prints, too.
+    # From here on descriptor 1 is standard error, also for compiled code that prints.
     os.dup2(2, 1)
     sys.stdout = sys.stderr
     with open(os.devnull, "rb") as nothing:
@@ -97,7 +99,7 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    # By its real name, so that this module's classes pickle as `ottla.env.helper_main` and not as `__main__`.
+    # Under its real name, so that this module's classes are pickled as `ottla.env.helper_main`, not as `__main__`.
     from ottla.env import helper_main
 
     helper_main.main()

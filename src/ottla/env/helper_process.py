@@ -1,8 +1,8 @@
-"""Runs what computes in a child process, so that the event loop keeps its interpreter to itself.
+"""Runs CPU-bound work in a child process, so that it does not hold the event loop's GIL.
 
-Covers starting, using, retiring and losing the child; what the child does is in `helper_main.py`. It is an ordinary
-program that talks over its pipes, not a `multiprocessing` worker, so that a broker embedded in any program, with or
-without a guarded main module, can use it.
+Covers starting, using, retiring and losing the child; `helper_main.py` runs in the child. It is an ordinary program
+that talks over pipes, not a `multiprocessing` worker, so that a broker can be embedded in any program, with or without
+a guarded main module.
 """
 
 import asyncio
@@ -20,20 +20,20 @@ from ottla.model.errors import MisuseError, RetriableError
 T = TypeVar("T")
 
 IDLE_SECONDS: Final = 30.0
-"""How long a child waits for another job before it gives its memory back."""
+"""How long a child waits for another job before it is retired."""
 
 FAREWELL_SECONDS: Final = 5.0
-"""How long a child may take to end once its input is closed; then it is killed."""
+"""How long a child may take to end after its input was closed; then it is killed."""
 
 
 class HelperDiedError(RetriableError):
-    """The helper process ended in the middle of a job: killed, out of memory, or crashed. The next job starts anew."""
+    """The helper process died during a job: killed, out of memory, or crashed. The next job starts a new one."""
 
 
 class HelperProcess:
-    """The `Helper` port over one child process: started for the first job, one job at a time, retired when idle.
+    """The `Helper` port with one child process: started for the first job, one job at a time, retired when idle.
 
-    A cancelled job takes its child along, since nothing else can stop a computation; so does `close`.
+    Cancelling a job kills its child, since nothing else can stop a computation; so does `close`.
     """
 
     def __init__(self, *, idle_seconds: float = IDLE_SECONDS, python: str | None = None) -> None:
@@ -47,11 +47,11 @@ class HelperProcess:
 
     @property
     def pid(self) -> int | None:
-        """The child's process id while there is a child."""
+        """The child's process id, if there is a child."""
         return self._child.pid if self._child is not None else None
 
     async def run(self, function: Callable[..., T], /, *args: Any) -> T:
-        """Calls a module-level function with arguments that pickle; its exception is raised here."""
+        """Calls a module-level function with picklable arguments; its exception is raised here."""
         body = pickle.dumps((function, args), protocol=pickle.HIGHEST_PROTOCOL)
         async with self._turn:
             if self._closed:
@@ -60,7 +60,7 @@ class HelperProcess:
             try:
                 done, value = await self._exchange(child, body, function)
             except BaseException:
-                # Cancelled, or the child is gone: an answer may still be on its way, so this child is of no more use.
+                # Cancelled, or the child is gone: a result may still arrive, so that this child cannot be used again.
                 self._dismiss(child, at_once=True)
                 raise
             self._idle = asyncio.get_running_loop().call_later(self._idle_seconds, self._dismiss, child)
@@ -83,8 +83,7 @@ class HelperProcess:
     async def _start(self) -> Process:
         if not self._python:
             raise MisuseError(
-                "this program does not say which Python it runs (sys.executable is empty); "
-                "name one with HelperProcess(python=...)"
+                "the Python interpreter is unknown (sys.executable is empty);  pass one with HelperProcess(python=...)"
             )
         try:
             return await asyncio.create_subprocess_exec(
@@ -97,7 +96,7 @@ class HelperProcess:
                 env={**os.environ, "PYTHONPATH": _module_path()},
             )
         except OSError as error:
-            raise HelperDiedError(f"the helper process could not be started with {self._python}: {error}") from error
+            raise HelperDiedError(f"cannot start the helper process with {self._python}: {error}") from error
 
     async def _exchange(self, child: Process, body: bytes, function: Callable[..., Any]) -> tuple[bool, Any]:
         stdin, stdout = child.stdin, _output(child)
@@ -118,7 +117,7 @@ class HelperProcess:
         return done, value
 
     def _dismiss(self, child: Process, at_once: bool = False) -> None:
-        """Lets a child go; whoever needs one meanwhile starts another."""
+        """Retires a child; a job that comes in the meantime starts another."""
         if self._child is child:
             self._child = None
         farewell = asyncio.get_running_loop().create_task(_end(child, at_once))
@@ -126,7 +125,7 @@ class HelperProcess:
         farewell.add_done_callback(self._farewells.discard)
 
     async def close(self) -> None:
-        """Ends the child, with a job that still runs (its caller gets `HelperDiedError`), and refuses further jobs."""
+        """Kills the child and any running job (its caller gets `HelperDiedError`), and refuses further jobs."""
         self._closed = True
         if self._child is not None and self._turn.locked():
             _kill(self._child)
@@ -136,7 +135,7 @@ class HelperProcess:
                 self._idle = None
             if self._child is not None:
                 self._dismiss(self._child)
-        # Not cancelled with us: a child that is let go must be waited for by somebody.
+        # Not cancelled with this task: a retired child must be waited for.
         await asyncio.gather(*self._farewells)
 
 
@@ -167,7 +166,7 @@ def _output(child: Process) -> asyncio.StreamReader:
 
 
 def _module_path() -> str:
-    """The child must find the modules that this process finds, wherever those come from."""
+    """The child must find the same modules as this process."""
     return os.pathsep.join(os.path.abspath(folder) for folder in sys.path)
 
 

@@ -1,4 +1,4 @@
-"""The helper that is no other process: for simulations, where one thread must do everything, and for small tests."""
+"""A helper without a process, for simulations, in which one thread must do everything, and for small tests."""
 
 import asyncio
 from collections.abc import Callable
@@ -8,16 +8,16 @@ T = TypeVar("T")
 
 
 class InlineHelper:
-    """The `Helper` port in place. Other tasks get a turn before and after the job, as they would with a process."""
+    """The `Helper` port in the same process. Other tasks get a turn before and after the job, as with a process."""
 
     __slots__ = ()
 
     async def run(self, function: Callable[..., T], /, *args: Any) -> T:
-        """Calls the function in one instant."""
+        """Calls the function at once."""
         await asyncio.sleep(0)
         answer = function(*args)
         await asyncio.sleep(0)
         return answer
 
     async def close(self) -> None:
-        """Nothing to end."""
+        """Does nothing."""

@@ -1,10 +1,9 @@
 # cython: language_level=3
 """A file as memory, for reading, without a file descriptor held open.
 
-Covers mapping and unmapping one file. Python's own mmap keeps a duplicate of the descriptor for as long as the mapping
-lives, which two indexes for each of ten thousand partitions cannot afford. Does not cover what a mapping cannot see:
-whoever cuts the file shorter while it is mapped makes the next look at the lost pages a SIGBUS, so the storage layer
-unmaps before it resizes. `real_disk.py` hands these out.
+Maps and unmaps one file. Python's own mmap keeps a duplicate of the descriptor for as long as the mapping exists, which
+is too much for two indexes for each of ten thousand partitions. If a file is truncated while it is mapped, reading the
+lost pages raises SIGBUS, so that the storage layer unmaps a file before it resizes it. Used by `real_disk.py`.
 """
 
 cimport cython
@@ -27,7 +26,7 @@ cdef object os_error(int code, str path):
 
 @cython.final
 cdef class MappedFile:
-    """A mapping of a whole file, as the `Mapping` port asks. Slices of `view` keep it from being closed."""
+    """The `Mapping` port for a whole file. It cannot be closed while slices of `view` are alive."""
 
     cdef char* _start
     cdef Py_ssize_t _size
@@ -65,7 +64,7 @@ cdef class MappedFile:
         cdef void* start
         if fstat(descriptor, &status) != 0:
             raise os_error(errno, self.path)
-        # A folder opens for reading, and one that says it has no bytes would pass for an empty file.
+        # A folder can be opened for reading, and one of size 0 would look like an empty file.
         if S_ISDIR(status.st_mode):
             raise os_error(EISDIR, self.path)
         if status.st_size == 0:
@@ -96,7 +95,7 @@ cdef class MappedFile:
         return memoryview(self)
 
     def close(self):
-        """Unmaps; raises BufferError while slices of `view` are alive. Closing twice is harmless."""
+        """Unmaps the file. Raises BufferError while slices of `view` are alive. May be called twice."""
         if self._exports > 0:
             raise BufferError(
                 f"{self.path} cannot be unmapped: {self._exports} views of it are in use; release them first"

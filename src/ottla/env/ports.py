@@ -1,7 +1,7 @@
-"""The ports: everything that Ottla asks of the world outside the process.
+"""The ports: everything that Ottla needs from outside the process.
 
-Each is small, so that its simulated twin can be exact. Paths are plain strings with `/`; failures of the disk arrive as
-`OSError` with the usual errno, whoever implements the port.
+Each is small, so that its simulation can be exact. Paths are strings with `/`; disk failures are raised as `OSError`
+with the usual errno by every implementation.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -24,11 +24,11 @@ class Clock(Protocol):
         """Seconds since some fixed moment; never goes back."""
 
     async def sleep(self, seconds: float) -> None:
-        """Returns after that long by the monotonic clock."""
+        """Returns after this many seconds of the monotonic clock."""
 
 
 class Random(Protocol):
-    """Randomness; one seed replays it in a simulation."""
+    """Randomness; a simulation replays it from a seed."""
 
     def random(self) -> float:
         """A float in [0, 1)."""
@@ -37,19 +37,19 @@ class Random(Protocol):
         """An integer in [0, stop)."""
 
     def randbytes(self, size: int) -> bytes:
-        """That many random bytes; fit for ids, not for secrets."""
+        """This many random bytes; suitable for ids, not for secrets."""
 
 
 class File(Protocol):
-    """An open file. Writes go to the page cache and survive the process; only `sync` makes them survive the machine.
+    """An open file. Writes go to the page cache and survive the process; only `sync` makes them survive a power cut.
 
-    The operating system's handle is released by `close`, or when the last reference goes: a file that is being sent
-    stays readable until the sender drops it, even after it was removed.
+    The operating system's handle is released by `close`, or when the last reference is dropped: a file that is being
+    sent stays readable until the sender drops it, even after it was removed.
     """
 
     @property
     def path(self) -> str:
-        """Where it was when opened; a rename does not change this."""
+        """The path when it was opened; a rename does not change it."""
 
     def write_at(self, position: int, buffers: Sequence[Buffer]) -> None:
         """Writes all bytes of all buffers, gathered in one call where possible.
@@ -61,27 +61,27 @@ class File(Protocol):
         """Up to `size` bytes; fewer only at the end of the file."""
 
     def read_into(self, position: int, buffer: bytearray | memoryview) -> int:
-        """Fills the buffer as far as the file reaches, and says how far."""
+        """Reads into the buffer until it is full or the file ends; returns the number of bytes."""
 
     def size(self) -> int: ...
 
     def truncate(self, size: int) -> None:
-        """Cuts the file, or extends it with zeros."""
+        """Truncates the file, or extends it with zeros."""
 
     def sync(self) -> None:
-        """Returns once all that was written, and the size, would survive a power cut.
+        """Returns once everything that was written, and the size, would survive a power cut.
 
         Blocks: call it in the background.
         """
 
     def fileno(self) -> int:
-        """The handle, for `sendfile`; the simulated disk has none and raises."""
+        """The file descriptor, for `sendfile`; the simulated disk has none and raises."""
 
     def close(self) -> None: ...
 
 
 class Mapping(Protocol):
-    """A file's bytes as memory, for reading, as mmap gives them."""
+    """A read-only memory map of a file."""
 
     @property
     def view(self) -> memoryview:
@@ -105,16 +105,19 @@ class Disk(Protocol):
 
     @property
     def boot_id(self) -> str:
-        """Names this life of the machine: while it is the same, nothing that was written is lost. "" if unknown."""
+        """The boot id of the machine: while it is the same, nothing that was written is lost. "" if unknown."""
 
     def open(self, path: str, *, create: bool = False, writable: bool = True) -> File:
-        """Opens an existing file, or with `create` makes it if it is missing."""
+        """Opens an existing file, or with `create` creates it if it is missing."""
+
+    def open_scratch(self, folder: str) -> File:
+        """A new file without a name in this folder's file system, for data that is not needed after the process."""
 
     def map(self, path: str) -> Mapping:
-        """Maps a file for reading. It must not be resized while it is mapped: to look at bytes cut off is fatal."""
+        """Maps a file for reading. It must not be truncated while it is mapped: reading truncated bytes is fatal."""
 
     def read(self, path: str) -> bytes:
-        """The whole of a small file."""
+        """The content of a small file."""
 
     def exists(self, path: str) -> bool: ...
 
@@ -131,40 +134,40 @@ class Disk(Protocol):
     def is_dir(self, path: str) -> bool: ...
 
     def make_dir(self, path: str) -> None:
-        """One folder in an existing one; nothing happens if it is there."""
+        """Creates a folder in an existing one; does nothing if it exists."""
 
     def make_dirs(self, path: str) -> None:
-        """The folder and those above it; nothing happens if it is there. Their names are synced."""
+        """Creates the folder and its parents; does nothing if it exists. Their names are synced."""
 
     def remove(self, path: str) -> None:
-        """Removes a file; missing is an error."""
+        """Removes a file; raises if it is missing."""
 
     def remove_tree(self, path: str) -> None:
-        """Removes a folder with all in it; missing is not an error."""
+        """Removes a folder with everything in it; does nothing if it is missing."""
 
     def rename(self, source: str, target: str) -> None:
-        """Atomically gives a file or folder another name, replacing a file of that name."""
+        """Atomically renames a file or folder, replacing a file of the new name."""
 
     def sync_dir(self, path: str) -> None: ...
 
     def free_bytes(self, path: str) -> int:
-        """What may still be written on this path's file system."""
+        """The free space of this path's file system."""
 
     def total_bytes(self, path: str) -> int:
         """The size of that file system."""
 
     def try_lock(self, path: str, owner: str) -> Lock | str:
-        """Takes an exclusive lock and writes `owner` into the file; or, if it is held, answers who holds it."""
+        """Takes an exclusive lock and writes `owner` into the file; if the lock is held, returns its owner."""
 
     async def in_background(self, function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
-        """Runs what waits for the disk in a thread, so that the event loop does not."""
+        """Runs blocking disk work in a thread, so that the event loop is not blocked."""
 
 
 class Helper(Protocol):
-    """Runs what computes in another process, so that the event loop keeps its interpreter to itself."""
+    """Runs CPU-bound work in another process, so that it does not hold the event loop's GIL."""
 
     async def run(self, function: Callable[..., T], /, *args: Any) -> T:
-        """Calls a module-level function with arguments that pickle; its exception is raised here."""
+        """Calls a module-level function with picklable arguments; its exception is raised here."""
 
     async def close(self) -> None: ...
 
@@ -173,10 +176,10 @@ class Socket(Protocol):
     """One non-blocking stream connection."""
 
     def recv_into(self, buffer: memoryview) -> int:
-        """What has arrived, 0 at the end of the stream; raises BlockingIOError when there is nothing."""
+        """Receives what has arrived; 0 at the end of the stream. Raises BlockingIOError if there is nothing."""
 
     def send(self, buffers: Sequence[Buffer], *, more: bool = False) -> int:
-        """Sends what fits and says how much; `more` promises that another send follows at once."""
+        """Sends what fits and returns the number of bytes; `more` promises that another send follows at once."""
 
     def send_file(self, file: File, position: int, size: int) -> int:
         """Sends a range of a file without copying it through the process, as much as fits."""
@@ -185,19 +188,19 @@ class Socket(Protocol):
         """Calls back from the event loop while there is something to receive; None stops it."""
 
     def expect(self, size: int) -> None:
-        """A hint: until told otherwise, `on_readable` need not call before so many bytes, or the end, are there."""
+        """A hint: until changed, `on_readable` need not be called before this many bytes, or the end, have arrived."""
 
     def on_writable(self, callback: Callable[[], None] | None) -> None:
         """Calls back from the event loop while there is room to send; None stops it."""
 
     def peer(self) -> str:
-        """The other side's address, for people."""
+        """The peer's address as text."""
 
     def close(self) -> None: ...
 
 
 class Listener(Protocol):
-    """An open port."""
+    """A listening port."""
 
     @property
     def port(self) -> int: ...
@@ -205,9 +208,14 @@ class Listener(Protocol):
     def close(self) -> None: ...
 
 
+class UnresolvedHostError(OSError):
+    """A host name has no address, or the name service cannot tell; `strerror` is a complete message for users."""
+
+
 class Network(Protocol):
     """Stream connections to and from other processes."""
 
-    def connect(self, host: str, port: int) -> Awaitable[Socket]: ...
+    def connect(self, host: str, port: int) -> Awaitable[Socket]:
+        """A connection. Raises OSError; `UnresolvedHostError` if the host has no address."""
 
     def listen(self, host: str, port: int, on_accept: Callable[[Socket], None]) -> Awaitable[Listener]: ...

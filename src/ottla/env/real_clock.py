@@ -16,9 +16,9 @@ class RealClock:
         return TimestampMs(time.time_ns() // 1_000_000)
 
     def monotonic(self) -> float:
-        """Seconds since some fixed moment; never goes back, and is one clock for all processes of a machine."""
+        """Seconds since some fixed moment; never goes back, and is the same clock for all processes of a machine."""
         return time.monotonic()
 
     async def sleep(self, seconds: float) -> None:
-        """Returns after that long by the monotonic clock."""
+        """Returns after this many seconds of the monotonic clock."""
         await asyncio.sleep(seconds)

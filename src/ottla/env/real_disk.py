@@ -1,12 +1,13 @@
 """The real disk: files, folders, mappings and locks of a POSIX system.
 
-Covers the `Disk` port. Mappings come from the compiled `mapped_file`; what a power cut would do to all this is modelled
-by `ottla.sim.disk`. Every OSError names the path it is about.
+Implements the `Disk` port. Mappings come from the compiled `mapped_file`; `ottla.sim.disk` models what a power cut
+does. Every OSError names its path.
 """
 
 import asyncio
 import errno
 import fcntl
+import logging
 import os
 import shutil
 import stat
@@ -16,6 +17,7 @@ from functools import partial
 from typing import Any, Final, ParamSpec, TypeVar
 
 from ottla.env.mapped_file import MappedFile
+from ottla.env.system_calls import UNNAMED_FILE, pwritev, sync_data
 from ottla.model.buffer import Buffer
 from ottla.model.ids import TimestampMs
 
@@ -23,21 +25,42 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 IOV_MAX: Final = 1024
-"""How many buffers Linux takes in one gathered write."""
+"""The limit of buffers in one gathered write on Linux."""
 
 READ_UNCHECKED_BYTES_MAX: Final = 1 << 20
-"""A read of more than this looks at the file's size first, so that an absurd size does not allocate absurd memory."""
+"""A larger read checks the file's size first, so that an absurd size does not allocate absurd memory."""
 
 BACKGROUND_THREADS_MAX: Final = 16
-"""Enough to keep several disks busy with syncs; the threads wait in the kernel, so they cost the event loop nothing."""
+"""Enough to keep several disks busy with syncs; the threads wait in the kernel, so that they cost the event loop
+nothing."""
 
 FILE_MODE: Final = 0o644
+DIR_MODE: Final = 0o777
+"""What the umask leaves of it."""
+PRIVATE_DIR_MODE: Final = 0o700
+"""Of data dirs: records are for those whom the broker allows to read them."""
+
+_LOGGER: Final = logging.getLogger(__name__)
+_NO_UNNAMED_FILES: Final = frozenset({errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL})
+"""How file systems and kernels refuse O_TMPFILE."""
+
+
+def _warn_of_others(path: str) -> None:
+    status = _status(path)
+    if status is not None and status.st_mode & (stat.S_IRWXG | stat.S_IRWXO):
+        _LOGGER.warning(
+            "%s has mode %o: other users of this machine have access, whatever ACLs say; restrict it with chmod %o %s",
+            path,
+            stat.S_IMODE(status.st_mode),
+            PRIVATE_DIR_MODE,
+            path,
+        )
 
 
 class RealFile:
-    """An open file. Not to be closed while another thread still works on it: await the sync first."""
+    """An open file. Do not close it while another thread uses it: await the sync first."""
 
-    __slots__ = ("_descriptor", "path")
+    __slots__ = ("__weakref__", "_descriptor", "path")
 
     def __init__(self, path: str, flags: int) -> None:
         self._descriptor = -1
@@ -45,17 +68,17 @@ class RealFile:
         self._descriptor = os.open(path, flags, FILE_MODE)
 
     def write_at(self, position: int, buffers: Sequence[Buffer]) -> None:
-        """Writes all bytes of all buffers (of bytes, contiguous), or raises; then any part may be written."""
+        """Writes all buffers (contiguous bytes), or raises; then any part may be written."""
         size = 0
         for buffer in buffers:
             size += len(buffer)
         if size == 0:
             return
         if position < 0:
-            # The system call takes -1 for "wherever the last write ended".
+            # The system call takes -1 for "where the last write ended".
             raise OSError(errno.EINVAL, f"cannot write at the negative position {position}", self.path)
         try:
-            written = os.pwritev(self._descriptor, buffers, position) if len(buffers) <= IOV_MAX else 0
+            written = pwritev(self._descriptor, buffers, position) if len(buffers) <= IOV_MAX else 0
             if written != size:
                 self._write_rest(position, buffers, written)
         except OSError as error:
@@ -63,7 +86,7 @@ class RealFile:
             raise
 
     def _write_rest(self, position: int, buffers: Sequence[Buffer], written: int) -> None:
-        """Continues after a short write, or gathers in several turns when there are too many buffers for one."""
+        """Continues after a short write, or writes in several steps if there are too many buffers."""
         rest = [memoryview(buffer).cast("B") for buffer in buffers if len(buffer) > 0]
         start = 0
         position += written
@@ -74,9 +97,9 @@ class RealFile:
             if start == len(rest):
                 return
             rest[start] = rest[start][written:]
-            written = os.pwritev(self._descriptor, rest[start : start + IOV_MAX], position)
+            written = pwritev(self._descriptor, rest[start : start + IOV_MAX], position)
             if written == 0:
-                raise OSError(errno.EIO, "the disk takes no more bytes and gives no reason")
+                raise OSError(errno.EIO, "the disk accepts no more bytes and reports no error")
             position += written
 
     def read_at(self, position: int, size: int) -> bytes:
@@ -98,7 +121,7 @@ class RealFile:
             raise
 
     def read_into(self, position: int, buffer: bytearray | memoryview) -> int:
-        """Fills the buffer as far as the file reaches, and says how far."""
+        """Reads into the buffer until it is full or the file ends; returns the number of bytes."""
         size = len(buffer)
         if position < 0:
             raise OSError(errno.EINVAL, f"cannot read at the negative position {position}", self.path)
@@ -115,7 +138,7 @@ class RealFile:
             raise
 
     def size(self) -> int:
-        """In bytes."""
+        """The size in bytes."""
         try:
             return os.fstat(self._descriptor).st_size
         except OSError as error:
@@ -123,7 +146,7 @@ class RealFile:
             raise
 
     def truncate(self, size: int) -> None:
-        """Cuts the file, or extends it with zeros."""
+        """Truncates the file, or extends it with zeros."""
         try:
             os.ftruncate(self._descriptor, size)
         except OSError as error:
@@ -131,21 +154,21 @@ class RealFile:
             raise
 
     def sync(self) -> None:
-        """Returns once all that was written, and the size, would survive a power cut."""
+        """Returns once everything that was written, and the size, would survive a power cut."""
         try:
-            os.fdatasync(self.fileno())
+            sync_data(self.fileno())
         except OSError as error:
             error.filename = self.path
             raise
 
     def fileno(self) -> int:
-        """The handle, for `sendfile`."""
+        """The file descriptor, for `sendfile`."""
         if self._descriptor < 0:
             raise OSError(errno.EBADF, "the file is closed", self.path)
         return self._descriptor
 
     def close(self) -> None:
-        """Gives the handle back; closing twice is harmless."""
+        """Releases the handle; may be called twice."""
         descriptor, self._descriptor = self._descriptor, -1
         if descriptor >= 0:
             os.close(descriptor)
@@ -155,7 +178,8 @@ class RealFile:
 
 
 class RealLock:
-    """A lock file held by this process. Forgetting the object does not release it: only `release` or the end does."""
+    """A lock file held by this process. Dropping the object does not release it: only `release` or the end of the
+    process does."""
 
     __slots__ = ("_descriptor",)
 
@@ -163,7 +187,7 @@ class RealLock:
         self._descriptor = descriptor
 
     def release(self) -> None:
-        """Lets others take it; the file stays, empty. Releasing twice is harmless."""
+        """Releases the lock; the file stays, empty. May be called twice."""
         descriptor, self._descriptor = self._descriptor, -1
         if descriptor < 0:
             return
@@ -174,44 +198,58 @@ class RealLock:
 
 
 class RealDisk:
-    """The operating system's file system. It pickles, so that a helper process can work on the same files.
+    """The operating system's file system. It can be pickled, so that a helper process can use the same files.
 
-    Each has its own few threads: with one `RealDisk` per device, a slow one does not hold up the others.
+    Each instance has its own threads: with one `RealDisk` per device, a slow device does not delay the others.
     """
 
     def __init__(self) -> None:
         self._threads: ThreadPoolExecutor | None = None
+        self._warned_of: set[str] = set()
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"_threads": None}
+        return {"_threads": None, "_warned_of": set()}
 
     @property
     def boot_id(self) -> str:
-        """The kernel's own name for this life of the machine."""
+        """The kernel's boot id."""
         try:
             return self.read("/proc/sys/kernel/random/boot_id").decode("ascii", "replace").strip()
         except OSError:
             return ""
 
     def open(self, path: str, *, create: bool = False, writable: bool = True) -> RealFile:
-        """Opens an existing file, or with `create` makes it if it is missing."""
+        """Opens an existing file, or with `create` creates it if it is missing."""
         return RealFile(path, (os.O_RDWR if writable else os.O_RDONLY) | (os.O_CREAT if create else 0))
+
+    def open_scratch(self, folder: str) -> RealFile:
+        """A new file without a name in this folder's file system."""
+        if UNNAMED_FILE:
+            try:
+                return RealFile(folder, os.O_RDWR | UNNAMED_FILE)
+            except OSError as error:
+                if error.errno not in _NO_UNNAMED_FILES:
+                    raise
+        path = f"{folder}/scratch-{os.getpid()}-{os.urandom(8).hex()}.tmp"
+        file = RealFile(path, os.O_RDWR | os.O_CREAT | os.O_EXCL)
+        os.remove(path)
+        return file
 
     def map(self, path: str) -> MappedFile:
         """Maps a file for reading; it must not be resized while it is mapped."""
         return MappedFile(path)
 
     def read(self, path: str) -> bytes:
-        """The whole of a small file."""
+        """The content of a small file."""
         with open(path, "rb", buffering=0) as file:
             return file.read()
 
     def exists(self, path: str) -> bool:
-        """Whether a file or folder has this name; a disk that cannot tell raises."""
+        """Whether a file or folder of this name exists; raises if the disk fails."""
         return _status(path) is not None
 
     def size(self, path: str) -> int:
-        """In bytes."""
+        """The size in bytes."""
         return os.stat(path).st_size
 
     def modified_ms(self, path: str) -> TimestampMs:
@@ -219,7 +257,7 @@ class RealDisk:
         return TimestampMs(os.stat(path).st_mtime_ns // 1_000_000)
 
     def truncate(self, path: str, size: int) -> None:
-        """Cuts the file, or extends it with zeros."""
+        """Truncates the file, or extends it with zeros."""
         os.truncate(path, size)
 
     def list_dir(self, path: str) -> list[str]:
@@ -227,44 +265,53 @@ class RealDisk:
         return sorted(os.listdir(path))
 
     def is_dir(self, path: str) -> bool:
-        """Whether a folder has this name; a disk that cannot tell raises."""
+        """Whether a folder of this name exists; raises if the disk fails."""
         status = _status(path)
         return status is not None and stat.S_ISDIR(status.st_mode)
 
     def make_dir(self, path: str) -> None:
-        """One folder in an existing one; nothing happens if it is there."""
+        """Creates a folder in an existing one; does nothing if it exists."""
+        self._make_dir(path, DIR_MODE)
+
+    def _make_dir(self, path: str, mode: int) -> None:
         try:
-            os.mkdir(path)
+            os.mkdir(path, mode)
         except FileExistsError:
             if not self.is_dir(path):
                 raise
 
     def make_dirs(self, path: str) -> None:
-        """The folder and those above it; nothing happens if it is there. Their names are synced."""
+        """Creates the folder, for its owner only, and its parents; does nothing if it exists. Their names are synced.
+
+        A folder that others can read or write is only warned about: the operator may have meant it.
+        """
         missing = []
         folder = os.path.normpath(path)
         while not self.is_dir(folder):
             missing.append(folder)
             folder = os.path.dirname(folder) or "."
         for folder in reversed(missing):
-            self.make_dir(folder)
+            self._make_dir(folder, PRIVATE_DIR_MODE if folder == missing[0] else DIR_MODE)
             self.sync_dir(os.path.dirname(folder) or ".")
+        if not missing and path not in self._warned_of:
+            self._warned_of.add(path)
+            _warn_of_others(path)
 
     def remove(self, path: str) -> None:
-        """Removes a file; missing is an error."""
+        """Removes a file; raises if it is missing."""
         os.remove(path)
 
     def remove_tree(self, path: str) -> None:
-        """Removes a folder with all in it; missing is not an error."""
+        """Removes a folder with everything in it; does nothing if it is missing."""
         while os.path.lexists(path):
-            # A name that vanishes under our hands is what was wanted, but it stops the walk: walk again.
+            # A name that vanishes in the meantime is fine, but it ends the walk: walk again.
             try:
                 shutil.rmtree(path)
             except FileNotFoundError:
                 continue
 
     def rename(self, source: str, target: str) -> None:
-        """Atomically gives a file or folder another name, replacing a file of that name."""
+        """Atomically renames a file or folder, replacing a file of the new name."""
         os.replace(source, target)
 
     def sync_dir(self, path: str) -> None:
@@ -279,7 +326,7 @@ class RealDisk:
             os.close(descriptor)
 
     def free_bytes(self, path: str) -> int:
-        """What a process without privileges may still write on this path's file system."""
+        """The space of this path's file system that is free for unprivileged processes."""
         status = os.statvfs(path)
         return status.f_bavail * status.f_frsize
 
@@ -289,10 +336,10 @@ class RealDisk:
         return status.f_blocks * status.f_frsize
 
     def try_lock(self, path: str, owner: str) -> RealLock | str:
-        """Takes an exclusive lock and writes `owner` into the file; or, if it is held, answers who holds it.
+        """Takes an exclusive lock and writes `owner` into the file; if the lock is held, returns its owner.
 
-        The system drops the lock when the process ends, however it ends. `owner` is for people: let it name the
-        program, the process id and the machine.
+        The system drops the lock when the process ends. `owner` is for operators: it should name the program, the
+        process id and the machine.
         """
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT, FILE_MODE)
         try:
@@ -300,7 +347,7 @@ class RealDisk:
         except BlockingIOError:
             text = os.pread(descriptor, 4096, 0).decode(errors="replace").strip()
             os.close(descriptor)
-            return text or "a process that has not yet written its name"
+            return text or "a process that has not written its name yet"
         except OSError as error:
             os.close(descriptor)
             error.filename = path
@@ -315,7 +362,7 @@ class RealDisk:
         return RealLock(descriptor)
 
     async def in_background(self, function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
-        """Runs what waits for the disk in a thread, so that the event loop does not.
+        """Runs blocking disk work in a thread, so that the event loop is not blocked.
 
         Cancelling the caller does not stop work that has begun.
         """
@@ -324,14 +371,14 @@ class RealDisk:
         return await asyncio.get_running_loop().run_in_executor(self._threads, partial(function, *args, **kwargs))
 
     def close(self) -> None:
-        """Waits for what still runs in the background and ends its threads; the next call starts others."""
+        """Waits for running background work and ends the threads; the next call starts new ones."""
         threads, self._threads = self._threads, None
         if threads is not None:
             threads.shutdown()
 
 
 def _status(path: str) -> os.stat_result | None:
-    """None only where there is nothing: a broken disk must not look like an empty one."""
+    """None only if the name does not exist: a broken disk must not look like an empty one."""
     try:
         return os.stat(path)
     except (FileNotFoundError, NotADirectoryError):

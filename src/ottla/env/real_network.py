@@ -1,7 +1,7 @@
 """The real network: TCP on raw non-blocking sockets, watched by the running event loop.
 
-Covers the `Network` port. Never transports: uvloop's have no `sendfile`, and a transport's socket cannot be waited for
-after it was full. TLS and the protocol's frames are further up, in `ottla.transport`.
+Implements the `Network` port. It does not use asyncio transports: uvloop's have no `sendfile`, and a transport does not
+say when its socket has room again. TLS and Kafka's frames are in `ottla.transport`.
 """
 
 import asyncio
@@ -11,37 +11,38 @@ import socket
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from ottla.env.ports import File
+from ottla.env.ports import File, UnresolvedHostError
 from ottla.env.ports import Socket as SocketPort
+from ottla.env.system_calls import KEEPALIVE_IDLE, MORE_FOLLOWS, sendfile
 from ottla.model.buffer import Buffer
 
 IOV_MAX: Final = 1024
-"""How many buffers Linux takes in one gathered send."""
+"""The limit of buffers in one gathered send on Linux."""
 
 BACKLOG: Final = 1024
-"""Connections that may wait to be accepted; the system's own limit may be lower."""
+"""How many connections may wait to be accepted; the system's limit may be lower."""
 
 ACCEPTS_PER_TURN_MAX: Final = 64
-"""A flood of connections must not keep the loop from those that are open."""
+"""The event loop gets a turn after this many accepted connections, for those that are open."""
 
 ACCEPT_PAUSE_SECONDS: Final = 1.0
 """How long to wait when the process has no descriptor left for another connection."""
 
 LOCAL_SEND_BUFFER_BYTES: Final = 192 * 1024
-"""For a peer on the same machine, which answers at once: what waits for it stays in the processor's cache. The kernel
-would let megabytes wait, which is right for a peer far away, and costs a local one half of its speed."""
+"""The send buffer for a peer on the same machine, which reads at once, so that the data stays in the CPU's cache. The
+kernel would buffer megabytes, which is right for a distant peer, but halves the speed of a local one."""
 
 ALIVE_ASKED_AFTER_SECONDS: Final = 10
 ALIVE_ASKED_EVERY_SECONDS: Final = 5
 ALIVE_ASKED_TIMES: Final = 3
-"""A machine that died, or came back without knowing the connection, is noticed after so long also by one who only
-waits, as a member does whose group is being formed; by itself the kernel would ask after two hours."""
+"""TCP keepalive: after this time a dead or restarted machine is noticed, also by a peer that only waits, such as a
+group member during a rebalance. The kernel's default is two hours."""
 
 OUT_OF_RESOURCES: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 
 
 class RealSocket:
-    """One connection. Its callbacks belong to the event loop that runs when it is made."""
+    """One connection. Its callbacks run in the event loop that is running when it is created."""
 
     __slots__ = ("_descriptor", "_loop", "_peer", "_socket")
 
@@ -58,14 +59,15 @@ class RealSocket:
         self._peer = _spell(peer)
 
     def recv_into(self, buffer: memoryview) -> int:
-        """What has arrived, 0 at the end of the stream; raises BlockingIOError when there is nothing."""
+        """Receives what has arrived; 0 at the end of the stream. Raises BlockingIOError if there is nothing."""
         return self._socket.recv_into(buffer)
 
     def send(self, buffers: Sequence[Buffer], *, more: bool = False) -> int:
-        """Sends what fits and says how much, 0 when nothing does; `more` promises that another send follows at once."""
+        """Sends what fits and returns the number of bytes, perhaps 0; `more` promises that another send follows at
+        once."""
         if len(buffers) > IOV_MAX:
             buffers, more = buffers[:IOV_MAX], True
-        flags = socket.MSG_MORE if more else 0
+        flags = MORE_FOLLOWS if more else 0
         try:
             if len(buffers) == 1:
                 return self._socket.send(buffers[0], flags)
@@ -74,15 +76,15 @@ class RealSocket:
             return 0
 
     def send_file(self, file: File, position: int, size: int) -> int:
-        """Sends a range of a file without copying it through the process, as much as fits, 0 when nothing does."""
+        """Sends a range of a file without copying it through the process, as much as fits, perhaps 0 bytes."""
         if size == 0:
             return 0
         try:
-            sent = os.sendfile(self._descriptor, file.fileno(), position, size)
+            sent = sendfile(self._descriptor, file.fileno(), position, size)
         except BlockingIOError:
             return 0
         if sent == 0:
-            # Silence here would have the caller wait forever for room that is there.
+            # Returning 0 would make the caller wait forever for room that is there.
             raise OSError(
                 errno.EIO, f"the file ends before position {position}, where {size} bytes were to be sent", file.path
             )
@@ -96,7 +98,7 @@ class RealSocket:
             self._loop.remove_reader(self._descriptor)
 
     def expect(self, size: int) -> None:
-        """Until told otherwise, `on_readable` calls only once so many bytes, or the end of the stream, are there."""
+        """Until changed, `on_readable` is called only once this many bytes, or the end of the stream, have arrived."""
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, size)
 
     def on_writable(self, callback: Callable[[], None] | None) -> None:
@@ -107,11 +109,11 @@ class RealSocket:
             self._loop.remove_writer(self._descriptor)
 
     def peer(self) -> str:
-        """The other side's address, for people."""
+        """The peer's address as text."""
         return self._peer
 
     def close(self) -> None:
-        """Ends the connection and its callbacks; closing twice is harmless."""
+        """Closes the connection and ends its callbacks; may be called twice."""
         if self._descriptor < 0:
             return
         if not self._loop.is_closed():
@@ -122,7 +124,7 @@ class RealSocket:
 
 
 class RealListener:
-    """An open port, on every address that its host name means."""
+    """A listening port, on every address of its host name."""
 
     def __init__(self, sockets: list[socket.socket], on_accept: Callable[[SocketPort], None]) -> None:
         self._sockets = sockets
@@ -150,7 +152,7 @@ class RealListener:
             except OSError as error:
                 self._report("a connection could not be accepted", error)
                 if error.errno in OUT_OF_RESOURCES and self._pause is None:
-                    # It stays readable, and asking again at once would only burn the processor.
+                    # The listener stays readable, and trying again at once would only burn CPU time.
                     self._unwatch()
                     self._pause = self._loop.call_later(ACCEPT_PAUSE_SECONDS, self._watch)
                 return
@@ -162,20 +164,20 @@ class RealListener:
         try:
             accepted = RealSocket(connected)
         except OSError:
-            # The other side left before we looked.
+            # The peer disconnected before it was accepted.
             connected.close()
             return
         try:
             self._on_accept(accepted)
         except Exception as error:
             accepted.close()
-            self._report(f"the connection from {accepted.peer()} was refused by a failing handler", error)
+            self._report(f"the connection from {accepted.peer()} was closed because its handler failed", error)
 
     def _report(self, message: str, error: Exception) -> None:
         self._loop.call_exception_handler({"message": f"{message} on port {self.port}: {error}", "exception": error})
 
     def close(self) -> None:
-        """Stops accepting; connections that were accepted stay. Closing twice is harmless."""
+        """Stops accepting; accepted connections stay open. May be called twice."""
         if self._pause is not None:
             self._pause.cancel()
             self._pause = None
@@ -187,12 +189,12 @@ class RealListener:
 
 
 class RealNetwork:
-    """TCP, by name or address, over IPv4 and IPv6."""
+    """TCP over IPv4 and IPv6."""
 
     __slots__ = ()
 
     async def connect(self, host: str, port: int) -> RealSocket:
-        """Tries each address of the host in turn. A time limit is the caller's: cancelling leaves nothing behind."""
+        """Tries each address of the host in turn. The caller sets the time limit: cancelling releases everything."""
         failure: OSError | None = None
         for family, kind, protocol, _, address in await _resolve(host, port):
             try:
@@ -211,7 +213,7 @@ class RealNetwork:
                 try:
                     sockets.append(_listen(family, kind, protocol, (address[0], chosen, *address[2:])))
                 except OSError as error:
-                    # A machine may know a name's IPv6 address without having IPv6; one address is enough.
+                    # A name may have an IPv6 address on a machine without IPv6; one working address is enough.
                     failure = error
                     if error.errno not in (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT):
                         raise
@@ -232,7 +234,8 @@ async def _resolve(host: str | None, port: int, flags: int = 0) -> Resolved:
     try:
         return await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=flags)
     except socket.gaierror as error:
-        raise OSError(errno.EADDRNOTAVAIL, f"the host name {host!r} cannot be resolved: {error.strerror}") from error
+        what = f"the host name {host!r} cannot be resolved: {error.strerror}"
+        raise UnresolvedHostError(errno.EADDRNOTAVAIL, what) from error
 
 
 async def _connect(family: int, kind: int, protocol: int, address: Any) -> RealSocket:
@@ -241,7 +244,7 @@ async def _connect(family: int, kind: int, protocol: int, address: Any) -> RealS
         connecting.setblocking(False)
         await asyncio.get_running_loop().sock_connect(connecting, address)
         if connecting.getsockname() == connecting.getpeername():
-            # On one machine, a connect to a free port can meet itself when the system picks that very port for it.
+            # On one machine, a connect to a free port can connect to itself if the system chooses that port for it.
             raise ConnectionRefusedError(errno.ECONNREFUSED, os.strerror(errno.ECONNREFUSED))
         return RealSocket(connecting)
     except BaseException:
@@ -265,7 +268,7 @@ def _listen(family: int, kind: int, protocol: int, address: Any) -> socket.socke
 
 
 def _explained(error: OSError | None, what: str) -> OSError:
-    """The same kind of error, told in full."""
+    """The same kind of error with a complete message."""
     if error is None:
         return OSError(errno.EADDRNOTAVAIL, f"{what}: the name has no address")
     return OSError(error.errno or errno.EIO, f"{what}: {error.strerror or error}")
@@ -278,7 +281,7 @@ def _spell(address: Any) -> str:
 
 def _notice_the_dead(connected: socket.socket) -> None:
     connected.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, ALIVE_ASKED_AFTER_SECONDS)
+    connected.setsockopt(socket.IPPROTO_TCP, KEEPALIVE_IDLE, ALIVE_ASKED_AFTER_SECONDS)
     connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, ALIVE_ASKED_EVERY_SECONDS)
     connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, ALIVE_ASKED_TIMES)
 

@@ -4,7 +4,7 @@ import random
 
 
 class RealRandom:
-    """A fast generator with its own seed from the operating system; fit for ids and jitter, not for secrets."""
+    """A fast generator, seeded by the operating system; suitable for ids and jitter, not for secrets."""
 
     __slots__ = ("_generator",)
 
@@ -20,5 +20,5 @@ class RealRandom:
         return self._generator.randrange(stop)
 
     def randbytes(self, size: int) -> bytes:
-        """That many random bytes."""
+        """This many random bytes."""
         return self._generator.randbytes(size)

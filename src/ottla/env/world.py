@@ -1,4 +1,4 @@
-"""The ports together: everything that a broker or a client needs of the world, as one value."""
+"""The ports together: everything that a broker or a client needs from outside the process."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -8,18 +8,18 @@ from ottla.env.ports import Clock, Disk, Helper, Network, Random
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class World:
-    """Hand one over and the same code runs on the real machine or in a simulation."""
+    """The same code runs on the real machine or in a simulation, depending on the `World` it gets."""
 
     clock: Clock
     disk: Disk
     network: Network
     random: Random
     start_helper: Callable[[], Helper]
-    """Makes what computes off the event loop; called when it is first needed."""
+    """Creates the helper for CPU-bound work; called when it is first needed."""
 
 
 def real_world() -> World:
-    """This machine."""
+    """The real implementations."""
     from ottla.env.helper_process import HelperProcess
     from ottla.env.real_clock import RealClock
     from ottla.env.real_disk import RealDisk

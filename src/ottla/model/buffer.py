@@ -1,3 +1,3 @@
-"""Bytes in memory, owned by whichever object."""
+"""The types of bytes in memory."""
 
 Buffer = bytes | bytearray | memoryview

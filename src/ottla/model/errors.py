@@ -1,8 +1,8 @@
-"""The exception tree, named by what the caller should do, and the wire code each error answers with.
+"""The exception tree, named by what the caller should do, with the wire code of each error.
 
-`OttlaError` is the root. Its children say whose move it is: `RetriableError` (try again), `FencedError` (a newer owner
-exists, stop), `InvalidRequestError` (the request can never succeed), `DeniedError` (permission), `CorruptError` (stored
-or sent bytes are damaged), `StorageError` (the disk failed), `MisuseError` (the program calls us wrongly).
+`OttlaError` is the root. Its subclasses: `RetriableError` (try again), `FencedError` (a newer owner exists, stop),
+`InvalidRequestError` (the request can never succeed), `DeniedError` (permission), `CorruptError` (stored or sent bytes
+are damaged), `StorageError` (the disk failed), `MisuseError` (the calling program has a bug).
 """
 
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ from ottla.model.error_codes import ErrorCode
 
 
 class OttlaError(Exception):
-    """Anything that Ottla raises on purpose. The message says what happened, where, and what to do."""
+    """Any error that Ottla raises on purpose. The message says what happened, where, and what to do."""
 
     code: ClassVar[ErrorCode] = ErrorCode.UNKNOWN_SERVER_ERROR
 
@@ -22,7 +22,7 @@ class RetriableError(OttlaError):
 
 
 class FencedError(OttlaError):
-    """A newer owner exists; whoever gets this must stop acting."""
+    """A newer owner exists; the caller must stop acting."""
 
 
 class InvalidRequestError(OttlaError):
@@ -32,27 +32,27 @@ class InvalidRequestError(OttlaError):
 
 
 class DeniedError(OttlaError):
-    """The caller may not do this."""
+    """The caller is not permitted to do this."""
 
 
 class CorruptError(OttlaError):
-    """Bytes are not what was written: a failed checksum, a lying length, an impossible field."""
+    """Bytes are not what was written: a wrong checksum, a wrong length, an impossible field."""
 
     code = ErrorCode.CORRUPT_MESSAGE
 
 
 class StorageError(OttlaError):
-    """The disk refused: full, read-only, gone, or broken. Names the file."""
+    """The disk failed: full, read-only, missing, or broken. Names the file."""
 
     code = ErrorCode.KAFKA_STORAGE_ERROR
 
 
 class OlderMetadataError(StorageError):
-    """The metadata store is behind what this broker has acted on: it was restored from a backup, or replaced."""
+    """The metadata store is older than what this broker has acted on: it was restored from a backup, or replaced."""
 
 
 class MisuseError(OttlaError):
-    """The calling program is wrong: a closed log, an argument out of range."""
+    """The calling program has a bug: it used a closed log, or an argument is out of range."""
 
 
 # Records and the log
@@ -63,7 +63,7 @@ class CorruptBatchError(CorruptError):
 
 
 class InvalidBatchError(InvalidRequestError):
-    """A produced batch is refused; `record_errors` names the records at fault as (index in the batch, why)."""
+    """A produced batch is refused; `record_errors` has the invalid records as (index in the batch, reason)."""
 
     def __init__(self, message: str, record_errors: Sequence[tuple[int, str]] = ()) -> None:
         super().__init__(message)
@@ -71,7 +71,7 @@ class InvalidBatchError(InvalidRequestError):
 
 
 class InvalidRecordError(InvalidBatchError):
-    """A batch has an intact checksum but is not acceptable here: a missing key, a malformed record, a control batch."""
+    """A batch has a valid checksum but is not acceptable: a missing key, a malformed record, a control batch."""
 
     code = ErrorCode.INVALID_RECORD
 
@@ -83,25 +83,25 @@ class InvalidTimestampError(InvalidBatchError):
 
 
 class BatchTooLargeError(InvalidRequestError):
-    """A batch exceeds `max.message.bytes`, or explodes beyond the bound when decompressed."""
+    """A batch exceeds `max.message.bytes`, or the limit after decompression."""
 
     code = ErrorCode.MESSAGE_TOO_LARGE
 
 
 class SegmentTooSmallError(InvalidRequestError):
-    """A batch is larger than a whole segment may be."""
+    """A batch is larger than `segment.bytes`."""
 
     code = ErrorCode.RECORD_LIST_TOO_LARGE
 
 
 class UnsupportedCodecError(InvalidRequestError):
-    """The batch names a codec that does not exist."""
+    """The batch has an unknown compression codec."""
 
     code = ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
 
 
 class OffsetOutOfRangeError(InvalidRequestError):
-    """The offset lies below the log's start or above its end."""
+    """The offset is below the log start or above the log end."""
 
     code = ErrorCode.OFFSET_OUT_OF_RANGE
 
@@ -113,13 +113,13 @@ class OutOfOrderSequenceError(InvalidRequestError):
 
 
 class InvalidProducerEpochError(FencedError):
-    """A newer incarnation of this producer has written."""
+    """A producer with the same id and a newer epoch has written."""
 
     code = ErrorCode.INVALID_PRODUCER_EPOCH
 
 
 class InvalidTransactionStateError(InvalidRequestError):
-    """A write outside a transaction from a producer that has one open, or the reverse."""
+    """A write outside a transaction from a producer with an open one, or the reverse."""
 
     code = ErrorCode.INVALID_TXN_STATE
 
@@ -131,7 +131,7 @@ class CoordinatorFencedError(FencedError):
 
 
 class UnknownPartitionError(RetriableError):
-    """No such partition on this broker."""
+    """This broker does not have the partition."""
 
     code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
@@ -140,42 +140,66 @@ class UnknownPartitionError(RetriableError):
 
 
 class NotLeaderError(RetriableError):
-    """This broker does not lead the partition; ask the metadata who does."""
+    """This broker does not lead the partition; get the leader from the metadata."""
 
     code = ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
 class FencedLeaderEpochError(RetriableError):
-    """The asker knows an older leader epoch than the partition has; refresh the metadata."""
+    """The client has an older leader epoch than the partition; refresh the metadata."""
 
     code = ErrorCode.FENCED_LEADER_EPOCH
 
 
 class UnknownLeaderEpochError(RetriableError):
-    """The asker knows a newer leader epoch than this broker does; try again when it has caught up."""
+    """The client has a newer leader epoch than this broker; try again when the broker has caught up."""
 
     code = ErrorCode.UNKNOWN_LEADER_EPOCH
 
 
 class NotEnoughReplicasError(RetriableError):
-    """Fewer replicas are in sync than `min.insync.replicas` asks for; nothing was written."""
+    """Fewer replicas are in sync than `min.insync.replicas` requires; nothing was written."""
 
     code = ErrorCode.NOT_ENOUGH_REPLICAS
 
 
 class NotEnoughReplicasAfterAppendError(RetriableError):
-    """Written, but on fewer replicas than `min.insync.replicas` asks for, since some fell out meanwhile."""
+    """Written, but to fewer replicas than `min.insync.replicas` requires, since some left the ISR in the meantime."""
 
     code = ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
 
 
+class OpenHalfMessagesError(RetriableError):
+    """A partition has as many undecided half messages as it may have; try again when some are decided."""
+
+    code = ErrorCode.THROTTLING_QUOTA_EXCEEDED
+
+
+class CancelledIdsError(RetriableError):
+    """A partition has as many cancelled ids as it may have; try again when records before them are delivered."""
+
+    code = ErrorCode.THROTTLING_QUOTA_EXCEEDED
+
+
 class UnknownTopicIdError(RetriableError):
-    """No topic has this id here."""
+    """No topic has this id."""
 
     code = ErrorCode.UNKNOWN_TOPIC_ID
 
 
 # Configuration
+
+
+class UnsupportedVersionError(InvalidRequestError):
+    """The cluster does not serve this API, or not in this version: a feature is disabled."""
+
+    code = ErrorCode.UNSUPPORTED_VERSION
+
+
+class InvalidUpdateVersionError(InvalidRequestError):
+    """A feature cannot have the level that is asked for."""
+
+    code = ErrorCode.INVALID_UPDATE_VERSION
 
 
 class InvalidConfigError(InvalidRequestError):
@@ -188,19 +212,19 @@ class InvalidConfigError(InvalidRequestError):
 
 
 class UnknownTopicError(RetriableError):
-    """The cluster has no topic of this name."""
+    """The topic does not exist."""
 
     code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
 class NotControllerError(RetriableError):
-    """This broker is not the controller, or no longer; ask the metadata who is."""
+    """This broker is not the controller, or no longer; get the controller from the metadata."""
 
     code = ErrorCode.NOT_CONTROLLER
 
 
 class InvalidTopicNameError(InvalidRequestError):
-    """A topic cannot have this name."""
+    """The topic name is invalid."""
 
     code = ErrorCode.INVALID_TOPIC_EXCEPTION
 
@@ -209,37 +233,41 @@ class InvalidTopicNameError(InvalidRequestError):
 
 
 class CoordinatorLoadingError(RetriableError):
-    """The coordinator is here, and is being brought back from its log."""
+    """The coordinator is loading its state from the log."""
 
     code = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
 
 
 class CoordinatorNotAvailableError(RetriableError):
-    """Nobody coordinates this at the moment."""
+    """There is no coordinator at the moment."""
 
     code = ErrorCode.COORDINATOR_NOT_AVAILABLE
 
 
+class TopicRefusedError(CoordinatorNotAvailableError):
+    """A topic that the broker needs cannot be created, however often it is tried."""
+
+
 class NotCoordinatorError(RetriableError):
-    """Another broker coordinates this."""
+    """Another broker is the coordinator."""
 
     code = ErrorCode.NOT_COORDINATOR
 
 
 class ProducerIdMappingError(InvalidRequestError):
-    """The transactional id is not that of this producer id, or nobody has it."""
+    """The transactional id does not have this producer id, or is unknown."""
 
     code = ErrorCode.INVALID_PRODUCER_ID_MAPPING
 
 
 class ConcurrentTransactionsError(RetriableError):
-    """The producer's last transaction is still being ended."""
+    """The producer's last transaction is still being completed."""
 
     code = ErrorCode.CONCURRENT_TRANSACTIONS
 
 
 class TransactionAbortableError(InvalidRequestError):
-    """The transaction cannot be committed any more; abort it and begin another."""
+    """The transaction can no longer be committed; abort it and begin another."""
 
     code = ErrorCode.TRANSACTION_ABORTABLE
 
@@ -251,6 +279,6 @@ class OffsetNotAvailableError(RetriableError):
 
 
 class LeaderNotAvailableError(RetriableError):
-    """The same for askers that are too old to know the other code."""
+    """The same for clients that do not know OFFSET_NOT_AVAILABLE."""
 
     code = ErrorCode.LEADER_NOT_AVAILABLE

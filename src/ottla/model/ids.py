@@ -3,17 +3,17 @@
 from typing import Final, NamedTuple, NewType
 
 Offset = NewType("Offset", int)
-"""A record's place in its partition's log. An *end offset* is exclusive, a *last offset* inclusive."""
+"""A record's position in its partition's log. An *end offset* is exclusive, a *last offset* inclusive."""
 
 LeaderEpoch = NewType("LeaderEpoch", int)
-"""Counts the leaders a partition has had; each epoch has one leader at most."""
+"""Counts the leaders of a partition; each epoch has at most one leader."""
 
 ProducerId = NewType("ProducerId", int)
 ProducerEpoch = NewType("ProducerEpoch", int)
-"""Counts the incarnations of one producer id; a lower one is fenced."""
+"""Counts the restarts of one producer id; a lower epoch is fenced."""
 
 Sequence = NewType("Sequence", int)
-"""A producer's running number per partition; wraps from 2^31-1 to 0."""
+"""A producer's sequence number per partition; wraps from 2^31-1 to 0."""
 
 TimestampMs = NewType("TimestampMs", int)
 """Milliseconds since 1970, UTC."""
@@ -26,6 +26,10 @@ NO_PRODUCER_ID: Final = ProducerId(-1)
 NO_PRODUCER_EPOCH: Final = ProducerEpoch(-1)
 NO_SEQUENCE: Final = Sequence(-1)
 NO_TIMESTAMP: Final = TimestampMs(-1)
+
+QUEUE_PRODUCER_BIT: Final = 1 << 62
+"""Set in the producer ids with which queues deliver: logs never forget the sequences of these producers, since a
+delivery may be repeated after any time. Ids of clients are allocated from 0 and never get that far."""
 
 
 class TopicPartition(NamedTuple):

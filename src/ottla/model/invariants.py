@@ -1,15 +1,15 @@
-"""Invariants: what must hold whatever happens outside. A broken one is a bug, and stops the broker."""
+"""Invariants: conditions that must always be true. A violation is a bug, and stops the broker."""
 
 from typing import NoReturn
 
 
 class InvariantViolation(BaseException):
-    """The program is wrong and its memory cannot be trusted; never caught except to stop.
+    """The program has a bug and its memory cannot be trusted; caught only to stop.
 
     Not an `Exception`, so that no handler for ordinary failures swallows it.
     """
 
 
 def violated(what: str) -> NoReturn:
-    """Raises for a broken invariant; `what` says which, with the values that broke it."""
+    """Raises for a violated invariant; `what` names it, with the values that violate it."""
     raise InvariantViolation(what)

@@ -2,8 +2,8 @@
 
 
 def effective_min_isr(min_insync_replicas: int, replica_count: int) -> int:
-    """`min.insync.replicas`, but no more than there are replicas: as in Kafka, a topic with fewer can still be written.
+    """`min.insync.replicas`, but at most the number of replicas: as in Kafka 4, a topic with fewer can be written.
 
-    Used by leaders for `acks=all` and the high watermark, by elections, metrics and the command line alike.
+    The one definition, for `acks=all`, the high watermark, elections, metrics and the command line.
     """
     return min(min_insync_replicas, replica_count)

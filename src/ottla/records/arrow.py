@@ -160,7 +160,7 @@ def _headers_column(array: pa.Array | None, name: str) -> HeadersColumn | None:
         array = _cast(array, HEADERS, name)
     items = array.values
     if not pa.types.is_struct(items.type) or items.type.num_fields != 2:
-        raise MisuseError(f"column {name} of type {array.type} is no list of headers: each needs a key and a value")
+        raise MisuseError(f"column {name} of type {array.type} is not a list of headers with a key and a value each")
     keys, values = items.flatten()
     return HeadersColumn(
         offsets=array.buffers()[1],

@@ -59,7 +59,7 @@ class Batch:
     def count(self) -> int: ...
     @property
     def codec(self) -> int:
-        """0 to 7; above 4 there is no such `Codec`."""
+        """0 to 7; `Codec` ends at 4."""
     @property
     def timestamp_type(self) -> int: ...
     @property
@@ -78,16 +78,16 @@ class Batch:
         """The whole batch."""
     @property
     def payload(self) -> memoryview:
-        """The records as they are stored, perhaps compressed."""
+        """The records as they are stored, compressed or not."""
     def crc_valid(self) -> bool: ...
     def check(self) -> None:
         """Raises `CorruptBatchError` for a bad CRC, impossible offsets or a count that does not fit them."""
     def passes(self, bytes_max: int, oldest: int, newest: int) -> bool:
-        """Whether a log can store the batch as it is: uncompressed, whole, and true about its records.
+        """Whether a log can store the batch as it is: uncompressed, undamaged, with a header that matches its records.
 
         Not a control batch, no LogAppendTime; every record is well formed and has a timestamp in [oldest, newest] or
-        -1, and the header's largest timestamp is that of the records. False says nothing yet: the batch may be fine,
-        or wrong; `storage.validation` then looks closer.
+        -1, and the header's largest timestamp is that of the records. After False the batch may still be
+        valid; `storage.validation` then checks it in full.
         """
 
     def stamp(self, base_offset: int, leader_epoch: int) -> None:
@@ -115,7 +115,7 @@ def scan(buffer: Buffer, position: int = 0, *, check_crc: bool = True) -> tuple[
 def find_batch(buffer: Buffer, offset: int, position: int = 0) -> Batch | None:
     """The first batch that reaches up to `offset` or beyond; None if the whole batches end before.
 
-    Walks headers only. Raises `CorruptBatchError` at a header that is none.
+    Walks headers only. Raises `CorruptBatchError` at a damaged header.
     """
 
 def whole_bytes(buffer: Buffer, position: int = 0) -> int:
@@ -125,7 +125,10 @@ def crc32c(buffer: Buffer, crc: int = 0) -> int:
     """CRC-32C of the buffer, or of what `crc` was taken of followed by the buffer."""
 
 def crc32c_by_table(buffer: Buffer, crc: int = 0) -> int:
-    """The same without the processor's instruction: what machines without one run."""
+    """The same by tables, as on a processor without a CRC instruction."""
+
+def crc32c_by_instruction(buffer: Buffer, crc: int = 0) -> int:
+    """The same by the CRC instruction, as on a processor without wide carry-less products; by tables if it has none."""
 
 def spanned(batches: Sequenced[Batch]) -> memoryview:
     """The bytes of some batches, one at least: a view if they lie one behind the other in one buffer, else a copy."""

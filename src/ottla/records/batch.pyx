@@ -1,5 +1,5 @@
 # cython: boundscheck=False, wraparound=False, cdivision=True
-"""The batch view: one whole record batch inside somebody's buffer, its header fields read where they lie.
+"""The batch view: one whole record batch inside a buffer, its header fields read in place.
 
 Covers looking at batches, checking them, walking over many of them, and the stamps that may be written into one. Of
 the records inside only `passes` reads anything: `survey`, `columns` and `decode` do that, and `builder` makes new
@@ -15,46 +15,16 @@ from libc.string cimport memset
 
 from ottla.model.errors import CorruptBatchError, MisuseError
 
-cdef extern from "wire.h" nogil:
-    ctypedef enum ottla_finding:
-        OTTLA_WHOLE, OTTLA_CUT_OFF, OTTLA_BAD_LENGTH, OTTLA_BAD_MAGIC, OTTLA_BAD_CRC, OTTLA_BAD_COUNT, OTTLA_BAD_OFFSETS
-    enum:
-        OTTLA_LENGTH_AT, OTTLA_LEADER_EPOCH_AT, OTTLA_MAGIC_AT, OTTLA_CRC_AT, OTTLA_ATTRIBUTES_AT
-        OTTLA_LAST_OFFSET_DELTA_AT, OTTLA_BASE_TIMESTAMP_AT, OTTLA_MAX_TIMESTAMP_AT, OTTLA_PRODUCER_ID_AT
-        OTTLA_PRODUCER_EPOCH_AT, OTTLA_BASE_SEQUENCE_AT, OTTLA_COUNT_AT, OTTLA_HEADER_BYTES
-        OTTLA_CODEC_BITS, OTTLA_APPEND_TIME_BIT, OTTLA_TRANSACTIONAL_BIT, OTTLA_CONTROL_BIT, OTTLA_DELETE_HORIZON_BIT
-    unsigned int ottla_get16(const uint8_t* at)
-    uint32_t ottla_get32(const uint8_t* at)
-    unsigned long long ottla_get64(const uint8_t* at)
-    void ottla_put16(uint8_t* at, unsigned int value)
-    void ottla_put32(uint8_t* at, uint32_t value)
-    void ottla_put64(uint8_t* at, unsigned long long value)
-    int64_t ottla_add64(int64_t left, int64_t right)
-    ottla_finding ottla_look(const uint8_t* at, size_t room, size_t* size)
-    int64_t ottla_last_offset(const uint8_t* batch)
-    uint32_t ottla_batch_crc(const uint8_t* batch, size_t size)
-    void ottla_overwrite(uint8_t* batch, size_t size, size_t at, const uint8_t* bytes, size_t count)
-    ottla_finding ottla_check_batch(const uint8_t* batch, size_t size, int crc)
-    uint32_t ottla_crc32c(uint32_t crc, const uint8_t* data, size_t size)
-    uint32_t ottla_crc32c_by_table(uint32_t crc, const uint8_t* data, size_t size)
-
-cdef extern from "record.h" nogil:
-    ctypedef enum ottla_record_finding:
-        OTTLA_RECORD_GOOD
-    ctypedef struct ottla_survey:
-        int64_t max_timestamp
-        int32_t keyless, untimely, walked
-    ottla_record_finding ottla_survey_records(
-        const uint8_t* at, const uint8_t* end, int32_t count, int64_t base_timestamp, int64_t oldest, int64_t newest,
-        ottla_survey* survey,
-    )
-
-
-cdef enum:
-    # Letting go of the GIL costs more than it gives while the work takes microseconds: a busy thread that takes it
-    # keeps it for milliseconds.
-    RELEASE_BYTES_MIN = 131072
-
+from ottla.records.record_wire cimport OTTLA_RECORD_GOOD, RELEASE_BYTES_MIN, ottla_survey, ottla_survey_records
+from ottla.records.wire cimport (
+    OTTLA_APPEND_TIME_BIT, OTTLA_ATTRIBUTES_AT, OTTLA_BAD_COUNT, OTTLA_BAD_CRC, OTTLA_BAD_LENGTH, OTTLA_BAD_MAGIC,
+    OTTLA_BASE_SEQUENCE_AT, OTTLA_BASE_TIMESTAMP_AT, OTTLA_CODEC_BITS, OTTLA_CONTROL_BIT, OTTLA_COUNT_AT, OTTLA_CRC_AT,
+    OTTLA_CUT_OFF, OTTLA_DELETE_HORIZON_BIT, OTTLA_HEADER_BYTES, OTTLA_LAST_OFFSET_DELTA_AT, OTTLA_LEADER_EPOCH_AT,
+    OTTLA_LENGTH_AT, OTTLA_MAGIC_AT, OTTLA_MAX_TIMESTAMP_AT, OTTLA_PRODUCER_EPOCH_AT, OTTLA_PRODUCER_ID_AT,
+    OTTLA_TRANSACTIONAL_BIT, OTTLA_WHOLE, ottla_add64, ottla_batch_crc, ottla_check_batch, ottla_crc32c,
+    ottla_crc32c_by_instruction, ottla_crc32c_by_table, ottla_finding, ottla_get16, ottla_get32, ottla_get64,
+    ottla_last_offset, ottla_look, ottla_overwrite, ottla_put16, ottla_put32, ottla_put64,
+)
 
 # Not for the garbage collector: clearing a view in a dead cycle would drop its buffer without releasing it, and a
 # buffer leads to no cycle of its own.
@@ -288,7 +258,7 @@ cdef class Batch:
         if self._view.readonly:
             raise MisuseError(
                 f"the batch at position {self.position} lies in a read-only buffer and cannot be stamped;"
-                " hand over a bytearray or a writable memoryview"
+                " pass a bytearray or a writable memoryview"
             )
 
 
@@ -299,7 +269,7 @@ cdef object _bytes_of(source):
 
 
 cdef str _story(ottla_finding finding, const uint8_t* at, size_t room, Py_ssize_t position):
-    """What is wrong with the batch at a position, for people."""
+    """What is wrong with the batch at a position, as a sentence."""
     if finding == OTTLA_CUT_OFF:
         if room < OTTLA_HEADER_BYTES:
             return (
@@ -380,7 +350,7 @@ def scan(buffer, Py_ssize_t position=0, *, bint check_crc=True):
             batches.append(Batch(buffer, walk.places[index]))
         if walk.at == walk.end or walk.finding == OTTLA_CUT_OFF:
             return batches, walk.at, None
-        # The checksum in the story needs the batch's own size, which a bad length does not give.
+        # The checksum in the message needs the batch's own size, which a bad length does not give.
         index = <Py_ssize_t>walk.size if walk.finding >= OTTLA_BAD_CRC else walk.end - walk.at
         return batches, walk.at, _story(walk.finding, start + walk.at, index, walk.at)
     finally:
@@ -440,22 +410,28 @@ def whole_bytes(buffer, Py_ssize_t position=0):
 
 
 def crc32c(buffer, uint32_t crc=0):
-    return _crc32c(buffer, crc, False)
-
-
-def crc32c_by_table(buffer, uint32_t crc=0):
-    return _crc32c(buffer, crc, True)
-
-
-cdef uint32_t _crc32c(buffer, uint32_t crc, bint by_table) except? 0xFFFFFFFF:
     cdef Py_buffer view
     PyObject_GetBuffer(buffer, &view, PyBUF_SIMPLE)
-    if by_table:
-        crc = ottla_crc32c_by_table(crc, <const uint8_t*>view.buf, view.len)
-    elif view.len < RELEASE_BYTES_MIN:
+    if view.len < RELEASE_BYTES_MIN:
         crc = ottla_crc32c(crc, <const uint8_t*>view.buf, view.len)
     else:
         with nogil:
             crc = ottla_crc32c(crc, <const uint8_t*>view.buf, view.len)
+    PyBuffer_Release(&view)
+    return crc
+
+
+def crc32c_by_table(buffer, uint32_t crc=0):
+    cdef Py_buffer view
+    PyObject_GetBuffer(buffer, &view, PyBUF_SIMPLE)
+    crc = ottla_crc32c_by_table(crc, <const uint8_t*>view.buf, view.len)
+    PyBuffer_Release(&view)
+    return crc
+
+
+def crc32c_by_instruction(buffer, uint32_t crc=0):
+    cdef Py_buffer view
+    PyObject_GetBuffer(buffer, &view, PyBUF_SIMPLE)
+    crc = ottla_crc32c_by_instruction(crc, <const uint8_t*>view.buf, view.len)
     PyBuffer_Release(&view)
     return crc

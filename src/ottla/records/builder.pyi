@@ -54,8 +54,8 @@ class BatchBuilder:
     ) -> bytes:
         """A whole batch with its CRC. What a producer learns late can be given here.
 
-        `last_offset_delta` may lie after the last record: offsets whose records are gone. Without it building an empty
-        batch raises `MisuseError`.
+        `last_offset_delta` may be larger than that of the last record, if those after it were removed. Without it, an
+        empty batch raises `MisuseError`.
         """
 
 def build_batch(

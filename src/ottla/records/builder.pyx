@@ -18,23 +18,13 @@ from ottla.model.errors import BatchTooLargeError, MisuseError
 from ottla.records.compression import compress
 from ottla.records.layout import Codec
 
-cdef extern from "record.h" nogil:
-    enum:
-        OTTLA_HEADER_BYTES, OTTLA_APPEND_TIME_BIT, OTTLA_TRANSACTIONAL_BIT, OTTLA_CONTROL_BIT
-    ctypedef struct ottla_batch_fields:
-        int64_t base_offset, base_timestamp, max_timestamp, producer_id
-        int32_t leader_epoch, last_offset_delta, base_sequence, count
-        int16_t attributes, producer_epoch
-    int64_t ottla_sub64(int64_t left, int64_t right)
-    size_t ottla_varint_size(int64_t value)
-    size_t ottla_field_size(int64_t size)
-    size_t ottla_record_body_size(int64_t timestamp_delta, int32_t offset_delta, int64_t key_size, int64_t value_size,
-                                  int32_t header_count, size_t headers_size)
-    uint8_t* ottla_write_field(uint8_t* at, const uint8_t* data, int64_t size)
-    uint8_t* ottla_write_record(uint8_t* at, size_t body_size, int64_t timestamp_delta, int32_t offset_delta,
-                                const uint8_t* key, int64_t key_size, const uint8_t* value, int64_t value_size,
-                                int32_t header_count)
-    void ottla_seal(uint8_t* batch, size_t size, const ottla_batch_fields* fields)
+from ottla.records.record_wire cimport (
+    ottla_batch_fields, ottla_field_size, ottla_record_body_size, ottla_seal, ottla_write_field, ottla_write_record,
+)
+from ottla.records.wire cimport (
+    OTTLA_APPEND_TIME_BIT, OTTLA_CONTROL_BIT, OTTLA_HEADER_BYTES, OTTLA_TRANSACTIONAL_BIT, ottla_sub64,
+    ottla_varint_size,
+)
 
 cdef size_t BATCH_BYTES_MAX = INT32_MAX
 

@@ -22,7 +22,7 @@ def decode(
 
     Records before `start_offset` and from `end_offset` on are left out, and so are control batches. A batch that is cut
     off at the end is not looked at. With `aborted`, the (producer id, first offset) pairs of a fetch answer, the
-    records of those transactions are left out too; to decode one answer in several calls, hand over one
+    records of those transactions are left out too; to decode one answer in several calls, pass one
     `AbortedTransactions`.
 
     `limit` bounds the decompressed records of all batches together: decoding stops before the batch that would exceed

@@ -8,7 +8,7 @@ whether a transactional batch was aborted. `packed.py` describes what comes out,
 
 cimport cython
 from cpython.buffer cimport Py_buffer, PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
-from libc.stdint cimport INT64_MAX, int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from libc.stdint cimport INT64_MAX, int32_t, int64_t, uint8_t
 
 from ottla.model.errors import BatchTooLargeError, CorruptBatchError, InvalidRequestError, MisuseError
 from ottla.records.aborted import AbortedTransactions
@@ -19,41 +19,18 @@ from ottla.records.packed_buffer cimport give_back, hand_over, ottla_copy, ottla
 from ottla.records.packed import BinaryColumn, Columns, HeadersColumn
 from ottla.records.payload import read_payload
 
-cdef extern from "record.h" nogil:
-    ctypedef enum ottla_finding:
-        OTTLA_WHOLE, OTTLA_CUT_OFF
-    ctypedef enum ottla_record_finding:
-        OTTLA_RECORD_GOOD, OTTLA_RECORD_CUT_OFF, OTTLA_RECORD_BAD_HEADERS, OTTLA_RECORD_TRAILING
-        OTTLA_RECORD_BAD_OFFSET
-    ctypedef struct ottla_record:
-        int64_t timestamp_delta
-        int32_t offset_delta, key_size, value_size, header_count
-        const uint8_t* key
-        const uint8_t* value
-        const uint8_t* headers
-        const uint8_t* end
-    ctypedef struct ottla_header:
-        int32_t key_size, value_size
-        const uint8_t* key
-        const uint8_t* value
-    enum:
-        OTTLA_ATTRIBUTES_AT, OTTLA_LAST_OFFSET_DELTA_AT, OTTLA_BASE_TIMESTAMP_AT, OTTLA_MAX_TIMESTAMP_AT, OTTLA_COUNT_AT
-        OTTLA_HEADER_BYTES, OTTLA_CODEC_BITS, OTTLA_APPEND_TIME_BIT, OTTLA_TRANSACTIONAL_BIT, OTTLA_CONTROL_BIT
-    unsigned int ottla_get16(const uint8_t* at)
-    uint32_t ottla_get32(const uint8_t* at)
-    uint64_t ottla_get64(const uint8_t* at)
-    int64_t ottla_add64(int64_t left, int64_t right)
-    int64_t ottla_last_offset(const uint8_t* batch)
-    ottla_finding ottla_look(const uint8_t* at, size_t room, size_t* size)
-    ottla_finding ottla_check_batch(const uint8_t* batch, size_t size, int crc)
-    ottla_record_finding ottla_read_record(const uint8_t* at, const uint8_t* end, ottla_record* record)
-    const uint8_t* ottla_read_header(const uint8_t* at, const uint8_t* end, ottla_header* header)
-    size_t ottla_utf8_size(const uint8_t* at, size_t size)
-    uint8_t* ottla_utf8_write(uint8_t* to, const uint8_t* at, size_t size)
+from ottla.records.record_wire cimport (
+    OTTLA_RECORD_BAD_HEADERS, OTTLA_RECORD_BAD_OFFSET, OTTLA_RECORD_BYTES_MIN, OTTLA_RECORD_CUT_OFF, OTTLA_RECORD_GOOD,
+    OTTLA_RECORD_TRAILING, ottla_header, ottla_read_header, ottla_read_record, ottla_record, ottla_record_finding,
+    ottla_utf8_size, ottla_utf8_write,
+)
+from ottla.records.wire cimport (
+    OTTLA_APPEND_TIME_BIT, OTTLA_ATTRIBUTES_AT, OTTLA_BASE_TIMESTAMP_AT, OTTLA_CODEC_BITS, OTTLA_CONTROL_BIT,
+    OTTLA_COUNT_AT, OTTLA_CUT_OFF, OTTLA_HEADER_BYTES, OTTLA_LAST_OFFSET_DELTA_AT, OTTLA_MAX_TIMESTAMP_AT, OTTLA_WHOLE,
+    ottla_add64, ottla_check_batch, ottla_finding, ottla_get16, ottla_get32, ottla_get64, ottla_last_offset, ottla_look,
+)
 
 cdef enum:
-    # A record has seven fields of a byte or more, so a payload cannot hold more records than this of its bytes.
-    RECORD_BYTES_MIN = 7
     # Text made valid grows threefold at most, and no column's int32 offsets may overflow.
     TOTAL_BYTES_MAX = 0x7FFFFFFF // 3
 
@@ -104,7 +81,7 @@ cdef object _finish_binary(BinaryOut* column):
 
 
 cdef void _cut(BinaryOut* column, int64_t rows, int64_t nulls) noexcept nogil:
-    """Back to so many rows. Their bits stay set, which is well: nothing is added after damage."""
+    """Back to that many rows. Validity bits of later rows stay set: nothing is added after damage."""
     column.data.size = (<int32_t*>column.offsets.data)[rows] if column.offsets.data != NULL else 0
     column.rows = rows
     column.nulls = nulls
@@ -189,9 +166,9 @@ cdef class _Decoder:
         cdef int64_t header_nulls = self._header_values.nulls
         if size > self._limit - self._total:
             return OVER_LIMIT
-        if <size_t>count > size // RECORD_BYTES_MIN:
+        if <size_t>count > size // OTTLA_RECORD_BYTES_MIN:
             self._record_finding = OTTLA_RECORD_CUT_OFF
-            self._record_index = <int32_t>(size // RECORD_BYTES_MIN)
+            self._record_index = <int32_t>(size // OTTLA_RECORD_BYTES_MIN)
             return BAD_RECORD
         if self._reserve(count, size):
             return NO_MEMORY

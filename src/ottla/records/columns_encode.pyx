@@ -17,22 +17,13 @@ from ottla.model.errors import BatchTooLargeError, MisuseError
 from ottla.records.compression import compress
 from ottla.records.layout import Codec
 
-cdef extern from "record.h" nogil:
-    enum:
-        OTTLA_HEADER_BYTES, OTTLA_APPEND_TIME_BIT, OTTLA_TRANSACTIONAL_BIT
-    ctypedef struct ottla_batch_fields:
-        int64_t base_offset, base_timestamp, max_timestamp, producer_id
-        int32_t leader_epoch, last_offset_delta, base_sequence, count
-        int16_t attributes, producer_epoch
-    int64_t ottla_sub64(int64_t left, int64_t right)
-    size_t ottla_varint_size(int64_t value)
-    size_t ottla_field_size(int64_t size)
-    size_t ottla_record_body_size(int64_t timestamp_delta, int32_t offset_delta, int64_t key_size, int64_t value_size,
-                                  int32_t header_count, size_t headers_size)
-    uint8_t* ottla_put_varint(uint8_t* at, int64_t value)
-    void ottla_seal(uint8_t* batch, size_t size, const ottla_batch_fields* fields)
-    void ottla_seal_around(uint8_t* batch, size_t size, const ottla_batch_fields* fields, uint32_t payload_crc)
-    uint32_t ottla_crc32c(uint32_t crc, const uint8_t* data, size_t size)
+from ottla.records.record_wire cimport (
+    ottla_batch_fields, ottla_field_size, ottla_record_body_size, ottla_seal, ottla_seal_around,
+)
+from ottla.records.wire cimport (
+    OTTLA_APPEND_TIME_BIT, OTTLA_HEADER_BYTES, OTTLA_TRANSACTIONAL_BIT, ottla_crc32c, ottla_put_varint, ottla_sub64,
+    ottla_varint_size,
+)
 
 cdef enum:
     # Beyond what a record's lengths and deltas take together.

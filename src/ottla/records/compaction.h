@@ -9,9 +9,9 @@
 #include <stdlib.h>
 
 #include "growable.h"
-#include "record.h"
+#include "selection.h"
 
-/* SipHash-2-4 with 128 bits of output. With a secret key nobody can make up two keys that collide; by chance, comparing
+/* SipHash-2-4 with 128 bits of output. With a secret key, keys that collide cannot be made up; by chance, comparing
  * 2^40 records against a map of 2^23 keys meets a false match with a probability below 2^-64. */
 typedef struct {
     uint64_t low, high;
@@ -200,14 +200,6 @@ typedef struct {
     int tombstones_go;
 } ottla_rules;
 
-typedef struct {
-    uint8_t *keeps; /* one byte per record */
-    int32_t kept;
-    int tombstones; /* whether any that stays is one */
-    int64_t delta_max; /* the largest timestamp delta of those that stay */
-    size_t bytes;
-} ottla_selection;
-
 static inline int ottla_stays(const ottla_rules *rules, const ottla_candidate *found, int64_t offset) {
     if (offset >= rules->end_offset) return 1;
     if (found->record.key_size < 0) return 0;
@@ -235,24 +227,6 @@ static ottla_record_finding ottla_select_records(
         }
     } while (size > 0);
     return OTTLA_RECORD_GOOD;
-}
-
-/* Copies the records that stay, as they are. `at` has been walked before, so its bounds are known to be good; `to` has
- * room for the selection's bytes. */
-static inline uint8_t *ottla_copy_selected(uint8_t *to, const uint8_t *at, const uint8_t *end, const uint8_t *keeps) {
-    const uint8_t *run = at; /* where the records to copy next begin */
-    for (; at < end; keeps++) {
-        int32_t length = 0;
-        const uint8_t *after = ottla_varint(at, end, &length) + length;
-        if (!*keeps) {
-            memcpy(to, run, (size_t)(at - run));
-            to += at - run;
-            run = after;
-        }
-        at = after;
-    }
-    memcpy(to, run, (size_t)(end - run));
-    return to + (end - run);
 }
 
 /* A record's timestamp delta takes ten bytes at most, and its length five. */

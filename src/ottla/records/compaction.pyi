@@ -9,7 +9,7 @@ class OffsetMap:
     """The last offset of each key, in bounded memory.
 
     It never takes more than `memory_bytes`, also while it grows, and starts small. Keys are known by a digest of 128
-    bits that depends on `hash_key`, 16 bytes: let them be random, so that nobody can make up keys that collide. By
+    bits that depends on `hash_key`, 16 bytes: they should be random, so that keys which collide cannot be made up. By
     chance, 2^40 records against 2^23 keys meet a false match with a probability below 2^-64.
     """
 
@@ -24,7 +24,7 @@ class OffsetMap:
 
         Answers the first offset that is not covered: the batch's next offset, or that of the first record that found
         the map full. Raises `CorruptBatchError` for damage inside a record, `BatchTooLargeError` for a batch that
-        explodes. Runs without the GIL but for the decompression.
+        exceeds the bound. Runs without the GIL but for the decompression.
         """
     def get(self, key: bytes) -> int:
         """The key's last offset; -1 if it has none."""

@@ -9,7 +9,7 @@ records are in `compaction.h`.
 cimport cython
 from cpython.buffer cimport Py_buffer, PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
-from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint64_t
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memset
 
@@ -18,14 +18,17 @@ from ottla.records.compression import compress, decompress
 from ottla.records.decode import record_story
 from ottla.records.layout import Codec
 
-cdef extern from "compaction.h" nogil:
-    ctypedef enum ottla_record_finding:
-        OTTLA_RECORD_GOOD, OTTLA_RECORD_CUT_OFF
+from ottla.records.record_wire cimport (
+    OTTLA_RECORD_BYTES_MIN, OTTLA_RECORD_CUT_OFF, OTTLA_RECORD_GOOD, ottla_batch_fields, ottla_record_finding,
+    ottla_seal,
+)
+from ottla.records.wire cimport OTTLA_CODEC_BITS, OTTLA_DELETE_HORIZON_BIT, OTTLA_HEADER_BYTES, ottla_add64, ottla_sub64
+
+cdef extern from "ottla/records/compaction.h" nogil:
     ctypedef enum ottla_map_finding:
         OTTLA_MAP_GOOD, OTTLA_MAP_FULL, OTTLA_MAP_NO_MEMORY
     enum:
-        OTTLA_GROWTH, OTTLA_SHIFT_GROWTH_BYTES, OTTLA_HEADER_BYTES
-        OTTLA_CODEC_BITS, OTTLA_DELETE_HORIZON_BIT
+        OTTLA_GROWTH, OTTLA_SHIFT_GROWTH_BYTES
     ctypedef struct ottla_digest:
         uint64_t low, high
     ctypedef struct ottla_slot:
@@ -49,13 +52,7 @@ cdef extern from "compaction.h" nogil:
         int tombstones
         int64_t delta_max
         size_t bytes
-    ctypedef struct ottla_batch_fields:
-        int64_t base_offset, base_timestamp, max_timestamp, producer_id
-        int32_t leader_epoch, last_offset_delta, base_sequence, count
-        int16_t attributes, producer_epoch
     uint64_t ottla_load_le(const uint8_t* at, size_t size)
-    int64_t ottla_add64(int64_t left, int64_t right)
-    int64_t ottla_sub64(int64_t left, int64_t right)
     ottla_digest ottla_digest_of(const uint64_t* secret, const uint8_t* at, size_t size)
     ottla_slot* ottla_find_slot(const ottla_offset_map* map, ottla_digest digest)
     ottla_record_finding ottla_map_records(ottla_offset_map* map, ottla_walk* walk, int64_t start_offset,
@@ -63,11 +60,8 @@ cdef extern from "compaction.h" nogil:
     ottla_record_finding ottla_select_records(const ottla_rules* rules, ottla_walk* walk, ottla_selection* selection)
     uint8_t* ottla_copy_selected(uint8_t* to, const uint8_t* at, const uint8_t* end, const uint8_t* keeps)
     uint8_t* ottla_shift_selected(uint8_t* to, const uint8_t* at, const uint8_t* end, const uint8_t* keeps, int64_t shift)
-    void ottla_seal(uint8_t* batch, size_t size, const ottla_batch_fields* fields)
 
 cdef enum:
-    # A record has seven fields of a byte or more, so a payload cannot hold more records than this of its bytes.
-    RECORD_BYTES_MIN = 7
     SLOTS_MIN = 16
     SLOTS_AT_FIRST = 4096
     # Sixteen bytes of digest, eight of offset.
@@ -158,8 +152,8 @@ cdef bint _begin(batch, ottla_walk* walk, Py_buffer* view) except -1:
         return False
     payload = decompress(batch.codec, batch.payload)
     PyObject_GetBuffer(payload, view, PyBUF_SIMPLE)
-    if walk.count < 0 or walk.count > view.len // RECORD_BYTES_MIN:
-        count = view.len // RECORD_BYTES_MIN
+    if walk.count < 0 or walk.count > view.len // OTTLA_RECORD_BYTES_MIN:
+        count = view.len // OTTLA_RECORD_BYTES_MIN
         PyBuffer_Release(view)
         raise CorruptBatchError(record_story(OTTLA_RECORD_CUT_OFF, walk.base_offset, count))
     walk.at = <const uint8_t*>view.buf

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from typing_extensions import Buffer
 
 DECOMPRESSED_BYTES_MAX: Final = 128 * 1024 * 1024
-"""The default bound: a hundred times a default `max.message.bytes`, yet a size that one batch may cost in memory."""
+"""The default bound: over a hundred times the default `max.message.bytes`, and still an acceptable size in memory."""
 
 _OUTPUT_FULL: Final = "failed to write whole buffer"
 """How the codec library says that the output did not fit; its other complaints mean damage."""
@@ -126,7 +126,7 @@ def _decompress_snappy(data: memoryview, limit: int) -> memoryview:
     total, at = 0, len(_XERIAL_HEADER)
     while at < len(data):
         if len(data) - at < _XERIAL_SIZE.size:
-            raise _damaged(Codec.SNAPPY, data, "a block's size is cut off")
+            raise _damaged(Codec.SNAPPY, data, "a block's size is truncated")
         (size,) = _XERIAL_SIZE.unpack_from(data, at)
         at += _XERIAL_SIZE.size
         if not 0 <= size <= len(data) - at:
@@ -136,7 +136,7 @@ def _decompress_snappy(data: memoryview, limit: int) -> memoryview:
         total = _bounded(total + blocks[-1][1], limit)
         at += size
     if at > len(data):
-        raise _damaged(Codec.SNAPPY, data, "the stream header is cut off")
+        raise _damaged(Codec.SNAPPY, data, "the stream header is truncated")
     output, start = memoryview(bytearray(total)), 0
     for block, size in blocks:
         _snappy_block(block, output[start : start + size])
@@ -157,7 +157,7 @@ def _snappy_size(block: memoryview) -> int:
     except cramjam.DecompressionError as error:
         raise _damaged(Codec.SNAPPY, block, error) from error
     if claim > 22 * len(block):
-        raise _damaged(Codec.SNAPPY, block, f"it claims {claim} bytes, more than its size can hold")
+        raise _damaged(Codec.SNAPPY, block, f"it claims {claim} bytes, which its size does not allow")
     return claim
 
 
@@ -191,7 +191,9 @@ def _zstd_size(data: memoryview) -> int:
 
 
 def _too_large(codec: Codec, limit: int) -> BatchTooLargeError:
-    return BatchTooLargeError(f"{codec.name.lower()} data makes more than {limit} bytes; raise the limit or send less")
+    return BatchTooLargeError(
+        f"{codec.name.lower()} data decompresses to more than {limit} bytes; raise the limit or send less"
+    )
 
 
 def _damaged(codec: Codec, data: memoryview, why: object) -> CorruptBatchError:

@@ -1,9 +1,10 @@
-"""Transaction markers: the control batches that end a transaction in each partition it wrote to.
+"""Control batches: transaction markers, and the progress that queues note in their own logs.
 
 Covers their bytes only. When a marker is written and what it means for readers is decided in `storage` and
-`coordination`.
+`coordination`; what progress is, in `queues`.
 """
 
+from collections.abc import Sequence
 from struct import Struct
 from struct import error as StructError
 from typing import Final
@@ -16,6 +17,10 @@ from ottla.records.layout import Marker
 
 MARKER_BYTES: Final = 78
 """Every marker is a batch of this size."""
+
+PROGRESS_TYPE: Final = 100
+"""The type of control records in which a queue notes its progress. Kafka has none of this number: its clients skip
+control batches, whatever their type."""
 
 _VERSION: Final = 0
 _KEY: Final = Struct(">hh")
@@ -49,7 +54,7 @@ def read_marker(batch: Batch) -> tuple[Marker, int] | None:
     """How the transaction ended, and the epoch of the coordinator that says so.
 
     None for a control batch of another kind, which readers pass over, and for one that compaction has emptied. Raises
-    `CorruptBatchError` if the batch is no control batch or its record is not one.
+    `CorruptBatchError` if the batch is not a control batch, or its record is too short.
     """
     if not batch.is_control:
         raise CorruptBatchError(f"batch with base offset {batch.base_offset} holds data, not a marker")
@@ -67,3 +72,18 @@ def read_marker(batch: Batch) -> tuple[Marker, int] | None:
             f"marker with base offset {batch.base_offset}: {len(key)} bytes of key or {len(value)} of value are too few"
         ) from error
     return Marker(kind), coordinator_epoch
+
+
+def progress_batch(values: Sequence[bytes], timestamp: int) -> bytearray:
+    """A control batch with the progress of a queue, to be appended by the partition's leader."""
+    builder = BatchBuilder(control=True)
+    key = _KEY.pack(_VERSION, PROGRESS_TYPE)
+    for value in values:
+        builder.append(timestamp, key, value)
+    return bytearray(builder.build())
+
+
+def read_progress(batch: Batch) -> list[tuple[int, bytes]]:
+    """Offset and value of each progress record in a control batch; none if it is of another kind."""
+    key = _KEY.pack(_VERSION, PROGRESS_TYPE)
+    return [(record.offset, record.value) for record in decode_records(batch) if record.key == key and record.value]

@@ -11,4 +11,4 @@ def decode_records(batch: Batch, limit: int = ...) -> list[Record]:
     """
 
 def record_story(finding: int, base_offset: int, index: int) -> str:
-    """What is wrong with a batch's record of that index, for people."""
+    """What is wrong with the record of that index, as a sentence."""

@@ -1,8 +1,8 @@
 /* Where the memory of growable buffers comes from. Included by packed_buffer alone, so that there is one of it.
  *
  * Large blocks that are given back are kept, up to a bound, and handed out again: a reader that decodes, uses and drops
- * one answer after the other would otherwise spend more time on the system's fresh pages than on the records. Who has
- * waited longest to be used again makes room for others, so that what is kept follows what is needed.
+ * one answer after the other would otherwise spend more time on the system's fresh pages than on the records. The
+ * blocks that have not been used for longest make room for others.
  */
 #ifndef OTTLA_KEPT_BLOCKS_H
 #define OTTLA_KEPT_BLOCKS_H
@@ -46,7 +46,7 @@ static inline void ottla_unkeep(ottla_kept_block *kept) {
 }
 
 /* A kept block that fits without waste; of several of a size the one that was used last, which the processor still has
- * near it. Nobody waits for the lock: whoever finds it taken goes to the allocator. */
+ * near it. A caller that finds the lock taken uses the allocator. */
 static inline int ottla_take_kept(ottla_growable *buffer, size_t need) {
     if (need < OTTLA_KEPT_BLOCK_BYTES_MIN / 2 || pthread_mutex_trylock(&ottla_kept_lock)) return 0;
     ottla_kept_block *best = NULL;
@@ -67,7 +67,7 @@ static inline int ottla_take_kept(ottla_growable *buffer, size_t need) {
     return best != NULL;
 }
 
-/* An empty place for so many bytes, for which the oldest blocks may have to go. Holds the lock. */
+/* An empty place for that many bytes; the oldest blocks may have to go. Called with the lock held. */
 static inline ottla_kept_block *ottla_place(size_t room) {
     while (1) {
         ottla_kept_block *empty = NULL, *oldest = NULL;

@@ -1,4 +1,4 @@
-"""The record batch format v2: where each header field lies, and what its bits mean."""
+"""The record batch format v2: the position of each header field, and the meaning of its bits."""
 
 from enum import IntEnum
 from typing import Final
@@ -40,7 +40,7 @@ class Codec(IntEnum):
 
 
 class TimestampType(IntEnum):
-    """Who sets a record's timestamp: the producer, or the broker when it appends."""
+    """Whether the producer sets a record's timestamp, or the broker when it appends."""
 
     CREATE_TIME = 0
     LOG_APPEND_TIME = 1

@@ -1,8 +1,8 @@
-"""The C face of the memory that kernels fill and hand over."""
+"""The C interface to the memory that kernels fill."""
 
 from libc.stdint cimport uint8_t
 
-cdef extern from "growable.h" nogil:
+cdef extern from "ottla/records/growable.h" nogil:
     enum:
         OTTLA_SLACK_BYTES
     ctypedef struct ottla_growable:

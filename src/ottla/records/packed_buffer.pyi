@@ -10,4 +10,4 @@ class PackedBuffer:
     def __buffer__(self, flags: int, /) -> memoryview: ...
 
 def uninitialized(size: int) -> PackedBuffer:
-    """So many bytes of any content, for whoever writes all of them; large ones are reused, and so cheap."""
+    """A buffer of undefined content, for callers that overwrite all of it; large ones are reused, and so cheap."""

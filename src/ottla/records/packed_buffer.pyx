@@ -1,4 +1,4 @@
-"""Memory that kernels fill and hand over: owned here, read by everybody through the buffer protocol.
+"""Memory that kernels fill: owned here, read through the buffer protocol.
 
 The kernels grow it without the GIL (`packed_buffer.pxd`); blocks that are given back are reused (`kept_blocks.h`).
 """
@@ -9,7 +9,7 @@ from libc.string cimport memset
 
 from ottla.model.errors import MisuseError
 
-cdef extern from "kept_blocks.h" nogil:
+cdef extern from "ottla/records/kept_blocks.h" nogil:
     int ottla_grow(ottla_growable* buffer, size_t need, int zeroed)
     void ottla_shrink(ottla_growable* buffer)
     void ottla_give_back(ottla_growable* buffer)

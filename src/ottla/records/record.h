@@ -1,4 +1,4 @@
-/* One record inside a batch: reading it with every bound checked, and writing it.
+/* One record inside a batch: reading it with every bound checked, surveying it, and writing it.
  *
  * length varint | attributes int8 | timestamp delta varlong | offset delta varint | key | value | headers
  * A key or value is a varint length, -1 for null, and its bytes; headers are a varint count of (key, value) pairs whose
@@ -8,6 +8,9 @@
 #define OTTLA_RECORD_H
 
 #include "wire.h"
+
+/* A record has seven fields of a byte or more, so a payload has at most one record for this many of its bytes. */
+enum { OTTLA_RECORD_BYTES_MIN = 7 };
 
 typedef enum {
     OTTLA_RECORD_GOOD = 0,
@@ -40,7 +43,7 @@ static inline const uint8_t *ottla_read_field(
     return *size > 0 ? at + *size : at;
 }
 
-/* Everything up to the headers. The headers' own bounds are checked by whoever walks them with ottla_read_header. */
+/* Everything up to the headers. ottla_read_header checks the headers' own bounds. */
 static inline ottla_record_finding ottla_read_record(const uint8_t *at, const uint8_t *end, ottla_record *record) {
     int32_t length;
     at = ottla_varint(at, end, &length);
@@ -83,43 +86,119 @@ static inline const uint8_t *ottla_read_header(const uint8_t *at, const uint8_t 
 typedef struct {
     int64_t max_timestamp; /* -1 if no record has a larger one */
     int32_t keyless;       /* records without a key */
-    int32_t untimely;      /* records with a timestamp outside of [oldest, newest]; -1 stands for none and is allowed */
+    int32_t untimely;      /* records with a timestamp outside [oldest, newest]; -1 stands for none and is allowed */
     int32_t walked;        /* records that were walked: all of them, or those before the malformed one */
 } ottla_survey;
+
+/* Whether exactly `count` well-formed headers fill the bytes up to `end`. */
+static inline int ottla_headers_fill(const uint8_t *at, const uint8_t *end, int32_t count) {
+    for (int32_t number = 0; number < count; number++) {
+        ottla_header header;
+        at = ottla_read_header(at, end, &header);
+        if (at == NULL) return 0;
+    }
+    return at == end;
+}
 
 static inline ottla_record_finding ottla_survey_record(
     const uint8_t *at, const uint8_t *end, int32_t index, ottla_record *record) {
     ottla_record_finding finding = ottla_read_record(at, end, record);
     if (finding != OTTLA_RECORD_GOOD) return finding;
     if (record->offset_delta != index) return OTTLA_RECORD_BAD_OFFSET;
-    at = record->headers;
-    for (int32_t number = 0; number < record->header_count; number++) {
-        ottla_header header;
-        at = ottla_read_header(at, record->end, &header);
-        if (at == NULL) return OTTLA_RECORD_BAD_HEADERS;
+    if (!ottla_headers_fill(record->headers, record->end, record->header_count)) return OTTLA_RECORD_BAD_HEADERS;
+    return OTTLA_RECORD_GOOD;
+}
+
+/* A varint of one or two bytes, still zig-zag encoded. If it goes on after the second byte, the result has bits above
+ * OTTLA_SHORT_BITS. Two bytes are the usual case: the compiler lays them out without a jump. */
+enum { OTTLA_SHORT_BITS = 14 };
+
+static inline uint32_t ottla_short_varint(const uint8_t **at) {
+    uint32_t raw = *(*at)++;
+    if (__builtin_expect(raw >= 0x80, 1)) raw += ((uint32_t)*(*at)++ << 7) - 0x80;
+    return raw;
+}
+
+/* ottla_survey_record for records whose numbers all take one or two bytes, without a bounds check for each of them.
+ *
+ * `at` lies before `limit`, and OTTLA_SURVEY_MARGIN bytes can be read from `limit` on. That is enough for all numbers
+ * in front of the key, and for the value's length behind it. Returns the position after the record, or NULL if the
+ * record needs the careful walk, which also says what is wrong with it. */
+enum { OTTLA_SURVEY_MARGIN = 16 };
+
+static inline const uint8_t *ottla_survey_short_record(
+    const uint8_t *at, const uint8_t *limit, int32_t index, int64_t *timestamp_delta, int32_t *keyless) {
+    uint32_t length = ottla_short_varint(&at);
+    if ((ptrdiff_t)(length >> 1) > limit - at) return NULL;
+    const uint8_t *end = at + (length >> 1);
+    at++; /* attributes */
+    uint32_t delta = ottla_short_varint(&at);
+    uint32_t offset = ottla_short_varint(&at);
+    uint32_t key = ottla_short_varint(&at);
+    if (key > 1) {
+        if (key & 1 || (ptrdiff_t)(key >> 1) >= end - at) return NULL;
+        at += key >> 1;
     }
-    return at == record->end ? OTTLA_RECORD_GOOD : OTTLA_RECORD_BAD_HEADERS;
+    uint32_t value = ottla_short_varint(&at);
+    ptrdiff_t rest = end - at - (ptrdiff_t)(value >> 1); /* the headers and their count */
+    if ((length | delta | offset | key | value) >> OTTLA_SHORT_BITS || offset != (uint32_t)index << 1) return NULL;
+    if (length & 1 || (value & 1 && value != 1) || rest < 1) return NULL;
+    at = end - rest;
+    if (*at != 0 || rest != 1) {
+        if (*at >= 0x80 || *at & 1 || !ottla_headers_fill(at + 1, end, *at >> 1)) return NULL;
+    }
+    *timestamp_delta = (int32_t)((delta >> 1) ^ (0u - (delta & 1)));
+    *keyless += key == 1;
+    return end;
+}
+
+/* Counts the timestamps outside [oldest, newest] of records that are well formed, one by one. */
+static inline void ottla_survey_timestamps(
+    const uint8_t *at, const uint8_t *end, int32_t count, int64_t base_timestamp, int64_t oldest, int64_t newest,
+    ottla_survey *survey) {
+    survey->max_timestamp = -1;
+    survey->untimely = 0;
+    for (int32_t index = 0; index < count; index++) {
+        ottla_record record;
+        if (ottla_read_record(at, end, &record) != OTTLA_RECORD_GOOD) return;
+        int64_t timestamp = ottla_add64(base_timestamp, record.timestamp_delta);
+        if (timestamp > survey->max_timestamp) survey->max_timestamp = timestamp;
+        survey->untimely += timestamp != -1 && (timestamp < oldest || timestamp > newest);
+        at = record.end;
+    }
 }
 
 static inline ottla_record_finding ottla_survey_records(
     const uint8_t *at, const uint8_t *end, int32_t count, int64_t base_timestamp, int64_t oldest, int64_t newest,
     ottla_survey *survey) {
     /* Local, so that the compiler may keep them in registers: bytes that are read could be those of the struct. */
+    const uint8_t *const start = at, *const limit = end - at > OTTLA_SURVEY_MARGIN ? end - OTTLA_SURVEY_MARGIN : at;
     ottla_record_finding finding = OTTLA_RECORD_GOOD;
-    int64_t max_timestamp = -1;
-    int32_t keyless = 0, untimely = 0, index = 0;
+    int64_t min_delta = INT64_MAX, max_delta = INT64_MIN, min_timestamp, max_timestamp;
+    int32_t keyless = 0, index = 0;
     for (; index < count; index++) {
-        ottla_record record;
-        finding = ottla_survey_record(at, end, index, &record);
-        if (finding != OTTLA_RECORD_GOOD) break;
-        int64_t timestamp = ottla_add64(base_timestamp, record.timestamp_delta);
-        if (timestamp > max_timestamp) max_timestamp = timestamp;
-        untimely += timestamp != -1 && (timestamp < oldest || timestamp > newest);
-        keyless += record.key_size < 0;
-        at = record.end;
+        int64_t delta;
+        const uint8_t *next = at < limit ? ottla_survey_short_record(at, limit, index, &delta, &keyless) : NULL;
+        if (__builtin_expect(next == NULL, 0)) {
+            ottla_record record;
+            finding = ottla_survey_record(at, end, index, &record);
+            if (finding != OTTLA_RECORD_GOOD) break;
+            delta = record.timestamp_delta;
+            keyless += record.key_size < 0;
+            next = record.end;
+        }
+        if (delta < min_delta) min_delta = delta;
+        if (delta > max_delta) max_delta = delta;
+        at = next;
     }
     if (finding == OTTLA_RECORD_GOOD && at != end) finding = OTTLA_RECORD_TRAILING;
-    *survey = (ottla_survey){max_timestamp, keyless, untimely, index};
+    if (!__builtin_add_overflow(base_timestamp, min_delta, &min_timestamp) && min_timestamp >= oldest &&
+        !__builtin_add_overflow(base_timestamp, max_delta, &max_timestamp) && max_timestamp <= newest) {
+        *survey = (ottla_survey){max_timestamp < -1 ? -1 : max_timestamp, keyless, 0, index};
+    } else {
+        *survey = (ottla_survey){-1, keyless, 0, index};
+        ottla_survey_timestamps(start, end, index, base_timestamp, oldest, newest, survey);
+    }
     return finding;
 }
 

@@ -1,6 +1,6 @@
 """Types and promises of the consumer's record reader."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, Generic, TypeVar
 
 from ottla.records.batch import Batch
@@ -38,12 +38,13 @@ class RecordReader(Generic[R]):
     def read(
         self,
         count_max: int,
-        key_deserializer: Callable[[bytes], Any] | None = None,
-        value_deserializer: Callable[[bytes], Any] | None = None,
+        key_deserializer: Any = None,
+        value_deserializer: Any = None,
     ) -> list[R]:
         """The next records, as many as there are up to `count_max`.
 
-        Deserializers are called with bytes, never with None. What they raise, and what a damaged batch raises
-        (`CorruptBatchError` and its like), comes after the good records before it: `next_offset` is then the offset
-        of the record that cannot be had, and every further call raises again.
+        Deserializers are called with bytes, never with None. If one has a method `deserialize_record`, that is called,
+        with the topic, the headers, the bytes, and whether it is the key. What they raise, and what a damaged batch
+        raises (`CorruptBatchError`, for example), comes after the good records before it: `next_offset` is then the
+        offset of the record that cannot be read, and every further call raises again.
         """

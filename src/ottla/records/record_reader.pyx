@@ -7,7 +7,6 @@ aborted. Which batches those are is the consumer's. `decode` reads a whole batch
 
 cimport cython
 from cpython.buffer cimport Py_buffer, PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
-from cpython.bytes cimport PyBytes_FromStringAndSize
 from cpython.ref cimport Py_INCREF
 from cpython.tuple cimport PyTuple_SET_ITEM
 from libc.stdint cimport int32_t, int64_t, uint8_t
@@ -17,24 +16,12 @@ from ottla.records.aborted import AbortedTransactions
 from ottla.records.decode import record_story
 from ottla.records.payload import read_payload
 
-cdef extern from "record.h" nogil:
-    ctypedef enum ottla_record_finding:
-        OTTLA_RECORD_GOOD, OTTLA_RECORD_CUT_OFF, OTTLA_RECORD_BAD_LENGTH, OTTLA_RECORD_BAD_FIELD
-        OTTLA_RECORD_BAD_HEADERS, OTTLA_RECORD_TRAILING, OTTLA_RECORD_BAD_OFFSET
-    ctypedef struct ottla_record:
-        int64_t timestamp_delta
-        int32_t offset_delta, key_size, value_size, header_count
-        const uint8_t* key
-        const uint8_t* value
-        const uint8_t* headers
-        const uint8_t* end
-    ctypedef struct ottla_header:
-        int32_t key_size, value_size
-        const uint8_t* key
-        const uint8_t* value
-    int64_t ottla_add64(int64_t left, int64_t right)
-    ottla_record_finding ottla_read_record(const uint8_t* at, const uint8_t* end, ottla_record* record)
-    const uint8_t* ottla_read_header(const uint8_t* at, const uint8_t* end, ottla_header* header)
+from ottla.records.decode cimport field_of, headers_of
+from ottla.records.record_wire cimport (
+    OTTLA_RECORD_BAD_HEADERS, OTTLA_RECORD_BAD_OFFSET, OTTLA_RECORD_GOOD, OTTLA_RECORD_TRAILING, ottla_read_record,
+    ottla_record, ottla_record_finding,
+)
+from ottla.records.wire cimport ottla_add64
 
 cdef extern from "Python.h":
     ctypedef struct TupleType "PyTypeObject":
@@ -47,27 +34,9 @@ cdef enum:
 cdef tuple NO_HEADERS = ()
 
 
-cdef inline object _field(const uint8_t* at, int32_t size):
-    return None if size < 0 else PyBytes_FromStringAndSize(<const char*>at, size)
-
-
 cdef inline void _put(object record, Py_ssize_t at, object value):
     Py_INCREF(value)
     PyTuple_SET_ITEM(record, at, value)
-
-
-cdef tuple _headers(ottla_record* record):
-    """The record's headers, or None if they do not fill its rest exactly."""
-    cdef const uint8_t* at = record.headers
-    cdef ottla_header header
-    cdef list headers = []
-    for _ in range(record.header_count):
-        at = ottla_read_header(at, record.end, &header)
-        if at == NULL:
-            return None
-        name = (<bytes>_field(header.key, header.key_size)).decode("utf-8", "replace")
-        headers.append((name, _field(header.value, header.value_size)))
-    return tuple(headers) if at == record.end else None
 
 
 # Not for the garbage collector: clearing a payload that is still being read would fail. A reader leads to no cycle.
@@ -77,7 +46,7 @@ cdef class RecordReader:
     cdef object _topic, _partition, _kind, _aborted, _payload, _leader_epoch, _timestamp_type
     cdef list _batches
     cdef Py_ssize_t _batch_index
-    cdef bint _check_crcs, _is_open, _is_append_time, _is_reading
+    cdef bint _check_crcs, _is_open, _is_append_time, _is_reading, _key_sees_record, _value_sees_record
     cdef Py_buffer _view
     cdef const uint8_t* _at
     cdef const uint8_t* _end
@@ -88,7 +57,7 @@ cdef class RecordReader:
 
     def __init__(self, kind, topic, partition, batches, start, aborted=None, *, check_crcs=True):
         if not issubclass(kind, tuple):
-            raise MisuseError(f"{kind} is no kind of tuple")
+            raise MisuseError(f"{kind} is not a tuple class")
         self._kind = kind
         self._topic = topic
         self._partition = partition
@@ -111,6 +80,12 @@ cdef class RecordReader:
         if self._is_reading:
             raise MisuseError("a deserializer, or another thread, reads from a consumer that is being read from")
         self._is_reading = True
+        self._key_sees_record = hasattr(key_deserializer, "deserialize_record")
+        if self._key_sees_record:
+            key_deserializer = key_deserializer.deserialize_record
+        self._value_sees_record = hasattr(value_deserializer, "deserialize_record")
+        if self._value_sees_record:
+            value_deserializer = value_deserializer.deserialize_record
         try:
             while len(records) < count_max and (self._is_open or self._open_next()):
                 self._read_batch(records, count_max, key_deserializer, value_deserializer)
@@ -186,15 +161,21 @@ cdef class RecordReader:
                 raise CorruptBatchError(record_story(finding, self._base_offset, self._index))
             offset = ottla_add64(self._base_offset, record.offset_delta)
             if offset >= self.next_offset:
-                headers = NO_HEADERS if record.header_count == 0 else _headers(&record)
+                headers = NO_HEADERS if record.header_count == 0 else headers_of(&record)
                 if headers is None:
                     raise CorruptBatchError(record_story(OTTLA_RECORD_BAD_HEADERS, self._base_offset, self._index))
-                key = _field(record.key, record.key_size)
+                key = field_of(record.key, record.key_size)
                 if key_deserializer is not None and key is not None:
-                    key = key_deserializer(key)
-                value = _field(record.value, record.value_size)
+                    if self._key_sees_record:
+                        key = key_deserializer(self._topic, headers, key, True)
+                    else:
+                        key = key_deserializer(key)
+                value = field_of(record.value, record.value_size)
                 if value_deserializer is not None and value is not None:
-                    value = value_deserializer(value)
+                    if self._value_sees_record:
+                        value = value_deserializer(self._topic, headers, value, False)
+                    else:
+                        value = value_deserializer(value)
                 timestamp = self._append_time
                 if not self._is_append_time:
                     timestamp = ottla_add64(self._base_timestamp, record.timestamp_delta)

@@ -10,25 +10,11 @@ from libc.stdint cimport int32_t, int64_t, uint8_t
 from ottla.model.errors import InvalidRecordError
 from ottla.records.decode import record_story
 
-cdef extern from "record.h" nogil:
-    ctypedef enum ottla_record_finding:
-        OTTLA_RECORD_GOOD
-    ctypedef struct ottla_record:
-        int64_t timestamp_delta
-        int32_t key_size
-        const uint8_t* end
-    ctypedef struct ottla_survey:
-        int64_t max_timestamp
-        int32_t keyless, untimely, walked
-    int64_t ottla_add64(int64_t left, int64_t right)
-    ottla_record_finding ottla_read_record(const uint8_t* at, const uint8_t* end, ottla_record* record)
-    ottla_record_finding ottla_survey_records(
-        const uint8_t* at, const uint8_t* end, int32_t count, int64_t base_timestamp, int64_t oldest, int64_t newest,
-        ottla_survey* survey,
-    )
-
-cdef enum:
-    RELEASE_BYTES_MIN = 131072
+from ottla.records.record_wire cimport (
+    OTTLA_RECORD_GOOD, RELEASE_BYTES_MIN, ottla_read_record, ottla_record, ottla_record_finding, ottla_survey,
+    ottla_survey_records,
+)
+from ottla.records.wire cimport ottla_add64
 
 
 def survey(payload, int32_t count, int64_t base_timestamp, int64_t oldest, int64_t newest):

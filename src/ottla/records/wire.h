@@ -131,7 +131,7 @@ enum {
     OTTLA_DELETE_HORIZON_BIT = 0x40,
 };
 
-/* What a look at a batch can find. The first two are no damage. */
+/* What a look at a batch can find. The first two are not damage. */
 typedef enum {
     OTTLA_WHOLE = 0,
     OTTLA_CUT_OFF,

@@ -33,7 +33,7 @@ EVENT_LOOPS = [pytest.param(_on_asyncio, id="asyncio"), pytest.param(_on_uvloop,
 
 
 async def wait_ended(pid: int) -> None:
-    """Returns once the process, anybody's, has ended."""
+    """Returns once the process has ended."""
     try:
         descriptor = os.pidfd_open(pid)
     except ProcessLookupError:

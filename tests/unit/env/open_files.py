@@ -5,7 +5,7 @@ from pathlib import Path
 
 
 def open_below(folder: Path) -> list[str]:
-    """The open files in this folder: others come and go with threads and garbage, and are nobody's business here."""
+    """The open files in this folder; others come and go with threads and garbage collection."""
     found = []
     for descriptor in os.listdir("/proc/self/fd"):
         try:

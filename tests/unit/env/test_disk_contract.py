@@ -1,4 +1,4 @@
-"""What every disk promises, held against the real one and its simulated twin alike."""
+"""What every disk guarantees, tested on the real and on the simulated one."""
 
 import asyncio
 import errno
@@ -7,13 +7,20 @@ from pathlib import Path
 
 import pytest
 
+from ottla.env import real_disk
 from ottla.env.ports import Disk, File, Lock, Mapping
 from ottla.env.real_disk import IOV_MAX, RealDisk
+from ottla.env.system_calls import pwritev_by_pwrite, sync_data_by_fsync
 from ottla.sim.disk import SimDisk
 
 
-@pytest.fixture(params=["real", "simulated"])
-def disk(request: pytest.FixtureRequest) -> Disk:
+@pytest.fixture(params=["real", "real without Linux's calls", "simulated"])
+def disk(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Disk:
+    if request.param == "real without Linux's calls":
+        monkeypatch.setattr(real_disk, "pwritev", pwritev_by_pwrite)
+        monkeypatch.setattr(real_disk, "sync_data", sync_data_by_fsync)
+        monkeypatch.setattr(real_disk, "UNNAMED_FILE", 0)
+        return RealDisk()
     return RealDisk() if request.param == "real" else SimDisk(seed=1)
 
 
@@ -196,6 +203,28 @@ class TestErrors:
             disk.make_dirs(f"{root}/a")
         with pytest.raises(FileExistsError):
             disk.make_dirs(f"{root}/a/b")
+
+
+class TestScratch:
+    def test_a_scratch_file_has_no_name_and_is_like_any_other(self, disk: Disk, root: str) -> None:
+        first, second = disk.open_scratch(root), disk.open_scratch(root)
+        assert [] == disk.list_dir(root)
+        first.write_at(3, [b"abc"])
+        second.write_at(0, [b"other"])
+        assert (b"\0\0\0abc", b"other") == (first.read_at(0, 99), second.read_at(0, 99))
+        first.truncate(1)
+        assert (1, 5) == (first.size(), second.size())
+        first.close()
+        with pytest.raises(OSError, match=root) as caught:
+            first.read_at(0, 1)
+        assert "EBADF" == error_code(caught)
+        assert b"other" == second.read_at(0, 9)
+        assert [] == disk.list_dir(root)
+
+    def test_a_scratch_file_needs_a_folder(self, disk: Disk, root: str) -> None:
+        with pytest.raises(OSError, match="missing") as caught:
+            disk.open_scratch(f"{root}/missing")
+        assert "ENOENT" == error_code(caught)
 
 
 class TestFolders:

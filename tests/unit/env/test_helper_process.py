@@ -21,6 +21,8 @@ from ottla.model.errors import CorruptError, MisuseError
 from ottla.model.invariants import InvariantViolation, violated
 from tests.unit.env.event_loops import EVENT_LOOPS, Run, wait_ended
 
+pytestmark = pytest.mark.broker
+
 KILL_YOURSELF = "import os, signal; os.kill(os.getpid(), signal.SIGKILL)"
 
 # An exception that pickles but cannot be made again, since its constructor wants more than it remembers.

@@ -1,4 +1,4 @@
-"""The compiled mapping: what the contract of all disks does not say, such as descriptors, maps and address space."""
+"""The compiled mapping: descriptors, maps and address space, which the contract of all disks does not cover."""
 
 import errno
 import os

@@ -1,4 +1,4 @@
-"""The real disk: what only a real one has, such as descriptors, short writes, processes and threads."""
+"""The real disk: descriptors, short writes, processes and threads, which the simulated one does not have."""
 
 import asyncio
 import errno
@@ -7,6 +7,7 @@ import os
 import pickle
 import resource
 import signal
+import stat
 import subprocess
 import sys
 import threading
@@ -21,6 +22,8 @@ from ottla.env.real_disk import RealDisk
 from ottla.env.real_random import RealRandom
 from ottla.model.buffer import Buffer
 from tests.unit.env.open_files import open_below
+
+pytestmark = pytest.mark.broker
 
 
 @pytest.fixture
@@ -48,7 +51,7 @@ class TestFiles:
             calls.append(position)
             return os.pwrite(descriptor, b"".join(buffers)[:7], position)
 
-        monkeypatch.setattr("ottla.env.real_disk.os.pwritev", short)
+        monkeypatch.setattr("ottla.env.real_disk.pwritev", short)
         file = RealDisk().open(str(tmp_path / "a"), create=True)
         buffers: list[Buffer] = [b"ab", b"", memoryview(b"cdefg"), bytearray(b"hijklmnopqrstuv"), b"w", b"", b"xyz"]
         file.write_at(5, buffers)
@@ -58,9 +61,9 @@ class TestFiles:
     def test_a_disk_that_takes_nothing_is_an_error_not_a_loop(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr("ottla.env.real_disk.os.pwritev", lambda *_: 0)
+        monkeypatch.setattr("ottla.env.real_disk.pwritev", lambda *_: 0)
         file = RealDisk().open(str(tmp_path / "a"), create=True)
-        with pytest.raises(OSError, match="takes no more bytes") as caught:
+        with pytest.raises(OSError, match="accepts no more bytes") as caught:
             file.write_at(0, [b"abc"])
         assert (errno.EIO, str(tmp_path / "a")) == (caught.value.errno, caught.value.filename)
 
@@ -182,3 +185,37 @@ class TestClockAndRandom:
         assert 16 == len(random.randbytes(16))
         assert {0, 1, 2} == {random.randrange(3) for _ in range(200)}
         assert all(0 <= random.random() < 1 for _ in range(100))
+
+
+class TestScratch:
+    def test_a_file_system_without_unnamed_files_gets_a_name_for_a_moment(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(
+            os, "O_TMPFILE", os.O_DIRECTORY
+        )  # refused with EISDIR, as by a kernel that does not know it
+        file = RealDisk().open_scratch(str(tmp_path))
+        file.write_at(0, [b"abc"])
+        assert b"abc" == file.read_at(0, 9)
+        assert [] == list(tmp_path.iterdir())
+
+
+def test_data_dirs_are_for_their_owner_only(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    disk = RealDisk()
+    disk.make_dirs(f"{tmp_path}/parent/data")
+    assert 0o700 == stat.S_IMODE((tmp_path / "parent" / "data").stat().st_mode)
+    disk.make_dirs(f"{tmp_path}/parent/data")
+    assert [] == caplog.records
+
+
+def test_a_data_dir_that_others_can_read_is_warned_about_once_and_left(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    disk, folder = RealDisk(), tmp_path / "data"
+    folder.mkdir()
+    folder.chmod(0o750)
+    for _ in range(2):
+        disk.make_dirs(str(folder))
+    (record,) = caplog.records
+    assert ("WARNING", True) == (record.levelname, f"chmod 700 {folder}" in record.getMessage())
+    assert 0o750 == stat.S_IMODE(folder.stat().st_mode)

@@ -13,12 +13,15 @@ from types import SimpleNamespace
 import pytest
 
 from ottla.env import real_network
-from ottla.env.ports import File, Listener, Network, Socket
+from ottla.env.ports import File, Listener, Network, Socket, UnresolvedHostError
 from ottla.env.real_disk import RealDisk
 from ottla.env.real_network import IOV_MAX, RealNetwork, RealSocket
+from ottla.env.system_calls import sendfile_by_copy
 from ottla.model.buffer import Buffer
 from ottla.sim.disk import SimDisk
 from tests.unit.env.event_loops import EVENT_LOOPS, Run
+
+pytestmark = pytest.mark.broker
 
 HOST = "127.0.0.1"
 
@@ -167,6 +170,12 @@ class TestConnections:
 
 
 class TestFiles:
+    @pytest.fixture(autouse=True, params=["Linux's calls", "portable calls"])
+    def calls(self, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Files are sent by the kernel, or copied where the system has no such call."""
+        if request.param == "portable calls":
+            monkeypatch.setattr(real_network, "sendfile", sendfile_by_copy)
+
     def test_a_large_file_to_a_slow_reader(self, run: Run[None], tmp_path: Path) -> None:
         content = os.urandom(1 << 20) * 32
         (tmp_path / "log").write_bytes(content)
@@ -253,7 +262,7 @@ class TestErrors:
 
     def test_an_unknown_name(self, run: Run[None]) -> None:
         async def scenario() -> None:
-            with pytest.raises(OSError, match=r"'no\.such\.host\.invalid' cannot be resolved"):
+            with pytest.raises(UnresolvedHostError, match=r"'no\.such\.host\.invalid' cannot be resolved"):
                 await RealNetwork().connect("no.such.host.invalid", 9092)
 
         run(scenario())

@@ -15,6 +15,8 @@ from ottla.records.layout import Codec
 from ottla.records.record import Record
 from tests.unit.records.record_strategies import codecs, record_lists
 
+pytestmark = pytest.mark.slow
+
 
 def rows_of(table: pa.RecordBatch) -> list[Record]:
     columns = table.set_column(1, "timestamp", table.column("timestamp").cast(pa.int64())).to_pylist()

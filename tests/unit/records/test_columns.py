@@ -16,6 +16,8 @@ from ottla.records.record import Record
 from tests.unit.records.record_strategies import broken, codecs, record_lists
 from tests.unit.records.unpacked_columns import records_of
 
+pytestmark = pytest.mark.slow
+
 
 def batch_at(offset: int, count: int = 3, *, codec: Codec = Codec.NONE) -> bytes:
     records = [Record(offset + index, 100 + index, b"k%d" % index, b"value") for index in range(count)]

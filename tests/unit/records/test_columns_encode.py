@@ -2,6 +2,7 @@
 
 from array import array
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -17,6 +18,8 @@ from ottla.records.packed import BinaryColumn, HeadersColumn
 from ottla.records.recompress import recompress
 from ottla.records.record import Record
 from tests.unit.records.record_strategies import codecs, record_lists
+
+pytestmark = pytest.mark.slow
 
 
 def packed(rows: Sequence[bytes | None], *, wide: bool = False, start: int = 0) -> BinaryColumn:
@@ -219,9 +222,9 @@ def test_too_few_timestamps() -> None:
 
 
 @pytest.mark.parametrize("limits", [{"batch_records_max": 0}, {"batch_bytes_max": 0}, {"batch_bytes_max": -5}])
-def test_senseless_limits(limits: dict[str, int]) -> None:
+def test_senseless_limits(limits: dict[str, Any]) -> None:
     with pytest.raises(MisuseError, match="make no sense"):
-        encode(1, **limits)  # type: ignore[arg-type]  # mypy cannot see which names are in there
+        encode(1, **limits)
 
 
 @given(record_lists(), codecs, st.data())

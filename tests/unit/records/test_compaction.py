@@ -1,6 +1,7 @@
 """The compaction kernel against a plain dict, record by record."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -23,10 +24,10 @@ def new_map(memory_bytes: int = 1 << 20, load_factor: float = 0.9) -> OffsetMap:
     return OffsetMap(memory_bytes, HASH_KEY, load_factor)
 
 
-def batch_of(*records: tuple[int, bytes | None, bytes | None], **options: object) -> Batch:
+def batch_of(*records: tuple[int, bytes | None, bytes | None], **options: Any) -> Batch:
     """A batch of (offset, key, value); a record's timestamp is 1000 and its offset."""
     made = [Record(offset, 1000 + offset, key, value) for offset, key, value in records]
-    return Batch(build_batch(made, **options))  # type: ignore[arg-type]
+    return Batch(build_batch(made, **options))
 
 
 def compacted(

@@ -17,6 +17,8 @@ from ottla.model.errors import BatchTooLargeError, CorruptBatchError, Unsupporte
 from ottla.records.compression import DECOMPRESSED_BYTES_MAX, compress, decompress
 from ottla.records.layout import Codec
 
+pytestmark = pytest.mark.broker
+
 XERIAL: Final = b"\x82SNAPPY\x00\x00\x00\x00\x01\x00\x00\x00\x01"
 PACKING: Final = [Codec.GZIP, Codec.SNAPPY, Codec.LZ4, Codec.ZSTD]
 MIB: Final = 1024 * 1024

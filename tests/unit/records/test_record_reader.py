@@ -133,6 +133,18 @@ def test_what_a_deserializer_raises_comes_after_the_good_records_and_stays() -> 
     assert [b"x", b"4"] == [each.value for each in reading.read(10)]
 
 
+def test_a_deserializer_may_see_topic_and_headers() -> None:
+    class Seeing:
+        def deserialize_record(self, topic: str, headers: Any, data: bytes, is_key: bool) -> Any:
+            return topic, headers, data, is_key
+
+    builder = BatchBuilder()
+    builder.append(T0, b"k", b"v", [("h", b"1")])
+    (record,) = reader(builder.build()).read(1, Seeing(), Seeing())
+    headers = (("h", b"1"),)
+    assert ((record.topic, headers, b"k", True), (record.topic, headers, b"v", False)) == (record.key, record.value)
+
+
 def test_nulls_are_not_deserialized() -> None:
     def refuse(data: bytes) -> bytes:
         raise AssertionError(data)

@@ -1,11 +1,16 @@
 """Packed columns as Python records, written out the slow way: what the kernels' tests compare with."""
 
+from typing import TYPE_CHECKING
+
 from ottla.records.packed import BinaryColumn, Columns
 from ottla.records.record import Record
 
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
 
-def is_valid(validity: object, row: int) -> bool:
-    return validity is None or bool(memoryview(validity)[row >> 3] >> (row & 7) & 1)  # type: ignore[arg-type]
+
+def is_valid(validity: "Buffer | None", row: int) -> bool:
+    return validity is None or bool(memoryview(validity)[row >> 3] >> (row & 7) & 1)
 
 
 def binary_rows(column: BinaryColumn, count: int) -> list[bytes | None]:
