@@ -1,8 +1,8 @@
-"""Batches that go into a log with one write, and what they change once they are there."""
+"""Batches that are appended with one write, and the changes that follow from them."""
 
 from ottla.model.ids import Offset
 from ottla.records.batch import Batch
-from ottla.storage.producer_state import Appends
+from ottla.storage.producers.producer_state import Appends
 
 
 class AppendGroup:
@@ -15,11 +15,11 @@ class AppendGroup:
         self.end_offset = end_offset
         self.first_result = first_result
         self.pending: Appends | None = None
-        """What idempotent and transactional batches change; None while there are none."""
+        """The changes by idempotent and transactional batches; None if there are none."""
         self.size_bytes = 0
 
     def add(self, batch: Batch) -> None:
-        """One more, already stamped with its offsets."""
+        """Adds a batch that already has its offsets."""
         self.batches.append(batch)
         self.end_offset = batch.next_offset
         self.size_bytes += batch.size_bytes

@@ -1,6 +1,6 @@
-"""The leader epochs of a log: which epoch began at which offset. Truncation by epoch rests on it.
+"""The leader epochs of a log: which epoch began at which offset. Truncation by epoch relies on it.
 
-Pure: the log decides when the history is written down (`leader-epoch-checkpoint`, before the recovery point passes).
+Pure: the log decides when the history is written (`leader-epoch-checkpoint`, before the recovery point passes).
 """
 
 from collections.abc import Mapping
@@ -9,14 +9,14 @@ from ottla.model.ids import NO_LEADER_EPOCH, NO_OFFSET, LeaderEpoch, Offset
 
 
 class EpochHistory:
-    """Entries (epoch, start offset); both only grow."""
+    """Entries (epoch, start offset); both only increase."""
 
     __slots__ = ("_starts", "dirty")
 
     def __init__(self, starts: Mapping[LeaderEpoch, Offset] | None = None) -> None:
         self._starts: dict[LeaderEpoch, Offset] = dict(starts or {})
         self.dirty = False
-        """Whether there is something to write down."""
+        """Whether there are changes to write."""
 
     @property
     def starts(self) -> dict[LeaderEpoch, Offset]:
@@ -29,9 +29,9 @@ class EpochHistory:
         return next(reversed(self._starts), NO_LEADER_EPOCH)
 
     def assign(self, epoch: LeaderEpoch, start: Offset) -> None:
-        """Says that a batch of `epoch` stands at `start`; entries of a truncated past that contradict it go.
+        """A batch of `epoch` is at `start`; removes entries of a truncated past that contradict this.
 
-        An epoch that is known to begin before keeps its beginning.
+        An epoch that is known to begin earlier keeps its start.
         """
         if epoch < 0 or (epoch == self.latest and self._starts[epoch] <= start):
             return
@@ -40,9 +40,10 @@ class EpochHistory:
         self._replace(kept)
 
     def end_offset_for(self, epoch: LeaderEpoch, end_offset: Offset) -> tuple[LeaderEpoch, Offset]:
-        """The largest epoch at most `epoch`, and where it ended.
+        """The largest epoch up to `epoch`, and where it ended.
 
-        An epoch before the history's first ended where that one began; one after its last is unknown: (-1, -1).
+        An epoch before the first known one ended where that one began; an epoch after the last one is unknown: (-1,
+        -1).
         """
         if epoch < 0:
             return NO_LEADER_EPOCH, NO_OFFSET
@@ -70,7 +71,7 @@ class EpochHistory:
         self._replace(kept)
 
     def truncate_from_start(self, start_offset: Offset) -> None:
-        """Forgets the epochs that ended before the log's new start; the one that holds it now begins there."""
+        """Forgets the epochs that ended before the new log start; the epoch that contains it now begins there."""
         holder = self.epoch_at(start_offset)
         self._replace({epoch: max(start, start_offset) for epoch, start in self._starts.items() if epoch >= holder})
 

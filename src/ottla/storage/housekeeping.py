@@ -1,7 +1,7 @@
 """The recurring work of a log store: retention, compaction, flushing by time, checkpoints, unlinking, idle handles.
 
-Each piece of work runs for one log at a time and gives the event loop back in between; one log's failure is reported
-and the others go on. What computes runs in the helper process, what waits in a thread.
+Each task runs for one log at a time and yields to the event loop in between; the failure of one log is logged and does
+not stop the others. CPU-bound work runs in the helper process, blocking work in a thread.
 """
 
 import asyncio
@@ -13,7 +13,7 @@ from typing import Final
 from ottla.env.ports import Clock, Disk
 from ottla.model.errors import OttlaError
 from ottla.model.ids import Offset, TimestampMs
-from ottla.storage.cleaner import Cleaner
+from ottla.storage.cleaning.cleaner import Cleaner
 from ottla.storage.log import Log
 from ottla.storage.log_store import LogStore
 from ottla.storage.retention import expire
@@ -24,14 +24,14 @@ _TICK_SECONDS: Final = 1.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HousekeepingConfig:
-    """How often each piece of work is done; Kafka's broker configs."""
+    """How often each task runs; Kafka's broker configs."""
 
     retention_check_interval_ms: int = 300_000
     flush_checkpoint_interval_ms: int = 60_000
     high_watermark_checkpoint_interval_ms: int = 5_000
     idle_handles_interval_ms: int = 300_000
     cleaner_backoff_ms: int = 15_000
-    """How long the cleaner waits when no log needs it."""
+    """How long the cleaner waits when no log needs cleaning."""
 
 
 @dataclass(slots=True)
@@ -42,7 +42,7 @@ class _Chore:
 
 
 class Housekeeping:
-    """Runs the chores of a store when they are due."""
+    """Runs the tasks of a store when they are due."""
 
     def __init__(self, store: LogStore, disk: Disk, clock: Clock, config: HousekeepingConfig, cleaner: Cleaner) -> None:
         self._store = store
@@ -62,7 +62,7 @@ class Housekeeping:
         ]
 
     async def run(self) -> None:
-        """Does what is due, for ever; cancel it to stop. Cleaning goes on beside the rest, since it may take long."""
+        """Runs until cancelled. The cleaner runs concurrently, since it may take long."""
         await asyncio.gather(self._run_chores(), self._run_cleaner())
 
     async def _run_chores(self) -> None:
@@ -88,17 +88,17 @@ class Housekeeping:
             return False
         partition = found.log.partition
         try:
-            # A recovery takes gaps beyond the recovery point for losses, so compaction makes them only below it.
+            # A recovery treats gaps beyond the recovery point as losses, so compaction makes gaps only below it.
             await found.log.wait_flushed(found.first_uncleanable_offset)
-            await store.save_checkpoints_in_background()
+            await store.checkpoints.save_in_background()
             report = await self._cleaner.clean(found.log, now, discard=store.discard)
         except OttlaError as error:
-            _LOGGER.error("%s was not cleaned: %s", partition, error)
+            _LOGGER.error("partition %s was not cleaned: %s", partition, error)
             return False
         if report.is_abandoned:
             return False
         _LOGGER.info(
-            "%s cleaned up to offset %d: %d records kept, %d removed, %d bytes became %d",
+            "partition %s: cleaned up to offset %d, %d records kept, %d removed, from %d bytes to %d",
             partition,
             report.next_dirty_offset,
             report.records_kept,
@@ -106,11 +106,11 @@ class Housekeeping:
             report.bytes_read,
             report.bytes_written,
         )
-        await store.save_checkpoints_in_background()
+        await store.checkpoints.save_in_background()
         return True
 
     async def do_due(self) -> None:
-        """Does what is due now."""
+        """Runs the tasks that are due now."""
         now = self._clock.now_ms()
         for chore in self._chores:
             if now >= chore.due:
@@ -121,15 +121,15 @@ class Housekeeping:
                     _LOGGER.error("%s", error)
 
     async def sweep(self, now: TimestampMs) -> None:
-        """Unlinks what was deleted long enough ago."""
+        """Unlinks files whose delay is over."""
         due = self._store.trash.take_due(now)
         if due:
             await self._disk.in_background(self._store.trash.unlink, due)
 
     async def expire(self, now: TimestampMs) -> None:
-        """Deletes old segments, and forgets producers that have been silent too long.
+        """Deletes expired segments and forgets expired producers.
 
-        The starts of all logs are checkpointed once, in the background, before the first file goes.
+        The starts of all logs are checkpointed once, in the background, before the first file is deleted.
         """
         shrinking: list[Log] = []
         for log in self._usable():
@@ -142,7 +142,7 @@ class Housekeeping:
             log.producers.expire(now, log.config.producer_id_expiration_ms)
             await asyncio.sleep(0)
         if shrinking:
-            await self._store.save_checkpoints_in_background()
+            await self._store.checkpoints.save_in_background()
         for log in shrinking:
             try:
                 log.delete_below_start()
@@ -161,28 +161,28 @@ class Housekeeping:
                 await self._flush(log, log.end_offset)
 
     async def remember_metadata(self, now: TimestampMs) -> None:
-        """Writes down how new the metadata is that the broker acts on, if that has changed."""
+        """Records the version of the metadata that the broker acts on, if it has changed."""
         await self._store.save_metadata_seen()
 
     async def checkpoint_high_watermarks(self, now: TimestampMs) -> None:
-        """Writes high watermarks that have changed: at the next start they show whether a log was cut."""
-        await self._store.save_high_watermarks_in_background()
+        """Writes high watermarks that have changed: at the next start they show whether a log lost its end."""
+        await self._store.checkpoints.save_high_watermarks_in_background()
 
     async def checkpoint(self, now: TimestampMs) -> None:
         """Writes the checkpoints, so that a recovery has little to scan."""
         for log in self._usable():
             if len(log.segments) > 1 and log.recovery_point < log.segments.active.base_offset:
                 await self._flush(log, log.segments.active.base_offset)
-        await self._store.save_checkpoints_in_background()
+        await self._store.checkpoints.save_in_background()
 
     async def release_idle(self, now: TimestampMs) -> None:
-        """Gives back handles and maps that nobody has used lately."""
+        """Releases handles and maps that were not used lately."""
         for log in self._usable():
             log.segments.release_idle()
             await asyncio.sleep(0)
 
     async def _flush(self, log: Log, offset: Offset) -> None:
-        """Flushes one log; its failure takes that one offline, and the others go on."""
+        """Flushes one log; a failure takes only that log offline."""
         try:
             await log.wait_flushed(offset)
         except OttlaError as error:

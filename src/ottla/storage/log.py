@@ -1,12 +1,13 @@
-"""One partition's log: segments in order, the producers and leader epochs that belong to them, and its bounds.
+"""One partition's log: its segments in order, its producers and leader epochs, and its bounds.
 
-Covers append as leader (stamps offsets) and as follower (keeps them), reading as file ranges, search by time,
-truncation, moving the start, rolling, flushing and closing. Not here: what a crash leaves (`recovery.py`), which
-segments are old (`retention.py`), compaction (`cleaner.py`), and many logs together (`log_store.py`).
+Covers append as leader (assigns offsets) and as follower (keeps them), reads as file ranges, search by time,
+truncation, moving the start, rolling, flushing and closing. Not here: recovery after a crash
+(`recovery/log_recovery.py`), which segments expire (`retention.py`), compaction (`cleaning/cleaner.py`) and all logs
+together (`log_store.py`).
 
     start_offset <= last_stable_offset <= high_watermark <= end_offset;  recovery_point <= end_offset
 
-All methods run on the event loop and return at once, but for the disk's own time; `begin_flush` hands out what blocks.
+All methods run on the event loop and block only for the disk; `begin_flush` hands out the part that blocks for long.
 """
 
 import logging
@@ -21,6 +22,7 @@ from ottla.model.ids import (
     NO_OFFSET,
     NO_PRODUCER_ID,
     NO_TIMESTAMP,
+    QUEUE_PRODUCER_BIT,
     LeaderEpoch,
     Offset,
     ProducerEpoch,
@@ -32,39 +34,39 @@ from ottla.model.invariants import violated
 from ottla.records.batch import Batch, scan
 from ottla.records.control import marker_batch
 from ottla.records.layout import Marker, TimestampType
-from ottla.storage import names
 from ottla.storage.append_group import AppendGroup
-from ottla.storage.checkpoints import write_epochs
-from ottla.storage.closed_segments import ClosedLog, OffsetRange
-from ottla.storage.config import LogConfig
+from ottla.storage.batch_validation import validate
+from ottla.storage.data_dirs import names
+from ottla.storage.data_dirs.checkpoints import write_epochs
 from ottla.storage.epoch_history import EpochHistory
 from ottla.storage.flush import FlushJob, GroupCommit
+from ottla.storage.log_config import LogConfig
 from ottla.storage.log_health import LogHealth
-from ottla.storage.producer_files import load_producers, remove_snapshots_after, replay, write_snapshot
-from ottla.storage.producer_state import Appends, CompletedTransaction, ProducerStates
-from ottla.storage.scanner import DamagedSegmentError
-from ottla.storage.segment import RELATIVE_OFFSET_MAX, FileRange, Segment
-from ottla.storage.segment_list import SegmentList
-from ottla.storage.time_index import TimestampOffset
-from ottla.storage.transaction_index import AbortedTransaction
-from ottla.storage.validation import validate
+from ottla.storage.producers.producer_files import load_producers, remove_snapshots_after, replay, write_snapshot
+from ottla.storage.producers.producer_state import Appends, CompletedTransaction, ProducerStates
+from ottla.storage.segments.closed_segments import ClosedLog, OffsetRange
+from ottla.storage.segments.scanner import DamagedSegmentError
+from ottla.storage.segments.segment import RELATIVE_OFFSET_MAX, FileRange, Segment
+from ottla.storage.segments.segment_list import SegmentList
+from ottla.storage.segments.time_index import TimestampOffset
+from ottla.storage.segments.transaction_index import AbortedTransaction
 
 _LOGGER: Final = logging.getLogger(__name__)
 
 
 class Appended(NamedTuple):
-    """Where a batch is in the log, and when it was put there if the topic uses LogAppendTime (else -1)."""
+    """The offsets of an appended batch, and the append time if the topic uses LogAppendTime (otherwise -1)."""
 
     base_offset: Offset
     last_offset: Offset
     append_time: TimestampMs = NO_TIMESTAMP
     is_duplicate: bool = False
-    """The batch had been appended before; the offsets are those it got then."""
+    """The batch had been appended before; the offsets are those of the first append."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogParts:
-    """What opening a folder yields, and a log is made of; see `recovery.py`."""
+    """The parts of a log, as `recovery/log_recovery.py` opens them."""
 
     segments: list[Segment]
     epochs: EpochHistory
@@ -72,21 +74,23 @@ class LogParts:
     start_offset: Offset
     recovery_point: Offset
     is_settled: bool
-    """Whether the folder's own name is known to survive a power cut; if not, the first flush sees to it."""
+    """Whether the folder's name is known to survive a power cut; if not, the first flush makes sure of it."""
     damage: CorruptError | None = None
-    """The first thing that was found to be damaged or missing."""
+    """The first damage or loss that was found."""
     has_segments: bool = True
-    """Whether the folder had any segment; if not, one was made."""
+    """Whether the folder had any segment; if not, one was created."""
     lost: tuple[OffsetRange, ...] = ()
     """Offsets of records that were written and cannot be read."""
+    is_damage_in_lost: bool = True
+    """Whether the damage is gone once the log start has passed `lost`."""
 
 
 class Log:
     """One partition's log.
 
-    `persist_bounds` makes the log's start and recovery point durable before it returns; the log calls it before a cut,
-    so that a crash right after never trusts bytes that were cut and written again.
-    `discard` takes file paths that are no longer part of the log, and a delay in ms after which to unlink them.
+    `persist_bounds` makes the log start and the recovery point durable before it returns. The log calls it before a
+    truncation, so that a recovery never trusts bytes that were truncated and written again. `discard` takes the paths
+    of files that are no longer part of the log, and a delay in ms after which to unlink them.
     """
 
     def __init__(
@@ -110,36 +114,44 @@ class Log:
         self.recovery_point = parts.recovery_point
         self.high_watermark = parts.start_offset
         self.persisted_start = Offset(0)
-        """What the checkpoint on disk says of the start; the store keeps this true."""
+        """The log start in the checkpoint on disk; the store keeps this up to date."""
         self.persisted_high_watermark = Offset(0)
-        """The same for the high watermark."""
+        """The high watermark in the checkpoint on disk."""
         self.cleaned_offset = Offset(0)
-        """Up to where compaction has made keys unique."""
+        """The offset up to which compaction has made keys unique."""
         self.lost_end = Offset(0)
-        """If the log ends early: where it had ended. Stays in the high-watermark checkpoint, so that the next start
+        """Where the log had ended, if it ends early now. Kept in the high watermark checkpoint, so that the next start
         finds the same loss, until the cluster has decided what replaces the records."""
         self.lost = parts.lost
-        """Offsets of records that were written and cannot be read, as far as the opening found out."""
+        """Offsets of records that were written and cannot be read, as found when the log was opened."""
+        self._damage_of_lost = parts.damage if parts.is_damage_in_lost else None
+        """The damage that is gone once the log start has passed the lost offsets."""
         self.truncations = 0
         self.health = LogHealth(on_trouble, parts.damage, name=str(partition), offsets_of=self._offsets_of)
         self.segments = SegmentList(
             disk, folder, parts.segments, lambda paths: discard(paths, self.config.file_delete_delay_ms)
         )
         self._disk = disk
+        self._discard = discard
+        self.is_moving = False
+        """Whether the log is being copied to another data dir: it must not be compacted meanwhile."""
+        self.is_cleaning = False
+        """Whether the log is being compacted: it must not be copied meanwhile."""
         self._is_settled = parts.is_settled
         self._group_commit = GroupCommit(self, disk)
         self._persist_bounds = persist_bounds
 
-    # What it is
+    # State
 
     @property
     def end_offset(self) -> Offset:
-        """The offset that the next record gets."""
+        """The offset of the next record."""
         return self.segments.active.next_offset
 
     @property
     def readable_end(self) -> Offset:
-        """Where the records end that can be read: before the end if the last ones are lost and none came after them."""
+        """Where the readable records end: before the log end if the last records are lost and none were appended after
+        them."""
         active = self.segments.active
         if active.size_bytes == 0:
             for first, end in self.lost:
@@ -149,7 +161,7 @@ class Log:
 
     @property
     def last_stable_offset(self) -> Offset:
-        """Below it every transaction is decided; what a read_committed reader may see."""
+        """Every transaction below it is decided; read_committed consumers read up to it."""
         unstable = self.producers.first_unstable_offset
         if unstable is None:
             return self.high_watermark
@@ -157,21 +169,22 @@ class Log:
 
     @property
     def size_bytes(self) -> int:
-        """Of all batches."""
+        """The size of all batches."""
         return sum(segment.size_bytes for segment in self.segments)
 
     @property
     def failure(self) -> StorageError | None:
-        """Why it cannot be used any more."""
+        """Why the log cannot be used any more."""
         return self.health.failure
 
     def check_usable(self) -> None:
-        """Raises if the disk has failed under this log, or if it is closed."""
+        """Raises if the disk has failed, or if the log is closed."""
         if self.health.failure is not None:
             raise self.health.failure
 
     def fail(self, error: OSError, what: str) -> StorageError:
-        """Takes the log offline after an error that leaves its files in doubt; answers the error to raise."""
+        """Takes the log offline after an error that leaves its files in an unknown state; returns the error to
+        raise."""
         where = error.filename or self.folder
         why = f"{where}: cannot {what}: {error.strerror or error}; the partition is offline"
         return self.health.fail(StorageError(why))
@@ -185,21 +198,37 @@ class Log:
             self.producers.on_high_watermark(offset)
 
     def as_closed(self) -> ClosedLog:
-        """What the next opening should find."""
+        """The segments and lost offsets that the next start should find."""
         return ClosedLog(
             sizes={segment.base_offset: segment.size_bytes for segment in self.segments},
             lost=tuple(each for each in self.lost if each.end > self.start_offset),
         )
+
+    def move_to(self, folder: str, parts: LogParts, persist_bounds: Callable[[], None]) -> None:
+        """Continues in another folder, which has the same batches, all of them flushed. The old files are let go."""
+        if parts.segments[-1].next_offset != self.end_offset:
+            violated(f"{self.partition}: moved to {folder}, which ends at {parts.segments[-1].next_offset}")
+        self.segments.release()
+        self.folder = folder
+        self.segments = SegmentList(
+            self._disk, folder, parts.segments, lambda paths: self._discard(paths, self.config.file_delete_delay_ms)
+        )
+        self._persist_bounds = persist_bounds
+        self.truncations += 1  # A flush that was begun was of other files.
+        self.recovery_point = self.end_offset
+        self._is_settled = True
+        self.epochs.dirty = True
 
     # Appending
 
     def append(
         self, batches: Sequence[Batch], *, leader_epoch: LeaderEpoch, now: TimestampMs, is_own: bool = False
     ) -> list[Appended | OttlaError]:
-        """Appends batches of clients, or the broker's own, as the leader; each gets its place or the reason why not.
+        """Appends batches of clients, or the broker's own, as the leader; each result is the batch's offsets or the
+        error.
 
-        Batches must lie in writable memory: offset and epoch are stamped into them. One that repeats an earlier one is
-        answered with the earlier one's offsets. Neighbours are written together.
+        Batches must be in writable memory: offset and leader epoch are written into them. A repeated batch gets the
+        offsets of the first append. Consecutive batches are written together.
         """
         self.check_usable()
         results: list[Appended | OttlaError] = []
@@ -226,12 +255,24 @@ class Log:
                 else:
                     batch.stamp(group.end_offset, leader_epoch)
             except OttlaError as error:
-                results.append(error)
+                results.append(self._repeated(batch, group) or error)
                 continue
             results.append(Appended(group.end_offset, batch.last_offset, append_time))
             group.add(batch)
         self._write(group, results)
         return results
+
+    def _repeated(self, batch: Batch, group: AppendGroup) -> Appended | None:
+        """The append that an invalid batch of a queue repeats: it was valid then, but time or a config has changed.
+
+        A queue must learn that its batch is there, or it would deliver the records a second time.
+        """
+        if batch.producer_id < QUEUE_PRODUCER_BIT:
+            return None
+        earlier = self.producers.duplicate_of(batch, group.pending or Appends())
+        if earlier is None:
+            return None
+        return Appended(earlier.first_offset, earlier.last_offset, NO_TIMESTAMP, is_duplicate=True)
 
     def append_marker(
         self,
@@ -246,7 +287,8 @@ class Log:
     ) -> Appended:
         """Ends a producer's transaction in this partition, as its coordinator decided.
 
-        Where every transaction has an epoch of its own, `must_exceed_epoch` refuses the late marker of an earlier one.
+        Where every transaction has its own epoch, `must_exceed_epoch` refuses the late marker of an earlier
+        transaction.
         """
         self.check_usable()
         self._mend_transaction_index(self.end_offset)
@@ -283,17 +325,17 @@ class Log:
         return appended
 
     def append_as_follower(self, run: memoryview, *, now: TimestampMs) -> int:
-        """Appends batches as a leader sent them, offsets and epochs kept; answers how many.
+        """Appends batches as the leader sent them, with their offsets and epochs; returns how many.
 
-        A cut-off last batch is passed over: the next fetch brings it whole. Raises if a batch is damaged or does not
-        continue the log; those before it are appended.
+        An incomplete last batch is skipped: the next fetch brings it whole. Raises if a batch is damaged or does not
+        continue the log; the batches before it are appended.
         """
         self.check_usable()
         batches, _, problem = scan(run)
         start, expected = 0, self.end_offset
         for at, batch in enumerate(batches):
             if batch.base_offset < expected:
-                problem = f"offset {batch.base_offset} comes where {expected} or more belongs"
+                problem = f"offset {batch.base_offset} is below the expected offset {expected}"
                 batches = batches[:at]
                 break
             expected = batch.next_offset
@@ -310,7 +352,7 @@ class Log:
         return len(batches)
 
     def roll(self, now: TimestampMs, *, base_offset: Offset | None = None) -> None:
-        """Seals the active segment and starts a new one, unless it is empty and may stay."""
+        """Seals the active segment and starts a new one, unless the active one is empty and can stay."""
         self.check_usable()
         active = self.segments.active
         base_offset = max(self.end_offset, base_offset or Offset(0))
@@ -319,10 +361,10 @@ class Log:
         try:
             active.seal()
             if active.is_new and len(self.segments) == 1:
-                # Were this name lost and the next one kept, the log would seem to begin there.
+                # If this name were lost and the next one kept, the log would seem to begin there.
                 self._disk.sync_dir(self.folder)
             if self.config.cleanup_compact:
-                # Were its tail lost and the next segment kept, that hole would look like one that compaction left.
+                # If its tail were lost and the next segment kept, the gap would look like one left by compaction.
                 active.file.sync()
             write_snapshot(self._disk, self.folder, base_offset, self.producers)
             self.segments.add(Segment.create(self._disk, self.folder, base_offset, self.config, now))
@@ -336,10 +378,11 @@ class Log:
     def read(
         self, offset: Offset, max_bytes: int, *, upper: Offset | None = None, at_least_one: bool = True
     ) -> FileRange | None:
-        """The batches from the one that holds `offset` on, below `upper` (unless told, the high watermark), as a range.
+        """The batches from `offset` to `upper` (by default the high watermark), as a file range that begins with the
+        batch that contains `offset`.
 
-        At most `max_bytes`, but with `at_least_one` the first batch whole; the last may be cut off. None if there is
-        nothing to read yet. Raises OffsetOutOfRangeError outside the log.
+        At most `max_bytes`, but with `at_least_one` at least the whole first batch; the last may be cut off. None if
+        there is nothing to read yet. Raises OffsetOutOfRangeError outside the log.
         """
         self.check_usable()
         upper = self.high_watermark if upper is None else upper
@@ -360,27 +403,28 @@ class Log:
     def aborted_transactions(
         self, start: Offset, upper: Offset, found: FileRange | None = None
     ) -> list[AbortedTransaction]:
-        """The aborted transactions that a reader of [start, upper) must leave out; or of `found` alone, read there."""
+        """The aborted transactions that a reader of [start, upper) must leave out, or only those in the range
+        `found`."""
         self.check_usable()
         with self._disk_errors("find aborted transactions"):
             return self.segments.aborted_transactions(start, upper, found)
 
     def find_timestamp(self, timestamp: TimestampMs) -> TimestampOffset | None:
-        """The first record with at least this timestamp, and its own."""
+        """The first record with at least this timestamp."""
         self.check_usable()
         with self._disk_errors(f"find timestamp {timestamp}"):
             return self.segments.find_timestamp(timestamp, self.start_offset)
 
     def largest_timestamp(self) -> TimestampOffset | None:
-        """The first record that has the largest timestamp of the log."""
+        """The first record with the log's largest timestamp."""
         self.check_usable()
         with self._disk_errors("find the largest timestamp"):
             return self.segments.largest_timestamp(self.start_offset)
 
-    # Cutting
+    # Truncating
 
     def truncate_to(self, offset: Offset, *, now: TimestampMs) -> bool:
-        """Removes the batch that holds `offset` and all after it; says whether anything went."""
+        """Removes the batch that contains `offset` and all after it; returns whether anything was removed."""
         self.check_usable()
         if offset >= self.end_offset:
             return False
@@ -391,7 +435,7 @@ class Log:
         with self._disk_errors(f"truncate to {offset}"):
             end = self.segments.end_after_cut(offset)
         if end < self.start_offset:
-            # The start lies within the batch that goes, so that nothing is left to read.
+            # The log start is inside the batch that is removed, so that nothing is left to read.
             self.truncate_fully(self.start_offset, now=now)
             return True
         self._mend_transaction_index(offset)
@@ -403,21 +447,22 @@ class Log:
             self._forget_after_cut()
         except OSError as error:
             raise self.fail(error, f"truncate to {offset}") from error
-        _LOGGER.info("%s: truncated from offset %d to %d", self.partition, before, self.end_offset)
+        _LOGGER.info("partition %s: truncated from offset %d to %d", self.partition, before, self.end_offset)
         return True
 
     def truncate_fully(self, start_at: Offset, *, now: TimestampMs) -> None:
-        """Removes everything; the next record gets `start_at`."""
+        """Removes everything; the next record gets the offset `start_at`."""
         self.check_usable()
         first, before = self.segments[0].base_offset, self.end_offset
-        # Before the start changes: what is about to go counts as unflushed, so that none of it can look like a loss.
+        # Before the start changes: what is removed counts as unflushed, so that none of it can look like a loss.
         self._lower_recovery_point(min(start_at, first))
         if start_at >= first:
             self._move_start(start_at)
         else:
             self._lower_high_watermark(self.start_offset)
         try:
-            # First, so that neither epochs nor a snapshot as of `start_at` outlive the batches that they were made of.
+            # First, so that neither epochs nor a snapshot as of `start_at` outlive the batches that they were made
+            # from.
             self.epochs.clear()
             write_epochs(self._disk, f"{self.folder}/{names.EPOCHS}", self.epochs.starts)
             remove_snapshots_after(self._disk, self.folder, NO_OFFSET)
@@ -427,9 +472,16 @@ class Log:
         except OSError as error:
             raise self.fail(error, f"start again at {start_at}") from error
         if start_at < first:
-            # Not before the segments are gone: those that begin behind a checkpointed start look like a lost first one.
+            # Only after the segments are removed: segments that begin behind a checkpointed start look like a lost
+            # first one.
             self._move_start(start_at)
-        _LOGGER.info("%s: removed offsets %d to %d, goes on at %d", self.partition, first, before, start_at)
+        _LOGGER.info(
+            "partition %s: removed offsets %d to %d; the log continues at offset %d",
+            self.partition,
+            first,
+            before,
+            start_at,
+        )
 
     def _move_start(self, start_at: Offset) -> None:
         bounds = self.start_offset, self.recovery_point, self.high_watermark
@@ -441,21 +493,23 @@ class Log:
             raise
 
     def advance_start(self, offset: Offset) -> None:
-        """Forgets the records below `offset`; `delete_below_start` later deletes what holds nothing else."""
+        """Moves the log start to `offset`. `delete_below_start` later deletes the segments below it."""
         self.check_usable()
         if offset > self.high_watermark:
             raise OffsetOutOfRangeError(
-                f"{self.partition}: cannot delete up to {offset}, beyond the high watermark {self.high_watermark}"
+                f"{self.partition}: cannot delete up to {offset}, above the high watermark {self.high_watermark}"
             )
         if offset > self.start_offset:
             self.start_offset = offset
             self.epochs.truncate_from_start(offset)
+            if self._damage_of_lost is not None and all(each.end <= offset for each in self.lost):
+                self.health.forget_damage(self._damage_of_lost)
 
     def delete_below_start(self) -> int:
-        """Deletes the segments that lie wholly below the start; says how many.
+        """Deletes the segments below the log start; returns how many.
 
-        A recovery that finds some of them must know that they are to go: unless the start has been checkpointed since
-        it moved, it is now, which waits for the disk.
+        A recovery that finds some of them must know that they were to be deleted. So the log start is checkpointed
+        first, if it has not been since it moved, which waits for the disk.
         """
         self.check_usable()
         count = self.segments.index_of(self.start_offset)
@@ -465,19 +519,24 @@ class Log:
             self._persist_bounds()
         try:
             if any(segment.is_new for segment in self.segments.from_offset(self.start_offset)):
-                self._disk.sync_dir(self.folder)  # The names of those that stay must survive before the others go.
+                self._disk.sync_dir(
+                    self.folder
+                )  # The names of the segments that stay must be durable before the others are deleted.
             self.segments.drop_before(count)
         except OSError as error:
             raise self.fail(error, "delete old segments") from error
-        _LOGGER.info("%s: %d old segments deleted, starts at %d", self.partition, count, self.start_offset)
+        _LOGGER.info(
+            "partition %s: deleted %d segments; the log starts at offset %d", self.partition, count, self.start_offset
+        )
         return count
 
     # Durability
 
     def begin_flush(self, *, closing: bool = False) -> FlushJob:
-        """What must reach the disk for everything appended so far; run it in the background, then `end_flush`."""
+        """What must be synced to make everything appended so far durable; run it in the background, then call
+        `end_flush`."""
         self.check_usable()
-        # From the last flushed record's segment on: if it was sealed since, its indexes are not flushed yet.
+        # From the segment of the last flushed record on: if it was sealed since, its indexes are not flushed yet.
         dirty = self.segments.from_offset(Offset(self.recovery_point - 1))
         sealed = dirty if closing else dirty[:-1]
         paths = [path for segment in sealed for path in segment.paths()]
@@ -499,7 +558,7 @@ class Log:
         )
 
     def end_flush(self, job: FlushJob) -> None:
-        """Moves the recovery point after a job that ran through, unless the log was cut meanwhile."""
+        """Moves the recovery point after a job has succeeded, unless the log was truncated in the meantime."""
         if job.truncations != self.truncations:
             return
         for segment in self.segments.from_offset(self.recovery_point):
@@ -517,17 +576,20 @@ class Log:
             job.run()
         except OSError as error:
             raise self.fail(error, "flush") from error
+        except StorageError as error:
+            raise self.health.note_refusal(error) from error.__cause__
         self.end_flush(job)
 
     @property
     def flush_is_due(self) -> bool:
-        """Whether `flush.messages` asks that what was appended last be flushed before it is acknowledged."""
+        """Whether `flush.messages` requires a flush before the last append is acknowledged."""
         return self.end_offset - self.recovery_point >= self.config.flush_messages
 
     async def wait_flushed(self, offset: Offset) -> None:
-        """Returns once everything below `offset` would survive a power cut; many who wait share one fsync.
+        """Returns once everything below `offset` would survive a power cut. Concurrent callers share one fsync.
 
-        Raises StorageError if the disk refuses; the log is offline then, since nobody knows what was written.
+        Raises StorageError if the disk fails. The log is offline then, since it is unknown what was written, unless the
+        disk is only full.
         """
         await self._group_commit.wait_flushed(offset)
 
@@ -537,7 +599,7 @@ class Log:
         self.segments.release()
 
     def close(self) -> None:
-        """Seals, snapshots and flushes, so that the next opening need not scan anything."""
+        """Seals, snapshots and flushes, so that the next start need not scan anything."""
         if self.failure is None:
             try:
                 write_snapshot(self._disk, self.folder, self.end_offset, self.producers)
@@ -547,10 +609,10 @@ class Log:
             self.flush(closing=True)
             self.abandon(f"{self.partition}: the log is closed")
 
-    # Inside
+    # Internals
 
     def _must_roll(self, batch: Batch, last_offset: Offset, ahead_bytes: int, now: TimestampMs) -> bool:
-        """Whether `batch` belongs into a new segment, given that `ahead_bytes` go into the present one before it."""
+        """Whether `batch` needs a new segment, if `ahead_bytes` are written to the active one before it."""
         active, config = self.segments.active, self.config
         size = active.size_bytes + ahead_bytes
         if size == 0:
@@ -564,7 +626,8 @@ class Log:
         return waited > config.roll_ms
 
     def _write(self, group: "AppendGroup", results: list[Appended | OttlaError]) -> None:
-        """Writes a group and makes its changes true; if the disk refuses, nothing changes and its results say so."""
+        """Writes a group and applies its changes. If the disk fails, nothing changes and the results carry the
+        error."""
         if not group.batches:
             return
         first = group.batches[0]
@@ -598,7 +661,8 @@ class Log:
                 self._note_aborted([completed], batches[0].base_offset)
 
     def _note_aborted(self, completed: Sequence[CompletedTransaction], since: Offset) -> None:
-        """Indexes transactions whose abort marker was just written; if that fails, what was written since goes again.
+        """Indexes transactions whose abort marker was just written; if that fails, everything from `since` on is
+        removed.
 
         A marker without its entry would show the aborted records to read_committed readers.
         """
@@ -618,14 +682,14 @@ class Log:
             self.segments.mend_transaction_index(offset)
 
     def _offsets_of(self, damage: DamagedSegmentError) -> str:
-        """Which offsets a corrupt batch covers, as far as its header can be believed."""
+        """Which offsets a corrupt batch covers, according to its header."""
         segment = next((each for each in self.segments if each.log_path == damage.path), None)
         with suppress(OSError, CorruptError):
             place = segment.place_at(damage.position) if segment is not None else None
             if place is not None and place.last_offset < self.end_offset:
                 first, last = place.base_offset, place.last_offset
-                return f"offsets {first} to {last} cannot be read, offset {last + 1} is the next one"
-        return f"the offsets of the batch are unknown, the log covers {self.start_offset} to {self.end_offset}"
+                return f"offsets {first} to {last} cannot be read, the next offset is {last + 1}"
+        return f"the offsets of the batch are unknown; the log covers {self.start_offset} to {self.end_offset}"
 
     @contextmanager
     def _disk_errors(self, what: str) -> Iterator[None]:
@@ -643,11 +707,12 @@ class Log:
             try:
                 self._persist_bounds()
             except StorageError:
-                self.recovery_point = before  # As the disk has it, so that the next attempt writes it down again.
+                self.recovery_point = before  # As on disk, so that the next attempt writes it again.
                 raise
 
     def _lower_high_watermark(self, end: Offset) -> None:
-        """Before a cut below it: a checkpoint beyond the log's end would look like a loss at the next start."""
+        """Called before a truncation below it: a checkpoint beyond the log's end would look like a loss at the next
+        start."""
         if self.persisted_high_watermark > end:
             before, self.high_watermark = self.high_watermark, min(self.high_watermark, end)
             try:
@@ -657,7 +722,7 @@ class Log:
                 raise
 
     def _forget_after_cut(self) -> None:
-        """Brings what was derived from the removed batches in line with those that are left."""
+        """Updates everything that was derived from the removed batches."""
         end = self.end_offset
         self.lost = tuple(OffsetRange(first, min(until, end)) for first, until in self.lost if first < end)
         self.epochs.truncate_from_end(end)

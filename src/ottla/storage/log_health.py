@@ -1,8 +1,8 @@
-"""What is wrong with one log, as far as it is known, and who is told. What to do about it is the broker's duty.
+"""What is known to be wrong with one log. What to do about it is decided in `ottla.replication.log_repairs`.
 
-A log that *failed* has files that cannot be trusted until they are read again. One that is *damaged* has a corrupt
-batch, found by a reader, a search or the cleaner; the rest of it can be read and written. One that *refused* could not
-write what it was given, because the disk is full for example, and is as it was before.
+A log that *failed* has files that cannot be trusted until they are opened again. A *damaged* log has a corrupt batch,
+found by a reader, a search or the cleaner; the rest of it can be read and written. A log that *refused* a write, for
+example because the disk is full, is unchanged.
 """
 
 import logging
@@ -11,16 +11,16 @@ from contextlib import contextmanager
 from typing import Final
 
 from ottla.model.errors import CorruptError, OttlaError, StorageError
-from ottla.storage.scanner import DamagedSegmentError
+from ottla.storage.segments.scanner import DamagedSegmentError
 
 _LOGGER: Final = logging.getLogger(__name__)
 
 
 class LogHealth:
-    """Of each kind of trouble the last one; `on_trouble` is called for every one.
+    """The last problem of each kind; `on_trouble` is called for each one.
 
-    `damage` is what the opening of the log has found, and logged. `name` is the partition's. `offsets_of` says which
-    offsets a corrupt batch covers, as text.
+    `damage` was found and logged when the log was opened. `name` is the partition. `offsets_of` returns the offsets
+    that a corrupt batch covers, as text.
     """
 
     __slots__ = ("_name", "_offsets_of", "_on_trouble", "damage", "failure", "refusal")
@@ -42,39 +42,45 @@ class LogHealth:
 
     @property
     def trouble(self) -> OttlaError | None:
-        """The worst that is wrong; None if it is well."""
+        """The worst problem; None if there is none."""
         return self.failure or self.damage or self.refusal
 
     @property
     def is_sound(self) -> bool:
-        """Whether all that it has can be read, whatever could not be written."""
+        """Whether all records can be read, even if some could not be written."""
         return self.failure is None and self.damage is None
 
     def fail(self, error: StorageError) -> StorageError:
-        """The files are in doubt; answers the error."""
+        """The files are in an unknown state; returns the error."""
         self.failure = error
         self._on_trouble()
         return error
 
     def note_damage(self, error: CorruptError) -> None:
-        """A batch is corrupt. The first one is logged, and says what is damaged until the log is repaired."""
+        """A batch is corrupt. The first one is logged, and stays here until the log is repaired."""
         if self.damage is None:
             offsets = self._offsets_of(error) if isinstance(error, DamagedSegmentError) else ""
             self.damage = CorruptError(f"{error}; {offsets}" if offsets else str(error))
             _LOGGER.error("partition %s: corrupt batch in the log: %s", self._name, self.damage)
             self._on_trouble()
 
+    def forget_damage(self, damage: CorruptError) -> None:
+        """This damage is gone, since the log starts behind it now. Damage that was found later stays."""
+        if self.damage is damage:
+            self.damage = None
+
     def note_refusal(self, error: StorageError) -> StorageError:
-        """Something could not be written, and nothing has changed; answers the error."""
+        """A write failed and nothing has changed; returns the error."""
         if self.refusal is None:
-            # Not the error itself: its traceback would keep files open that may be removed meanwhile.
+            # Not the error itself: its traceback would keep files open that may be removed in the meantime.
             self.refusal = StorageError(str(error))
             self._on_trouble()
         return error
 
     @contextmanager
     def noting_damage(self) -> Iterator[None]:
-        """Notes a corrupt batch that is found inside; not one that is whole, and never made sense."""
+        """Notes a corrupt batch that is found inside the block, but not a batch that was accepted although it is
+        invalid."""
         try:
             yield
         except DamagedSegmentError as damage:
@@ -83,7 +89,7 @@ class LogHealth:
 
     @contextmanager
     def noting_refusals(self) -> Iterator[None]:
-        """Notes a StorageError that is raised inside."""
+        """Notes a StorageError that is raised inside the block."""
         try:
             yield
         except StorageError as error:

@@ -1,19 +1,19 @@
-"""Which records are old enough to go, by time or by size: whole segments, as the log's start moves past them."""
+"""Which records expire, by time or by size. Whole segments are deleted as the log start moves past them."""
 
 from ottla.model.ids import Offset, TimestampMs
 from ottla.storage.log import Log
 
 
 def delete_expired(log: Log, now: TimestampMs) -> int:
-    """Moves the start past what retention lets go, and deletes the segments below it; says how many."""
+    """Moves the log start past the expired segments, and deletes the segments below it; returns how many."""
     expire(log, now)
     return log.delete_below_start()
 
 
 def expire(log: Log, now: TimestampMs) -> bool:
-    """Moves the log's start past the segments that retention lets go; says whether any is to be deleted.
+    """Moves the log start past the expired segments; returns whether any is to be deleted.
 
-    Never past the high watermark. An active segment of which nothing is left is rolled first, so that it can go too.
+    Never past the high watermark. An active segment that has expired is rolled first, so that it can be deleted too.
     """
     start = expired_end(log, now)
     if start == log.end_offset and log.segments.active.size_bytes > 0:
@@ -23,7 +23,7 @@ def expire(log: Log, now: TimestampMs) -> bool:
 
 
 def expired_end(log: Log, now: TimestampMs) -> Offset:
-    """Where the log would start without its expired segments, the active one perhaps among them."""
+    """Where the log would start without its expired segments, which may include the active one."""
     config = log.config
     start = log.start_offset
     if not config.cleanup_delete:

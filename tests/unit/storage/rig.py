@@ -1,8 +1,8 @@
 """What the storage tests build with: batches, stores on any disk, whole disks as images, and reading a log back."""
 
 import asyncio
-from collections.abc import Sequence
-from typing import Final, NamedTuple
+from collections.abc import Coroutine, Sequence
+from typing import Any, Final, NamedTuple
 
 from ottla.env.inline_helper import InlineHelper
 from ottla.env.ports import Disk
@@ -14,11 +14,14 @@ from ottla.records.decode import decode_records
 from ottla.records.layout import Codec, Marker
 from ottla.sim.clock import START_MS, SimClock
 from ottla.sim.disk import SimDisk
+from ottla.sim.folders import Folder
+from ottla.sim.inode import Inode
+from ottla.sim.loop import VirtualLoop
 from ottla.sim.random import SimRandom
-from ottla.storage.cleaner import Cleaner, CleanerConfig
-from ottla.storage.config import LogConfig
+from ottla.storage.cleaning.cleaner import Cleaner, CleanerConfig
 from ottla.storage.housekeeping import Housekeeping, HousekeepingConfig
 from ottla.storage.log import Appended, Log
+from ottla.storage.log_config import LogConfig
 from ottla.storage.log_store import LogStore
 
 NOW: Final = START_MS
@@ -36,7 +39,7 @@ Image = dict[str, bytes]
 
 
 class Stored(NamedTuple):
-    """A batch as it lies in a log."""
+    """A batch as stored in a log."""
 
     base_offset: int
     last_offset: int
@@ -72,18 +75,36 @@ def batch(
     return Batch(bytearray(builder.build()))
 
 
-def make_store(disk: Disk, dirs: Sequence[str] = (DATA,), config: LogConfig = CONFIG, **changes: object) -> LogStore:
+def make_store(disk: Disk, dirs: Sequence[str] = (DATA,), config: LogConfig = CONFIG, **changes: Any) -> LogStore:
     """A store that is not open yet."""
-    known = {"node_id": 1, "cluster_id": "cluster", "owner": "the first broker", "config_of": lambda partition: config}
+    known: dict[str, Any] = {
+        "node_id": 1,
+        "cluster_id": "cluster",
+        "owner": "the first broker",
+        "config_of": lambda partition: config,
+    }
     clock = changes.pop("clock", None) or SimClock()
-    return LogStore(disk, clock, SimRandom(7), dirs, **{**known, **changes})  # type: ignore[arg-type]
+    return LogStore(disk, clock, SimRandom(7), dirs, **{**known, **changes})
 
 
-def open_store(disk: Disk, dirs: Sequence[str] = (DATA,), config: LogConfig = CONFIG, **changes: object) -> LogStore:
+def open_store(disk: Disk, dirs: Sequence[str] = (DATA,), config: LogConfig = CONFIG, **changes: Any) -> LogStore:
     """A store with every partition opened."""
     store = make_store(disk, dirs, config, **changes)
-    asyncio.run(store.open())
+    run(disk, store.open())
     return store
+
+
+def run(disk: Disk, work: Coroutine[Any, Any, None]) -> None:
+    """Runs the work of a store on this disk. A simulated disk has no threads to wait for, so that the loop needs no
+    sockets; thousands of stores are opened."""
+    if not isinstance(disk, SimDisk):
+        asyncio.run(work)
+        return
+    loop = VirtualLoop()
+    try:
+        loop.run_until_complete(work)
+    finally:
+        loop.close()
 
 
 def housekeeping(
@@ -177,10 +198,16 @@ def image_of(disk: Disk, folder: str = "/") -> Image:
 
 
 def disk_of(image: Image) -> SimDisk:
-    """A disk with these files."""
+    """A disk with these files, their bytes synced and their names not."""
     disk = SimDisk()
+    folders: dict[str, Folder] = {}
     for path, content in image.items():
-        put(disk, path, content)
+        above, _, name = path.rpartition("/")
+        if above not in folders:
+            disk.make_dirs(above)
+            folders[above] = disk._tree.folder(above or "/")
+        # Not by the disk's own operations: thousands of damaged disks are made of the same image.
+        disk._tree.assign((folders[above], name, Inode(content, modified_ms=disk.now_ms())))
     return disk
 
 
@@ -195,7 +222,7 @@ def put(disk: Disk, path: str, content: bytes) -> None:
 
 
 def flipped(content: bytes, position: int, bit: int) -> bytes:
-    """The same bytes with one bit rotten."""
+    """The same bytes with one bit flipped."""
     rotten = bytearray(content)
     rotten[position] ^= 1 << bit
     return bytes(rotten)

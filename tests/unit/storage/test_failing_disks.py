@@ -1,6 +1,6 @@
-"""Disks that are full, read-only, broken or gone, at every step of a log's life.
+"""Disks that are full, read-only, broken or missing, at every step of a log's life.
 
-Each ends in a clear error that names the file; nothing is lost, and other partitions go on.
+Each ends in a clear error that names the file; nothing is lost, and other partitions are served.
 """
 
 import asyncio
@@ -19,9 +19,9 @@ from ottla.model.ids import LeaderEpoch, Offset, TimestampMs
 from ottla.records.layout import Marker
 from ottla.sim.clock import SimClock
 from ottla.sim.disk import Moment, SimDisk
-from ottla.storage import names
-from ottla.storage.config import LogConfig
+from ottla.storage.data_dirs import names
 from ottla.storage.log import Appended, Log
+from ottla.storage.log_config import LogConfig
 from tests.unit.storage.rig import (
     CONFIG,
     DATA,
@@ -40,6 +40,8 @@ from tests.unit.storage.rig import (
     values,
 )
 
+pytestmark = pytest.mark.broker
+
 FOLDER = f"{DATA}/t-0"
 OTHER = "/other"
 
@@ -49,7 +51,7 @@ def numbered(count: int) -> list[bytes | None]:
 
 
 def operation_of(disk: SimDisk, name: str, ending: str, since: int) -> int:
-    """The number of the first operation of this name on such a path."""
+    """The index of the first operation of this name on a matching path."""
     return next(each.number for each in disk.trace[since:] if each.name == name and each.path.endswith(ending))
 
 
@@ -138,24 +140,42 @@ class TestFullAtEachStep:
         log = store.create(P0)
         fill(log, 6)
         log.flush()
-        store.save_checkpoints()
+        store.checkpoints.save()
         kept = disk.read(f"{DATA}/{name}")
         since = disk.operation_count
-        store.save_checkpoints()
+        store.checkpoints.save()
         at = operation_of(disk, "write", f"{name}.tmp", since) - since
         fill(log, 2, first=6)
         log.flush()
         disk.fail_at(disk.operation_count + at, OSError(errno.ENOSPC, "No space left on device", "x"))
-        store.save_checkpoints()
+        store.checkpoints.save()
         assert f"{DATA}/{name}: cannot write: No space left on device" in caplog.messages
         assert kept == disk.read(f"{DATA}/{name}")
         assert store.dirs[0].failure is None
 
-        store.save_checkpoints()
+        store.checkpoints.save()
         assert (name == names.LOG_STARTS) == (kept == disk.read(f"{DATA}/{name}"))
 
     def test_the_leader_epochs(self) -> None:
-        """They are written by a flush, and whether a flush that failed has happened nobody knows."""
+        """A flush writes them after the records are durable: the log is sound, and its recovery point does not move."""
+        disk = SimDisk()
+        store = open_store(disk)
+        log = store.create(P0)
+        fill(log, 3)
+        log.flush()
+        fill(log, 1, first=3, epoch=LeaderEpoch(9))
+        at = disk.operation_count + 3
+        disk.fail_at(at, OSError(errno.ENOSPC, "No space left on device", f"{FOLDER}/{names.EPOCHS}.tmp"))
+        with pytest.raises(StorageError, match=f"{names.EPOCHS}: cannot write: No space left"):
+            log.flush()
+        assert names.EPOCHS in disk.trace[at].path
+        assert (None, 3, 4) == (log.failure, log.recovery_point, log.end_offset)
+        assert log.health.refusal is not None
+        log.flush()
+        assert 4 == log.recovery_point
+        assert {EPOCH: 0, 9: 3} == open_store(disk.kill()).get(P0).epochs.starts
+
+    def test_the_leader_epochs_of_a_disk_that_fails(self) -> None:
         disk = SimDisk()
         store = open_store(disk)
         log, other = store.create(P0), store.create(P1)
@@ -163,8 +183,8 @@ class TestFullAtEachStep:
         log.flush()
         fill(log, 1, first=3, epoch=LeaderEpoch(9))
         at = disk.operation_count + 3
-        disk.fail_at(at, OSError(errno.ENOSPC, "No space left on device", f"{FOLDER}/{names.EPOCHS}.tmp"))
-        with pytest.raises(StorageError, match=f"{names.EPOCHS}.tmp: cannot flush: No space left.*offline"):
+        disk.fail_at(at, OSError(errno.EIO, "Input/output error", f"{FOLDER}/{names.EPOCHS}.tmp"))
+        with pytest.raises(StorageError, match=f"{names.EPOCHS}.tmp: cannot flush: Input/output error.*offline"):
             log.flush()
         assert names.EPOCHS in disk.trace[at].path
         with pytest.raises(StorageError, match="offline"):
@@ -213,12 +233,12 @@ class TestReadOnly:
         assert isinstance(error, StorageError)
         assert f"{4:020}.log, byte 158: cannot append 79 bytes: Read-only file system" in str(
             error
-        ) or "take back" in str(error)
+        ) or "cannot undo" in str(error)
         log.segments.release()
         log.segments.release_idle()
         assert numbered(6) == values(log)
         assert (NOW + 50, 5) == log.largest_timestamp()
-        store.save_checkpoints()
+        store.checkpoints.save()
         assert store.dirs[0].failure is None
         disk.heal("/")
         fill(log, 1, first=6)
@@ -303,7 +323,7 @@ class TestVanishing:
         for log in logs.values():
             fill(log, 2)
         disk.vanish(OTHER)
-        store.save_checkpoints()
+        store.checkpoints.save()
         assert store.dirs[0].failure is None
         assert OTHER in str(store.dirs[1].failure)
         with pytest.raises(StorageError, match=f"the partitions in {OTHER} are offline"):

@@ -1,6 +1,8 @@
-"""Group commit: one fsync for all who wait, the next for those who came meanwhile; and what a flush covers."""
+"""Group commit: one fsync for all waiting appends, the next for those that arrive during it; and what a flush
+covers."""
 
 import asyncio
+import errno
 from collections.abc import Callable
 from typing import Any
 
@@ -15,7 +17,7 @@ from tests.unit.storage.rig import NOW, P0, append, batch, fill, open_store, val
 
 
 class SlowDisk(SimDisk):
-    """Background work waits until the test lets it go on."""
+    """Background work waits until the test releases it."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -87,7 +89,8 @@ def test_one_who_gives_up_does_not_stop_the_others() -> None:
 
 
 def test_a_cut_while_flushing() -> None:
-    """The flush's outcome is worthless then; who waits for what was cut is told, even if the log has grown again."""
+    """The flush's result is ignored then; appends that wait for truncated records fail, even if the log has grown
+    again."""
     disk = SlowDisk()
     log = waiting_log(disk)
 
@@ -114,7 +117,7 @@ def test_what_was_flushed_survives_every_crash() -> None:
         for number in range(4):
             fill(log, 3, first=3 * number, epoch=LeaderEpoch(number))
         log.flush()
-        store.save_checkpoints()
+        store.checkpoints.save()
         fill(log, 3, first=12)
         again = open_store(disk.crash(SimRandom(seed))).get(P0)
         assert [b"value %04d" % number for number in range(12)] == values(again)[:12]
@@ -129,3 +132,33 @@ def test_the_epochs_are_written_once() -> None:
     log.flush()
     fill(log, 1)
     assert log.begin_flush().epochs is None
+
+
+def test_a_full_disk_that_refuses_the_epochs_leaves_the_log_sound() -> None:
+    """The segments are flushed before the leader epochs are written, so that nothing is unknown about them."""
+    disk = SimDisk()
+    store = open_store(disk)
+    log = store.create(P0)
+    fill(log, 3, epoch=LeaderEpoch(1))
+    disk.capacity = disk.used_bytes()
+    with pytest.raises(StorageError, match="leader-epoch-checkpoint: cannot write: No space left on device"):
+        asyncio.run(log.wait_flushed(Offset(3)))
+    with pytest.raises(StorageError, match="leader-epoch-checkpoint: cannot write: No space left on device"):
+        log.flush()
+    assert (None, True) == (log.failure, log.health.refusal is not None)
+    assert 0 == log.recovery_point
+    disk.capacity = None
+    again = open_store(disk.crash(SimRandom(1))).get(P0)
+    assert [b"value %04d" % number for number in range(3)] == values(again), "they survive a power cut"
+    again.flush()
+    assert 3 == again.recovery_point
+
+
+def test_a_sync_that_a_full_disk_refuses_fails_the_log() -> None:
+    disk = SimDisk()
+    log = open_store(disk).create(P0)
+    fill(log, 3)
+    disk.fail_at(disk.operation_count, OSError(errno.ENOSPC, "No space left on device"))
+    with pytest.raises(StorageError, match="cannot flush"):
+        log.flush()
+    assert log.failure is not None

@@ -8,9 +8,9 @@ import pytest
 from ottla.model.ids import Offset, TimestampMs
 from ottla.sim.clock import SimClock
 from ottla.sim.disk import SimDisk
-from ottla.storage import names
-from ottla.storage.config import LogConfig
+from ottla.storage.data_dirs import names
 from ottla.storage.housekeeping import Housekeeping, HousekeepingConfig
+from ottla.storage.log_config import LogConfig
 from ottla.storage.log_store import LogStore
 from tests.unit.storage.rig import CONFIG, DATA, P0, P1, append, batch, fill, housekeeping, open_store, values
 

@@ -16,13 +16,13 @@ from ottla.model.errors import (
 )
 from ottla.model.ids import LeaderEpoch, Offset, TimestampMs
 from ottla.model.invariants import InvariantViolation
-from ottla.records.batch import scan
+from ottla.records.batch import Batch, scan
 from ottla.records.layout import Marker, TimestampType
 from ottla.sim.disk import SimDisk
 from ottla.sim.handles import SimFile
-from ottla.storage.config import LogConfig
 from ottla.storage.log import Log
-from ottla.storage.offset_index import OffsetIndex, OffsetPosition
+from ottla.storage.log_config import LogConfig
+from ottla.storage.segments.offset_index import OffsetIndex, OffsetPosition
 from tests.unit.storage.rig import (
     CONFIG,
     EPOCH,
@@ -142,8 +142,8 @@ class TestRolling:
 
 
 class TestFollowing:
-    def run(self, *batches: object) -> memoryview:
-        return memoryview(b"".join(bytes(each.buffer) for each in batches))  # type: ignore[attr-defined]
+    def run(self, *batches: Batch) -> memoryview:
+        return memoryview(b"".join(bytes(each.buffer) for each in batches))
 
     def test_offsets_and_epochs_are_kept(self) -> None:
         log = new_log()
@@ -160,7 +160,7 @@ class TestFollowing:
 
     def test_a_step_back_is_refused(self) -> None:
         log = new_log()
-        with pytest.raises(CorruptBatchError, match="offset 3 comes where 5 or more belongs"):
+        with pytest.raises(CorruptBatchError, match="offset 3 is below the expected offset 5"):
             log.append_as_follower(self.run(batch(base_offset=4), batch(base_offset=3)), now=NOW)
         assert 5 == log.end_offset
 
@@ -346,7 +346,7 @@ class TestMovingTheStart:
         with pytest.raises(OffsetOutOfRangeError):
             log.read(Offset(5), 1)
         assert 6 == read_from(log, 6)[0].base_offset
-        with pytest.raises(OffsetOutOfRangeError, match="beyond the high watermark 10"):
+        with pytest.raises(OffsetOutOfRangeError, match="above the high watermark 10"):
             log.advance_start(Offset(11))
         log.advance_start(Offset(3))
         assert 6 == log.start_offset

@@ -1,4 +1,4 @@
-"""What is wrong with a log is noted and told; one that failed is read anew, one that is damaged is set aside."""
+"""Problems of a log are recorded and reported; a failed log is opened again, a damaged one is set aside."""
 
 import asyncio
 from collections.abc import Callable
@@ -8,7 +8,7 @@ import pytest
 from ottla.model.errors import CorruptError, OttlaError, StorageError
 from ottla.model.ids import Offset
 from ottla.sim.disk import SimDisk
-from ottla.storage import names
+from ottla.storage.data_dirs import names
 from ottla.storage.log import Log
 from ottla.storage.log_health import LogHealth
 from ottla.storage.log_store import LogStore
@@ -94,7 +94,7 @@ def test_what_the_opening_came_across_is_damage_from_the_beginning() -> None:
     fill(store.create(P0), 8)
     for log in store:
         log.flush()
-    store.save_checkpoints()
+    store.checkpoints.save()
     image = image_of(disk)
     # Without a clean shutdown the last segment is scanned; all of it had been flushed.
     last = f"{DATA}/t-0/{4:020}.log"
@@ -142,7 +142,7 @@ def test_one_that_could_not_be_opened_is_set_aside_and_begun_anew() -> None:
     fill(store.create(P1), 3)
     for log in store:
         log.flush()
-    store.save_checkpoints()
+    store.checkpoints.save()
     image = image_of(disk)
     last = max(path for path in image if path.startswith(f"{DATA}/t-0/") and path.endswith(".log"))
     disk = disk_of(image)

@@ -9,7 +9,7 @@ from ottla.model.errors import StorageError, UnknownPartitionError
 from ottla.model.ids import Offset, TimestampMs, TopicPartition
 from ottla.sim.clock import SimClock
 from ottla.sim.disk import SimDisk
-from ottla.storage import names
+from ottla.storage.data_dirs import names
 from ottla.storage.log_store import OpeningProgress
 from tests.unit.storage.rig import (
     DATA,
@@ -44,7 +44,7 @@ def test_creating_spreads_over_the_dirs() -> None:
 
 
 def test_unknown_partitions() -> None:
-    with pytest.raises(UnknownPartitionError, match="t-0 is not on this broker"):
+    with pytest.raises(UnknownPartitionError, match="t-0 has no log on this broker"):
         open_store(SimDisk()).get(P0)
 
 
@@ -56,7 +56,7 @@ def test_two_hundred_partitions_with_progress(tmp_path_factory: pytest.TempPathF
     rotten = f"{store.get(P1).folder}/{0:020}.log"
     for log in store:
         log.flush()
-    store.save_checkpoints()
+    store.checkpoints.save()
     store.dirs[0].unlock()
     put(disk, rotten, flipped(disk.read(rotten), 8, 4))
 
@@ -82,6 +82,55 @@ def test_a_second_broker() -> None:
     close(open_store(disk, ["/third", OTHER], owner="the second broker"))
 
 
+def test_a_store_that_could_not_be_opened_writes_nothing_when_it_is_closed() -> None:
+    """The data dir belongs to the broker that has its lock: a clean-shutdown mark would be a lie, and empty checkpoints
+    would take its log start offsets away."""
+    disk = SimDisk()
+    first = open_store(disk)
+    fill(first.create(P0), 10)
+    first.checkpoints.save()
+    before = image_of(disk)
+    second = make_store(disk, owner="the second broker")
+    with pytest.raises(StorageError, match=f"{DATA} is in use"):
+        asyncio.run(second.open())
+    close(second)
+    assert before == image_of(disk)
+    with pytest.raises(StorageError, match=f"{DATA} is in use"):
+        open_store(disk, owner="the third broker")
+
+
+def test_a_store_of_which_a_part_was_opened_keeps_the_checkpoints_of_all_logs() -> None:
+    disk = SimDisk()
+    store = open_store(disk)
+    for partition in (P0, P1):
+        fill(store.create(partition), 10)
+    close(store)
+    checkpoints = {path: content for path, content in image_of(disk).items() if path.endswith("-checkpoint")}
+
+    def stop(progress: OpeningProgress) -> None:
+        raise RuntimeError("stopped")
+
+    store = make_store(disk)
+    with pytest.raises(RuntimeError, match="stopped"):
+        asyncio.run(store.open(stop))
+    close(store)
+    after = image_of(disk)
+    assert checkpoints == {path: content for path, content in after.items() if path.endswith("-checkpoint")}
+    assert f"{DATA}/{names.CLEAN_SHUTDOWN}" not in after
+    store = open_store(disk)
+    assert [10, 10] == [store.get(each).end_offset for each in (P0, P1)]
+
+
+def test_an_abandoned_store_can_be_opened_again_and_is_recovered() -> None:
+    disk = SimDisk()
+    store = open_store(disk)
+    fill(store.create(P0), 10)
+    store.abandon()
+    assert f"{DATA}/{names.CLEAN_SHUTDOWN}" not in image_of(disk)
+    store = open_store(disk, owner="the next broker")
+    assert (False, 10) == (store.dirs[0].is_clean, store.get(P0).end_offset)
+
+
 def test_an_offline_partition_keeps_its_recovery_point() -> None:
     """Or the damage below it would be cut at the next start, as if it had never been flushed."""
     disk = SimDisk()
@@ -89,7 +138,7 @@ def test_an_offline_partition_keeps_its_recovery_point() -> None:
     for partition in (P0, P1):
         fill(store.create(partition), 10)
         store.get(partition).flush()
-    store.save_checkpoints()
+    store.checkpoints.save()
     image = image_of(disk)
     path = max(path for path in image if path.startswith(f"{DATA}/t-0/") and path.endswith(names.LOG))
     disk = disk_of(image)
@@ -97,7 +146,7 @@ def test_an_offline_partition_keeps_its_recovery_point() -> None:
     for _ in range(3):
         store = open_store(disk)
         assert [P0] == list(store.offline)
-        store.save_checkpoints()
+        store.checkpoints.save()
         close(store)
         assert b"0\n2\nt 0 10\nt 1 10\n" == disk.read(f"{DATA}/{names.RECOVERY_POINTS}")
         assert not disk.exists(f"{DATA}/{names.CLEAN_SHUTDOWN}")
@@ -136,7 +185,7 @@ class TestDeleting:
         fill(store.create(P0), 10)
         store.get(P0).advance_start(Offset(6))
         store.get(P0).flush()
-        store.save_checkpoints()
+        store.checkpoints.save()
         store.delete(P0)
         assert 0 == store.create(P0).end_offset
         again = open_store(disk.kill())

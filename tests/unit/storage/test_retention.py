@@ -10,8 +10,8 @@ from ottla.records.batch import Batch, crc32c
 from ottla.records.layout import ATTRIBUTES_AT, CRC_AT, MAX_TIMESTAMP_AT
 from ottla.sim.clock import SimClock
 from ottla.sim.disk import SimDisk
-from ottla.storage.config import LogConfig
 from ottla.storage.log import Log
+from ottla.storage.log_config import LogConfig
 from ottla.storage.retention import delete_expired
 from tests.unit.storage.rig import CONFIG, NOW, P0, append, batch, close, fill, new_log, open_store, values
 

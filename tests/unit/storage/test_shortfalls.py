@@ -6,9 +6,10 @@ import pytest
 
 from ottla.model.ids import Offset, TopicPartition
 from ottla.sim.disk import SimDisk
-from ottla.storage import names
-from ottla.storage.checkpoints import encode_offsets, read_offsets
+from ottla.storage.data_dirs import names
+from ottla.storage.data_dirs.checkpoints import encode_offsets, read_offsets
 from ottla.storage.log_store import LogStore, Shortfall
+from ottla.storage.segments.closed_segments import OffsetRange
 from tests.unit.storage.rig import DATA, NOW, P0, P1, append, batch, close, fill, open_store, put, values
 
 OTHER = "/other"
@@ -23,7 +24,7 @@ def filled(disk: SimDisk, *, flushed: int = 6, committed: int = 6) -> LogStore:
     fill(log, flushed)
     log.flush()
     fill(log, committed - flushed, first=flushed)
-    store.save_checkpoints()
+    store.checkpoints.save()
     return store
 
 
@@ -80,7 +81,7 @@ class TestByCheckpoints:
         lost = 9 - store.get(P0).end_offset
         assert {} == store.shortfalls
         (error,) = [each.getMessage() for each in caplog.records if each.levelno == logging.ERROR]
-        assert f"{lost} committed records that had not been flushed were lost" in error
+        assert f"{lost} committed records that were not flushed were lost" in error
         disk = disk.crash()
         disk.remove_tree(FOLDER)
         assert {P0: Shortfall(Offset(0), Offset(4))} == open_store(disk).shortfalls
@@ -90,7 +91,7 @@ class TestByCheckpoints:
         disk = SimDisk()
         store = open_store(disk, [DATA, OTHER])
         fill(store.create(P0), 6)
-        store.save_checkpoints()
+        store.checkpoints.save()
         store.delete(P0)
         store.create(P1)
         again = store.create(P0)
@@ -120,7 +121,7 @@ class TestByCheckpoints:
             close(store)
         store = open_store(disk)
         assert (500, 500) == (
-            (log := store.create(P0, start_offset=Offset(500))).start_offset,
+            (log := store.create(P0, lost=OffsetRange(Offset(500), Offset(500)))).start_offset,
             log.end_offset,
         )
         close(store)
@@ -141,13 +142,13 @@ class TestByCheckpoints:
         assert {} == open_store(disk.kill()).shortfalls
 
     def test_offsets_that_were_lost_are_left_out(self) -> None:
-        """The gap before a segment that was there at the last flush is no lost tail."""
+        """The gap before a segment that existed at the last flush is not a lost tail."""
         disk = SimDisk()
         store = filled(disk)
         log = store.get(P0)
         log.roll(NOW, base_offset=Offset(9))
         log.flush()
-        store.save_checkpoints()
+        store.checkpoints.save()
         append(log, batch(b"later"))
         disk = disk.kill()
         store = open_store(disk)
@@ -199,6 +200,6 @@ class TestDataDirs:
         assert (f"{here}/{P0}", 5) == ((log := store.get(P0)).folder, log.end_offset)
         assert {} == store.shortfalls
         (kept,) = [each for each in disk.list_dir(away) if each.endswith("-stray")]
-        assert f"partition t-0 has a newer folder in {here}; the one in {away} is not used" in caplog.text
+        assert f"partition t-0 has a newer folder in {here}; the folder in {away} is not used" in caplog.text
         assert kept in caplog.text
         assert 1 == len([each for each in store if each.partition == TopicPartition("t", 0)])

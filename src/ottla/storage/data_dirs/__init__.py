@@ -1,0 +1,1 @@
+"""Data dirs: lock, identity, checkpoint files, file names, and folders that are set aside. Start with `data_dir.py`."""

@@ -1,0 +1,1 @@
+"""Idempotent and transactional producers of a log: their state, its checks, its snapshots on disk."""

@@ -1,0 +1,1 @@
+"""Opening logs after a crash or damage: checking, truncating, rebuilding. Start with `log_recovery.py`."""

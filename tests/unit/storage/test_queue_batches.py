@@ -1,0 +1,117 @@
+"""What a log does for queues: progress in control batches, and producers that it never forgets."""
+
+from dataclasses import replace
+
+import pytest
+
+from ottla.model.errors import InvalidRecordError, InvalidTimestampError, OttlaError
+from ottla.model.ids import QUEUE_PRODUCER_BIT, LeaderEpoch, ProducerId, TimestampMs
+from ottla.records.batch import Batch, scan
+from ottla.records.control import progress_batch, read_marker, read_progress
+from ottla.records.layout import Codec, TimestampType
+from ottla.sim.disk import SimDisk
+from ottla.storage.log import Appended, Log
+from tests.unit.storage.cleaning.cleaner_model import History
+from tests.unit.storage.rig import CONFIG, EPOCH, NOW, P0, append, batch, close, fill, new_log, open_store, placed
+
+DAY_MS = 86_400_000
+QUEUE = QUEUE_PRODUCER_BIT | 7
+
+
+def progress(*values: bytes) -> Batch:
+    return Batch(progress_batch(values, NOW))
+
+
+def append_own(log: Log, content: Batch) -> Appended | OttlaError:
+    (outcome,) = log.append([content], leader_epoch=EPOCH, now=NOW, is_own=True)
+    return outcome
+
+
+def stored(log: Log) -> list[list[tuple[int, bytes]]]:
+    """The progress in a log."""
+    found = log.read(log.start_offset, 1 << 20, upper=log.end_offset)
+    assert found is not None
+    batches, _, problem = scan(found.file.read_at(found.position, found.size))
+    assert problem is None
+    return [read_progress(each) for each in batches if each.is_control]
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        CONFIG,
+        replace(CONFIG, compression=Codec.ZSTD),
+        replace(CONFIG, cleanup_compact=True),
+        replace(CONFIG, timestamp_type=TimestampType.LOG_APPEND_TIME),
+    ],
+)
+def test_only_the_broker_appends_progress(config: object) -> None:
+    log = new_log(config=config)  # type: ignore[arg-type]
+    (refused,) = log.append([progress(b"forged")], leader_epoch=EPOCH, now=NOW)
+    assert isinstance(refused, InvalidRecordError)
+    assert append_own(log, progress(b"one", b"two")) == placed(0, 1) or config.timestamp_type  # type: ignore[attr-defined]
+    assert stored(log) == [[(0, b"one"), (1, b"two")]]
+
+
+def test_progress_is_not_a_marker_and_has_no_producer() -> None:
+    found = progress(b"one")
+    assert (read_marker(found), found.has_producer_id) == (None, False)
+
+
+def test_progress_is_copied_by_followers_and_survives_recovery() -> None:
+    disk, config = SimDisk(), replace(CONFIG, segment_bytes=10_000)
+    log = new_log(disk, config)
+    fill(log, 2)
+    append_own(log, progress(b"one"))
+    follower = new_log(SimDisk(), config)
+    found = log.read(log.start_offset, 1 << 20, upper=log.end_offset)
+    assert found is not None
+    follower.append_as_follower(memoryview(found.file.read_at(found.position, found.size)), now=NOW)
+    assert stored(follower) == stored(log) == [[(2, b"one")]]
+    recovered = open_store(disk.kill(), config=config).find(P0)
+    assert recovered is not None
+    assert stored(recovered) == [[(2, b"one")]]
+
+
+def test_the_cleaner_keeps_progress() -> None:
+    history = History(map_bytes=1 << 16)
+    history.append([(b"a", b"x")], producer=None, codec=Codec.NONE)
+    history.log.append([progress(b"one")], leader_epoch=LeaderEpoch(1), now=history.now, is_own=True)
+    history.append([(b"a", b"y")], producer=None, codec=Codec.NONE)
+    history.roll()
+    history.clean()
+    assert [(1, b"one")] in stored(history.log)
+
+
+def test_queues_are_never_forgotten() -> None:
+    log = new_log()
+    append(log, batch(producer_id=7, sequence=0), batch(producer_id=QUEUE, sequence=0))
+    assert log.producers.expire(TimestampMs(NOW + 1000 * DAY_MS), DAY_MS) == 1
+    assert log.producers.get(ProducerId(7)) is None
+    assert append(log, batch(producer_id=QUEUE, sequence=0)) == [placed(1, 1, is_duplicate=True)]
+
+
+def test_queues_are_known_after_a_restart_years_later() -> None:
+    disk = SimDisk()
+    store = open_store(disk)
+    append(store.create(P0), batch(producer_id=QUEUE, sequence=0))
+    close(store)
+    log = open_store(disk).find(P0)
+    assert log is not None
+    log.producers.expire(TimestampMs(NOW + 1000 * DAY_MS), DAY_MS)
+    assert append(log, batch(producer_id=QUEUE, sequence=0)) == [placed(0, 0, is_duplicate=True)]
+
+
+def test_a_repeated_batch_of_a_queue_is_recognised_though_its_records_are_too_old_by_now() -> None:
+    log = new_log(config=replace(CONFIG, timestamp_before_max_ms=1000))
+    append(log, batch(producer_id=QUEUE, sequence=0), batch(producer_id=7, sequence=0))
+    later = TimestampMs(NOW + 2000)
+    again = [
+        batch(producer_id=QUEUE, sequence=0),
+        batch(producer_id=7, sequence=0),
+        batch(producer_id=QUEUE, sequence=1),
+    ]
+    known, client, unknown = log.append(again, leader_epoch=EPOCH, now=later)
+    assert known == placed(0, 0, is_duplicate=True)
+    assert isinstance(client, InvalidTimestampError)
+    assert isinstance(unknown, InvalidTimestampError)
