@@ -1,6 +1,6 @@
 """One connection to a broker at the level of frames, and messages of exact versions made with kio.
 
-Nothing of `ottla` is used here but the table of what is served.
+Nothing of `ottla` is used here but the table of what is served, and the classes that kio lacks.
 """
 
 import io
@@ -8,7 +8,7 @@ import socket
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import MISSING, Field, fields
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from struct import Struct
 from types import NoneType, TracebackType, UnionType
 from typing import Any, Final, Self, TypeVar, get_args, get_origin
@@ -20,7 +20,8 @@ from kio.serial import entity_reader, entity_writer
 from kio.static.constants import EntityType
 from kio.static.protocol import Entity
 
-from ottla.protocol.apis import SERVED, ApiKey
+from ottla.protocol.apis import NEWER_THAN_KIO, SERVED, ApiKey
+from ottla.protocol.newer_messages import newer_class
 
 CLIENT_ID: Final = b"wire"
 LENGTH: Final = Struct(">i")
@@ -40,7 +41,15 @@ _DEFAULTS: Final[dict[str, object]] = {
     "uuid": None,
     "error_code": ErrorCode.none,
     "timedelta_i32": timedelta(0),
+    "timedelta_i64": timedelta(0),
+    "datetime_i64": datetime(1970, 1, 1, tzinfo=UTC),
 }
+_WITH_TIMESTAMPS: Final = {
+    ApiKey.CREATE_DELEGATION_TOKEN,
+    ApiKey.RENEW_DELEGATION_TOKEN,
+    ApiKey.EXPIRE_DELEGATION_TOKEN,
+}
+"""Refusals have timestamps of -1, which kio does not read."""
 Test = TypeVar("Test", bound=Callable[..., object])
 
 
@@ -55,9 +64,13 @@ def every_version(api_key: ApiKey) -> Callable[[Test], Test]:
 
 
 def message_class(api_key: int, version: int, kind: EntityType) -> type[Entity]:
-    """kio's class of a request or response in exactly this version."""
+    """The class of a request or response in exactly this version: kio's, or ours where kio has none."""
+    found: type[Entity]
+    if api_key in set(NEWER_THAN_KIO) and version >= NEWER_THAN_KIO[ApiKey(api_key)]:
+        found = newer_class(ApiKey(api_key), version, kind)
+        return found
     module = load_payload_module(api_key, version, kind)  # type: ignore[arg-type]
-    found: type[Entity] = next(value for value in vars(module).values() if getattr(value, "__type__", None) is kind)
+    found = next(value for value in vars(module).values() if getattr(value, "__type__", None) is kind)
     return found
 
 
@@ -108,6 +121,8 @@ def read_response(api_key: int, version: int, frame: bytes) -> tuple[int, Any]:
     if is_flexible(api_key, version) and api_key != ApiKey.API_VERSIONS:
         assert NO_TAGS == frame[start : start + 1]
         start += 1
+    if api_key in _WITH_TIMESTAMPS and any(frame[start : start + 2]):
+        frame = frame[: start + 2] + frame[start + 2 :].replace(b"\xff" * 8, bytes(8))
     response, size = entity_reader(message)(memoryview(frame)[start:], 0)
     assert len(frame) == start + size, "bytes are left behind the response"
     return int.from_bytes(frame[: LENGTH.size], "big"), response
@@ -151,9 +166,9 @@ def _nested_class(annotation: Any) -> type[Entity] | None:
 class RawConnection(AbstractContextManager["RawConnection"]):
     """A blocking socket that sends bytes as they are, and receives frame by frame."""
 
-    def __init__(self, address: str) -> None:
+    def __init__(self, address: str, *, timeout_s: float = TIMEOUT_S) -> None:
         host, _, port = address.rpartition(":")
-        self._socket = socket.create_connection((host, int(port)), TIMEOUT_S)
+        self._socket = socket.create_connection((host, int(port)), timeout_s)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
     def __enter__(self) -> Self:
@@ -171,6 +186,10 @@ class RawConnection(AbstractContextManager["RawConnection"]):
     def send(self, content: bytes) -> None:
         """All of it."""
         self._socket.sendall(content)
+
+    def end_sending(self) -> None:
+        """Closes this side's half of the connection; responses are still received."""
+        self._socket.shutdown(socket.SHUT_WR)
 
     def receive(self) -> bytes:
         """The next frame without its length."""

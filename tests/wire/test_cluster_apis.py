@@ -7,7 +7,13 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from ottla.protocol.apis import ADVERTISED, SERVED, ApiKey
-from tests.wire import test_record_apis, test_topic_apis
+from tests.wire import (
+    test_record_apis,
+    test_security_apis,
+    test_share_group_apis,
+    test_telemetry_apis,
+    test_topic_apis,
+)
 from tests.wire.exchange import TESTED, RawConnection, every_version
 from tests.wire.world import PARTITIONS, World, create_topic, unused_name
 
@@ -26,11 +32,98 @@ def test_api_versions(connection: RawConnection, version: int) -> None:
         supported = {each.name: (each.min_version, each.max_version) for each in answer.supported_features}
         finalized = {each.name: each.max_version_level for each in answer.finalized_features}
         assert ((7, 30), 30) == (supported["metadata.version"], finalized["metadata.version"])
+        assert {"group.version": 1, "transaction.version": 2}.items() <= finalized.items()
+        assert ((0, 2) if version >= 4 else None) == supported.get("transaction.version")
         assert answer.finalized_features_epoch >= 0
         assert not answer.zk_migration_ready
 
 
-@pytest.mark.parametrize("version", [3, 4])
+def test_api_versions_of_a_client_that_means_another_broker(connection: RawConnection, world: World) -> None:
+    software = {"client_software_name": "wire-test", "client_software_version": "1.0"}
+    found = [
+        connection.ask(ApiKey.API_VERSIONS, 5, {**software, "cluster_id": cluster_id, "node_id": node_id}).error_code
+        for cluster_id, node_id in (
+            (world.cluster_id, world.broker_id),
+            (world.cluster_id, world.broker_id + 1),
+            ("another-cluster", world.broker_id),
+            (None, world.broker_id),
+        )
+    ]
+    stale = ErrorCode.rebootstrap_required
+    assert [ErrorCode.none, stale, stale, ErrorCode.invalid_request] == found
+
+
+@every_version(ApiKey.DESCRIBE_QUORUM)
+def test_describe_quorum(connection: RawConnection, world: World, version: int) -> None:
+    def ask(topic: str, index: int) -> Any:
+        wanted = [{"topic_name": topic, "partitions": [{"partition_index": index}]}]
+        answer = connection.ask(ApiKey.DESCRIBE_QUORUM, version, {"topics": wanted})
+        assert ErrorCode.none is answer.error_code
+        if version >= 2:
+            (node,) = answer.nodes
+            assert (world.broker_id, world.address) == (
+                node.node_id,
+                f"{node.listeners[0].host}:{node.listeners[0].port}",
+            )
+        return answer.topics[0].partitions[0]
+
+    found = ask("__cluster_metadata", 0)
+    assert (ErrorCode.none, world.broker_id, ()) == (found.error_code, found.leader_id, found.observers)
+    assert [(world.broker_id, found.high_watermark)] == [
+        (each.replica_id, each.log_end_offset) for each in found.current_voters
+    ]
+    assert found.leader_epoch > 0
+    for topic, index in ((world.topic, 0), ("__cluster_metadata", 1)):
+        assert ErrorCode.unknown_topic_or_partition is ask(topic, index).error_code
+
+
+@every_version(ApiKey.UNREGISTER_BROKER)
+def test_unregister_broker(connection: RawConnection, world: World, version: int) -> None:
+    found = [connection.ask(ApiKey.UNREGISTER_BROKER, version, {"broker_id": each}) for each in (99, world.broker_id)]
+    assert [ErrorCode.broker_id_not_registered, ErrorCode.invalid_request] == [each.error_code for each in found]
+    assert all(each.error_message for each in found)
+
+
+@every_version(ApiKey.UPDATE_FEATURES)
+def test_update_features(connection: RawConnection, version: int) -> None:
+    """Ends with the level that it found: other tests need it."""
+
+    def update(level: int, upgrade_type: int = 1, **values: Any) -> Any:
+        updates = [
+            {
+                "feature": "transaction.version",
+                "max_version_level": level,
+                "upgrade_type": upgrade_type,
+                "allow_downgrade": upgrade_type > 1,
+            }
+        ]
+        return connection.ask(ApiKey.UPDATE_FEATURES, version, {"feature_updates": updates, **values})
+
+    def level() -> int | None:
+        answer = connection.ask_newest(
+            ApiKey.API_VERSIONS, {"client_software_name": "w", "client_software_version": "1"}
+        )
+        return {each.name: int(each.max_version_level) for each in answer.finalized_features}.get("transaction.version")
+
+    refused = [update(9), update(-1), update(1)]
+    assert [ErrorCode.invalid_update_version] * 3 == [each.error_code for each in refused]
+    assert all(each.error_message for each in refused)
+    assert 2 == level()
+    if version >= 1:
+        assert ErrorCode.none is update(1, 2, validate_only=True).error_code
+        assert 2 == level()
+    lowered = update(0, 2)
+    assert (ErrorCode.none, None) == (lowered.error_code, lowered.error_message)
+    if version <= 1:
+        assert [("transaction.version", ErrorCode.none)] == [
+            (each.feature, each.error_code) for each in lowered.results
+        ]
+    assert level() is None
+    assert ErrorCode.none is update(2).error_code
+    assert 2 == level()
+
+
+@pytest.mark.parametrize("version", [3, 4, 5])
 @pytest.mark.parametrize("name", ["", "two words", "-dash", "umlaut-ä"])
 def test_api_versions_to_software_without_a_proper_name(connection: RawConnection, version: int, name: str) -> None:
     software = {"client_software_name": name, "client_software_version": "1.0"}
@@ -173,6 +266,26 @@ def test_describe_log_dirs(connection: RawConnection, world: World, version: int
     assert () == connection.ask(ApiKey.DESCRIBE_LOG_DIRS, version, {"topics": []}).results[0].topics
 
 
+@every_version(ApiKey.ALTER_REPLICA_LOG_DIRS)
+def test_alter_replica_log_dirs(connection: RawConnection, world: World, version: int) -> None:
+    """The broker has one data dir, where all partitions are."""
+    (folder,) = connection.ask_newest(ApiKey.DESCRIBE_LOG_DIRS, {"topics": []}).results
+
+    def alter(path: str, topic: str, *indexes: int) -> list[tuple[str, int, ErrorCode]]:
+        wanted = [{"path": path, "topics": [{"name": topic, "partitions": list(indexes)}]}]
+        answer = connection.ask(ApiKey.ALTER_REPLICA_LOG_DIRS, version, {"dirs": wanted})
+        return [
+            (each.topic_name, part.partition_index, part.error_code)
+            for each in answer.results
+            for part in each.partitions
+        ]
+
+    found = alter(folder.log_dir, world.topic, 0, 9)
+    assert [(world.topic, 0, ErrorCode.none), (world.topic, 9, ErrorCode.unknown_topic_or_partition)] == found
+    assert [("no-such", 0, ErrorCode.unknown_topic_or_partition)] == alter(folder.log_dir, "no-such", 0)
+    assert [(world.topic, 0, ErrorCode.log_dir_not_found)] == alter("/no/such/folder", world.topic, 0)
+
+
 @every_version(ApiKey.ELECT_LEADERS)
 def test_elect_leaders(connection: RawConnection, world: World, version: int) -> None:
     wanted = [{"topic": world.topic, "partitions": [0, 9]}]
@@ -249,5 +362,5 @@ def test_describe_topic_partitions(connection: RawConnection, version: int) -> N
 
 def test_no_api_was_forgotten() -> None:
     """Each module notes what it goes through when it is imported."""
-    assert all((test_record_apis, test_topic_apis))
+    assert all((test_record_apis, test_security_apis, test_share_group_apis, test_telemetry_apis, test_topic_apis))
     assert set(SERVED) == TESTED

@@ -43,7 +43,7 @@ def test_what_is_not_served_closes_the_connection(connection: RawConnection, api
     assert b"" == connection.wait_closed()
 
 
-@pytest.mark.parametrize("version", [-1, 5, 99, 2**15 - 1])
+@pytest.mark.parametrize("version", [-1, 6, 99, 2**15 - 1])
 def test_api_versions_of_an_unknown_version_are_answered(connection: RawConnection, version: int) -> None:
     """In version 0, with the one entry that the client needs to come again."""
     header = HEADER.pack(ApiKey.API_VERSIONS, version, CORRELATION_ID) + SHORT.pack(1) + b"w" + NO_TAGS
@@ -128,6 +128,18 @@ def test_many_requests_at_once_are_answered_in_order(connection: RawConnection, 
     connection.send(b"".join(request_frame(*each, correlation_id=at) for at, each in enumerate(asked)))
     answered = [read_response(api_key, version, connection.receive())[0] for api_key, version, _ in asked]
     assert list(range(len(asked))) == answered
+
+
+def test_a_client_that_sends_no_more_gets_its_responses(connection: RawConnection, world: World) -> None:
+    """A fetch that waits for records is answered at once: most clients that send no more have gone."""
+    part = {"partition": 1, "fetch_offset": 0, "partition_max_bytes": 100, "log_start_offset": -1}
+    waiting = {"max_wait": timedelta(hours=1), "min_bytes": 1, "session_epoch": -1, "replica_id": -1}
+    asked: list[Asked] = [OLD, (ApiKey.FETCH, 11, {**waiting, "topics": world.wanted(**part)}), FLEXIBLE]
+    connection.send(b"".join(request_frame(*each, correlation_id=at) for at, each in enumerate(asked)))
+    connection.end_sending()
+    answered = [read_response(api_key, version, connection.receive())[0] for api_key, version, _ in asked]
+    assert [0, 1, 2] == answered
+    assert b"" == connection.wait_closed()
 
 
 @pytest.mark.parametrize("request_", [OLD, FLEXIBLE])

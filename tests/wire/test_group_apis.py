@@ -360,5 +360,7 @@ def test_delete_groups(connection: RawConnection, world: World, version: int) ->
         ("no-such", ErrorCode.group_id_not_found),
     } == {(each.group_id, each.error_code) for each in answer.results}
     assert 3 == len(answer.results)
+    if version >= 3:
+        assert [False, True, False] == [each.error_message is None for each in answer.results]
     assert {} == fetch_offsets(connection, empty)
     assert ("Dead", "Stable") == (state_of(connection, empty), state_of(connection, member.group_id))

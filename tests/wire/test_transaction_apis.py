@@ -1,6 +1,7 @@
 """The APIs of transactions, in every version: what each does, what it refuses, and with which of the codes it knows."""
 
 from datetime import timedelta
+from typing import Any
 from uuid import UUID
 
 import pytest
@@ -163,20 +164,25 @@ def test_a_retried_end_is_answered_again(producer: TransactionalProducer, topic:
 def test_txn_offset_commit(producer: TransactionalProducer, topic: str, topic_id: UUID, version: int) -> None:
     group_id = unused_id()
     find_coordinator(producer.connection, group_id, GROUP_KEY)
+
+    def commit(offsets: list[tuple[int, int]], **values: Any) -> list[ErrorCode]:
+        return producer.commit_offsets(group_id, topic, offsets, version, topic_id, **values)
+
     if version < 5:
         unverified = ErrorCode.transaction_abortable if version >= 4 else ErrorCode.invalid_txn_state
-        assert [unverified] == producer.commit_offsets(group_id, topic, [(0, 5)], version)
+        assert [unverified] == commit([(0, 5)])
         assert OK is producer.add_offsets(group_id)
-    stranger = {"producer_id": producer.producer_id + 1}
-    assert [WRONG_PRODUCER] == producer.commit_offsets(group_id, topic, [(0, 5)], version, **stranger)
-    old = {"producer_epoch": producer.epoch + 7}
-    assert [ErrorCode.invalid_producer_epoch] == producer.commit_offsets(group_id, topic, [(0, 5)], version, **old)
-    assert [UNKNOWN] == producer.commit_offsets(group_id, "no-such", [(0, 5)], version)
-    assert [OK, UNKNOWN] == producer.commit_offsets(group_id, topic, [(0, 5), (9, 5)], version)
+    assert [WRONG_PRODUCER] == commit([(0, 5)], producer_id=producer.producer_id + 1)
+    assert [ErrorCode.invalid_producer_epoch] == commit([(0, 5)], producer_epoch=producer.epoch + 7)
+    missing = producer.commit_offsets(group_id, "no-such", [(0, 5)], version, UUID(int=78))
+    assert [ErrorCode.unknown_topic_id if version >= 6 else UNKNOWN] == missing
     if version >= 3:
-        member = {"member_id": "nobody", "generation_id": 3}
-        (error,) = producer.commit_offsets(group_id, topic, [(0, 7)], version, **member)
-        assert error in (ErrorCode.illegal_generation, ErrorCode.unknown_member_id)
+        (error,) = commit([(0, 7)], member_id="nobody", generation_id=3)
+        assert error is (ErrorCode.group_id_not_found if version >= 6 else ErrorCode.illegal_generation)
+    assert [OK, UNKNOWN] == commit([(0, 5), (9, 5)])
+    if version >= 3:
+        (error,) = commit([(0, 7)], member_id="nobody", generation_id=3)
+        assert error in (ErrorCode.illegal_generation, ErrorCode.unknown_member_id, ErrorCode.group_id_not_found)
     assert (-1, ErrorCode.unstable_offset_commit) == committed(producer.connection, group_id, topic)
     assert OK is producer.end(commit=True, version=5 if version >= 5 else 3)
     for _ in tries():

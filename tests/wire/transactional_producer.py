@@ -143,16 +143,23 @@ class TransactionalProducer:
         return part.error_code, part.base_offset
 
     def commit_offsets(
-        self, group_id: str, topic: str, offsets: Sequence[tuple[int, int]], version: int = 3, **values: Any
+        self,
+        group_id: str,
+        topic: str,
+        offsets: Sequence[tuple[int, int]],
+        version: int = 3,
+        topic_id: UUID | None = None,
+        **values: Any,
     ) -> list[ErrorCode]:
-        """TxnOffsetCommit of (partition, offset)."""
+        """TxnOffsetCommit of (partition, offset); from version 6 on by the topic's id."""
         parts = [
             {"partition_index": index, "committed_offset": offset, "committed_metadata": "wire"}
             for index, offset in offsets
         ]
-        request = {**self.identity, "group_id": group_id, "topics": [{"name": topic, "partitions": parts}], **values}
+        topics = [{"name": topic, "topic_id": topic_id, "partitions": parts}]
+        request = {**self.identity, "group_id": group_id, "topics": topics, **values}
         (found,) = self.connection.ask(ApiKey.TXN_OFFSET_COMMIT, version, request).topics
-        assert topic == found.name
+        assert (topic_id if version >= 6 else topic) == (found.topic_id if version >= 6 else found.name)
         errors = {part.partition_index: part.error_code for part in found.partitions}
         return [errors[index] for index, _ in offsets]
 

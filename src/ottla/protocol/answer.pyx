@@ -11,31 +11,13 @@ from libc.stdint cimport INT32_MAX, int16_t, int32_t, int64_t, uint8_t, uint32_t
 
 from ottla.model.errors import MisuseError
 
-cdef extern from "Python.h":
-    const char* PyUnicode_AsUTF8AndSize(object text, Py_ssize_t* size) except NULL
-
-cdef extern from "reader.h" nogil:
-    enum:
-        OTTLA_STRING_BYTES_MAX
-
-cdef extern from "writer.h" nogil:
-    enum:
-        OTTLA_VARINT_BYTES_MAX
-    ctypedef struct ottla_writer:
-        uint8_t* data
-        size_t size
-    void ottla_open_writer(ottla_writer* to)
-    void ottla_close_writer(ottla_writer* to)
-    int ottla_reserve(ottla_writer* to, size_t more)
-    void ottla_write8(ottla_writer* to, uint8_t value)
-    void ottla_write16(ottla_writer* to, int16_t value)
-    void ottla_write32(ottla_writer* to, int32_t value)
-    void ottla_write64(ottla_writer* to, int64_t value)
-    void ottla_write_varint(ottla_writer* to, uint32_t value)
-    void ottla_write_bytes(ottla_writer* to, const void* source, size_t size)
-    void ottla_write_count(ottla_writer* to, bint flexible, int32_t count)
-    void ottla_store32(uint8_t* at, int32_t value)
-
+from ottla.protocol.results cimport FetchResult, ProduceResult
+from ottla.protocol.reader cimport OTTLA_STRING_BYTES_MAX
+from ottla.protocol.writer cimport (
+    OTTLA_VARINT_BYTES_MAX, PyUnicode_AsUTF8AndSize, ottla_close_writer, ottla_open_writer, ottla_reserve,
+    ottla_store32, ottla_write16, ottla_write32, ottla_write64, ottla_write8, ottla_write_bytes, ottla_write_count,
+    ottla_write_varint, ottla_writer,
+)
 
 cdef enum:
     PRODUCE_FLEXIBLE_FROM = 9
@@ -62,9 +44,9 @@ cdef bytes produce_answer(
         ottla_write_count(&to, flexible, _count_runs(parts))
         while start < len(parts):
             stop = _run_end(parts, start)
-            _open_topic(&to, parts[start][0], version >= PRODUCE_BY_ID_FROM, flexible, stop - start)
+            _open_topic(&to, _topic_at(parts, start), version >= PRODUCE_BY_ID_FROM, flexible, stop - start)
             for index in range(start, stop):
-                _write_produce_part(&to, version, flexible, parts[index][1], results[index])
+                _write_produce_part(&to, version, flexible, parts[index][1], <ProduceResult?>results[index])
             _no_tags(&to, flexible)
             start = stop
         _need(&to, 5)
@@ -102,9 +84,9 @@ cdef list fetch_answer(
         ottla_write_count(&to, flexible, _count_runs(parts))
         while start < len(parts):
             stop = _run_end(parts, start)
-            _open_topic(&to, parts[start][0], version >= FETCH_BY_ID_FROM, flexible, stop - start)
+            _open_topic(&to, _topic_at(parts, start), version >= FETCH_BY_ID_FROM, flexible, stop - start)
             for index in range(start, stop):
-                total += _write_fetch_part(&to, version, flexible, parts[index], pieces)
+                total += _write_fetch_part(&to, version, flexible, <FetchResult?>parts[index], pieces)
             _no_tags(&to, flexible)
             start = stop
         if flexible:
@@ -125,7 +107,7 @@ cdef inline int _need(ottla_writer* to, size_t more) except -1:
 
 
 cdef int32_t _frame_length(int64_t total) except -1:
-    """What the length field says of a frame of so many bytes, that field included."""
+    """The length field of a frame with `total` bytes, that field included."""
     if total - 4 > INT32_MAX:
         raise MisuseError(f"a response of {total} bytes does not fit a frame; answer with fewer records")
     return <int32_t>(total - 4)
@@ -141,12 +123,18 @@ cdef int _open_frame(ottla_writer* to, int32_t correlation_id, bint flexible) ex
     return 0
 
 
+cdef inline object _topic_at(list parts, Py_ssize_t at):
+    """The topic of a part of a Produce request, or of a result of a Fetch request."""
+    cdef object part = parts[at]
+    return (<FetchResult>part).topic if type(part) is FetchResult else part[0]
+
+
 cdef Py_ssize_t _run_end(list parts, Py_ssize_t start) except -1:
     """Behind the last of the neighbours that are of one topic with the part at `start`."""
-    cdef object topic = parts[start][0], other
+    cdef object topic = _topic_at(parts, start), other
     cdef Py_ssize_t at = start + 1
     while at < len(parts):
-        other = parts[at][0]
+        other = _topic_at(parts, at)
         # A scan gives the parts of one topic the same object.
         if other is not topic and other != topic:
             break
@@ -166,7 +154,7 @@ cdef int32_t _count_runs(list parts) except -1:
 cdef int _open_topic(ottla_writer* to, object topic, bint by_id, bint flexible, Py_ssize_t partitions) except -1:
     if by_id:
         if type(topic) is not bytes or PyBytes_GET_SIZE(topic) != ID_BYTES:
-            raise MisuseError(f"{topic!r} is no topic id: this version names topics by 16 bytes")
+            raise MisuseError(f"{topic!r} is not a topic id: this version needs one of 16 bytes")
         _need(to, ID_BYTES)
         ottla_write_bytes(to, PyBytes_AS_STRING(topic), ID_BYTES)
     else:
@@ -209,27 +197,23 @@ cdef int _write_string(ottla_writer* to, object text, bint flexible, bint nullab
 
 
 cdef int _write_produce_part(
-    ottla_writer* to, int16_t version, bint flexible, int32_t partition, object result
+    ottla_writer* to, int16_t version, bint flexible, int32_t partition, ProduceResult result
 ) except -1:
-    cdef int16_t error_code
-    cdef int64_t base_offset, append_time, log_start_offset
-    cdef object record_errors, message, leader
-    error_code, base_offset, append_time, log_start_offset, record_errors, message, leader = result
     _need(to, PART_BYTES_MAX)
     ottla_write32(to, partition)
-    ottla_write16(to, error_code)
-    ottla_write64(to, base_offset)
-    ottla_write64(to, append_time)
+    ottla_write16(to, result.error_code)
+    ottla_write64(to, result.base_offset)
+    ottla_write64(to, result.append_time)
     if version >= 5:
-        ottla_write64(to, log_start_offset)
+        ottla_write64(to, result.log_start_offset)
     if version >= 8:
-        if record_errors is None:
+        if result.record_errors is None:
             ottla_write_count(to, flexible, 0)
         else:
-            _write_record_errors(to, flexible, list(record_errors))
-        _write_string(to, message, flexible, nullable=True)
+            _write_record_errors(to, flexible, list(result.record_errors))
+        _write_string(to, result.message, flexible, nullable=True)
     if flexible:
-        _write_part_tags(to, None, leader if version >= PRODUCE_LEADERS_FROM else None, 0)
+        _write_part_tags(to, None, result.leader if version >= PRODUCE_LEADERS_FROM else None, 0)
     return 0
 
 
@@ -245,32 +229,26 @@ cdef int _write_record_errors(ottla_writer* to, bint flexible, list record_error
 
 
 cdef int64_t _write_fetch_part(
-    ottla_writer* to, int16_t version, bint flexible, object part, list pieces
+    ottla_writer* to, int16_t version, bint flexible, FetchResult result, list pieces
 ) except -1:
     """Returns the size of the pieces that were finished by it, records included."""
-    cdef int32_t partition, preferred_read_replica, size
-    cdef int16_t error_code
-    cdef int64_t high_watermark, last_stable_offset, log_start_offset, finished = 0
-    cdef object aborted, records, diverging, leader
-    (
-        _, partition, error_code, high_watermark, last_stable_offset, log_start_offset, aborted,
-        preferred_read_replica, records, size, diverging, leader,
-    ) = part
-    if size < 0 or records is None and size > 0:
-        raise MisuseError(f"partition {partition} cannot be answered with {size} bytes of {records!r}")
+    cdef int32_t size = result.size
+    cdef int64_t finished = 0
+    if size < 0 or result.records is None and size > 0:
+        raise MisuseError(f"partition {result.partition} cannot be answered with {size} bytes of {result.records!r}")
     _need(to, PART_BYTES_MAX)
-    ottla_write32(to, partition)
-    ottla_write16(to, error_code)
-    ottla_write64(to, high_watermark)
-    ottla_write64(to, last_stable_offset)
+    ottla_write32(to, result.partition)
+    ottla_write16(to, result.error_code)
+    ottla_write64(to, result.high_watermark)
+    ottla_write64(to, result.last_stable_offset)
     if version >= 5:
-        ottla_write64(to, log_start_offset)
-    if aborted is None:
+        ottla_write64(to, result.log_start_offset)
+    if result.aborted is None:
         ottla_write_count(to, flexible, -1)
     else:
-        _write_aborted(to, flexible, list(aborted))
+        _write_aborted(to, flexible, list(result.aborted))
     if version >= 11:
-        ottla_write32(to, preferred_read_replica)
+        ottla_write32(to, result.preferred_read_replica)
     # Never null, even when there are none: clients fail on it.
     if flexible:
         ottla_write_varint(to, <uint32_t>size + 1)
@@ -278,9 +256,9 @@ cdef int64_t _write_fetch_part(
         ottla_write32(to, size)
     if size > 0:
         finished = _cut_piece(to, pieces) + size
-        pieces.append(records)
+        pieces.append(result.records)
     if flexible:
-        _write_part_tags(to, diverging, leader, 1)
+        _write_part_tags(to, result.diverging, result.leader, 1)
     return finished
 
 

@@ -45,22 +45,22 @@ RETRIABLE_CODES: Final = frozenset(
 """Those that Kafka's clients try again."""
 
 _ADVICE: Final = {
-    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "no such topic or partition; `ottla topics list` shows what there is",
-    ErrorCode.TOPIC_ALREADY_EXISTS: "a topic of that name exists already",
-    ErrorCode.MESSAGE_TOO_LARGE: "the batch is larger than the topic's max.message.bytes allows",
-    ErrorCode.RECORD_LIST_TOO_LARGE: "the batch is larger than a segment of the topic may be",
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: "the topic or partition does not exist; `ottla topics list` shows all topics",
+    ErrorCode.TOPIC_ALREADY_EXISTS: "a topic with this name already exists",
+    ErrorCode.MESSAGE_TOO_LARGE: "the batch is larger than the topic's max.message.bytes",
+    ErrorCode.RECORD_LIST_TOO_LARGE: "the batch is larger than the topic's segment.bytes",
     ErrorCode.INVALID_TOPIC_EXCEPTION: (
-        "this is no name for a topic; use up to 249 letters, digits, dots, dashes and underscores"
+        "the topic name is not valid; use up to 249 letters, digits, dots, dashes and underscores"
     ),
-    ErrorCode.OFFSET_OUT_OF_RANGE: "the offset lies outside of the partition's log",
+    ErrorCode.OFFSET_OUT_OF_RANGE: "the offset is outside the partition's log",
     ErrorCode.INVALID_REPLICATION_FACTOR: "the replication factor is larger than the number of brokers, or below one",
-    ErrorCode.INVALID_PARTITIONS: "this number of partitions is not possible; it can only grow",
-    ErrorCode.NOT_ENOUGH_REPLICAS: "fewer replicas are in sync than min.insync.replicas asks for; nothing was written",
-    ErrorCode.LEADER_NOT_AVAILABLE: "the partition has no leader at the moment",
-    ErrorCode.REQUEST_TIMED_OUT: "the broker did not finish in the time that it was given",
+    ErrorCode.INVALID_PARTITIONS: "the number of partitions is not valid; it can only be increased",
+    ErrorCode.NOT_ENOUGH_REPLICAS: "fewer replicas are in sync than min.insync.replicas; nothing was written",
+    ErrorCode.LEADER_NOT_AVAILABLE: "the partition has no leader",
+    ErrorCode.REQUEST_TIMED_OUT: "the broker did not finish within the timeout",
     ErrorCode.TOPIC_DELETION_DISABLED: "the broker's delete.topic.enable is false",
-    ErrorCode.TOPIC_AUTHORIZATION_FAILED: "the broker's access rules do not allow this on the topic",
-    ErrorCode.CLUSTER_AUTHORIZATION_FAILED: "the broker's access rules do not allow this on the cluster",
+    ErrorCode.TOPIC_AUTHORIZATION_FAILED: "the broker's ACLs do not allow this on the topic",
+    ErrorCode.CLUSTER_AUTHORIZATION_FAILED: "the broker's ACLs do not allow this on the cluster",
 }
 
 
@@ -77,7 +77,7 @@ class RetriableAnswerError(AnswerError, RetriableError):
 
 
 class UnsupportedByBrokerError(InvalidRequestError):
-    """The broker does not speak a version of this request that the client speaks."""
+    """The broker and the client support no common version of this request."""
 
     code = ErrorCode.UNSUPPORTED_VERSION
 

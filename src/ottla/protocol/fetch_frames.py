@@ -1,52 +1,44 @@
-"""Fetch requests and their answers, whose records are views of the frame and are not copied.
+"""Fetch requests and responses; records are views of the frame and are not copied.
 
-Speaks version 12, which names topics by name; and 13, by id, for those who read one topic and never its successor.
+Uses version 12, with topic names, and 13, with topic ids, for readers that must not continue in a recreated topic.
 Pure; `reader.py` sends them without a session, the consumer's `fetcher.py` with one (`fetch_session_state.py`).
 """
 
 from collections.abc import Iterable, Sequence
-from itertools import groupby
 from struct import Struct
 from typing import Final, NamedTuple
 from uuid import UUID
 
 from ottla.model.ids import TopicPartition
 from ottla.protocol.answer_errors import answer_error
+from ottla.protocol.fetch_layout import ABORTED, INDEX, PARTITION, RESPONSE, WANTED, by_topic
 from ottla.protocol.fields import FieldReader, compact_string
-from ottla.protocol.varints import unsigned_varint
 
 VERSION: Final = 12
 VERSION_BY_ID: Final = 13
-"""Topics are named by id: one that was made again under the same name is another topic."""
+"""Topics are identified by id: a topic recreated with the same name is another topic."""
 READ_UNCOMMITTED: Final = 0
 READ_COMMITTED: Final = 1
 
 _START: Final = Struct(">iiiibii")
-_WANTED: Final = Struct(">iiqiqi")
-_ANSWER: Final = Struct(">ihi")
-_PARTITION: Final = Struct(">ihqqq")
-_ABORTED: Final = Struct(">qq")
-_REPLICA: Final = Struct(">i")
-_CORRELATION_BYTES: Final = 4
 _CONSUMER: Final = -1
-_INDEX: Final = Struct(">i")
 _TOPIC_ID: Final = Struct(">16s")
 NO_SESSION: Final = (0, -1)
-"""The session and its epoch of one who asks once."""
+"""Session id and epoch of a fetch without a session."""
 
 
 class Wanted(NamedTuple):
-    """From where one partition is to be read."""
+    """The position from which to read one partition."""
 
     partition: TopicPartition
     offset: int
     bytes_max: int
     leader_epoch: int = -1
-    """The leader that the asker knows of; one of another epoch refuses. -1 asks whoever leads."""
+    """The leader epoch that the client knows; a leader with another epoch refuses. -1 skips the check."""
 
 
 class Fetched(NamedTuple):
-    """What came of one partition. `records` are batches, perhaps one cut off at the end."""
+    """The result for one partition. `records` are batches; the last may be incomplete."""
 
     partition: TopicPartition
     error_code: int
@@ -57,7 +49,7 @@ class Fetched(NamedTuple):
     """(producer id, first offset) of aborted transactions that overlap; only for read_committed."""
     records: memoryview
     preferred_replica: int = -1
-    """The broker that is nearer and should be asked instead; -1 for none."""
+    """The preferred read replica to fetch from instead; -1 for none."""
 
 
 def fetch_body(
@@ -72,42 +64,37 @@ def fetch_body(
     forgotten: Sequence[TopicPartition] = (),
     topic_id: UUID | None = None,
 ) -> list[bytes]:
-    """The body of a request for these partitions; those of one topic must be neighbours, also among the forgotten.
+    """The body of a request for these partitions; those of one topic must be adjacent, also among the forgotten ones.
 
-    With the id of the one topic that they are of, it is a request of `VERSION_BY_ID`.
+    With `topic_id`, the request has version `VERSION_BY_ID`.
     """
-    head = bytearray(_START.pack(_CONSUMER, wait_ms, bytes_min, bytes_max, isolation_level, *session))
-    topics = [(topic, list(some)) for topic, some in groupby(wanted, key=lambda each: each.partition.topic)]
-    head += unsigned_varint(len(topics) + 1)
-    for topic, some in topics:
-        name = compact_string(topic) if topic_id is None else topic_id.bytes
-        head += name + unsigned_varint(len(some) + 1)
-        for each in some:
-            head += _WANTED.pack(each.partition.partition, each.leader_epoch, each.offset, -1, -1, each.bytes_max)
-            head += b"\0"
-        head += b"\0"
-    dropped = [(topic, list(some)) for topic, some in groupby(forgotten, key=lambda each: each.topic)]
-    head += unsigned_varint(len(dropped) + 1)
-    for topic, gone in dropped:
-        head += compact_string(topic) + unsigned_varint(len(gone) + 1)
-        head += b"".join(_INDEX.pack(each.partition) for each in gone) + b"\0"
-    head += compact_string(rack) + b"\0"
-    return [bytes(head)]
+
+    def topic_bytes(topic: str) -> bytes:
+        return compact_string(topic) if topic_id is None else topic_id.bytes
+
+    body = _START.pack(_CONSUMER, wait_ms, bytes_min, bytes_max, isolation_level, *session)
+    asked = [
+        (topic, WANTED.pack(index, leader_epoch, offset, -1, -1, partition_bytes_max) + b"\0")
+        for (topic, index), offset, partition_bytes_max, leader_epoch in wanted
+    ]
+    body += by_topic(asked, topic_bytes)
+    body += by_topic([(topic, INDEX.pack(index)) for topic, index in forgotten], topic_bytes)
+    return [body + compact_string(rack) + b"\0"]
 
 
 def read_fetch_answer(frame: memoryview, topic: str | None = None) -> list[Fetched]:
-    """What came of every partition; raises for a code on the whole answer, and `BrokenAnswerError`.
+    """The results of all partitions.
 
-    `topic` is the name of the one topic that was asked for by its id.
+    Raises the error of the whole response, and `BrokenAnswerError`. `topic` is the name of the topic that was requested
+    by id.
     """
     return read_session_answer(frame, topic)[1]
 
 
 def read_session_answer(frame: memoryview, topic: str | None = None) -> tuple[int, list[Fetched]]:
-    """The session that the broker keeps, 0 for none, and what came of partitions; raises as `read_fetch_answer`."""
-    reader = FieldReader(frame, _CORRELATION_BYTES)
-    reader.skip_tags()
-    _, error_code, session_id = reader.unpack(_ANSWER)
+    """The session id, 0 for none, and the results of partitions; raises like `read_fetch_answer`."""
+    reader = FieldReader.of_response(frame)
+    _, error_code, session_id = reader.unpack(RESPONSE)
     if error_code:
         raise answer_error(error_code, "fetching")
     return session_id, list(_partitions(reader, topic))
@@ -121,13 +108,13 @@ def _partitions(reader: FieldReader, asked: str | None) -> Iterable[Fetched]:
             topic = asked
             reader.unpack(_TOPIC_ID)
         for _ in range(reader.count()):
-            index, error_code, high_watermark, last_stable, log_start = reader.unpack(_PARTITION)
+            index, error_code, high_watermark, last_stable, log_start = reader.unpack(PARTITION)
             aborted = []
             for _ in range(reader.count()):
-                producer_id, first_offset = reader.unpack(_ABORTED)
+                producer_id, first_offset = reader.unpack(ABORTED)
                 aborted.append((producer_id, first_offset))
                 reader.skip_tags()
-            (preferred_replica,) = reader.unpack(_REPLICA)
+            (preferred_replica,) = reader.unpack(INDEX)
             records = reader.bytes()
             reader.skip_tags()
             yield Fetched(

@@ -3,12 +3,15 @@
 Everything else on the wire goes through kio (`ottla.protocol.messages`).
 """
 
+from collections.abc import Iterator
 from struct import Struct
 from struct import error as StructError
-from typing import Any
+from typing import Any, Final, Self
 
 from ottla.model.errors import CorruptError
 from ottla.protocol.varints import unsigned_varint
+
+_CORRELATION_BYTES: Final = 4
 
 
 class BrokenAnswerError(CorruptError):
@@ -32,12 +35,19 @@ class FieldReader:
         self._frame = frame
         self._position = position
 
+    @classmethod
+    def of_response(cls, frame: memoryview) -> Self:
+        """Reads the body of a response in a flexible version; the caller has matched the correlation id."""
+        reader = cls(frame, _CORRELATION_BYTES)
+        reader.skip_tags()
+        return reader
+
     def unpack(self, fields: Struct) -> tuple[Any, ...]:
         """Fixed-size fields."""
         try:
             values = fields.unpack_from(self._frame, self._position)
         except StructError as error:
-            raise BrokenAnswerError(f"the answer ends at byte {len(self._frame)}, within a field") from error
+            raise BrokenAnswerError(f"the response ends at byte {len(self._frame)}, within a field") from error
         self._position += fields.size
         return values
 
@@ -46,7 +56,7 @@ class FieldReader:
         value = shift = 0
         while True:
             if self._position >= len(self._frame) or shift > 28:
-                raise BrokenAnswerError(f"a length at byte {self._position} does not end")
+                raise BrokenAnswerError(f"a varint at byte {self._position} does not end")
             byte = self._frame[self._position]
             self._position += 1
             value |= (byte & 0x7F) << shift
@@ -58,7 +68,7 @@ class FieldReader:
         """How many elements a compact array has; 0 for null. Never more than could fit."""
         count = max(self.varint() - 1, 0)
         if count > len(self._frame) - self._position:
-            raise BrokenAnswerError(f"{count} elements are announced at byte {self._position}, which cannot be")
+            raise BrokenAnswerError(f"invalid element count {count} at byte {self._position}")
         return count
 
     def bytes(self) -> memoryview | None:
@@ -69,7 +79,7 @@ class FieldReader:
     def take(self, size: int) -> memoryview:
         """That many bytes, as a view."""
         if size > len(self._frame) - self._position:
-            raise BrokenAnswerError(f"{size} bytes are announced at byte {self._position}, which cannot be")
+            raise BrokenAnswerError(f"invalid size {size} at byte {self._position}")
         view = self._frame[self._position : self._position + size]
         self._position += size
         return view
@@ -78,6 +88,12 @@ class FieldReader:
         """A compact nullable string."""
         view = self.bytes()
         return None if view is None else str(view, "utf-8", "replace")
+
+    def tags(self) -> Iterator[tuple[int, memoryview]]:
+        """Tagged fields: number and content of each."""
+        for _ in range(self.varint()):
+            tag, size = self.varint(), self.varint()
+            yield tag, self.take(size)
 
     def skip_tags(self) -> None:
         """Passes over tagged fields."""

@@ -1,8 +1,8 @@
-"""What the members of classic groups are answered, written by hand: JoinGroup, SyncGroup and Heartbeat.
+"""Hand-written responses of classic groups: JoinGroup, SyncGroup and Heartbeat.
 
-A rebalance answers every member at once, and its leader with all of them; kio takes several times as long. Covers the
-versions with tagged fields, which all clients of the last years speak, and Heartbeat in all versions; older joins and
-syncs are written by kio (`messages.py`). The bytes are the same either way.
+A rebalance answers all members at once, the leader with the list of members; kio takes several times as long. Covers
+the versions with tagged fields, which all recent clients use, and Heartbeat in all versions; older joins and syncs are
+written by kio (`messages.py`). The bytes are the same either way.
 """
 
 from collections.abc import Iterable
@@ -87,7 +87,7 @@ def _text(text: str) -> bytes:
 
 
 def _sized(data: bytes) -> bytes:
-    """With its length before it, one more, as flexible versions have it."""
+    """A compact string: its length plus one, then its bytes."""
     return _varint(len(data) + 1) + data
 
 

@@ -1,12 +1,13 @@
-"""Every message but the fast path's: read and written by kio, in one version's classes whatever is on the wire.
+"""Reads and writes all messages except Produce and Fetch with kio, as classes of one version.
 
-A handler should not know seventeen versions of its request. So a request of any served version comes out as the newest
-served version's class, fields that the old one lacks at their schema's defaults; and a response in the newest
-version's class is written in the version that was asked for, fields that the old one lacks left out. The few whose
-old versions differ in shape have a line in `reshape.py`. Where newer versions have ids for names, which nobody can
-translate here, the newest version with names stands for all before it (`LAST_BY_NAME`).
+Handlers see only one version of a request: a request of any served version is converted to the class of the newest one,
+with the schema's defaults for missing fields. A response of the newest version's class is written in the version of the
+request, without the fields that it lacks. The few messages whose old versions differ in shape are converted in
+`reshape.py`. Where newer versions have ids instead of names, which cannot be translated here, older versions are
+converted to the newest version with names (`LAST_BY_NAME`).
 
-Modules of kio are imported when first needed: there are hundreds, and a client uses a dozen.
+Modules of kio are imported when first needed: there are hundreds, and a client uses a dozen. The few versions that kio
+does not have are in `newer_messages.py` and `newer_streams_messages.py`.
 """
 
 import io
@@ -22,7 +23,7 @@ from typing import Any, Final, get_args, get_origin
 
 from ottla.model.error_codes import ErrorCode
 from ottla.model.errors import InvalidRequestError
-from ottla.protocol.apis import LAST_BY_NAME, SERVED, ApiKey
+from ottla.protocol.apis import LAST_BY_NAME, NEWER_THAN_KIO, SERVED, ApiKey
 from ottla.protocol.offset_commits import read_offset_commit
 from ottla.protocol.reshape import REQUESTS, RESPONSES, Reshape
 from ottla.protocol.shapes import checked
@@ -30,7 +31,7 @@ from ottla.protocol.shapes import checked
 
 @contextmanager
 def _without_hypothesis() -> Iterator[None]:
-    """kio hands its types to Hypothesis where that is installed; that takes longer than a broker takes to start."""
+    """kio registers its types with Hypothesis if that is installed, which takes longer than starting a broker."""
     if "hypothesis" in sys.modules:
         yield
         return
@@ -64,7 +65,23 @@ _DEFAULTS: Final[dict[str, object]] = {
     "timedelta_i32": timedelta(0),
     "timedelta_i64": timedelta(0),
 }
-"""What a field without a default of its own is, by Kafka's type; any other type is a number."""
+"""The default value of a field without its own default, by Kafka's type; any other type is a number."""
+
+
+_THROTTLED_LAST: Final = frozenset(
+    {
+        ApiKey.CREATE_DELEGATION_TOKEN,
+        ApiKey.RENEW_DELEGATION_TOKEN,
+        ApiKey.EXPIRE_DELEGATION_TOKEN,
+        ApiKey.DESCRIBE_DELEGATION_TOKEN,
+    }
+)
+"""The APIs whose responses end with the throttle time."""
+_BEFORE_LOGIN: Final = frozenset({ApiKey.API_VERSIONS, ApiKey.SASL_HANDSHAKE, ApiKey.SASL_AUTHENTICATE})
+_ELEMENTS_BEFORE_LOGIN_MAX: Final = 100
+"""What clients may send before they have logged in has no arrays, only tagged fields of newer versions."""
+_NO_TIMESTAMP: Final = b"\xff" * 8
+"""-1, in the responses of those APIs to a request that was refused."""
 
 
 class BrokenMessageError(InvalidRequestError):
@@ -76,12 +93,12 @@ LAST_WITH_CLUSTER_OPERATIONS: Final = 10
 
 
 def wire_error(code: ErrorCode) -> WireErrorCode:
-    """Our error code as kio's, which messages want."""
+    """An error code as kio's type."""
     return WireErrorCode(int(code))
 
 
 def milliseconds(count: int) -> i32Timedelta:
-    """A span as messages want it."""
+    """A duration as kio's type."""
     return timedelta(milliseconds=count)  # type: ignore[return-value]
 
 
@@ -109,7 +126,12 @@ def read_response(api_key: ApiKey, version: int, frame: memoryview) -> tuple[int
     start = 4
     if entity_class.__header_schema__.__version__ >= 1:
         start = _skip_tags(frame, start)
-    return int.from_bytes(frame[:4], "big"), _read(api_key, version, EntityType.response, frame[start:])
+    body = frame[start:]
+    if api_key in _THROTTLED_LAST and any(body[: _SHORT.size]):
+        # kio reads no timestamp below 0.
+        code, rest = bytes(body[: _SHORT.size]), bytes(body[_SHORT.size :])
+        body = memoryview(code + rest.replace(_NO_TIMESTAMP, bytes(len(_NO_TIMESTAMP))))
+    return int.from_bytes(frame[:4], "big"), _read(api_key, version, EntityType.response, body)
 
 
 def write_response(api_key: ApiKey, version: int, correlation_id: int, response: Any) -> bytes:
@@ -122,11 +144,34 @@ def write_response(api_key: ApiKey, version: int, correlation_id: int, response:
     return _finish(buffer, entity_class, response, RESPONSES.get(api_key))
 
 
-def frame_body(api_key: ApiKey, version: int, correlation_id: int, body: bytes) -> bytes:
-    """A whole response frame around a body that is encoded already."""
+def frame_body(api_key: ApiKey, version: int, correlation_id: int, body: bytes, more_bytes: int = 0) -> bytes:
+    """A response frame around a body that is encoded already; `more_bytes` of the body follow in other pieces."""
+    tags = _response_tags(api_key, version)
+    return _RESPONSE_HEADER.pack(4 + len(tags) + len(body) + more_bytes, correlation_id) + tags + body
+
+
+@cache
+def _response_tags(api_key: ApiKey, version: int) -> bytes:
+    """What follows the correlation id: no tagged fields, or nothing in old versions."""
     header = _entity_class(api_key, version, EntityType.response).__header_schema__
-    tags = _NO_TAGS if header.__version__ >= 1 else b""
-    return b"".join((_RESPONSE_HEADER.pack(4 + len(tags) + len(body), correlation_id), tags, body))
+    return _NO_TAGS if header.__version__ >= 1 else b""
+
+
+@cache
+def throttle_position(api_key: ApiKey, version: int) -> int | None:
+    """Where a response frame has its throttle time, counted from the end if negative; None in versions without one.
+
+    Not for Produce and ApiVersions, where it follows a list.
+    """
+    entity_class = _entity_class(api_key, version, EntityType.response)
+    names = [field.name for field in fields(entity_class)]
+    if "throttle_time" not in names:
+        return None
+    start = _RESPONSE_HEADER.size + (1 if entity_class.__header_schema__.__version__ >= 1 else 0)
+    if api_key in _THROTTLED_LAST:
+        return -_LENGTH.size - (len(_NO_TAGS) if entity_class.__flexible__ else 0)
+    # The only field that comes before it in some APIs is an error code.
+    return start + _SHORT.size * names.index("throttle_time")
 
 
 def write_request(api_key: ApiKey, version: int, correlation_id: int, client_id: str | None, request: Any) -> bytes:
@@ -156,11 +201,12 @@ def _finish(buffer: io.BytesIO, entity_class: Any, message: Any, reshape: tuple[
 
 def _read(api_key: ApiKey, version: int, kind: EntityType, body: memoryview) -> Any:
     entity_class = _entity_class(api_key, version, kind)
-    # kio takes memory that nobody can change; a copy is cheap next to the objects that it becomes.
+    # kio takes immutable memory; a copy is cheap next to the objects that it becomes.
     content = bytes(body)
     try:
         if kind is EntityType.request:
-            message, _ = entity_reader(entity_class)(checked(entity_class, content), 0)
+            elements_max = _ELEMENTS_BEFORE_LOGIN_MAX if api_key in _BEFORE_LOGIN else None
+            message, _ = entity_reader(entity_class)(checked(entity_class, content, elements_max=elements_max), 0)
         else:
             message = _read_trusted(entity_class, content)
     except (SerialError, ValueError, OverflowError, EOFError) as error:
@@ -174,7 +220,7 @@ def _read(api_key: ApiKey, version: int, kind: EntityType, body: memoryview) -> 
 
 
 def _read_trusted(entity_class: Any, content: bytes) -> Any:
-    """A response: whoever asked a broker believes its counts, but it may be newer and send fields of its own."""
+    """Of a response, counts are trusted, but a newer broker may send unknown tagged fields."""
     try:
         message, _ = entity_reader(entity_class)(content, 0)
     except KeyError:
@@ -207,6 +253,10 @@ def _varint(frame: memoryview, start: int) -> tuple[int, int]:
 
 @cache
 def _entity_class(api_key: ApiKey, version: int, kind: EntityType) -> Any:
+    if version >= NEWER_THAN_KIO.get(api_key, version + 1):
+        from ottla.protocol.newer_messages import newer_class
+
+        return newer_class(api_key, version, kind)
     with _without_hypothesis():
         module = load_payload_module(api_key, version, kind)  # type: ignore[arg-type]
     for value in vars(module).values():

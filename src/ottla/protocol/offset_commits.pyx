@@ -2,7 +2,7 @@
 """OffsetCommit on the broker's side, every version, in one compiled pass each way: of all messages that become objects
 in a broker, this is the one that it gets most.
 
-Covers a body to rows, and outcomes to a body. What a commit means is for `ottla.broker.handlers.group_offsets`; clients
+Covers a body to rows, and outcomes to a body. What a commit means is for `ottla.broker.handlers.groups.group_offsets`; clients
 write theirs through `messages.py`. Fields are read in `reader.h` and written in `writer.h`.
 """
 
@@ -10,48 +10,21 @@ cimport cython
 from cpython.buffer cimport Py_buffer, PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.unicode cimport PyUnicode_DecodeUTF8
-from libc.stddef cimport ptrdiff_t
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint32_t
 
 from uuid import UUID
 
 from ottla.model.errors import MisuseError
-from ottla.protocol.shapes import ELEMENTS_MAX, ShapeError
+from ottla.protocol.shapes import ShapeError, elements_max_of
 
-cdef extern from "Python.h":
-    const char* PyUnicode_AsUTF8AndSize(object text, Py_ssize_t* size) except NULL
-
-cdef extern from "reader.h" nogil:
-    ctypedef struct ottla_cursor:
-        const uint8_t* at
-        const uint8_t* end
-        const char* broken
-    ctypedef struct ottla_span:
-        const uint8_t* at
-        ptrdiff_t size
-    void ottla_fail(ottla_cursor* source, const char* reason)
-    int32_t ottla_read32(ottla_cursor* source)
-    int64_t ottla_read64(ottla_cursor* source)
-    int32_t ottla_read_count(ottla_cursor* source, bint flexible, ptrdiff_t taken)
-    ottla_span ottla_take(ottla_cursor* source, int64_t size, bint nullable)
-    ottla_span ottla_read_string(ottla_cursor* source, bint flexible, bint nullable)
-    void ottla_skip_tags(ottla_cursor* source)
-
-cdef extern from "writer.h" nogil:
-    enum:
-        OTTLA_VARINT_BYTES_MAX
-    ctypedef struct ottla_writer:
-        uint8_t* data
-        size_t size
-    void ottla_open_writer(ottla_writer* to)
-    void ottla_close_writer(ottla_writer* to)
-    int ottla_reserve(ottla_writer* to, size_t more)
-    void ottla_write8(ottla_writer* to, uint8_t value)
-    void ottla_write16(ottla_writer* to, int16_t value)
-    void ottla_write32(ottla_writer* to, int32_t value)
-    void ottla_write_varint(ottla_writer* to, uint32_t value)
-    void ottla_write_bytes(ottla_writer* to, const void* source, size_t size)
-    void ottla_write_count(ottla_writer* to, bint flexible, int32_t count)
+from ottla.protocol.reader cimport (
+    ottla_cursor, ottla_fail, ottla_read32, ottla_read64, ottla_read_count, ottla_read_string, ottla_skip_tags,
+    ottla_span, ottla_take,
+)
+from ottla.protocol.writer cimport (
+    OTTLA_VARINT_BYTES_MAX, PyUnicode_AsUTF8AndSize, ottla_close_writer, ottla_open_writer, ottla_reserve,
+    ottla_write16, ottla_write32, ottla_write8, ottla_write_bytes, ottla_write_count, ottla_write_varint, ottla_writer,
+)
 
 # The stub says what is in it; it exists here so that it can be imported.
 PartitionCommit = tuple
@@ -66,11 +39,10 @@ cdef enum:
     ID_BYTES = 16
     OUTCOME_BYTES = 7
 
-cdef int32_t elements_max = ELEMENTS_MAX
 cdef bytes no_id = bytes(ID_BYTES)
 
 
-# Not for the garbage collector: what these hold leads back to nobody, and it would look at every row.
+# Not for the garbage collector: what these hold leads back to no object, and it would look at every row.
 @cython.no_gc
 @cython.freelist(64)
 @cython.final
@@ -116,15 +88,15 @@ def read_offset_commit(int16_t version, body):
         source.at = <const uint8_t*>view.buf
         source.end = source.at + view.len
         source.broken = NULL
-        return _read(version, &source)
+        return _read(version, &source, elements_max_of(view.len))
     finally:
         PyBuffer_Release(&view)
 
 
-cdef OffsetCommit _read(int16_t version, ottla_cursor* source):
+cdef OffsetCommit _read(int16_t version, ottla_cursor* source, int32_t left):
     cdef bint flexible = version >= FLEXIBLE_FROM
     cdef OffsetCommit commit = OffsetCommit.__new__(OffsetCommit)
-    cdef int32_t left = elements_max, count
+    cdef int32_t count
     commit.version = version
     commit.group_id = _text(source, flexible)
     commit.generation = ottla_read32(source)

@@ -1,6 +1,6 @@
-"""Produce requests around batches that lie ready, and their answers, without copying a batch.
+"""Produce requests from finished batches, which are not copied, and their responses.
 
-Speaks versions 9 to 12, which share one layout and name topics by name. Pure; `sender.py` sends them.
+Uses versions 9 to 12, which share one layout with topic names. Pure; `sender.py` sends them.
 """
 
 from collections.abc import Sequence
@@ -19,11 +19,10 @@ _INDEX: Final = Struct(">i")
 _PARTITION: Final = Struct(">ihqqq")
 _LEADER: Final = Struct(">ii")
 _CURRENT_LEADER_TAG: Final = 0
-_CORRELATION_BYTES: Final = 4
 
 
 class Produced(NamedTuple):
-    """What became of one partition's batch."""
+    """The result for one partition's batch."""
 
     partition: TopicPartition
     error_code: int
@@ -33,7 +32,7 @@ class Produced(NamedTuple):
     error_message: str | None
     leader: int = -1
     leader_epoch: int = -1
-    """Who leads now, where the broker that refused knows better; -1 where it says nothing."""
+    """The current leader, if the broker that refused the batch sent it; otherwise -1."""
 
 
 def produce_body(
@@ -43,7 +42,7 @@ def produce_body(
     timeout_ms: int,
     transactional_id: str | None = None,
 ) -> list[Buffer]:
-    """The body of a request with one batch for each partition; batches of one topic must be neighbours."""
+    """The body of a request with one batch for each partition; batches of one topic must be adjacent."""
     parts: list[Buffer] = []
     head = bytearray(compact_string(transactional_id) + _START.pack(acks, timeout_ms))
     topics = _by_topic(batches)
@@ -63,8 +62,7 @@ def produce_body(
 
 def read_produce_answer(frame: memoryview) -> list[Produced]:
     """The outcome of every partition; raises `BrokenAnswerError`."""
-    reader = FieldReader(frame, _CORRELATION_BYTES)
-    reader.skip_tags()
+    reader = FieldReader.of_response(frame)
     found: list[Produced] = []
     for _ in range(reader.count()):
         topic = reader.string() or ""
@@ -77,8 +75,9 @@ def read_produce_answer(frame: memoryview) -> list[Produced]:
                 reader.skip_tags()
             message = reader.string()
             leader, leader_epoch = _current_leader(reader)
-            if reasons:
-                message = "; ".join([*([message] if message else []), *reasons[:3]])
+            # Some brokers repeat the first record's reason in the message.
+            new_reasons = [each for each in reasons[:3] if each not in (message or "")]
+            message = "; ".join([*([message] if message else []), *new_reasons]) or None
             partition = TopicPartition(topic, index)
             found.append(
                 Produced(partition, error_code, base_offset, append_time, message, int(leader), int(leader_epoch))
@@ -88,12 +87,10 @@ def read_produce_answer(frame: memoryview) -> list[Produced]:
 
 
 def _current_leader(reader: FieldReader) -> tuple[int, int]:
-    """What the tagged fields of a partition say about its leader: (id, epoch), both -1 unless told."""
+    """What the tagged fields of a partition say about its leader: (id, epoch), both -1 if absent."""
     leader, leader_epoch = -1, -1
-    for _ in range(reader.varint()):
-        tag, size = reader.varint(), reader.varint()
-        value = reader.take(size)
-        if tag == _CURRENT_LEADER_TAG and size >= _LEADER.size:
+    for tag, value in reader.tags():
+        if tag == _CURRENT_LEADER_TAG and len(value) >= _LEADER.size:
             leader, leader_epoch = _LEADER.unpack_from(value)
     return leader, leader_epoch
 

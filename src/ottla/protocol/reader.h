@@ -105,7 +105,7 @@ static inline int32_t ottla_read_count(ottla_cursor *from, int flexible, ptrdiff
     int64_t count = flexible ? (int64_t)ottla_read_varint(from) - 1 : ottla_read32(from);
     if (from->broken != NULL) return 0;
     if (count < 0) {
-        ottla_fail(from, count == -1 ? "an array is null that must not be" : "an array has a negative count");
+        ottla_fail(from, count == -1 ? "a non-nullable array is null" : "an array has a negative count");
         return 0;
     }
     if (count > ottla_left(from)) {
@@ -125,7 +125,7 @@ static inline ottla_span ottla_take(ottla_cursor *from, int64_t size, int nullab
     if (from->broken != NULL) return span;
     if (size < 0) {
         if (size < -1) ottla_fail(from, "a length is negative");
-        else if (!nullable) ottla_fail(from, "a field is null that must not be");
+        else if (!nullable) ottla_fail(from, "a non-nullable field is null");
         return span;
     }
     if (size > ottla_left(from)) {

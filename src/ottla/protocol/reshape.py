@@ -1,7 +1,7 @@
 """Messages whose old versions differ in shape, not only in fields: a list of names that became a list of objects.
 
-Covers what matching fields by name cannot (`messages.py`). Each pair of functions takes the message of the wire's
-version and the one of the newest, and answers the latter, or the former, with what the other knows.
+Covers what matching fields by name (`messages.py`) cannot convert. Each pair of functions takes the message in the
+version on the wire and in the newest version, and completes the newest, or the old one, from the other.
 """
 
 from collections.abc import Callable
@@ -75,7 +75,7 @@ def _joined_up(old: Any, new: Any) -> Any:
 
 
 def _joined_down(old: Any, new: Any) -> Any:
-    """Where a refused member hears of no protocol, its name was empty before it could be null."""
+    """A refused member gets no protocol: null, or an empty name in versions where it is not nullable."""
     may_be_null = "protocol_type" in _field_names(old)
     return old if may_be_null or old.protocol_name is not None else replace(old, protocol_name="")
 
@@ -227,6 +227,31 @@ def _added_partitions_down(old: Any, new: Any) -> Any:
     return replace(old, results_by_topic_v3_and_below=topics)
 
 
+def _update_features_up(old: Any, new: Any) -> Any:
+    """A flag that allows downgrades became a type of upgrade; the flag means safe downgrades."""
+    if not old.feature_updates or "allow_downgrade" not in _field_names(old.feature_updates[0]):
+        return new
+    from kio.static.primitive import i8
+
+    updates = zip(old.feature_updates, new.feature_updates, strict=True)
+    return replace(
+        new,
+        feature_updates=tuple(
+            replace(after, upgrade_type=i8(2 if before.allow_downgrade else 1)) for before, after in updates
+        ),
+    )
+
+
+def _update_features_down(old: Any, new: Any) -> Any:
+    if not old.feature_updates or "allow_downgrade" not in _field_names(old.feature_updates[0]):
+        return old
+    updates = zip(old.feature_updates, new.feature_updates, strict=True)
+    return replace(
+        old,
+        feature_updates=tuple(replace(before, allow_downgrade=after.upgrade_type > 1) for before, after in updates),
+    )
+
+
 def _renamed(message: Any, topics: Any) -> Any:
     """Topics of the newer version as those of the older message, whose classes differ in their names alone."""
     if topics is None:
@@ -239,6 +264,15 @@ def _renamed(message: Any, topics: Any) -> Any:
         topic_class(name=topic.name, partitions=tuple(_as(part_class, part) for part in topic.partitions))
         for topic in topics
     )
+
+
+def _streams_heartbeat_up(old: Any, new: Any) -> Any:
+    """Version 0 has the recovery lag as a number of 32 bits, where 0 stands for none."""
+    return new if old.__version__ > 0 else replace(new, acceptable_recovery_lag=-1)
+
+
+def _streams_heartbeat_down(old: Any, new: Any) -> Any:
+    return old if old.__version__ > 0 else replace(old, acceptable_recovery_lag=max(new.acceptable_recovery_lag, 0))
 
 
 def _element_class(message: Any, name: str) -> Any:
@@ -261,6 +295,7 @@ REQUESTS: Final[dict[ApiKey, tuple[Reshape, Reshape]]] = {
     ApiKey.LEAVE_GROUP: (_leave_group_up, _leave_group_down),
     ApiKey.OFFSET_FETCH: (_offset_fetch_up, _offset_fetch_down),
     ApiKey.ADD_PARTITIONS_TO_TXN: (_add_partitions_up, _add_partitions_down),
+    ApiKey.UPDATE_FEATURES: (_update_features_up, _update_features_down),
 }
 """By API: (old request, new one as far as fields match) → new; (old one as far as fields match, new request) → old."""
 
@@ -270,5 +305,6 @@ RESPONSES: Final[dict[ApiKey, tuple[Reshape, Reshape]]] = {
     ApiKey.LEAVE_GROUP: (_left_group_up, _left_group_down),
     ApiKey.OFFSET_FETCH: (_fetched_offsets_up, _fetched_offsets_down),
     ApiKey.ADD_PARTITIONS_TO_TXN: (_added_partitions_up, _added_partitions_down),
+    ApiKey.STREAMS_GROUP_HEARTBEAT: (_streams_heartbeat_up, _streams_heartbeat_down),
 }
 """The same for responses."""

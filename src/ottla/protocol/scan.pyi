@@ -7,6 +7,8 @@ from typing import Final, final
 
 from typing_extensions import Buffer
 
+from ottla.protocol.results import FetchResult, ProduceResult
+
 class Request:
     """One request of any API; its body is `[body_start, end)` of the buffer it was scanned from.
 
@@ -34,7 +36,7 @@ class ProduceRequest(Request):
     topic is its name, or from v13 its id as 16 bytes."""
 
     def answer(self, results: list[ProduceResult], endpoints: list[Endpoint], throttle_time_ms: int) -> bytes:
-        """The response frame, length first; `results` are one for each part, in the order of the parts.
+        """The response frame, length first; `results` has one for each part, in the order of the parts.
 
         What a version has no field for is left out. `MisuseError` when a string is too long for the protocol.
         """
@@ -69,7 +71,8 @@ class FetchRequest(Request):
     ) -> list[bytes | object]:
         """The response frame as pieces in order: bytes, and between them the `records` objects of the parts.
 
-        The first piece is bytes; no two pieces of header bytes are neighbours. Records of size 0 are no piece.
+        Results of one topic must be neighbours. The first piece is bytes; no two pieces of header bytes are neighbours.
+        Records of size 0 have no piece.
         """
 
 @final
@@ -86,28 +89,6 @@ Wanted = tuple[str | bytes, int, int, int, int, int, int]
 
 Endpoint = tuple[int, str, int, str | None]
 """(broker id, host, port, rack)"""
-
-ProduceResult = tuple[int, int, int, int, list[tuple[int, str | None]] | None, str | None, tuple[int, int] | None]
-"""(error code, base offset, append time, log start offset, record errors, error message, (leader id, leader epoch))"""
-
-FetchResult = tuple[
-    str | bytes,
-    int,
-    int,
-    int,
-    int,
-    int,
-    list[tuple[int, int]] | None,
-    int,
-    object | None,
-    int,
-    tuple[int, int] | None,
-    tuple[int, int] | None,
-]
-"""(topic, partition, error code, high watermark, last stable offset, log start offset, aborted transactions as
-(producer id, first offset), preferred read replica, records, their size, diverging (epoch, end offset), (leader id,
-leader epoch)). Neighbours of one topic are grouped. `records` is any object, passed through; None with size 0 for none.
-"""
 
 def scan_requests(buffer: Buffer, start: int, end: int, frame_bytes_max: int) -> tuple[list[Request], int, int]:
     """(requests, where the first incomplete frame begins, that frame's whole size or 0 if not yet known).

@@ -3,7 +3,7 @@
 
 Covers everything up to the fields. It does not read the bodies of other APIs (`messages.py` does), nor the records
 inside a Produce request: it says where in the buffer they lie. Requests hold positions and strings, never the buffer,
-so whoever owns it may reuse it. Fields are read in `reader.h`, headers in `request_header.h`; `answer.pyx` writes the
+so its owner may reuse it. Fields are read in `reader.h`, headers in `request_header.h`; `answer.pyx` writes the
 responses.
 """
 
@@ -11,35 +11,18 @@ cimport cython
 from cpython.buffer cimport Py_buffer, PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_FromStringAndSize
 from cpython.unicode cimport PyUnicode_DecodeUTF8
-from libc.stddef cimport ptrdiff_t
 from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint32_t
 
 from ottla.protocol.answer cimport fetch_answer, produce_answer
 
 from ottla.model.errors import MisuseError
 
-cdef extern from "reader.h" nogil:
-    ctypedef struct ottla_cursor:
-        const uint8_t* at
-        const uint8_t* end
-        const char* broken
-    ctypedef struct ottla_span:
-        const uint8_t* at
-        ptrdiff_t size
-    void ottla_fail(ottla_cursor* source, const char* reason)
-    int8_t ottla_read8(ottla_cursor* source)
-    int16_t ottla_read16(ottla_cursor* source)
-    int32_t ottla_read32(ottla_cursor* source)
-    int64_t ottla_read64(ottla_cursor* source)
-    uint32_t ottla_read_varint(ottla_cursor* source)
-    int32_t ottla_read_count(ottla_cursor* source, bint flexible, ptrdiff_t taken)
-    ottla_span ottla_take(ottla_cursor* source, int64_t size, bint nullable)
-    ottla_span ottla_read_string(ottla_cursor* source, bint flexible, bint nullable)
-    ottla_span ottla_read_records(ottla_cursor* source, bint flexible)
-    uint32_t ottla_read_tag(ottla_cursor* source, ottla_cursor* content)
-    void ottla_skip_tags(ottla_cursor* source)
+from ottla.protocol.reader cimport (
+    ottla_cursor, ottla_fail, ottla_read16, ottla_read32, ottla_read64, ottla_read8, ottla_read_count,
+    ottla_read_records, ottla_read_string, ottla_read_tag, ottla_read_varint, ottla_skip_tags, ottla_span, ottla_take,
+)
 
-cdef extern from "request_header.h" nogil:
+cdef extern from "ottla/protocol/request_header.h" nogil:
     enum:
         OTTLA_LENGTH_BYTES, OTTLA_HEADER_BYTES_MIN
     ctypedef struct ottla_request_header:
@@ -53,7 +36,7 @@ cdef extern from "request_header.h" nogil:
     int ottla_is_flexible(int16_t api_key, int16_t version)
 
 # The stub says what is in them; they exist here so that they can be imported.
-Wanted = Endpoint = ProduceResult = FetchResult = tuple
+Wanted = Endpoint = tuple
 
 
 cdef enum:
@@ -87,7 +70,7 @@ cdef class Request:
 
 
 # Neither of these is for the garbage collector: they hold lists of tuples of strings and numbers, which lead back to
-# nobody, and the collector would look at every one of them.
+# no object, and the collector would look at every one of them.
 @cython.no_gc
 @cython.final
 cdef class ProduceRequest(Request):
@@ -186,7 +169,7 @@ cdef tuple _scan(const uint8_t* origin, Py_ssize_t at, Py_ssize_t end, Py_ssize_
 
 
 cdef BrokenRequest _impossible(Py_ssize_t at, int32_t length, Py_ssize_t frame_bytes_max):
-    """A frame that nobody waits for."""
+    """A frame without a waiting caller."""
     cdef BrokenRequest request = BrokenRequest.__new__(BrokenRequest)
     request.api_key = request.version = -1
     request.correlation_id = -1
@@ -349,7 +332,7 @@ cdef list _read_forgotten(ottla_cursor* at, int16_t version, bint flexible):
 
 
 cdef int _read_fetch_tags(ottla_cursor* at, int16_t version, FetchRequest request) except -1:
-    """The tagged fields of the whole request: cluster id, and from v15 who the replica is."""
+    """The tagged fields of the whole request: cluster id, and from v15 the replica's id and epoch."""
     cdef ottla_cursor content
     cdef uint32_t tag, tags = ottla_read_varint(at)
     while tags > 0 and at.broken == NULL:

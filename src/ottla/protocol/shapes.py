@@ -1,9 +1,9 @@
-"""What kio does not look after in a message from a stranger: how many elements it has, nulls, and fields nobody knows.
+"""Checks what kio does not check in a message from a client: the number of elements, nulls, and unknown tagged fields.
 
-kio's readers believe a count as long as there are bytes, take a null where none may be, and stop at a tagged field that
-their schema lacks, although newer clients may send those to anybody. So a body is first walked along the shape of its
-class: nothing is decoded, and fields of fixed size are stepped over together. What is left to say, such as whether text
-is UTF-8, kio says when it reads (`messages.py`).
+kio's readers trust a count as long as there are bytes, accept nulls in non-nullable fields, and fail at an unknown
+tagged field, although newer clients may send such fields. So a body is first walked along the structure of its class:
+nothing is decoded, and adjacent fields of fixed size are skipped in one step. The remaining checks, such as whether
+text is UTF-8, are made by kio when it decodes the body (`messages.py`).
 """
 
 from collections.abc import Callable, Iterator
@@ -13,9 +13,14 @@ from struct import Struct
 from types import NoneType, UnionType
 from typing import Any, Final, get_args, get_origin
 
-ELEMENTS_MAX: Final = 50_000
-"""Of all arrays of one request: each becomes an object, and costs microseconds. Ten thousand partitions with three
-replicas each, which a tool may move with one request, are 40,000."""
+ELEMENTS_MAX: Final = 250_000
+"""The limit of elements in all arrays of one request. Each costs ten microseconds and more until it is answered, and no
+other request is served meanwhile. Kafka, with its threads, has a limit of 1,000,000."""
+ELEMENTS_ALWAYS: Final = 50_000
+"""As many are accepted however short the request is."""
+ELEMENT_BYTES: Final = 4
+"""In a long request, an element for this many bytes: names, ids and numbers of partitions are not shorter. So memory is
+bounded by what arrived: a count that promises more is refused before anything is decoded."""
 
 STRING_BYTES_MAX: Final = 2**15 - 1
 
@@ -39,11 +44,11 @@ _COUNT: Final = Struct(">i")
 
 
 class ShapeError(ValueError):
-    """A body that does not have the shape of its class, or is larger than anybody needs."""
+    """A body that does not have the structure of its class, or has too many elements."""
 
 
 class Walk:
-    """One body being walked: what may still come, and what was found that kio must not see."""
+    """A body that is being walked: how many elements may still follow, and which bytes kio must not see."""
 
     __slots__ = ("body", "end", "kept", "kept_to", "left")
 
@@ -52,25 +57,25 @@ class Walk:
         self.end = len(body)
         self.left = elements_max
         self.kept: list[bytes] = []
-        """Parts of the body, if something between them was left out."""
+        """The parts of the body that are kept, if something was removed."""
         self.kept_to = 0
 
     def step(self, at: int, size: int) -> int:
-        """Beyond so many bytes, which must be there."""
+        """Skips this number of bytes, which must exist."""
         at += size
         if at > self.end:
             raise ShapeError(f"a field reaches {at - self.end} bytes beyond the end")
         return at
 
     def count(self, count: int) -> int:
-        """So many elements come now."""
+        """Counts the elements that follow."""
         self.left -= count
         if self.left < 0:
             raise ShapeError("its arrays have more elements than are accepted in one request")
         return count
 
     def varint(self, at: int) -> tuple[int, int]:
-        """(the number that begins here, where it ends)."""
+        """(the varint that begins here, where it ends)."""
         value = shift = 0
         body, end = self.body, self.end
         while at < end and shift <= 28:
@@ -80,10 +85,10 @@ class Walk:
             if byte < 0x80:
                 return value, at
             shift += 7
-        raise ShapeError("a number does not end")
+        raise ShapeError("a varint does not end")
 
     def replace(self, start: int, end: int, content: bytes) -> None:
-        """What lies there is something else for kio."""
+        """Replaces bytes in what kio sees."""
         self.kept += (self.body[self.kept_to : start], content)
         self.kept_to = end
 
@@ -93,22 +98,28 @@ class Walk:
 
 
 Step = Callable[[Walk, int], int]
-"""Goes over a field that begins there, and answers where it ends."""
+"""Skips the field that begins there, and returns where it ends."""
 
 
-def checked(message_class: Any, body: bytes, *, elements_max: int = ELEMENTS_MAX) -> bytes:
-    """The body without the tagged fields that its class does not know; raises ShapeError if it is no such message.
+def elements_max_of(size: int) -> int:
+    """How many elements the arrays of a request may have in all that has this many bytes."""
+    return min(ELEMENTS_MAX, max(ELEMENTS_ALWAYS, size // ELEMENT_BYTES))
 
-    Bytes behind the message stay as they are.
+
+def checked(message_class: Any, body: bytes, *, elements_max: int | None = None) -> bytes:
+    """The body without the tagged fields that its class does not know; raises ShapeError if it is malformed, or if its
+    arrays have more elements than `elements_max`, which follows from the size if it is not given.
+
+    Bytes after the message are kept.
     """
-    walk = Walk(body, elements_max)
+    walk = Walk(body, elements_max_of(len(body)) if elements_max is None else elements_max)
     _message(message_class)(walk, 0)
     return walk.result()
 
 
 @cache
 def _message(message_class: Any) -> Step:
-    """Over all fields of a class, its tagged ones too."""
+    """Skips all fields of a class, including tagged fields."""
     flexible: bool = message_class.__flexible__
     untagged = [each for each in fields(message_class) if "tag" not in each.metadata]
     steps = list(_joined(_field(each, flexible=flexible) for each in untagged))
@@ -127,7 +138,7 @@ def _message(message_class: Any) -> Step:
 
 
 def _joined(parts: Iterator[Step | int]) -> Iterator[Step]:
-    """Neighbours of fixed size as one step."""
+    """Combines adjacent fields of fixed size into one step."""
     size = 0
     for part in parts:
         if isinstance(part, int):
@@ -153,7 +164,7 @@ def _as_step(part: Step | int) -> Step:
 
 
 def _field(field: Field[Any], *, flexible: bool) -> Step | int:
-    """A step, or the size of a field that always has the same."""
+    """A step, or the size of a field of fixed size."""
     kind, nullable = _without_none(field.type)
     kafka_type: str | None = field.metadata.get("kafka_type")
     if get_origin(kind) is tuple:
@@ -178,7 +189,7 @@ def _value(kind: Any, kafka_type: str | None, flexible: bool, nullable: bool) ->
 
 
 def _nullable_message(kind: Any) -> Step:
-    """A byte says whether there is one; below 0 there is none."""
+    """A nullable struct: the first byte is negative for null."""
     over_message = _message(kind)
 
     def over_nullable(walk: Walk, at: int) -> int:
@@ -189,7 +200,7 @@ def _nullable_message(kind: Any) -> Step:
 
 
 def _sized(length: Struct | None, bytes_max: int, *, nullable: bool) -> Step:
-    """Over text or bytes with their length before them, which is a varint, one more, in flexible versions."""
+    """Skips a string or bytes with their length before them; in flexible versions the length is a varint, plus one."""
 
     def over_sized(walk: Walk, at: int) -> int:
         if length is None:
@@ -200,7 +211,7 @@ def _sized(length: Struct | None, bytes_max: int, *, nullable: bool) -> Step:
             (size,) = length.unpack_from(walk.body, start)
         if size < 0:
             if size < -1 or not nullable:
-                raise ShapeError("a field is null that must not be" if size == -1 else "a length is negative")
+                raise ShapeError("a non-nullable field is null" if size == -1 else "a length is negative")
             return at
         if size > bytes_max:
             raise ShapeError(f"a string has {size} bytes, {bytes_max} at most")
@@ -219,10 +230,10 @@ def _array(element: Step | int, *, flexible: bool, nullable: bool) -> Step:
             (count,) = _COUNT.unpack_from(walk.body, start)
         if count < 0:
             if count < -1 or not nullable:
-                raise ShapeError("an array is null that must not be" if count == -1 else "a count is negative")
+                raise ShapeError("a non-nullable array is null" if count == -1 else "a count is negative")
             return at
         if count > walk.end - at:
-            raise ShapeError("an array counts more elements than bytes are left")
+            raise ShapeError("an array has more elements than bytes remain")
         walk.count(count)
         if isinstance(element, int):
             return walk.step(at, count * element)
@@ -234,7 +245,7 @@ def _array(element: Step | int, *, flexible: bool, nullable: bool) -> Step:
 
 
 def _tags(known: dict[int, Step]) -> Step:
-    """Over the tagged fields at a message's end; those that are not known are left out of what kio sees."""
+    """Skips the tagged fields at the end of a message; unknown ones are removed from what kio sees."""
 
     def over_tags(walk: Walk, at: int) -> int:
         # Nearly always there are none.
@@ -255,7 +266,7 @@ def _tags(known: dict[int, Step]) -> Step:
                 continue
             inner = Walk(walk.body[content_start:at], walk.left)
             if known[tag](inner, 0) != size:
-                raise ShapeError(f"the tagged field {tag} has bytes behind its end")
+                raise ShapeError(f"the tagged field {tag} has extra bytes")
             walk.left = inner.left
             if inner.kept:
                 is_changed = True

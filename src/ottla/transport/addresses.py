@@ -19,7 +19,7 @@ class Address(NamedTuple):
 
 
 class BadAddressError(InvalidRequestError):
-    """What was written is no address."""
+    """The text is not an address."""
 
 
 def parse_address(text: str) -> Address:
@@ -33,8 +33,14 @@ def parse_address(text: str) -> Address:
     if not port and not text.endswith(":"):
         port = str(DEFAULT_PORT)
     if not host or not (port.isascii() and port.isdigit()) or not 0 < int(port) <= _PORT_MAX:
-        raise BadAddressError(f"{text!r} is no address; write host:port, as in localhost:{DEFAULT_PORT}")
+        raise BadAddressError(f"{text!r} is not an address; write host:port, as in localhost:{DEFAULT_PORT}")
     return Address(host, int(port))
+
+
+def parse_listen_address(text: str) -> Address:
+    """An address to listen on, as `parse_address`; its port may be 0, which takes a free one."""
+    host, colon, port = text.strip().rpartition(":")
+    return Address(host.strip("[]"), 0) if colon and host and port == "0" else parse_address(text)
 
 
 def parse_bootstrap(text: str) -> list[Address]:

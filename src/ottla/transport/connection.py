@@ -1,16 +1,20 @@
 """One client's connection, as the broker sees it: requests come out in order, responses go in by their slot.
 
 Reading and writing are callbacks of the event loop on a raw socket; a whole readable event is scanned by one compiled
-call. Any number of requests may be in the works; their responses leave in the order of the requests. Who does not read
-its responses, or has too many requests in the works, is not read from. What requests mean is `serve`'s business.
+call. Many requests may be in flight; their responses leave in the order of the requests. A client that does not read
+its responses, or has too many requests in flight, is not read from. The states are a table in `connection_state.py`;
+what requests mean is for `serve` to know.
 """
 
+import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Final, Protocol
 
 from ottla.env.ports import Clock, Socket
 from ottla.protocol.scan import BrokenRequest, Request, scan_requests
+from ottla.security.connection_context import ConnectionContext
+from ottla.transport.connection_state import Event, State, next_state
 from ottla.transport.outbox import Outbox, Piece
 from ottla.transport.receive_buffers import SMALL_BYTES, ReceiveBuffers
 from ottla.transport.request_times import RequestTimes
@@ -23,7 +27,7 @@ UNSENT_BYTES_MAX: Final = 1024 * 1024
 """Responses of one connection that may wait in memory for its socket before no more requests are served."""
 
 UNSENT_FILE_BYTES_MAX: Final = 32 * 1024 * 1024
-"""The same with ranges of files, which wait on disk."""
+"""The same with ranges of files, which are on disk."""
 
 UNSENT_PIECES_MAX: Final = 512
 """The same for pieces of responses, whatever their size: a range of a file takes little memory, but not none."""
@@ -32,7 +36,7 @@ _COLLECTED_AT_ONCE: Final = 16
 """Responses that may be complete before they are counted as waiting for the socket."""
 
 _STASH_BYTES_MAX: Final = 4096
-"""The beginning of a request that is put aside so that its buffer can serve others meanwhile."""
+"""The start of an incomplete request up to this size is copied, so that its buffer can be lent to others."""
 
 _LARGEST_READ_BYTES: Final = 1024 * 1024
 
@@ -43,16 +47,28 @@ PROGRESS_SHARE: Final = 64
 """In each window an incomplete request must grow by the memory that it holds, divided by this."""
 
 _DISCARDED_BYTES_MAX: Final = 1024 * 1024
-"""What one may send that nobody reads any more, while its last responses are waited for."""
+"""What a client may send that is discarded while its last responses are waited for."""
 _DISCARD: Final = bytearray(SMALL_BYTES)
-"""Where that goes."""
+"""Receives what is discarded."""
+
+_TLS_HANDSHAKE: Final = b"\x16\x03"
+_CLIENT_USES_TLS: Final = (
+    "the client uses TLS, but this listener does not; set security.protocol=PLAINTEXT or SASL_PLAINTEXT in the client,"
+    " or connect it to a listener with TLS"
+)
+
+# The members that every turn compares with: an attribute of an Enum takes longer to find than a global.
+_OPEN: Final = State.OPEN
+_CLOSED: Final = State.CLOSED
+_DRAINING: Final = State.DRAINING
+_STARVED: Final = frozenset({State.STARVED, State.STARVED_MUTED})
 
 
 class Slot:
-    """The place of one response in its connection's order. `api_key` and `received_at` say under which API, and from
-    when on, the time of the request is counted."""
+    """The place of one response in its connection's order. The time of the request is counted from `received_at` on,
+    for `api_key`."""
 
-    __slots__ = ("api_key", "connection", "failure", "on_abandoned", "pieces", "received_at")
+    __slots__ = ("api_key", "connection", "failure", "on_abandoned", "pieces", "received_at", "throttle_ms")
 
     def __init__(self, connection: "Connection", api_key: int = -1, received_at: float = 0.0) -> None:
         self.connection = connection
@@ -61,7 +77,21 @@ class Slot:
         self.pieces: Sequence[Piece] | None = None
         self.failure: str | None = None
         self.on_abandoned: Callable[[], None] | None = None
-        """Called if the connection ends before the response is there, so that nobody goes on for nothing."""
+        """Called if the client sends no more, its session ends, the connection closes, or an earlier request fails,
+        before the response is complete. A response that waits for something better should come now; it may be
+        needless."""
+        self.throttle_ms = 0
+        """For how long the connection is muted once this response is on its way."""
+
+    @property
+    def client(self) -> ConnectionContext:
+        """What is known of the client that waits for the response."""
+        return self.connection.context
+
+    @property
+    def is_abandoned(self) -> bool:
+        """Whether the connection has ended, so that a response is not needed."""
+        return self.connection.closed_because is not None
 
     def complete(self, pieces: Sequence[Piece]) -> None:
         """The response; nothing for a request that wants none."""
@@ -69,7 +99,7 @@ class Slot:
         self.connection.on_completed()
 
     def fail(self, reason: str) -> None:
-        """There can be no response: the connection ends once the requests before this one are answered."""
+        """There can be no response: the connection closes once the requests before this one are answered."""
         self.failure = reason
         self.complete(())
 
@@ -84,7 +114,7 @@ class Serve(Protocol):
 
 
 class Connection:
-    """See the module's docstring. Made by the listener; `on_closed` is called once."""
+    """One client's connection. `on_closed` is called once."""
 
     __slots__ = (
         "_buffer",
@@ -96,9 +126,7 @@ class Connection:
         "_frame_bytes",
         "_frame_bytes_max",
         "_has_joined",
-        "_is_deferred",
         "_is_reading",
-        "_is_starved",
         "_is_writing",
         "_on_closed",
         "_outbox",
@@ -110,23 +138,26 @@ class Connection:
         "_socket",
         "_start",
         "_stash",
+        "_state",
         "_times",
         "_trusted_bytes",
         "_turn",
+        "_unmuting",
         "_window_began",
         "_window_bytes",
         "bytes_in",
         "bytes_out",
         "closed_because",
+        "context",
         "host",
         "last_active",
-        "peer",
         "refused_because",
     )
 
     def __init__(
         self,
         socket: Socket,
+        context: ConnectionContext,
         *,
         serve: Serve,
         turn: Turn,
@@ -136,14 +167,15 @@ class Connection:
         times: RequestTimes,
         on_closed: Callable[["Connection"], None],
     ) -> None:
-        self.peer = socket.peer()
-        self.host = self.peer.rpartition(":")[0]
+        self.context = context
+        """The client; an authentication replaces it."""
+        self.host = context.address.rpartition(":")[0]
         self.last_active = clock.monotonic()
         self.closed_because: str | None = None
         self.refused_because: str | None = None
         """Why a request could not be served, for which the connection ends."""
         self._drained_because: str | None = None
-        """If set, no new requests are served, and it closes when what is in the works has been answered."""
+        """Why the connection is draining."""
         self._discarded_bytes = 0
         self.bytes_in = 0
         self.bytes_out = 0
@@ -154,7 +186,7 @@ class Connection:
         self._buffers = buffers
         self._times = times
         self._received_at = self.last_active
-        """When what was scanned last was received."""
+        """When the requests that were scanned last were received."""
         self._frame_bytes_max = frame_bytes_max
         self._on_closed = on_closed
         self._buffer: bytearray | None = None
@@ -176,25 +208,28 @@ class Connection:
         self._slots: deque[Slot] = deque()
         self._outbox = Outbox()
         self._has_joined = False
-        self._is_deferred = False
-        """Whether the next request waits until whoever serves has time for it."""
+        self._state = _OPEN
+        self._unmuting: asyncio.TimerHandle | None = None
         self._is_reading = True
-        self._is_starved = False
-        """Whether it waits for memory; if so it is not read from, whatever else would allow it."""
+        """Whether the socket is watched for requests."""
         self._is_writing = False
+        """Whether the socket is watched for room to send."""
         socket.on_readable(self._on_readable)
 
     def is_closed(self) -> bool:
-        """Whether it has ended; `closed_because` says why."""
-        return self.closed_because is not None
+        """Whether it is closed; `closed_because` says why."""
+        return self._state is _CLOSED
+
+    def _on(self, event: Event) -> None:
+        self._state = next_state(self._state, event)
 
     # Reading
 
     def _on_readable(self) -> None:
         if self._has_joined:
-            # Batches of the last read may still lie in the buffer, waiting for the turn's end.
+            # Batches of the last read may still be in the buffer, waiting for the turn's end.
             self._turn.finish()
-            if self.is_closed() or not self._is_reading:
+            if self._state is _CLOSED or not self._is_reading:
                 return
         buffer = self._room()
         if buffer is None:
@@ -209,7 +244,7 @@ class Connection:
             self.close(error.strerror or str(error))
             return
         if count == 0:
-            self.close("the other side closed it")
+            self._on_end_of_stream()
             return
         self.last_active = self._clock.monotonic()
         self.bytes_in += count
@@ -230,8 +265,25 @@ class Connection:
         finally:
             self._turn.end_event()
 
+    def _on_end_of_stream(self) -> None:
+        """The client sends no more, but may still read: the requests in flight are answered, as Kafka does."""
+        if not self._slots and not self._outbox.bytes_waiting:
+            self.close("the client closed it")
+            return
+        self._start = self._end
+        self._drain("the client closed it")
+        # The end of the stream stays readable. If the client does not read either, sending fails.
+        self._socket.on_readable(None)
+        self.hurry()
+
+    def hurry(self) -> None:
+        """Asks for the responses that only wait for something better, such as fetches for more records."""
+        for slot in list(self._slots):
+            if slot.on_abandoned is not None and slot.pieces is None:
+                slot.on_abandoned()
+
     def _room(self) -> bytearray | None:
-        """A buffer with room for what comes; None if it must be waited for.
+        """A buffer with room for the next bytes; None if there is no memory for one yet.
 
         It doubles when it is full of an incomplete request, so that a claimed size alone takes no memory. A connection
         whose requests have arrived whole gets room for the next one at once.
@@ -242,11 +294,16 @@ class Connection:
             needed = SMALL_BYTES
         else:
             needed = 2 * held_bytes if self._end - self._start == held_bytes else held_bytes
-        wanted = max(needed, self._read_bytes, min(self._frame_bytes, self._trusted_bytes))
+        # Comparisons, as this runs for every read: `min` and `max` cost more than the rest of it.
+        wanted = self._frame_bytes if self._frame_bytes < self._trusted_bytes else self._trusted_bytes
+        if wanted < needed:
+            wanted = needed
+        if wanted < self._read_bytes:
+            wanted = self._read_bytes
         if held_bytes < wanted:
             lent = self._buffers.lend(wanted, self.host, held_bytes=held_bytes)
             if lent is None and needed < wanted:
-                # Reading far ahead is a luxury; what is needed is room for the next bytes.
+                # Reading far ahead is optional; what is needed is room for the next bytes.
                 self._read_bytes = SMALL_BYTES
                 if held_bytes < needed:
                     lent = self._buffers.lend(needed, self.host, held_bytes=held_bytes)
@@ -254,7 +311,7 @@ class Connection:
                 self._move_to(lent)
                 return lent
         if buffer is None or held_bytes < needed:
-            self._is_starved = True
+            self._on(Event.STARVE)
             self._pause_reading()
             self._buffers.when_free(self._on_memory, self.host, held_bytes=held_bytes)
             return None
@@ -266,7 +323,7 @@ class Connection:
         return buffer
 
     def _move_to(self, lent: bytearray) -> None:
-        """What has arrived of the next request goes to the beginning of another buffer."""
+        """Moves what has arrived of the next request to the start of another buffer."""
         if self._buffer is not None:
             with memoryview(lent) as target, memoryview(self._buffer) as source:
                 target[: self._end - self._start] = source[self._start : self._end]
@@ -280,22 +337,25 @@ class Connection:
         self._buffer = lent
 
     def _on_memory(self) -> None:
-        self._is_starved = False
+        self._on(Event.FEED)
         self._window_began = self._clock.monotonic()
         self._update_reading()
 
     def _serve_scanned(self) -> None:
-        """Serves what was scanned, as far as this connection may have more in the works."""
+        """Serves what was scanned, as far as this connection may have more requests in flight."""
         scanned, slots, serve = self._scanned, self._slots, self._serve
         buffer = self._buffer
         while scanned and self._may_serve():
-            enough = min(len(slots) + _COLLECTED_AT_ONCE, IN_FLIGHT_MAX)
+            enough = len(slots) + _COLLECTED_AT_ONCE
+            if enough > IN_FLIGHT_MAX:
+                enough = IN_FLIGHT_MAX
             while scanned and len(slots) < enough:
                 request = scanned.popleft()
                 if isinstance(request, BrokenRequest):
-                    self._refuse(request.reason)
+                    is_tls = buffer is not None and buffer.startswith(_TLS_HANDSHAKE, request.start)
+                    self._refuse(_CLIENT_USES_TLS if is_tls else request.reason)
                     return
-                if self._drained_because is not None or buffer is None:
+                if buffer is None:
                     scanned.clear()
                     return
                 slot = Slot(self, request.api_key, self._received_at)
@@ -303,41 +363,77 @@ class Connection:
                 if serve(request, buffer, slot) is False:
                     slots.pop()
                     scanned.appendleft(request)
-                    self._is_deferred = True
+                    self._on(Event.DEFER)
                     break
-                if self.closed_because is not None:
-                    return
+                if self._state is not _OPEN:
+                    break
+            if self._state is _CLOSED:
+                return
             # Now rather than at the turn's end, so that what waits to be sent is counted as it grows.
             self._collect()
         self._update_reading()
 
     def _may_serve(self) -> bool:
-        return (
-            len(self._slots) < IN_FLIGHT_MAX
-            and self._outbox.memory_bytes < UNSENT_BYTES_MAX
-            and self._outbox.bytes_waiting < UNSENT_FILE_BYTES_MAX
-            and len(self._outbox) < UNSENT_PIECES_MAX
-            and not self._is_deferred
+        if self._state is not _OPEN or len(self._slots) >= IN_FLIGHT_MAX:
+            return False
+        outbox = self._outbox
+        return not outbox.bytes_waiting or (
+            outbox.memory_bytes < UNSENT_BYTES_MAX
+            and outbox.bytes_waiting < UNSENT_FILE_BYTES_MAX
+            and len(outbox) < UNSENT_PIECES_MAX
         )
 
     def resume(self) -> None:
-        """Offers the request again that was not served, and what came behind it."""
-        self._is_deferred = False
-        if not self.is_closed() and self._scanned:
+        """Offers the request again that was not admitted, and those behind it."""
+        self._on(Event.RESUME)
+        self._serve_again()
+
+    def _serve_again(self) -> None:
+        if self._state is not _OPEN:
+            return
+        if self._scanned:
             self._join_turn()
             self._serve_scanned()
+        else:
+            self._update_reading()
+
+    def _mute(self, throttle_ms: int) -> None:
+        """Serves no request for this time; responses are still sent."""
+        self._on(Event.MUTE)
+        if self._state is State.DRAINING:
+            return
+        loop = asyncio.get_running_loop()
+        until = loop.time() + throttle_ms / 1000
+        if self._unmuting is not None:
+            until = max(until, self._unmuting.when())
+            self._unmuting.cancel()
+        self._unmuting = loop.call_at(until, self._unmute)
+        self._pause_reading()
+
+    def _unmute(self) -> None:
+        self._unmuting = None
+        self._window_began = self._clock.monotonic()
+        self._on(Event.UNMUTE)
+        self._serve_again()
+
+    def _cancel_unmuting(self) -> None:
+        if self._unmuting is not None:
+            self._unmuting.cancel()
+            self._unmuting = None
 
     def _refuse(self, reason: str) -> None:
         self.refused_because = reason
         self._drain(reason)
 
     def _drain(self, reason: str) -> None:
-        """What was asked before is answered; then the connection ends."""
+        """Answers the requests in flight; then the connection closes."""
+        self._on(Event.DRAIN)
+        self._cancel_unmuting()
         self._scanned.clear()
         self._drained_because = reason
         self._pause_reading()
         if self._slots:
-            # Some may take long, and whoever waits for them may hang up.
+            # Some may take long, and the client may hang up meanwhile.
             self._socket.on_readable(self._discard)
         self._join_turn()
 
@@ -351,13 +447,13 @@ class Connection:
             return
         self._discarded_bytes += count
         if count == 0:
-            self.close("the other side closed it")
+            self.close("the client closed it")
         elif self._discarded_bytes > _DISCARDED_BYTES_MAX:
             self._socket.on_readable(None)
 
     def drain(self) -> None:
-        """Answers what is in the works, serves nothing more, then closes."""
-        if not self.is_closed() and self._drained_because is None:
+        """Answers the requests in flight, serves no more, then closes."""
+        if self._state not in (State.CLOSED, State.DRAINING):
             self._drain("the broker is shutting down")
 
     def _update_reading(self) -> None:
@@ -366,13 +462,12 @@ class Connection:
             and not self._scanned
             and not self._outbox.bytes_waiting
             and len(self._slots) < IN_FLIGHT_MAX
-            and not self._is_deferred
-            and self._drained_because is None
+            and self._state is _OPEN
         ):
-            return  # As it mostly is; whoever starves or closes it also ends the reading.
-        if self.is_closed():
+            return  # The most frequent case.
+        if self._state is _CLOSED:
             return
-        wants = not self._scanned and not self._is_starved and self._drained_because is None and self._may_serve()
+        wants = not self._scanned and self._may_serve()
         if wants and not self._is_reading:
             self._is_reading = True
             self._socket.on_readable(self._on_readable)
@@ -385,13 +480,13 @@ class Connection:
             self._socket.on_readable(None)
 
     def stall(self, now: float, window_seconds: float) -> str | None:
-        """What to say if a request that is held here made too little progress in the last window; None if it did.
+        """The reason to close the connection if an incomplete request made too little progress in the last window.
 
-        Bytes received and sent both count. Memory that the broker has not granted is not the client's fault, and
-        neither are responses that the broker has not completed.
+        Bytes received and sent both count. The client is not responsible for memory that the broker has not granted,
+        nor for responses that the broker has not completed.
         """
         held_bytes = SMALL_BYTES if self._buffer is None else len(self._buffer)
-        is_unread = self._outbox.bytes_waiting > 0 and held_bytes > SMALL_BYTES and not self._is_starved
+        is_unread = self._outbox.bytes_waiting > 0 and held_bytes > SMALL_BYTES and self._state not in _STARVED
         holds_request = self._end > self._start or len(self._stash) > 0 or len(self._scanned) > 0
         if self.is_closed() or not holds_request or not (self._is_reading or is_unread):
             self._window_began, self._window_bytes = now, self.bytes_in + self.bytes_out
@@ -411,7 +506,7 @@ class Connection:
         )
 
     def _give_up_luxury(self, held_bytes: int) -> int:
-        """Exchanges a buffer that is much larger than what has arrived; answers what is held then.
+        """Replaces a buffer that is much larger than what has arrived; returns the size of the new one.
 
         A slow client keeps what it needs, not the room that it got when it was fast.
         """
@@ -429,8 +524,8 @@ class Connection:
     # Writing
 
     def on_completed(self) -> None:
-        """A slot has its response; what is complete from the oldest on goes out when the turn ends."""
-        # There are no slots if an earlier request has failed and the connection only finishes sending.
+        """A slot has its response; the oldest complete responses are sent when the turn ends."""
+        # There are no slots if an earlier request has failed and the connection only sends what is left.
         if self._slots and self._slots[0].pieces is not None:
             self._join_turn()
 
@@ -442,7 +537,7 @@ class Connection:
     def end_turn(self) -> None:
         """Sends what is complete, and gives the buffer back if nothing of it is needed."""
         self._has_joined = False
-        if self.is_closed():
+        if self._state is _CLOSED:
             return
         self._collect()
         if self._outbox.bytes_waiting and not self._is_writing:
@@ -462,11 +557,11 @@ class Connection:
             if self._buffers.is_wanted(self._buffer):
                 self._put_aside(self._buffer)
         self._update_reading()
-        if self._drained_because is not None and not self._slots and not self._outbox.bytes_waiting:
-            self.close(self._drained_because)
+        if self._state is _DRAINING and not self._slots and not self._outbox.bytes_waiting:
+            self.close(self._drained_because or "")
 
     def _collect(self) -> None:
-        """Takes what is complete, from the oldest request on."""
+        """Takes the complete responses, from the oldest request on."""
         slots = self._slots
         if not slots or slots[0].pieces is None:
             return
@@ -479,8 +574,10 @@ class Connection:
                 self._times.add(api_key, now - received_at, count)
                 api_key, received_at, count = slot.api_key, slot.received_at, 0
             count += 1
+            if slot.throttle_ms:
+                self._mute(slot.throttle_ms)
             if slot.failure is not None:
-                slots.clear()
+                self._abandon_slots()
                 self._refuse(slot.failure)
         self._times.add(api_key, now - received_at, count)
 
@@ -515,20 +612,27 @@ class Connection:
 
     # Ending
 
+    def _abandon_slots(self) -> None:
+        """Drops the responses that are not sent yet, and tells the requests that still wait."""
+        slots = list(self._slots)
+        self._slots.clear()
+        for slot in slots:
+            if slot.on_abandoned is not None and slot.pieces is None:
+                slot.on_abandoned()
+
     def close(self, reason: str) -> None:
-        """Ends it at once; what was not sent is dropped. Closing twice is harmless."""
-        if self.is_closed():
+        """Closes at once; what was not sent is dropped. Closing twice is harmless."""
+        if self._state is State.CLOSED:
             return
+        self._on(Event.CLOSE)
+        self._cancel_unmuting()
         self.closed_because = reason
         self._socket.close()
         self._scanned.clear()
-        for slot in self._slots:
-            if slot.on_abandoned is not None and slot.pieces is None:
-                slot.on_abandoned()
-        self._slots.clear()
+        self._abandon_slots()
         if self._buffer is not None:
             if self._has_joined:
-                # Batches in it may still be waiting for the turn's end: it goes with its last reader.
+                # Batches in it may still be waiting for the turn's end: it must not be lent again.
                 self._buffers.forget(self._buffer, self.host)
             else:
                 self._buffers.give_back(self._buffer, self.host)

@@ -1,7 +1,7 @@
 """Splits the bytes that arrive on a connection into response frames. Pure: no socket, no clock.
 
 Bytes are received into `room()`. Small frames share one buffer and are copied out of it; a large one is received into
-memory of its own, which goes with it, so that records are not copied on their way to whoever decodes them. Memory is
+memory of its own, which goes with it, so that records are not copied on their way to the decoder. Memory is
 bounded by the largest frame allowed.
 """
 
@@ -18,7 +18,7 @@ _FRAME_BYTES_MIN: Final = 4
 
 
 class BrokenFrameError(CorruptError):
-    """A length that cannot be one: whoever is at the other end does not speak Kafka's protocol."""
+    """An impossible length: the peer does not use Kafka's protocol."""
 
 
 class FrameBuffer:
@@ -39,7 +39,7 @@ class FrameBuffer:
 
     @property
     def missing(self) -> int:
-        """How many more bytes of a large frame will come for certain; 0 if none is under way."""
+        """How many more bytes of a large frame will come for certain; 0 if none is arriving."""
         return self._missing
 
     def room(self) -> memoryview:
@@ -70,7 +70,7 @@ class FrameBuffer:
         size = int.from_bytes(self._shared[self._start : start], "big", signed=True)
         if not _FRAME_BYTES_MIN <= size <= self._bytes_max:
             raise BrokenFrameError(
-                f"a response of {size} bytes is announced, where 4 to {self._bytes_max} are possible; "
+                f"invalid response size {size}, expected {_FRAME_BYTES_MIN} to {self._bytes_max}; "
                 "is this a Kafka port without TLS?"
             )
         if arrived - _LENGTH_BYTES < size:

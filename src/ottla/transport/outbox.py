@@ -130,5 +130,5 @@ class Outbox:
 def _read(piece: Range) -> bytes:
     content = piece.file.read_at(piece.position, piece.size)
     if len(content) < piece.size:
-        raise OSError(f"{piece.file.path} ends before {piece.position + piece.size}, as far as it was to be sent")
+        raise OSError(f"{piece.file.path} ends before byte {piece.position + piece.size}, which was to be sent")
     return content

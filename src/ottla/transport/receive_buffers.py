@@ -19,7 +19,7 @@ HOST_SHARE: Final = 4
 """One address may hold the bound divided by this."""
 
 _SMALL_OUT_MAX: Final = 64
-"""Up to so many small ones may stay with connections that have nothing in them, to be used again at once."""
+"""This many small buffers may stay with connections while they are empty, for the next request."""
 
 _KEPT_BYTES_MAX: Final = 16 * 1024 * 1024
 """How much is kept for the next borrower rather than given back to the system."""

@@ -28,7 +28,7 @@ class Histogram:
         self.sum_seconds = 0.0
 
     def add(self, seconds: float, count: int) -> None:
-        """Counts so many measurements of the same value."""
+        """Counts several measurements of the same value."""
         self.counts[bisect_left(BOUNDS_SECONDS, seconds)] += count
         self.sum_seconds += seconds * count
 

@@ -9,21 +9,21 @@ from collections.abc import Callable
 from typing import Final, Protocol
 
 _ALONE_AFTER: Final = 8
-"""So many turns in a row that waited for others in vain, and the next ones do not wait."""
+"""After this many turns in a row that waited for other connections in vain, turns do not wait."""
 
 _LOOK_EVERY: Final = 64
-"""So often a turn waits all the same, to see whether there are others now."""
+"""Every this many turns, one waits nevertheless, to see whether other connections are active again."""
 
 
 class Ending(Protocol):
-    """Somebody who has something to finish when the turn ends."""
+    """Something that has work to finish when the turn ends."""
 
     def end_turn(self) -> None:
         """Called once for each turn it joined; must not raise."""
 
 
 class Turn:
-    """Gathers until the loop has served what was ready, or until somebody needs it done now.
+    """Gathers until the loop has served what was ready, or until `finish` is called.
 
     `appends` run before `wakes`, those before connections end their turn. Each may add to a later stage, and a wake may
     add appends: the stages repeat until nothing is left.
@@ -41,7 +41,7 @@ class Turn:
         self._endings: list[Ending] = []
         self._is_running = False
         self._expected = 0
-        """Calls of `finish` that are certain to come; with none, whoever adds something must schedule one."""
+        """Calls of `finish` that are certain to come; with none, adding work must schedule one."""
         self._events = 0
         """In the turn that waits for others."""
         self._alone = 0
@@ -62,7 +62,7 @@ class Turn:
             self._schedule()
 
     def join(self, ending: Ending) -> None:
-        """Will call `ending.end_turn()`; who joins twice in a turn is called twice."""
+        """Will call `ending.end_turn()`; an object that joins twice in a turn is called twice."""
         self._endings.append(ending)
         if not self._expected:
             self._schedule()

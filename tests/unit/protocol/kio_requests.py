@@ -20,6 +20,8 @@ from kio.schema.index import api_key_map, schema_name_map
 from kio.serial import entity_writer
 from kio.static.constants import EntityType
 
+from ottla.protocol.apis import NEWER_THAN_KIO
+from ottla.protocol.newer_messages import newer_class
 from ottla.protocol.scan import FetchRequest, ProduceRequest
 
 PRODUCE_VERSIONS = range(3, 14)
@@ -33,8 +35,10 @@ PRIMITIVES: dict[str, st.SearchStrategy[Any]] = {
     "bytes": st.binary(max_size=20),
     "int8": st.integers(-(2**7), 2**7 - 1),
     "int16": st.integers(-(2**15), 2**15 - 1),
+    "uint16": st.integers(0, 2**16 - 1),
     "int32": st.integers(-(2**31), 2**31 - 1),
     "int64": st.integers(-(2**63), 2**63 - 1),
+    "float64": st.floats(allow_nan=False),
     "string": texts,
     "records": st.binary(max_size=20) | st.integers(100, 20_000).map(bytes),
     "uuid": uuids,
@@ -46,6 +50,9 @@ PRIMITIVES: dict[str, st.SearchStrategy[Any]] = {
 @cache
 def entity_class(api_key: int, version: int, kind: EntityType) -> Any:
     """The class of a whole request or response."""
+    newer = {(int(key), version): key for key, version in NEWER_THAN_KIO.items()}.get((api_key, version))
+    if newer is not None:
+        return newer_class(newer, version, kind)
     module = load_payload_module(api_key, version, kind)  # type: ignore[arg-type]  # our own callers are careful
     return next(found for found in vars(module).values() if getattr(found, "__type__", None) is kind)
 

@@ -11,7 +11,8 @@ from kio.schema.errors import ErrorCode
 from kio.static.constants import EntityType
 
 from ottla.model.errors import MisuseError
-from ottla.protocol.scan import Endpoint, FetchRequest, FetchResult, scan_requests
+from ottla.protocol.results import FetchResult
+from ottla.protocol.scan import Endpoint, FetchRequest, scan_requests
 from tests.unit.protocol.kio_requests import FETCH_VERSIONS, entity_class, request_frame
 from tests.unit.protocol.kio_responses import (
     codes,
@@ -28,6 +29,8 @@ from tests.unit.protocol.kio_responses import (
     topics_for,
     whole_of,
 )
+
+pytestmark = pytest.mark.slow
 
 aborted_lists = st.none() | st.lists(st.tuples(offsets, offsets), max_size=3)
 diverging = st.none() | st.tuples(ids, offsets) | st.just((-1, -1))
@@ -62,7 +65,10 @@ def expected_fetch(
     kind = entity_class(1, request.version, EntityType.response)
 
     def partition(part: FetchResult) -> Any:
-        _, number, code, high_watermark, last_stable, log_start, aborted, replica, records, _, diverging, leader = part
+        number, code, high_watermark = part.partition, part.error_code, part.high_watermark
+        last_stable, log_start, replica = part.last_stable_offset, part.log_start_offset, part.preferred_read_replica
+        aborted: Any = part.aborted
+        records, diverging, leader = part.records, part.diverging, part.leader
         more = leader_field(kind, leader)
         if diverging is not None and request.version >= 12:
             epoch, end_offset = diverging
@@ -93,7 +99,7 @@ def expected_fetch(
             **topic_field(topic),
             partitions=tuple(partition(part) for part in members),
         )
-        for topic, members in groupby(parts, lambda part: part[0])
+        for topic, members in groupby(parts, lambda part: part.topic)
     )
     return expected_frame(
         kind,
@@ -112,7 +118,7 @@ def fetch_results(draw: st.DrawFn, by_id: bool) -> list[FetchResult]:
     for topic in draw(topics_for(by_id)):
         records = draw(contents)
         head = (topic, draw(ids), draw(codes), draw(offsets), draw(offsets), draw(offsets), draw(aborted_lists))
-        results.append((*head, draw(ids), records, len(records or b""), draw(diverging), draw(leaders)))
+        results.append(FetchResult(*head, draw(ids), records, len(records or b""), draw(diverging), draw(leaders)))
     return results
 
 
@@ -127,7 +133,7 @@ def test_fetch(
     pieces = request.answer(code, session_id, parts, endpoints, throttle_time_ms)
     expected = expected_fetch(request, code, session_id, parts, endpoints, throttle_time_ms)
     assert expected == b"".join(pieces)  # type: ignore[arg-type]
-    given_records = [part[8] for part in parts if part[9] > 0]
+    given_records = [part.records for part in parts if part.size > 0]
     assert given_records == [piece for piece in pieces if any(piece is records for records in given_records)]
     ours = [not any(piece is records for records in given_records) for piece in pieces]
     assert not any(left and right for left, right in pairwise(ours))
@@ -143,9 +149,9 @@ def test_records_are_passed_through(version: int) -> None:
     topic: str | bytes = b"t" * 16 if version >= 13 else "t"
     first, second = FileRange(), FileRange()
     parts: list[FetchResult] = [
-        (topic, 0, 0, 5, 5, 0, None, -1, first, 1000, None, None),
-        (topic, 1, 0, 5, 5, 0, None, -1, None, 0, None, None),
-        (topic, 2, 0, 5, 5, 0, None, -1, second, 2**30, None, None),
+        FetchResult(topic, 0, 0, 5, 5, 0, None, -1, first, 1000, None, None),
+        FetchResult(topic, 1, 0, 5, 5, 0, None, -1, None, 0, None, None),
+        FetchResult(topic, 2, 0, 5, 5, 0, None, -1, second, 2**30, None, None),
     ]
     pieces = fetch_request(version).answer(0, 0, parts, [], 0)
     assert (first, second) == (pieces[1], pieces[3])
@@ -155,7 +161,7 @@ def test_records_are_passed_through(version: int) -> None:
 
 
 def test_a_fetch_answer_beyond_what_a_length_can_say_is_refused() -> None:
-    part: FetchResult = ("t", 0, 0, 5, 5, 0, None, -1, FileRange(), 2**30, None, None)
+    part = FetchResult("t", 0, 0, 5, 5, 0, None, -1, FileRange(), 2**30, None, None)
     with pytest.raises(MisuseError, match="does not fit a frame"):
         fetch_request(12).answer(0, 0, [part, part], [], 0)
 
@@ -163,18 +169,18 @@ def test_a_fetch_answer_beyond_what_a_length_can_say_is_refused() -> None:
 @pytest.mark.parametrize(("records", "size"), [(None, 1), (b"r", -1), (None, -1)])
 def test_a_size_that_cannot_be_is_refused(records: bytes | None, size: int) -> None:
     with pytest.raises(MisuseError, match="cannot be answered with"):
-        fetch_request(12).answer(0, 0, [("t", 0, 0, 5, 5, 0, None, -1, records, size, None, None)], [], 0)
+        fetch_request(12).answer(0, 0, [FetchResult("t", 0, 0, 5, 5, 0, None, -1, records, size, None, None)], [], 0)
 
 
 @pytest.mark.parametrize(("version", "topic"), [(12, b"t" * 16), (13, "t"), (13, b"short"), (12, None)])
 def test_a_topic_of_another_kind_is_refused(version: int, topic: Any) -> None:
     with pytest.raises(MisuseError, match="this version"):
-        fetch_request(version).answer(0, 0, [(topic, 0, 0, 5, 5, 0, None, -1, None, 0, None, None)], [], 0)
+        fetch_request(version).answer(0, 0, [FetchResult(topic, 0, 0, 5, 5, 0, None, -1, None, 0, None, None)], [], 0)
 
 
 def test_many_aborted_transactions() -> None:
     aborted = [(number, number) for number in range(300)]
-    part: FetchResult = ("t", 0, 0, 5, 5, 0, aborted, -1, b"r", 1, None, None)
+    part = FetchResult("t", 0, 0, 5, 5, 0, aborted, -1, b"r", 1, None, None)
     request = fetch_request(12)
     pieces = request.answer(0, 0, [part], [], 0)
     assert expected_fetch(request, 0, 0, [part], [], 0) == b"".join(pieces)  # type: ignore[arg-type]
@@ -185,8 +191,6 @@ def test_neighbours_are_of_one_topic_if_they_are_equal(version: int, topic: str 
     """A session remembers topics of earlier requests: equal ones, not the same object."""
     again: str | bytes = topic.encode().decode() if isinstance(topic, str) else bytes(bytearray(topic))
     assert again is not topic
-    parts: list[FetchResult] = [
-        (name, number, 0, 5, 5, 0, None, -1, None, 0, None, None) for number, name in enumerate((topic, again))
-    ]
+    parts = [FetchResult(name, number, 0, 5, 5, 0) for number, name in enumerate((topic, again))]
     request = fetch_request(version)
     assert [expected_fetch(request, 0, 0, parts, [], 0)] == request.answer(0, 0, parts, [], 0)

@@ -11,7 +11,8 @@ from kio.schema.errors import ErrorCode
 from kio.static.constants import EntityType
 
 from ottla.model.errors import MisuseError
-from ottla.protocol.scan import Endpoint, ProduceRequest, ProduceResult, scan_requests
+from ottla.protocol.results import ProduceResult
+from ottla.protocol.scan import Endpoint, ProduceRequest, scan_requests
 from tests.unit.protocol.kio_requests import PRODUCE_VERSIONS, entity_class, request_frame, texts
 from tests.unit.protocol.kio_responses import (
     codes,
@@ -30,7 +31,9 @@ from tests.unit.protocol.kio_responses import (
 
 record_errors = st.none() | st.lists(st.tuples(ids, st.none() | texts), max_size=3)
 append_times = st.just(-1) | st.integers(0, 2**41)
-produce_results = st.tuples(codes, offsets, append_times, offsets, record_errors, st.none() | texts, leaders)
+produce_results = st.builds(
+    ProduceResult, codes, offsets, append_times, offsets, record_errors, st.none() | texts, leaders
+)
 
 
 def produce_request(version: int, topics: list[str | bytes], correlation_id: int = 7) -> ProduceRequest:
@@ -65,7 +68,9 @@ def expected_produce(
     kind = entity_class(0, request.version, EntityType.response)
 
     def partition(number: int, result: ProduceResult) -> Any:
-        error_code, base_offset, append_time, log_start_offset, errors, message, leader = result
+        error_code, base_offset, append_time = result.error_code, result.base_offset, result.append_time
+        log_start_offset, errors, message = result.log_start_offset, result.record_errors, result.message
+        leader = result.leader
         moment = None if append_time == -1 else datetime.fromtimestamp(0, UTC) + timedelta(milliseconds=append_time)
         more: dict[str, Any] = {}
         if request.version >= 8:
@@ -117,30 +122,33 @@ def test_produce(
 
 def test_a_produce_answer_beyond_the_first_kilobyte() -> None:
     request = produce_request(9, ["a"] * 500)
-    results: list[ProduceResult] = [(0, number, -1, 0, None, "m" * number, None) for number in range(500)]
+    results: list[ProduceResult] = [ProduceResult(0, number, -1, 0, None, "m" * number, None) for number in range(500)]
     assert expected_produce(request, results, [], 0) == request.answer(results, [], 0)
 
 
 def test_a_produce_answer_needs_a_result_for_each_part() -> None:
     request = produce_request(9, ["a", "b"])
     with pytest.raises(MisuseError, match="one result for each part"):
-        request.answer([(0, 0, -1, 0, None, None, None)], [], 0)
+        request.answer([ProduceResult(0, 0, -1, 0, None, None, None)], [], 0)
 
 
 @pytest.mark.parametrize("version", [8, 9])
 def test_a_string_too_long_for_the_protocol_is_refused(version: int) -> None:
     request = produce_request(version, ["a"])
     longest, too_long = "m" * 32767, "m" * 32768
-    results: list[ProduceResult] = [(0, 0, -1, 0, None, longest, None)]
+    results: list[ProduceResult] = [ProduceResult(0, 0, -1, 0, None, longest, None)]
     assert expected_produce(request, results, [], 0) == request.answer(results, [], 0)
     with pytest.raises(MisuseError, match="32768 bytes is longer than the protocol allows"):
-        request.answer([(0, 0, -1, 0, None, too_long, None)], [], 0)
+        request.answer([ProduceResult(0, 0, -1, 0, None, too_long, None)], [], 0)
 
 
-@pytest.mark.parametrize("result", [(), (0,) * 6, (0,) * 8, (0, 2**63, 0, 0, None, None, None), None])
+@pytest.mark.parametrize("result", [(), (0,) * 8, (0, 2**63, 0, 0, None, None, None), None])
 def test_a_result_of_another_shape_is_refused(result: Any) -> None:
-    with pytest.raises((ValueError, TypeError, OverflowError)):
+    with pytest.raises((TypeError, OverflowError)):
         produce_request(9, ["a"]).answer([result], [], 0)
+    if result is not None:
+        with pytest.raises((TypeError, OverflowError)):
+            ProduceResult(*result)
 
 
 def test_a_request_that_was_never_scanned_cannot_be_answered() -> None:

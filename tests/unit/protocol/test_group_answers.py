@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from kio.schema.errors import ErrorCode as WireErrorCode
 from kio.schema.heartbeat.v4.response import HeartbeatResponse
 from kio.schema.join_group.v9.response import JoinGroupResponse, JoinGroupResponseMember
 from kio.schema.sync_group.v5.response import SyncGroupResponse
@@ -18,7 +19,9 @@ TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=200)
 SIZES = (126, 127, 128, 16_382, 16_383, 16_384)
 """Around those where a length takes another byte."""
 DATA = st.binary(max_size=200) | st.sampled_from(SIZES).map(bytes)
-CODES = st.sampled_from(list(ErrorCode))
+KNOWN = [code for code in ErrorCode if code in {int(each) for each in WireErrorCode}]
+"""Without those of Kafka 4.4, which kio does not know and which no answer here has."""
+CODES = st.sampled_from(KNOWN)
 MEMBERS = st.lists(st.tuples(TEXT, st.none() | TEXT, DATA), max_size=6) | st.just([("m", None, b"x")] * 130)
 
 
@@ -61,7 +64,7 @@ def test_sync_group(version: int, error: ErrorCode, **values: Any) -> None:
 
 
 @pytest.mark.parametrize("version", versions(ApiKey.HEARTBEAT, 0))
-@pytest.mark.parametrize("error", list(ErrorCode))
+@pytest.mark.parametrize("error", KNOWN)
 def test_heartbeat(version: int, error: ErrorCode) -> None:
     response = HeartbeatResponse(throttle_time=milliseconds(0), error_code=wire_error(error))
     expected = write_response(ApiKey.HEARTBEAT, version, 7, response)

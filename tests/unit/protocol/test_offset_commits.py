@@ -18,6 +18,8 @@ from ottla.protocol.offset_commits import OffsetCommit, read_offset_commit
 from ottla.protocol.shapes import ELEMENTS_MAX, ShapeError
 from tests.wire.exchange import message_class, request_body
 
+pytestmark = pytest.mark.slow
+
 
 class Row(NamedTuple):
     """An offset."""

@@ -24,6 +24,8 @@ from tests.unit.protocol.kio_requests import (
     scanned_produce_fields,
 )
 
+pytestmark = pytest.mark.slow
+
 FRAME_BYTES_MAX = 1 << 20
 PING = framed(b"\0\x12\0\0\0\0\0\x05\xff\xff")
 TOO_LARGE = (FRAME_BYTES_MAX + 1).to_bytes(4, "big")
@@ -156,7 +158,7 @@ def test_the_requests_made_by_hand_are_whole() -> None:
         assert [(b"j" * 16, 9)] == request.forgotten
 
 
-NULL = "null that must not be"
+NULL = "a non-nullable"
 NEGATIVE = "negative"
 BEYOND = "beyond the end of the request"
 COUNT = "more elements than bytes are left"

@@ -5,6 +5,9 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
+from ottla.transport.listener_tls import ListenerTls, ListenerTlsSettings
+from ottla.transport.tls_context import TlsSettings
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Certificate:
@@ -12,6 +15,15 @@ class Certificate:
 
     certificate: Path
     key: Path
+
+    def listener_tls(self) -> ListenerTls:
+        """For a listener that shows it."""
+        chain = {
+            "ssl.keystore.key": self.key.read_text(),
+            "ssl.keystore.certificate.chain": self.certificate.read_text(),
+        }
+        settings = TlsSettings.parse({"ssl.keystore.type": "PEM", **chain})
+        return ListenerTls("SSL", ListenerTlsSettings(tls=settings))
 
     def broker_context(self) -> ssl.SSLContext:
         """For the side that shows it."""

@@ -9,14 +9,16 @@ from struct import pack, unpack
 from types import TracebackType
 from typing import Final, NamedTuple, Self
 
-from ottla.env.ports import Clock, File, Socket
+from ottla.env.ports import Clock, File
 from ottla.env.real_clock import RealClock
 from ottla.env.real_disk import RealDisk
 from ottla.env.real_network import RealNetwork
 from ottla.protocol.scan import Request
+from ottla.security.security_protocol import SecurityProtocol
 from ottla.transport.connection import Connection, Serve, Slot
-from ottla.transport.listener import Listener, ListenerLimits
+from ottla.transport.listeners import Listener, ListenerLimits, Listeners
 from ottla.transport.outbox import Piece
+from ottla.transport.tls_handshakes import AcceptingTls
 from ottla.transport.turn import Turn
 
 HOST: Final = "127.0.0.1"
@@ -138,6 +140,10 @@ class Client:
         self.writer.write(content)
         await self.writer.drain()
 
+    def end_sending(self) -> None:
+        """Closes this side's half of the connection; responses are still received."""
+        self.writer.write_eof()
+
     async def receive(self) -> tuple[int, bytes]:
         """The next response: its correlation id and body."""
         size, number = unpack(">ii", await self.reader.readexactly(8))
@@ -171,24 +177,26 @@ class Rig:
         *,
         limits: ListenerLimits | None = None,
         clock: Clock | None = None,
-        encrypt: Callable[[Socket], Socket] | None = None,
+        tls: AcceptingTls | None = None,
         client_tls: ssl.SSLContext | None = None,
     ) -> None:
         self.turn = Turn()
-        self.listener = Listener(
+        self.listener = Listeners(
             RealNetwork(),
             clock or RealClock(),
             self.turn,
             make_serve(self.turn),
             limits or ListenerLimits(),
-            encrypt=encrypt,
         )
+        self._tls = tls
         self._client_tls = client_tls
         self._clients: list[Client] = []
         self.port = 0
 
     async def __aenter__(self) -> Self:
-        self.port = await self.listener.open(HOST, 0)
+        self.port = await self.listener.open(
+            HOST, 0, Listener("SSL", SecurityProtocol.SSL, self._tls) if self._tls else Listener()
+        )
         return self
 
     async def __aexit__(
@@ -211,7 +219,7 @@ class Rig:
         for _ in range(10):
             await client.ask(PING)
         host, port = client.writer.get_extra_info("sockname")[:2]
-        (mine,) = (each for each in self.listener.connections if each.peer == f"{host}:{port}")
+        (mine,) = (each for each in self.listener.connections if each.context.address == f"{host}:{port}")
         self._clients.remove(client)
         await client.close()
         await until(mine.is_closed)

@@ -4,9 +4,11 @@ import asyncio
 import socket
 from pathlib import Path
 
+import pytest
+
 from ottla.protocol.scan import Request
 from ottla.transport.connection import IN_FLIGHT_MAX, UNSENT_BYTES_MAX, UNSENT_FILE_BYTES_MAX, UNSENT_PIECES_MAX, Slot
-from ottla.transport.listener import ListenerLimits
+from ottla.transport.listeners import ListenerLimits
 from ottla.transport.outbox import Piece
 from ottla.transport.receive_buffers import SMALL_BYTES
 from tests.unit.env.event_loops import Run
@@ -24,6 +26,8 @@ from tests.unit.transport.rig import (
     request,
     response,
 )
+
+pytestmark = pytest.mark.broker
 
 MIB = 1024 * 1024
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import errno
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -11,7 +12,8 @@ from kio.schema.metadata.v13.request import MetadataRequest
 from kio.schema.metadata.v13.response import MetadataResponse
 
 from ottla.client.errors import CannotConnectError, ConnectionLostError, UnsupportedByBrokerError
-from ottla.env.real_network import RealNetwork
+from ottla.env.ports import UnresolvedHostError
+from ottla.env.real_network import RealNetwork, RealSocket
 from ottla.model.error_codes import ErrorCode
 from ottla.model.errors import MisuseError
 from ottla.protocol.apis import ApiKey
@@ -20,6 +22,8 @@ from ottla.transport.addresses import Address
 from ottla.transport.client_connection import Connection
 from tests.unit.client.scripted_broker import scripted, versions_answer
 from tests.unit.env.event_loops import EVENT_LOOPS, Run
+
+pytestmark = pytest.mark.broker
 
 ASKED = MetadataRequest(topics=(), allow_auto_topic_creation=False, include_topic_authorized_operations=False)
 TIMEOUT_MS = 10_000
@@ -107,8 +111,8 @@ def test_many_requests_are_in_flight_and_each_gets_its_own_answer() -> None:
     ("answer", "words"),
     [
         (b"", "the broker closed the connection"),
-        (b"HTTP/1.1 400 Bad Request", "a response of 1213486160 bytes is announced"),
-        (b"\0\0\0\4\0\0\0\x63", "an answer to request 99 came, where 1 is the next"),
+        (b"HTTP/1.1 400 Bad Request", "invalid response size 1213486160"),
+        (b"\0\0\0\4\0\0\0\x63", "received a response to request 99, expected 1"),
     ],
 )
 def test_whatever_breaks_it_every_waiter_is_told_with_the_address(answer: bytes, words: str) -> None:
@@ -130,7 +134,7 @@ def test_an_answer_that_is_none_ends_it() -> None:
     async def scenario() -> None:
         async with scripted(answering(lambda *_: b"\0\0\0\6\0\0\0\1\0\0")) as (_, address):
             connection = await opened(address)
-            with pytest.raises(ConnectionLostError, match="its answer cannot be read: METADATA v13"):
+            with pytest.raises(ConnectionLostError, match="its response cannot be read: METADATA v13"):
                 await connection.request(ApiKey.METADATA, ASKED)
             assert connection.is_closed
 
@@ -202,6 +206,33 @@ def test_nobody_listens() -> None:
     asyncio.run(scenario())
 
 
+class FailingNetwork(RealNetwork):
+    """A network whose connections all fail with one error."""
+
+    def __init__(self, error: OSError) -> None:
+        super().__init__()
+        self._error = error
+
+    async def connect(self, host: str, port: int) -> RealSocket:
+        raise self._error
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (UnresolvedHostError(errno.EADDRNOTAVAIL, "nothing is known of host h"), "nothing is known of host h"),
+        (OSError(errno.EHOSTUNREACH, "connect(('h', 9092)): cannot be resolved"), "no route to host"),
+        (OSError("something else"), "something else"),
+    ],
+)
+def test_why_a_connection_failed_depends_on_the_kind_of_error(error: OSError, words: str) -> None:
+    async def scenario() -> None:
+        with pytest.raises(CannotConnectError, match=f"^h:9092: {words}$"):
+            await Connection.open(FailingNetwork(error), Address("h", 9092), client_id="test", timeout_ms=TIMEOUT_MS)
+
+    asyncio.run(scenario())
+
+
 def test_a_name_that_means_nothing() -> None:
     async def scenario() -> None:
         with pytest.raises(CannotConnectError, match=r"host name 'no-such-host\.invalid' cannot be resolved"):
@@ -227,7 +258,7 @@ def test_an_answer_larger_than_allowed_ends_it() -> None:
         answer = answering(lambda version, number: metadata_answer(version, number, "x" * 5000))
         async with scripted(answer) as (_, address):
             connection = await opened(address, response_bytes_max=4096)
-            with pytest.raises(ConnectionLostError, match="4 to 4096 are possible"):
+            with pytest.raises(ConnectionLostError, match="expected 4 to 4096"):
                 await connection.request(ApiKey.METADATA, ASKED)
 
     asyncio.run(scenario())
@@ -240,9 +271,9 @@ def test_what_the_broker_does_not_speak_is_said_before_it_is_asked() -> None:
     async def scenario() -> None:
         async with scripted(script) as (broker, address):
             connection = await opened(address)
-            with pytest.raises(UnsupportedByBrokerError, match=f"{address} speaks METADATA not at all"):
+            with pytest.raises(UnsupportedByBrokerError, match=f"{address} does not support METADATA"):
                 await connection.request(ApiKey.METADATA, ASKED)
-            with pytest.raises(UnsupportedByBrokerError, match="FETCH in versions 4 to 18, and this client in"):
+            with pytest.raises(UnsupportedByBrokerError, match="FETCH v4 to v18, but this client needs"):
                 connection.version_for(ApiKey.FETCH, 3)
             assert 1 == len(broker.requests)
             connection.close()

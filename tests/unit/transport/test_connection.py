@@ -1,13 +1,14 @@
 """One connection over loopback: frames however they are cut, responses in order, failures, and an orderly end."""
 
 import asyncio
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from ottla.protocol.scan import Request
 from ottla.transport.connection import Slot
-from ottla.transport.listener import ListenerLimits
+from ottla.transport.listeners import ListenerLimits
 from ottla.transport.receive_buffers import SMALL_BYTES
 from tests.unit.env.event_loops import Run
 from tests.unit.transport.rig import (
@@ -23,6 +24,8 @@ from tests.unit.transport.rig import (
     response,
     until,
 )
+
+pytestmark = pytest.mark.broker
 
 
 def resident_bytes() -> int:
@@ -88,7 +91,7 @@ class TestFrames:
                 assert response(1, b"first") + response(2, b"second") == await client.rest()
                 assert [1, 2] == parked.order
                 assert connection.is_closed()
-                assert "the other side" not in str(connection.closed_because)
+                assert "the client closed it" not in str(connection.closed_because)
 
         run(scenario())
 
@@ -104,7 +107,7 @@ class TestFrames:
                 assert not connection.is_closed()
                 await client.close()
                 await until(connection.is_closed)
-                assert "the other side closed it" == connection.closed_because
+                assert "the client closed it" == connection.closed_because
 
         run(scenario())
 
@@ -218,6 +221,25 @@ class TestFailure:
 
         run(scenario())
 
+    def test_requests_behind_a_failure_are_abandoned(self, run: Run[None]) -> None:
+        """A fetch that waits must not go on waiting: its response is not wanted, however long it may wait."""
+
+        async def scenario() -> None:
+            parked = Parked()
+            async with Rig(lambda turn: parked) as rig:
+                client = await rig.connect()
+                await client.send(request(1) + request(2) + request(3))
+                await parked.wait_served(3)
+                abandoned: list[int] = []
+                for number in (1, 2, 3):
+                    parked.slots[number].on_abandoned = partial(abandoned.append, number)
+                parked.complete(3)
+                parked.slots[1].fail("broken")
+                assert b"" == await client.rest()
+                assert [2] == abandoned
+
+        run(scenario())
+
     def test_a_file_that_ends_early_closes_the_connection(self, run: Run[None], tmp_path: Path) -> None:
         async def scenario(size: int) -> None:
             file = file_of(tmp_path, b"x" * 100_000)
@@ -231,7 +253,9 @@ class TestFailure:
         run(scenario(60_000))
         run(scenario(600_000))
 
-    def test_a_peer_that_leaves_takes_its_waiting_requests_along(self, run: Run[None]) -> None:
+    def test_a_client_that_sends_no_more_gets_its_responses(self, run: Run[None]) -> None:
+        """As from Kafka, which does not read the end of the stream before it has answered what came before."""
+
         async def scenario() -> None:
             parked = Parked()
             async with Rig(lambda turn: parked) as rig:
@@ -239,13 +263,51 @@ class TestFailure:
                 await client.send(request(1) + request(2, b"x" * 100_000) + request(3, b"cut off")[:-2])
                 await parked.wait_served(2)
                 connection = rig.only_connection
+                abandoned: list[int] = []
+                for number in (1, 2):
+                    parked.slots[number].on_abandoned = partial(abandoned.append, number)
+                client.end_sending()
+                await until(lambda: len(abandoned) == 2)
+                await rig.settle()
+                assert not connection.is_closed()
+                assert 0 == rig.listener._buffers.lent_bytes
+                parked.complete(2, b"second")
+                parked.complete(1, b"first")
+                assert response(1, b"first") + response(2, b"second") == await client.rest()
+                assert "the client closed it" == connection.closed_because
+                assert [1, 2] == abandoned
+
+        run(scenario())
+
+    def test_a_client_that_leaves_with_nothing_in_flight_is_gone_at_once(self, run: Run[None]) -> None:
+        async def scenario() -> None:
+            async with Rig(lambda turn: Echo()) as rig:
+                client = await rig.connect()
+                await client.ask(1)
+                connection = rig.only_connection
+                await client.send(request(2, b"cut off")[:-2])
+                await client.close()
+                await until(connection.is_closed)
+                assert "the client closed it" == connection.closed_because
+                assert 0 == rig.listener._buffers.lent_bytes
+
+        run(scenario())
+
+    def test_a_client_that_leaves_is_gone_when_its_requests_are_done(self, run: Run[None]) -> None:
+        async def scenario() -> None:
+            parked = Parked()
+            async with Rig(lambda turn: parked) as rig:
+                client = await rig.connect()
+                await client.send(request(1) + request(2))
+                await parked.wait_served(2)
+                connection = rig.only_connection
                 await client.close()
                 await rig.settle()
-                assert "the other side closed it" == connection.closed_because
-                assert 0 == rig.listener._buffers.lent_bytes
                 parked.complete(1)
+                await rig.settle()
                 parked.complete(2)
-                assert 0 == connection.bytes_out
+                await until(connection.is_closed)
+                assert 0 == rig.listener._buffers.lent_bytes
 
         run(scenario())
 

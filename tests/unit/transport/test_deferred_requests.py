@@ -2,10 +2,14 @@
 
 import asyncio
 
+import pytest
+
 from ottla.protocol.scan import Request
 from ottla.transport.connection import Connection, Slot
 from tests.unit.env.event_loops import Run
 from tests.unit.transport.rig import Rig, request, response, until
+
+pytestmark = pytest.mark.broker
 
 
 class Reluctant:

@@ -1,10 +1,14 @@
 """Bytes into frames, however they arrive."""
 
+from itertools import accumulate, pairwise
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from ottla.transport.frame_buffer import SHARED_BYTES, BrokenFrameError, FrameBuffer
+
+pytestmark = pytest.mark.slow
 
 BYTES_MAX = 1 << 20
 SIZES = st.one_of(st.integers(4, 40), st.integers(SHARED_BYTES - 6, SHARED_BYTES + 2), st.integers(4, 200_000))
@@ -14,9 +18,10 @@ def framed(body: bytes) -> bytes:
     return len(body).to_bytes(4, "big") + body
 
 
-def feed(buffer: FrameBuffer, data: bytes) -> list[memoryview]:
+def feed(buffer: FrameBuffer, data: bytes | memoryview) -> list[memoryview]:
     """Receives all of the data as a socket would give it, and takes every frame that becomes whole."""
     frames = []
+    data = memoryview(data)
     while data:
         room = buffer.room()
         size = min(len(room), len(data))
@@ -32,13 +37,15 @@ def feed(buffer: FrameBuffer, data: bytes) -> list[memoryview]:
 @given(sizes=st.lists(SIZES, max_size=8), data=st.data())
 def test_frames_come_out_as_they_went_in_whatever_the_pieces(sizes: list[int], data: st.DataObject) -> None:
     bodies = [bytes([number]) * size for number, size in enumerate(sizes)]
-    stream = b"".join(map(framed, bodies))
+    stream = memoryview(b"".join(map(framed, bodies)))
+    # Anywhere, and around the ends of frames, where lengths are cut, too.
+    ends = list(accumulate(4 + size for size in sizes)) or [0]
+    around_ends = st.builds(int.__add__, st.sampled_from(ends), st.integers(-6, 6))
+    cuts = data.draw(st.lists(st.integers(0, len(stream)) | around_ends, max_size=30))
     buffer = FrameBuffer(BYTES_MAX)
     frames: list[memoryview] = []
-    while stream:
-        piece = data.draw(st.integers(1, len(stream)))
-        frames += feed(buffer, stream[:piece])
-        stream = stream[piece:]
+    for start, end in pairwise(sorted({0, len(stream), *(cut for cut in cuts if 0 < cut < len(stream))})):
+        frames += feed(buffer, stream[start:end])
     # Compared only at the end: a frame that shared its buffer with a later one would have changed by now.
     assert bodies == [bytes(frame) for frame in frames]
 

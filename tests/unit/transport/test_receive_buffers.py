@@ -1,5 +1,7 @@
 """The lending of receive buffers by itself: sizes, the bound, waiting, and what happens when all wait."""
 
+from functools import partial
+
 from ottla.transport.receive_buffers import SMALL_BYTES, ReceiveBuffers
 
 MIB = 1024 * 1024
@@ -86,7 +88,7 @@ def test_when_all_wait_one_goes_beyond_the_bound() -> None:
     held = [lent(buffers, MIB) for _ in range(3)]
     for at in (0, 1):
         assert buffers.lend(2 * MIB, HOST, held_bytes=MIB) is None
-        buffers.when_free(lambda at=at: woken.append(at), HOST, held_bytes=MIB)  # type: ignore[misc]
+        buffers.when_free(partial(woken.append, at), HOST, held_bytes=MIB)
     larger = lent(buffers, 2 * MIB, held_bytes=MIB)
     # One is enough: the next waits for it.
     assert buffers.lend(2 * MIB, HOST, held_bytes=MIB) is None

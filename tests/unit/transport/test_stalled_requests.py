@@ -10,10 +10,12 @@ import pytest
 
 from ottla.sim.clock import SimClock
 from ottla.transport.connection import Connection
-from ottla.transport.listener import ListenerLimits
+from ottla.transport.listeners import ListenerLimits
 from ottla.transport.receive_buffers import SMALL_BYTES
 from tests.unit.env.event_loops import Run
 from tests.unit.transport.rig import Client, Echo, EchoAtTurnEnd, Parked, Rig, request, until
+
+pytestmark = pytest.mark.broker
 
 MIB = 1024 * 1024
 WINDOW = ListenerLimits().stall_seconds
@@ -44,7 +46,7 @@ def has_received(connection: Connection, count: int) -> bool:
 
 async def is_open(rig: Rig, client: Client) -> bool:
     host, port = client.writer.get_extra_info("sockname")[:2]
-    return any(each.peer == f"{host}:{port}" for each in rig.listener.connections)
+    return any(each.context.address == f"{host}:{port}" for each in rig.listener.connections)
 
 
 class TestMemory:

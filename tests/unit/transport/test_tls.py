@@ -33,14 +33,15 @@ from tests.unit.transport.rig import (
     until,
 )
 
+pytestmark = pytest.mark.broker
+
 MIB = 1024 * 1024
 
 
 def tls_rig(certificate: Certificate, make_serve: Callable[[Turn], object]) -> Rig:
-    context = certificate.broker_context()
     return Rig(
         make_serve,  # type: ignore[arg-type]
-        encrypt=lambda plain: TlsSocket(plain, context, server_side=True),
+        tls=certificate.listener_tls(),
         client_tls=certificate.client_context(),
     )
 
@@ -175,6 +176,38 @@ class TestAsABroker:
                     await client.close()
                 await until(lambda: not rig.listener.connections)
                 assert (1, b"still here") == await (await rig.connect()).ask(1, b"still here")
+
+        run(scenario())
+
+    @pytest.mark.parametrize("size", [100, 100_000])
+    def test_a_bad_record_behind_a_request_ends_the_connection(
+        self, run: Run[None], certificate: Certificate, size: int
+    ) -> None:
+        def send_both(port: int) -> bool:
+            """Whether the broker closes the connection, although the client leaves it open."""
+            incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+            tls = certificate.client_context().wrap_bio(incoming, outgoing, server_hostname="localhost")
+            with socket.create_connection((HOST, port), timeout=30) as client:
+                while True:
+                    try:
+                        tls.do_handshake()
+                        break
+                    except ssl.SSLWantReadError:
+                        client.sendall(outgoing.read())
+                        incoming.write(client.recv(1 << 16))
+                tls.write(request(1, b"r" * size))
+                client.sendall(outgoing.read() + b"\x17\x03\x03\x00\x40" + bytes(64))
+                try:
+                    while client.recv(1 << 16):
+                        pass
+                except ConnectionResetError:
+                    pass
+                return True
+
+        async def scenario() -> None:
+            async with tls_rig(certificate, lambda turn: Echo()) as rig:
+                assert await asyncio.to_thread(send_both, rig.port)
+                await until(lambda: not rig.listener.connections)
 
         run(scenario())
 

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 
 from ottla.transport.turn import Turn
 from tests.unit.env.event_loops import Run
@@ -132,7 +133,7 @@ def test_what_is_added_between_events_is_done_without_one(run: Run[None]) -> Non
             turn.end_event()
             await asyncio.sleep(0)
         for word in ("timer", "another"):
-            turn.add_wake(lambda word=word: notes.append(word))  # type: ignore[misc]
+            turn.add_wake(partial(notes.append, word))
             await asyncio.sleep(0)
             assert word == notes[-1]
 

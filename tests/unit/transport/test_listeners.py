@@ -2,14 +2,18 @@
 
 import asyncio
 import logging
+import ssl
 
 import pytest
 
-from ottla.env.ports import Socket
+from ottla.security.principals import ANONYMOUS, Principal
 from ottla.sim.clock import SimClock
-from ottla.transport.listener import ListenerLimits
+from ottla.transport.listeners import ListenerLimits
 from tests.unit.env.event_loops import Run
+from tests.unit.transport.certificates import Certificate
 from tests.unit.transport.rig import Echo, Rig, until
+
+pytestmark = pytest.mark.broker
 
 
 async def turns(count: int = 20) -> None:
@@ -50,20 +54,28 @@ class TestLimits:
 
         run(scenario())
 
-    def test_one_that_cannot_be_made_is_not_counted(self, run: Run[None]) -> None:
-        async def scenario() -> None:
-            asyncio.get_running_loop().set_exception_handler(lambda _, context: None)
+    def test_one_that_cannot_be_made_is_not_counted(self, run: Run[None], certificate: Certificate) -> None:
+        class Tls:
             can = False
 
-            def encrypt(socket: Socket) -> Socket:
-                if not can:
+            @property
+            def context(self) -> ssl.SSLContext:
+                if not self.can:
                     raise OSError("no certificate")
-                return socket
+                return certificate.broker_context()
 
+            def principal_of(self, certificate: bytes | None) -> Principal:
+                return ANONYMOUS
+
+        async def scenario() -> None:
+            asyncio.get_running_loop().set_exception_handler(lambda _, context: None)
+            tls = Tls()
             limits = ListenerLimits(connections_per_ip_max=1)
-            async with Rig(lambda turn: Echo(), limits=limits, encrypt=encrypt) as rig:
-                assert b"" == await (await rig.connect()).rest()
-                can = True
+            trusting = certificate.client_context()
+            async with Rig(lambda turn: Echo(), limits=limits, tls=tls, client_tls=trusting) as rig:
+                with pytest.raises(OSError):  # noqa: PT011  # Which one depends on the moment.
+                    await rig.connect()
+                tls.can = True
                 assert (1, b"") == await (await rig.connect()).ask(1)
                 assert (1, 0) == (rig.listener.accepted, rig.listener.refused)
 
