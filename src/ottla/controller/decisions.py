@@ -1,6 +1,6 @@
-"""What is asked of the controller, and what it answers: plain data, free of the wire protocol.
+"""Requests to the controller and their outcomes: plain data, independent of the wire protocol.
 
-Each question has one outcome for each of its items, in their order; a decision adds the operations that make it true.
+Each request has one outcome for each of its items, in order; a decision adds the operations to commit.
 """
 
 from collections.abc import Mapping
@@ -16,7 +16,7 @@ from ottla.model.ids import BrokerId
 T = TypeVar("T")
 
 
-class Assignment(NamedTuple):
+class ReplicaAssignment(NamedTuple):
     """The replicas that a client chose for a partition, the preferred leader first."""
 
     partition: int
@@ -25,7 +25,7 @@ class Assignment(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicDefaults:
-    """What a new topic gets where its creator leaves it to the broker."""
+    """The defaults of a new topic."""
 
     partition_count: int = 1
     replication_factor: int = 1
@@ -38,7 +38,7 @@ class NewTopic:
     name: str
     partition_count: int = -1
     replication_factor: int = -1
-    assignments: tuple[Assignment, ...] = ()
+    assignments: tuple[ReplicaAssignment, ...] = ()
     configs: Mapping[str, str | None] = field(default_factory=lambda: MappingProxyType({}))
 
 
@@ -61,7 +61,7 @@ class NewPartitions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reassignment:
-    """A partition to be moved to these replicas; with None a move that is under way is taken back."""
+    """A partition to move to these replicas; None cancels a move in progress."""
 
     topic: str
     partition: int
@@ -70,7 +70,7 @@ class Reassignment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicOutcome:
-    """What became of one topic. Counts are -1 where there is no topic to count in."""
+    """The outcome for one topic. Counts are -1 if there is no topic."""
 
     name: str | None
     id: UUID | None = None
@@ -83,7 +83,7 @@ class TopicOutcome:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionOutcome:
-    """What became of one partition."""
+    """The outcome for one partition."""
 
     topic: str
     partition: int
@@ -92,7 +92,7 @@ class PartitionOutcome:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Decision(Generic[T]):
+class ControllerDecision(Generic[T]):
     """Outcomes that are true once the operations are committed; without operations they are true already."""
 
     operations: tuple[Operation, ...] = ()
@@ -101,14 +101,14 @@ class Decision(Generic[T]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Committed(Generic[T]):
-    """Outcomes that are true in every image from `revision` on."""
+    """Outcomes that are visible in every image from `revision` on."""
 
     revision: int
     outcomes: tuple[T, ...]
 
 
-class Refusal(Exception):
-    """One item cannot be done; its outcome carries this. Raised and caught within a decision, never beyond it."""
+class ItemRefusedError(Exception):
+    """One item is refused; its outcome carries this. Raised and caught within a decision."""
 
     def __init__(self, error: ErrorCode, message: str) -> None:
         super().__init__(message)

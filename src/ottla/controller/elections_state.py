@@ -1,31 +1,31 @@
-"""Who leads, and who is in sync, after brokers have come and gone. Pure.
+"""Elects leaders and updates ISRs after brokers have come and gone. Pure.
 
-A record of a partition was written at some revision of the store, and so was each broker's registration. A member of
-the ISR is *present* if it has been registered since before the record was written; *returned* if it registered after
-it, and so may have lost what it had not flushed; *gone* if it is not registered. The rules:
+Each partition record, and each broker's registration, was written at some revision of the store. A member of the ISR is
+*present* if it has been registered since before the record was written; *returned* if it registered later, so that it
+may have lost what it had not flushed; *gone* if it is not registered. The rules:
 
-- while anybody of the ISR is present, or has returned with an intact disk, the others go out of it: they come back by
-  catching up. Who returned intact counts as much as who is present: a machine without power seems present until its
-  session ends, and nothing is committed without a member of the ISR, so that it has everything;
-- an ISR below min.insync.replicas commits nothing, so who leaves one that is or becomes so small goes on having all
-  that is committed. It is *eligible*: it may lead when nobody of the ISR can, until the ISR is large enough again;
-- when nobody is left to lead, the ISR stays. One who returns and lost something goes out of it, and is not eligible, as
-  long as another one may still come back who has everything;
-- the last one, if it may have lost an unflushed tail, leads all the same: nobody has more;
-- a replica whose log is missing or ends early says so itself (`decide_losses`) and is in `lost` until the leader takes
-  it back into the ISR. It leaves the ISR while another member is left, and is never elected. If all members have lost
-  their log, the partition has no leader: a replica outside of the ISR may hold most of the records, and an empty log
-  must not replace them. The folder comes back, or an operator asks for an unclean election;
-- where the topic allows it, any live replica that has not lost its log leads rather than none.
+- While any member of the ISR is present, or has returned with an intact disk, the others leave the ISR; they come back
+  by catching up. A member that returned intact counts as much as a present one: a machine without power seems present
+  until its session ends, and nothing is committed without a member of the ISR, so that it has everything.
+- An ISR below min.insync.replicas commits nothing, so that a replica that leaves such an ISR still has all committed
+  records. It is *eligible*: it may lead when no member of the ISR can, until the ISR is large enough again.
+- If no member can lead, the ISR stays. A member that returns and lost something leaves it, and is not eligible, as long
+  as another replica that has everything may still come back.
+- The last member leads even if it may have lost an unflushed tail: no other replica has more.
+- A broker reports a log that is missing or ends early (`decide_losses`), and is in `lost` until the leader takes it
+  back into the ISR. It leaves the ISR while another member is left, and is never elected. If all members have lost
+  their log, the partition has no leader: a replica outside the ISR may have most of the records, and an empty log must
+  not replace them. The folder is restored, or an operator requests an unclean election.
+- If the topic allows it, any live replica that has not lost its log leads rather than none.
 
-Whoever writes a partition's record does so from this view, and with a check of the registrations that it rests on: a
-broker that came back in between spoils the commit, and the decision is made again.
+A partition's record is written with a check of the registrations that the decision depends on: if a broker came back in
+between, the commit fails and the decision is repeated.
 """
 
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from ottla.controller.decisions import Decision, PartitionOutcome
+from ottla.controller.decisions import ControllerDecision, PartitionOutcome
 from ottla.metadata.image import NO_LEADER, ClusterImage, PartitionImage, TopicImage
 from ottla.metadata.records import broker_key, encode, partition_key, partition_record
 from ottla.metadata.store import Check, Operation, Put
@@ -33,49 +33,59 @@ from ottla.model.ids import BrokerId, LeaderEpoch, TopicPartition
 from ottla.model.min_isr import effective_min_isr
 
 MayTake = Callable[[TopicPartition, BrokerId], bool]
-"""Whether a broker is known to be alive, beyond having a registration that may outlive it by a session's timeout."""
+"""Whether a broker is known to be alive; its registration may outlive it by the session timeout."""
+IsSound = Callable[[TopicPartition], bool]
+"""Whether a log that cannot be written still has all its records."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicRules:
-    """What a topic's configs say about who may lead."""
+    """A topic's configs about elections."""
 
     min_in_sync: int = 1
     allows_unclean: bool = False
+    keeps_eligible: bool = True
+    """Whether replicas that leave a small ISR stay eligible: from eligible.leader.replicas.version 1 on."""
 
 
 RulesOf = Callable[[TopicImage], TopicRules]
 
 
 def default_rules(topic: TopicImage) -> TopicRules:
-    """Of topics whose configs say nothing."""
+    """For topics without own configs."""
     return TopicRules()
 
 
-def anybody(where: TopicPartition, broker: BrokerId) -> bool:
+def any_registered(where: TopicPartition, broker: BrokerId) -> bool:
     """Trusts every registration."""
     return True
 
 
+def never_sound(where: TopicPartition) -> bool:
+    """Trusts no log."""
+    return False
+
+
 def is_present(image: ClusterImage, broker: BrokerId, revision: int) -> bool:
-    """Whether a broker has been registered since before a record of this revision was written."""
+    """Whether a broker has been registered since before the record of this revision was written."""
     return broker in image.brokers and image.revision_of(broker_key(broker)) < revision
 
 
 def _has_everything(image: ClusterImage, broker: BrokerId, revision: int) -> bool:
-    """Whether a member of the ISR has all that it had when the record was written, as far as anybody knows."""
+    """Whether a member of the ISR still has everything it had when the record was written, as far as known."""
     return broker in image.brokers and (image.brokers[broker].is_intact or is_present(image, broker, revision))
 
 
 def with_isr(
     partition: PartitionImage, isr: tuple[BrokerId, ...], rules: TopicRules, *, lost: Collection[BrokerId] = ()
 ) -> PartitionImage:
-    """The partition with another ISR, and eligible whoever else has all that is committed, if it is a small one.
+    """The partition with another ISR; if that is small, all others that have all committed records become eligible.
 
-    Those who `lost` something are not eligible, whatever they were.
+    Replicas that `lost` something are never eligible.
     """
     is_small = len(isr) < effective_min_isr(rules.min_in_sync, len(partition.replicas))
-    whole = {*partition.isr, *partition.eligible}.difference(isr, lost) if is_small else ()
+    is_kept = is_small and rules.keeps_eligible
+    whole = {*partition.isr, *partition.eligible}.difference(isr, lost) if is_kept else ()
     return replace(
         partition,
         isr=isr,
@@ -85,7 +95,7 @@ def with_isr(
 
 
 def settled(image: ClusterImage, where: TopicPartition, partition: PartitionImage, rules: TopicRules) -> PartitionImage:
-    """The partition without those of its ISR who are no longer sure to have everything; the leader is not touched."""
+    """The partition without the members of its ISR that may lack records; the leader is unchanged."""
     revision = image.revision_of(partition_key(*where))
     partition = _without_lost(partition, rules)
     if not partition.lost or set(partition.lost).isdisjoint(partition.isr):
@@ -128,7 +138,7 @@ def elected(image: ClusterImage, where: TopicPartition, partition: PartitionImag
     if in_sync:
         leader = in_sync[0]
         if not _has_everything(image, leader, revision):
-            # One that lost something leads only if nobody else can come back.
+            # A replica that lost something leads only if no other can come back.
             now = alone(now, leader)
         return led_by(now, leader)
     if set(now.replicas) <= set(now.lost):
@@ -140,8 +150,8 @@ def elected(image: ClusterImage, where: TopicPartition, partition: PartitionImag
 
 def decide_elections(
     image: ClusterImage, topics: Iterable[TopicImage], *, rules_of: RulesOf = default_rules, limit: int
-) -> Decision[PartitionOutcome]:
-    """Leaders and ISRs as they have to be now, for at most so many partitions; call again until nothing is to do."""
+) -> ControllerDecision[PartitionOutcome]:
+    """The required leaders and ISRs, for at most this many partitions; call again until there is nothing to do."""
     changed: list[tuple[TopicPartition, PartitionImage]] = []
     for topic in topics:
         rules: TopicRules | None = None
@@ -164,11 +174,11 @@ def decide_leave(
     *,
     limit: int,
     rules_of: RulesOf = default_rules,
-    may_take: MayTake = anybody,
-) -> Decision[PartitionOutcome]:
-    """Moves the leaders of a broker that is about to stop, and takes it out of the ISRs where others are.
+    may_take: MayTake = any_registered,
+) -> ControllerDecision[PartitionOutcome]:
+    """Moves leadership away from a broker that is about to stop, and removes it from the ISRs that have other members.
 
-    Where it is the last one in sync, or nobody else there may take over, it stays what it is.
+    If it is the last one in sync, or no other member may take over, nothing changes.
     """
     changed: list[tuple[TopicPartition, PartitionImage]] = []
     for topic in image.topics.values():
@@ -195,13 +205,16 @@ def decide_withdraw(
     partitions: Iterable[TopicPartition],
     *,
     rules_of: RulesOf = default_rules,
-    may_take: MayTake = anybody,
-) -> Decision[PartitionOutcome]:
-    """Takes a broker out of the ISRs of partitions whose log it cannot answer for, and which it may begin anew.
+    may_take: MayTake = any_registered,
+    is_sound: IsSound = never_sound,
+) -> ControllerDecision[PartitionOutcome]:
+    """Removes a broker from the ISRs of partitions whose log is damaged or cannot be written.
 
-    Each gets a new leader epoch, also where the broker was not in sync: what a leader knew of the copy in an earlier
-    epoch counts no more, so that nobody can take the broker back in for what it had. Partitions where nobody else in
-    sync may take over are left as they are, and have no outcome.
+    Each gets a new leader epoch, even if the broker was not in sync: what a leader knew about the copy in an earlier
+    epoch is no longer valid, so that no leader takes the broker back into the ISR for its old log. Partitions in which
+    no other in-sync replica may take over stay as they are, and have no outcome. A broker whose log `is_sound` has all
+    committed records, and is eligible if the ISR becomes too small: the replica that takes over may be a machine that
+    has just lost power.
     """
     changed: list[tuple[TopicPartition, PartitionImage]] = []
     for where in partitions:
@@ -213,7 +226,7 @@ def decide_withdraw(
         takers = _takers(image, where, now, broker, may_take) if broker in now.replicas else []
         if takers:
             others = tuple(each for each in now.isr if each != broker)
-            now = with_isr(now, others, rules, lost=(broker,))
+            now = with_isr(now, others, rules, lost=() if is_sound(where) else (broker,))
             changed.append((where, led_by(now, now.leader if now.leader in takers else takers[0])))
     return _decision(image, changed)
 
@@ -225,11 +238,11 @@ def decide_losses(
     found: Iterable[TopicPartition] = (),
     *,
     rules_of: RulesOf = default_rules,
-) -> Decision[PartitionOutcome]:
-    """Notes that a broker has lost its logs of some partitions, and `found` those of others again.
+) -> ControllerDecision[PartitionOutcome]:
+    """Records that a broker has lost its logs of some partitions, and that it has `found` others again.
 
-    It leaves the ISR of those that it lost while another member is left, and leads them no longer. Partitions whose
-    record does not change have no outcome.
+    It leaves the ISR of lost partitions while another member is left, and no longer leads them. Partitions whose record
+    does not change have no outcome.
     """
     changed: list[tuple[TopicPartition, PartitionImage]] = []
     found = set(found)
@@ -240,7 +253,7 @@ def decide_losses(
         partition = topic.partitions[where.partition]
         members = {*partition.lost, broker}.difference((broker,) if where in found else ())
         now = replace(partition, lost=tuple(each for each in partition.replicas if each in members))
-        # Elected at once: the new record would vouch for members that returned since the old one was written.
+        # Elects at once: the new record would vouch for members that returned since the old one was written.
         now = elected(image, where, now, rules_of(topic))
         if now != partition:
             changed.append((where, now))
@@ -250,18 +263,19 @@ def decide_losses(
 def _takers(
     image: ClusterImage, where: TopicPartition, partition: PartitionImage, broker: BrokerId, may_take: MayTake
 ) -> list[BrokerId]:
-    """Who of the others in sync may lead, the preferred one first."""
+    """The other in-sync replicas that may lead, the preferred one first."""
     members = set(partition.isr).difference(partition.lost, (broker,))
     others = [each for each in partition.replicas if each in members]
     return [each for each in others if each in image.brokers and may_take(where, each)]
 
 
 def _is_quiet(image: ClusterImage, topic: TopicImage, index: int, partition: PartitionImage) -> bool:
-    """Whether everybody of the ISR is present, one of them leads, and the eligible are: so it is with nearly all."""
+    """Whether all of the ISR and the eligible replicas are present and one of them leads: true for nearly all
+    partitions."""
     if partition.leader not in partition.isr or not set(partition.lost).isdisjoint(partition.isr):
         return False
     if partition.replicas == (partition.leader,) and partition.leader in image.brokers:
-        # Nobody else can lead it, in whichever life of the broker.
+        # No other broker can lead it, whenever this broker was registered.
         return True
     revision = image.revision_of(partition_key(topic.name, index))
     return all(is_present(image, broker, revision) for broker in partition.isr) and all(
@@ -270,18 +284,18 @@ def _is_quiet(image: ClusterImage, topic: TopicImage, index: int, partition: Par
 
 
 def alone(partition: PartitionImage, broker: BrokerId) -> PartitionImage:
-    """The partition as one broker has it, whatever the others have."""
+    """The partition as one broker has it, regardless of the others."""
     lost = tuple(each for each in partition.lost if each != broker)
     return replace(partition, isr=(broker,), eligible=(), lost=lost)
 
 
 def led_by(partition: PartitionImage, leader: BrokerId) -> PartitionImage:
-    """The same in a new leader epoch."""
+    """The same partition in a new leader epoch."""
     return replace(partition, leader=leader, leader_epoch=LeaderEpoch(partition.leader_epoch + 1))
 
 
 def updates(image: ClusterImage, changed: Sequence[tuple[TopicPartition, PartitionImage]]) -> list[Operation]:
-    """What writes these partitions, if neither they nor the brokers that they rest on have changed since the image."""
+    """The operations that write these partitions, if neither they nor the brokers they depend on have changed."""
     operations: list[Operation] = []
     trusted: set[BrokerId] = set()
     for where, partition in changed:
@@ -295,8 +309,8 @@ def updates(image: ClusterImage, changed: Sequence[tuple[TopicPartition, Partiti
 
 def _decision(
     image: ClusterImage, changed: Sequence[tuple[TopicPartition, PartitionImage]]
-) -> Decision[PartitionOutcome]:
-    return Decision(
+) -> ControllerDecision[PartitionOutcome]:
+    return ControllerDecision(
         operations=tuple(updates(image, changed)) if changed else (),
         outcomes=tuple(PartitionOutcome(topic=where.topic, partition=where.partition) for where, _ in changed),
     )

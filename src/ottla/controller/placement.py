@@ -1,11 +1,11 @@
-"""Which brokers get the replicas of new partitions. Pure: chance comes in through the port.
+"""Chooses the brokers of the replicas of new partitions. Pure: randomness comes in through the port.
 
-The first replica of each partition is the preferred leader. Brokers stand in a ring whose neighbours are in different
-racks; partition after partition takes the next stretch of it, so that after any number of partitions neither leaders
-nor replicas differ by more than one between two brokers. After a full round, in which every broker led once, the ring
-is shuffled, so that the partitions of one broker have their other replicas all over the cluster. Where racks differ
-in size, or partitions exist already, evenness and racks pull in different directions: then each replica goes to the
-rack that has the fewest of its partition, and there to the broker that has the fewest of the topic.
+The first replica of each partition is the preferred leader. Brokers form a ring in which adjacent ones are in different
+racks; each partition takes the next stretch of it, so that after any number of partitions neither leaders nor replicas
+differ by more than one between two brokers. After a full round, in which every broker led once, the ring is shuffled,
+so that the other replicas of one broker's partitions are spread over the cluster. If racks differ in size, or
+partitions exist already, even distribution and racks conflict: then each replica goes to the rack with the fewest
+replicas of its partition, and there to the broker with the fewest of the topic.
 """
 
 from collections import Counter
@@ -29,14 +29,14 @@ def place(
     random: Random,
     existing: Sequence[Sequence[BrokerId]] = (),
 ) -> list[tuple[BrokerId, ...]]:
-    """The replicas of so many new partitions, beside the topic's `existing` ones.
+    """The replicas of this many new partitions, beside the topic's `existing` ones.
 
-    Never a broker twice in a partition, and as many racks as there can be. Brokers without a rack count as one rack.
+    Never a broker twice in a partition, and on as many racks as possible. Brokers without a rack count as one rack.
     """
     racks = _racks(brokers)
     broker_count = sum(map(len, racks))
     if not 1 <= replication_factor <= broker_count:
-        raise MisuseError(f"{replication_factor} replicas on {broker_count} brokers: the caller checks this before")
+        raise MisuseError(f"{replication_factor} replicas on {broker_count} brokers: the caller must check this")
     if existing or len({len(rack) for rack in racks}) > 1:
         return _place_evenly(racks, partition_count, replication_factor, random, existing)
     return _place_in_rounds(racks, partition_count, replication_factor, random)
@@ -53,7 +53,7 @@ def _place_in_rounds(
     racks: list[list[BrokerId]], partition_count: int, replication_factor: int, random: Random
 ) -> list[tuple[BrokerId, ...]]:
     broker_count = sum(map(len, racks))
-    # After so many stretches the ring's same places come again; then each stretch's next broker leads.
+    # After this many stretches the same positions of the ring repeat; then the next broker of each stretch leads.
     stretches = broker_count // gcd(broker_count, replication_factor)
     placed: list[tuple[BrokerId, ...]] = []
     while len(placed) < partition_count:
@@ -96,7 +96,7 @@ def _place_evenly(
 
 
 def _ring(racks: list[list[BrokerId]], random: Random) -> list[BrokerId]:
-    """All brokers, racks in turn, chance deciding the rest."""
+    """All brokers, alternating racks, otherwise in random order."""
     shuffled = [_shuffled(rack, random) for rack in _shuffled(racks, random)]
     longest = max(map(len, shuffled))
     return [rack[place] for place in range(longest) for rack in shuffled if place < len(rack)]

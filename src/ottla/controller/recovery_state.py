@@ -1,11 +1,11 @@
-"""Puts lost metadata together from the partition folders that brokers have. Pure.
+"""Recovers lost metadata from the partition folders of the brokers. Pure.
 
-Two cases. A store that is empty adopts all topics that the folders tell of. A store that was restored from an older
-backup knows topics, but not what has happened to them since; topics that it does not know stay unknown. In both, the
-brokers with a folder of a partition become its replicas. The one whose log goes furthest, by last leader epoch and end
-offset, leads, and is the only one in sync: whatever was committed in the newest epoch is in the longest log of that
-epoch, and whatever was committed before is in all logs of that epoch. The others copy from it. That holds if all
-brokers have told what they have, so none of this is decided before.
+An empty store adopts all topics that are found in the folders. A store that was restored from an older backup has
+topics, but not what happened to them since; topics that it does not have stay unknown. In both cases the brokers with a
+folder of a partition become its replicas. The replica whose log goes furthest, by last leader epoch and end offset,
+leads and is the only one in sync: everything that was committed in the newest epoch is in the longest log of that
+epoch, and everything committed before is in all logs of that epoch. The others copy from it. This is true only if all
+brokers have reported their folders, so that nothing is decided earlier.
 """
 
 from collections import Counter
@@ -14,8 +14,8 @@ from dataclasses import replace
 from typing import Final, NamedTuple
 from uuid import UUID
 
-from ottla.controller.topics_state import new_id
 from ottla.env.ports import Random
+from ottla.metadata.configs.topic_configs import RECOVERED
 from ottla.metadata.image import ClusterImage, PartitionImage, TopicImage
 from ottla.metadata.records import (
     PRODUCER_IDS_KEY,
@@ -31,38 +31,40 @@ from ottla.metadata.records import (
     topic_key,
 )
 from ottla.metadata.store import Operation, Put
+from ottla.model.base64_ids import new_id
 from ottla.model.ids import BrokerId, LeaderEpoch
 
-KEEP_EVERYTHING: Final = {"retention.ms": "-1"}
-"""Configs of an adopted topic: its own ones are lost, and no default may delete what it was to keep."""
+KEEP_EVERYTHING: Final = {"retention.ms": "-1", RECOVERED: "true"}
+"""Configs of an adopted topic: its own are lost, and no default may delete records that it was to keep. The mark, which
+clients cannot set, says that it may have been a companion (`companions_state.py`)."""
 LEADER_EPOCHS_SKIPPED: Final = 100
-"""More than there can have been elections of a partition after brokers last wrote down the newest leader epoch."""
+"""More elections of one partition than are possible after brokers last recorded the newest leader epoch."""
 PRODUCER_IDS_SKIPPED: Final = 1_000_000
-"""More than brokers can have given out after they last wrote down how many there were."""
+"""More producer ids than brokers can have allocated after they last recorded the newest one."""
 
 
 class Holder(NamedTuple):
-    """A broker with a copy of a partition."""
+    """A broker with a folder of a partition."""
 
     broker: BrokerId
     claim: FolderClaim
 
 
-def decide_adoption(claims: Mapping[BrokerId, ClaimsRecord], random: Random) -> list[Operation]:
-    """All topics that the folders tell of, for a store that has none."""
+def decide_empty_store(claims: Mapping[BrokerId, ClaimsRecord], random: Random) -> list[Operation]:
+    """All topics found in the folders, for an empty store."""
     operations: list[Operation] = []
     taken: set[UUID] = set()
     epoch = _newest_epoch(claims)
     holders = _holders(claims)
     counts = Counter(name for name, _ in holders)
-    # A name with many folders first: one folder that was given another topic's id must not take that id from it.
+    # Names with many folders first: a single folder with the id of another topic must not take that id from it.
     for name in sorted(counts, key=lambda each: (-counts[each], each)):
         of_topic = {index: found for (topic, index), found in holders.items() if topic == name}
         topic_id = _topic_id(of_topic.values(), taken)
         if topic_id is None:
             if any(each.claim.topic_id is not None for found in of_topic.values() for each in found):
                 continue
-            topic_id = new_id(random)
+            topic_id = new_id(random.randbytes)
         taken.add(topic_id)
         operations += [
             Put(topic_key(name), encode(TopicRecord(id=topic_id)), 0),
@@ -72,8 +74,8 @@ def decide_adoption(claims: Mapping[BrokerId, ClaimsRecord], random: Random) -> 
     return [*operations, *_producer_ids(ClusterImage(), claims)]
 
 
-def decide_restored(image: ClusterImage, claims: Mapping[BrokerId, ClaimsRecord]) -> list[Operation]:
-    """The topics of an older store, brought up to what the folders tell of their partitions."""
+def decide_older_store(image: ClusterImage, claims: Mapping[BrokerId, ClaimsRecord]) -> list[Operation]:
+    """The topics of an older store, with partitions updated from the folders."""
     operations: list[Operation] = []
     epoch = _newest_epoch(claims)
     holders = _holders(claims)
@@ -92,7 +94,7 @@ def decide_restored(image: ClusterImage, claims: Mapping[BrokerId, ClaimsRecord]
 
 
 def unknown_topics(image: ClusterImage, claims: Mapping[BrokerId, ClaimsRecord]) -> list[str]:
-    """The topics that only folders tell of, and whose folders will be set aside."""
+    """The topics that only exist as folders, which will be set aside."""
     return sorted(
         {
             claim.topic
@@ -116,7 +118,7 @@ def _holders(claims: Mapping[BrokerId, ClaimsRecord]) -> dict[tuple[str, int], l
 
 
 def _topic_id(partitions: Iterable[Sequence[Holder]], taken: set[UUID]) -> UUID | None:
-    """The id that most folders of a topic have, of those with most records; the others are another topic's."""
+    """The id of most folders of a topic, then of those with most records; the other folders belong to another topic."""
     counts: Counter[UUID] = Counter()
     records: Counter[UUID] = Counter()
     for found in partitions:
@@ -135,7 +137,7 @@ def _partitions(
     image: ClusterImage,
     epoch: int,
 ) -> list[Operation]:
-    """The records of a topic's partitions: those with folders, and without a gap those between them."""
+    """The records of a topic's partitions: those with folders, and those between them."""
     held = {
         index: of_topic
         for index, found in holders.items()
@@ -150,7 +152,7 @@ def _partitions(
         if index in held:
             partition = _recovered(index, held[index], before, epoch)
         elif before is None:
-            # No broker has it: it begins empty, where another partition of the topic is.
+            # No broker has it: it begins empty, on the brokers of another partition of the topic.
             partition = replace(somewhere, leader_epoch=LeaderEpoch(max(epoch, 0) + LEADER_EPOCHS_SKIPPED))
         else:
             continue
@@ -180,8 +182,8 @@ def _recovered(index: int, holders: Sequence[Holder], before: PartitionImage | N
 
 
 def _producer_ids(image: ClusterImage, claims: Mapping[BrokerId, ClaimsRecord]) -> list[Operation]:
-    """A producer id that was given out before must not be given out again: a log would take the new producer's batches
-    for repeated ones of the old producer."""
+    """A producer id must not be allocated twice: a log would take the new producer's batches for retries of the old
+    one."""
     highest = max([image.next_producer_id, *(record.next_producer_id for record in claims.values())])
     record = ProducerIdsRecord(next_id=highest + PRODUCER_IDS_SKIPPED)
     return [Put(PRODUCER_IDS_KEY, encode(record), image.revision_of(PRODUCER_IDS_KEY))]

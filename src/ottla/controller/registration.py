@@ -1,41 +1,50 @@
-"""How a broker joins: it learns or founds its cluster, registers, and may become the controller.
+"""How a broker joins: it reads or creates the cluster id, registers, and may become the controller.
 
-Registration and office are leases: they end with the broker's session, and the other brokers see their keys go.
+The registration and the place of the active controller are leases: they end with the broker's session, and the other
+brokers see that their keys are removed.
 """
 
 from typing import Final
 
-from ottla.controller.topics_state import id_text, new_id
 from ottla.env.ports import Clock, Random
+from ottla.metadata.features import levels_of_new_cluster
 from ottla.metadata.image import BrokerImage
 from ottla.metadata.records import (
     CLUSTER_KEY,
     CONTROLLER_KEY,
+    FEATURES_KEY,
     ClusterRecord,
     ControllerRecord,
+    FeaturesRecord,
     broker_key,
     broker_record,
     decode,
     encode,
 )
 from ottla.metadata.store import ConflictError, Lease, MetadataStore, Put
+from ottla.model.base64_ids import id_text, new_id
 from ottla.model.ids import BrokerId
 
 _RETRY_SECONDS: Final = 0.2
 
 
 async def ensure_cluster_id(store: MetadataStore, random: Random) -> str:
-    """The cluster's id, 22 characters as Kafka writes them; the first broker ever to ask makes it."""
+    """The cluster's id, 22 characters as in Kafka; the first broker creates it, and sets the cluster's features."""
     while True:
         _, entries = await store.snapshot()
         for entry in entries:
             if entry.key == CLUSTER_KEY:
                 return decode(entry.key, entry.value, ClusterRecord).id
-        made = id_text(new_id(random))
+        made = id_text(new_id(random.randbytes))
         try:
-            await store.commit([Put(CLUSTER_KEY, encode(ClusterRecord(id=made)), 0)])
+            await store.commit(
+                [
+                    Put(CLUSTER_KEY, encode(ClusterRecord(id=made)), 0),
+                    Put(FEATURES_KEY, encode(FeaturesRecord(levels=levels_of_new_cluster()))),
+                ]
+            )
         except ConflictError:
-            # Another broker was first, and its id is there now.
+            # Another broker was faster; use its id.
             continue
         return made
 
@@ -43,10 +52,10 @@ async def ensure_cluster_id(store: MetadataStore, random: Random) -> str:
 async def register_broker(
     store: MetadataStore, broker: BrokerImage, clock: Clock, *, timeout_ms: int = 15_000
 ) -> Lease:
-    """Announces a broker for as long as its session lives.
+    """Registers a broker for as long as its session lives.
 
     While another session holds the id, perhaps one that died and has not expired, tries again until the timeout; then
-    raises ConflictError, which says who holds it.
+    raises ConflictError, which names the holder.
     """
     deadline = clock.monotonic() + timeout_ms / 1000
     while True:
@@ -59,7 +68,7 @@ async def register_broker(
 
 
 async def become_controller(store: MetadataStore, broker: BrokerId) -> Lease | None:
-    """The controller's office, or None while another broker has it. Its revision fences what the controller commits."""
+    """The lease of the active controller, or None if another broker has it. Its revision fences what it commits."""
     try:
         return await store.lease(CONTROLLER_KEY, encode(ControllerRecord(broker=broker)))
     except ConflictError:

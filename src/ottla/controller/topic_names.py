@@ -4,7 +4,7 @@ import re
 from typing import Final
 
 NAME_CHARACTERS_MAX: Final = 249
-"""A folder is called by the topic and its partition, and file systems end at 255."""
+"""Folders are named by topic and partition, and file systems allow 255 characters."""
 _LEGAL: Final = re.compile(r"[a-zA-Z0-9._-]+", re.ASCII)
 
 
@@ -13,14 +13,14 @@ def fault_of_name(name: str) -> str | None:
     if not name:
         return "a topic's name must not be empty"
     if name in (".", ".."):
-        return f"a topic must not be called {name!r}, which means a folder"
+        return f"a topic must not be named {name!r}, the name of a folder"
     if len(name) > NAME_CHARACTERS_MAX:
-        return f"a topic's name has at most {NAME_CHARACTERS_MAX} characters, this one has {len(name)}"
+        return f"a topic's name has at most {NAME_CHARACTERS_MAX} characters, not {len(name)}"
     if _LEGAL.fullmatch(name) is None:
-        return f"a topic's name has only ASCII letters, digits, '.', '_' and '-': {name!r} has others"
+        return f"a topic's name may only have ASCII letters, digits, '.', '_' and '-', unlike {name!r}"
     return None
 
 
 def collision_key(name: str) -> str:
-    """The same for two names that metrics cannot tell apart, where a dot becomes an underscore."""
+    """A name with dots as underscores: metrics cannot tell names apart that differ only in these."""
     return name.replace(".", "_")

@@ -1,9 +1,9 @@
-"""The store's entries and changes made into images. Pure: no store, no clock.
+"""Turns the store's entries and changes into images. Pure: no store, no clock.
 
-`image_of` builds from a snapshot, `apply` goes on from there, one commit at a time; both give the same image for the
-same keys. A commit leaves every topic whole: partitions numbered from 0 without a gap, and none, nor configs, without
-their topic. Where it does not, somebody wrote into the store by hand or a writer is wrong, and CorruptError names the
-key. Keys of kinds that are not known here count in `revisions` only.
+`image_of` builds an image from a snapshot; `apply` adds one commit at a time. Both give the same image for the same
+keys. A commit leaves every topic complete: partitions numbered from 0 without a gap, and no partition or config without
+its topic. Otherwise someone edited the store by hand, or a writer has a bug, and CorruptError names the key. Keys of
+unknown kinds only count in `revisions`.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -11,27 +11,51 @@ from types import MappingProxyType
 from typing import Final, TypeVar
 from uuid import UUID
 
-from ottla.metadata.image import NO_LEADER, BrokerImage, ClusterImage, PartitionImage, TopicImage
+from ottla.metadata.features import FIRST_LEVELS
+from ottla.metadata.image import NO_LEADER, BrokerImage, ClusterImage, ListenerEndpoint, PartitionImage, TopicImage
 from ottla.metadata.records import (
     DEFAULT_BROKER,
+    AclRecord,
     BrokerRecord,
+    ClientQuotaRecord,
     ClusterRecord,
     ConfigsRecord,
     ControllerRecord,
+    DelegationTokenRecord,
     DeletedTopicRecord,
+    FeaturesRecord,
     PartitionRecord,
     ProducerIdsRecord,
+    ScramCredentialRecord,
     StartsRecord,
     TopicRecord,
+    client_metrics_of_key,
     decode,
+    group_of_configs_key,
     partition_image,
     partition_key,
+    scram_credential,
+    token_info,
     topic_configs_key,
     topic_key,
+)
+from ottla.metadata.security_keys import (
+    ACLS,
+    CLIENT_QUOTAS,
+    DELEGATION_TOKENS,
+    SCRAM_CREDENTIALS,
+    acl_of,
+    quota_entity_of,
+    scram_user_of,
+    token_id_of,
 )
 from ottla.metadata.store import Change, Delete, Entry, Operation, Put
 from ottla.model.errors import CorruptError, MisuseError
 from ottla.model.ids import BrokerId
+from ottla.security.acls import AclBinding
+from ottla.security.delegation_token import TokenInfo
+from ottla.security.quota_entity import QuotaEntity
+from ottla.security.scram_credential import ScramCredential, ScramMechanism
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -40,7 +64,7 @@ _NO_CONFIGS: Final[Mapping[str, str]] = MappingProxyType({})
 
 
 def image_of(revision: int, entries: Iterable[Entry]) -> ClusterImage:
-    """The cluster as a snapshot of the store shows it."""
+    """The cluster according to a snapshot of the store."""
     draft = _Draft(ClusterImage())
     for entry in entries:
         draft.change(entry.key, entry.value, entry.revision)
@@ -48,7 +72,7 @@ def image_of(revision: int, entries: Iterable[Entry]) -> ClusterImage:
 
 
 def apply(image: ClusterImage, changes: Sequence[Change]) -> ClusterImage:
-    """The image after one commit; `changes` are all of that commit's. What they do not touch is shared, not copied."""
+    """The image after one commit; `changes` are all changes of that commit. Everything else is shared, not copied."""
     if not changes:
         return image
     revision = changes[0].revision
@@ -64,7 +88,7 @@ def apply(image: ClusterImage, changes: Sequence[Change]) -> ClusterImage:
 
 
 def changes_of(revision: int, operations: Iterable[Operation]) -> list[Change]:
-    """What followers will be told of a commit that succeeded."""
+    """The changes that followers get for a successful commit."""
     return [
         Change(revision, operation.key, operation.value if isinstance(operation, Put) else None)
         for operation in operations
@@ -84,7 +108,7 @@ class _TopicDraft:
 
 
 class _Draft:
-    """An image in the making. Each mapping is copied when it first changes, and only then."""
+    """An image under construction. Each mapping is copied at its first change."""
 
     def __init__(self, image: ClusterImage) -> None:
         self._image = image
@@ -92,12 +116,19 @@ class _Draft:
         self._topics: dict[str, _TopicDraft] = {}
         self._brokers: dict[BrokerId, BrokerImage] | None = None
         self._broker_configs: dict[str, Mapping[str, str]] | None = None
+        self._group_configs: dict[str, Mapping[str, str]] | None = None
+        self._client_metrics: dict[str, Mapping[str, str]] | None = None
         self._deleted_topics: dict[UUID, str] | None = None
         self._starts: dict[BrokerId, int] | None = None
+        self._acls: set[AclBinding] | None = None
+        self._scram_credentials: dict[tuple[ScramMechanism, str], ScramCredential] | None = None
+        self._client_quotas: dict[QuotaEntity, Mapping[str, float]] | None = None
+        self._delegation_tokens: dict[str, TokenInfo] | None = None
         self._cluster_id = image.cluster_id
         self._history = image.history
         self._controller = image.controller
         self._next_producer_id = image.next_producer_id
+        self._features = image.features
 
     def change(self, key: str, value: bytes | None, revision: int) -> None:
         if value is not None:
@@ -124,11 +155,32 @@ class _Draft:
             broker_configs=(
                 self._image.broker_configs if self._broker_configs is None else MappingProxyType(self._broker_configs)
             ),
+            group_configs=(
+                self._image.group_configs if self._group_configs is None else MappingProxyType(self._group_configs)
+            ),
+            client_metrics=(
+                self._image.client_metrics if self._client_metrics is None else MappingProxyType(self._client_metrics)
+            ),
             deleted_topics=(
                 self._image.deleted_topics if self._deleted_topics is None else MappingProxyType(self._deleted_topics)
             ),
             starts=self._image.starts if self._starts is None else MappingProxyType(self._starts),
             next_producer_id=self._next_producer_id,
+            features=self._features,
+            acls=self._image.acls if self._acls is None else frozenset(self._acls),
+            scram_credentials=(
+                self._image.scram_credentials
+                if self._scram_credentials is None
+                else MappingProxyType(self._scram_credentials)
+            ),
+            client_quotas=(
+                self._image.client_quotas if self._client_quotas is None else MappingProxyType(self._client_quotas)
+            ),
+            delegation_tokens=(
+                self._image.delegation_tokens
+                if self._delegation_tokens is None
+                else MappingProxyType(self._delegation_tokens)
+            ),
             revisions=MappingProxyType(self._revisions),
         )
 
@@ -165,6 +217,10 @@ class _Draft:
     def on_producer_ids(self, key: str, _: str, value: bytes | None) -> None:
         self._next_producer_id = decode(key, value, ProducerIdsRecord).next_id if value is not None else 0
 
+    def on_features(self, key: str, _: str, value: bytes | None) -> None:
+        levels = FIRST_LEVELS if value is None else decode(key, value, FeaturesRecord).levels
+        self._features = MappingProxyType(dict(levels))
+
     def on_deleted_topic(self, key: str, rest: str, value: bytes | None) -> None:
         if self._deleted_topics is None:
             self._deleted_topics = _copy(self._image.deleted_topics)
@@ -186,7 +242,15 @@ class _Draft:
             return
         record = decode(key, value, BrokerRecord)
         self._brokers[broker] = BrokerImage(
-            id=broker, host=record.host, port=record.port, rack=record.rack, is_intact=record.is_intact
+            id=broker,
+            host=record.host,
+            port=record.port,
+            rack=record.rack,
+            is_intact=record.is_intact,
+            listeners=tuple(
+                ListenerEndpoint(each.name, each.security_protocol, each.host, each.port) for each in record.listeners
+            ),
+            features=record.features,
         )
 
     def on_starts(self, key: str, rest: str, value: bytes | None) -> None:
@@ -223,24 +287,80 @@ class _Draft:
                 self._broker_configs.pop(broker, None)
             else:
                 self._broker_configs[broker] = configs
+        elif kind == "groups":
+            if self._group_configs is None:
+                self._group_configs = _copy(self._image.group_configs)
+            if value is None:
+                self._group_configs.pop(group_of_configs_key(name), None)
+            else:
+                self._group_configs[group_of_configs_key(name)] = configs
+        elif kind == "client-metrics":
+            if self._client_metrics is None:
+                self._client_metrics = _copy(self._image.client_metrics)
+            if value is None:
+                self._client_metrics.pop(client_metrics_of_key(name), None)
+            else:
+                self._client_metrics[client_metrics_of_key(name)] = configs
+
+    def on_acl(self, key: str, _: str, value: bytes | None) -> None:
+        if self._acls is None:
+            self._acls = set(self._image.acls)
+        binding = acl_of(key)
+        if value is None:
+            self._acls.discard(binding)
+        else:
+            decode(key, value, AclRecord)
+            self._acls.add(binding)
+
+    def on_scram_credential(self, key: str, _: str, value: bytes | None) -> None:
+        if self._scram_credentials is None:
+            self._scram_credentials = _copy(self._image.scram_credentials)
+        user = scram_user_of(key)
+        if value is None:
+            self._scram_credentials.pop(user, None)
+        else:
+            self._scram_credentials[user] = scram_credential(decode(key, value, ScramCredentialRecord))
+
+    def on_client_quota(self, key: str, _: str, value: bytes | None) -> None:
+        if self._client_quotas is None:
+            self._client_quotas = _copy(self._image.client_quotas)
+        entity = quota_entity_of(key)
+        if value is None:
+            self._client_quotas.pop(entity, None)
+        else:
+            self._client_quotas[entity] = MappingProxyType(decode(key, value, ClientQuotaRecord).quotas)
+
+    def on_delegation_token(self, key: str, _: str, value: bytes | None) -> None:
+        if self._delegation_tokens is None:
+            self._delegation_tokens = _copy(self._image.delegation_tokens)
+        token_id = token_id_of(key)
+        if value is None:
+            self._delegation_tokens.pop(token_id, None)
+        else:
+            self._delegation_tokens[token_id] = token_info(token_id, decode(key, value, DelegationTokenRecord))
 
 
 _ON_CHANGE: Final[Mapping[str, Callable[[_Draft, str, str, bytes | None], None]]] = {
     "cluster": _Draft.on_cluster,
     "controller": _Draft.on_controller,
     "producer-ids": _Draft.on_producer_ids,
+    "features": _Draft.on_features,
     "deleted-topics": _Draft.on_deleted_topic,
     "brokers": _Draft.on_broker,
     "starts": _Draft.on_starts,
     "topics": _Draft.on_topic,
     "partitions": _Draft.on_partition,
     "configs": _Draft.on_configs,
+    ACLS: _Draft.on_acl,
+    SCRAM_CREDENTIALS: _Draft.on_scram_credential,
+    CLIENT_QUOTAS: _Draft.on_client_quota,
+    DELEGATION_TOKENS: _Draft.on_delegation_token,
 }
-"""What a change means, by the first part of its key."""
+"""How to apply a change, by the first part of its key."""
 
 
 def _finish_topic(name: str, draft: _TopicDraft) -> TopicImage | None:
-    """None for a topic that is gone, CorruptError for one that is not whole."""
+    """None for a deleted topic, CorruptError for an incomplete one."""
     if draft.id is None:
         left = [partition_key(name, index) for index in draft.partitions]
         left += [topic_configs_key(name)] if draft.configs else []
@@ -264,11 +384,11 @@ def _finish_topic(name: str, draft: _TopicDraft) -> TopicImage | None:
 
 def _number(key: str, text: str) -> int:
     if not (text.isascii() and text.isdigit() and len(text) <= 10 and str(int(text)) == text):
-        raise CorruptError(f"{key!r} in the metadata store ends in {text!r}, which is no number: remove it")
+        raise CorruptError(f"{key!r} in the metadata store ends in {text!r}, which is not a number: remove it")
     return int(text)
 
 
 def _copy(mapping: Mapping[K, V]) -> dict[K, V]:
-    """A plain copy; a proxy's own `copy` is many times as fast as going through its items."""
+    """A plain copy; a proxy's own `copy` is many times faster than iterating over its items."""
     copied: dict[K, V] = mapping.copy() if isinstance(mapping, MappingProxyType) else dict(mapping)
     return copied

@@ -1,7 +1,7 @@
-"""The keys of a metadata store in memory, and what a commit does to them. Pure: no store, no clock.
+"""The keys of a metadata store in memory, and the effect of commits on them. Pure: no store, no clock.
 
-The ZooKeeper store holds the cluster's keys in one of these and keeps it current by the log; the simulated store has
-nothing else. A `KeyDraft` is a table with commits tried on it that are not made yet. SQLite does the same in its file.
+The ZooKeeper store keeps the cluster's keys in such a table, updated from its log; the simulated store has nothing
+else. A `KeyDraft` is a table with commits that are tried but not made yet. SQLite does the same in its file.
 """
 
 from collections.abc import Iterable, Sequence
@@ -10,7 +10,7 @@ from typing import NamedTuple
 from ottla.metadata.store import Change, ConflictError, Delete, Entry, Operation, Put
 
 Written = Sequence[tuple[str, bytes | None]]
-"""What one commit writes: keys with their new values, None for removed ones."""
+"""What one commit writes: keys with their new values, None for removed keys."""
 
 
 class Held(NamedTuple):
@@ -31,11 +31,11 @@ class KeyTable:
         self._keys: dict[str, Held] = {} if keys is None else keys
 
     def get(self, key: str) -> Held | None:
-        """What lies under a key."""
+        """The value of a key."""
         return self._keys.get(key)
 
     def items(self) -> Iterable[tuple[str, Held]]:
-        """All keys, in no order that means anything."""
+        """All keys, in no particular order."""
         return self._keys.items()
 
     def entries(self) -> list[Entry]:
@@ -52,7 +52,7 @@ class KeyTable:
         return sorted((key, held.revision) for key, held in self._keys.items() if held.owner in wanted)
 
     def apply(self, written: Written, owner: str | None = None) -> list[Change]:
-        """Makes the next commit; with an owner, what it writes are that session's leases."""
+        """Applies the next commit; with an owner, the keys it writes are leases of that session."""
         self.revision += 1
         for key, value in written:
             held = _written(value, self.revision, owner, self._keys.get(key))
@@ -64,7 +64,7 @@ class KeyTable:
 
 
 class KeyDraft:
-    """What a table would be after some commits; the table itself does not change."""
+    """A table after some commits; the table itself does not change."""
 
     __slots__ = ("_changed", "_table", "revision")
 
@@ -74,11 +74,11 @@ class KeyDraft:
         self.revision = table.revision
 
     def get(self, key: str) -> Held | None:
-        """What would lie under a key."""
+        """The value of a key after these commits."""
         return self._changed[key] if key in self._changed else self._table.get(key)
 
     def commit(self, operations: Sequence[Operation], owner: str | None = None) -> Written:
-        """What a commit would write, nothing where it would change nothing. Raises ConflictError."""
+        """What a commit would write; empty if it would change nothing. Raises ConflictError."""
         written: list[tuple[str, bytes | None]] = []
         for operation in operations:
             held = self.get(operation.key)
@@ -86,7 +86,7 @@ class KeyDraft:
             if operation.expected is not None and found != operation.expected:
                 raise ConflictError(
                     f"{operation.key!r} is at revision {found}, not at {operation.expected}: it was changed "
-                    "meanwhile; read it again and decide anew"
+                    "in the meantime; read it again and retry"
                 )
             if isinstance(operation, Put):
                 written.append((operation.key, operation.value))
@@ -100,7 +100,7 @@ class KeyDraft:
 
 
 def _written(value: bytes | None, revision: int, owner: str | None, before: Held | None) -> Held | None:
-    """A key after it was written: whoever writes a lease's key without taking it over leaves it its owner's."""
+    """A key after a write. Writing the key of a lease, without taking the lease over, does not change its owner."""
     if value is None:
         return None
     return Held(value, revision, owner if owner is not None or before is None else before.owner)

@@ -1,8 +1,8 @@
-"""Which process holds a lease, told so exactly that another one on the same machine can see whether it still lives.
+"""The process that holds a lease, described so that another process on the same machine can see whether it is alive.
 
-A process id alone would be taken for another process that got it later, so its start time stands beside it; the boot id
-tells one life of the machine from the next, and the process namespace one container from another. Nothing here
-decides about leases: that is in `sqlite_file.py`.
+A process id can be reused, so it is stored with the process's start time. The boot id changes with every boot of the
+machine, and the pid namespace tells containers apart. What happens to leases is decided in `sqlite/sqlite_file.py` and
+`zookeeper/local_sessions.py`.
 """
 
 import os
@@ -13,11 +13,11 @@ from typing import Final
 import msgspec
 
 _HIDDEN: Final = ""
-"""When a process started of which this one may not know more than that it is there."""
+"""The start time of a process that exists but cannot be inspected."""
 
 
 class LeaseOwner(msgspec.Struct, frozen=True, kw_only=True):
-    """The holder of one lease. `token` is that lease's; the rest says which process it is, "" where it is not known."""
+    """The holder of one lease. `token` identifies the lease, the rest the process; "" where unknown."""
 
     token: str
     pid: int
@@ -27,7 +27,7 @@ class LeaseOwner(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def this_process() -> LeaseOwner:
-    """A holder in the process that asks."""
+    """This process as a holder."""
     pid = os.getpid()
     return LeaseOwner(
         token=uuid.uuid4().hex,
@@ -39,7 +39,7 @@ def this_process() -> LeaseOwner:
 
 
 def is_gone(owner: LeaseOwner) -> bool:
-    """Whether the owner is certainly dead. False also where this process cannot see it: its lease has to expire."""
+    """Whether the owner is certainly dead. False if this process cannot see it: then its lease must expire."""
     if not owner.boot_id or not owner.start_ticks:
         return False
     if owner.boot_id != _boot_id():
@@ -53,18 +53,18 @@ def with_new_token(owner: LeaseOwner) -> LeaseOwner:
 
 
 def can_be_seen(owner: LeaseOwner) -> bool:
-    """Whether the owner's process id means the same here as there."""
+    """Whether the owner's process id has the same meaning in this process."""
     return bool(owner.start_ticks) and owner.boot_id == _boot_id() and owner.pid_namespace == _pid_namespace()
 
 
 def _start_ticks(pid: int) -> str | None:
-    """When a process started, in the kernel's ticks; None if there is none, or if it only waits to be reaped."""
+    """When a process started, in kernel ticks; None if it does not exist or is a zombie."""
     try:
         status = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
     except OSError:
-        # `/proc` may be mounted so that it hides what other users run.
+        # `/proc` may be mounted so that it hides the processes of other users.
         return _HIDDEN if _exists(pid) else None
-    # The second field is the program's name in parentheses, which may hold anything, so fields count from its end.
+    # The second field is the program's name in parentheses and may contain anything, so count fields from its end.
     fields = status.rpartition(")")[2].split()
     return None if len(fields) < 20 or fields[0] in "ZX" else fields[19]
 

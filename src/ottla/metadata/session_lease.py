@@ -1,6 +1,6 @@
-"""A lease that lives as long as a session: what the stores with sessions give out.
+"""A lease that lives as long as a session, for stores with sessions.
 
-Whether the session lives is for the store to say; here is what the lease's owner sees of it.
+The store knows whether the session is alive; this is the owner's view of it.
 """
 
 import asyncio
@@ -9,15 +9,15 @@ from typing import Protocol
 
 
 class Session(Protocol):
-    """What a lease hangs on."""
+    """The session that a lease belongs to."""
 
     @property
     def token(self) -> str:
-        """Its name; no other session has had it."""
+        """Its unique name."""
 
     @property
     def is_over(self) -> bool:
-        """Whether it has ended, or may have by the owner's clock; it stays so."""
+        """Whether it has ended, or may have by the owner's clock; never goes back to False."""
 
 
 class SessionLease:
@@ -36,7 +36,7 @@ class SessionLease:
 
     @property
     def is_lost(self) -> bool:
-        """Whether it ended, or may have."""
+        """Whether it has ended, or may have."""
         return self._ended.is_set() or self.session.is_over
 
     async def wait_lost(self) -> None:
@@ -44,12 +44,12 @@ class SessionLease:
         await self._ended.wait()
 
     async def release(self) -> None:
-        """Removes the key; nothing happens if the lease is lost."""
+        """Removes the key; does nothing if the lease is lost."""
         was_lost = self.is_lost
         self.on_ended()
         if not was_lost:
             await self._release(self)
 
     def on_ended(self) -> None:
-        """The store found that the key is gone or another's, or that the session is over."""
+        """The store found that the key is gone or has another owner, or that the session is over."""
         self._ended.set()

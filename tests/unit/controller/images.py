@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import TypeVar
 
-from ottla.controller.decisions import Decision
+from ottla.controller.decisions import ControllerDecision
 from ottla.metadata.changes import apply, changes_of
 from ottla.metadata.image import ClusterImage
 from ottla.metadata.records import BrokerRecord, broker_key, encode
@@ -36,7 +36,7 @@ def without_broker(image: ClusterImage, broker: int) -> ClusterImage:
     return apply(image, [Change(image.revision + 1, broker_key(gone), None)])
 
 
-def after(image: ClusterImage, decision: Decision[T]) -> ClusterImage:
+def after(image: ClusterImage, decision: ControllerDecision[T]) -> ClusterImage:
     """The image once a decision is committed; checks what it expects of the keys."""
     return after_operations(image, decision.operations)
 

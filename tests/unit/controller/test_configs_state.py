@@ -3,7 +3,7 @@
 import pytest
 
 from ottla.controller.configs_state import decide_broker_configs, decide_producer_ids, decide_topic_configs
-from ottla.controller.decisions import Decision, NewTopic, TopicDefaults
+from ottla.controller.decisions import ControllerDecision, NewTopic, TopicDefaults
 from ottla.controller.topics_state import decide_create
 from ottla.metadata.image import ClusterImage
 from ottla.metadata.records import (
@@ -20,6 +20,8 @@ from ottla.model.errors import InvalidRequestError, StorageError, UnknownTopicEr
 from ottla.sim.random import SimRandom
 from tests.unit.controller.images import after, after_operations, cluster
 
+RANDOM = SimRandom(1)
+
 
 def with_topic() -> ClusterImage:
     image = cluster()
@@ -28,38 +30,40 @@ def with_topic() -> ClusterImage:
         [NewTopic(name="t")],
         defaults=TopicDefaults(),
         validate_configs=lambda _: None,
-        random=SimRandom(1),
+        random=RANDOM,
     )
     return after(image, made)
 
 
 def test_a_topics_configs_are_replaced_and_removed() -> None:
     image = with_topic()
-    image = after(image, decide_topic_configs(image, "t", {"a": "1", "b": "2"}))
+    image = after(image, decide_topic_configs(image, "t", {"a": "1", "b": "2"}, random=RANDOM))
     assert {"a": "1", "b": "2"} == image.topics["t"].configs
-    assert Decision() == decide_topic_configs(image, "t", {"b": "2", "a": "1"})
-    image = after(image, decide_topic_configs(image, "t", {"b": "3"}))
+    assert ControllerDecision() == decide_topic_configs(image, "t", {"b": "2", "a": "1"}, random=RANDOM)
+    image = after(image, decide_topic_configs(image, "t", {"b": "3"}, random=RANDOM))
     assert {"b": "3"} == image.topics["t"].configs
-    image = after(image, decide_topic_configs(image, "t", {}))
+    image = after(image, decide_topic_configs(image, "t", {}, random=RANDOM))
     assert ({}, 0) == (image.topics["t"].configs, image.revision_of(topic_configs_key("t")))
-    assert Decision() == decide_topic_configs(image, "t", {})
+    assert ControllerDecision() == decide_topic_configs(image, "t", {}, random=RANDOM)
 
 
 def test_a_topic_that_goes_meanwhile_takes_no_configs() -> None:
     image = with_topic()
-    assert Check(topic_key("t"), 2) in decide_topic_configs(image, "t", {"a": "1"}).operations
+    assert Check(topic_key("t"), 2) in decide_topic_configs(image, "t", {"a": "1"}, random=RANDOM).operations
     with pytest.raises(UnknownTopicError, match="'x'") as raised:
-        decide_topic_configs(image, "x", {})
+        decide_topic_configs(image, "x", {}, random=RANDOM)
     assert ErrorCode.UNKNOWN_TOPIC_OR_PARTITION == raised.value.code
 
 
 def test_expected_revision() -> None:
     image = with_topic()
-    image = after(image, decide_topic_configs(image, "t", {"a": "1"}, expected=0))
+    image = after(image, decide_topic_configs(image, "t", {"a": "1"}, expected=0, random=RANDOM))
     with pytest.raises(ConflictError, match="not at 0"):
-        decide_topic_configs(image, "t", {"a": "1"}, expected=0)
+        decide_topic_configs(image, "t", {"a": "1"}, expected=0, random=RANDOM)
     revision = image.revision_of(topic_configs_key("t"))
-    assert {"a": "2"} == after(image, decide_topic_configs(image, "t", {"a": "2"}, revision)).topics["t"].configs
+    assert {"a": "2"} == after(image, decide_topic_configs(image, "t", {"a": "2"}, revision, random=RANDOM)).topics[
+        "t"
+    ].configs
 
 
 def test_broker_configs() -> None:
@@ -75,7 +79,7 @@ def test_broker_configs() -> None:
 
 @pytest.mark.parametrize("broker", ["default", "-1", "a/b", "١", " "])
 def test_a_broker_is_a_number(broker: str) -> None:
-    with pytest.raises(InvalidRequestError, match="no broker id"):
+    with pytest.raises(InvalidRequestError, match="not a broker id"):
         decide_broker_configs(cluster(), broker, {"a": "1"})
 
 

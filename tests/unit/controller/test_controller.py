@@ -13,7 +13,7 @@ from ottla.controller.registration import become_controller, ensure_cluster_id, 
 from ottla.metadata.changes import apply, image_of
 from ottla.metadata.image import BrokerImage, ClusterImage
 from ottla.metadata.records import PRODUCER_IDS_KEY, ProducerIdsRecord, encode, topic_configs_key, topic_key
-from ottla.metadata.sqlite_store import SqliteStore
+from ottla.metadata.sqlite.sqlite_store import SqliteStore
 from ottla.metadata.store import ConflictError, Delete, Operation, Put
 from ottla.model.error_codes import ErrorCode
 from ottla.model.errors import NotControllerError, UnknownTopicError
@@ -27,7 +27,7 @@ BROKER = BrokerImage(id=BrokerId(0), host="localhost", port=9092)
 
 
 class Follower:
-    """A broker's image, kept by following the store; it may be told to fall behind."""
+    """A broker's image, kept by following the store; a test can make it fall behind."""
 
     def __init__(self, store: SqliteStore) -> None:
         self.store = store
@@ -101,7 +101,7 @@ def test_ids_and_configs_survive_a_restart(tmp_path: Path) -> None:
 
 
 def test_an_image_that_is_behind_decides_nothing_twice(tmp_path: Path) -> None:
-    """The follower stands still; the controller knows its own commits all the same."""
+    """The follower is stopped; the controller knows its own commits all the same."""
 
     async def scenario() -> None:
         async with rigged(tmp_path) as (store, follower, controller):
@@ -168,7 +168,7 @@ def test_configs_that_changed_since_they_were_read(tmp_path: Path) -> None:
         async with rigged(tmp_path) as (_, follower, controller):
             await controller.create_topics([NewTopic(name="t")])
             await controller.set_topic_configs("t", {"a": "1"}, expected=0)
-            with pytest.raises(ConflictError, match="decide anew"):
+            with pytest.raises(ConflictError, match="read it again and retry"):
                 await controller.set_topic_configs("t", {"b": "1"}, expected=0)
             expected = (await follower.catch_up()).revision_of(topic_configs_key("t"))
             await controller.set_topic_configs("t", {"a": "1", "b": "1"}, expected=expected)
@@ -191,7 +191,7 @@ def test_a_topic_deleted_under_its_configs(tmp_path: Path) -> None:
 
 
 class Contested:
-    """A store in which somebody takes producer ids before each commit of ours."""
+    """A store in which another writer takes producer ids before each commit."""
 
     def __init__(self, store: SqliteStore) -> None:
         self._store = store

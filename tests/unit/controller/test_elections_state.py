@@ -1,4 +1,4 @@
-"""Who leads and who is in sync after brokers have come and gone: every rule, and a model that never loses a record."""
+"""Leaders and ISRs after brokers have come and gone: every rule, and a model that never loses a record."""
 
 from dataclasses import replace
 
@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ottla.controller.decisions import Assignment, Decision, NewTopic, PartitionOutcome, TopicDefaults
+from ottla.controller.decisions import ControllerDecision, NewTopic, PartitionOutcome, ReplicaAssignment, TopicDefaults
 from ottla.controller.elections_state import (
     TopicRules,
     decide_elections,
@@ -31,13 +31,15 @@ from ottla.model.ids import BrokerId, TopicPartition
 from ottla.sim.random import SimRandom
 from tests.unit.controller.images import after, after_operations, brokers, cluster
 
+pytestmark = pytest.mark.slow
+
 ONE = TopicRules(min_in_sync=1)
 TWO = TopicRules(min_in_sync=2)
 
 
 def with_topic(*replicas: int) -> ClusterImage:
     image = cluster(4)
-    topic = NewTopic(name="t", assignments=(Assignment(0, brokers(*replicas)),))
+    topic = NewTopic(name="t", assignments=(ReplicaAssignment(0, brokers(*replicas)),))
     decided = decide_create(
         image, [topic], defaults=TopicDefaults(), validate_configs=lambda _: None, random=SimRandom(1)
     )
@@ -70,7 +72,7 @@ def state(image: ClusterImage) -> tuple[int, tuple[int, ...], int]:
 
 def test_nothing_is_to_do_while_everybody_is_there() -> None:
     image = with_topic(0, 1, 2)
-    assert Decision() == decide_elections(image, image.topics.values(), limit=10)
+    assert ControllerDecision() == decide_elections(image, image.topics.values(), limit=10)
 
 
 def test_a_leader_that_goes_is_followed_by_the_next_in_sync() -> None:
@@ -91,7 +93,8 @@ def test_who_was_away_for_a_moment_and_lost_something_is_out() -> None:
 
 
 def test_who_was_away_for_a_moment_and_lost_nothing_stays_in_sync() -> None:
-    """Whoever seems present may be a machine without power; nobody who has everything must make way for it."""
+    """A replica that seems present may be a machine without power; a replica that has everything must not give way to
+    it."""
     image = with_topic(0, 1, 2)
     assert (0, (0, 1, 2), 1) == state(elect(back(image, 0)))
     assert (2, (2,), 2) == state(elect(gone(elect(back(gone(image, 0), 2)), 1)))
@@ -152,7 +155,7 @@ def test_the_commit_rests_on_the_registrations_of_the_isr() -> None:
 
 def test_no_more_than_asked_for_at_once() -> None:
     image = cluster(4)
-    topic = NewTopic(name="t", assignments=tuple(Assignment(index, brokers(0, 1)) for index in range(5)))
+    topic = NewTopic(name="t", assignments=tuple(ReplicaAssignment(index, brokers(0, 1)) for index in range(5)))
     decided = decide_create(
         image, [topic], defaults=TopicDefaults(), validate_configs=lambda _: None, random=SimRandom(1)
     )
@@ -165,7 +168,7 @@ def test_no_more_than_asked_for_at_once() -> None:
 
 
 class TestLeaving:
-    def leave(self, image: ClusterImage, broker: int) -> Decision[PartitionOutcome]:
+    def leave(self, image: ClusterImage, broker: int) -> ControllerDecision[PartitionOutcome]:
         return decide_leave(image, BrokerId(broker), limit=10)
 
     def test_leaders_move_and_the_isr_shrinks(self) -> None:
@@ -175,25 +178,25 @@ class TestLeaving:
 
     def test_the_last_one_stays_what_it_is(self) -> None:
         image = elect(gone(with_topic(0, 1), 1))
-        assert Decision() == self.leave(image, 0)
+        assert ControllerDecision() == self.leave(image, 0)
 
     def test_others_that_are_gone_are_nobody_to_hand_over_to(self) -> None:
         image = gone(with_topic(0, 1), 1)
-        assert Decision() == self.leave(image, 0)
+        assert ControllerDecision() == self.leave(image, 0)
 
     def test_who_has_no_part_in_it(self) -> None:
-        assert Decision() == self.leave(with_topic(0, 1), 3)
+        assert ControllerDecision() == self.leave(with_topic(0, 1), 3)
 
     def test_only_those_who_were_heard_of_take_over(self) -> None:
         """A machine without power is registered until its session ends, and has lost what it had not flushed."""
         image = with_topic(0, 1, 2)
         decided = decide_leave(image, BrokerId(0), limit=10, may_take=lambda where, other: other == 2)
         assert (2, (1, 2), 1) == state(after(image, decided))
-        assert Decision() == decide_leave(image, BrokerId(0), limit=10, may_take=lambda where, other: False)
+        assert ControllerDecision() == decide_leave(image, BrokerId(0), limit=10, may_take=lambda where, other: False)
 
 
 class TestWithdrawing:
-    def withdraw(self, image: ClusterImage, broker: int) -> Decision[PartitionOutcome]:
+    def withdraw(self, image: ClusterImage, broker: int) -> ControllerDecision[PartitionOutcome]:
         return decide_withdraw(image, BrokerId(broker), [TopicPartition("t", 0)])
 
     def test_others_take_over_from_a_leader(self) -> None:
@@ -210,7 +213,9 @@ class TestWithdrawing:
     def test_a_leader_that_can_lead_goes_on_though_another_one_is_preferred(self) -> None:
         image = after(with_topic(0, 1, 2), self.withdraw(with_topic(0, 1, 2), 0))
         caught_up = replace(only(image), isr=brokers(0, 1, 2))
-        image = after(image, Decision(operations=tuple(updates(image, [(TopicPartition("t", 0), caught_up)]))))
+        image = after(
+            image, ControllerDecision(operations=tuple(updates(image, [(TopicPartition("t", 0), caught_up)])))
+        )
         assert (1, (0, 1), 2) == state(after(image, self.withdraw(image, 2)))
 
     def test_who_withdraws_is_not_eligible(self) -> None:
@@ -219,13 +224,25 @@ class TestWithdrawing:
         image = after(image, decide_withdraw(image, BrokerId(0), partitions, rules_of=lambda _: TWO))
         assert ((1, (1,), 1), ()) == (state(image), only(image).eligible)
 
+    def test_a_broker_with_a_full_disk_is_eligible(self) -> None:
+        """It has all committed records. The replica that takes over may be a machine that has just lost power."""
+        image = with_topic(0, 1)
+        partitions = [TopicPartition("t", 0)]
+        decided = decide_withdraw(
+            image, BrokerId(0), partitions, rules_of=lambda _: TWO, is_sound=lambda where: where in partitions
+        )
+        image = after(image, decided)
+        assert ((1, (1,), 1), (0,)) == (state(image), only(image).eligible)
+        image = elect(back(gone(image, 1), 1, is_intact=False), TWO)
+        assert ((0, (0,), 2), ()) == (state(image), only(image).eligible)
+
     def test_the_last_one_stays_what_it_is(self) -> None:
         image = elect(gone(with_topic(0, 1), 1))
-        assert Decision() == self.withdraw(image, 0)
+        assert ControllerDecision() == self.withdraw(image, 0)
 
     def test_others_that_are_gone_are_nobody_to_hand_over_to(self) -> None:
         image = gone(with_topic(0, 1), 1)
-        assert Decision() == self.withdraw(image, 0)
+        assert ControllerDecision() == self.withdraw(image, 0)
 
     def test_only_those_who_were_heard_of_take_over(self) -> None:
         image = with_topic(0, 1, 2)
@@ -235,8 +252,10 @@ class TestWithdrawing:
 
     def test_who_has_no_part_in_it_and_what_does_not_exist(self) -> None:
         image = with_topic(0, 1)
-        assert Decision() == self.withdraw(image, 3)
-        assert Decision() == decide_withdraw(image, BrokerId(0), [TopicPartition("t", 1), TopicPartition("u", 0)])
+        assert ControllerDecision() == self.withdraw(image, 3)
+        assert ControllerDecision() == decide_withdraw(
+            image, BrokerId(0), [TopicPartition("t", 1), TopicPartition("u", 0)]
+        )
 
 
 class TestEligible:
@@ -380,13 +399,13 @@ class TestLostLogs:
         image = with_topic(0, 1)
         record = partition_record(replace(only(image), lost=brokers(1)))
         image = after_operations(image, [Put(partition_key("t", 0), encode(record))])
-        assert Decision() == decide_leave(image, BrokerId(0), limit=10)
-        assert Decision() == decide_withdraw(image, BrokerId(0), [TopicPartition("t", 0)])
+        assert ControllerDecision() == decide_leave(image, BrokerId(0), limit=10)
+        assert ControllerDecision() == decide_withdraw(image, BrokerId(0), [TopicPartition("t", 0)])
 
     def test_what_does_not_exist_and_who_has_no_part_in_it(self) -> None:
         image = with_topic(0, 1)
         missing = [TopicPartition("t", 1), TopicPartition("u", 0)]
-        assert Decision() == decide_losses(image, BrokerId(0), missing)
+        assert ControllerDecision() == decide_losses(image, BrokerId(0), missing)
         assert image is loses(image, 3)
 
 
@@ -419,7 +438,7 @@ def test_whoever_leads_has_all_that_was_committed(steps: list[tuple[str, int]]) 
         if step in ("come", "bounce") and broker not in image.brokers:
             image = back(image, which)
         if step == "write" and leads is not None:
-            # The leader writes; everybody in the ISR that lives copies, and that alone commits.
+            # The leader writes; every living member of the ISR copies, and only that commits.
             has[leads] += 1
             alive = [each for each in only(image).isr if each in image.brokers]
             if set(alive) == set(only(image).isr):
@@ -449,7 +468,7 @@ MACHINE_STEPS = st.lists(
     st.one_of(
         *(
             st.tuples(st.just(step), st.integers(0, 2))
-            for step in ("power", "boot", "session", "kill", "start", "copy", "join", "late")
+            for step in ("power", "boot", "session", "kill", "start", "copy", "join", "late", "fill")
         ),
         st.tuples(st.sampled_from(["write", "elect"]), st.just(0)),
         st.tuples(st.sampled_from(["write", "elect"]), st.just(0)),
@@ -459,10 +478,10 @@ MACHINE_STEPS = st.lists(
 
 
 class Machines:
-    """Three replicas with two in sync at least; the log of each is what was written, by number.
+    """Three replicas with min.insync.replicas=2; the log of each is what was written, by number.
 
-    Of all machines one at a time may have lost what it had not flushed, which is all, until it is in sync again. It is
-    registered until somebody notices.
+    One machine at a time may have lost everything that it had not flushed, until it is in sync again. It stays
+    registered until its session ends.
     """
 
     def __init__(self) -> None:
@@ -535,9 +554,19 @@ class Machines:
                 self.tainted = None
 
     def late(self, which: int) -> None:
-        """The leader takes one out that it has not heard of."""
+        """The leader removes a replica that does not fetch."""
         if self.leads is not None and which in self.partition.isr and which != self.leads:
             self._propose(tuple(each for each in self.partition.isr if each != which))
+
+    def fill(self, which: int) -> None:
+        """Its disk is full: it withdraws, and trusts every registration, also that of a machine without power."""
+        if self.lives(which) and which in self.partition.isr:
+            where = TopicPartition("t", 0)
+            decided = decide_withdraw(
+                self.image, BrokerId(which), [where], rules_of=lambda _: TWO, is_sound=lambda _: True
+            )
+            if decided.operations:
+                self.show(after(self.image, decided))
 
     def _propose(self, isr: tuple[BrokerId, ...]) -> bool:
         where = TopicPartition("t", 0)

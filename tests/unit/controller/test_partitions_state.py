@@ -5,12 +5,12 @@ from dataclasses import replace
 import pytest
 
 from ottla.controller.decisions import (
-    Assignment,
-    Decision,
+    ControllerDecision,
     NewPartitions,
     NewTopic,
     PartitionOutcome,
     Reassignment,
+    ReplicaAssignment,
     TopicDefaults,
 )
 from ottla.controller.partitions_state import decide_add_partitions, decide_elect, decide_finish, decide_reassign
@@ -30,7 +30,7 @@ T0 = TopicPartition("t", 0)
 def with_topic(*replicas: tuple[int, ...], broker_count: int = 4) -> ClusterImage:
     """A cluster with topic t, its partitions on these brokers."""
     image = cluster(broker_count)
-    assignments = tuple(Assignment(index, brokers(*each)) for index, each in enumerate(replicas))
+    assignments = tuple(ReplicaAssignment(index, brokers(*each)) for index, each in enumerate(replicas))
     return after(
         image,
         decide_create(
@@ -52,7 +52,7 @@ def first(image: ClusterImage) -> PartitionImage:
     return image.topics["t"].partitions[0]
 
 
-def codes(decision: Decision[PartitionOutcome]) -> list[ErrorCode]:
+def codes(decision: ControllerDecision[PartitionOutcome]) -> list[ErrorCode]:
     return [outcome.error for outcome in decision.outcomes]
 
 
@@ -85,12 +85,12 @@ class TestAddPartitions:
             (
                 NewPartitions(topic="t", partition_count=4, assignments=(brokers(0),)),
                 ErrorCode.INVALID_REPLICA_ASSIGNMENT,
-                "but 1 are assigned",
+                "but 1 assignment(s)",
             ),
             (
                 NewPartitions(topic="t", partition_count=3, assignments=(brokers(0),)),
                 ErrorCode.INVALID_REPLICA_ASSIGNMENT,
-                "have 2",
+                "has replication factor 2",
             ),
             (
                 NewPartitions(topic="t", partition_count=3, assignments=(brokers(0, 9),)),
@@ -147,7 +147,7 @@ class TestElect:
 
     def test_all_partitions_tells_only_of_those_that_needed_it(self) -> None:
         image = with_topic((0, 1), (1, 0))
-        assert Decision() == decide_elect(image, None)
+        assert ControllerDecision() == decide_elect(image, None)
         image = changed(image, replace(first(image), leader=BrokerId(1)))
         assert (PartitionOutcome(topic="t", partition=0),) == decide_elect(image, None).outcomes
 
@@ -216,7 +216,7 @@ class TestReassign:
         moving = first(image)
         assert (brokers(2, 1, 0), brokers(2), brokers(0)) == (moving.replicas, moving.adding, moving.removing)
         assert (brokers(0, 1), 0, 0) == (moving.isr, moving.leader, moving.leader_epoch)
-        assert Decision() == decide_finish(image)
+        assert ControllerDecision() == decide_finish(image)
         image = changed(image, replace(moving, isr=brokers(0, 1, 2), partition_epoch=2))
         then = first(after(image, decide_finish(image)))
         assert (

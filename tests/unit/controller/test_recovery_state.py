@@ -1,4 +1,4 @@
-"""Metadata put together from folders: who leads, who follows, and what is never taken for a topic."""
+"""Metadata recovered from folders: leaders, followers, and folders that are not taken for topics."""
 
 from uuid import UUID
 
@@ -6,8 +6,8 @@ from ottla.controller.recovery_state import (
     KEEP_EVERYTHING,
     LEADER_EPOCHS_SKIPPED,
     PRODUCER_IDS_SKIPPED,
-    decide_adoption,
-    decide_restored,
+    decide_empty_store,
+    decide_older_store,
     unknown_topics,
 )
 from ottla.metadata.changes import apply, changes_of
@@ -41,7 +41,7 @@ def folder(name: str, topic_id: UUID | None, epoch: int = 0, end: int = 0, known
 
 def adopted(**by_broker: ClaimsRecord) -> ClusterImage:
     told = {BrokerId(int(name[1:])): record for name, record in by_broker.items()}
-    return apply(ClusterImage(), changes_of(1, decide_adoption(told, RANDOM)))
+    return apply(ClusterImage(), changes_of(1, decide_empty_store(told, RANDOM)))
 
 
 def described(partition: PartitionImage) -> tuple[tuple[int, ...], tuple[int, ...], int, int]:
@@ -132,7 +132,7 @@ class TestRestored:
     def restored(self, **by_broker: ClaimsRecord) -> ClusterImage:
         image = self.image()
         told = {BrokerId(int(name[1:])): record for name, record in by_broker.items()}
-        return apply(image, changes_of(2, decide_restored(image, told)))
+        return apply(image, changes_of(2, decide_older_store(image, told)))
 
     def test_a_replica_that_was_in_sync_then_does_not_lead_one_with_more(self) -> None:
         image = self.restored(

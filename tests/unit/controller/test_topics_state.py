@@ -7,8 +7,15 @@ from uuid import UUID
 
 import pytest
 
-from ottla.controller.decisions import Assignment, Decision, NewTopic, TopicDefaults, TopicOutcome, TopicReference
-from ottla.controller.topics_state import decide_create, decide_delete, id_text, new_id
+from ottla.controller.decisions import (
+    ControllerDecision,
+    NewTopic,
+    ReplicaAssignment,
+    TopicDefaults,
+    TopicOutcome,
+    TopicReference,
+)
+from ottla.controller.topics_state import decide_create, decide_delete
 from ottla.metadata.image import ClusterImage
 from ottla.metadata.records import deleted_topic_key, topic_configs_key, topic_key
 from ottla.metadata.store import Check, Delete
@@ -26,7 +33,7 @@ def only_known(configs: Mapping[str, str]) -> None:
             raise InvalidConfigError(f"unknown config {name!r}")
 
 
-def create(image: ClusterImage, *topics: NewTopic, **options: Any) -> Decision[TopicOutcome]:
+def create(image: ClusterImage, *topics: NewTopic, **options: Any) -> ControllerDecision[TopicOutcome]:
     return decide_create(
         image,
         topics,
@@ -37,12 +44,12 @@ def create(image: ClusterImage, *topics: NewTopic, **options: Any) -> Decision[T
     )
 
 
-def errors(decision: Decision[TopicOutcome]) -> list[ErrorCode]:
+def errors(decision: ControllerDecision[TopicOutcome]) -> list[ErrorCode]:
     return [outcome.error for outcome in decision.outcomes]
 
 
-def assigned(*replicas: tuple[int, ...]) -> tuple[Assignment, ...]:
-    return tuple(Assignment(index, brokers(*each)) for index, each in enumerate(replicas))
+def assigned(*replicas: tuple[int, ...]) -> tuple[ReplicaAssignment, ...]:
+    return tuple(ReplicaAssignment(index, brokers(*each)) for index, each in enumerate(replicas))
 
 
 class TestCreate:
@@ -82,14 +89,14 @@ class TestCreate:
 
     def test_an_assignment_in_any_order(self) -> None:
         image = cluster(2)
-        swapped = (Assignment(1, brokers(1)), Assignment(0, brokers(0)))
+        swapped = (ReplicaAssignment(1, brokers(1)), ReplicaAssignment(0, brokers(0)))
         partitions = after(image, create(image, NewTopic(name="t", assignments=swapped))).topics["t"].partitions
         assert [brokers(0), brokers(1)] == [partition.replicas for partition in partitions]
 
     @pytest.mark.parametrize(
         ("topic", "error", "message"),
         [
-            (NewTopic(name="a b"), ErrorCode.INVALID_TOPIC_EXCEPTION, "has others"),
+            (NewTopic(name="a b"), ErrorCode.INVALID_TOPIC_EXCEPTION, "unlike"),
             (NewTopic(name="__cluster_metadata"), ErrorCode.INVALID_REQUEST, "reserved"),
             (NewTopic(name="old.one"), ErrorCode.TOPIC_ALREADY_EXISTS, "'old.one' already exists"),
             (NewTopic(name="old_one"), ErrorCode.INVALID_TOPIC_EXCEPTION, "collides with topic 'old.one'"),
@@ -106,14 +113,18 @@ class TestCreate:
             (NewTopic(name="t", assignments=assigned(())), ErrorCode.INVALID_REPLICA_ASSIGNMENT, "no replica"),
             (NewTopic(name="t", assignments=assigned((0, 0))), ErrorCode.INVALID_REPLICA_ASSIGNMENT, "twice"),
             (NewTopic(name="t", assignments=assigned((0, 9))), ErrorCode.INVALID_REPLICA_ASSIGNMENT, "broker 9"),
-            (NewTopic(name="t", assignments=assigned((0,), (0, 1))), ErrorCode.INVALID_REPLICA_ASSIGNMENT, "as many"),
             (
-                NewTopic(name="t", assignments=(Assignment(1, brokers(0)),)),
+                NewTopic(name="t", assignments=assigned((0,), (0, 1))),
+                ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+                "must agree",
+            ),
+            (
+                NewTopic(name="t", assignments=(ReplicaAssignment(1, brokers(0)),)),
                 ErrorCode.INVALID_REPLICA_ASSIGNMENT,
                 "from 0",
             ),
             (
-                NewTopic(name="t", assignments=(Assignment(0, brokers(0)), Assignment(0, brokers(1)))),
+                NewTopic(name="t", assignments=(ReplicaAssignment(0, brokers(0)), ReplicaAssignment(0, brokers(1)))),
                 ErrorCode.INVALID_REPLICA_ASSIGNMENT,
                 "once",
             ),
@@ -221,13 +232,3 @@ class TestDelete:
         assert Delete(topic_key("t"), 2) in with_configs
         assert Delete(topic_configs_key("t"), 2) in with_configs
         assert Check(topic_configs_key("u"), 0) in without
-
-
-def test_ids_are_random_and_never_look_like_an_option() -> None:
-    random = SimRandom(3)
-    ids = [new_id(random) for _ in range(500)]
-    assert 500 == len(set(ids))
-    assert {22} == {len(id_text(each)) for each in ids}
-    assert not [each for each in ids if id_text(each).startswith("-")]
-    assert {4} == {each.version for each in ids}
-    assert "AAAAAAAAAAAAAAAAAAAABQ" == id_text(UUID(int=5))

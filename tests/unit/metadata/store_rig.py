@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from ottla.env.ports import Clock
 from ottla.env.real_clock import RealClock
-from ottla.metadata.sqlite_store import SqliteStore
+from ottla.metadata.sqlite.sqlite_store import SqliteStore
 from ottla.metadata.store import Change, ConflictError, MetadataStore
 
 T = TypeVar("T")
@@ -52,7 +52,7 @@ async def take(changes: AsyncIterator[list[Change]], count: int) -> list[list[Ch
 OTHER_PROCESS = """
 import asyncio, sys, time
 from ottla.env.real_clock import RealClock
-from ottla.metadata.sqlite_store import SqliteStore
+from ottla.metadata.sqlite.sqlite_store import SqliteStore
 from ottla.metadata.store import ConflictError, Put
 
 def say(*words):
@@ -99,7 +99,8 @@ await store.close()"""
 
 
 async def check_paused_leader(process: Process, store: MetadataStore) -> None:
-    """A process that runs `LEAD` is stopped until its lease is this store's, then goes on: it must not act any more."""
+    """A process that runs `LEAD` is stopped until this store has its lease, then continued: it must not act any
+    more."""
     while "held" != await heard(process):
         pass
     process.send_signal(signal.SIGSTOP)

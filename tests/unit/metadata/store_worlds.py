@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
-from ottla.metadata.sqlite_store import SqliteStore
+from ottla.metadata.sqlite.sqlite_store import SqliteStore
 from ottla.metadata.store import MetadataStore
 from ottla.model.errors import MisuseError, StorageError
 from ottla.sim.clock import SimClock
@@ -45,8 +45,8 @@ async def clients(world: StoreWorld, count: int) -> AsyncIterator[list[Any]]:
 
 
 class SqliteWorld:
-    """A shared file, on a clock that stands still, so that no lease ends because the machine is busy. A session ends by
-    its leases' timeout, when its renewals fail."""
+    """A shared file, with a clock that does not advance, so that no lease ends because the machine is busy. A session
+    ends by its leases' timeout, when its renewals fail."""
 
     def __init__(self, folder: Path) -> None:
         self._path = str(folder / "metadata.db")
@@ -82,7 +82,7 @@ class SqliteWorld:
 
 
 class SimWorld:
-    """The simulated store, on a clock that goes on whenever nothing else happens."""
+    """The simulated store, with a clock that advances when nothing else happens."""
 
     def __init__(self, seed: int = 0, faults: StoreFaults | None = None, step_seconds: float = 0.001) -> None:
         self._step_seconds = step_seconds

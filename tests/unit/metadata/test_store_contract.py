@@ -8,6 +8,8 @@ from ottla.sim.store import StoreFaults
 from tests.unit.metadata.store_contract import StoreContract
 from tests.unit.metadata.store_worlds import SimWorld, SqliteWorld
 
+pytestmark = pytest.mark.slow
+
 
 class TestSqlite(StoreContract):
     @pytest.fixture

@@ -1,0 +1,1 @@
+"""Definitions of Kafka's topic and broker configs: type, default, range, and when each may change."""

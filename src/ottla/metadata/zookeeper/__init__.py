@@ -1,0 +1,1 @@
+"""The metadata store of several machines, in ZooKeeper. `commit_log.py` describes the znodes; start there."""
