@@ -1,4 +1,4 @@
-"""A fetch that waits until there is enough to read, or until its time is up; woken by the event, never polling."""
+"""A fetch that waits until there is enough to read, or until its time is up. Partitions wake it; it never polls."""
 
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 class FetchWaiter:
-    """Waits at several partitions at once; calls `on_ready` once, from within the event that it waited for."""
+    """Waits at several partitions at once; calls `on_ready` once, from within the event that ends the wait."""
 
     __slots__ = ("_is_over", "_is_replica", "_on_ready", "_partitions", "_timer", "is_committed", "missing_bytes")
 
@@ -27,7 +27,7 @@ class FetchWaiter:
     ) -> None:
         self.missing_bytes = missing_bytes
         self.is_committed = is_committed
-        """Whether only what no open transaction holds back counts."""
+        """Whether only records below the last stable offset count."""
         self._partitions = tuple(partitions)
         self._on_ready = on_ready
         self._is_replica = is_replica
@@ -37,13 +37,13 @@ class FetchWaiter:
         self._timer = timers.after(max_wait_ms, self.finish)
 
     def on_progress(self, added_bytes: int) -> None:
-        """So many bytes more can be read."""
+        """That many more bytes can be read."""
         self.missing_bytes -= added_bytes
         if self.missing_bytes <= 0:
             self.finish()
 
     def cancel(self) -> None:
-        """Waits no more; `on_ready` is not called."""
+        """Stops waiting without calling `on_ready`."""
         self._is_over = True
         self._timer.cancel()
         for partition in self._partitions:
@@ -51,7 +51,7 @@ class FetchWaiter:
         self._partitions = ()
 
     def finish(self) -> None:
-        """Ends the wait, whatever there is; nothing happens if it has ended."""
+        """Ends the wait, however much there is to read; does nothing if it has ended."""
         if not self._is_over:
             self.cancel()
             self._on_ready()

@@ -1,18 +1,18 @@
-"""What a follower makes of its leader's answers: where to cut its log, what to append, when to ask again. Pure.
+"""How a follower reacts to its leader's answers: where to truncate its log, what to append, when to fetch again. Pure.
 
-A follower asks from its own end, and says in which leader epoch its last record was written. A leader whose history
-differs answers, instead of records, the largest epoch up to that one which it knows, and where that ended. The
-follower cuts there, or where its own records of that epoch end, and asks again: each round takes at least one epoch of
-its own away, so that both agree in the end. The high watermark has no say in it; it may be older than the truth, and
-to cut by it is what loses committed records.
+A follower fetches from its own end, and names the leader epoch of its last record. A leader whose history differs
+answers, instead of records, the largest epoch up to that one which it knows, and the offset where that epoch ended. The
+follower truncates there, or where its own records of that epoch end, and fetches again. Each round removes at least one
+epoch of its own, so both agree in the end. The high watermark is not used for this: it may be older than the truth, and
+truncating to it loses committed records.
 
-    asks with (end_offset, latest epoch) --> records         appended, then the leader's high watermark and start
-                                         --> diverging       cut, ask again
-                                         --> out of range    behind the leader's start: begin anew there;
-                                                             beyond its end: cut to it
-                                         --> other errors    wait, ask again; a fenced one waits for the next image
+    fetches with (end_offset, latest epoch) --> records         appended; then the leader's high watermark and start
+                                            --> diverging       truncate, fetch again
+                                            --> out of range    behind the leader's start: remove all, start there;
+                                                                beyond its end: truncate to it
+                                            --> other errors    fetch again later; a fenced epoch waits for metadata
 
-`replica_fetcher.py` is the shell.
+`replica_copy.py` does it to the log, `replica_fetcher.py` fetches.
 """
 
 from collections.abc import Callable
@@ -22,17 +22,17 @@ from typing import Final, NamedTuple
 
 from ottla.model.error_codes import ErrorCode
 from ottla.model.ids import NO_OFFSET, BrokerId, LeaderEpoch, Offset
-from ottla.protocol.replica_fetch_frames import Answer
+from ottla.protocol.replica_fetch_frames import PartitionAnswer
 
 
-class Patience(Enum):
-    """What a follower waits for before it asks again."""
+class NextFetch(Enum):
+    """When a follower fetches again."""
 
-    NOTHING = auto()
-    A_WHILE = auto()
+    AT_ONCE = auto()
+    AFTER_BACKOFF = auto()
     """The leader is not ready, or does not know yet what this broker knows."""
-    NEWS = auto()
-    """The cluster has moved on: the next image says whom to ask."""
+    AFTER_METADATA_CHANGE = auto()
+    """This broker's metadata is old: the next image says which broker leads."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,13 +45,13 @@ class Copy:
 
 
 class TruncateTo(NamedTuple):
-    """Remove what lies at and above an offset."""
+    """Remove the records at and above an offset."""
 
     offset: Offset
 
 
-class BeginAnew(NamedTuple):
-    """Remove everything; the next record comes at this offset."""
+class TruncateFully(NamedTuple):
+    """Remove all records; the next record gets this offset."""
 
     offset: Offset
 
@@ -67,25 +67,25 @@ class FollowBounds(NamedTuple):
     start_offset: Offset
 
 
-Effect = TruncateTo | BeginAnew | AppendRecords | FollowBounds
+CopyEffect = TruncateTo | TruncateFully | AppendRecords | FollowBounds
 
 
 class Reaction(NamedTuple):
-    """The effects, in order, and how long to wait before asking again."""
+    """The effects, in order, and when to fetch again."""
 
-    effects: tuple[Effect, ...]
-    patience: Patience = Patience.NOTHING
+    effects: tuple[CopyEffect, ...]
+    next_fetch: NextFetch = NextFetch.AT_ONCE
 
 
-_PATIENCE: Final = {
-    ErrorCode.FENCED_LEADER_EPOCH: Patience.NEWS,
-    ErrorCode.INCONSISTENT_TOPIC_ID: Patience.NEWS,
+_NEXT_FETCH: Final = {
+    ErrorCode.FENCED_LEADER_EPOCH: NextFetch.AFTER_METADATA_CHANGE,
+    ErrorCode.INCONSISTENT_TOPIC_ID: NextFetch.AFTER_METADATA_CHANGE,
 }
-"""Errors that no asking again mends. All others are waited out: who asks too early, or in a bad moment."""
+"""Errors that a retry does not resolve. After all others the follower fetches again later."""
 
 
 class FollowerState:
-    """One partition's follower: whom it follows, in which epoch."""
+    """One partition's follower: its leader, and in which epoch."""
 
     __slots__ = ("leader", "leader_epoch")
 
@@ -93,12 +93,12 @@ class FollowerState:
         self.leader = leader
         self.leader_epoch = leader_epoch
 
-    def on_answer(self, answer: Answer, copy: Copy) -> Reaction:
-        """What to do about an answer to a fetch that was asked with this copy as it is."""
+    def on_answer(self, answer: PartitionAnswer, copy: Copy) -> Reaction:
+        """What to do about the answer to a fetch, which was sent with this copy as it is."""
         if answer.error == ErrorCode.OFFSET_OUT_OF_RANGE:
             return self._on_out_of_range(answer, copy)
         if answer.error:
-            return Reaction((), _PATIENCE.get(answer.error, Patience.A_WHILE))
+            return Reaction((), _NEXT_FETCH.get(answer.error, NextFetch.AFTER_BACKOFF))
         if answer.diverging is not None:
             return self._on_diverging(*answer.diverging, copy)
         bounds = FollowBounds(answer.high_watermark, answer.start_offset)
@@ -107,17 +107,17 @@ class FollowerState:
     def _on_diverging(self, epoch: LeaderEpoch, end_offset: Offset, copy: Copy) -> Reaction:
         own_epoch, own_end = copy.end_of(epoch)
         if own_end == NO_OFFSET:
-            # It has nothing as old as what the leader has in common with it.
-            return Reaction((BeginAnew(copy.start_offset),))
+            # All its records are newer than what the leader has in common with it.
+            return Reaction((TruncateFully(copy.start_offset),))
         cut = min(own_end, end_offset) if own_epoch == epoch else own_end
         if cut >= copy.end_offset:
-            # Nothing would change, and the same question would get the same answer.
-            return Reaction((), Patience.A_WHILE)
+            # Nothing would change, and the same fetch would get the same answer.
+            return Reaction((), NextFetch.AFTER_BACKOFF)
         return Reaction((TruncateTo(cut),))
 
-    def _on_out_of_range(self, answer: Answer, copy: Copy) -> Reaction:
+    def _on_out_of_range(self, answer: PartitionAnswer, copy: Copy) -> Reaction:
         if answer.start_offset > copy.end_offset:
-            return Reaction((BeginAnew(answer.start_offset),))
+            return Reaction((TruncateFully(answer.start_offset),))
         if NO_OFFSET < answer.end_offset < copy.end_offset:
             return Reaction((TruncateTo(answer.end_offset),))
-        return Reaction((), Patience.A_WHILE)
+        return Reaction((), NextFetch.AFTER_BACKOFF)

@@ -1,18 +1,19 @@
-"""What a leader knows of its replicas, and what follows from it: the high watermark and the ISR. Pure.
+"""What a leader knows of its replicas, and what follows from it: how far records are replicated, and the ISR. Pure.
 
-    high watermark = the smallest end offset over the maximal ISR; it never goes back
+    replicated offset = the smallest end offset over the maximal ISR
 
-It stays where it is while the ISR has fewer members than the effective min.insync.replicas, and while a replica outside
-of it is eligible to lead, which has nothing beyond it. So what is committed was on that many replicas, and any of them
-may be asked for it.
+The high watermark, which `partition_state.py` keeps, follows it and never goes back. There is none, and so nothing is
+committed, while the ISR is below the effective min.insync.replicas, or while a replica outside the ISR is eligible to
+lead: that one has no record above the high watermark. So every committed record was on that many replicas, and any of
+them may become leader.
 
-The ISR is what the cluster has agreed on. A change of it is proposed by the leader and counts once it is committed in
-the metadata store; until then the maximal ISR, the agreed one with those who are being added, is what a record has to
-reach: whichever of the two turns out to be true, it is on all of them. One proposal is under way at a time.
+The ISR is what the cluster has agreed on. The leader proposes a change of it, which counts once it is committed in the
+metadata store. Until then a record must reach the maximal ISR: the agreed one and the replicas that are being added.
+Whichever of the two turns out to be true, all its members have the record. One proposal is open at a time.
 
 A leader's own end counts only as far as it is safe: where the topic flushes before it acknowledges, that is as far as
-the disk has it. A follower's end is where it fetches, and counts only once its history was held against the leader's,
-which the fetch itself does. Committing proposals is the broker's duty.
+the log is flushed. A follower's end is the offset it fetches from, once the fetch has compared its history with the
+leader's. `isr_proposals.py` commits the proposals.
 """
 
 from collections.abc import Iterable
@@ -21,10 +22,9 @@ from typing import Final
 
 from ottla.model.ids import BrokerId, LeaderEpoch, Offset
 from ottla.model.invariants import violated
-from ottla.model.min_isr import effective_min_isr
 
 UNKNOWN_OFFSET: Final = Offset(-1)
-"""Of a follower that has not fetched from this leader yet."""
+"""The end of a follower that has not fetched from this leader yet."""
 FIRST_OFFSET: Final = Offset(0)
 
 
@@ -37,28 +37,29 @@ class Replica:
         self.end_offset = UNKNOWN_OFFSET
         self.start_offset = UNKNOWN_OFFSET
         self.broker_epoch = -1
-        """Which life of the broker fetched last: only that one may be added to the ISR."""
+        """Of the last fetch: only the broker in that epoch may be added to the ISR."""
         self.caught_up_at = now
-        """When it last had all that the leader had. A new leader gives everybody the benefit of the doubt."""
+        """When it last had all that the leader had. A new leader assumes that all followers have caught up."""
         self.fetched_at = now
         self.leader_end = UNKNOWN_OFFSET
-        """The leader's end when it fetched last."""
+        """The leader's end at the last fetch."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IsrProposal:
-    """The ISR that the leader asks the cluster to agree on, sorted as the replicas are."""
+    """The ISR that the leader asks the cluster to agree on, in the order of the replicas."""
 
     isr: tuple[BrokerId, ...]
     added: tuple[tuple[BrokerId, int], ...] = ()
-    """Those who come in, each with its broker epoch: it must be the same life that caught up."""
+    """New members, each with the broker epoch in which it caught up."""
     removed: tuple[BrokerId, ...] = ()
 
 
 class LeaderState:
-    """One partition's leader; see the module's docstring. `isr` is never empty and has the leader.
+    """The leader of one partition. `isr` always contains the leader.
 
-    `epoch_start` is the log's end when this leader began: who is behind it may lack what an earlier one committed.
+    `epoch_start` is the log's end when this leader began: a follower that ends before it may lack records that an
+    earlier leader committed.
     """
 
     __slots__ = (
@@ -66,11 +67,9 @@ class LeaderState:
         "eligible",
         "epoch_start",
         "followers",
-        "high_watermark",
         "isr",
         "leader_epoch",
         "local_end",
-        "min_in_sync",
         "proposal",
         "replicas",
     )
@@ -82,8 +81,6 @@ class LeaderState:
         replicas: Iterable[BrokerId],
         isr: Iterable[BrokerId],
         leader_epoch: LeaderEpoch,
-        high_watermark: Offset,
-        min_in_sync: int = 1,
         eligible: Iterable[BrokerId] = (),
         epoch_start: Offset = FIRST_OFFSET,
         now: float = 0.0,
@@ -93,25 +90,19 @@ class LeaderState:
         self.isr = frozenset(isr)
         self.eligible = frozenset(eligible)
         self.leader_epoch = leader_epoch
-        self.high_watermark = high_watermark
-        self.min_in_sync = min_in_sync
         self.epoch_start = epoch_start
         self.local_end = Offset(0)
         self.followers: dict[BrokerId, Replica] = {each: Replica(now) for each in self.replicas if each != me}
         self.proposal: IsrProposal | None = None
-        """What the cluster has been asked and has not answered."""
+        """The proposal that is open."""
         self.check()
 
     # Events
 
-    def on_local_end(self, end_offset: Offset) -> Offset:
-        """The leader's own log is safe up to here; answers the high watermark that follows.
-
-        An earlier end than one that is known says nothing: flushes may report late.
-        """
+    def on_local_end(self, end_offset: Offset) -> None:
+        """The leader's own log is safe up to here. Flushes may report late, so an earlier end changes nothing."""
         if end_offset > self.local_end:
             self.local_end = end_offset
-        return self._advance()
 
     def on_follower_fetch(
         self,
@@ -122,26 +113,25 @@ class LeaderState:
         broker_epoch: int,
         leader_end: Offset,
         now: float,
-    ) -> Offset:
-        """A follower whose history agrees with the leader's fetches from an offset, and so has all below it.
+    ) -> None:
+        """A follower whose history agrees with the leader's fetches from an offset: it has all records below it.
 
-        Answers the high watermark that follows. `leader_end` is the log's end now, safe or not.
+        `leader_end` is the end of the leader's log, safe or not. Fetches of brokers that are not replicas do not count.
         """
         follower = self.followers.get(broker)
         if follower is None:
-            return self.high_watermark
+            return
         if offset >= leader_end:
             follower.caught_up_at = now
         elif follower.leader_end != UNKNOWN_OFFSET and offset >= follower.leader_end:
-            # It has what there was at its last fetch: with records coming all the time nobody has everything.
+            # It has all that there was at its last fetch. While records keep coming, no follower has everything.
             follower.caught_up_at = max(follower.caught_up_at, follower.fetched_at)
         follower.fetched_at = now
         follower.leader_end = leader_end
-        # It may have gone back: a follower that lost its disk begins anew, and must not count for what it had.
+        # It may go back: a follower that lost its disk starts again, and must not count for what it had.
         follower.end_offset = offset
         follower.start_offset = start_offset
         follower.broker_epoch = broker_epoch
-        return self._advance()
 
     def on_isr(
         self,
@@ -151,11 +141,8 @@ class LeaderState:
         *,
         eligible: Iterable[BrokerId] = (),
         now: float = 0.0,
-    ) -> Offset:
-        """The cluster agreed on another ISR or other replicas; answers the high watermark.
-
-        Whatever had been proposed is settled by it: an answer that comes later is about the past.
-        """
+    ) -> None:
+        """The cluster agreed on another ISR or other replicas. This settles the open proposal."""
         if replicas is not None:
             self.replicas = tuple(replicas)
             self.followers = {
@@ -166,27 +153,29 @@ class LeaderState:
         self.leader_epoch = max(self.leader_epoch, leader_epoch)
         self.proposal = None
         self.check()
-        return self._advance()
 
-    def on_min_in_sync(self, count: int) -> Offset:
-        """The topic asks for another number of replicas in sync; answers the high watermark."""
-        self.min_in_sync = count
-        return self._advance()
-
-    def on_refused(self, proposal: IsrProposal) -> Offset:
-        """The cluster did not agree, and never will: the state was another one. Answers the high watermark."""
+    def on_refused(self, proposal: IsrProposal) -> None:
+        """The cluster did not agree and never will: the partition's record has changed."""
         if self.proposal is proposal:
             self.proposal = None
-        return self._advance()
 
     # Decisions
 
-    def propose(self, now: float, lag_seconds_max: float, alive: dict[BrokerId, int]) -> IsrProposal | None:
-        """The change of the ISR that is due, if any, and marks it as under way; None while another one is.
+    def propose(
+        self,
+        now: float,
+        lag_seconds_max: float,
+        alive: dict[BrokerId, int],
+        *,
+        high_watermark: Offset,
+        min_isr: int,
+    ) -> IsrProposal | None:
+        """The change of the ISR that is due, and marks it as open; None while another proposal is.
 
-        `alive` has the broker epoch of everybody who is registered. Who has not caught up for too long goes, unless it
-        has all there is; who has caught up comes in, if it is alive and still the broker that caught up. The same ISR
-        is proposed where it is large enough and yet somebody outside is eligible, who would not be any more.
+        `alive` has the broker epoch of every registered broker. A follower leaves if it has not caught up for too long,
+        unless it has all there is. A follower that has caught up comes in, if it is registered in the epoch in which it
+        caught up. The same ISR is proposed if it is large enough while replicas outside are eligible, so that they no
+        longer are.
         """
         if self.proposal is not None or not self.followers:
             return None
@@ -200,10 +189,10 @@ class LeaderState:
             for broker, follower in self.followers.items()
             if broker not in self.isr
             and alive.get(broker) == follower.broker_epoch
-            and self._is_in_sync(follower)
+            and self._is_in_sync(follower, high_watermark)
             and not self._is_late(follower, now, lag_seconds_max)
         )
-        if not removed and not added and not (self.eligible and self._is_enough()):
+        if not removed and not added and not (self.eligible and len(self.isr) >= min_isr):
             return None
         members = (self.isr - set(removed)) | {broker for broker, _ in added}
         self.proposal = IsrProposal(
@@ -211,47 +200,37 @@ class LeaderState:
         )
         return self.proposal
 
+    def replicated_offset(self, min_isr: int) -> Offset:
+        """The offset below which the maximal ISR has all records; UNKNOWN_OFFSET while nothing may be committed."""
+        if self.eligible or len(self.isr) < min_isr:
+            return UNKNOWN_OFFSET
+        if len(self.isr) == 1 and self.proposal is None:
+            return self.local_end
+        return min(
+            self.local_end,
+            *(self.followers[each].end_offset for each in self.maximal_isr if each != self._me),
+        )
+
     @property
     def maximal_isr(self) -> frozenset[BrokerId]:
-        """Everybody who is in the ISR, or will be if what is under way succeeds."""
+        """The ISR, and the replicas that the open proposal adds."""
         if self.proposal is None or not self.proposal.added:
             return self.isr
         return self.isr | {broker for broker, _ in self.proposal.added}
 
     def low_watermark(self, local_start: Offset, alive: Iterable[BrokerId]) -> Offset:
-        """The smallest start offset of the replicas that live: what lies below is gone from all of them."""
+        """The smallest start offset of the live replicas: all of them have deleted the records below it."""
         starts = [self.followers[each].start_offset for each in alive if each in self.followers]
         return min([local_start, *starts])
 
-    @property
-    def effective_min_isr(self) -> int:
-        """How many replicas must be in sync before anything is committed."""
-        return effective_min_isr(self.min_in_sync, len(self.replicas))
-
-    def _is_enough(self) -> bool:
-        return len(self.isr) >= self.effective_min_isr
-
-    def _is_in_sync(self, follower: Replica) -> bool:
-        return follower.end_offset >= self.high_watermark and follower.end_offset >= self.epoch_start
+    def _is_in_sync(self, follower: Replica, high_watermark: Offset) -> bool:
+        return follower.end_offset >= high_watermark and follower.end_offset >= self.epoch_start
 
     def _is_late(self, follower: Replica, now: float, lag_seconds_max: float) -> bool:
         return follower.end_offset < self.local_end and now - follower.caught_up_at > lag_seconds_max
 
-    def _advance(self) -> Offset:
-        if self.eligible or not self._is_enough():
-            return self.high_watermark
-        if len(self.isr) == 1 and self.proposal is None:
-            smallest = self.local_end
-        else:
-            smallest = min(
-                self.local_end,
-                *(self.followers[each].end_offset for each in self.maximal_isr if each != self._me),
-            )
-        self.high_watermark = max(self.high_watermark, smallest)
-        return self.high_watermark
-
     def check(self) -> None:
-        """Raises if it is not in a state that it may be in."""
+        """Raises InvariantViolation if the ISR is impossible."""
         if self._me not in self.isr:
             violated(f"leader {self._me} is not in its ISR {sorted(self.isr)}")
         if not self.isr <= set(self.replicas):

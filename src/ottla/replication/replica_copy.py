@@ -1,6 +1,6 @@
-"""A follower's answer from its leader, done to the log: what `follower_state.py` decides, in order.
+"""Applies a leader's answer to a follower's log, as `follower_state.py` decides.
 
-Asking the leader, and how often, is the broker's duty.
+`replica_fetcher.py` sends the fetches.
 """
 
 import logging
@@ -8,14 +8,14 @@ from typing import Final, NamedTuple
 
 from ottla.env.ports import Clock
 from ottla.model.ids import Offset
-from ottla.protocol.replica_fetch_frames import Answer
+from ottla.protocol.replica_fetch_frames import PartitionAnswer
 from ottla.replication.follower_state import (
     AppendRecords,
-    BeginAnew,
     Copy,
     FollowBounds,
     FollowerState,
-    Patience,
+    NextFetch,
+    TruncateFully,
     TruncateTo,
 )
 from ottla.replication.partition import Partition
@@ -24,17 +24,17 @@ from ottla.storage.log import Log
 _LOGGER: Final = logging.getLogger(__name__)
 
 OFFSET_BYTES: Final = 8
-"""A batch begins with its base offset."""
+"""The size of the base offset, the first field of a batch."""
 
 
-def take_answer(partition: Partition, answer: Answer, records: memoryview, clock: Clock) -> Patience:
-    """Makes a leader's answer true here; says what to wait for before the next question.
+def take_answer(partition: Partition, answer: PartitionAnswer, records: memoryview, clock: Clock) -> NextFetch:
+    """Applies a leader's answer; says when to fetch again.
 
     Raises CorruptBatchError if the records are damaged, StorageError if they cannot be written.
     """
     log = partition.log
     if partition.follower is None:
-        return Patience.NEWS
+        return NextFetch.AFTER_METADATA_CHANGE
     copy = Copy(
         start_offset=log.start_offset,
         end_offset=log.end_offset,
@@ -47,22 +47,19 @@ def take_answer(partition: Partition, answer: Answer, records: memoryview, clock
                 before = _Bounds.of(log)
                 log.truncate_to(offset, now=clock.now_ms())
                 before.report_cut(log, partition.follower, answer)
-                partition.on_copy_cut()
-            case BeginAnew(offset):
+                partition.on_truncated()
+            case TruncateFully(offset):
                 before = _Bounds.of(log)
                 log.truncate_fully(offset, now=clock.now_ms())
                 before.report_cut(log, partition.follower, answer)
-                partition.on_copy_cut()
+                partition.on_truncated()
             case AppendRecords():
-                _begin_with_batch(log, records, clock)
+                _start_with_batch(partition, records, clock)
                 log.append_as_follower(records, now=clock.now_ms())
-                partition.copied_bytes += len(records)
                 partition.on_copied(len(records))
             case FollowBounds(high_watermark, start_offset):
-                log.advance_high_watermark(max(min(high_watermark, log.end_offset), log.high_watermark))
-                log.advance_start(min(start_offset, log.high_watermark))
-                partition.on_copy_bounds()
-    return reaction.patience
+                partition.on_leader_bounds(high_watermark, start_offset)
+    return reaction.next_fetch
 
 
 class _Bounds(NamedTuple):
@@ -76,8 +73,8 @@ class _Bounds(NamedTuple):
     def of(cls, log: Log) -> "_Bounds":
         return cls(log.start_offset, log.high_watermark, log.end_offset)
 
-    def report_cut(self, log: Log, follower: FollowerState, answer: Answer) -> None:
-        """Logs what a truncation took, and why: as an error if it was committed."""
+    def report_cut(self, log: Log, follower: FollowerState, answer: PartitionAnswer) -> None:
+        """Logs what a truncation removed, and why: as an error if some of it was committed."""
         leader = f"leader {follower.leader} (leader epoch {follower.leader_epoch})"
         if log.start_offset >= self.end_offset:
             kept = self.start_offset
@@ -101,9 +98,11 @@ class _Bounds(NamedTuple):
         )  # fmt: skip
 
 
-def _begin_with_batch(log: Log, records: memoryview, clock: Clock) -> None:
-    """An empty copy begins where the leader's log does, which may be within a batch; that batch comes whole."""
+def _start_with_batch(partition: Partition, records: memoryview, clock: Clock) -> None:
+    """Lets an empty copy start with the leader's first batch, whose first records may lie below the leader's start."""
+    log = partition.log
     if log.start_offset == log.end_offset and len(records) >= OFFSET_BYTES:
         base_offset = Offset(int.from_bytes(records[:OFFSET_BYTES], "big", signed=True))
         if 0 <= base_offset < log.end_offset:
             log.truncate_fully(base_offset, now=clock.now_ms())
+            partition.on_truncated()

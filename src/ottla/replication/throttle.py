@@ -1,19 +1,19 @@
-"""How fast replicas may be copied that are named to be slowed down: a bucket that fills at the allowed rate. Pure.
+"""The throttle of replication: a token bucket that fills at the configured rate. Pure.
 
-Only replicas that are behind wait for it: those in sync must not fall out of the ISR. What these copy is counted all
-the same. Configs are looked up by the broker (`ottla.broker.replication_throttles`).
+Only replicas outside the ISR wait for it: those in sync must not fall out of the ISR. Their bytes are counted all the
+same. `throttles.py` looks the configs up.
 """
 
 from collections.abc import Sequence
 from typing import Final
 
 BURST_SECONDS: Final = 1.0
-"""What was not used for so long may be used at once; not more."""
+"""The bucket holds what the rate allows in this time."""
 ALL: Final = "*"
 
 
 class Throttle:
-    """Bytes may pass while the bucket is not empty; a large answer leaves a debt, which is waited for."""
+    """Bytes may pass while the bucket is not empty; a large response leaves a debt, which must be earned first."""
 
     __slots__ = ("_balance", "_filled_at", "bytes_per_second")
 
@@ -23,18 +23,18 @@ class Throttle:
         self._filled_at = now
 
     def record(self, size_bytes: int, now: float) -> None:
-        """So many bytes have passed."""
+        """Counts bytes that have passed."""
         self._fill(now)
         self._balance -= size_bytes
 
     def seconds_until_open(self, now: float) -> float:
-        """How long nothing more may pass; 0 if something may now. For ever where the rate is 0."""
+        """How long nothing more may pass; 0 if something may now, infinity if the rate is 0."""
         self._fill(now)
         if self._balance > 0:
             return 0.0
         if self.bytes_per_second == 0:
             return float("inf")
-        # A little more than enough, so that whoever comes back then finds it open.
+        # A little more than enough, so that the bucket is surely not empty then.
         return (1 - self._balance) / self.bytes_per_second
 
     def _fill(self, now: float) -> None:
@@ -44,5 +44,5 @@ class Throttle:
 
 
 def is_named(replicas: Sequence[str], partition: int, broker: int) -> bool:
-    """Whether a topic's list of throttled replicas, `partition:broker` or `*`, has this one."""
+    """Whether a topic's throttled replicas, `partition:broker` pairs or `*`, include this one."""
     return bool(replicas) and (ALL in replicas or f"{partition}:{broker}" in replicas)

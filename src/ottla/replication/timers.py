@@ -1,14 +1,14 @@
-"""Drives the timing wheel by the event loop: one timer of the loop for all deadlines of the broker."""
+"""Drives the timing wheel: one timer of the event loop serves all deadlines of the broker."""
 
 import asyncio
 from collections.abc import Callable
 
 from ottla.env.ports import Clock
-from ottla.replication.timing_wheel import Timer, TimingWheel
+from ottla.replication.timing_wheel import Deadline, TimingWheel
 
 
 class Timers:
-    """Calls back when a span has passed; costs the event loop one timer, however many wait."""
+    """Calls back after a time span."""
 
     __slots__ = ("_armed_ms", "_clock", "_handle", "_is_closed", "_loop", "_wheel")
 
@@ -20,19 +20,19 @@ class Timers:
         self._armed_ms = 0
         self._is_closed = False
 
-    def after(self, span_ms: int, callback: Callable[[], None]) -> Timer:
-        """Calls back once, at least that much later, unless cancelled."""
+    def after(self, span_ms: int, callback: Callable[[], None]) -> Deadline:
+        """Calls back once, after `span_ms` at least, unless cancelled."""
         deadline_ms = self._now_ms() + max(span_ms, 0) + 1
-        timer = self._wheel.add(deadline_ms, callback)
+        deadline = self._wheel.add(deadline_ms, callback)
         if self._handle is None or deadline_ms < self._armed_ms:
             self._arm()
-        return timer
+        return deadline
 
     def __len__(self) -> int:
         return len(self._wheel)
 
     def close(self) -> None:
-        """Nothing fires any more, whatever is still added."""
+        """Nothing fires any more, not even what is added later."""
         self._is_closed = True
         if self._handle is not None:
             self._handle.cancel()
@@ -52,9 +52,9 @@ class Timers:
 
     def _fire(self) -> None:
         self._handle = None
-        for timer in self._wheel.advance(self._now_ms()):
+        for deadline in self._wheel.advance(self._now_ms()):
             try:
-                timer.callback()
+                deadline.callback()
             except Exception as error:
                 self._loop.call_exception_handler({"message": f"unexpected failure: {error}", "exception": error})
         self._arm()

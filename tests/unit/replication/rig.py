@@ -14,8 +14,8 @@ from ottla.replication.partition import Partition
 from ottla.replication.timers import Timers
 from ottla.sim.clock import SimClock
 from ottla.sim.disk import SimDisk
-from ottla.storage.config import LogConfig
 from ottla.storage.log import Appended
+from ottla.storage.log_config import LogConfig
 from ottla.transport.turn import Turn
 from tests.unit.storage.rig import make_store
 
@@ -26,7 +26,7 @@ FLUSH_EACH: Final = LogConfig(flush_messages=1)
 
 
 class Noted:
-    """An append's waiter: `outcomes` by part, `waited` how often it was told to be patient."""
+    """An append's waiter: `outcomes` by part, `waited` how often it was told to wait."""
 
     def __init__(self) -> None:
         self.outcomes: dict[int, Appended | OttlaError] = {}
@@ -80,7 +80,6 @@ class PartitionRig:
             replicas=members if replicas is None else [BrokerId(each) for each in replicas],
             isr=members,
             leader_epoch=EPOCH,
-            high_watermark=log.high_watermark,
         )
         partition = Partition(
             "t", 0, TOPIC_ID, log, min_insync_replicas=min_insync_replicas, turn=turn, clock=SimClock()

@@ -11,15 +11,15 @@ from hypothesis import strategies as st
 
 from ottla.model.error_codes import ErrorCode
 from ottla.model.ids import NO_OFFSET, BrokerId, LeaderEpoch, Offset
-from ottla.protocol.replica_fetch_frames import Answer
+from ottla.protocol.replica_fetch_frames import PartitionAnswer
 from ottla.replication.follower_state import (
     AppendRecords,
-    BeginAnew,
     Copy,
     FollowBounds,
     FollowerState,
-    Patience,
+    NextFetch,
     Reaction,
+    TruncateFully,
     TruncateTo,
 )
 from ottla.storage.epoch_history import EpochHistory
@@ -36,15 +36,15 @@ def copy_of(*epochs: int, start: int = 0) -> Copy:
     return Copy(start_offset=Offset(start), end_offset=end, end_of=lambda epoch: history.end_offset_for(epoch, end))
 
 
-def diverging(epoch: int, end: int) -> Answer:
-    return Answer(diverging=(LeaderEpoch(epoch), Offset(end)))
+def diverging(epoch: int, end: int) -> PartitionAnswer:
+    return PartitionAnswer(diverging=(LeaderEpoch(epoch), Offset(end)))
 
 
 def test_records_then_bounds() -> None:
-    answer = Answer(has_records=True, high_watermark=Offset(7), start_offset=Offset(2))
+    answer = PartitionAnswer(has_records=True, high_watermark=Offset(7), start_offset=Offset(2))
     bounds = FollowBounds(Offset(7), Offset(2))
     assert Reaction((AppendRecords(), bounds)) == STATE.on_answer(answer, copy_of(0))
-    nothing = Answer(high_watermark=Offset(7), start_offset=Offset(2))
+    nothing = PartitionAnswer(high_watermark=Offset(7), start_offset=Offset(2))
     assert Reaction((bounds,)) == STATE.on_answer(nothing, copy_of(0))
 
 
@@ -59,46 +59,46 @@ def test_records_then_bounds() -> None:
     ],
     ids=["shorter there", "an epoch that it never had", "both", "its next lower epoch", "in between"],
 )
-def test_where_histories_part(own: list[int], leader_says: tuple[int, int], cut: int) -> None:
+def test_where_histories_diverge(own: list[int], leader_says: tuple[int, int], cut: int) -> None:
     assert Reaction((TruncateTo(Offset(cut)),)) == STATE.on_answer(diverging(*leader_says), copy_of(*own))
 
 
 def test_nothing_in_common() -> None:
-    assert Reaction((BeginAnew(Offset(5)),)) == STATE.on_answer(diverging(-1, 0), copy_of(4, 4, start=5))
+    assert Reaction((TruncateFully(Offset(5)),)) == STATE.on_answer(diverging(-1, 0), copy_of(4, 4, start=5))
 
 
-def test_a_cut_that_would_change_nothing_is_not_asked_for_at_once_again() -> None:
-    assert Reaction((), Patience.A_WHILE) == STATE.on_answer(diverging(1, 9), copy_of(1, 1))
+def test_a_truncation_that_changes_nothing_backs_off() -> None:
+    assert Reaction((), NextFetch.AFTER_BACKOFF) == STATE.on_answer(diverging(1, 9), copy_of(1, 1))
 
 
 @pytest.mark.parametrize(
     ("start", "end", "expected"),
     [
-        (8, 20, Reaction((BeginAnew(Offset(8)),))),
+        (8, 20, Reaction((TruncateFully(Offset(8)),))),
         (0, 2, Reaction((TruncateTo(Offset(2)),))),
-        (0, 3, Reaction((), Patience.A_WHILE)),
-        (-1, -1, Reaction((), Patience.A_WHILE)),
+        (0, 3, Reaction((), NextFetch.AFTER_BACKOFF)),
+        (-1, -1, Reaction((), NextFetch.AFTER_BACKOFF)),
     ],
     ids=["behind its start", "beyond its end", "within: it has changed its mind", "it does not say"],
 )
 def test_out_of_range(start: int, end: int, expected: Reaction) -> None:
-    answer = Answer(error=ErrorCode.OFFSET_OUT_OF_RANGE, start_offset=Offset(start), end_offset=Offset(end))
+    answer = PartitionAnswer(error=ErrorCode.OFFSET_OUT_OF_RANGE, start_offset=Offset(start), end_offset=Offset(end))
     assert expected == STATE.on_answer(answer, copy_of(1, 1, 1))
 
 
 @pytest.mark.parametrize(
-    ("error", "patience"),
+    ("error", "next_fetch"),
     [
-        (ErrorCode.FENCED_LEADER_EPOCH, Patience.NEWS),
-        (ErrorCode.INCONSISTENT_TOPIC_ID, Patience.NEWS),
-        (ErrorCode.UNKNOWN_LEADER_EPOCH, Patience.A_WHILE),
-        (ErrorCode.NOT_LEADER_OR_FOLLOWER, Patience.A_WHILE),
-        (ErrorCode.UNKNOWN_TOPIC_ID, Patience.A_WHILE),
-        (ErrorCode.KAFKA_STORAGE_ERROR, Patience.A_WHILE),
+        (ErrorCode.FENCED_LEADER_EPOCH, NextFetch.AFTER_METADATA_CHANGE),
+        (ErrorCode.INCONSISTENT_TOPIC_ID, NextFetch.AFTER_METADATA_CHANGE),
+        (ErrorCode.UNKNOWN_LEADER_EPOCH, NextFetch.AFTER_BACKOFF),
+        (ErrorCode.NOT_LEADER_OR_FOLLOWER, NextFetch.AFTER_BACKOFF),
+        (ErrorCode.UNKNOWN_TOPIC_ID, NextFetch.AFTER_BACKOFF),
+        (ErrorCode.KAFKA_STORAGE_ERROR, NextFetch.AFTER_BACKOFF),
     ],
 )
-def test_errors_are_waited_out(error: ErrorCode, patience: Patience) -> None:
-    assert Reaction((), patience) == STATE.on_answer(Answer(error=error), copy_of(1))
+def test_when_to_fetch_again_after_an_error(error: ErrorCode, next_fetch: NextFetch) -> None:
+    assert Reaction((), next_fetch) == STATE.on_answer(PartitionAnswer(error=error), copy_of(1))
 
 
 @dataclass
@@ -156,7 +156,7 @@ def test_a_follower_comes_to_agree_with_its_leader(logs: tuple[History, History,
             match effect:
                 case TruncateTo(offset):
                     del follower.records[offset:]
-                case BeginAnew():
+                case TruncateFully():
                     follower.records.clear()
         assert len(follower.records) >= common, "what both have was cut"
         assert reaction.effects, "no step towards the leader"
@@ -169,20 +169,20 @@ def _end_of(history: EpochHistory, end: Offset, epoch: LeaderEpoch) -> tuple[Lea
     return history.end_offset_for(epoch, end)
 
 
-def _ask(leader: History, history: EpochHistory, last_epoch: LeaderEpoch, offset: Offset) -> Answer:
+def _ask(leader: History, history: EpochHistory, last_epoch: LeaderEpoch, offset: Offset) -> PartitionAnswer:
     """As a leader's fetch answers."""
     end = Offset(len(leader.records))
     if last_epoch >= 0:
         epoch, epoch_end = history.end_offset_for(last_epoch, end)
         assert epoch_end != NO_OFFSET
         if epoch < last_epoch or epoch_end < offset:
-            return Answer(diverging=(epoch, epoch_end))
+            return PartitionAnswer(diverging=(epoch, epoch_end))
     if offset > end:
-        return Answer(error=ErrorCode.OFFSET_OUT_OF_RANGE, start_offset=Offset(0), end_offset=end)
-    return Answer()
+        return PartitionAnswer(error=ErrorCode.OFFSET_OUT_OF_RANGE, start_offset=Offset(0), end_offset=end)
+    return PartitionAnswer()
 
 
-def test_the_generator_makes_logs_that_part() -> None:
+def test_the_generator_makes_logs_that_diverge() -> None:
     """Or the property above would say nothing."""
     seen = set()
 

@@ -1,4 +1,4 @@
-"""One partition: gathered appends, what each kind of acknowledgement waits for, the disk's failures, and waiters."""
+"""One partition: gathered appends, what each kind of acks waits for, a failing disk, and fetches that wait."""
 
 import asyncio
 import errno
@@ -19,9 +19,10 @@ from ottla.model.errors import (
 from ottla.model.ids import BrokerId, Offset, ProducerEpoch, ProducerId
 from ottla.records.control import MARKER_BYTES
 from ottla.records.layout import Marker
-from ottla.replication.partition import ALL_REPLICAS, GATHERED_BYTES_MAX, TransactionEnd
+from ottla.replication.partition import GATHERED_BYTES_MAX, TransactionEnd
+from ottla.replication.partition_state import ALL_REPLICAS
 from ottla.sim.disk import Moment, SimDisk
-from ottla.storage.config import LogConfig
+from ottla.storage.log_config import LogConfig
 from tests.unit.env.event_loops import Run
 from tests.unit.replication.rig import EPOCH, FLUSH_EACH, ME, Noted, PartitionRig
 from tests.unit.storage.rig import batch, values
@@ -72,7 +73,7 @@ class TestGathering:
 
         run(scenario())
 
-    def test_one_that_is_refused_harms_no_other(self, run: Run[None]) -> None:
+    def test_a_refused_batch_does_not_affect_the_others(self, run: Run[None]) -> None:
         async def scenario() -> None:
             rig = await PartitionRig.make()
             noted = Noted()
@@ -85,7 +86,7 @@ class TestGathering:
 
         run(scenario())
 
-    def test_a_repeated_batch_is_answered_with_its_first_place(self, run: Run[None]) -> None:
+    def test_a_repeated_batch_is_answered_with_its_first_offset(self, run: Run[None]) -> None:
         async def scenario() -> None:
             rig = await PartitionRig.make()
             noted = Noted()
@@ -109,7 +110,7 @@ class TestGathering:
 
 
 class TestAcknowledgement:
-    def test_too_few_in_sync_refuse_only_who_asks_for_all(self, run: Run[None]) -> None:
+    def test_too_few_in_sync_refuse_acks_all_only(self, run: Run[None]) -> None:
         async def scenario() -> None:
             rig = await PartitionRig.make(min_insync_replicas=2, replicas=(ME, 2))
             noted = Noted()
@@ -122,7 +123,7 @@ class TestAcknowledgement:
 
         run(scenario())
 
-    def test_no_more_replicas_have_to_be_in_sync_than_there_are(self, run: Run[None]) -> None:
+    def test_min_insync_replicas_counts_up_to_the_number_of_replicas(self, run: Run[None]) -> None:
         async def scenario() -> None:
             rig = await PartitionRig.make(min_insync_replicas=3)
             noted = Noted()
@@ -132,7 +133,7 @@ class TestAcknowledgement:
 
         run(scenario())
 
-    def test_who_waits_is_told_when_too_few_are_left_and_readers_see_it_when_there_are_enough(
+    def test_a_shortage_is_told_to_waiting_requests_and_readers_see_the_records_when_it_ends(
         self, run: Run[None]
     ) -> None:
         async def scenario() -> None:
@@ -145,7 +146,7 @@ class TestAcknowledgement:
             assert {0: NotEnoughReplicasAfterAppendError} == noted.offsets()
             assert (0, []) == (partition.high_watermark, rig.ready)
             partition.on_min_insync_replicas(1)
-            assert (0, []) == (partition.high_watermark, rig.ready), "the other one is eligible still"
+            assert (0, []) == (partition.high_watermark, rig.ready), "the other replica is still eligible"
             partition.on_isr((ME, BrokerId(2)), (ME,))
             assert (1, ["reader"]) == (partition.high_watermark, rig.ready)
 
@@ -207,7 +208,7 @@ class TestAcknowledgement:
 
         run(scenario())
 
-    def test_every_so_many_records(self, run: Run[None]) -> None:
+    def test_flush_after_every_few_records(self, run: Run[None]) -> None:
         async def scenario() -> None:
             rig = await PartitionRig.make(LogConfig(flush_messages=3))
             noted = Noted()
@@ -246,8 +247,47 @@ class TestAcknowledgement:
         run(scenario())
 
 
+class TestShortage:
+    def test_an_isr_that_shrinks_before_the_write_is_told_at_once(self, run: Run[None]) -> None:
+        async def scenario() -> None:
+            rig = await PartitionRig.make(min_insync_replicas=2, isr=(ME, 2))
+            noted = Noted()
+            rig.partition.append_soon(batch(b"all"), ALL_REPLICAS, noted, 0)
+            rig.partition.append_soon(batch(b"one"), 1, noted, 1)
+            rig.partition.on_isr((ME, BrokerId(2)), (ME,), (BrokerId(2),))
+            rig.turn.finish()
+            assert {0: NotEnoughReplicasAfterAppendError, 1: 1} == noted.offsets()
+
+        run(scenario())
+
+    def test_a_higher_min_insync_replicas_is_told_to_waiting_requests(self, run: Run[None]) -> None:
+        async def scenario() -> None:
+            rig = await PartitionRig.make(isr=(ME, 2), replicas=(ME, 2, 3))
+            noted = Noted()
+            rig.partition.append_soon(batch(b"all"), ALL_REPLICAS, noted, 0)
+            rig.turn.finish()
+            rig.partition.on_min_insync_replicas(3)
+            assert {0: NotEnoughReplicasAfterAppendError} == noted.offsets()
+
+        run(scenario())
+
+    def test_a_repeated_batch_does_not_wait_for_later_ones(self, run: Run[None]) -> None:
+        async def scenario() -> None:
+            rig = await PartitionRig.make(isr=(ME, 2))
+            noted = Noted()
+            for at, sequence in enumerate((0, 1, 0)):
+                rig.partition.append_soon(batch(b"v", producer_id=9, sequence=sequence), ALL_REPLICAS, noted, at)
+            rig.turn.finish()
+            rig.partition.on_follower_fetch(BrokerId(2), offset=Offset(1), start_offset=Offset(0), broker_epoch=1)
+            assert {0: 0, 2: 0} == noted.offsets()
+            rig.partition.on_follower_fetch(BrokerId(2), offset=Offset(2), start_offset=Offset(0), broker_epoch=1)
+            assert {0: 0, 1: 1, 2: 0} == noted.offsets()
+
+        run(scenario())
+
+
 class TestFailingDisk:
-    def test_a_full_disk_is_told_and_nothing_is_written(self, run: Run[None]) -> None:
+    def test_a_full_disk_refuses_the_batch_and_nothing_is_written(self, run: Run[None]) -> None:
         async def scenario() -> None:
             rig = await PartitionRig.make(disk=SimDisk(capacity=64 * 1024))
             noted = Noted()
@@ -281,7 +321,7 @@ class TestFailingDisk:
         run(scenario())
 
     @pytest.mark.parametrize("acks", [ALL_REPLICAS, 1, 0])
-    def test_a_failed_flush_is_told_to_all_who_wait(self, run: Run[None], acks: int) -> None:
+    def test_a_failed_flush_is_told_to_all_waiting_requests(self, run: Run[None], acks: int) -> None:
         async def scenario() -> None:
             rig = await PartitionRig.make(FLUSH_EACH)
             noted = Noted()
@@ -305,8 +345,8 @@ class TestFailingDisk:
         run(scenario())
 
     @pytest.mark.parametrize("acks", [ALL_REPLICAS, 1])
-    def test_nobody_is_told_success_between_the_failure_and_its_news(self, run: Run[None], acks: int) -> None:
-        """The log has failed, those who wait have not heard yet, and another append comes."""
+    def test_no_request_succeeds_between_the_failure_and_its_report(self, run: Run[None], acks: int) -> None:
+        """The log has failed, waiting requests have not been told yet, and another append comes."""
 
         async def scenario() -> None:
             rig = await PartitionRig.make(FLUSH_EACH)
@@ -394,7 +434,7 @@ class TestWaiting:
 
         run(scenario())
 
-    def test_one_that_gave_up_is_not_called(self, run: Run[None]) -> None:
+    def test_a_cancelled_wait_is_not_called(self, run: Run[None]) -> None:
         async def scenario() -> None:
             rig = await PartitionRig.make()
             rig.wait_fetch("gone", 1, max_wait_ms=1).cancel()
@@ -404,7 +444,7 @@ class TestWaiting:
 
         run(scenario())
 
-    def test_a_deleted_partition_tells_everybody(self, run: Run[None]) -> None:
+    def test_deleting_a_partition_answers_all_waiting_requests(self, run: Run[None]) -> None:
         async def scenario() -> None:
             rig = await PartitionRig.make(isr=(ME, 2))
             noted = Noted()
@@ -424,7 +464,7 @@ def end_of(marker: Marker, producer_id: int = 7, epoch: int = 0) -> TransactionE
 
 
 class TestTransactions:
-    def test_a_marker_lies_behind_what_was_queued_and_lets_the_last_stable_offset_go(self, run: Run[None]) -> None:
+    def test_a_marker_is_written_after_queued_batches_and_moves_the_last_stable_offset(self, run: Run[None]) -> None:
         async def scenario() -> None:
             rig = await PartitionRig.make()
             partition, noted = rig.partition, Noted()
@@ -434,7 +474,7 @@ class TestTransactions:
 
         run(scenario())
 
-    def test_a_marker_is_told_of_when_every_replica_has_it(self, run: Run[None]) -> None:
+    def test_a_marker_is_acknowledged_when_every_replica_has_it(self, run: Run[None]) -> None:
         async def scenario() -> None:
             rig = await PartitionRig.make(isr=(ME, 2))
             noted = Noted()
@@ -458,7 +498,7 @@ class TestTransactions:
 
         run(scenario())
 
-    def test_a_reader_of_decided_records_is_woken_by_the_marker_and_others_by_the_batch(self, run: Run[None]) -> None:
+    def test_the_marker_wakes_read_committed_fetches_and_the_batch_wakes_others(self, run: Run[None]) -> None:
         async def scenario() -> None:
             rig = await PartitionRig.make()
             partition = rig.partition
@@ -475,7 +515,7 @@ class TestTransactions:
 
         run(scenario())
 
-    def test_a_reader_of_decided_records_counts_what_the_marker_sets_free(self, run: Run[None]) -> None:
+    def test_a_read_committed_fetch_counts_what_the_marker_makes_readable(self, run: Run[None]) -> None:
         async def scenario() -> None:
             rig = await PartitionRig.make()
             partition = rig.partition
@@ -493,7 +533,7 @@ class TestTransactions:
 
         run(scenario())
 
-    def test_what_is_decided_within_one_write_is_news_at_once(self, run: Run[None]) -> None:
+    def test_a_last_stable_offset_within_one_write_wakes_at_once(self, run: Run[None]) -> None:
         async def scenario() -> None:
             rig = await PartitionRig.make()
             rig.wait_fetch("decided", 1, is_committed=True)
@@ -504,7 +544,7 @@ class TestTransactions:
 
         run(scenario())
 
-    def test_a_long_transaction_costs_no_memory_for_each_write_behind_it(self, run: Run[None]) -> None:
+    def test_a_long_transaction_needs_bounded_memory_for_the_writes_after_it(self, run: Run[None]) -> None:
         async def scenario() -> None:
             rig = await PartitionRig.make()
             partition = rig.partition
@@ -513,7 +553,7 @@ class TestTransactions:
             for _ in range(1500):
                 partition.append_soon(batch(b"plain"), 1, Noted(), 0)
                 partition.append_queued()
-            assert len(partition._unstable) <= 1000
+            assert len(partition._state._unstable) <= 1000
             rig.wait_fetch("all of it", 1500 * size, is_committed=True)
             partition.append_marker(end_of(Marker.ABORT), Noted(), 0)
             assert ["all of it"] == rig.ready

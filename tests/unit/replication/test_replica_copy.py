@@ -7,7 +7,7 @@ import pytest
 
 from ottla.model.error_codes import ErrorCode
 from ottla.model.ids import BrokerId, LeaderEpoch, Offset
-from ottla.protocol.replica_fetch_frames import Answer
+from ottla.protocol.replica_fetch_frames import PartitionAnswer
 from ottla.replication.follower_state import FollowerState
 from ottla.replication.replica_copy import take_answer
 from ottla.sim.clock import SimClock
@@ -17,7 +17,7 @@ from tests.unit.storage.rig import EPOCH, append, batch, fill
 OUT_OF_RANGE = ErrorCode.OFFSET_OUT_OF_RANGE
 
 
-async def after(answer: Answer, *, committed: int = 10, written: int = 20) -> tuple[int, int]:
+async def after(answer: PartitionAnswer, *, committed: int = 10, written: int = 20) -> tuple[int, int]:
     """(start, end) of a follower's log with these records after an answer of leader 7."""
     rig = await PartitionRig.make()
     log = rig.partition.log
@@ -34,7 +34,7 @@ def told(caplog: pytest.LogCaptureFixture) -> list[tuple[int, str]]:
 
 
 def test_an_uncommitted_tail_is_a_warning(caplog: pytest.LogCaptureFixture) -> None:
-    answer = Answer(diverging=(EPOCH, Offset(15)))
+    answer = PartitionAnswer(diverging=(EPOCH, Offset(15)))
     assert (0, 15) == asyncio.run(after(answer))
     assert [
         (
@@ -46,7 +46,7 @@ def test_an_uncommitted_tail_is_a_warning(caplog: pytest.LogCaptureFixture) -> N
 
 
 def test_committed_records_are_an_error(caplog: pytest.LogCaptureFixture) -> None:
-    answer = Answer(error=OUT_OF_RANGE, start_offset=Offset(0), end_offset=Offset(4))
+    answer = PartitionAnswer(error=OUT_OF_RANGE, start_offset=Offset(0), end_offset=Offset(4))
     assert (0, 4) == asyncio.run(after(answer))
     assert [
         (
@@ -58,14 +58,14 @@ def test_committed_records_are_an_error(caplog: pytest.LogCaptureFixture) -> Non
 
 
 def test_a_leader_without_any_record_is_an_error(caplog: pytest.LogCaptureFixture) -> None:
-    answer = Answer(error=OUT_OF_RANGE, start_offset=Offset(0), end_offset=Offset(0))
+    answer = PartitionAnswer(error=OUT_OF_RANGE, start_offset=Offset(0), end_offset=Offset(0))
     assert (0, 0) == asyncio.run(after(answer))
     ((level, message),) = told(caplog)
     assert (logging.ERROR, True) == (level, "from offset 20 to 0 (20 records)" in message)
 
 
 def test_records_that_the_leader_has_deleted_are_a_warning(caplog: pytest.LogCaptureFixture) -> None:
-    answer = Answer(error=OUT_OF_RANGE, start_offset=Offset(50), end_offset=Offset(80))
+    answer = PartitionAnswer(error=OUT_OF_RANGE, start_offset=Offset(50), end_offset=Offset(80))
     assert (50, 50) == asyncio.run(after(answer))
     assert [
         (
@@ -77,6 +77,6 @@ def test_records_that_the_leader_has_deleted_are_a_warning(caplog: pytest.LogCap
 
 
 def test_an_empty_copy_that_begins_where_its_leader_does_loses_nothing(caplog: pytest.LogCaptureFixture) -> None:
-    answer = Answer(error=OUT_OF_RANGE, start_offset=Offset(50), end_offset=Offset(80))
+    answer = PartitionAnswer(error=OUT_OF_RANGE, start_offset=Offset(50), end_offset=Offset(80))
     assert (50, 50) == asyncio.run(after(answer, committed=0, written=0))
     assert [] == told(caplog)

@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from functools import partial
 
 from ottla.env.real_clock import RealClock
 from ottla.replication.timers import Timers
@@ -28,7 +29,7 @@ def test_everything_fires_and_nothing_early(run: Run[None]) -> None:
                 done.set()
 
         for span in spans:
-            timers.after(span, lambda span=span: on_time(span))  # type: ignore[misc]
+            timers.after(span, partial(on_time, span))
         assert len(spans) == len(timers)
         await done.wait()
         assert [] == early

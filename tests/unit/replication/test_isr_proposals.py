@@ -1,0 +1,41 @@
+"""ISR changes of real brokers: counted and logged once they are committed."""
+
+import asyncio
+import logging
+from pathlib import Path
+
+import pytest
+
+from tests.unit.broker.replicated import ReplicatedBrokers
+
+pytestmark = pytest.mark.broker
+
+
+def test_each_change_of_an_isr_is_logged_and_counted(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario() -> list[tuple[int, int]]:
+        async with ReplicatedBrokers(tmp_path) as brokers:
+            await brokers.make_topic("t")
+            await brokers.wait_in_sync("t")
+            leader = brokers.leader("t")
+            silent = brokers.brokers[next(each for each in brokers.brokers if each != leader)].parts.fetchers
+            proposals = brokers.brokers[leader].parts.isr_proposals
+            before = proposals.shrinks, proposals.expansions
+            caplog.clear()
+            refresh, silent.refresh = silent.refresh, lambda: None  # type: ignore[method-assign]
+            await silent.close()
+            await brokers.send("t", [b"a"])
+            await brokers.wait(lambda: proposals.shrinks > before[0])
+            silent.refresh = refresh  # type: ignore[method-assign]
+            silent.refresh()
+            await brokers.wait_in_sync("t")
+            return [before, (proposals.shrinks, proposals.expansions)]
+
+    with caplog.at_level(logging.INFO, "ottla.replication.isr_proposals"):
+        before, after = asyncio.run(scenario())
+    assert (before[0] + 1, before[1] + 1) == after
+    shrunk, expanded = [record.message for record in caplog.records if record.name == "ottla.replication.isr_proposals"]
+    assert shrunk.startswith("partition t-0: ISR shrunk from [")
+    assert expanded.startswith("partition t-0: ISR expanded from [")
+    assert [3, 2, 2, 3] == [
+        text.split("]")[0].count(",") + 1 for line in (shrunk, expanded) for text in line.split("[")[1:]
+    ]
