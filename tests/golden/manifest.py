@@ -9,9 +9,11 @@ import hashlib
 import io
 import json
 import lzma
+import os
 import tarfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
@@ -146,6 +148,21 @@ def pack(folder: Path, archive: Path) -> None:
 
 
 def unpack(archive: Path, folder: Path) -> None:
-    """Unpacks what `pack` packed."""
+    """Unpacks what `pack` packed. The unused ends of preallocated indexes are holes in the files, and read as zeros."""
+    for entry, content in _entries(archive):
+        path = folder / entry.name
+        if entry.isdir():
+            path.mkdir(parents=True)
+            continue
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+        os.truncate(path, entry.size)
+        os.utime(path, (entry.mtime, entry.mtime))
+
+
+@cache
+def _entries(archive: Path) -> list[tuple[tarfile.TarInfo, bytes]]:
+    """Each entry, and a file's content without the zeros at its end."""
     with tarfile.open(archive, mode="r:xz") as tar:
-        tar.extractall(folder, filter="data")
+        opened = [(entry, tar.extractfile(entry)) for entry in tar]
+        return [(entry, b"" if file is None else file.read().rstrip(b"\0")) for entry, file in opened]

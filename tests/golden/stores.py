@@ -12,8 +12,8 @@ from ottla.env.real_random import RealRandom
 from ottla.model.ids import Offset, TopicPartition
 from ottla.records.batch import scan
 from ottla.records.columns import decode
-from ottla.storage.config import LogConfig
 from ottla.storage.log import Log
+from ottla.storage.log_config import LogConfig
 from ottla.storage.log_store import LogStore
 from tests.golden import readings
 from tests.golden.manifest import ExpectedRecord

@@ -1,5 +1,6 @@
 """Batches as four real clients sent them, read by Ottla's batch view, record reader and columnar kernel."""
 
+from array import array
 from typing import Any
 
 import pytest
@@ -7,7 +8,11 @@ import pytest
 from ottla.records.batch import Batch, find_batch, scan, whole_bytes
 from ottla.records.columns import decode
 from ottla.records.control import marker_batch, read_marker
+from ottla.records.decode import decode_records
+from ottla.records.header_edit import HeaderNames, find_headers, replace_headers
 from ottla.records.layout import Codec, Marker
+from ottla.records.payload import read_payload
+from ottla.records.picking import RecordBlock, pick_batch
 from ottla.records.recompress import recompress
 from tests.golden import readings
 from tests.golden.manifest import BATCHES, ExpectedPartition, load
@@ -53,6 +58,30 @@ def test_records_are_as_a_consumer_sees_them(log: bytes, expected: ExpectedParti
     batches, _, _ = scan(log)
 
     assert list(expected.records) == readings.records(batches)
+
+
+def test_headers_are_found_and_replaced_and_records_picked_as_a_consumer_sees_them(log: bytes) -> None:
+    batches = [batch for batch in scan(log)[0] if not batch.is_control]
+    for batch in batches:
+        records = decode_records(batch)
+        names = sorted({name for record in records for name, _ in record.headers if "\ufffd" not in name})[:32]
+        known = HeaderNames(*(name for name in names if len(name.encode()) <= 62))
+        found = dict(find_headers(read_payload(batch), batch.count, known))
+        for at, record in enumerate(records):
+            values = {name: value or b"" for name, value in record.headers if name in known.names}
+            assert tuple(values.get(name) for name in known.names) == found.get(at, (None,) * len(known.names))
+        edited = Batch(replace_headers(batch, drop=known, added={0: (("first", b"1"),)}))
+        edited.check()
+        kept = [
+            record._replace(headers=tuple(header for header in record.headers if header[0] not in known.names))
+            for record in records
+        ]
+        kept[0] = kept[0]._replace(headers=(*kept[0].headers, ("first", b"1")))
+        assert kept == decode_records(edited)
+    picked = [record for batch in batches for record in decode_records(batch)][::-3]
+    blocks = [RecordBlock(batch) for batch in batches]
+    made = pick_batch(blocks, array("q", [record.offset for record in picked]), drop=HeaderNames())
+    assert [record._replace(offset=at) for at, record in enumerate(picked)] == decode_records(Batch(made))
 
 
 def test_every_codec_is_there(expected: ExpectedPartition) -> None:

@@ -11,9 +11,9 @@ import pytest
 
 from ottla.model.ids import Offset, TimestampMs, TopicPartition
 from ottla.records.layout import TimestampType
-from ottla.storage.config import LogConfig
-from ottla.storage.producer_snapshot import decode_snapshot
-from ottla.storage.scanner import DamagedSegmentError
+from ottla.storage.log_config import LogConfig
+from ottla.storage.producers.producer_snapshot import decode_snapshot
+from ottla.storage.segments.scanner import DamagedSegmentError
 from tests.golden import stores
 from tests.golden.manifest import BATCHES, FOLDERS, ExpectedPartition, load, unpack
 

@@ -6,7 +6,7 @@
 import json
 from pathlib import Path
 
-from ottla.client.producer.murmur2 import murmur2, partition_for_key
+from ottla.records.murmur2 import murmur2, partition_for_key
 
 CASES = json.loads((Path(__file__).parent / "keys" / "java.json").read_text())
 

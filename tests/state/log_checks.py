@@ -9,11 +9,11 @@ from ottla.env.ports import Disk
 from ottla.model.errors import OffsetOutOfRangeError
 from ottla.model.ids import Offset
 from ottla.records.batch import Batch, scan
-from ottla.storage import names
-from ottla.storage.index_file import IndexFile
+from ottla.storage.data_dirs import names
 from ottla.storage.log import Log
-from ottla.storage.producer_state import ProducerEntry
-from ottla.storage.segment import Segment
+from ottla.storage.producers.producer_state import ProducerEntry
+from ottla.storage.segments.index_file import IndexFile
+from ottla.storage.segments.segment import Segment
 from tests.state.log_model import LogModel, Producer, Producers, Span, replayed
 
 _OFFSET_ENTRY: Final = Struct(">ii")

@@ -5,6 +5,8 @@ for certain, and how low its start may be found. `crash` opens what is left and 
 """
 
 import asyncio
+import copy
+import pickle
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
@@ -18,10 +20,11 @@ from ottla.records.control import marker_batch
 from ottla.records.decode import decode_records
 from ottla.records.layout import Codec, Marker, TimestampType
 from ottla.sim.clock import SimClock
-from ottla.sim.disk import Moment, SimDisk, SimulatedCrash
+from ottla.sim.disk import Moment, NameOrder, SimDisk, SimulatedCrash
+from ottla.sim.loop import VirtualLoop
 from ottla.sim.random import SimRandom
-from ottla.storage.config import LogConfig
 from ottla.storage.log import Appended
+from ottla.storage.log_config import LogConfig
 from ottla.storage.log_store import LogStore
 from ottla.storage.retention import delete_expired
 from tests.state import log_checks
@@ -58,7 +61,7 @@ class Rig:
         self.config = config
         self.data = data
         self.clock = SimClock()
-        self.loop = asyncio.new_event_loop()
+        self.loop = VirtualLoop() if isinstance(disk, SimDisk) else asyncio.new_event_loop()
         self.model = LogModel()
         self.leader_epoch = 1
         self.timelines: list[LogModel] = []
@@ -302,7 +305,7 @@ class Rig:
         self._is_flushed()
 
     def save_checkpoints(self) -> None:
-        self.store.save_checkpoints()
+        self.store.checkpoints.save()
         self.durable_start = self.model.start
 
     def sweep(self) -> None:
@@ -363,13 +366,12 @@ class Rig:
         self._adopt(exactly=False)
         assert self.model.end == self.log.end_offset
 
-    def die(self) -> None:
-        """The process dies in the middle of something and starts again."""
+    def process_death(self) -> None:
+        """The process dies, perhaps in the middle of something; `recover` starts it again."""
         assert isinstance(self.disk, SimDisk)
         self._operations_before = 0
         self._crash = None
         self.disk = self.disk.kill()
-        self.recover()
 
     def crash(self, seed: int) -> None:
         """The machine dies and starts again."""
@@ -396,6 +398,25 @@ class Rig:
         """The disk's changing operations so far; the next one has this number."""
         assert isinstance(self.disk, SimDisk)
         return self._operations_before + self.disk.operation_count
+
+    def twin(self, order: NameOrder) -> "Rig":
+        """The same disk and the same expectations once more, as they are between a crash and the recovery from it."""
+        assert isinstance(self.disk, SimDisk)
+        twin = copy.copy(self)
+        twin.disk = self.disk.kill()
+        twin.disk._tree.order = order
+        twin.clock = copy.copy(self.clock)
+        twin.loop = VirtualLoop()
+        twin.model = self.model.clone()
+        twin.timelines = [timeline.clone() for timeline in self.timelines]
+        return twin
+
+    def state(self) -> bytes:
+        """The disk to the last byte, and all that the rig will compare it with. What follows from two equal states is
+        the same: nothing else outlives the process."""
+        assert isinstance(self.disk, SimDisk)
+        expected = self.model, self.timelines, self.flushed_end, self.durable_start, self.forgetful
+        return pickle.dumps((self.disk._tree, self.disk.boot_id, expected, self.leader_epoch, self._serial, self.now))
 
     def plan_crash(self, number: int, moment: Moment) -> None:
         """Power fails at the operation of this number."""
@@ -473,8 +494,14 @@ class Rig:
         self.loop.run_until_complete(work)
 
 
+_CYCLE = bytes(at * 7 % 251 for at in range(251))
+_STEPS_OF_SERIAL = 31 * pow(7, -1, 251)
+"""How far apart in the cycle the values of neighbouring serials begin."""
+
+
 def _value(serial: int, wish: Wish) -> bytes:
-    return b"%08x" % serial + bytes((serial * 31 + at * 7) % 251 for at in range(wish.value_bytes))
+    start = serial * _STEPS_OF_SERIAL % 251
+    return b"%08x" % serial + (_CYCLE * (wish.value_bytes // 251 + 2))[start : start + wish.value_bytes]
 
 
 def _recompressed(data: bytes, codec: Codec) -> bytes:

@@ -6,7 +6,7 @@ from typing import Final
 from hypothesis import strategies as st
 
 from ottla.records.layout import Codec, Marker, TimestampType
-from ottla.storage.config import LogConfig
+from ottla.storage.log_config import LogConfig
 from tests.state.log_rig import Wish
 
 

@@ -14,9 +14,9 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from ottla.client.errors import AnswerError
 from ottla.client.network.backoff import Backoff
-from ottla.client.producer.accumulator_state import AccumulatorLimits, AccumulatorState, Finished, Outgoing
-from ottla.client.producer.batch import Identity, ProducerBatch
-from ottla.client.producer.deliveries import Delivery
+from ottla.client.producer.batching.accumulator_state import AccumulatorLimits, AccumulatorState, Finished, Outgoing
+from ottla.client.producer.batching.deliveries import Delivery
+from ottla.client.producer.batching.producer_batch import Identity, ProducerBatch
 from ottla.client.producer.errors import NotDeliveredError, NotEncodedError
 from ottla.model.error_codes import ErrorCode
 from ottla.model.errors import MisuseError

@@ -133,7 +133,7 @@ class GroupMachine(RuleBasedStateMachine):
         client = self.clients[index]
         error = self.rig.heartbeat(client.member_id, client.generation, client.instance_id)
         if error is ErrorCode.NONE:
-            assert self.rig.shard._groups["g"].generation == client.generation
+            assert self.rig.shard.classic.groups["g"].generation == client.generation
         self.on_error(client, error)
         self.hear()
 
@@ -283,7 +283,7 @@ class GroupMachine(RuleBasedStateMachine):
             client.generation, client.is_leader, client.members = -1, False, ()
 
     def note_what_is_written(self) -> None:
-        group = self.rig.shard._groups.get("g")
+        group = self.rig.shard.classic.groups.get("g")
         described = self.rig.shard.describe_group("g")
         if group is None or not group.is_written:
             if described.state == "Dead":
@@ -309,7 +309,7 @@ class GroupMachine(RuleBasedStateMachine):
     def books_agree(self) -> None:
         self.rig.shard.check()
         waiting = [*self.rig.waiting]
-        group = self.rig.shard._groups.get("g")
+        group = self.rig.shard.classic.groups.get("g")
         tokens = (
             []
             if group is None

@@ -15,14 +15,14 @@ from ottla.client.group import classic_membership_state as actions
 from ottla.client.group.assignors.assignor import Assignor
 from ottla.client.group.assignors.range_assignor import RangeAssignor
 from ottla.client.group.assignors.sticky_assignor import CooperativeStickyAssignor, StickyAssignor
-from ottla.client.group.classic_membership_state import Joined, MembershipState, MembershipTimes, State
+from ottla.client.group.classic_membership_state import ClassicMembershipState, Joined
+from ottla.client.group.membership_state import FindCoordinator, State, Wait
 from ottla.model.error_codes import ErrorCode
 from ottla.model.ids import TopicPartition
 from tests.state.effort import effort
 
 TOPICS = frozenset({"a", "b"})
 BROKER = 7
-TIMES = MembershipTimes(session=10.0, heartbeat=1.0, poll_interval=30.0)
 ASSIGNORS: dict[str, type[Assignor]] = {
     "range": RangeAssignor,
     "sticky": StickyAssignor,
@@ -85,7 +85,8 @@ class Coordinator:
     def check(self, member_id: str, generation: int) -> ErrorCode:
         if member_id not in self.members:
             return ErrorCode.UNKNOWN_MEMBER_ID
-        if self.is_preparing:
+        # A coordinator that lost a member answers the others so, also those that wait for a lost leader's assignment.
+        if self.is_preparing or self.must_rejoin:
             return ErrorCode.REBALANCE_IN_PROGRESS
         return ErrorCode.NONE if generation == self.generation else ErrorCode.ILLEGAL_GENERATION
 
@@ -105,7 +106,7 @@ class Coordinator:
 class Client:
     """A member, and the answer that it waits for."""
 
-    state: MembershipState
+    state: ClassicMembershipState
     parked: actions.Join | actions.Sync | None = None
 
 
@@ -127,7 +128,13 @@ class MembershipMachine(RuleBasedStateMachine):
     @precondition(lambda self: len(self.clients) < 4)
     @rule()
     def start_client(self) -> None:
-        state = MembershipState(group_id="g", times=TIMES, assignors=[ASSIGNORS[self.assignor]()])
+        state = ClassicMembershipState(
+            group_id="g",
+            poll_interval=30.0,
+            session=10.0,
+            heartbeat_interval=1.0,
+            assignors=[ASSIGNORS[self.assignor]()],
+        )
         state.subscribe(TOPICS)
         self.clients.append(Client(state))
 
@@ -177,7 +184,7 @@ class MembershipMachine(RuleBasedStateMachine):
             self.look_at_parked()
             return
         action = client.state.next_action(self.now)
-        if isinstance(action, actions.Wait):
+        if isinstance(action, Wait):
             return
         if is_lost == 0 and not isinstance(action, actions.Leave):
             client.state.on_trouble(self.now + 0.1, coordinator_lost=True)
@@ -199,10 +206,10 @@ class MembershipMachine(RuleBasedStateMachine):
                 self.step(pick)
             self.nobody_shares_a_partition()
 
-    def do(self, client: Client, action: actions.Action) -> None:
+    def do(self, client: Client, action: object) -> None:
         state, coordinator = client.state, self.coordinator
         match action:
-            case actions.FindCoordinator():
+            case FindCoordinator():
                 state.on_coordinator(BROKER, self.now)
             case actions.CountPartitions():
                 assert action.topics <= TOPICS
@@ -223,8 +230,6 @@ class MembershipMachine(RuleBasedStateMachine):
                 client.parked = action
             case actions.Heartbeat():
                 code = coordinator.check(action.member_id, action.generation)
-                if not code and coordinator.must_rejoin:
-                    code = ErrorCode.REBALANCE_IN_PROGRESS
                 state.on_heartbeat(code, action, self.now, self.now + 0.1)
             case actions.Leave():
                 self.expire(action.member_id)

@@ -7,9 +7,9 @@ from struct import pack
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, rule
 
-from ottla.broker.fetch_sessions import EVICTION_SECONDS, FetchPlan, FetchSessions
-from ottla.client.consumer.fetch_session_state import EPOCH_MAX, FetchSessionState
+from ottla.broker.requests.fetch_sessions import EVICTION_SECONDS, FetchPlan, FetchSessions
 from ottla.client.errors import RetriableAnswerError
+from ottla.client.fetch.fetch_session_state import EPOCH_MAX, FetchSessionState
 from ottla.model.error_codes import ErrorCode
 from ottla.model.ids import TopicPartition
 from ottla.protocol.fetch_frames import VERSION, Wanted, fetch_body

@@ -11,20 +11,22 @@ from pathlib import Path
 from random import Random
 from tempfile import TemporaryDirectory
 
+import pytest
 import uvloop
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ottla.env.ports import Socket
 from ottla.protocol.scan import Request
 from ottla.transport.connection import IN_FLIGHT_MAX, Slot
-from ottla.transport.listener import ListenerLimits
+from ottla.transport.listener_tls import ListenerTls
+from ottla.transport.listeners import ListenerLimits
 from ottla.transport.receive_buffers import SMALL_BYTES
-from ottla.transport.tls import TlsSocket
 from ottla.transport.turn import Turn
 from tests.state.effort import effort
 from tests.unit.transport.certificates import make_certificate
 from tests.unit.transport.rig import Client, Rig, request, response
+
+pytestmark = pytest.mark.broker
 
 SIZES = st.one_of(
     st.integers(0, 50),
@@ -114,15 +116,11 @@ async def receive(client: Client, plan: Plan) -> None:
 
 
 @cache
-def contexts() -> tuple[ssl.SSLContext, ssl.SSLContext]:
-    """The broker's and the client's."""
+def tls() -> tuple[ListenerTls, ssl.SSLContext]:
+    """The broker's and the client's side."""
     with TemporaryDirectory() as folder:
         certificate = make_certificate(Path(folder))
-        return certificate.broker_context(), certificate.client_context()
-
-
-def encrypted(plain: Socket) -> TlsSocket:
-    return TlsSocket(plain, contexts()[0], server_side=True)
+        return certificate.listener_tls(), certificate.client_context()
 
 
 async def exchange(everybody: list[Plan], seed: int, *, with_tls: bool = False) -> None:
@@ -133,8 +131,8 @@ async def exchange(everybody: list[Plan], seed: int, *, with_tls: bool = False) 
         return serves[0]
 
     limits = ListenerLimits(queued_bytes_max=3_000_000)
-    tls = {"encrypt": encrypted, "client_tls": contexts()[1]} if with_tls else {}
-    async with Rig(make, limits=limits, **tls) as rig:  # type: ignore[arg-type]
+    broker_tls, client_tls = tls() if with_tls else (None, None)
+    async with Rig(make, limits=limits, tls=broker_tls, client_tls=client_tls) as rig:
         works = []
         for plan in everybody:
             client = await rig.connect()

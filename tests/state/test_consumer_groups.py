@@ -10,16 +10,20 @@ from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
 
+import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from ottla.coordination.groups.consumer.group import ConsumerGroup, GroupState, Topic
+from ottla.coordination.groups.consumer.group import ConsumerGroup, GroupState
 from ottla.coordination.groups.consumer.groups_state import ConsumerGroups
 from ottla.coordination.groups.consumer.requests import ConsumerGroupConfig
+from ottla.coordination.groups.group_kind import Topic
 from ottla.model.error_codes import ErrorCode
 from ottla.sim.random import SimRandom
 from tests.state.effort import effort
 from tests.unit.coordination.consumer_group_driver import Driver
+
+pytestmark = pytest.mark.slow
 
 Partition = tuple[UUID, int]
 SUBSCRIPTIONS: list[dict[str, Any]] = [

@@ -8,12 +8,13 @@ from dataclasses import dataclass, field
 from random import Random
 from uuid import UUID
 
+import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from ottla.client.group import consumer_membership_state as actions
-from ottla.client.group.classic_membership_state import FindCoordinator, Wait
-from ottla.client.group.consumer_membership_state import ConsumerMembershipState, HeartbeatAnswer, State
+from ottla.client.group.consumer_membership_state import ConsumerMembershipState, HeartbeatAnswer
+from ottla.client.group.membership_state import FindCoordinator, State, Wait
 from ottla.model.error_codes import ErrorCode
 from ottla.model.ids import TopicPartition
 from tests.state.effort import effort
@@ -175,6 +176,31 @@ class ConsumerMembershipMachine(RuleBasedStateMachine):
             if wanted == owned and all(state.state is State.STABLE for state in self.clients):
                 return
             assert turn < 299 or not self.clients, self.clients
+
+
+@pytest.mark.parametrize("lives", [((4, 2), (30, 0)), ((1, 12), (29, 400))])
+def test_a_lost_answer_while_partitions_are_taken(lives: tuple[tuple[int, int], tuple[int, int]]) -> None:
+    """Members once told that they own nothing while their listener took partitions, which then went to others."""
+    machine = ConsumerMembershipMachine()
+    for _ in range(3):
+        machine.start_client()
+    (count, seed), (count_later, seed_later) = lives
+    machine.go_on(count=count, seed=seed)
+    machine.pass_time(seconds=31.0)
+    machine.go_on(count=count_later, seed=seed_later)
+    machine.teardown()
+
+
+def test_partitions_that_were_assigned_and_never_taken_are_given_to_others() -> None:
+    machine = ConsumerMembershipMachine()
+    for _ in range(4):
+        machine.start_client()
+    machine.go_on(count=6, seed=2)
+    machine.pass_time(seconds=0.1)
+    machine.go_on(count=31, seed=55)
+    machine.go_on(count=22, seed=35)
+    machine.be_given_up(pick=0, lives=False)
+    machine.teardown()
 
 
 TestConsumerMembership = ConsumerMembershipMachine.TestCase

@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from ottla.client.consumer.fetch_plan_state import FetchLimits, FetchPlanState, Leader
-from ottla.client.consumer.subscription_state import Phase, SubscriptionState
+from ottla.client.consumer.subscription_state import SubscriptionState
+from ottla.client.fetch.fetch_plan_state import FetchLimits, FetchPlanState, Leader
+from ottla.client.fetch.partition_state import Phase
 from ottla.client.network.list_offsets import END, START
 from ottla.model.error_codes import ErrorCode
 from ottla.model.ids import TopicPartition
@@ -48,7 +49,7 @@ class FetchPlanMachine(RuleBasedStateMachine):
         super().__init__()
         self.subscription = SubscriptionState(reset_policy=START)
         limits = FetchLimits(partition_bytes_max=1000, read_ahead_bytes=READ_AHEAD, isolation_level=READ_UNCOMMITTED)
-        self.plan = FetchPlanState(self.subscription, limits)
+        self.plan = FetchPlanState(self.subscription.partitions, limits)
         self.in_flight: list[list[Wanted]] = []
         self.positions: dict[TopicPartition, int] = {}
         """What the program believes."""

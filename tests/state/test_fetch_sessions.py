@@ -2,14 +2,17 @@
 
 from dataclasses import dataclass, field
 
+import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from ottla.broker.fetch_sessions import EVICTION_SECONDS, FetchPlan, FetchSessions
+from ottla.broker.requests.fetch_sessions import EVICTION_SECONDS, FetchPlan, FetchSessions
 from ottla.model.error_codes import ErrorCode
 from ottla.sim.random import SimRandom
 from tests.state.effort import effort
 from tests.unit.broker.fetch_requests import fetch_request
+
+pytestmark = pytest.mark.slow
 
 SLOTS_MAX = 3
 NAMES = ("a", "b", "c")

@@ -10,7 +10,7 @@ import pytest
 from ottla.model.errors import StorageError
 from ottla.model.ids import Offset
 from ottla.sim.disk import Moment, SimDisk
-from ottla.storage.config import LogConfig
+from ottla.storage.log_config import LogConfig
 from tests.state.log_rig import Rig, Wish
 
 

@@ -1,4 +1,4 @@
-"""The log against its model: random lives of one partition, without a power cut (see `test_log_crashes.py`)."""
+"""The log against its model: random lives of one partition. `tests/crash/test_log_crashes.py` adds power cuts."""
 
 from pathlib import Path
 
@@ -8,7 +8,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from ottla.env.ports import Disk
 from ottla.env.real_disk import RealDisk
 from ottla.sim.disk import SimDisk
-from ottla.storage.config import LogConfig
+from ottla.storage.log_config import LogConfig
 from tests.state.effort import effort
 from tests.state.log_rig import DATA, Rig, Wish
 from tests.state.log_wishes import configs, follower_wishes, index_bytes, markers, shares, wishes

@@ -11,10 +11,12 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from ottla.env.real_clock import RealClock
-from ottla.metadata.sqlite_store import SqliteLease, SqliteStore
+from ottla.metadata.sqlite.sqlite_store import SqliteLease, SqliteStore
 from ottla.metadata.store import Change, Check, ConflictError, Delete, Entry, Operation, Put
 from tests.state.effort import effort
 from tests.unit.metadata.store_rig import heard, opened, other_process, run
+
+pytestmark = pytest.mark.broker
 
 T = TypeVar("T")
 

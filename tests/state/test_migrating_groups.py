@@ -10,16 +10,19 @@ from collections.abc import Hashable
 from dataclasses import dataclass, field
 from typing import Any
 
+import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from ottla.coordination.groups.consumer.requests import ConsumerGroupConfig, ConsumerHeartbeat, MigrationPolicy
-from ottla.coordination.groups.consumer_protocol import read_assignment
 from ottla.coordination.groups.requests import JoinResponse, LeaveRequest, LeavingMember, MemberProtocol
 from ottla.model.error_codes import ErrorCode
+from ottla.protocol.consumer_protocol import read_assignment
 from tests.scenarios.consumer_offsets_rig import ConsumerOffsetsRig
 from tests.state.effort import effort
 from tests.unit.coordination.consumer_offsets_driver import assignment, subscription
+
+pytestmark = pytest.mark.slow
 
 CONSUMERS_MAX = 4
 # Mostly the usual one, in which groups can change both ways.
@@ -81,7 +84,7 @@ class OldConsumer:
             self.member_id, self.generation, self.phase = response.member_id, response.generation, JOINED
             self.led = tuple(each.member_id for each in response.members)
         else:
-            self.owned, self.phase = set(read_assignment(response.assignment)[0].get("foo", ())), IN
+            self.owned, self.phase = set(read_assignment(response.assignment).partitions.get("foo", ())), IN
 
     def beat(self, rig: ConsumerOffsetsRig) -> None:
         error = rig.heartbeat(self.member_id, self.generation)
@@ -212,7 +215,7 @@ class MigratingGroupMachine(RuleBasedStateMachine):
 
     def members(self) -> set[str]:
         """Those whom the coordinator counts as members."""
-        classic = self.rig.shard.group("g")
+        classic = self.rig.shard.classic.groups.get("g")
         if self.rig.group is not None:
             return set(self.rig.group.members)
         return set() if classic is None else {member.member_id for member in classic.members}

@@ -7,6 +7,7 @@ each step; that a sensible client gets its partitions is `test_consumer_groups.p
 
 from typing import Any
 
+import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
@@ -25,6 +26,8 @@ from ottla.coordination.groups.requests import (
 from tests.state.effort import effort
 from tests.unit.coordination.consumer_group_driver import BAR, FOO
 from tests.unit.coordination.consumer_offsets_driver import ShardDriver, assignment, subscription
+
+pytestmark = pytest.mark.slow
 
 OWNED: list[dict[Any, tuple[int, ...]] | None] = [None, {}, {FOO: (0, 1)}, {FOO: (0, 1, 2, 3), BAR: (0, 1)}]
 CLASSIC_OWNED: list[dict[str, tuple[int, ...]]] = [{}, {"foo": (0, 1)}, {"foo": (0, 1, 2, 3), "bar": (0, 1)}]
@@ -55,7 +58,7 @@ class MixedGroupsMachine(RuleBasedStateMachine):
         group = self.driver.consumers.get("g")
         if group is not None and member_id in group.members:
             return max(group.members[member_id].member_epoch, 0)
-        classic = self.driver.shard.group("g")
+        classic = self.driver.shard.classic.groups.get("g")
         return 0 if classic is None else classic.generation
 
     @rule(
@@ -171,7 +174,7 @@ class MixedGroupsMachine(RuleBasedStateMachine):
     def is_of_one_kind(self) -> None:
         if not hasattr(self, "driver"):
             return
-        classic = self.driver.shard.group("g")
+        classic = self.driver.shard.classic.groups.get("g")
         group = self.driver.consumers.get("g")
         if group is not None and group.members:
             assert classic is None or classic.state is ClassicState.EMPTY

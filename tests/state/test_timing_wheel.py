@@ -3,7 +3,7 @@
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from ottla.replication.timing_wheel import SLOTS, Timer, TimingWheel
+from ottla.replication.timing_wheel import SLOTS, Deadline, TimingWheel
 from tests.state.effort import effort
 
 SPANS = st.one_of(
@@ -22,7 +22,7 @@ class WheelMachine(RuleBasedStateMachine):
         super().__init__()
         self.now = 1000
         self.wheel = TimingWheel(self.now)
-        self.timers: dict[int, Timer] = {}
+        self.timers: dict[int, Deadline] = {}
         self.model: dict[int, int] = {}
         self.fired: list[int] = []
         self.count = 0
@@ -105,7 +105,7 @@ def test_far_futures_need_few_buckets() -> None:
 def test_one_that_is_cancelled_by_another_of_the_same_moment_does_not_fire() -> None:
     wheel = TimingWheel(0)
     fired: list[str] = []
-    second: list[Timer] = []
+    second: list[Deadline] = []
 
     def first() -> None:
         fired.append("first")

@@ -4,7 +4,7 @@ from collections.abc import Callable, Hashable
 from typing import Any, Final
 from uuid import UUID
 
-from ottla.coordination.groups.consumer.group import ConsumerGroup, Topic
+from ottla.coordination.groups.consumer.group import ConsumerGroup
 from ottla.coordination.groups.consumer.groups_state import ConsumerGroups
 from ottla.coordination.groups.consumer.records import GroupRecord, decode
 from ottla.coordination.groups.consumer.requests import (
@@ -12,6 +12,7 @@ from ottla.coordination.groups.consumer.requests import (
     ConsumerHeartbeat,
     ConsumerHeartbeatResponse,
 )
+from ottla.coordination.groups.group_kind import Topic
 from ottla.coordination.runtime.effects import CoordinatorRecord, Effect, Respond, Write
 from ottla.sim.random import SimRandom
 
@@ -37,7 +38,7 @@ class Driver:
 
     def _machine(self) -> ConsumerGroups:
         shard = ConsumerGroups(self.config, self._random)
-        shard.on_metadata(self.topics, self.now_ms)
+        shard.on_metadata(self.topics)
         return shard
 
     def group(self, group_id: str = "g") -> ConsumerGroup:
@@ -82,7 +83,7 @@ class Driver:
 
     def set_topics(self, topics: dict[str, Topic]) -> None:
         self.topics = dict(topics)
-        self.run(self.shard.on_metadata(self.topics, self.now_ms))
+        self.shard.on_metadata(self.topics)
 
     def reload(self) -> None:
         """The machine's memory is lost; another is made from the log."""

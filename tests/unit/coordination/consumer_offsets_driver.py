@@ -9,8 +9,7 @@ from ottla.coordination.groups.consumer.requests import (
     ConsumerHeartbeat,
     ConsumerHeartbeatResponse,
 )
-from ottla.coordination.groups.consumer_offsets_shard_state import ConsumerOffsetsShard
-from ottla.coordination.groups.consumer_protocol import NamedAssignment, read_assignment
+from ottla.coordination.groups.group_shard_state import GroupShard
 from ottla.coordination.groups.requests import (
     GroupSettings,
     HeartbeatRequest,
@@ -25,13 +24,14 @@ from ottla.coordination.runtime.effects import CoordinatorRecord, Respond, Trans
 from ottla.coordination.runtime.record_fields import FieldWriter
 from ottla.model.error_codes import ErrorCode
 from ottla.model.ids import NO_PRODUCER_ID, ProducerId
+from ottla.protocol.consumer_protocol import PartitionsByTopic, read_assignment
 from ottla.sim.random import SimRandom
 from tests.unit.coordination.consumer_group_driver import START_MS, TOPICS
 
 NO_DELAY: Final = GroupSettings(initial_rebalance_delay_ms=0)
 
 
-def subscription(*topics: str, owned: NamedAssignment | None = None, version: int = 1) -> bytes:
+def subscription(*topics: str, owned: PartitionsByTopic | None = None, version: int = 1) -> bytes:
     """What a classic consumer says when it joins."""
     fields = FieldWriter(version)
     fields.count(len(topics))
@@ -43,7 +43,7 @@ def subscription(*topics: str, owned: NamedAssignment | None = None, version: in
     return fields.finish()
 
 
-def assignment(partitions: NamedAssignment, user_data: bytes | None = None) -> bytes:
+def assignment(partitions: PartitionsByTopic, user_data: bytes | None = None) -> bytes:
     """What a classic leader assigns."""
     fields = FieldWriter(1)
     _write_partitions(fields, partitions)
@@ -54,7 +54,7 @@ def assignment(partitions: NamedAssignment, user_data: bytes | None = None) -> b
     return fields.finish()
 
 
-def _write_partitions(fields: FieldWriter, partitions: NamedAssignment) -> None:
+def _write_partitions(fields: FieldWriter, partitions: PartitionsByTopic) -> None:
     fields.count(len(partitions))
     for topic, numbers in partitions.items():
         fields.text(topic)
@@ -75,8 +75,8 @@ class ShardDriver:
         self.answers: dict[Hashable, Any] = {}
         self.shard = self._machine()
 
-    def _machine(self) -> ConsumerOffsetsShard:
-        shard = ConsumerOffsetsShard(NO_DELAY, self.config, self._random)
+    def _machine(self) -> GroupShard:
+        shard = GroupShard(NO_DELAY, self.config, self._random)
         shard.on_metadata(TOPICS, self.now_ms)
         return shard
 
@@ -157,10 +157,10 @@ class ShardDriver:
         assert isinstance(response, SyncResponse)
         return response
 
-    def synced(self, member_id: str, generation: int) -> NamedAssignment:
+    def synced(self, member_id: str, generation: int) -> PartitionsByTopic:
         response = self.sync(member_id, generation)
         assert ErrorCode.NONE is response.error
-        return read_assignment(response.assignment)[0]
+        return read_assignment(response.assignment).partitions
 
     def classic_beat(self, member_id: str, generation: int, **fields: Any) -> ErrorCode:
         request = HeartbeatRequest(group_id="g", member_id=member_id, generation=generation, **fields)
@@ -168,7 +168,7 @@ class ShardDriver:
         assert isinstance(error, ErrorCode)
         return error
 
-    def stable_classic(self, *, partitions: NamedAssignment | None = None, user_data: bytes | None = None) -> str:
+    def stable_classic(self, *, partitions: PartitionsByTopic | None = None, user_data: bytes | None = None) -> str:
         """A stable classic group of one, which has all of foo; answers its member's id."""
         known = self.join("", subscription("foo"))
         assert known is not None

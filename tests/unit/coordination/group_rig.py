@@ -7,6 +7,7 @@ from collections.abc import Hashable, Iterable
 from dataclasses import replace
 from typing import Any, NamedTuple
 
+from ottla.coordination.groups.consumer.requests import ConsumerGroupConfig
 from ottla.coordination.groups.group_shard_state import GroupShard
 from ottla.coordination.groups.requests import (
     FetchedOffset,
@@ -70,7 +71,7 @@ class GroupRig:
 
     def _loaded(self) -> GroupShard:
         self.lives += 1
-        shard = GroupShard(self.settings, SimRandom(self.lives))
+        shard = GroupShard(self.settings, ConsumerGroupConfig(), SimRandom(self.lives))
         for entry in self.log:
             match entry:
                 case Logged():

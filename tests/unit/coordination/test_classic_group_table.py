@@ -59,7 +59,7 @@ def staged(state: str) -> Staged:
         members = dict(zip(("leader", "follower"), rig.stable(2), strict=True))
     if state == P:
         rig.join()
-    group = rig.shard.group("g")
+    group = rig.shard.classic.groups.get("g")
     assert group is not None
     generation = group.generation
     if state == D:
@@ -298,7 +298,7 @@ def test_signs_of_life(sign: str) -> None:
         case "commit":
             rig.commit(1, group.generation, follower)
     rig.after(9_999)
-    members = rig.shard.group("g")
+    members = rig.shard.classic.groups.get("g")
     assert members is not None
     assert (sign != "nothing") == (follower in members.members)
     rig.after(1)

@@ -86,7 +86,7 @@ def test_a_return_that_cannot_be_written_changes_nothing(rig: GroupRig) -> None:
     more = (MemberProtocol("range", subscription("u")), MemberProtocol("sticky", b""))
     assert ErrorCode.COORDINATOR_NOT_AVAILABLE == rig.joined(rig.join(instance_id="i", protocols=more)).error
     assert ErrorCode.NONE == rig.heartbeat(old, 1, "i")
-    group = rig.shard.group("g")
+    group = rig.shard.classic.groups.get("g")
     assert group is not None
     assert subscription("t") == group.members[old].metadata("range")
     rig.writes_fail = False

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from ottla.coordination.groups.consumer.group import GroupState, Topic
+from ottla.coordination.groups.consumer.group import GroupState
 from ottla.coordination.groups.consumer.records import (
     CurrentRecord,
     CurrentValue,
@@ -23,6 +23,7 @@ from ottla.coordination.groups.consumer.records import (
     encode,
 )
 from ottla.coordination.groups.consumer.requests import ConsumerGroupConfig, ConsumerHeartbeatResponse
+from ottla.coordination.groups.group_kind import Topic
 from ottla.coordination.runtime.effects import CoordinatorRecord
 from ottla.model.error_codes import ErrorCode
 from ottla.model.invariants import InvariantViolation
@@ -542,6 +543,13 @@ def test_topics_that_came_during_a_failover_are_found() -> None:
 def test_names_and_a_pattern_add_up() -> None:
     driver = Driver()
     assert {BAR: (0, 1), FOO: (0, 1, 2, 3)} == driver.join("a", "foo", topic_regex="ba.*").assignment
+
+
+def test_a_pattern_does_not_match_topics_that_only_the_broker_reads() -> None:
+    driver = Driver(topics={"foo": Topic(FOO, 4), "bar": Topic(BAR, 2, is_parking=True)})
+    response = driver.join("a", topic_names=None, topic_regex=".*")
+    assert {FOO: (0, 1, 2, 3)} == response.assignment
+    assert {BAR: (0, 1)} == driver.join("a", "bar", topic_regex="").assignment
 
 
 def test_a_pattern_shows_only_what_the_member_may_know() -> None:

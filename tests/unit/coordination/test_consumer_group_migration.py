@@ -35,10 +35,10 @@ def test_an_empty_classic_group_makes_room() -> None:
     member_id = driver.stable_classic()
     leave(driver, LeavingMember(member_id=member_id))
     assert ALL_FOO == driver.consume("n").assignment
-    assert driver.shard.group("g") is None
+    assert driver.shard.classic.groups.get("g") is None
     driver.reload()
     assert ["n"] == list(driver.consumers["g"].members)
-    assert driver.shard.group("g") is None
+    assert driver.shard.classic.groups.get("g") is None
 
 
 def test_an_empty_server_side_group_makes_room() -> None:
@@ -48,7 +48,7 @@ def test_an_empty_server_side_group_makes_room() -> None:
     driver.stable_classic()
     assert {} == driver.consumers
     driver.reload()
-    classic = driver.shard.group("g")
+    classic = driver.shard.classic.groups.get("g")
     assert classic is not None
     assert ClassicState.STABLE is classic.state
 
@@ -64,7 +64,7 @@ def test_a_classic_group_becomes_a_server_side_one_with_its_members() -> None:
     group = driver.consumers["g"]
     assert {FOO: {0: 1, 1: 1, 2: 1, 3: 1}} == group.members[old].assigned
     assert GroupState.RECONCILING is group.state
-    assert driver.shard.group("g") is None
+    assert driver.shard.classic.groups.get("g") is None
 
     # The old member hears of it, joins and gives up two, joins again and is where the others are.
     assert ErrorCode.REBALANCE_IN_PROGRESS is driver.classic_beat(old, 1)
@@ -331,7 +331,7 @@ def test_when_the_last_new_member_leaves_the_group_is_classic_again() -> None:
     driver, old = mixed()
     assert ErrorCode.NONE is driver.beat("n", -1).error
     assert {} == driver.consumers
-    classic = driver.shard.group("g")
+    classic = driver.shard.classic.groups.get("g")
     assert classic is not None
     assert (ClassicState.PREPARING_REBALANCE, 2, "range") == (classic.state, classic.generation, classic.protocol)
     assert ErrorCode.REBALANCE_IN_PROGRESS is driver.classic_beat(old, 2)
@@ -345,7 +345,7 @@ def test_a_group_that_became_classic_survives_a_failover() -> None:
     driver.beat("n", -1)
     driver.reload()
     assert {} == driver.consumers
-    classic = driver.shard.group("g")
+    classic = driver.shard.classic.groups.get("g")
     assert classic is not None
     assert [old] == [member.member_id for member in classic.members]
 
@@ -356,7 +356,7 @@ def test_when_the_last_new_member_is_thrown_out_the_group_is_classic_again() -> 
         driver.pass_ms(10_000)
         driver.classic_beat(old, 2)
     assert {} == driver.consumers
-    assert driver.shard.group("g") is not None
+    assert driver.shard.classic.groups.get("g") is not None
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,8 @@
 # cython: boundscheck=False, wraparound=False, cdivision=True
-"""Committed offsets to records and back, many in one pass, in the one form that commits are written in nowadays.
+"""Committed offsets to records and back, many in one pass, in the version that current commits use.
 
-`group_records.py` says what the records are, and reads and writes every form there is. This writes the same bytes, and
-reads only what it writes itself: of anything else it says nothing, so that the other is asked.
+`records.py` defines the records, and reads and writes all versions. This module writes the same bytes, and reads only
+what it writes itself; for anything else it returns None, and the caller uses `records.py`.
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_CheckExact, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
@@ -18,39 +18,14 @@ from ottla.coordination.groups.offsets_state import CommittedOffset
 from ottla.model.errors import MisuseError
 from ottla.model.ids import TopicPartition
 
-cdef extern from "Python.h":
-    const char* PyUnicode_AsUTF8AndSize(object text, Py_ssize_t* size) except NULL
-
-cdef extern from "../../protocol/reader.h" nogil:
-    ctypedef struct ottla_cursor:
-        const uint8_t* at
-        const uint8_t* end
-        const char* broken
-    ctypedef struct ottla_span:
-        const uint8_t* at
-        Py_ssize_t size
-    int16_t ottla_read16(ottla_cursor* source)
-    int32_t ottla_read32(ottla_cursor* source)
-    int64_t ottla_read64(ottla_cursor* source)
-    uint32_t ottla_read_varint(ottla_cursor* source)
-    ottla_span ottla_take(ottla_cursor* source, int64_t size, bint nullable)
-    ottla_span ottla_read_string(ottla_cursor* source, bint flexible, bint nullable)
-
-cdef extern from "../../protocol/writer.h" nogil:
-    enum:
-        OTTLA_VARINT_BYTES_MAX
-    ctypedef struct ottla_writer:
-        uint8_t* data
-        size_t size
-    void ottla_open_writer(ottla_writer* to)
-    void ottla_close_writer(ottla_writer* to)
-    int ottla_reserve(ottla_writer* to, size_t more)
-    void ottla_write8(ottla_writer* to, uint8_t value)
-    void ottla_write16(ottla_writer* to, int16_t value)
-    void ottla_write32(ottla_writer* to, int32_t value)
-    void ottla_write64(ottla_writer* to, int64_t value)
-    void ottla_write_varint(ottla_writer* to, uint32_t value)
-    void ottla_write_bytes(ottla_writer* to, const void* source, size_t size)
+from ottla.protocol.reader cimport (
+    ottla_cursor, ottla_read16, ottla_read32, ottla_read64, ottla_read_string, ottla_read_varint, ottla_span,
+    ottla_take,
+)
+from ottla.protocol.writer cimport (
+    OTTLA_VARINT_BYTES_MAX, PyUnicode_AsUTF8AndSize, ottla_close_writer, ottla_open_writer, ottla_reserve,
+    ottla_write16, ottla_write32, ottla_write64, ottla_write8, ottla_write_bytes, ottla_write_varint, ottla_writer,
+)
 
 cdef enum:
     KEY_KIND = 1

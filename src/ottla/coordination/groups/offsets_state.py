@@ -1,8 +1,7 @@
-"""The committed offsets of all groups of one partition: kept, looked up, and found to have expired.
+"""The committed offsets of all groups of one partition, and those of open transactions.
 
-Pure. Offsets come in by `replay` alone. Those of an open transaction stand aside by their producer id until `on_marker`
-puts them in force, or drops them. Whether a group may commit, and which records are written for it, is decided in
-`group_shard_state.py`.
+Pure. Offsets change by `replay` only. Those of an open transaction are pending, by producer id, until `on_marker`
+commits or drops them. Whether a member may commit, and which records are written, is decided in `group_shard_state.py`.
 """
 
 from collections.abc import Iterator, Sequence
@@ -17,7 +16,7 @@ from ottla.model.invariants import violated
 
 
 class CommittedOffset(NamedTuple):
-    """A committed offset. `turn` grows with each record: of two commits, the one written later counts."""
+    """A committed offset. `turn` is the number of its record: of two commits, the one written later counts."""
 
     value: OffsetValue
     turn: int
@@ -39,9 +38,9 @@ class OffsetsState:
         self._pending: dict[ProducerId, _Offsets] = {}
         self._open: dict[str, dict[ProducerId, None]] = {}
         self.turn = 0
-        """How many records there have been."""
+        """The number of records so far."""
 
-    # What is there
+    # Queries
 
     def get(self, group_id: str, partition: TopicPartition) -> OffsetValue | None:
         """The committed offset of one partition."""
@@ -63,7 +62,7 @@ class OffsetsState:
         return list(dict.fromkeys(self._partitions(group_id)))
 
     def fetch(self, request: OffsetFetchRequest) -> tuple[FetchedOffset, ...]:
-        """The offsets that are asked for; unstable ones as an error each, where only stable ones will do."""
+        """The requested offsets; with `require_stable` an unstable one is an error."""
         if request.partitions is None:
             wanted = sorted(self._committed.get(request.group_id, _NONE))
         else:
@@ -73,7 +72,7 @@ class OffsetsState:
     def expired(
         self, group_id: str, *, empty_since_ms: int | None, retention_ms: int, now_ms: int
     ) -> list[TopicPartition]:
-        """The partitions whose offset has outlived its time; never one that a transaction may yet change.
+        """The partitions whose offset has expired; never one that an open transaction may yet change.
 
         The time runs from the commit, or from the moment the group became empty, whichever was later.
         """
@@ -85,17 +84,17 @@ class OffsetsState:
         ]
 
     def topics(self) -> list[str]:
-        """All topics that some group has an offset of, pending ones too."""
+        """All topics with a committed or pending offset of any group."""
         return list(
             dict.fromkeys(partition.topic for group in self.group_ids() for partition in self.partitions(group))
         )
 
     def tombstones(self, group_id: str) -> list[CoordinatorRecord]:
-        """What deletes all offsets of a group, pending ones too."""
+        """The tombstones of all offsets of a group, pending ones too."""
         return [offset_tombstone(group_id, *partition) for partition in self.partitions(group_id)]
 
     def tombstones_of_topic(self, topic: str) -> list[CoordinatorRecord]:
-        """What deletes every group's offsets of a topic, pending ones too."""
+        """The tombstones of every group's offsets of a topic, pending ones too."""
         return [
             offset_tombstone(group_id, *partition)
             for group_id in self.group_ids()
@@ -103,7 +102,7 @@ class OffsetsState:
             if partition.topic == topic
         ]
 
-    # What happens
+    # Changes
 
     def replay(self, key: OffsetKey, value: OffsetValue | None, producer_id: ProducerId = NO_PRODUCER_ID) -> None:
         """Applies a record: an offset, one of an open transaction, or the deletion of both."""
@@ -122,12 +121,12 @@ class OffsetsState:
             self._open.setdefault(key.group_id, {})[producer_id] = None
 
     def put(self, group_id: str, offsets: Sequence[tuple[TopicPartition, CommittedOffset]]) -> None:
-        """Applies the records of many offsets of one group; their turns follow each other, and the last one's."""
+        """Applies the records of many offsets of one group, with consecutive turns."""
         self._committed.setdefault(group_id, {}).update(offsets)
         self.turn += len(offsets)
 
     def on_marker(self, producer_id: ProducerId, *, commit: bool) -> None:
-        """The producer's transaction has ended: its offsets are in force, or forgotten."""
+        """The producer's transaction has ended: its offsets are committed, or dropped."""
         for group_id, offsets in self._pending.pop(producer_id, {}).items():
             del self._open[group_id][producer_id]
             if not self._open[group_id]:
@@ -136,12 +135,12 @@ class OffsetsState:
                 continue
             committed = self._committed.setdefault(group_id, {})
             for partition, pending in offsets.items():
-                # A plain commit that was written behind this one is newer, although it came into force before.
+                # A plain commit that was written after this one is newer, although it took effect before.
                 if partition not in committed or committed[partition].turn < pending.turn:
                     committed[partition] = pending
 
     def check(self) -> None:
-        """Raises when the books do not agree with each other."""
+        """Raises when an invariant does not hold."""
         for group_id, offsets in self._committed.items():
             if not offsets:
                 violated(f"group {group_id} has an empty table of committed offsets")
@@ -168,7 +167,7 @@ class OffsetsState:
             yield from self._pending[producer_id].get(group_id, _NONE)
 
     def _close_if_done(self, producer_id: ProducerId, group_id: str) -> None:
-        """Forgets a transaction that has no offsets of the group left."""
+        """Removes a transaction that has no pending offsets of the group left."""
         if group_id in self._pending[producer_id]:
             return
         del self._open[group_id][producer_id]

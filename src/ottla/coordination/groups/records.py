@@ -1,8 +1,8 @@
 """The records of `__consumer_offsets` that classic groups and offsets write, in Kafka's own bytes.
 
-A key starts with a number that says what kind of record it is: 0 and 1 a committed offset, 2 a classic group's
-metadata. The kinds of the newer protocols, from 3 on, belong to `consumer_group_records.py`; `kind_of` tells them apart
-without looking further. Values are read in every version that a Kafka has written, and written as Kafka 4.3 does: an
+A key starts with the record type: 0 and 1 for a committed offset, 2 for a classic group's metadata. The types of the
+newer protocols, from 3 on, are in `consumer/records.py`; `kind_of` gives the type of a key. Values are read in every
+version that Kafka has written, and written as Kafka 4.3 does: an
 offset in version 4, or 1 if it has its own expiry; a group in version 3. `offset_records.pyx` does the same for many
 offsets at once.
 """
@@ -28,7 +28,7 @@ _NOT_KNOWN: Final = -1
 
 
 class OffsetKey(NamedTuple):
-    """Whose committed offset a record is, and of which partition."""
+    """The key of a committed offset."""
 
     group_id: str
     topic: str
@@ -36,13 +36,13 @@ class OffsetKey(NamedTuple):
 
 
 class GroupKey(NamedTuple):
-    """Which classic group a record describes."""
+    """The key of a classic group."""
 
     group_id: str
 
 
 class OffsetValue(NamedTuple):
-    """A committed offset. `expire_ms` is set only where an old client asked for a retention of its own."""
+    """A committed offset. `expire_ms` is set only if an old client asked for its own retention."""
 
     offset: int
     commit_ms: int
@@ -54,7 +54,7 @@ class OffsetValue(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemberValue:
-    """A member of a stable group; `subscription` is what it said under the protocol that was chosen."""
+    """A member of a stable group; `subscription` is its metadata for the chosen protocol."""
 
     member_id: str
     instance_id: str | None = None
@@ -79,7 +79,7 @@ class GroupValue:
 
 
 def kind_of(key: bytes) -> int:
-    """What kind of record this is the key of."""
+    """The record type of a key."""
     return FieldReader(key, "a key of __consumer_offsets").version
 
 
@@ -121,7 +121,7 @@ def group_tombstone(group_id: str) -> CoordinatorRecord:
 
 
 def read_key(key: bytes) -> OffsetKey | GroupKey | None:
-    """Takes a key apart; None for a kind that is not written here."""
+    """Reads a key; None for another record type."""
     fields = FieldReader(key, "a key of __consumer_offsets")
     if fields.version in (LEGACY_OFFSET_KIND, OFFSET_KIND):
         return OffsetKey(fields.text(), fields.text(), fields.int32())
@@ -131,7 +131,7 @@ def read_key(key: bytes) -> OffsetKey | GroupKey | None:
 
 
 def read_offset(value: bytes) -> OffsetValue:
-    """Takes the value of a committed offset apart, in any version."""
+    """Reads the value of a committed offset, in any version."""
     fields = _value_fields(value, "a committed offset")
     version = fields.version
     offset = fields.int64()
@@ -150,7 +150,7 @@ def read_offset(value: bytes) -> OffsetValue:
 
 
 def read_group(value: bytes) -> GroupValue:
-    """Takes the value of a classic group apart, in any version."""
+    """Reads the value of a classic group, in any version."""
     fields = _value_fields(value, "a classic group")
     protocol_type = fields.text()
     generation = fields.int32()
@@ -172,7 +172,7 @@ def read_group(value: bytes) -> GroupValue:
 def _value_fields(value: bytes, what: str) -> FieldReader:
     fields = FieldReader(value, what)
     if not 0 <= fields.version <= _VERSION_MAX:
-        raise fields.fail(f"version {fields.version} is newer than {_VERSION_MAX}, which is all that is known here,")
+        raise fields.fail(f"version {fields.version} is newer than {_VERSION_MAX}, the newest supported version,")
     fields.flexible = fields.version >= _FLEXIBLE_FROM
     return fields
 
@@ -189,7 +189,7 @@ def _read_member(fields: FieldReader) -> MemberValue:
         instance_id=instance_id,
         client_id=client_id,
         client_host=client_host,
-        # The oldest clients knew one timeout, for both.
+        # The oldest clients have one timeout for both.
         rebalance_timeout_ms=session_timeout_ms if rebalance_timeout_ms == _NOT_KNOWN else rebalance_timeout_ms,
         session_timeout_ms=session_timeout_ms,
         subscription=fields.blob(),

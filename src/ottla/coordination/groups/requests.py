@@ -1,6 +1,6 @@
-"""What is asked of a group coordinator, and what it answers: plain data, free of the wire protocol.
+"""Requests and responses of the group coordinator: plain data, independent of the wire protocol.
 
-Versions do not appear here: where they change the meaning, a request has a field that says which meaning is wanted.
+There are no versions: where they change the meaning, a request has a field for that.
 `TransactionalWrite` is the one effect that only groups have. The decisions are in `group_shard_state.py`.
 """
 
@@ -13,16 +13,16 @@ from ottla.model.error_codes import ErrorCode
 from ottla.model.ids import ProducerEpoch, ProducerId
 
 NO_MEMBER_ID: Final = ""
-"""What a client that has no member id yet says."""
+"""The member id of a client that has none yet."""
 NO_GENERATION: Final = -1
-"""The generation of who commits without being a member."""
+"""The generation of a consumer that commits without being a member."""
 NO_RETENTION: Final = -1
 """Keep a committed offset as long as the broker is configured to."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupSettings:
-    """What an operator may change; Kafka's defaults."""
+    """The group configs of a broker, with Kafka's defaults."""
 
     session_timeout_min_ms: int = 6_000
     session_timeout_max_ms: int = 1_800_000
@@ -38,7 +38,7 @@ class GroupSettings:
 
 
 class MemberProtocol(NamedTuple):
-    """A way to assign partitions that a member can take part in, and what it says for it; opaque here."""
+    """A protocol that a member supports, and its metadata for it, which is opaque here."""
 
     name: str
     metadata: bytes
@@ -46,9 +46,9 @@ class MemberProtocol(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JoinRequest:
-    """Wants to be a member of the next generation. The protocols are in the order of preference.
+    """JoinGroup. The protocols are in the order of preference.
 
-    `requires_member_id` (version 4 and up): who has no id is given one and must join again with it.
+    `requires_member_id` (version 4 and up): a client without an id gets one and must join again with it.
     `can_skip_assignment` (version 9 and up): a returning static leader may be told not to assign.
     """
 
@@ -67,7 +67,7 @@ class JoinRequest:
 
 
 class JoinedMember(NamedTuple):
-    """What the leader is told of each member, itself included."""
+    """A member as the leader gets it; the leader itself is among them."""
 
     member_id: str
     instance_id: str | None
@@ -188,7 +188,7 @@ class NewOffset:
 class OffsetCommitRequest:
     """Commits as a member, or with no generation as a consumer that is not one.
 
-    `knows_group_not_found` (version 9 and up): a missing group may be called so, and not an illegal generation.
+    `knows_group_not_found` (version 9 and up): a missing group is GROUP_ID_NOT_FOUND, not ILLEGAL_GENERATION.
     """
 
     group_id: str
@@ -222,7 +222,7 @@ class WholeCommitRequest:
     knows_group_not_found: bool
 
     def one_by_one(self) -> OffsetCommitRequest:
-        """The same for who has to look at each offset."""
+        """The same request with one value for each offset."""
         return OffsetCommitRequest(
             group_id=self.group_id,
             generation=self.generation,
@@ -254,7 +254,7 @@ class WholeCommitResponse:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransactionalCommitRequest:
-    """Commits within a transaction: the offsets wait for its marker."""
+    """Commits within a transaction: the offsets wait for its marker. `knows_group_not_found` from version 6 on."""
 
     group_id: str
     transactional_id: str
@@ -264,10 +264,11 @@ class TransactionalCommitRequest:
     member_id: str = NO_MEMBER_ID
     instance_id: str | None = None
     offsets: tuple[NewOffset, ...]
+    knows_group_not_found: bool = False
 
 
 class PartitionOutcome(NamedTuple):
-    """What became of one partition of a request."""
+    """The outcome of one partition of a request."""
 
     topic: str
     partition: int
@@ -292,7 +293,7 @@ class WantedPartition(NamedTuple):
 class OffsetFetchRequest:
     """Which committed offsets; None for all. `require_stable` refuses those that a transaction may yet change.
 
-    A member of a server-side group says its id and epoch; for a classic group they mean nothing.
+    A member of a consumer group sends its id and epoch; for a classic group they are ignored.
     """
 
     group_id: str
@@ -303,7 +304,7 @@ class OffsetFetchRequest:
 
 
 class FetchedOffset(NamedTuple):
-    """A committed offset; -1 where there is none, which is no error."""
+    """A committed offset; -1 if there is none, which is not an error."""
 
     topic: str
     partition: int
@@ -324,7 +325,7 @@ class OffsetFetchResponse:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OffsetDeleteRequest:
-    """Forgets the committed offsets of these partitions."""
+    """Deletes the committed offsets of these partitions."""
 
     group_id: str
     partitions: tuple[WantedPartition, ...]
@@ -343,7 +344,7 @@ class OffsetDeleteResponse:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DescribedMember:
-    """A member as people see it; its metadata only while the group is stable."""
+    """A member, for DescribeGroups; its metadata only while the group is stable."""
 
     member_id: str
     instance_id: str | None
@@ -355,7 +356,7 @@ class DescribedMember:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DescribedGroup:
-    """A group as people see it. One that does not exist is dead, and GROUP_ID_NOT_FOUND, which old versions hide."""
+    """A group, for DescribeGroups. One that does not exist is Dead with GROUP_ID_NOT_FOUND, which old versions hide."""
 
     group_id: str
     error: ErrorCode = ErrorCode.NONE
@@ -367,7 +368,7 @@ class DescribedGroup:
 
 
 class ListedGroup(NamedTuple):
-    """A group in a list."""
+    """A group, for ListGroups."""
 
     group_id: str
     protocol_type: str
@@ -384,7 +385,7 @@ class DeleteGroupRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeleteGroupResponse:
-    """What became of it."""
+    """The outcome of a deletion."""
 
     group_id: str
     error: ErrorCode = ErrorCode.NONE

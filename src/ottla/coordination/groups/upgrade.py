@@ -1,14 +1,14 @@
-"""A classic group of consumers becomes a server-side group, with all its members and what they have.
+"""A classic group of consumers becomes a consumer group, with all its members and their partitions.
 
-Pure; one function, which only reads the classic group. The way back is in `mixed_group_state.py`.
+Pure; only reads the classic group. The way back is in `downgrade.py`, when it happens in `migration_state.py`.
 """
 
 from dataclasses import replace
 from uuid import UUID
 
 from ottla.coordination.groups.classic.group_state import ClassicGroup
-from ottla.coordination.groups.consumer.decision import Decision, Refusal
-from ottla.coordination.groups.consumer.group import ConsumerGroup, Member, Topics, as_assignment, metadata_hash
+from ottla.coordination.groups.consumer.group import ConsumerGroup, Member, as_assignment, metadata_hash
+from ottla.coordination.groups.consumer.group_change import GroupChange, Refusal
 from ottla.coordination.groups.consumer.records import (
     ClassicMetadata,
     CurrentRecord,
@@ -21,38 +21,43 @@ from ottla.coordination.groups.consumer.records import (
     TargetRecord,
 )
 from ottla.coordination.groups.consumer.requests import ConsumerGroupConfig
-from ottla.coordination.groups.consumer_protocol import NamedAssignment, read_assignment, read_subscription
+from ottla.coordination.groups.group_kind import Topics
 from ottla.coordination.groups.records import group_tombstone
 from ottla.model.error_codes import ErrorCode
-from ottla.model.errors import CorruptError
+from ottla.protocol.consumer_protocol import (
+    ConsumerProtocolError,
+    PartitionsByTopic,
+    read_assignment,
+    read_subscription,
+)
 
 
-def upgrade(classic: ClassicGroup, topics: Topics, config: ConsumerGroupConfig) -> Decision:
-    """A decision that begins with the conversion; refuses a group that must stay what it is.
+def upgrade(classic: ClassicGroup, topics: Topics, config: ConsumerGroupConfig) -> GroupChange:
+    """A change that begins with the conversion; raises `Refusal` for a group that must stay classic.
 
-    A group without members has nothing to convert: it only makes room. Its offsets stay either way.
+    A group without members is only deleted, to make room. Its offsets stay either way.
     """
     if classic.members:
         _check(classic, config)
-    decision = Decision(ConsumerGroup(classic.group_id))
-    decision.write_foreign([group_tombstone(classic.group_id)])
+    change = GroupChange(ConsumerGroup(classic.group_id))
+    change.write_foreign([group_tombstone(classic.group_id)])
     if not classic.members:
-        return decision
+        return change
     members = _members(classic, topics)
     group_id = classic.group_id
     for member in members:
-        decision.write(MemberRecord(group_id, member.member_id, member.said))
-    # The generation becomes the epoch, so that the members' heartbeats and commits stay good.
+        change.write(MemberRecord(group_id, member.member_id, member.said))
+    # The generation becomes the epoch, so that the members' heartbeats and commits stay valid.
     epoch = max(classic.generation, 1)
-    digest = metadata_hash(decision.group.subscribed_topics(), topics)
-    decision.write(EpochRecord(group_id, EpochValue(epoch=epoch, metadata_hash=digest)))
+    digest = metadata_hash(change.group.subscribed_topics(), topics)
+    change.write(EpochRecord(group_id, EpochValue(epoch=epoch, metadata_hash=digest)))
     for member in members:
-        decision.write(TargetRecord(group_id, member.member_id, as_assignment(member.assigned)))
-    decision.write(TargetEpochRecord(group_id, TargetEpochValue(epoch=epoch)))
+        change.write(TargetRecord(group_id, member.member_id, as_assignment(member.assigned)))
+    change.write(TargetEpochRecord(group_id, TargetEpochValue(epoch=epoch)))
     for member in members:
         arrived = replace(member, member_epoch=epoch, previous_member_epoch=epoch)
-        decision.write(CurrentRecord(group_id, member.member_id, arrived.current))
-    return decision
+        change.write(CurrentRecord(group_id, member.member_id, arrived.current))
+    return change
 
 
 def _check(classic: ClassicGroup, config: ConsumerGroupConfig) -> None:
@@ -83,10 +88,10 @@ def _members(classic: ClassicGroup, topics: Topics) -> list[Member]:
         metadata = member.metadata(classic.protocol) or member.protocols[0].metadata
         try:
             subscription = read_subscription(metadata)
-            assignment, user_data = read_assignment(member.assignment)
-        except CorruptError:
+            assignment = read_assignment(member.assignment)
+        except ConsumerProtocolError:
             raise _refusal(classic, "the embedded consumer protocol is malformed") from None
-        if user_data:
+        if assignment.user_data:
             raise _refusal(classic, "an unsupported custom assignor is in use: its data would be lost")
         protocols = tuple((protocol.name, protocol.metadata) for protocol in member.protocols)
         said = MemberValue(
@@ -98,15 +103,15 @@ def _members(classic: ClassicGroup, topics: Topics) -> list[Member]:
             rebalance_timeout_ms=member.rebalance_timeout_ms,
             classic=ClassicMetadata(session_timeout_ms=member.session_timeout_ms, protocols=protocols),
         )
-        assigned = _held(assignment, topics, taken, epoch)
+        assigned = _held(assignment.partitions, topics, taken, epoch)
         members.append(Member(member_id=member.member_id, said=said, assigned=assigned))
     return members
 
 
 def _held(
-    assignment: NamedAssignment, topics: Topics, taken: dict[tuple[UUID, int], None], epoch: int
+    assignment: PartitionsByTopic, topics: Topics, taken: dict[tuple[UUID, int], None], epoch: int
 ) -> dict[UUID, dict[int, int]]:
-    """What a member was assigned, of topics that exist; a leader that gave a partition to two is not believed twice."""
+    """A member's partitions of existing topics; one that the leader gave to two members stays with the first."""
     held: dict[UUID, dict[int, int]] = {}
     for name, partitions in assignment.items():
         topic = topics.get(name)

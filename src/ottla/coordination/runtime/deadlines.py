@@ -1,8 +1,7 @@
-"""Deadlines by key, thousands of them, most of which are moved again and again before they pass.
+"""Deadlines by key: thousands of them, most of which are moved many times before they pass.
 
 Pure. A heap with one entry for each key: moving a deadline later, which every heartbeat does, costs a dictionary write;
-the heap is put right when an entry comes to its top. When the clock that they are told by is set, `shift` moves all of
-them at once, so that as much time is left as there was.
+the heap is corrected when an entry reaches its top. When the clock is set, `shift` moves all deadlines at once.
 """
 
 import heapq
@@ -33,14 +32,14 @@ class Deadlines(Generic[K]):
         self._heap: list[tuple[int, int, _Entry[K]]] = []
         self._turn = 0
         self._shifted_ms = 0
-        """What is kept is this much less than what callers say."""
+        """Stored deadlines are this much less than those that callers see."""
 
     def __contains__(self, key: K) -> bool:
         entry = self._entries.get(key)
         return entry is not None and entry.due_ms is not None
 
     def set(self, key: K, deadline_ms: int) -> None:
-        """The key is due then, and no longer when it was."""
+        """Sets or moves the deadline of a key."""
         deadline_ms -= self._shifted_ms
         entry = self._entries.get(key)
         if entry is None:
@@ -51,13 +50,13 @@ class Deadlines(Generic[K]):
         entry.due_ms = deadline_ms
 
     def clear(self, key: K) -> None:
-        """The key is not due at all; nothing happens if it was not."""
+        """Removes the deadline of a key, if it has one."""
         entry = self._entries.get(key)
         if entry is not None:
             entry.due_ms = None
 
     def shift(self, by_ms: int) -> None:
-        """Every key is due so much later; earlier if it is negative."""
+        """Moves every deadline later, or earlier if negative."""
         self._shifted_ms += by_ms
 
     def next(self) -> int | None:
@@ -77,7 +76,7 @@ class Deadlines(Generic[K]):
         return None
 
     def pop(self, now_ms: int) -> K | None:
-        """Takes out the earliest key whose deadline has passed, if there is one."""
+        """Removes and returns the earliest key whose deadline has passed."""
         earliest = self.next()
         if earliest is None or earliest > now_ms:
             return None

@@ -1,10 +1,9 @@
-"""What a coordinator's state machine answers: records to write, responses to give, and to whom.
+"""What a coordinator's state machine returns: records to write, and responses to requests.
 
 Pure values. A machine's method returns a list of effects, to be carried out in order: `Write` appends its records to
-the machine's partition as one batch, and gives its responses only when that is committed; without records it gives them
-when everything before it is. `Respond` gives one at once. A record is applied to the machine by its own `replay` when
-it is written, before it is committed, and again when the partition is loaded after a failure: there is one way into the
-state.
+the machine's partition as one batch, and sends its responses when that is committed; without records it sends them when
+everything before it is committed. `Respond` sends one at once. A record is applied to the machine by `replay` when it
+is written, before it is committed, and again when the partition is loaded: there is no other way into the state.
 """
 
 from collections.abc import Hashable
@@ -15,7 +14,7 @@ from ottla.model.ids import ProducerEpoch, ProducerId
 
 
 class CoordinatorRecord(NamedTuple):
-    """A record of an internal topic, encoded; a `value` of None deletes what the key had."""
+    """A record of an internal topic, encoded; a `value` of None is a tombstone."""
 
     key: bytes
     value: bytes | None
@@ -23,7 +22,7 @@ class CoordinatorRecord(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Respond:
-    """An answer to the request that was handed over with this token."""
+    """The response to the request that came with this token."""
 
     token: Hashable
     response: Any
@@ -31,8 +30,8 @@ class Respond:
 
 @dataclass(frozen=True, slots=True)
 class Write:
-    """Records to append, all or none, in this order; then the responses. If the write fails, `on_failure` is given
-    instead, a response for each token."""
+    """Records to append as one batch, then the responses. If the write fails, `on_failure` is sent instead, a response
+    for each token."""
 
     records: tuple[CoordinatorRecord, ...]
     responses: tuple[Respond, ...] = ()
@@ -47,7 +46,7 @@ class TransactionalWrite:
     """Like `Write`, but the records are part of the producer's transaction.
 
     They are appended as one batch with this producer id and epoch and no sequence, and applied by `replay` with the
-    producer id. They come into force by `on_marker`, when the transaction's marker is written behind them.
+    producer id. They take effect with `on_marker`, when the transaction's marker is written after them.
     """
 
     transactional_id: str

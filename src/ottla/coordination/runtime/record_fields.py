@@ -2,7 +2,7 @@
 
 Covers the two encodings that a schema version may have: plain (lengths of two and four bytes, -1 for null) and flexible
 (lengths as unsigned varints plus one, 0 for null, tagged fields at the end of a structure). Does not know any schema;
-`group_records.py` is one reader and writer of them. Bytes that end too early or lie about a length raise
+`groups/records.py` is one that uses it. Bytes that end too early or lie about a length raise
 `CorruptError`.
 """
 
@@ -14,7 +14,7 @@ from uuid import UUID
 from ottla.model.errors import CorruptError
 
 TEXT_BYTES_MAX: Final = 32767
-"""What a plain text field can hold, encoded; a longer text cannot be written."""
+"""The maximum size of a plain text field, encoded."""
 
 _INT8: Final = struct.Struct(">b")
 _INT16: Final = struct.Struct(">h")
@@ -64,6 +64,10 @@ class FieldWriter:
             self._bytes += _INT16.pack(len(encoded))
         self._bytes += encoded
 
+    def uuid(self, value: UUID) -> None:
+        """An id of sixteen bytes."""
+        self._bytes += value.bytes
+
     def blob(self, value: bytes) -> None:
         """Bytes with their length."""
         if self._flexible:
@@ -98,7 +102,7 @@ class FieldWriter:
 
 
 class FieldReader:
-    """Takes a record apart; `version` is its first field. What the record was is told in errors."""
+    """Reads the fields of a record in order; `version` is the first. `what` names the record in errors."""
 
     __slots__ = ("_at", "_bytes", "_what", "flexible", "version")
 
@@ -146,6 +150,10 @@ class FieldReader:
             raise self.fail("a text that may not be null is null")
         return value
 
+    def uuid(self) -> UUID:
+        """An id of sixteen bytes."""
+        return UUID(bytes=self.take(16))
+
     def blob(self) -> bytes:
         """Bytes with their length; null is damage."""
         return self.take(self.varint() - 1 if self.flexible else self.int32())
@@ -154,7 +162,7 @@ class FieldReader:
         """How many elements of an array follow; never more than there are bytes left."""
         count = self.varint() - 1 if self.flexible else self.int32()
         if not 0 <= count <= len(self._bytes) - self._at:
-            raise self.fail(f"an array says that it has {count} elements")
+            raise self.fail(f"an array claims {count} elements")
         return count
 
     def tags(self) -> dict[int, bytes]:
@@ -181,7 +189,7 @@ class FieldReader:
         """That many bytes."""
         end = self._at + size
         if size < 0 or end > len(self._bytes):
-            raise self.fail(f"a field says that it has {size} bytes")
+            raise self.fail(f"a field claims {size} bytes")
         taken = self._bytes[self._at : end]
         self._at = end
         return taken

@@ -1,9 +1,9 @@
 """The runtime of a coordinator: one state machine over one partition of an internal topic.
 
-Covers loading by replay, carrying out effects in order, responses that wait for the commit, the one timer, the wall
-clock that somebody sets, and the end when the partition goes elsewhere. The machines are `group_shard_state.py` and
-`transaction_shard_state.py`; what their own effects mean beyond those of `effects.py` is `perform`'s to know. Who has
-which shards is the broker's to say.
+Covers loading by replay, carrying out effects in order, responses that wait for the commit, the one timer, changes of
+the wall clock, and unloading when another broker leads the partition. The machines are `groups/group_shard_state.py`
+and `transactions/shard_state.py`; effects of their own, beyond those of `effects.py`, are carried out by `perform`.
+Which shards a broker has is in `coordinator_shards.py`.
 """
 
 import asyncio
@@ -21,7 +21,6 @@ from ottla.model.errors import (
     CorruptError,
     InvalidRequestError,
     NotCoordinatorError,
-    NotEnoughReplicasAfterAppendError,
     OttlaError,
 )
 from ottla.model.ids import NO_PRODUCER_ID, Offset, ProducerId
@@ -30,11 +29,12 @@ from ottla.records.builder import BatchBuilder
 from ottla.records.control import read_marker
 from ottla.records.decode import decode_records
 from ottla.records.layout import Marker
-from ottla.replication.partition import AppendWaiter, Partition, TransactionEnd
+from ottla.replication.partition import Partition, TransactionEnd
+from ottla.replication.partition_state import AppendWaiter
 from ottla.replication.timers import Timers
-from ottla.replication.timing_wheel import Timer
+from ottla.replication.timing_wheel import Deadline
 from ottla.storage.log import Appended
-from ottla.storage.salvage import Skipped, read_intact
+from ottla.storage.recovery.salvage import Skipped, read_intact
 
 _LOGGER: Final = logging.getLogger(__name__)
 
@@ -42,11 +42,11 @@ _LOADED_BYTES: Final = 1024 * 1024
 """Read at a time while loading; in between the event loop may do something else."""
 
 _CLOCK_SET_MS: Final = 10
-"""A wall clock that is this far from where it should be has been set; what is less is how clocks are read."""
+"""A wall clock that differs by this much from the monotonic clock was set; less is reading inaccuracy."""
 
 
 class Machine(Protocol):
-    """What every coordinator's state machine can do; its events are its own."""
+    """What the runtime needs of a coordinator's state machine; each machine has further events of its own."""
 
     def replay_all(self, records: Sequence[CoordinatorRecord], producer_id: ProducerId, /) -> None: ...
 
@@ -74,11 +74,12 @@ class _State(Enum):
 
 
 class Shard(Generic[M]):
-    """See the module's docstring. `load` first; then `ask` for each event, until `unload`.
+    """A state machine and its partition. `load` first; then `ask` for each event, until `unload`.
 
-    `perform` carries out effects that are not of `effects.py`, once what was written before them is committed, on as
-    many replicas as the topic asks for. If that fails `leave_out` is told: who waits for such an effect must hear.
-    The shard belongs to the leader epoch in which it was made; another epoch of the partition needs another shard.
+    `perform` carries out effects that are not of `effects.py`, once everything written before them is committed. If
+    that fails `leave_out` is called instead, so that waiting requests can be answered. `before_replay` is called with
+    the offset of the first of the records that are applied next. A shard belongs to the leader epoch in which it was
+    made; another leader epoch of the partition needs another shard.
     """
 
     def __init__(
@@ -91,6 +92,7 @@ class Shard(Generic[M]):
         timers: Timers,
         perform: Callable[[Any], None] = lambda effect: None,
         leave_out: Callable[[Any], None] = lambda effect: None,
+        before_replay: Callable[[Offset], None] = lambda base_offset: None,
     ) -> None:
         self.partition = partition
         self.leader_epoch = partition.leader_epoch
@@ -100,17 +102,22 @@ class Shard(Generic[M]):
         self._timers = timers
         self._perform = perform
         self._leave_out = leave_out
+        self._before_replay = before_replay
         self._state = _State.LOADING
-        self._timer: Timer | None = None
+        self._timer: Deadline | None = None
         self._deadline: int | None = None
-        """What the timer is set to."""
+        """The deadline that the timer is set to."""
         self._wall_lead_ms = clock.now_ms() - self._monotonic_ms()
-        """The time that the machine is told is the monotonic clock's and this much, so that it does not jump."""
+        """Wall clock minus monotonic clock. The machine's time is the monotonic clock plus this, so it never jumps."""
         self._last_write: _Pending | None = None
+        """What later responses and effects wait for; None if everything in the log is committed."""
+        self._commit_wait: _Pending | None = None
+        """Waits until the log is committed up to `_commit_wait_offset`; at most one waits for the same offset."""
+        self._commit_wait_offset = Offset(0)
         self.is_stuck = False
-        """Whether the last write failed: what clients try again and again is told once."""
+        """Whether the last write failed: repeated failures are logged once."""
         self.failure: OttlaError | None = None
-        """Why the partition cannot be loaded, if that was tried."""
+        """Why the partition could not be loaded."""
 
     @property
     def is_active(self) -> bool:
@@ -120,9 +127,9 @@ class Shard(Generic[M]):
     # Life
 
     async def load(self) -> None:
-        """Replays the whole partition into the machine; if it cannot be read this raises, and the shard is no use."""
+        """Replays the whole partition into the machine. If this raises, the shard cannot be used."""
         offset = self.partition.start_offset
-        # Markers may be appended meanwhile: the end is looked at anew each time, and once more before it is active.
+        # Markers may be appended meanwhile, so the end offset is read again each time.
         while self._state is _State.LOADING and offset < self.partition.end_offset:
             offset = await self._load_from(offset, self.partition.end_offset)
         self.activate()
@@ -151,21 +158,21 @@ class Shard(Generic[M]):
     def _log_skipped(self, skipped: Skipped, why: str) -> None:
         _LOGGER.error(
             "partition %s-%d: skipped a corrupt batch while loading the coordinator: %s, byte %d, %d bytes: %s;"
-            " the records of offsets %d to %d (%d at most) are lost: what they changed has its older value or none",
+            " the records of offsets %d to %d (%d at most) are lost: their keys keep their previous values, if any",
             self.partition.topic, self.partition.index, skipped.path, skipped.position, skipped.size_bytes, why,
             skipped.first_offset, skipped.next_offset - 1, skipped.next_offset - skipped.first_offset,
         )  # fmt: skip
 
     def fail(self, error: OttlaError) -> None:
-        """The partition cannot be loaded: the machine cannot be asked, and clients hear why."""
+        """The partition cannot be loaded: requests are answered with this error."""
         if self._state is _State.LOADING:
             self._state = _State.FAILED
             self.failure = error
 
     def activate(self) -> None:
-        """The machine has all that the partition holds; from now on it can be asked.
+        """The whole partition was replayed: requests are served from now on.
 
-        What the former leader wrote last may not be committed yet, and until then nobody is told of it.
+        The last records of the former leader may not be committed yet; responses that depend on them wait.
         """
         if self._state is _State.LOADING:
             self._state = _State.ACTIVE
@@ -173,9 +180,20 @@ class Shard(Generic[M]):
             self.carry_out(self.machine.on_loaded(self.now_ms()))
 
     def _await_commit(self) -> None:
-        """What is in the log is true for the machine, and yet nothing that rests on it may happen before it is safe."""
-        self._last_write = pending = _Pending(self, lambda: None, lambda outcome: None)
+        """Makes later responses and effects wait until everything in the log is committed."""
+        end_offset = self.partition.end_offset
+        if self._commit_wait is not None and self._commit_wait_offset == end_offset:
+            # As after each write that is refused while there are too few replicas.
+            self._last_write = self._commit_wait
+            return
+        pending = _Pending(self, lambda: None, lambda outcome: None)
+        self._last_write = self._commit_wait = pending
+        self._commit_wait_offset = end_offset
         self.partition.wait_committed(pending)
+
+    def _has_uncommitted(self) -> bool:
+        partition = self.partition
+        return partition.leader is not None and partition.end_offset > partition.high_watermark
 
     async def _load_from(self, offset: Offset, end_offset: Offset) -> Offset:
         found = self.partition.log.read(offset, _LOADED_BYTES, upper=end_offset, at_least_one=True)
@@ -207,15 +225,21 @@ class Shard(Generic[M]):
             )
             for record in decode_records(batch)
         ]
+        self._before_replay(Offset(batch.base_offset))
         self.machine.replay_all(records, producer_id)
 
     def unload(self) -> None:
-        """The partition is led elsewhere, or gone: who waits is told, and nothing happens here any more."""
+        """The partition has another leader, or was deleted: answers waiting requests and stops."""
         was_active, self._state = self.is_active, _State.CLOSED
         if was_active:
             for effect in self.machine.on_unloaded():
                 if isinstance(effect, Respond):
                     _deliver(effect)
+        if self._last_write is not None:
+            # A partition that was deleted commits nothing more, and does not tell.
+            waiting, self._last_write.then = self._last_write.then, []
+            for effect in waiting:
+                self._follow_up(effect, is_committed=False)
         self._set_timer(None)
 
     # Events
@@ -223,8 +247,8 @@ class Shard(Generic[M]):
     async def ask(self, event: Callable[[int, Hashable], Sequence[Any]]) -> Any:
         """Hands the machine an event, as `event(now_ms, token)`, and waits for the response to that token.
 
-        Raises CoordinatorLoadingError or NotCoordinatorError if the machine cannot be asked, and what the log says of a
-        write that it can never take, one that is too large.
+        Raises CoordinatorLoadingError, CoordinatorNotAvailableError or NotCoordinatorError if the shard is not active,
+        and an InvalidRequestError if the log can never take the write, because it is too large.
         """
         self.check_active()
         token: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
@@ -232,24 +256,24 @@ class Shard(Generic[M]):
         return await token
 
     def tell(self, event: Callable[[int], Sequence[Any]]) -> None:
-        """An event that nobody waits for; nothing happens unless the machine is active."""
+        """Hands the machine an event without a response; ignored unless the shard is active."""
         if self.is_active:
             self.carry_out(event(self.now_ms()))
 
     def check_active(self) -> None:
-        """Raises unless the machine can be asked."""
+        """Raises unless the shard is active."""
         if self._state is _State.ACTIVE:
             return
         where = f"{self.partition.topic}-{self.partition.index}"
         if self._state is _State.LOADING:
-            raise CoordinatorLoadingError(f"{where} is being loaded; try again")
+            raise CoordinatorLoadingError(f"partition {where} is being loaded; retry")
         if self._state is _State.FAILED:
-            raise CoordinatorNotAvailableError(f"{where} cannot be loaded: {self.failure}")
+            raise CoordinatorNotAvailableError(f"partition {where} cannot be loaded: {self.failure}")
         if self._state is _State.CLOSED:
-            raise NotCoordinatorError(f"{where} is not led here any more; ask who coordinates")
+            raise NotCoordinatorError(f"this broker no longer leads partition {where}; send FindCoordinator")
 
     def carry_out(self, effects: Sequence[Any]) -> None:
-        """Does what a machine decided, in order; what follows a write that failed is left out."""
+        """Carries out the effects in order; those after a failed write are left out."""
         is_written = True
         for effect in effects:
             if not is_written:
@@ -267,12 +291,12 @@ class Shard(Generic[M]):
         self._arm()
 
     def _follow_up(self, effect: Any, *, is_committed: bool) -> None:
-        """What waited for all before it to be committed: a write without records, or an effect of another kind."""
+        """An effect that waited until everything before it was committed, or failed."""
         if isinstance(effect, Write | TransactionalWrite):
             for respond in effect.responses if is_committed else effect.on_failure:
                 _deliver(respond)
         elif isinstance(effect, Respond):
-            # It would have told of what the write before it should have made true.
+            # The response depends on the write that failed.
             return
         elif is_committed and self._state is not _State.CLOSED and not self.partition.is_short:
             self._perform(effect)
@@ -280,7 +304,7 @@ class Shard(Generic[M]):
             self._leave_out(effect)
 
     def _write(self, write: Write | TransactionalWrite) -> bool:
-        """Whether the records are in the log."""
+        """Appends the records; returns whether they are in the log."""
         pending = _Pending(self, partial(self._on_written, write), partial(_answer, write))
         self._last_write = pending
         try:
@@ -290,12 +314,13 @@ class Shard(Generic[M]):
         return pending.is_written
 
     def _on_written(self, write: Write | TransactionalWrite) -> None:
-        """The records are in the log, though perhaps not yet committed: they are true."""
+        """The records are in the log, perhaps not yet committed: applies them to the machine."""
         producer_id = write.producer_id if isinstance(write, TransactionalWrite) else NO_PRODUCER_ID
+        self._before_replay(Offset(self.partition.end_offset - len(write.records)))
         self.machine.replay_all(write.records, producer_id)
 
     def append_marker(self, end: TransactionEnd, waiter: AppendWaiter, at: int) -> None:
-        """Ends a producer's transaction in this partition, and with it what the machine keeps of it."""
+        """Ends a producer's transaction in this partition and in the machine."""
         pending = _Pending(self, partial(self._on_marker, end), partial(waiter.on_outcome, at))
         self._last_write = pending
         try:
@@ -304,16 +329,19 @@ class Shard(Generic[M]):
             pending.on_outcome(0, error)
 
     def _on_marker(self, end: TransactionEnd) -> None:
-        # While it is being loaded, it comes across the marker by itself.
+        # While the shard is loading, the marker is replayed with the rest of the log.
         if self.is_active:
             self.machine.on_marker(end.producer_id, commit=end.marker is Marker.COMMIT)
 
     def on_done(self, pending: "_Pending", outcome: Appended | OttlaError) -> None:
         """Everything up to this write is committed, or it has failed."""
+        if self._commit_wait is pending:
+            self._commit_wait = None
         if self._last_write is pending:
             self._last_write = None
-            if isinstance(outcome, NotEnoughReplicasAfterAppendError):
-                # It is in the log, and will be committed when there are enough replicas.
+            if isinstance(outcome, OttlaError) and self._has_uncommitted():
+                # It is in the log, or was refused and writes before it are: they will be committed when there are
+                # enough replicas.
                 self._await_commit()
         for effect in pending.then:
             self._follow_up(effect, is_committed=isinstance(outcome, Appended))
@@ -324,7 +352,7 @@ class Shard(Generic[M]):
         return int(self._clock.monotonic() * 1000)
 
     def now_ms(self) -> int:
-        """The wall clock's time. If that has been set meanwhile, whatever is waited for still takes as long."""
+        """The wall clock's time. If the clock was set meanwhile, the machine's deadlines move with it."""
         monotonic_ms = self._monotonic_ms()
         by_ms = self._clock.now_ms() - monotonic_ms - self._wall_lead_ms
         if abs(by_ms) >= _CLOCK_SET_MS:
@@ -367,7 +395,7 @@ class _Pending:
         self._on_outcome = on_outcome
         self.is_written = False
         self.then: list[Any] = []
-        """What must not happen before this is committed."""
+        """Effects that wait until this write is committed."""
 
     def on_waiting(self) -> None:
         """It is in the log."""
@@ -379,7 +407,7 @@ class _Pending:
         """It is committed, or has failed."""
         if isinstance(outcome, OttlaError):
             if not self._shard.is_stuck:
-                _LOGGER.warning("%s: what was decided is not committed: %s", self._shard.partition, outcome)
+                _LOGGER.warning("%s: coordinator write failed: %s", self._shard.partition, outcome)
             self._shard.is_stuck = True
         else:
             self.on_waiting()
@@ -392,7 +420,7 @@ def _answer(write: Write | TransactionalWrite, outcome: Appended | OttlaError) -
     for respond in write.responses if isinstance(outcome, Appended) else write.on_failure:
         token = respond.token
         if isinstance(outcome, InvalidRequestError) and isinstance(token, asyncio.Future) and not token.done():
-            # To try again, as the machine would have it, can never help: whoever asked for it must hear why.
+            # A retry, which the machine's answer asks for, can never succeed: the client gets the reason instead.
             token.set_exception(outcome)
         else:
             _deliver(respond)
@@ -411,7 +439,7 @@ def _batch_of(write: Write | TransactionalWrite, now_ms: int) -> bytearray:
 
 
 def _deliver(respond: Respond) -> None:
-    """Tokens are futures; one whose asker has gone needs nothing."""
+    """Tokens are futures; one that is done belongs to a request that no longer waits."""
     token = respond.token
     if isinstance(token, asyncio.Future) and not token.done():
         token.set_result(respond.response)

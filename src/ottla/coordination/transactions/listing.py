@@ -1,4 +1,4 @@
-"""Lists and describes the transactional ids of a shard, for the tools that look for transactions which hang.
+"""Lists and describes the transactional ids of a shard, for tools that look for hanging transactions.
 
 Pure questions over entries; the filters are those of ListTransactions up to version 2. A pattern is matched by RE2, in
 time linear in the id.
@@ -19,8 +19,8 @@ from ottla.model.ids import TopicPartition
 
 
 def list_transactions(entries: Mapping[str, TransactionEntry], wanted: ListFilter, now_ms: int) -> TransactionList:
-    """Every id that passes the whole filter. An id that never had a transaction has run longer than any duration, as
-    it has for Kafka; a state that does not exist is reported, and nothing is in it."""
+    """Every id that passes the whole filter. An id that never had a transaction passes any duration, as in Kafka; an
+    unknown state is reported and matches no id."""
     try:
         pattern = Pattern(wanted.id_pattern) if wanted.id_pattern else None
     except InvalidPatternError:
@@ -45,7 +45,7 @@ def list_transactions(entries: Mapping[str, TransactionEntry], wanted: ListFilte
 def describe_transaction(
     transactional_id: str, entry: TransactionEntry | None, waiting: tuple[TopicPartition, ...] | None
 ) -> TransactionDescription:
-    """One id in detail; `waiting` has the partitions that still lack a marker, where that is so."""
+    """One id in detail; `waiting` has the partitions that still lack a marker, if markers are in flight."""
     if entry is None:
         error = ErrorCode.TRANSACTIONAL_ID_NOT_FOUND if transactional_id else ErrorCode.INVALID_REQUEST
         return TransactionDescription(transactional_id=transactional_id, error=error)

@@ -16,7 +16,7 @@ from ottla.model.ids import TopicPartition
 DONE: Final = frozenset(
     {
         ErrorCode.NONE,
-        # The cluster has no such partition any more: nobody waits for its marker.
+        # The cluster no longer has the partition: no reader waits for its marker.
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
         ErrorCode.UNKNOWN_TOPIC_ID,
     }
@@ -24,11 +24,11 @@ DONE: Final = frozenset(
 """Outcomes after which a partition needs no marker."""
 
 FENCED: Final = frozenset({ErrorCode.TRANSACTION_COORDINATOR_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH})
-"""Outcomes that tell of a newer coordinator, which finishes the transaction for us. Any other error is retried."""
+"""Outcomes that show a newer coordinator, which completes the transaction. Any other error is retried."""
 
 
 def markers_of(transactional_id: str, entry: TransactionEntry, coordinator_epoch: int) -> SendMarkers:
-    """The markers that a decided transaction calls for, for every partition."""
+    """The markers of a decided transaction, for all its partitions."""
     return SendMarkers(
         transactional_id=transactional_id,
         producer_id=entry.producer_id,
@@ -41,8 +41,8 @@ def markers_of(transactional_id: str, entry: TransactionEntry, coordinator_epoch
 
 
 class MarkerProgress:
-    """The markers of one decided transaction. All are taken to be under way when it is made, since the decision's own
-    effects send them; `resend_all` is for a coordinator that has only read the decision."""
+    """The markers of one decided transaction. All are in flight at first, since the decision's own effects send them;
+    `resend_all` is for a coordinator that has replayed the decision."""
 
     __slots__ = ("_all", "_attempts", "_under_way", "_waiting", "is_fenced")
 
@@ -59,11 +59,11 @@ class MarkerProgress:
         return tuple(self._waiting)
 
     def resend_all(self) -> None:
-        """Nothing is under way: a coordinator that has only read the decision does not know of any."""
+        """No marker is in flight, as far as a coordinator knows that has replayed the decision."""
         self._under_way.clear()
 
     def take_due(self) -> SendMarkers | None:
-        """The markers that are neither written nor under way, which they are from now on."""
+        """The markers that are neither written nor in flight; they are in flight from now on."""
         due = tuple(partition for partition in self._waiting if partition not in self._under_way)
         if not due or self.is_fenced:
             return None
@@ -71,8 +71,8 @@ class MarkerProgress:
         return replace(self._all, partitions=due)
 
     def on_written(self, sent: SendMarkers, errors: Mapping[TopicPartition, ErrorCode]) -> bool:
-        """Takes note of how the partitions of an earlier effect fared; a partition without an outcome is tried again.
-        False for an effect of another decision, which changes nothing."""
+        """Records the outcomes of an earlier effect; a partition without an outcome is retried. False, without any
+        change, for an effect of another decision."""
         if replace(sent, partitions=self._all.partitions) != self._all:
             return False
         self._attempts += 1
@@ -86,6 +86,6 @@ class MarkerProgress:
         return True
 
     def backoff_ms(self, settings: TransactionSettings) -> int:
-        """How long to wait before the next try: longer each time, up to a bound."""
+        """How long to wait before the next retry: doubled each time, up to a limit."""
         doublings = min(max(self._attempts - 1, 0), 30)
         return min(settings.retry_ms << doublings, settings.retry_max_ms)

@@ -1,6 +1,6 @@
 """The records of `__transaction_state`, in Kafka's own bytes: a transactional id as the key, its state as the value.
 
-A value is all that the log knows of a transactional id (`TransactionEntry`), and each new one replaces the one before.
+A value is the whole state of a transactional id (`TransactionEntry`); each new one replaces the one before.
 Version 0 of a value is plain; version 1, which a cluster writes from `transaction.version` 1 on, adds tagged fields:
 the producer id before and after, and how the client ends its transactions. What is decided on an entry is in
 `transaction_state.py`.
@@ -45,8 +45,8 @@ class TransactionStatus(IntEnum):
     another producer that takes the id over.
     PREPARE_COMMIT, PREPARE_ABORT: decided, for ever; markers are being written to every partition. Exit: all have them.
     COMPLETE_COMMIT, COMPLETE_ABORT: all markers are written. Exits: as EMPTY.
-    DEAD: expired. In the log that is a record without a value, so nobody writes this.
-    PREPARE_EPOCH_FENCE: another producer is taking over. Passes at once into PREPARE_ABORT, so nobody writes this.
+    DEAD: expired. In the log that is a tombstone, so it is never written.
+    PREPARE_EPOCH_FENCE: another producer is taking over. Becomes PREPARE_ABORT at once, so it is never written.
     """
 
     EMPTY = 0
@@ -71,7 +71,7 @@ STATUS_BY_WIRE_NAME: Final = {status.wire_name: status for status in Transaction
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransactionEntry:
-    """All that the log knows of one transactional id.
+    """The state of one transactional id in the log.
 
     `previous_producer_id` is what `producer_id` was before this entry, mostly the same; `next_producer_id` what it will
     be once the markers are written, if the epochs of the present one are used up. `start_ms` is -1 where no transaction
@@ -93,15 +93,15 @@ class TransactionEntry:
 
 
 def entry_record(transactional_id: str, entry: TransactionEntry, transaction_version: int) -> CoordinatorRecord:
-    """The record by which a cluster of that `transaction.version` remembers an entry."""
-    # What the entry says of a version 2 client must not be lost, even where the cluster went back to an older one.
+    """The record of an entry, in the format of a cluster of that `transaction.version`."""
+    # The fields of a version 2 client must not be lost, even if the cluster was downgraded.
     is_flexible = max(transaction_version, entry.client_version) >= _FLEXIBLE_FROM_TRANSACTION_VERSION
     version = _FLEXIBLE_VERSION if is_flexible else _PLAIN_VERSION
     return CoordinatorRecord(_encode_key(transactional_id), encode_value(entry, version))
 
 
 def tombstone_record(transactional_id: str) -> CoordinatorRecord:
-    """The record by which the log forgets a transactional id."""
+    """The tombstone of a transactional id."""
     return CoordinatorRecord(_encode_key(transactional_id), None)
 
 
@@ -112,13 +112,13 @@ def _encode_key(transactional_id: str) -> bytes:
 
 
 def decode_key(key: bytes) -> str | None:
-    """The transactional id; None for a kind of record that is newer than we are, which is to be skipped."""
+    """The transactional id; None for an unknown, newer record type, which is skipped."""
     reader = FieldReader(key, "A key of __transaction_state")
     return reader.text() if reader.version == _KEY_VERSION else None
 
 
 def encode_value(entry: TransactionEntry, version: int) -> bytes:
-    """The value in that version; 0 leaves out what it cannot say."""
+    """The value in that version; version 0 lacks the tagged fields."""
     writer = FieldWriter(version, flexible=version >= _FLEXIBLE_VERSION)
     writer.int64(entry.producer_id)
     writer.int16(entry.producer_epoch)
@@ -173,7 +173,7 @@ def decode_value(value: bytes) -> TransactionEntry:
     status_number = reader.int8()
     status = _STATUS_BY_NUMBER.get(status_number)
     if status is None:
-        raise reader.fail(f"there is no state {status_number}, which was read")
+        raise reader.fail(f"unknown transaction state {status_number}")
     partitions = _decode_partitions(reader)
     last_update_ms = reader.int64()
     start_ms = reader.int64()
@@ -196,9 +196,9 @@ def decode_value(value: bytes) -> TransactionEntry:
 def _decode_partitions(reader: FieldReader) -> tuple[TopicPartition, ...]:
     count = reader.varint() - 1 if reader.flexible else reader.int32()
     if count < -1:
-        raise reader.fail(f"an array says that it has {count} elements")
+        raise reader.fail(f"an array claims {count} elements")
     found: dict[TopicPartition, None] = {}
-    # Null is -1. A count that lies runs into the end of the bytes, which the reader refuses.
+    # Null is -1. A count that is too large reaches the end of the bytes, and the reader raises.
     for _ in range(count):
         topic = reader.text()
         for _ in range(reader.count()):

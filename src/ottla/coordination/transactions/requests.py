@@ -1,8 +1,8 @@
-"""What is asked of a transaction coordinator, what it answers, and what it asks of the runtime beyond `effects.py`.
+"""Requests and responses of the transaction coordinator, and its effects beyond those of `effects.py`.
 
-Plain values, without wire types or versions. Errors are semantic: a fenced producer is always PRODUCER_FENCED here, and
-whoever speaks to a client too old for that code translates it. AddOffsetsToTxn is `AddPartitions` with the partition of
-`__consumer_offsets` that the group lives in. `transaction_shard_state.py` takes the requests.
+Plain values, without wire types or versions. Errors are semantic: a fenced producer is always PRODUCER_FENCED here; the
+handlers translate it for clients that are too old for that code. AddOffsetsToTxn is `AddPartitions` with the group's
+partition of `__consumer_offsets`. The requests are handled in `shard_state.py`.
 """
 
 from collections.abc import Hashable
@@ -27,9 +27,9 @@ EPOCH_BUMP_VERSION: Final = 2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransactionSettings:
-    """What a broker was told about transactions; the defaults are Kafka's.
+    """The transaction configs of a broker; the defaults are Kafka's.
 
-    `transaction_version` is the cluster's feature level; by it timeouts abort, and records are written.
+    `transaction_version` is the cluster's feature level: it decides how timeouts abort and records are written.
     """
 
     timeout_max_ms: int = 900_000
@@ -44,7 +44,7 @@ class TransactionSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InitProducerId:
-    """A producer takes a transactional id over; or, naming what it expects, one that had it goes on after an error."""
+    """A producer takes a transactional id over, or, with the expected id and epoch, continues after an error."""
 
     transactional_id: str
     timeout_ms: int
@@ -54,8 +54,8 @@ class InitProducerId:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AddPartitions:
-    """Partitions join the transaction, or with `verify_only` are only asked for. `client_version` is 2 where the client
-    leaves it to the brokers to add partitions, 0 where it adds them itself."""
+    """Partitions join the transaction, or with `verify_only` are only verified. `client_version` is 2 if brokers add
+    the partitions for the client, 0 if it adds them itself."""
 
     transactional_id: str
     producer_id: ProducerId
@@ -67,7 +67,7 @@ class AddPartitions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndTransaction:
-    """Commit, or abort. `client_version` is 2 for a client that expects a new epoch in return, and 0 for one that does
+    """Commit or abort. `client_version` is 2 for a client that expects a new epoch in return, and 0 for one that does
     not."""
 
     transactional_id: str
@@ -102,8 +102,8 @@ class ListFilter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProducerIdResponse:
-    """Answers `InitProducerId`, and `EndTransaction`; without an error, under which id and epoch the producer goes on.
-    A client of version 0 or 1 that ends a transaction keeps what it has, and is told -1."""
+    """The response to `InitProducerId` and `EndTransaction`: the id and epoch that the producer continues with.
+    A client of version 0 or 1 that ends a transaction keeps its own, and gets -1."""
 
     error: ErrorCode = ErrorCode.NONE
     producer_id: ProducerId = NO_PRODUCER_ID
@@ -128,7 +128,7 @@ class ListedTransaction:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransactionList:
-    """What passed the filter, and the names in it that no state has."""
+    """The ids that passed the filter, and the unknown states in it."""
 
     error: ErrorCode = ErrorCode.NONE
     unknown_states: tuple[str, ...] = ()
@@ -173,8 +173,8 @@ class SendMarkers:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NeedProducerId:
-    """A decision needs a producer id that nobody was given: allocate one, and call `on_producer_id` with this effect.
-    If none can be had, `on_failure` is given instead."""
+    """A decision needs a new producer id: allocate one, and call `on_producer_id` with this effect. If that fails,
+    send `on_failure` instead."""
 
     request: InitProducerId | EndTransaction | AbortTimedOut
     token: Hashable

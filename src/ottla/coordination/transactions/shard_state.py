@@ -1,12 +1,12 @@
-"""The transaction coordinator of one partition of `__transaction_state`: all its transactional ids, and their timers.
+"""The transactional ids of one partition of `__transaction_state`, and their deadlines.
 
-Routes each request to the decision about its id (`transaction_state.py`), turns the decision into effects, and sees to
-it that markers are written (`transaction_markers.py`), transactions time out, and ids that nobody uses expire. Pure:
-the runtime appends what a `Write` has and hands it to `replay`, the one way in which an entry changes.
+Pure. Routes each request to the decision about its id (`transaction_state.py`), turns the decision into effects, sends
+markers until all are written (`markers.py`), aborts transactions that time out, and expires unused ids. The runtime
+appends the records of a `Write` and hands them to `replay`, the only way in which an entry changes.
 
-An answer that tells of state must not run ahead of that state's commit, or a client could be told of what a failing
-coordinator forgets. So an answer that needs no record of its own is a `Write` without records: it waits until all that
-was written before is committed. Only what the client simply tries again, or got wrong by itself, is answered at once.
+A response must not run ahead of the commit of the state that it reports, or a client could hear of a change that a
+failing coordinator forgets. So a response without records of its own is a `Write` without records: it waits until
+everything written before is committed. Only retriable errors and invalid requests are answered at once.
 """
 
 from collections.abc import Hashable, Iterator, Mapping, Sequence
@@ -43,7 +43,7 @@ from ottla.coordination.transactions.requests import (
 from ottla.coordination.transactions.transaction_state import (
     AT_REST,
     PREPARED,
-    Decision,
+    TransactionDecision,
     abort_by_coordinator,
     add_partitions,
     check_entry,
@@ -72,8 +72,8 @@ _RememberedEpoch = tuple[ProducerId, ProducerEpoch, ProducerEpoch]
 class TransactionShard:
     """One partition's coordinator, as the leader in `coordinator_epoch`.
 
-    Persistent, by `replay` alone: an entry for each id. Volatile: which markers are under way, and which epoch an
-    answer replaced, so that its retry is known; a new coordinator knows neither, as in Kafka.
+    Persistent, changed by `replay` only: an entry for each id. Volatile: which markers are in flight, and which epoch a
+    response replaced, to recognise its retry; a new coordinator knows neither, as in Kafka.
     """
 
     def __init__(self, *, coordinator_epoch: int, settings: TransactionSettings) -> None:
@@ -82,19 +82,19 @@ class TransactionShard:
         self._entries: dict[str, TransactionEntry] = {}
         self._markers: dict[str, MarkerProgress] = {}
         self._remembered: dict[str, _RememberedEpoch] = {}
-        # Apart, so that the days until an id expires are not queued anew for each transaction of seconds.
+        # Separate, so that the expiry of an id, days away, is not queued again with each transaction.
         self._due: Deadlines[str] = Deadlines()
         self._expiry: Deadlines[str] = Deadlines()
 
     @property
     def entries(self) -> Mapping[str, TransactionEntry]:
-        """The state of each transactional id; to be looked at only."""
+        """The state of each transactional id; read-only."""
         return self._entries
 
     # Requests
 
     def init_producer_id(self, request: InitProducerId, now_ms: int, token: Hashable) -> list[TransactionEffect]:
-        """Answers a `ProducerIdResponse`."""
+        """InitProducerId; the response is a `ProducerIdResponse`."""
         has_expected_id = request.expected_producer_id != NO_PRODUCER_ID
         has_expected_epoch = request.expected_producer_epoch != NO_PRODUCER_EPOCH
         error = None
@@ -107,13 +107,13 @@ class TransactionShard:
         return self._decide(request, None, now_ms, token)
 
     def end_transaction(self, request: EndTransaction, now_ms: int, token: Hashable) -> list[TransactionEffect]:
-        """Answers a `ProducerIdResponse` as soon as the outcome is decided for good; the markers follow."""
+        """EndTxn; the response, a `ProducerIdResponse`, leaves when the outcome is committed; the markers follow."""
         if not _is_usable(request.transactional_id):
             return [Respond(token, ProducerIdResponse(error=ErrorCode.INVALID_REQUEST))]
         return self._decide(request, None, now_ms, token)
 
     def add_partitions(self, request: AddPartitions, now_ms: int, token: Hashable) -> list[TransactionEffect]:
-        """Answers an `AddPartitionsResponse`; all partitions join or none, but they are verified one by one."""
+        """AddPartitionsToTxn: all partitions join or none; with `verify_only` each has its own outcome."""
         if not _is_usable(request.transactional_id):
             return [Respond(token, _same_for_all(request, ErrorCode.INVALID_REQUEST))]
         entry = self._entries.get(request.transactional_id)
@@ -130,7 +130,7 @@ class TransactionShard:
         return list_transactions(self._entries, wanted, now_ms)
 
     def describe_transaction(self, transactional_id: str) -> TransactionDescription:
-        """One id in detail, or why not."""
+        """One id in detail, or an error."""
         progress = self._markers.get(transactional_id)
         waiting = progress.waiting if progress is not None else None
         return describe_transaction(transactional_id, self._entries.get(transactional_id), waiting)
@@ -138,15 +138,15 @@ class TransactionShard:
     # What the runtime reports
 
     def on_producer_id(self, need: NeedProducerId, producer_id: ProducerId, now_ms: int) -> list[TransactionEffect]:
-        """Takes the decision that waited for an id, on the state as it is now; it may turn out not to need it."""
+        """A producer id was allocated: decides again, on the current state, which may no longer need the id."""
         return self._decide(need.request, producer_id, now_ms, need.token)
 
     def on_markers_written(
         self, sent: SendMarkers, errors: Mapping[TopicPartition, ErrorCode], now_ms: int
     ) -> list[TransactionEffect]:
-        """How the partitions of an earlier effect fared. UNKNOWN_TOPIC_OR_PARTITION is for a partition that the cluster
-        no longer has; of one whose leader merely does not know it yet, say NOT_LEADER_OR_FOLLOWER. When all have their
-        marker the transaction is complete; what failed is sent again after a while."""
+        """The outcomes of an earlier effect. UNKNOWN_TOPIC_OR_PARTITION means that the cluster no longer has the
+        partition; if only its leader does not know it yet, the outcome is NOT_LEADER_OR_FOLLOWER. When all partitions
+        have their marker the transaction is complete; failed ones are retried later."""
         progress = self._markers.get(sent.transactional_id)
         if progress is None or not progress.on_written(sent, errors):
             return []
@@ -165,7 +165,7 @@ class TransactionShard:
         for transactional_id, entry in self._entries.items():
             deadline = timeout_deadline(entry)
             if deadline is not None and entry.start_ms > now_ms:
-                # Begun by a clock that was ahead: it may take as long as if it began now.
+                # It began by a clock that was ahead: count its timeout from now.
                 self._due.set(transactional_id, now_ms + deadline - entry.start_ms)
         for transactional_id, progress in self._markers.items():
             progress.resend_all()
@@ -173,33 +173,33 @@ class TransactionShard:
         return effects
 
     def on_tick(self, now_ms: int) -> list[TransactionEffect]:
-        """Aborts what ran too long, sends markers again, and forgets ids that nobody used for long."""
+        """Aborts transactions that timed out, retries markers, and expires unused ids."""
         effects: list[TransactionEffect] = []
-        # What is due now is dealt with once: its next deadline, if nothing comes of it, is later than now.
+        # Ends: the next deadline of an id is later than now.
         while (transactional_id := self._due.pop(now_ms)) is not None:
             effects += self._on_due(transactional_id, now_ms)
         return [*effects, *self._expire(now_ms)]
 
     def next_deadline(self) -> int | None:
-        """When `on_tick` has something to do."""
+        """When `on_tick` must be called next."""
         return min((due for due in (self._due.next(), self._expiry.next()) if due is not None), default=None)
 
     def on_clock_set(self, by_ms: int) -> None:
-        """The time that events are told has leapt by so much: no transaction has more time, or less, for that.
+        """The clock was moved by this much; timeouts and retries move with it.
 
-        For how long an id was not used goes by the time in its record, and so by the wall clock.
+        The expiry of an id counts from the time in its record, which is the wall clock's.
         """
         self._due.shift(by_ms)
 
     def on_unloaded(self) -> list[TransactionEffect]:
-        """Another broker leads the partition now; nothing waits here that the runtime does not answer itself."""
+        """Another broker leads the partition; the machine itself has no waiting requests."""
         return []
 
     def on_marker(self, producer_id: ProducerId, *, commit: bool) -> None:
-        """A marker in the partition itself would be a stranger's: nothing here is written in transactions."""
+        """Not used: this topic has no transactional records."""
 
     def replay_all(self, records: Sequence[CoordinatorRecord], producer_id: ProducerId = NO_PRODUCER_ID) -> None:
-        """`replay` for each of them, in their order."""
+        """`replay` for each record, in order."""
         for record in records:
             self.replay(record, producer_id)
 
@@ -238,7 +238,7 @@ class TransactionShard:
                 violated(f"transactional id {transactional_id!r} would never expire: {entry}")
             progress = self._markers.get(transactional_id)
             if progress is not None and not set(progress.waiting) <= set(entry.partitions):
-                violated(f"markers for {progress.waiting} are no part of {entry}")
+                violated(f"markers for {progress.waiting} are not part of {entry}")
 
     # Carrying out
 
@@ -280,7 +280,7 @@ class TransactionShard:
         return self._carry_out(transactional_id, decision, Respond(token, told), failure)
 
     def _carry_out(
-        self, transactional_id: str, decision: Decision, response: Respond | None, failure: Respond | None
+        self, transactional_id: str, decision: TransactionDecision, response: Respond | None, failure: Respond | None
     ) -> list[TransactionEffect]:
         if not decision.entries and response is not None and decision.error in _AT_ONCE:
             return [response]
@@ -288,7 +288,7 @@ class TransactionShard:
             self._remember(transactional_id, decision)
         return self._write(transactional_id, decision.entries, response, failure)
 
-    def _remember(self, transactional_id: str, decision: Decision) -> None:
+    def _remember(self, transactional_id: str, decision: TransactionDecision) -> None:
         """Which epoch this decision replaces, for a retry. Believed only while the entry has the id and epoch that it
         led to; and since it may fail to be written, each decision that leads to new ones also forgets."""
         old, new = self._entries.get(transactional_id), decision.entries[-1]
@@ -369,7 +369,7 @@ class TransactionShard:
 
 
 def _is_meant(entry: TransactionEntry, request: AbortTimedOut) -> bool:
-    """Whether the transaction that had no time left is still the one that is open."""
+    """Whether the transaction that timed out is still the open one."""
     is_same = (entry.producer_id, entry.producer_epoch, entry.start_ms) == (
         request.producer_id,
         request.producer_epoch,

@@ -1,9 +1,9 @@
-"""What becomes of one transactional id: each event with the entry it meets, and the decision that follows.
+"""The decisions about one transactional id: an event and the entry of the id in, records and response out.
 
-Pure functions over `TransactionEntry`: they answer what to write and what to tell the client, and change nothing. An id
-that has no entry is None. Two kinds of clients share the states: those of version 0 and 1 keep their epoch from one
-transaction to the next, those of version 2 get a new one at each end, so that a write which was delayed on its way can
-never join a later transaction. Markers are `transaction_markers.py`'s, all ids together `transaction_shard_state.py`'s.
+Pure functions over `TransactionEntry`, or None for an id without an entry; they change nothing. Two kinds of clients
+share the states: those of version 0 and 1 keep their epoch from one transaction to the next, those of version 2 get a
+new epoch at each end, so that a delayed write can never join a later transaction. Markers are in `markers.py`, all ids
+of a partition in `shard_state.py`.
 """
 
 from dataclasses import dataclass, replace
@@ -26,9 +26,9 @@ from ottla.model.invariants import violated
 
 EPOCH_MAX: Final = 32767
 EPOCH_CLIENT_MAX: Final = 32766
-"""The last epoch that a client is given; the one above it is kept for fencing that client."""
+"""The last epoch that a client gets; the next one is reserved for fencing it."""
 NO_TIMEOUT_MS: Final = 2**31 - 1
-"""The timeout of a transaction whose end is decided elsewhere, and which therefore never times out."""
+"""The timeout of a transaction that never times out, since its end is decided outside (two-phase commit)."""
 
 _EMPTY = TransactionStatus.EMPTY
 _ONGOING = TransactionStatus.ONGOING
@@ -39,10 +39,10 @@ _COMPLETE_ABORT = TransactionStatus.COMPLETE_ABORT
 _FENCE = TransactionStatus.PREPARE_EPOCH_FENCE
 
 PREPARED: Final = frozenset({_PREPARE_COMMIT, _PREPARE_ABORT})
-"""Decided, with markers under way."""
+"""Decided, with markers in flight."""
 _BUSY: Final = PREPARED | {_FENCE}
 AT_REST: Final = frozenset({_EMPTY, _COMPLETE_COMMIT, _COMPLETE_ABORT})
-"""No transaction is open; an id that stays so for long enough expires."""
+"""No transaction is open; an id that stays so expires."""
 
 _COMPLETE_OF: Final = {_PREPARE_COMMIT: _COMPLETE_COMMIT, _PREPARE_ABORT: _COMPLETE_ABORT}
 
@@ -90,10 +90,10 @@ _END_V2: Final = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Decision:
-    """What an event leads to: entries to write, in order, and what the client is told, under which id and epoch it goes
-    on. `last_epoch` is set where the client may miss the answer, or wait for it, and come again with that epoch. If
-    `needs_producer_id`, nothing was decided: ask again with a fresh one."""
+class TransactionDecision:
+    """Entries to write, in order, and the response: an error, or the producer id and epoch that the client continues
+    with. `last_epoch` is set where the client may miss the response and retry with that epoch. If `needs_producer_id`,
+    nothing was decided: decide again with a new producer id."""
 
     error: ErrorCode = ErrorCode.NONE
     entries: tuple[TransactionEntry, ...] = ()
@@ -103,11 +103,11 @@ class Decision:
     needs_producer_id: bool = False
 
 
-_NEEDS_PRODUCER_ID: Final = Decision(needs_producer_id=True)
-_FENCED: Final = Decision(error=ErrorCode.PRODUCER_FENCED)
-_CONCURRENT: Final = Decision(error=ErrorCode.CONCURRENT_TRANSACTIONS)
-_WRONG_ID: Final = Decision(error=ErrorCode.INVALID_PRODUCER_ID_MAPPING)
-_WRONG_STATE: Final = Decision(error=ErrorCode.INVALID_TXN_STATE)
+_NEEDS_PRODUCER_ID: Final = TransactionDecision(needs_producer_id=True)
+_FENCED: Final = TransactionDecision(error=ErrorCode.PRODUCER_FENCED)
+_CONCURRENT: Final = TransactionDecision(error=ErrorCode.CONCURRENT_TRANSACTIONS)
+_WRONG_ID: Final = TransactionDecision(error=ErrorCode.INVALID_PRODUCER_ID_MAPPING)
+_WRONG_STATE: Final = TransactionDecision(error=ErrorCode.INVALID_TXN_STATE)
 
 
 def init_producer_id(
@@ -118,8 +118,8 @@ def init_producer_id(
     fresh_id: ProducerId | None,
     transaction_version: int,
     now_ms: int,
-) -> Decision:
-    """A producer takes the id over, or goes on with it. `last_epoch` is that of the latest decision, if it is known."""
+) -> TransactionDecision:
+    """A producer takes the id over, or continues with it. `last_epoch` is that of the latest decision, if known."""
     if entry is None:
         if fresh_id is None:
             return _NEEDS_PRODUCER_ID
@@ -129,7 +129,7 @@ def init_producer_id(
     expected_id, expected_epoch = request.expected_producer_id, request.expected_producer_epoch
     is_new = expected_id == NO_PRODUCER_ID
     is_current = expected_id == entry.producer_id and expected_epoch == entry.producer_epoch
-    # A retry of what was answered before: the epoch was bumped, or a used-up producer id replaced, on its behalf.
+    # A retry of a request that was carried out: it bumped the epoch, or replaced an exhausted producer id.
     is_retry = expected_epoch == last_epoch and (
         expected_id == entry.producer_id
         or (expected_id == entry.previous_producer_id and expected_epoch >= EPOCH_CLIENT_MAX)
@@ -138,7 +138,7 @@ def init_producer_id(
         return _FENCED
     if entry.status is _ONGOING:
         aborted = abort_by_coordinator(entry, fresh_id=fresh_id, transaction_version=transaction_version, now_ms=now_ms)
-        # The bumped epoch is given to nobody: the client comes again when the abort is through.
+        # No client gets the bumped epoch: this one retries until the abort is complete.
         return replace(
             aborted,
             error=ErrorCode.CONCURRENT_TRANSACTIONS,
@@ -157,7 +157,7 @@ def init_producer_id(
     return initialised(producer_id=fresh_id, epoch=0, last_epoch=remembered)
 
 
-def add_partitions(entry: TransactionEntry | None, request: AddPartitions, now_ms: int) -> Decision:
+def add_partitions(entry: TransactionEntry | None, request: AddPartitions, now_ms: int) -> TransactionDecision:
     """Partitions join; the first ones begin a transaction. Those that already belong to it need no record."""
     if entry is None:
         return _WRONG_ID
@@ -169,7 +169,7 @@ def add_partitions(entry: TransactionEntry | None, request: AddPartitions, now_m
     if request.producer_epoch != entry.producer_epoch:
         return _FENCED
     if entry.status is _ONGOING and set(request.partitions) <= set(entry.partitions):
-        return Decision()
+        return TransactionDecision()
     ongoing = replace(
         entry,
         previous_producer_id=entry.producer_id,
@@ -179,7 +179,7 @@ def add_partitions(entry: TransactionEntry | None, request: AddPartitions, now_m
         start_ms=entry.start_ms if entry.status is _ONGOING else TimestampMs(now_ms),
         client_version=request.client_version,
     )
-    return Decision(entries=(ongoing,))
+    return TransactionDecision(entries=(ongoing,))
 
 
 def verify_partitions(
@@ -201,7 +201,7 @@ def verify_partitions(
 
 def end_transaction(
     entry: TransactionEntry | None, request: EndTransaction, *, fresh_id: ProducerId | None, now_ms: int
-) -> Decision:
+) -> TransactionDecision:
     """Commit or abort by the client, in its version's way."""
     if entry is None:
         return _WRONG_ID
@@ -213,10 +213,12 @@ def end_transaction(
         return _FENCED
     if entry.status is _ONGOING:
         return _prepare(entry, commit=request.commit, client_version=0, fresh_id=None, now_ms=now_ms)
-    return Decision(error=_END_V1[entry.status, request.commit])
+    return TransactionDecision(error=_END_V1[entry.status, request.commit])
 
 
-def _end_v2(entry: TransactionEntry, request: EndTransaction, fresh_id: ProducerId | None, now_ms: int) -> Decision:
+def _end_v2(
+    entry: TransactionEntry, request: EndTransaction, fresh_id: ProducerId | None, now_ms: int
+) -> TransactionDecision:
     bumped = entry.client_version >= EPOCH_BUMP_VERSION
     is_same_id = request.producer_id == entry.producer_id
     is_retry = bumped and is_same_id and request.producer_epoch + 1 == entry.producer_epoch
@@ -239,14 +241,14 @@ def _end_v2(entry: TransactionEntry, request: EndTransaction, fresh_id: Producer
         version = request.client_version
         return _prepare(entry, commit=request.commit, client_version=version, fresh_id=fresh_id, now_ms=now_ms)
     if error is not ErrorCode.NONE:
-        return Decision(error=error)
-    return Decision(producer_id=entry.producer_id, producer_epoch=entry.producer_epoch)
+        return TransactionDecision(error=error)
+    return TransactionDecision(producer_id=entry.producer_id, producer_epoch=entry.producer_epoch)
 
 
 def abort_by_coordinator(
     entry: TransactionEntry, *, fresh_id: ProducerId | None, transaction_version: int, now_ms: int
-) -> Decision:
-    """Aborts what is open, and bumps the epoch so that the producer which had it open is fenced."""
+) -> TransactionDecision:
+    """Aborts the open transaction, and bumps the epoch to fence its producer."""
     if transaction_version >= EPOCH_BUMP_VERSION:
         version = transaction_version
         return _prepare(entry, commit=False, client_version=version, fresh_id=fresh_id, now_ms=now_ms)
@@ -255,7 +257,7 @@ def abort_by_coordinator(
 
 
 def completed(entry: TransactionEntry, now_ms: int) -> TransactionEntry:
-    """What a prepared entry becomes when every partition has its marker."""
+    """The entry after a prepared one, when every partition has its marker."""
     rotates = entry.client_version >= EPOCH_BUMP_VERSION and entry.next_producer_id != NO_PRODUCER_ID
     return replace(
         entry,
@@ -271,7 +273,7 @@ def completed(entry: TransactionEntry, now_ms: int) -> TransactionEntry:
 
 
 def timeout_deadline(entry: TransactionEntry) -> int | None:
-    """When the coordinator aborts the transaction that is open; None if there is none, or it may run for ever."""
+    """When the coordinator aborts the open transaction; None without one, or if it never times out."""
     if entry.status is _FENCE:
         return entry.start_ms
     if entry.status is not _ONGOING or entry.timeout_ms == NO_TIMEOUT_MS:
@@ -280,7 +282,7 @@ def timeout_deadline(entry: TransactionEntry) -> int | None:
 
 
 def check_entry(transactional_id: str, entry: TransactionEntry) -> None:
-    """Raises if the entry is one that nobody can have written."""
+    """Raises if no decision can have written the entry."""
     is_at_rest = entry.status in AT_REST
     broken = [
         (entry.producer_id < 0, "a negative producer id"),
@@ -297,7 +299,7 @@ def check_entry(transactional_id: str, entry: TransactionEntry) -> None:
 
 
 def check_step(transactional_id: str, old: TransactionEntry | None, new: TransactionEntry) -> None:
-    """Raises if a decision leads where no decision may: an outcome changed, an epoch taken back."""
+    """Raises on an illegal transition: a changed outcome, or an epoch that goes back."""
     if new.status not in _LEGAL_NEXT[old.status if old is not None else None]:
         violated(f"transactional id {transactional_id!r} cannot go from {old} to {new}")
     if old is not None and new.producer_id == old.producer_id and new.producer_epoch < old.producer_epoch:
@@ -316,8 +318,8 @@ def _initialised(
     epoch: int,
     last_epoch: ProducerEpoch | None,
     now_ms: int,
-) -> Decision:
-    # A new id has no previous one, and says so by its own, as in Kafka. A retry leaves it, so that it can be retried.
+) -> TransactionDecision:
+    # A new id is its own previous one, as in Kafka. A retry keeps the previous one, so that it can be retried again.
     previous_id = producer_id
     if previous is not None:
         is_retry = (producer_id, epoch) == (previous.producer_id, previous.producer_epoch)
@@ -331,14 +333,14 @@ def _initialised(
         last_update_ms=TimestampMs(now_ms),
         client_version=previous.client_version if previous is not None else 0,
     )
-    return Decision(
+    return TransactionDecision(
         entries=(entry,), producer_id=producer_id, producer_epoch=entry.producer_epoch, last_epoch=last_epoch
     )
 
 
 def _prepare(
     entry: TransactionEntry, *, commit: bool, client_version: int, fresh_id: ProducerId | None, now_ms: int
-) -> Decision:
+) -> TransactionDecision:
     bumps = client_version >= EPOCH_BUMP_VERSION
     rotates = bumps and _is_exhausted(entry)
     if rotates and fresh_id is None:
@@ -350,16 +352,16 @@ def _prepare(
         producer_epoch=ProducerEpoch(min(entry.producer_epoch + 1, EPOCH_MAX)) if bumps else entry.producer_epoch,
         status=_PREPARE_COMMIT if commit else _PREPARE_ABORT,
         last_update_ms=TimestampMs(now_ms),
-        # An abort of what was never begun still needs a beginning, or the entry could not be told from an empty one.
+        # An abort without a transaction still needs a start time, or the entry would look like an empty one.
         start_ms=TimestampMs(now_ms) if entry.status in AT_REST else entry.start_ms,
         client_version=client_version,
     )
     after = completed(prepared, now_ms)
-    # Without partitions there is no marker to wait for.
+    # Without partitions there are no markers to wait for.
     entries = (prepared,) if prepared.partitions else (prepared, after)
     if not bumps:
-        return Decision(entries=entries)
-    return Decision(
+        return TransactionDecision(entries=entries)
+    return TransactionDecision(
         entries=entries,
         producer_id=after.producer_id,
         producer_epoch=after.producer_epoch,

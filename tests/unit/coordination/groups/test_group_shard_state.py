@@ -4,25 +4,34 @@ from dataclasses import replace
 
 import pytest
 
-from ottla.coordination.groups.group_shard_state import GroupShard
+from ottla.coordination.groups.group_kind import (
+    ALLOWED,
+    AnyCommit,
+    CommitVerdict,
+    ExpiringGroup,
+    Subscribes,
+    Topics,
+)
 from ottla.coordination.groups.records import group_tombstone, offset_tombstone
 from ottla.coordination.groups.requests import (
+    DeleteGroupRequest,
     DescribedGroup,
     DescribedMember,
     LeaveRequest,
     LeavingMember,
+    ListedGroup,
     MemberProtocol,
     NewOffset,
     OffsetCommitRequest,
     OffsetDeleteRequest,
+    OffsetFetchRequest,
     PartitionOutcome,
     WantedPartition,
 )
-from ottla.coordination.runtime.effects import CoordinatorRecord, Write
+from ottla.coordination.runtime.effects import CoordinatorRecord, Effect, Write
 from ottla.model.error_codes import ErrorCode
 from ottla.model.errors import CorruptError
 from ottla.model.invariants import InvariantViolation
-from ottla.sim.random import SimRandom
 from tests.unit.coordination.group_rig import GroupRig, subscription
 
 INITIAL_MS = 3_000
@@ -147,13 +156,15 @@ def test_what_is_due_behind_a_write_waits_for_it(rig: GroupRig) -> None:
     assert rig.now_ms == rig.shard.next_deadline(), "the promise is still due"
     rig.after(0)
     assert written + 1 == len(rig.log)
-    group = rig.shard.group("g")
+    group = rig.shard.classic.groups.get("g")
     assert group is not None
     assert {} == group.members.promised
 
 
 def test_records_of_newer_protocols_are_left_alone(rig: GroupRig) -> None:
-    for kind in (3, 5, 16, 99):
+    for kind in (3, 5, 16, 17, 99):
+        assert not rig.shard.classic.replay(CoordinatorRecord(kind.to_bytes(2) + b"\0\1g", b"\0\0\0\0\0\1"))
+    for kind in (30, 99):
         assert not rig.shard.replay(CoordinatorRecord(kind.to_bytes(2) + b"\0\1g", b"\0\0\0\0\0\1"))
     assert [] == rig.shard.list_groups()
 
@@ -182,7 +193,7 @@ def test_groups_do_not_mix(rig: GroupRig) -> None:
 def test_a_busy_group_is_cheap_to_ask_for_its_deadline(rig: GroupRig) -> None:
     """A heartbeat moves a deadline without another entry in the queue: memory does not grow with them."""
     member = rig.stable()[0]
-    queue = rig.shard._deadlines._heap
+    queue = rig.shard.classic._deadlines._heap
     before = len(queue)
     for _ in range(1_000):
         rig.now_ms += 1
@@ -190,54 +201,128 @@ def test_a_busy_group_is_cheap_to_ask_for_its_deadline(rig: GroupRig) -> None:
     assert before == len(queue)
 
 
-# Groups of another machine
+# Groups of another kind
 
 
-def elsewhere(rig: GroupRig) -> GroupShard:
-    """The rig with another machine that has group g."""
-    rig.shard = GroupShard(rig.settings, SimRandom(1), lambda group_id: group_id == "g")
-    rig.run(rig.shard.on_loaded(rig.now_ms))
-    return rig.shard
+class OtherKind:
+    """A kind of group that has group g, and says of it what a test wants."""
+
+    type = "other"
+
+    def __init__(self, verdict: CommitVerdict, subscribed: str) -> None:
+        self.verdict = verdict
+        self.subscribed = subscribed
+        self.commits: list[str] = []
+        self.groups = {"g": None}
+
+    def commit_verdict(self, request: AnyCommit, *, is_transactional: bool) -> CommitVerdict:
+        return self.verdict
+
+    def on_commit(self, group_id: str, member_id: str, now_ms: int) -> None:
+        self.commits.append(member_id)
+
+    def fetch_refusal(self, request: OffsetFetchRequest) -> ErrorCode:
+        return ErrorCode.NONE
+
+    def offset_delete_refusal(self, group_id: str) -> ErrorCode:
+        return ErrorCode.NONE
+
+    def subscription_of(self, group_id: str) -> Subscribes:
+        return lambda topic: topic == self.subscribed
+
+    def expiring_groups(self) -> list[ExpiringGroup]:
+        return [ExpiringGroup("g", self.subscription_of("g"), None, is_deletable=True)]
+
+    def delete_refusal(self, group_id: str) -> ErrorCode:
+        return ErrorCode.NONE
+
+    def deletion_records(self, group_id: str) -> tuple[CoordinatorRecord, ...]:
+        return (group_tombstone(group_id),)
+
+    def listed(self) -> list[ListedGroup]:
+        return [ListedGroup("g", "", "Stable", "other")]
+
+    def replay(self, record: CoordinatorRecord) -> bool:
+        return False
+
+    def on_loaded(self, now_ms: int) -> list[Effect]:
+        return []
+
+    def on_unloaded(self) -> list[Effect]:
+        return []
+
+    def on_metadata(self, topics: Topics) -> None: ...
+
+    def next_deadline(self) -> int | None:
+        return None
+
+    def on_clock_set(self, by_ms: int) -> None: ...
+
+    def on_tick(self, now_ms: int) -> list[Effect]:
+        return []
+
+    def check(self) -> None: ...
+
+
+def with_other_kind(rig: GroupRig, verdict: CommitVerdict = ALLOWED, subscribed: str = "") -> OtherKind:
+    """The rig's shard with a further kind, which has group g."""
+    kind = OtherKind(verdict, subscribed)
+    rig.shard.kinds.append(kind)
+    return kind
 
 
 @pytest.mark.parametrize("refusal", [ErrorCode.NONE, ErrorCode.STALE_MEMBER_EPOCH])
-def test_another_machine_judges_its_members(rig: GroupRig, refusal: ErrorCode) -> None:
-    shard = elsewhere(rig)
+def test_the_kind_of_a_group_judges_its_members(rig: GroupRig, refusal: ErrorCode) -> None:
+    kind = with_other_kind(rig, CommitVerdict(error=refusal))
     offsets = (NewOffset(topic="t", partition=0, offset=5),)
     request = OffsetCommitRequest(group_id="g", generation=7, member_id="m", offsets=offsets)
     rig.waiting["commit"] = request
-    rig.run(shard.commit_offsets(request, rig.now_ms, "commit", refusal))
+    rig.run(rig.shard.commit_offsets(request, rig.now_ms, "commit"))
     assert (PartitionOutcome("t", 0, refusal),) == rig.responses["commit"].partitions
     assert (5 if refusal is ErrorCode.NONE else -1) == rig.offset()
-    assert [] == shard.list_groups(), "its group is no classic one"
+    assert (["m"] if refusal is ErrorCode.NONE else []) == kind.commits
+    assert ["other"] == [group.type for group in rig.shard.list_groups()], "its group is not a classic one"
+    assert [] == rig.shard.list_groups(types=["classic"])
+    assert "Group g is not a classic group." == rig.shard.describe_group("g").error_message
 
 
-def test_offsets_of_another_machines_group_are_deleted_and_expire(rig: GroupRig) -> None:
-    shard = elsewhere(rig)
-    for topic in ("t", "u"):
+def test_offsets_of_a_group_of_any_kind_are_deleted_and_expire(rig: GroupRig) -> None:
+    with_other_kind(rig, subscribed="t")
+    for topic in ("t", "u", "v"):
         new = NewOffset(topic=topic, partition=0, offset=5)
         rig.waiting[topic] = OffsetCommitRequest(group_id="g", offsets=(new,))
-        rig.run(shard.commit_offsets(rig.waiting[topic], rig.now_ms, topic, ErrorCode.NONE))
-    week_ms = rig.settings.offsets_retention_ms
-    assert [] == shard.expired_offsets("g", lambda topic: False, rig.now_ms + week_ms - 1)
-    expired = shard.expired_offsets("g", lambda topic: topic == "t", rig.now_ms + week_ms)
-    assert [offset_tombstone("g", "u", 0)] == expired
+        rig.run(rig.shard.commit_offsets(rig.waiting[topic], rig.now_ms, topic))
     wanted = (WantedPartition("t", 0), WantedPartition("u", 0))
     rig.waiting["delete"] = OffsetDeleteRequest(group_id="g", partitions=wanted)
-    rig.run(shard.delete_offsets(rig.waiting["delete"], rig.now_ms, "delete", lambda topic: topic == "t"))
+    rig.run(rig.shard.delete_offsets(rig.waiting["delete"], rig.now_ms, "delete"))
     assert [ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC, ErrorCode.NONE] == [
         each.error for each in rig.responses["delete"].partitions
     ]
-    assert [5, -1] == [rig.offset("t"), rig.offset("u")]
+    assert [5, -1, 5] == [rig.offset("t"), rig.offset("u"), rig.offset("v")]
+    week_ms = rig.settings.offsets_retention_ms
+    assert [] == rig.shard.on_tick(rig.now_ms + week_ms - 1)
+    check_ms = rig.settings.offsets_check_interval_ms
+    assert [Write((offset_tombstone("g", "v", 0),))] == rig.shard.on_tick(rig.now_ms + week_ms + check_ms)
+
+
+def test_a_group_of_any_kind_is_deleted_with_its_offsets(rig: GroupRig) -> None:
+    with_other_kind(rig)
+    new = NewOffset(topic="t", partition=0, offset=5)
+    rig.waiting["commit"] = OffsetCommitRequest(group_id="g", offsets=(new,))
+    rig.run(rig.shard.commit_offsets(rig.waiting["commit"], rig.now_ms, "commit"))
+    effects = rig.shard.delete_group(DeleteGroupRequest(group_id="g"), rig.now_ms, "delete")
+    assert [(offset_tombstone("g", "t", 0), group_tombstone("g"))] == [
+        effect.records for effect in effects if isinstance(effect, Write)
+    ]
 
 
 def test_a_group_is_given_up_and_its_offsets_stay(rig: GroupRig) -> None:
     rig.commit(5)
     rig.stable()
-    group = rig.shard.group("g")
+    group = rig.shard.classic.groups.get("g")
     assert group is not None
-    rig.shard.give_up("g")
-    assert (None, 5) == (rig.shard.group("g"), rig.offset())
+    rig.shard.classic.give_up("g")
+    assert (None, 5) == (rig.shard.classic.groups.get("g"), rig.offset())
     rig.after(SESSION_MS)
     assert "Dead" == group.state.value
 
@@ -245,4 +330,4 @@ def test_a_group_is_given_up_and_its_offsets_stay(rig: GroupRig) -> None:
 def test_a_group_that_is_waited_for_cannot_be_given_up(rig: GroupRig) -> None:
     rig.join()
     with pytest.raises(InvariantViolation, match="given up while its members wait"):
-        rig.shard.give_up("g")
+        rig.shard.classic.give_up("g")

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ottla.coordination.groups.consumer.requests import ConsumerGroupConfig
-from ottla.coordination.groups.consumer_offsets_shard_state import ConsumerOffsetsShard
+from ottla.coordination.groups.group_shard_state import GroupShard
 from ottla.coordination.groups.offset_records import offset_records, read_offset_records
 from ottla.coordination.groups.records import (
     OffsetKey,
@@ -129,8 +129,8 @@ def test_a_text_that_no_record_holds() -> None:
 # In the machine
 
 
-def machine() -> ConsumerOffsetsShard:
-    return ConsumerOffsetsShard(GroupSettings(), ConsumerGroupConfig(), SimRandom(1))
+def machine() -> GroupShard:
+    return GroupShard(GroupSettings(), ConsumerGroupConfig(), SimRandom(1))
 
 
 def whole(*topics: TopicOffsets, **changed: Any) -> WholeCommitRequest:

@@ -5,6 +5,7 @@ from uuid import UUID
 
 import pytest
 
+from ottla.coordination.groups.consumer.requests import ConsumerGroupConfig
 from ottla.coordination.groups.requests import (
     DeleteGroupRequest,
     DeleteGroupResponse,
@@ -421,7 +422,7 @@ def test_a_group_without_offsets_and_members_goes(rig: GroupRig) -> None:
 
 def test_settings_change_at_once(rig: GroupRig) -> None:
     rig.commit(1)
-    rig.shard.on_settings(replace(rig.settings, offsets_retention_ms=1_000))
+    rig.shard.on_settings(replace(rig.settings, offsets_retention_ms=1_000), ConsumerGroupConfig())
     rig.after(SWEEP_MS)
     assert -1 == rig.offset()
 

@@ -13,7 +13,7 @@ from ottla.model.ids import NO_PRODUCER_ID, LeaderEpoch, ProducerEpoch, Producer
 from ottla.records.layout import Marker
 from ottla.replication.partition import TransactionEnd
 from ottla.replication.timers import Timers
-from ottla.replication.timing_wheel import Timer
+from ottla.replication.timing_wheel import Deadline
 from ottla.sim.clock import SimClock
 from tests.unit.replication.rig import FLUSH_EACH, ME, Noted, PartitionRig
 
@@ -275,10 +275,10 @@ class SpansNoted(Timers):
         super().__init__(clock)
         self.spans_ms: list[int] = []
 
-    def after(self, span_ms: int, callback: Callable[[], None]) -> Timer:
+    def after(self, span_ms: int, callback: Callable[[], None]) -> Deadline:
         self.spans_ms.append(span_ms)
         self.callback = callback
-        return Timer(0, callback)
+        return Deadline(0, callback)
 
 
 @pytest.mark.parametrize("leap_ms", [3_600_000, -3_600_000])

@@ -74,10 +74,10 @@ def test_unknown_kinds_of_records_are_skipped() -> None:
 @pytest.mark.parametrize(
     ("value", "message"),
     [
-        (b"", "a field says that it has 2 bytes"),
+        (b"", "a field claims 2 bytes"),
         (b"\0\2" + bytes(40), "version 2 is not known"),
-        (b"\0\0" + bytes(8) + bytes(6) + b"\x08" + bytes(30), "there is no state 8"),
-        (b"\0\0" + bytes(15) + b"\xff\xff\xff\xfe" + bytes(30), "an array says that it has -2 elements"),
+        (b"\0\0" + bytes(8) + bytes(6) + b"\x08" + bytes(30), "unknown transaction state 8"),
+        (b"\0\0" + bytes(15) + b"\xff\xff\xff\xfe" + bytes(30), "an array claims -2 elements"),
         (b"\0\1" + bytes(15) + b"\0" + bytes(16) + b"\1\0\4\0\0\0\1", "the tagged field 0 has 4 bytes, not 8"),
     ],
 )

@@ -7,7 +7,7 @@ import pytest
 from ottla.coordination.transactions.records import TransactionEntry, TransactionStatus
 from ottla.coordination.transactions.requests import AddPartitions, EndTransaction, InitProducerId
 from ottla.coordination.transactions.transaction_state import (
-    Decision,
+    TransactionDecision,
     abort_by_coordinator,
     add_partitions,
     check_entry,
@@ -56,7 +56,7 @@ def init(
     last_epoch: int | None = None,
     fresh_id: ProducerId | None = FRESH_PID,
     version: int = 2,
-) -> Decision:
+) -> TransactionDecision:
     request = InitProducerId(
         transactional_id="t",
         timeout_ms=2000,
@@ -73,7 +73,9 @@ def init(
     )
 
 
-def add(entry: TransactionEntry | None, *added: TopicPartition, pid: ProducerId = PID, epoch: int = 5) -> Decision:
+def add(
+    entry: TransactionEntry | None, *added: TopicPartition, pid: ProducerId = PID, epoch: int = 5
+) -> TransactionDecision:
     request = AddPartitions(
         transactional_id="t", producer_id=pid, producer_epoch=ProducerEpoch(epoch), partitions=added, client_version=2
     )
@@ -88,7 +90,7 @@ def end(
     pid: ProducerId = PID,
     epoch: int = 5,
     fresh_id: ProducerId | None = FRESH_PID,
-) -> Decision:
+) -> TransactionDecision:
     request = EndTransaction(
         transactional_id="t",
         producer_id=pid,
@@ -99,7 +101,7 @@ def end(
     return end_transaction(entry, request, fresh_id=fresh_id, now_ms=NOW)
 
 
-def told(decision: Decision) -> tuple[ErrorCode, int, int]:
+def told(decision: TransactionDecision) -> tuple[ErrorCode, int, int]:
     return decision.error, decision.producer_id, decision.producer_epoch
 
 
@@ -148,7 +150,7 @@ def test_init_with_the_expected_epoch_goes_on_and_can_be_retried(status: Transac
 @pytest.mark.parametrize("status", [*AT_REST, ONGOING])
 @pytest.mark.parametrize("expected", [(PID, 4), (PID, 6), (OTHER_PID, 5), (OTHER_PID, 32766)])
 def test_init_with_an_unexpected_producer_is_fenced(status: TransactionStatus, expected: tuple[int, int]) -> None:
-    assert Decision(error=E.PRODUCER_FENCED) == init(entry_in(status), expected)
+    assert TransactionDecision(error=E.PRODUCER_FENCED) == init(entry_in(status), expected)
 
 
 @pytest.mark.parametrize("status", AT_REST)
@@ -166,8 +168,8 @@ def test_used_up_epochs_lead_to_a_new_producer_id(status: TransactionStatus) -> 
 
 @pytest.mark.parametrize("status", [*PREPARED, S.PREPARE_EPOCH_FENCE])
 def test_init_waits_for_markers(status: TransactionStatus) -> None:
-    assert Decision(error=E.CONCURRENT_TRANSACTIONS) == init(entry_in(status))
-    assert Decision(error=E.CONCURRENT_TRANSACTIONS) == init(entry_in(status), (OTHER_PID, 5))
+    assert TransactionDecision(error=E.CONCURRENT_TRANSACTIONS) == init(entry_in(status))
+    assert TransactionDecision(error=E.CONCURRENT_TRANSACTIONS) == init(entry_in(status), (OTHER_PID, 5))
 
 
 @pytest.mark.parametrize(("version", "client_version"), [(0, 0), (1, 0), (2, 2)])
@@ -205,33 +207,33 @@ def test_fencing_at_the_last_epoch_needs_a_new_producer_id() -> None:
 def test_the_first_partition_begins_a_transaction(status: TransactionStatus) -> None:
     decision = add(entry_in(status), ORDERS)
     began = replace(entry_in(ONGOING), last_update_ms=TimestampMs(NOW), start_ms=TimestampMs(NOW), client_version=2)
-    assert Decision(entries=(began,)) == decision
+    assert TransactionDecision(entries=(began,)) == decision
 
 
 def test_more_partitions_extend_a_transaction() -> None:
     decision = add(entry_in(ONGOING), ORDERS, BILLS)
     extended = replace(entry_in(ONGOING), partitions=(ORDERS, BILLS), last_update_ms=TimestampMs(NOW), client_version=2)
-    assert Decision(entries=(extended,)) == decision
-    assert Decision() == add(entry_in(ONGOING), ORDERS), "it has that one"
+    assert TransactionDecision(entries=(extended,)) == decision
+    assert TransactionDecision() == add(entry_in(ONGOING), ORDERS), "it has that one"
 
 
 @pytest.mark.parametrize("status", [*AT_REST, ONGOING])
 def test_only_the_producer_adds_partitions(status: TransactionStatus) -> None:
-    assert Decision(error=E.INVALID_PRODUCER_ID_MAPPING) == add(entry_in(status), BILLS, pid=OTHER_PID)
-    assert Decision(error=E.PRODUCER_FENCED) == add(entry_in(status), BILLS, epoch=4)
-    assert Decision(error=E.PRODUCER_FENCED) == add(entry_in(status), BILLS, epoch=6)
+    assert TransactionDecision(error=E.INVALID_PRODUCER_ID_MAPPING) == add(entry_in(status), BILLS, pid=OTHER_PID)
+    assert TransactionDecision(error=E.PRODUCER_FENCED) == add(entry_in(status), BILLS, epoch=4)
+    assert TransactionDecision(error=E.PRODUCER_FENCED) == add(entry_in(status), BILLS, epoch=6)
 
 
 def test_an_unknown_id_has_no_producer() -> None:
-    assert Decision(error=E.INVALID_PRODUCER_ID_MAPPING) == add(None, ORDERS)
-    assert Decision(error=E.INVALID_PRODUCER_ID_MAPPING) == end(None, True, version=0)
-    assert Decision(error=E.INVALID_PRODUCER_ID_MAPPING) == end(None, True, version=2)
+    assert TransactionDecision(error=E.INVALID_PRODUCER_ID_MAPPING) == add(None, ORDERS)
+    assert TransactionDecision(error=E.INVALID_PRODUCER_ID_MAPPING) == end(None, True, version=0)
+    assert TransactionDecision(error=E.INVALID_PRODUCER_ID_MAPPING) == end(None, True, version=2)
 
 
 @pytest.mark.parametrize("status", [*PREPARED, S.PREPARE_EPOCH_FENCE])
 @pytest.mark.parametrize(("pid", "epoch"), [(PID, 5), (PID, 4), (FRESH_PID, 0)])
 def test_partitions_wait_for_markers(status: TransactionStatus, pid: ProducerId, epoch: int) -> None:
-    assert Decision(error=E.CONCURRENT_TRANSACTIONS) == add(entry_in(status), BILLS, pid=pid, epoch=epoch)
+    assert TransactionDecision(error=E.CONCURRENT_TRANSACTIONS) == add(entry_in(status), BILLS, pid=pid, epoch=epoch)
 
 
 def verified(entry: TransactionEntry | None, pid: ProducerId = PID, epoch: int = 5) -> list[ErrorCode]:
@@ -267,7 +269,7 @@ def test_an_end_decides_the_outcome(version: int, commit: bool) -> None:
     decision = end(entry_in(ONGOING), commit, version=version)
     status = S.PREPARE_COMMIT if commit else S.PREPARE_ABORT
     prepared = replace(entry_in(status), last_update_ms=TimestampMs(NOW))
-    assert Decision(entries=(prepared,)) == decision
+    assert TransactionDecision(entries=(prepared,)) == decision
     complete = S.COMPLETE_COMMIT if commit else S.COMPLETE_ABORT
     assert replace(entry_in(complete), last_update_ms=TimestampMs(NOW + 1)) == completed(prepared, NOW + 1)
 
@@ -290,14 +292,16 @@ def test_an_end_decides_the_outcome(version: int, commit: bool) -> None:
     ],
 )
 def test_an_end_outside_of_a_transaction(status: TransactionStatus, commit: bool, error: ErrorCode) -> None:
-    assert Decision(error=error) == end(entry_in(status), commit, version=0)
+    assert TransactionDecision(error=error) == end(entry_in(status), commit, version=0)
 
 
 @pytest.mark.parametrize("status", list(TransactionStatus)[:6])
 def test_only_the_producer_ends_a_transaction(status: TransactionStatus) -> None:
     for epoch in (4, 6):
-        assert Decision(error=E.PRODUCER_FENCED) == end(entry_in(status), True, version=0, epoch=epoch)
-    assert Decision(error=E.INVALID_PRODUCER_ID_MAPPING) == end(entry_in(status), True, version=0, pid=OTHER_PID)
+        assert TransactionDecision(error=E.PRODUCER_FENCED) == end(entry_in(status), True, version=0, epoch=epoch)
+    assert TransactionDecision(error=E.INVALID_PRODUCER_ID_MAPPING) == end(
+        entry_in(status), True, version=0, pid=OTHER_PID
+    )
 
 
 # EndTxn, version 2
@@ -368,7 +372,7 @@ def test_an_end_of_version_2_outside_of_a_transaction(
         assert [S.PREPARE_ABORT, S.COMPLETE_ABORT] == [written.status for written in decision.entries]
         assert [NOW, NOW] == [written.start_ms for written in decision.entries]
     elif outcome is E.NONE:
-        assert Decision(producer_id=PID, producer_epoch=ProducerEpoch(5)) == decision
+        assert TransactionDecision(producer_id=PID, producer_epoch=ProducerEpoch(5)) == decision
     else:
         assert outcome is decision.error
         assert () == decision.entries

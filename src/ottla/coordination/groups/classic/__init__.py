@@ -1,1 +1,1 @@
-"""Groups of the classic protocol: members, generations and timers."""
+"""Groups of the classic protocol: members, generations and deadlines."""

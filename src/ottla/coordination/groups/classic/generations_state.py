@@ -1,14 +1,14 @@
-"""How the generations of one classic group follow each other: rebalances, sessions, and what is written of them.
+"""The generations of one classic group: rebalances, sessions, and the records that are written.
 
-Pure. What members ask for, and the checks on it, is in `classic_group_state.py`; who the members are is kept in
-`classic_members.py`. What is written is the group when it becomes stable, and when it becomes empty: only `replay`
-changes to these states. All in between is memory that a failover loses; then members join again.
+Pure. The members' requests and their checks are in `group_state.py`, the members themselves in `members.py`. A group is
+written when it becomes stable and when it becomes empty: only `replay` enters these states. The states in between are
+lost in a failover; the members then join again.
 
 | state | what goes on | exits |
 |---|---|---|
 | Empty | no members; offsets may be committed without a generation | a join → PreparingRebalance |
 | PreparingRebalance | joins wait until all members have joined, or the longest rebalance timeout has passed; the first
-  members of an empty group wait a little for others | a new generation → CompletingRebalance; nobody left → Empty |
+  members of an empty group wait a little for others | a new generation → CompletingRebalance; no members left → Empty |
 | CompletingRebalance | members know their generation and wait for the leader's assignments | the leader's sync →
   Stable; a change of members → PreparingRebalance |
 | Stable | members have their assignments | a change of members, the leader joins again → PreparingRebalance |
@@ -19,7 +19,7 @@ from collections.abc import Hashable
 from enum import Enum
 from typing import Final, NamedTuple
 
-from ottla.coordination.groups.classic.members import CONSUMER_PROTOCOL_TYPE, ClassicMember, ClassicMembers
+from ottla.coordination.groups.classic.members import ClassicMember, ClassicMembers
 from ottla.coordination.groups.records import GroupValue, group_record
 from ottla.coordination.groups.requests import (
     NO_MEMBER_ID,
@@ -33,6 +33,7 @@ from ottla.coordination.runtime.deadlines import Deadlines
 from ottla.coordination.runtime.effects import Effect, Respond, Write
 from ottla.model.error_codes import ErrorCode
 from ottla.model.invariants import violated
+from ottla.protocol.consumer_protocol import CONSUMER_PROTOCOL_TYPE
 
 _GENERATION_MAX: Final = 2**31 - 1
 _RETRY_MS: Final = 5_000
@@ -48,7 +49,7 @@ class GroupState(Enum):
     DEAD = "Dead"
 
 
-class Timer(Enum):
+class ClassicDeadline(Enum):
     """What a deadline is for."""
 
     SESSION = "session"
@@ -56,12 +57,17 @@ class Timer(Enum):
     SYNC = "sync"
 
 
-class TimerKey(NamedTuple):
+class ClassicDeadlineKey(NamedTuple):
     """A deadline of a group, or of one of its members."""
 
-    timer: Timer
+    deadline: ClassicDeadline
     group_id: str
     member_id: str = ""
+
+    @classmethod
+    def session(cls, group_id: str, member_id: str) -> "ClassicDeadlineKey":
+        """The deadline of a member's session."""
+        return cls(ClassicDeadline.SESSION, group_id, member_id)
 
 
 _NEXT_STATES: Final = {
@@ -71,17 +77,17 @@ _NEXT_STATES: Final = {
     GroupState.STABLE: (GroupState.PREPARING_REBALANCE,),
     GroupState.DEAD: (),
 }
-"""Where a group may go without a record; to Stable and Empty it goes with one."""
+"""Transitions without a record; Stable and Empty are entered with one."""
 
 
 class ClassicGenerations:
-    """A group and all that waits for it.
+    """A group and its waiting requests.
 
     Invariants: a join waits only while PreparingRebalance, a sync only while CompletingRebalance; a member that waits
     for nothing has a session deadline; a stable or completing group has a protocol that all its members speak.
     """
 
-    def __init__(self, group_id: str, settings: GroupSettings, deadlines: Deadlines[TimerKey]) -> None:
+    def __init__(self, group_id: str, settings: GroupSettings, deadlines: Deadlines[ClassicDeadlineKey]) -> None:
         self.group_id = group_id
         self.settings = settings
         self.state = GroupState.EMPTY
@@ -91,15 +97,15 @@ class ClassicGenerations:
         self.state_ms: int | None = None
         self.members = ClassicMembers()
         self.subscribed_topics: frozenset[str] | None = None
-        # Once a record of the group, or of an offset of it, is in the log, it lives until it is deleted there.
+        # A group with a record of its own or of an offset in the log exists until it is deleted there.
         self.is_written = False
         self._deadlines = deadlines
         self._unsynced: dict[str, None] = {}
-        # An initial rebalance waits for more members, as long as more come and time is left.
+        # An initial rebalance waits for more members, as long as more join and time is left.
         self._is_initial = False
         self._more_came = False
         self._initial_left_ms = 0
-        # Members without a leader were written when the group became classic: they have yet to agree on assignments.
+        # A group without a leader was downgraded from a consumer group: its members have yet to agree on assignments.
         self._has_to_rebalance = False
         # A static member that comes back to a stable group, until its record is replayed.
         self._returning: ClassicMember | None = None
@@ -111,8 +117,8 @@ class ClassicGenerations:
 
     # Rebalance
 
-    def _rebalance(self, now_ms: int) -> list[Effect]:
-        """Begins a rebalance, or goes on with the one that is under way."""
+    def rebalance(self, now_ms: int) -> list[Effect]:
+        """Begins a rebalance, or continues the one in progress."""
         if GroupState.PREPARING_REBALANCE in _NEXT_STATES[self.state]:
             return self._prepare(now_ms)
         return self._complete_if_joined(now_ms)
@@ -126,18 +132,18 @@ class ClassicGenerations:
                     effects += answer_sync(member, ErrorCode.REBALANCE_IN_PROGRESS)
                     self._start_session(member.member_id, member.session_timeout_ms, now_ms)
         self._unsynced = {}
-        self._deadlines.clear(TimerKey(Timer.SYNC, self.group_id))
+        self._deadlines.clear(ClassicDeadlineKey(ClassicDeadline.SYNC, self.group_id))
         self._is_initial = self.state is GroupState.EMPTY
         self._enter(GroupState.PREPARING_REBALANCE, now_ms)
         if not self._is_initial:
-            self._set_timer(Timer.JOIN, now_ms + self.members.rebalance_timeout_ms())
+            self._set_deadline(ClassicDeadline.JOIN, now_ms + self.members.rebalance_timeout_ms())
             return effects + self._complete_if_joined(now_ms)
         delay_ms = self.settings.initial_rebalance_delay_ms
         self._more_came = False
         self._initial_left_ms = max(self.members.rebalance_timeout_ms() - delay_ms, 0)
         if delay_ms == 0:
             return effects + self._complete(now_ms)
-        self._set_timer(Timer.JOIN, now_ms + delay_ms)
+        self._set_deadline(ClassicDeadline.JOIN, now_ms + delay_ms)
         return effects
 
     def _complete_if_joined(self, now_ms: int) -> list[Effect]:
@@ -152,13 +158,13 @@ class ClassicGenerations:
             delay_ms = min(self.settings.initial_rebalance_delay_ms, self._initial_left_ms)
             self._more_came = False
             self._initial_left_ms -= delay_ms
-            self._set_timer(Timer.JOIN, now_ms + delay_ms)
+            self._set_deadline(ClassicDeadline.JOIN, now_ms + delay_ms)
             return []
         return self._complete(now_ms)
 
     def _complete(self, now_ms: int) -> list[Effect]:
-        """The join phase ends: whoever has joined makes the next generation, static members keep their place."""
-        self._deadlines.clear(TimerKey(Timer.JOIN, self.group_id))
+        """Ends the join phase: members that have joined form the next generation, static members stay in it."""
+        self._deadlines.clear(ClassicDeadlineKey(ClassicDeadline.JOIN, self.group_id))
         for member in self.members:
             if member.join_token is None and member.instance_id is None:
                 self._forget(member.member_id)
@@ -166,7 +172,7 @@ class ClassicGenerations:
             return [self._write_empty(now_ms)]
         if not self.members.elect_joined_leader():
             # Only static members that have not come back: they stay until their sessions end. Their timeout may be 0.
-            self._set_timer(Timer.JOIN, now_ms + max(self.members.rebalance_timeout_ms(), _RETRY_MS))
+            self._set_deadline(ClassicDeadline.JOIN, now_ms + max(self.members.rebalance_timeout_ms(), _RETRY_MS))
             return []
         self._is_initial = False
         self.generation = self._next_generation()
@@ -184,7 +190,7 @@ class ClassicGenerations:
             member.is_new = False
             self._unsynced[member.member_id] = None
             self._start_session(member.member_id, member.session_timeout_ms, now_ms)
-        self._set_timer(Timer.SYNC, now_ms + self.members.rebalance_timeout_ms())
+        self._set_deadline(ClassicDeadline.SYNC, now_ms + self.members.rebalance_timeout_ms())
         return effects
 
     def _write_empty(self, now_ms: int) -> Write:
@@ -196,25 +202,25 @@ class ClassicGenerations:
             state_ms=now_ms,
             members=(),
         )
-        # Should the write fail, it is tried again; `replay` takes the deadline back.
-        self._set_timer(Timer.JOIN, now_ms + _RETRY_MS)
+        # If the write fails it is retried at this deadline; `replay` clears it.
+        self._set_deadline(ClassicDeadline.JOIN, now_ms + _RETRY_MS)
         return Write((group_record(self.group_id, value),))
 
     def _on_sync_deadline(self, now_ms: int) -> list[Effect]:
-        """Who was told the generation and never asked for an assignment is gone."""
+        """Removes members that have got their generation and did not ask for an assignment in time."""
         if self.state not in (GroupState.COMPLETING_REBALANCE, GroupState.STABLE) or not self._unsynced:
             return []
         return self._remove(list(self._unsynced), now_ms)
 
     def _on_session_deadline(self, member_id: str, now_ms: int) -> list[Effect]:
         member = self.members.get(member_id)
-        # Whoever waits for the group is not silent; its session starts again when it is answered.
+        # A member whose request waits sends no heartbeats; its session restarts with the response.
         if member is not None and member.waits and not member.is_new:
             return []
         return self._remove([member_id], now_ms)
 
     def _remove(self, member_ids: list[str], now_ms: int) -> list[Effect]:
-        """These members, or those promised a place, are no more; whatever of theirs waits is answered."""
+        """Removes members or promised ids; their waiting requests are answered."""
         effects: list[Effect] = []
         were_members = False
         for member_id in member_ids:
@@ -225,28 +231,28 @@ class ClassicGenerations:
                 effects += answer_sync(member, ErrorCode.UNKNOWN_MEMBER_ID)
             self._forget(member_id)
         if were_members:
-            return effects + self._rebalance(now_ms)
+            return effects + self.rebalance(now_ms)
         return effects + self._complete_if_joined(now_ms)
 
     def _forget(self, member_id: str) -> None:
         self.members.remove(member_id)
         self._unsynced.pop(member_id, None)
-        self._deadlines.clear(TimerKey(Timer.SESSION, self.group_id, member_id))
+        self._deadlines.clear(ClassicDeadlineKey(ClassicDeadline.SESSION, self.group_id, member_id))
 
-    def on_deadline(self, key: TimerKey, now_ms: int) -> list[Effect]:
+    def on_deadline(self, key: ClassicDeadlineKey, now_ms: int) -> list[Effect]:
         """A deadline of this group has passed."""
-        match key.timer:
-            case Timer.SESSION:
+        match key.deadline:
+            case ClassicDeadline.SESSION:
                 return self._on_session_deadline(key.member_id, now_ms)
-            case Timer.JOIN:
+            case ClassicDeadline.JOIN:
                 return self._on_join_deadline(now_ms)
-            case Timer.SYNC:
+            case ClassicDeadline.SYNC:
                 return self._on_sync_deadline(now_ms)
 
     # Records and life cycle
 
     def replay(self, value: GroupValue) -> None:
-        """The group is as the record says. What only memory knows of its members stays."""
+        """Applies a record of the group. Waiting requests of its members stay."""
         members = [self._replayed(value, index) for index in range(len(value.members))]
         kept = {member.member_id for member in members}
         for member in self.members:
@@ -263,9 +269,9 @@ class ClassicGenerations:
         self.state = GroupState.STABLE if members else GroupState.EMPTY
         self.is_written = True
         self._is_initial = False
-        self._deadlines.clear(TimerKey(Timer.JOIN, self.group_id))
+        self._deadlines.clear(ClassicDeadlineKey(ClassicDeadline.JOIN, self.group_id))
         if not self._unsynced:
-            self._deadlines.clear(TimerKey(Timer.SYNC, self.group_id))
+            self._deadlines.clear(ClassicDeadlineKey(ClassicDeadline.SYNC, self.group_id))
 
     def _replayed(self, value: GroupValue, index: int) -> ClassicMember:
         written = value.members[index]
@@ -290,7 +296,7 @@ class ClassicGenerations:
         return member
 
     def on_loaded(self, now_ms: int) -> list[Effect]:
-        """All records were replayed: every member gets a whole session to be heard of again."""
+        """All records were replayed: the session of every member starts."""
         for member in self.members:
             self._start_session(member.member_id, member.session_timeout_ms, now_ms)
         if self._has_to_rebalance or len(self.members) > self.settings.group_size_max:
@@ -298,15 +304,15 @@ class ClassicGenerations:
         return []
 
     def on_unloaded(self, error: ErrorCode) -> list[Effect]:
-        """The group is deleted, or has another coordinator now: all that waits is answered. The end."""
+        """The group was deleted, or has another coordinator: waiting requests are answered, and the group is dead."""
         effects: list[Effect] = []
         for member in self.members:
             effects += answer_join(member, error, member.member_id)
             effects += answer_sync(member, error)
         for member_id in [*self.members.promised, *(member.member_id for member in self.members)]:
             self._forget(member_id)
-        self._deadlines.clear(TimerKey(Timer.JOIN, self.group_id))
-        self._deadlines.clear(TimerKey(Timer.SYNC, self.group_id))
+        self._deadlines.clear(ClassicDeadlineKey(ClassicDeadline.JOIN, self.group_id))
+        self._deadlines.clear(ClassicDeadlineKey(ClassicDeadline.SYNC, self.group_id))
         self.state = GroupState.DEAD
         return effects
 
@@ -319,18 +325,21 @@ class ClassicGenerations:
                 violated(f"a join of {member.member_id} waits in group {name}, which is {self.state.value}")
             if member.sync_token is not None and self.state is not GroupState.COMPLETING_REBALANCE:
                 violated(f"a sync of {member.member_id} waits in group {name}, which is {self.state.value}")
-            if not member.waits and TimerKey(Timer.SESSION, name, member.member_id) not in self._deadlines:
+            if not member.waits and ClassicDeadlineKey.session(name, member.member_id) not in self._deadlines:
                 violated(f"member {member.member_id} of group {name} waits for nothing and has no session")
             if member.member_id in self._unsynced and member.sync_token is not None:
-                violated(f"member {member.member_id} of group {name} has synced, and is expected to")
+                violated(f"member {member.member_id} of group {name} has synced, but a sync of it is still expected")
         if any(member_id not in self.members for member_id in self._unsynced):
             violated(f"group {name} waits for syncs of {list(self._unsynced)}, which are not all members")
         if self.state in (GroupState.EMPTY, GroupState.DEAD) and self.members:
             violated(f"group {name} is {self.state.value} with {len(self.members)} members")
         has_protocol = self.state in (GroupState.STABLE, GroupState.COMPLETING_REBALANCE)
         if has_protocol and self.protocol not in self.members.candidates():
-            violated(f"group {name} uses {self.protocol}, which not all its {len(self.members)} members speak")
-        if self.state is GroupState.PREPARING_REBALANCE and TimerKey(Timer.JOIN, name) not in self._deadlines:
+            violated(f"group {name} uses {self.protocol}, which not all of its {len(self.members)} members support")
+        if (
+            self.state is GroupState.PREPARING_REBALANCE
+            and ClassicDeadlineKey(ClassicDeadline.JOIN, name) not in self._deadlines
+        ):
             violated(f"group {name} is {self.state.value} without a deadline")
 
     # Small parts
@@ -342,17 +351,17 @@ class ClassicGenerations:
         self.state_ms = now_ms
 
     def _next_generation(self) -> int:
-        # Negative generations mean something else, so the count starts anew.
+        # Negative generations have another meaning, so the count starts again.
         return self.generation + 1 if self.generation < _GENERATION_MAX else 1
 
     def _subscribed(self) -> frozenset[str] | None:
         return self.members.subscribed_topics(self.protocol) if self.is_consumer_group else None
 
     def _start_session(self, member_id: str, timeout_ms: int, now_ms: int) -> None:
-        self._deadlines.set(TimerKey(Timer.SESSION, self.group_id, member_id), now_ms + timeout_ms)
+        self._deadlines.set(ClassicDeadlineKey(ClassicDeadline.SESSION, self.group_id, member_id), now_ms + timeout_ms)
 
-    def _set_timer(self, timer: Timer, deadline_ms: int) -> None:
-        self._deadlines.set(TimerKey(timer, self.group_id), deadline_ms)
+    def _set_deadline(self, deadline: ClassicDeadline, deadline_ms: int) -> None:
+        self._deadlines.set(ClassicDeadlineKey(deadline, self.group_id), deadline_ms)
 
     def _stable_value(
         self, assignments: dict[str, bytes], members: tuple[ClassicMember, ...], leader: str | None, now_ms: int
@@ -387,7 +396,7 @@ class ClassicGenerations:
 
 
 def refuse_join(token: Hashable, error: ErrorCode, member_id: str = NO_MEMBER_ID) -> list[Effect]:
-    """Answers a join with an error, and with the id that the client is to go on with."""
+    """Answers a join with an error, and with the member id that the client must use."""
     return [Respond(token, JoinResponse(error=error, member_id=member_id))]
 
 

@@ -1,17 +1,17 @@
-"""One classic group, as its members see it: join, sync, heartbeat, leave, and who may commit, delete or look at it.
+"""One classic group: join, sync, heartbeat, leave; checks of commits and deletions; descriptions.
 
-Pure. The group's shard (`group_shard_state.py`) finds the group, checks what needs no group, and hands events in. How a
-rebalance runs, and what each state means, is in `classic_generations_state.py`.
+Pure. `groups_state.py` finds the group of a request and checks what does not depend on it. Rebalances and the table of
+states are in `generations_state.py`.
 """
 
 from collections.abc import Hashable
 from typing import Final
 
 from ottla.coordination.groups.classic.generations_state import (
+    ClassicDeadline,
+    ClassicDeadlineKey,
     ClassicGenerations,
     GroupState,
-    Timer,
-    TimerKey,
     answer_join,
     answer_sync,
     refuse_join,
@@ -39,18 +39,18 @@ from ottla.model.error_codes import ErrorCode
 
 CLASSIC_TYPE: Final = "classic"
 NOT_WRITTEN: Final = ErrorCode.COORDINATOR_NOT_AVAILABLE
-"""What a client is told when its change could not be written: to look for the coordinator, and try again."""
+"""The error when a change could not be written: the client looks for the coordinator again, and retries."""
 
 _PROMISES_MAX: Final = 10_000
 
 
 class ClassicGroup(ClassicGenerations):
-    """A group that answers its members."""
+    """A group, with the requests of its members."""
 
     # Join
 
     def join(self, request: JoinRequest, new_id: str, now_ms: int, token: Hashable) -> list[Effect]:
-        """Somebody wants to be a member; `new_id` is for one that has no id yet."""
+        """JoinGroup; `new_id` is for a member that has no id yet."""
         if self.state is GroupState.DEAD:
             return refuse_join(token, ErrorCode.COORDINATOR_NOT_AVAILABLE, request.member_id)
         if not self._has_room_for(request):
@@ -59,7 +59,7 @@ class ClassicGroup(ClassicGenerations):
         if not self._speaks(request):
             return refuse_join(token, ErrorCode.INCONSISTENT_GROUP_PROTOCOL, request.member_id)
         if request.member_id == NO_MEMBER_ID:
-            return self._join_anew(request, new_id, now_ms, token)
+            return self._join_without_id(request, new_id, now_ms, token)
         if request.member_id in self.members.promised and request.instance_id is None:
             return self._add(request, request.member_id, now_ms, token)
         error = self.members.refusal(request.member_id, request.instance_id)
@@ -68,7 +68,7 @@ class ClassicGroup(ClassicGenerations):
         return self._join_again(request, self.members[request.member_id], now_ms, token)
 
     def _has_room_for(self, request: JoinRequest) -> bool:
-        """While members join again, those who have joined count: so an overfull group loses those who come last."""
+        """During a rebalance only members that have joined count: an overfull group loses those that join last."""
         member = self.members.get(request.member_id)
         if request.instance_id is not None:
             member = self.members.of_instance(request.instance_id)
@@ -89,8 +89,8 @@ class ClassicGroup(ClassicGenerations):
         candidates = self.members.candidates()
         return not self.members or any(protocol.name in candidates for protocol in request.protocols)
 
-    def _join_anew(self, request: JoinRequest, new_id: str, now_ms: int, token: Hashable) -> list[Effect]:
-        """Without a member id: a new member, or a static one that comes back."""
+    def _join_without_id(self, request: JoinRequest, new_id: str, now_ms: int, token: Hashable) -> list[Effect]:
+        """A join without a member id: a new member, or a static one that comes back."""
         if request.instance_id is not None:
             known = self.members.of_instance(request.instance_id)
             if known is not None:
@@ -102,7 +102,7 @@ class ClassicGroup(ClassicGenerations):
 
     def _promise(self, member_id: str, timeout_ms: int, now_ms: int) -> None:
         if len(self.members.promised) >= _PROMISES_MAX:
-            # Nobody who means to join takes so long; the oldest may ask again.
+            # The oldest promised id is dropped; its client can ask for another.
             self._forget(next(iter(self.members.promised)))
         self.members.promised[member_id] = None
         self._start_session(member_id, timeout_ms, now_ms)
@@ -115,13 +115,13 @@ class ClassicGroup(ClassicGenerations):
         if not self.members:
             self.protocol_type = request.protocol_type
         self.members.add(member)
-        # A new member cannot send heartbeats, and its connection is not read while its join waits: if it has gone and
-        # asks again as another, this is what ends its first self.
+        # A new member cannot send heartbeats while its join waits. If its client has disconnected, this deadline
+        # removes it.
         self._start_session(member_id, self.settings.new_member_timeout_ms, now_ms)
-        return self._rebalance(now_ms)
+        return self.rebalance(now_ms)
 
     def _join_again(self, request: JoinRequest, member: ClassicMember, now_ms: int, token: Hashable) -> list[Effect]:
-        """A member that has an id. One that brings nothing new is told again what it may have missed."""
+        """A join with a member id. If nothing has changed, the response is sent again."""
         is_unchanged = member.protocols == request.protocols
         is_leader = self.members.leader == member.member_id
         if is_unchanged and (
@@ -136,12 +136,12 @@ class ClassicGroup(ClassicGenerations):
         member.rebalance_timeout_ms = _rebalance_timeout_ms(request)
         member.session_timeout_ms = request.session_timeout_ms
         member.join_token = token
-        return effects + self._rebalance(now_ms)
+        return effects + self.rebalance(now_ms)
 
     def _return(
         self, request: JoinRequest, old: ClassicMember, new_id: str, now_ms: int, token: Hashable
     ) -> list[Effect]:
-        """A static member comes back under a new id, and fences its former self."""
+        """A static member comes back under a new id; requests with the old id are fenced."""
         member = _member_of(request, new_id)
         member.assignment = old.assignment
         self._start_session(new_id, member.session_timeout_ms, now_ms)
@@ -149,12 +149,12 @@ class ClassicGroup(ClassicGenerations):
             return [self._write_return(request, old, member, now_ms, token)]
         effects = answer_join(old, ErrorCode.FENCED_INSTANCE_ID, old.member_id)
         effects += answer_sync(old, ErrorCode.FENCED_INSTANCE_ID)
-        self._deadlines.clear(TimerKey(Timer.SESSION, self.group_id, old.member_id))
+        self._deadlines.clear(ClassicDeadlineKey(ClassicDeadline.SESSION, self.group_id, old.member_id))
         self._unsynced.pop(old.member_id, None)
         self.members.replace(old, member)
         member.join_token = token
-        # Even unchanged it needs a new generation while the assignment is being made: the leader knows only its old id.
-        return effects + self._rebalance(now_ms)
+        # While the leader computes the assignment it knows only the old id, so a new generation is needed.
+        return effects + self.rebalance(now_ms)
 
     def _protocol_with(self, member: ClassicMember, request: JoinRequest) -> str:
         """The protocol that would be chosen if the member spoke what the request says."""
@@ -167,7 +167,7 @@ class ClassicGroup(ClassicGenerations):
     def _write_return(
         self, request: JoinRequest, old: ClassicMember, member: ClassicMember, now_ms: int, token: Hashable
     ) -> Write:
-        """Nothing changes but the id, which must be known after a failover too."""
+        """Only the member id changes; it is written, to survive a failover."""
         was_leader = self.members.leader == old.member_id
         leader = member.member_id if was_leader else self.members.leader
         members = tuple(member if each is old else each for each in self.members)
@@ -182,7 +182,7 @@ class ClassicGroup(ClassicGenerations):
             )
             response = self._joined(member, members=joined, leader=leader, skip_assignment=True)
         else:
-            # An older client would assign anew if it heard that it leads; so it hears of its former self.
+            # An older client that hears that it leads would assign again, so it gets the old id as the leader.
             response = self._joined(member, leader=leader if request.can_skip_assignment else self.members.leader)
         failure = JoinResponse(error=NOT_WRITTEN, member_id=request.member_id)
         return Write((group_record(self.group_id, value),), (Respond(token, response),), (Respond(token, failure),))
@@ -190,17 +190,17 @@ class ClassicGroup(ClassicGenerations):
     # Sync
 
     def sync(self, request: SyncRequest, now_ms: int, token: Hashable) -> list[Effect]:
-        """A member asks for its assignment; the leader brings everyone's."""
+        """SyncGroup: the leader brings all assignments, every member gets its own."""
         error = self._sync_refusal(request)
         if error is not ErrorCode.NONE:
             return [Respond(token, SyncResponse(error=error))]
         member = self.members[request.member_id]
         self._unsynced.pop(member.member_id, None)
         if not self._unsynced:
-            self._deadlines.clear(TimerKey(Timer.SYNC, self.group_id))
+            self._deadlines.clear(ClassicDeadlineKey(ClassicDeadline.SYNC, self.group_id))
         if self.state is GroupState.STABLE:
             self._start_session(member.member_id, member.session_timeout_ms, now_ms)
-            # The assignment may be written and not yet committed: this waits for it too.
+            # The assignment may be written but not yet committed; the response waits for that.
             return [Write((), (Respond(token, self._synced(member.assignment)),), (_sync_failure(token),))]
         effects = answer_sync(member, ErrorCode.REBALANCE_IN_PROGRESS)
         member.sync_token = token
@@ -224,7 +224,7 @@ class ClassicGroup(ClassicGenerations):
         return ErrorCode.NONE
 
     def _write_assignments(self, request: SyncRequest, now_ms: int) -> Write:
-        """What the leader says becomes the group's state, and all who wait hear of it once it is safe."""
+        """Writes the leader's assignments; waiting members get theirs when that is committed."""
         said = dict(request.assignments)
         assignments = {member.member_id: said.get(member.member_id, b"") for member in self.members}
         value = self._stable_value(assignments, tuple(self.members), self.members.leader, now_ms)
@@ -241,7 +241,7 @@ class ClassicGroup(ClassicGenerations):
     # Heartbeat, leave, sessions
 
     def heartbeat(self, request: HeartbeatRequest, now_ms: int, token: Hashable) -> list[Effect]:
-        """The member lives, and hears whether it must join again."""
+        """Heartbeat: restarts the session, and tells the member whether it must join again."""
         if self.state is GroupState.DEAD:
             return [Respond(token, HeartbeatResponse(error=ErrorCode.COORDINATOR_NOT_AVAILABLE))]
         error = self.members.refusal(request.member_id, request.instance_id)
@@ -255,13 +255,13 @@ class ClassicGroup(ClassicGenerations):
         return [Respond(token, HeartbeatResponse())]
 
     def touch(self, member_id: str, now_ms: int) -> None:
-        """A sign of life. One that is new has none but its join."""
+        """Restarts the session of a member, unless it is new."""
         member = self.members.get(member_id)
         if member is not None and not member.is_new:
             self._start_session(member_id, member.session_timeout_ms, now_ms)
 
     def leave(self, request: LeaveRequest, now_ms: int, token: Hashable) -> list[Effect]:
-        """Members go, each with its own outcome, and the rest rebalances once."""
+        """LeaveGroup: each member has its own outcome; the others rebalance once."""
         if self.state is GroupState.DEAD:
             return [Respond(token, LeaveResponse(error=ErrorCode.COORDINATOR_NOT_AVAILABLE))]
         outcomes: list[LeftMember] = []
@@ -294,9 +294,9 @@ class ClassicGroup(ClassicGenerations):
     def commit_refusal(
         self, member_id: str, instance_id: str | None, generation: int, *, is_transactional: bool
     ) -> ErrorCode:
-        """Why somebody may not commit offsets; NONE if they may.
+        """The error for a commit; NONE if it is allowed.
 
-        Old versions of the transactional request say neither member nor generation, and are let through.
+        Old versions of TxnOffsetCommit have neither member nor generation, and are allowed.
         """
         if self.state is GroupState.DEAD:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
@@ -321,18 +321,18 @@ class ClassicGroup(ClassicGenerations):
         return ErrorCode.NONE if self.state is GroupState.EMPTY else ErrorCode.NON_EMPTY_GROUP
 
     def offset_delete_refusal(self) -> ErrorCode:
-        """Why no offset of it can be deleted; NONE if those can that nobody subscribes."""
+        """Why no offset can be deleted; NONE if those of unsubscribed topics can."""
         error = self.delete_refusal()
         return ErrorCode.NONE if error is ErrorCode.NON_EMPTY_GROUP and self.is_consumer_group else error
 
     def subscribes(self, topic: str) -> bool:
-        """Whether its members consume the topic; where that cannot be known, they might."""
+        """Whether its members consume the topic; true if that is unknown."""
         if self.subscribed_topics is None:
             return self.is_consumer_group
         return topic in self.subscribed_topics
 
     def lets_offsets_expire(self) -> bool:
-        """Whether offsets of topics that it does not subscribe may expire now."""
+        """Whether offsets of unsubscribed topics may expire now."""
         if self.protocol_type is None or self.state is GroupState.EMPTY:
             return True
         return self.state is GroupState.STABLE and self.is_consumer_group and self.subscribed_topics is not None
@@ -344,7 +344,7 @@ class ClassicGroup(ClassicGenerations):
         return self.state_ms if has_been_used else None
 
     def describe(self) -> DescribedGroup:
-        """The group for people."""
+        """The group, for DescribeGroups."""
         protocol = self.protocol if self.state is GroupState.STABLE else None
         return DescribedGroup(
             group_id=self.group_id,
@@ -365,7 +365,7 @@ class ClassicGroup(ClassicGenerations):
         )
 
     def listed(self) -> ListedGroup:
-        """The group in a list."""
+        """The group, for ListGroups."""
         return ListedGroup(self.group_id, self.protocol_type or "", self.state.value, CLASSIC_TYPE)
 
     def _synced(self, assignment: bytes) -> SyncResponse:
@@ -385,7 +385,7 @@ def _member_of(request: JoinRequest, member_id: str) -> ClassicMember:
 
 
 def _rebalance_timeout_ms(request: JoinRequest) -> int:
-    """The first version has one timeout for both."""
+    """Version 0 has one timeout for both."""
     return request.session_timeout_ms if request.rebalance_timeout_ms < 0 else request.rebalance_timeout_ms
 
 

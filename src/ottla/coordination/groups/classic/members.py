@@ -1,27 +1,22 @@
-"""The members of one classic group: who they are, who leads, which protocol all of them speak, what they subscribe.
+"""The members of one classic group: the leader, the protocols that all members support, the subscribed topics.
 
-Pure bookkeeping without time. When members come and go, and what they are told, is decided in `classic_group_state.py`.
+Pure bookkeeping without time. When members join and leave, and their responses, are decided in `group_state.py`.
 """
 
 from collections import Counter
 from collections.abc import Hashable, Iterator
-from typing import Final
 
 from ottla.coordination.groups.records import MemberValue
 from ottla.coordination.groups.requests import JoinedMember, MemberProtocol
-from ottla.coordination.runtime.record_fields import FieldReader
 from ottla.model.error_codes import ErrorCode
-from ottla.model.errors import CorruptError
 from ottla.model.invariants import violated
-
-CONSUMER_PROTOCOL_TYPE: Final = "consumer"
-"""The protocol type whose metadata is not opaque: it starts with the topics that a consumer subscribes."""
+from ottla.protocol.consumer_protocol import ConsumerProtocolError, read_topics
 
 
 class ClassicMember:
-    """One member. A token is that of its request which waits for the group; it waits for one thing at a time.
+    """One member. A token is that of its waiting request; a member has one waiting request at most.
 
-    `is_new` until it was first told its generation: before that it knows no id to send heartbeats with.
+    `is_new` until it first gets its generation: before that it does not know its member id and sends no heartbeats.
     """
 
     __slots__ = (
@@ -64,15 +59,15 @@ class ClassicMember:
 
     @property
     def waits(self) -> bool:
-        """Whether the group owes it an answer, so that it cannot be expected to send heartbeats."""
+        """Whether a request of the member waits; it sends no heartbeats then."""
         return self.join_token is not None or self.sync_token is not None
 
     def metadata(self, protocol: str | None) -> bytes:
-        """What it said for a protocol; nothing for one that it does not speak."""
+        """Its metadata for a protocol; empty for one that it does not support."""
         return next((metadata for name, metadata in self.protocols if name == protocol), b"")
 
     def value(self, protocol: str, assignment: bytes) -> MemberValue:
-        """The member as it is written."""
+        """The member as it is written to the log."""
         return MemberValue(
             member_id=self.member_id,
             instance_id=self.instance_id,
@@ -86,10 +81,10 @@ class ClassicMember:
 
 
 class ClassicMembers:
-    """All members, in the order in which they came, and the id of the leader.
+    """All members, in the order in which they joined, and the id of the leader.
 
     Invariants: there is a leader if and only if there are members, and it is one of them; an instance id belongs to one
-    member at most; an id that was given out and not yet used to join (`promised`) is not a member's.
+    member at most; an id that was handed out but has not joined yet (`promised`) is not a member's.
     """
 
     def __init__(self) -> None:
@@ -121,7 +116,7 @@ class ClassicMembers:
         return None if member_id is None else self._members[member_id]
 
     def refusal(self, member_id: str, instance_id: str | None) -> ErrorCode:
-        """Why somebody is not who they say they are; NONE if they are."""
+        """The error for a request with this member and instance id; NONE if they belong to a member."""
         if instance_id is not None:
             owner = self._by_instance.get(instance_id)
             if owner is None:
@@ -131,11 +126,11 @@ class ClassicMembers:
         return ErrorCode.NONE if member_id in self._members else ErrorCode.UNKNOWN_MEMBER_ID
 
     def waiting_to_join(self) -> int:
-        """How many have joined the next generation."""
+        """How many members have joined the next generation."""
         return sum(member.join_token is not None for member in self._members.values())
 
     def have_all_joined(self) -> bool:
-        """Whether nobody is missing, those included who were only promised a place."""
+        """Whether all members have joined, and all promised ids have too."""
         return not self.promised and all(member.join_token is not None for member in self._members.values())
 
     def rebalance_timeout_ms(self) -> int:
@@ -145,7 +140,7 @@ class ClassicMembers:
     # Coming and going
 
     def add(self, member: ClassicMember) -> None:
-        """A new member; the first one leads."""
+        """Adds a member; the first one becomes leader."""
         if member.instance_id is not None:
             if member.instance_id in self._by_instance:
                 violated(f"two members with the instance id {member.instance_id}")
@@ -157,7 +152,7 @@ class ClassicMembers:
             self.leader = member.member_id
 
     def remove(self, member_id: str) -> None:
-        """The member goes, or the promise of its place; if it led, the next one does."""
+        """Removes a member or a promised id; if it was the leader, the next member becomes leader."""
         self.promised.pop(member_id, None)
         member = self._members.pop(member_id, None)
         if member is not None:
@@ -168,7 +163,7 @@ class ClassicMembers:
             self.leader = next(iter(self._members), None)
 
     def replace(self, old: ClassicMember, new: ClassicMember) -> None:
-        """A static member comes back under another id, and takes over the leadership if it had it."""
+        """A static member comes back under another id; it stays leader if it was."""
         was_leader = self.leader == old.member_id
         del self._members[old.member_id]
         self._count(old, -1)
@@ -180,7 +175,7 @@ class ClassicMembers:
             self.leader = new.member_id
 
     def reset(self, members: list[ClassicMember], leader: str | None) -> None:
-        """These are the members, as they were written; who was only promised a place keeps it."""
+        """Replaces all members by those of a record; promised ids stay."""
         promised = self.promised
         self._members = {}
         self._by_instance = {}
@@ -193,7 +188,7 @@ class ClassicMembers:
         self.promised = {member_id: None for member_id in promised if member_id not in self._members}
 
     def elect_joined_leader(self) -> bool:
-        """Makes sure that the leader is one who has joined; false if nobody has."""
+        """Makes a member that has joined the leader; false if none has."""
         if self.leader is not None and self._members[self.leader].join_token is not None:
             return True
         joined = next((member for member in self._members.values() if member.join_token is not None), None)
@@ -205,40 +200,42 @@ class ClassicMembers:
     # Protocols
 
     def speak(self, member: ClassicMember, protocols: tuple[MemberProtocol, ...]) -> None:
-        """A member speaks these protocols now."""
+        """Changes the protocols of a member."""
         self._count(member, -1)
         member.protocols = protocols
         self._count(member, 1)
 
     def candidates(self) -> list[str]:
-        """The protocols that every member speaks."""
+        """The protocols that every member supports."""
         return [name for name, speakers in self._speakers.items() if speakers == len(self._members)]
 
     def select_protocol(self) -> str:
-        """The one with most votes among those that all speak; each member votes for the first on its own list."""
+        """The protocol with most votes among those that all support; each member votes for the first on its list."""
         candidates = self.candidates()
         votes = dict.fromkeys(candidates, 0)
         for member in self._members.values():
             chosen = next((protocol.name for protocol in member.protocols if protocol.name in votes), None)
             if chosen is None:
-                violated(f"member {member.member_id} speaks none of the protocols {candidates} that all speak")
+                violated(
+                    f"member {member.member_id} supports none of the protocols {candidates} that all members support"
+                )
             votes[chosen] += 1
         return max(candidates, key=votes.__getitem__)
 
     def joined(self, protocol: str | None) -> tuple[JoinedMember, ...]:
-        """What the leader is told."""
+        """The members as the leader gets them."""
         return tuple(
             JoinedMember(member.member_id, member.instance_id, member.metadata(protocol))
             for member in self._members.values()
         )
 
     def subscribed_topics(self, protocol: str | None) -> frozenset[str] | None:
-        """The topics that consumers subscribe under a protocol; None if that cannot be read."""
+        """The topics that consumers subscribe to under a protocol; None if that cannot be read."""
         topics: set[str] = set()
         for member in self._members.values():
             try:
-                topics.update(_topics(member.metadata(protocol)))
-            except CorruptError:
+                topics.update(read_topics(member.metadata(protocol)))
+            except ConsumerProtocolError:
                 return None
         return frozenset(topics)
 
@@ -262,9 +259,3 @@ class ClassicMembers:
             self._speakers[name] = self._speakers.get(name, 0) + change
             if self._speakers[name] == 0:
                 del self._speakers[name]
-
-
-def _topics(subscription: bytes) -> list[str]:
-    """The topics at the start of a consumer's subscription, which are the same in all its versions."""
-    fields = FieldReader(subscription, "a subscription")
-    return [fields.text() for _ in range(fields.count())]

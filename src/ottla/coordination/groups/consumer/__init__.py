@@ -1,1 +1,1 @@
-"""Server-side groups (KIP-848): heartbeats, targets, reconciliation."""
+"""Groups of the consumer protocol (KIP-848): heartbeats, targets, reconciliation."""

@@ -1,14 +1,14 @@
-"""One server-side group as its records made it: members, epochs, targets, and what follows from them.
+"""One consumer group as its records made it: members, epochs, targets, and what is derived from them.
 
-Pure data with one way in, `apply`. Decides nothing: `consumer_group_state.py` does, on a copy to which it applies the
-records of its decision as it goes, so that each step sees what the step before it did.
+Pure data, changed only by `apply`. Decisions are made in `groups_state.py`, on a copy to which each record of a change
+is applied at once (`group_change.py`), so that every step sees the one before it.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from hashlib import blake2b
-from typing import Final, NamedTuple
+from typing import Final
 from uuid import UUID
 
 from ottla.coordination.groups.consumer.records import (
@@ -29,6 +29,7 @@ from ottla.coordination.groups.consumer.records import (
     TargetRecord,
 )
 from ottla.coordination.groups.consumer.requests import LEAVE_EPOCH, STATIC_LEAVE_EPOCH
+from ottla.coordination.groups.group_kind import Topics
 from ottla.model.invariants import violated
 
 FIRST_GROUP_EPOCH: Final = 1
@@ -36,35 +37,24 @@ FIRST_TARGET_EPOCH: Final = 1
 _DELETED_TARGET_EPOCH: Final = -1
 
 
-class Topic(NamedTuple):
-    """What a group needs to know about a topic."""
-
-    topic_id: UUID
-    partition_count: int
-
-
-Topics = Mapping[str, Topic]
-"""All topics of the cluster, by name."""
-
-
 class GroupState(Enum):
     """What a group is doing, derived from its epochs and members."""
 
     EMPTY = "Empty"
-    """No members. Left when one joins."""
+    """No members. Exit: a member joins."""
     ASSIGNING = "Assigning"
-    """The group epoch is ahead of the target's. Left with the next heartbeat that may compute a target."""
+    """The group epoch is ahead of the target epoch. Exit: the next heartbeat that may compute a target."""
     RECONCILING = "Reconciling"
-    """Some member is not yet at its target. Left when all are, or the group epoch moves."""
+    """A member has not reached its target. Exits: all have, or the group epoch is bumped."""
     STABLE = "Stable"
-    """Everyone has its target. Left when the group epoch moves or the last member goes."""
+    """All members have their target. Exits: the group epoch is bumped, or the last member leaves."""
     DEAD = "Dead"
-    """Not there; only ever seen in a description."""
+    """The group does not exist; only seen in a description."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Member:
-    """A member: what it said of itself, and how far it has come.
+    """A member: what it sent about itself, and how far it has reconciled.
 
     `member_epoch` never exceeds the target's epoch; `assigned` and `revoking` are disjoint, and no other member has
     any of either.
@@ -80,7 +70,7 @@ class Member:
 
     @property
     def classic(self) -> ClassicMetadata | None:
-        """Set for a member that speaks the classic protocol."""
+        """Set for a member that uses the classic protocol."""
         return self.said.classic
 
     @property
@@ -106,7 +96,7 @@ class Member:
         )
 
     def is_reconciled_to(self, target_epoch: int) -> bool:
-        """Whether nothing is left to do for this target."""
+        """Whether the member has reached this target."""
         return self.state is MemberState.STABLE and self.member_epoch == target_epoch
 
 
@@ -148,11 +138,11 @@ class ConsumerGroup:
         self.static_ids: dict[str, str] = {}
         """The member id that an instance id belongs to."""
         self.owners: dict[tuple[UUID, int], str] = {}
-        """Who has a partition, or is still giving it up."""
+        """The member that has a partition, or is still giving it up."""
         self.has_partition_metadata = False
 
     def copy(self) -> "ConsumerGroup":
-        """A group that can be changed without changing this one."""
+        """An independent copy of the group."""
         twin = ConsumerGroup(self.group_id)
         for name in ("epoch", "metadata_hash", "target_epoch", "target_ms", "has_partition_metadata"):
             setattr(twin, name, getattr(self, name))
@@ -161,7 +151,7 @@ class ConsumerGroup:
         return twin
 
     def apply(self, record: GroupRecord) -> None:
-        """The one mutator. A tombstone of what is not there changes nothing."""
+        """Applies a record, the only way to change the group. A tombstone of a missing record changes nothing."""
         match record:
             case EpochRecord(_, epoch) if epoch is not None:
                 self.epoch, self.metadata_hash = epoch.epoch, epoch.metadata_hash
@@ -211,7 +201,7 @@ class ConsumerGroup:
 
     @property
     def state(self) -> GroupState:
-        """Derived, so that it cannot be wrong."""
+        """The state, derived from epochs and members."""
         if not self.members:
             return GroupState.EMPTY
         if self.epoch > self.target_epoch:
@@ -229,7 +219,7 @@ class ConsumerGroup:
         return sum(member.said.topic_regex == regex for member in self.members.values())
 
     def topics_of(self, said: MemberValue) -> tuple[str, ...]:
-        """The topic names that a subscription stands for, existing or not, ascending."""
+        """The topic names of a subscription, with those that its pattern matched, ascending; some may not exist."""
         resolved = self.regexes.get(said.topic_regex) if said.topic_regex else None
         if resolved is None or not resolved.topics:
             return said.topic_names
@@ -237,13 +227,13 @@ class ConsumerGroup:
 
     def subscribed_topics(self) -> list[str]:
         """The topic names that any member is subscribed to, ascending."""
-        # Most members say the same, so that comparing what they say is cheaper than going through it.
+        # Most members have the same subscription, so comparing whole tuples is cheaper than going through them.
         lists = {member.said.topic_names for member in self.members.values()}
         lists |= {resolved.topics for resolved in self.regexes.values()}
         return sorted({name for names in lists for name in names})
 
     def check(self) -> None:
-        """Raises when what must always hold does not."""
+        """Raises when an invariant does not hold."""
         seen: dict[tuple[UUID, int], str] = {}
         for member_id, member in self.members.items():
             for partition in held(member):
@@ -286,7 +276,7 @@ def held(member: Member) -> Iterable[tuple[UUID, int]]:
 
 
 def as_assignment(*holdings: Holdings) -> Assignment:
-    """The partitions without their epochs, of all together."""
+    """The partitions of all holdings together, without their epochs."""
     partitions: dict[UUID, list[int]] = {}
     for part in holdings:
         for topic_id, epochs in part.items():
@@ -295,10 +285,10 @@ def as_assignment(*holdings: Holdings) -> Assignment:
 
 
 def metadata_hash(names: Iterable[str], topics: Topics) -> int:
-    """A digest of those topics that exist: it changes when one is made, deleted, made anew, or gets partitions.
+    """A digest of those topics that exist: it changes when one is created, deleted, recreated, or gets partitions.
 
-    0 when none exists. Only compared with what this function said before, so the digest need not be Kafka's: a group
-    that a Kafka wrote is assigned anew once.
+    0 if none exists. It is only compared with earlier results of this function and need not be equal to Kafka's: a
+    group written by Kafka computes a new target once.
     """
     digest = blake2b(digest_size=8)
     is_empty = True

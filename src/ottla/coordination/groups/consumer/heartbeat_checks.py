@@ -1,9 +1,9 @@
-"""What is wrong with a heartbeat, before anything is done for it. Raises `Refusal`, which becomes the response."""
+"""Checks of a heartbeat before anything is changed. Raise `Refusal`, which becomes the response."""
 
 from typing import Final
 
-from ottla.coordination.groups.consumer.decision import Refusal
 from ottla.coordination.groups.consumer.group import Member
+from ottla.coordination.groups.consumer.group_change import Refusal
 from ottla.coordination.groups.consumer.member_reconciliation import owns_only
 from ottla.coordination.groups.consumer.requests import (
     JOIN_EPOCH,
@@ -16,11 +16,11 @@ from ottla.coordination.groups.consumer.target_assignor import ASSIGNORS
 from ottla.model.error_codes import ErrorCode
 
 TEXT_LENGTH_MAX: Final = 8_000
-"""Longer names than this, which any encoding of fits into a record's key, are nobody's."""
+"""Longer names are refused; up to this length any encoding fits into a record's key."""
 
 
 def check_heartbeat(request: ConsumerHeartbeat) -> None:
-    """Refuses what no group can answer."""
+    """Refuses a heartbeat that is invalid for any group."""
     needs_id = request.api_version >= MEMBER_ID_REQUIRED_VERSION or request.member_epoch > 0
     if (needs_id or request.member_epoch == LEAVE_EPOCH) and not request.member_id:
         raise _invalid("MemberId can't be empty.")
@@ -60,9 +60,10 @@ def _invalid(why: str) -> Refusal:
 
 
 def check_epoch(member: Member, request: ConsumerHeartbeat) -> None:
-    """Refuses a member that is not where the coordinator knows it to be.
+    """Refuses a heartbeat with an unexpected member epoch.
 
-    One that is an epoch behind has not got the last response; it may go on if it owns nothing that it has lost since.
+    A member that is one epoch behind has missed the last response; it may continue if it owns no partition that it has
+    lost since.
     """
     epoch = request.member_epoch
     if epoch in (JOIN_EPOCH, member.member_epoch):
@@ -78,7 +79,7 @@ def check_epoch(member: Member, request: ConsumerHeartbeat) -> None:
 
 
 def check_static(member: Member | None, member_id: str, instance_id: str) -> Member:
-    """Refuses one that speaks for an instance id that is nobody's, or another's."""
+    """Refuses an instance id that is unknown or belongs to another member."""
     if member is None:
         raise Refusal(ErrorCode.UNKNOWN_MEMBER_ID, f"Instance id {instance_id} is unknown.")
     if member.member_id != member_id:

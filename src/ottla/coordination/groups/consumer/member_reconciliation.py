@@ -1,8 +1,8 @@
-"""How one member of a server-side group gets from what it has to its target, a heartbeat at a time.
+"""How one member of a consumer group gets from its current assignment to its target, a heartbeat at a time.
 
-Pure functions. First the member gives up what is not in its target, staying at its epoch until it reports that it owns
-none of that any more; then it moves to the target's epoch and gets what is free; what others still hold it gets later,
-as they release it. So a partition never has two owners, whatever is lost on the way.
+Pure functions. First the member gives up partitions that are not in its target, and stays at its epoch until it reports
+that it owns none of them; then it moves to the target epoch and gets the partitions that are free; those that other
+members still own follow when they are released. So a partition never has two owners, whichever messages are lost.
 """
 
 from collections.abc import Collection, Mapping
@@ -15,19 +15,19 @@ from ottla.coordination.groups.consumer.records import Assignment, Holdings, Mem
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Goal:
-    """Where a member shall go, and what stands in the way."""
+    """The target of a member, and the owners of its partitions."""
 
     target_epoch: int
     target: Assignment
     subscribed_ids: Collection[UUID]
-    """The topics that the member is subscribed to now; the target may be older than that."""
+    """The topics that the member subscribes to; the target may be older than the subscription."""
     subscription_changed: bool
     owners: Mapping[tuple[UUID, int], str]
-    """Who has each partition, or is still giving it up."""
+    """The member that has each partition, or is still giving it up."""
 
 
 def reconcile(member: Member, goal: Goal, owned: Assignment | None) -> Member | None:
-    """The member's next step, itself if there is none, or None if it must rejoin. `owned` is what it reported."""
+    """The member after its next step, unchanged if there is none, or None if it must rejoin. `owned` is its report."""
     match member.state:
         case MemberState.STABLE if member.member_epoch != goal.target_epoch:
             return _advance(member, goal, owned)
@@ -41,14 +41,14 @@ def reconcile(member: Member, goal: Goal, owned: Assignment | None) -> Member | 
 
 
 def owns_only(owned: Assignment | None, assigned: Holdings) -> bool:
-    """Whether what the member reported is part of what it was assigned; not if it reported nothing."""
+    """Whether the reported partitions are part of the assigned ones; false without a report."""
     return owned is not None and all(
         partition in assigned.get(topic_id, {}) for topic_id, partitions in owned.items() for partition in partitions
     )
 
 
 def _owns_any(owned: Assignment | None, revoking: Holdings) -> bool:
-    """Whether the member still owns some of these, as far as is known."""
+    """Whether the member may still own some of these."""
     return owned is None or any(
         partition in revoking.get(topic_id, {}) for topic_id, partitions in owned.items() for partition in partitions
     )
@@ -70,7 +70,7 @@ def _advance(member: Member, goal: Goal, owned: Assignment | None) -> Member:
         for partition in partitions:
             if partition in kept.get(topic_id, {}):
                 continue
-            # What this member itself was giving up, and is given back, is free: nobody else can have it.
+            # A partition that this member itself was giving up is free: no other member can have it.
             if goal.owners.get((topic_id, partition), member.member_id) != member.member_id:
                 has_unreleased = True
             else:
@@ -80,7 +80,7 @@ def _advance(member: Member, goal: Goal, owned: Assignment | None) -> Member:
 
 
 def _drop_unsubscribed(member: Member, goal: Goal, owned: Assignment | None) -> Member:
-    """Takes away what the member no longer wants, ahead of a target that does not know it yet."""
+    """Revokes partitions of unsubscribed topics at once, before the next target leaves them out."""
     kept = {topic_id: epochs for topic_id, epochs in member.assigned.items() if topic_id in goal.subscribed_ids}
     if len(kept) == len(member.assigned):
         return member

@@ -1,8 +1,8 @@
-"""The records of `__consumer_offsets` that server-side groups write, in Kafka's own bytes.
+"""The records of `__consumer_offsets` that consumer groups write, in Kafka's own bytes.
 
-One class for each kind of record, with its key's fields first; a value of None is the tombstone of that key. Kinds 3 to
-8 and 16; the classic ones are in `group_records.py`. Written as Kafka 4.3 does, always in version 0 with tagged fields.
-What a Kafka before 4.1 wrote about partitions (kind 4) is recognised, so that it can be deleted, but never written.
+One class for each record type, with its key's fields first; a value of None is the tombstone of that key. Types 3 to 8
+and 16; those of classic groups are in `groups/records.py`. Written as Kafka 4.3 does, in version 0 with tagged fields.
+The partition metadata (type 4) that Kafka wrote before 4.1 is read, so that it can be deleted, but never written.
 """
 
 from collections.abc import Callable, Mapping
@@ -35,21 +35,21 @@ _ONLY_TAG: Final = 0
 
 
 class MemberState(IntEnum):
-    """Where a member is on its way to its target."""
+    """How far a member is on its way to its target."""
 
     STABLE = 0
-    """Has all of its target of its epoch. Leaves when a newer target exists."""
+    """Has its whole target. Exit: a newer target."""
     UNREVOKED = 1
-    """Has been told to give partitions up. Leaves when it reports that it owns none of them, or by its timeout."""
+    """Must give up partitions. Exits: it reports that it owns none of them, or its rebalance timeout passes."""
     UNRELEASED = 2
-    """Reached its target's epoch, but others have not given up all of it. Leaves when they have."""
+    """Is at the target epoch, but other members still own some of its partitions. Exit: they have released them."""
     UNKNOWN = 127
-    """Written by a newer broker. Leaves by rejoining without partitions."""
+    """Written by a newer broker. Exit: it joins again without partitions."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClassicMetadata:
-    """What a member that speaks the classic protocol said when it joined."""
+    """What a member that uses the classic protocol sent when it joined."""
 
     session_timeout_ms: int
     protocols: tuple[tuple[str, bytes], ...]
@@ -65,7 +65,7 @@ class EpochValue:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemberValue:
-    """What a member told about itself. An empty pattern is none; null is what an old member sent."""
+    """What a member sent about itself. An empty pattern is none; old clients send null."""
 
     instance_id: str | None = None
     rack_id: str | None = None
@@ -88,7 +88,7 @@ class TargetEpochValue:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CurrentValue:
-    """How far a member has come: its epoch, and what it has or is giving up."""
+    """A member's epoch, and the partitions that it has or is giving up."""
 
     member_epoch: int
     previous_member_epoch: int
@@ -99,7 +99,7 @@ class CurrentValue:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RegexValue:
-    """The topics that a pattern stands for, as of a version of the metadata and a time."""
+    """The topics that a pattern matched, with the metadata version and the time."""
 
     topics: tuple[str, ...]
     version: int
@@ -116,7 +116,7 @@ class EpochRecord:
 
 @dataclass(frozen=True, slots=True)
 class PartitionMetadataRecord:
-    """What replaced this is the hash in `EpochValue`; `exists` tells an old record from its tombstone."""
+    """Replaced by the hash in `EpochValue`; `exists` tells an old record from its tombstone."""
 
     group_id: str
     exists: bool
@@ -124,7 +124,7 @@ class PartitionMetadataRecord:
 
 @dataclass(frozen=True, slots=True)
 class MemberRecord:
-    """A member's own words; the tombstone, the last of a member's three, deletes the member."""
+    """What a member sent about itself; the tombstone, the last of a member's three, deletes the member."""
 
     group_id: str
     member_id: str
@@ -133,7 +133,7 @@ class MemberRecord:
 
 @dataclass(frozen=True, slots=True)
 class TargetEpochRecord:
-    """Closes a change of the target assignment."""
+    """The epoch of the target assignment; written after its members' targets."""
 
     group_id: str
     value: TargetEpochValue | None
@@ -141,7 +141,7 @@ class TargetEpochRecord:
 
 @dataclass(frozen=True, slots=True)
 class TargetRecord:
-    """What a member shall have."""
+    """A member's target assignment."""
 
     group_id: str
     member_id: str
@@ -150,7 +150,7 @@ class TargetRecord:
 
 @dataclass(frozen=True, slots=True)
 class CurrentRecord:
-    """What a member has."""
+    """A member's current assignment."""
 
     group_id: str
     member_id: str
@@ -159,7 +159,7 @@ class CurrentRecord:
 
 @dataclass(frozen=True, slots=True)
 class RegexRecord:
-    """What a pattern of the group resolved to."""
+    """The topics that a pattern of the group matched."""
 
     group_id: str
     regex: str
@@ -198,7 +198,7 @@ def encode(record: GroupRecord) -> CoordinatorRecord:
 
 
 def decode(record: CoordinatorRecord) -> GroupRecord | None:
-    """The record that was appended; None for a kind that server-side groups do not have."""
+    """The record that was appended; None for a type that consumer groups do not write."""
     key = FieldReader(record.key, "a key of __consumer_offsets")
     read = _READERS.get(key.version)
     return None if read is None else read(key, record.value)
@@ -218,7 +218,7 @@ def _key(kind: int, *names: str) -> bytes:
 def _value_fields(value: bytes, what: str) -> FieldReader:
     fields = FieldReader(value, what)
     if fields.version != _VERSION:
-        raise fields.fail(f"version {fields.version} is newer than {_VERSION}, which is all that is known here,")
+        raise fields.fail(f"version {fields.version} is newer than {_VERSION}, the newest supported version,")
     fields.flexible = True
     return fields
 
@@ -236,22 +236,14 @@ def _tag_fields(tag: bytes, what: str) -> FieldReader:
 
 
 def _write_epoch(value: EpochValue) -> bytes:
-    fields = FieldWriter(_VERSION, flexible=True)
-    fields.int32(value.epoch)
-    digest = _tag_writer()
-    digest.int64(value.metadata_hash)
-    fields.tags({_ONLY_TAG: _tag_bytes(digest)} if value.metadata_hash else {})
-    return fields.finish()
+    return _write_tagged_epoch(value.epoch, value.metadata_hash)
 
 
 def _read_epoch(key: FieldReader, value: bytes | None) -> GroupRecord:
     group_id = key.text()
     if value is None:
         return EpochRecord(group_id, None)
-    fields = _value_fields(value, "a group's epoch")
-    epoch = fields.int32()
-    tag = fields.tags().get(_ONLY_TAG)
-    digest = 0 if tag is None else _tag_fields(tag, "a group's metadata hash").int64()
+    epoch, digest = _read_tagged_epoch(value, "a group's epoch", "a group's metadata hash")
     return EpochRecord(group_id, EpochValue(epoch=epoch, metadata_hash=digest))
 
 
@@ -277,7 +269,7 @@ def _write_member(value: MemberValue) -> bytes:
 
 def _write_classic(value: ClassicMetadata) -> bytes:
     fields = _tag_writer()
-    # A structure that may be null starts with whether it is there.
+    # A nullable structure starts with a byte that says whether it is present.
     fields.int8(1)
     fields.int32(value.session_timeout_ms)
     fields.count(len(value.protocols))
@@ -331,23 +323,33 @@ def _read_classic(tag: bytes) -> ClassicMetadata | None:
 
 
 def _write_target_epoch(value: TargetEpochValue) -> bytes:
-    fields = FieldWriter(_VERSION, flexible=True)
-    fields.int32(value.epoch)
-    timestamp = _tag_writer()
-    timestamp.int64(value.timestamp_ms)
-    fields.tags({_ONLY_TAG: _tag_bytes(timestamp)} if value.timestamp_ms else {})
-    return fields.finish()
+    return _write_tagged_epoch(value.epoch, value.timestamp_ms)
 
 
 def _read_target_epoch(key: FieldReader, value: bytes | None) -> GroupRecord:
     group_id = key.text()
     if value is None:
         return TargetEpochRecord(group_id, None)
-    fields = _value_fields(value, "a target assignment's epoch")
+    epoch, timestamp_ms = _read_tagged_epoch(value, "a target assignment's epoch", "a target assignment's time")
+    return TargetEpochRecord(group_id, TargetEpochValue(epoch=epoch, timestamp_ms=timestamp_ms))
+
+
+def _write_tagged_epoch(epoch: int, number: int) -> bytes:
+    """An epoch, and a number in a tagged field, which is left out for 0."""
+    fields = FieldWriter(_VERSION, flexible=True)
+    fields.int32(epoch)
+    tag = _tag_writer()
+    tag.int64(number)
+    fields.tags({_ONLY_TAG: _tag_bytes(tag)} if number else {})
+    return fields.finish()
+
+
+def _read_tagged_epoch(value: bytes, what: str, what_number: str) -> tuple[int, int]:
+    """The epoch and the number of `_write_tagged_epoch`; the arguments name both in errors."""
+    fields = _value_fields(value, what)
     epoch = fields.int32()
     tag = fields.tags().get(_ONLY_TAG)
-    timestamp_ms = 0 if tag is None else _tag_fields(tag, "a target assignment's time").int64()
-    return TargetEpochRecord(group_id, TargetEpochValue(epoch=epoch, timestamp_ms=timestamp_ms))
+    return epoch, 0 if tag is None else _tag_fields(tag, what_number).int64()
 
 
 def _write_uuid(fields: FieldWriter, value: UUID) -> None:
@@ -436,7 +438,7 @@ def _read_holdings(fields: FieldReader, member_epoch: int) -> Holdings:
         topic_id = UUID(bytes=fields.take(16))
         partitions = _read_numbers(fields)
         tag = fields.tags().get(_ONLY_TAG)
-        # A null array, and a length that does not fit, mean the same as no tag: as old as the member's epoch.
+        # A null array, or one of the wrong length, means the same as no tag: as old as the member epoch.
         since = () if tag in (None, b"\0") else _read_numbers(_tag_fields(tag or b"", "assignment epochs"))
         if len(since) != len(partitions):
             since = (max(member_epoch, 0),) * len(partitions)

@@ -1,7 +1,7 @@
-"""What members of server-side groups ask, and what they are answered: plain values, no wire types.
+"""Requests and responses of consumer groups: plain values, without wire types.
 
-Covers ConsumerGroupHeartbeat, ConsumerGroupDescribe, and what the offsets' side asks about members. The machine that
-answers is `consumer_group_state.py`; the wire handlers translate.
+Covers ConsumerGroupHeartbeat, ConsumerGroupDescribe and the configs. The requests are handled in `groups_state.py`; the
+wire handlers translate.
 """
 
 from dataclasses import dataclass
@@ -9,13 +9,13 @@ from enum import Enum
 from typing import Final
 from uuid import UUID
 
-from ottla.coordination.groups.consumer.records import Assignment, Holdings
+from ottla.coordination.groups.consumer.records import Assignment
 from ottla.model.error_codes import ErrorCode
 
 JOIN_EPOCH: Final = 0
 LEAVE_EPOCH: Final = -1
 STATIC_LEAVE_EPOCH: Final = -2
-"""A static member that goes away and will be back within its session."""
+"""A static member that leaves and will be back within its session."""
 
 MEMBER_ID_REQUIRED_VERSION: Final = 1
 """From this version of the heartbeat on, clients make their own member ids."""
@@ -25,7 +25,7 @@ MODERN_COMMIT_VERSION: Final = 9
 
 
 class MigrationPolicy(Enum):
-    """Which groups with members may change their protocol; `group.consumer.migration.policy`. Empty ones always may."""
+    """Which groups with members may change their protocol: `group.consumer.migration.policy`. Empty ones always may."""
 
     DISABLED = "disabled"
     UPGRADE = "upgrade"
@@ -43,24 +43,24 @@ class MigrationPolicy(Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumerGroupConfig:
-    """The settings of server-side groups, `group.consumer.*`, with Kafka's defaults."""
+    """The settings of consumer groups, `group.consumer.*`, with Kafka's defaults."""
 
     session_timeout_ms: int = 45_000
     heartbeat_interval_ms: int = 5_000
     max_size: int = 2**31 - 1
     migration_policy: MigrationPolicy = MigrationPolicy.BIDIRECTIONAL
     assignment_interval_ms: int = 1_000
-    """A target assignment is computed at most this often; 0 for whenever something changed."""
+    """The minimum interval between target assignments; 0 for none."""
     regex_refresh_min_interval_ms: int = 10_000
     regex_refresh_max_interval_ms: int = 600_000
     classic_max_size: int = 2**31 - 1
-    """`group.max.size`, which a group must fit into to be downgraded."""
+    """`group.max.size`: a larger group is not downgraded."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumerHeartbeat:
-    """A member joins, lives on, changes its mind, or leaves. None is "as before"; a full heartbeat has no None in
-    `rebalance_timeout_ms` (-1), a subscription, and `owned_partitions`."""
+    """A member joins, stays, changes its subscription, or leaves. None is "as before"; a full heartbeat has
+    `rebalance_timeout_ms` (not -1), a subscription, and `owned_partitions`."""
 
     group_id: str
     member_id: str
@@ -78,14 +78,14 @@ class ConsumerHeartbeat:
 
     @property
     def is_full(self) -> bool:
-        """Whether it says all, which it does when joining and after errors."""
+        """Whether all fields are set, as when a member joins and after errors."""
         has_subscription = self.topic_names is not None or self.topic_regex is not None
         return self.rebalance_timeout_ms != -1 and has_subscription and self.owned_partitions is not None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumerHeartbeatResponse:
-    """The member's new epoch, and its assignment if that changed or the member said all; None is "as before"."""
+    """The member's new epoch, and its assignment if it changed or the heartbeat was full; None is "as before"."""
 
     error: ErrorCode = ErrorCode.NONE
     error_message: str | None = None
@@ -97,7 +97,7 @@ class ConsumerHeartbeatResponse:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DescribedPartitions:
-    """Partitions of a topic that exists."""
+    """Partitions of an existing topic."""
 
     topic_id: UUID
     topic_name: str
@@ -106,7 +106,7 @@ class DescribedPartitions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DescribedMember:
-    """A member as an administrator sees it; what it is giving up still counts as assigned."""
+    """A member, for ConsumerGroupDescribe; partitions that it is giving up count as assigned."""
 
     member_id: str
     instance_id: str | None
@@ -123,7 +123,7 @@ class DescribedMember:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DescribedConsumerGroup:
-    """A group as an administrator sees it; an error leaves the rest empty."""
+    """A group, for ConsumerGroupDescribe; with an error the rest is empty."""
 
     group_id: str
     error: ErrorCode = ErrorCode.NONE
@@ -133,26 +133,3 @@ class DescribedConsumerGroup:
     assignment_epoch: int = 0
     assignor: str = ""
     members: tuple[DescribedMember, ...] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CommitVerdict:
-    """Whether a member may commit: `error` for the whole request, `error_for` for one partition of it.
-
-    An epoch older than the member's is still good for a partition that the member has had since that epoch or before.
-    """
-
-    error: ErrorCode = ErrorCode.NONE
-    received_epoch: int | None = None
-    holdings: tuple[Holdings, ...] = ()
-    stale: ErrorCode = ErrorCode.STALE_MEMBER_EPOCH
-
-    def error_for(self, topic_id: UUID | None, partition: int) -> ErrorCode:
-        """The verdict on one partition."""
-        if self.error is not ErrorCode.NONE or self.received_epoch is None:
-            return self.error
-        for held in self.holdings:
-            since = None if topic_id is None else held.get(topic_id, {}).get(partition)
-            if since is not None:
-                return ErrorCode.NONE if self.received_epoch >= since else self.stale
-        return self.stale

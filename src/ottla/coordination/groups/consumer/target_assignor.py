@@ -1,11 +1,11 @@
-"""Which member of a server-side group shall have which partition: the two assignors that members can choose from.
+"""The target assignment of a consumer group: the two assignors that members can choose.
 
 Pure functions of the members, their subscriptions, the topics and the last target; members are taken in a fixed order,
-so that the same input gives the same target whoever computes it.
+so that the same input always gives the same target.
 
 - `range`: of each topic, every subscriber gets one run of neighbouring partitions; topics with equally many partitions
-  and subscribers are cut alike. Nothing of the last target counts.
-- `uniform`: as even as can be over all topics, and as little moved as that allows.
+  and subscribers are split alike. The last target is not considered.
+- `uniform`: as even as possible over all topics, with as few moves as possible.
 """
 
 import heapq
@@ -82,7 +82,7 @@ def _static_first(member: AssignedMember) -> tuple[bool, str]:
 
 
 class _Draft:
-    """A target in the making. Members are known by their index; every partition is either owned or free."""
+    """A target being computed. Members are identified by index; every partition is either owned or free."""
 
     def __init__(self, members: Sequence[AssignedMember], partition_counts: Mapping[UUID, int]) -> None:
         self.member_ids = [member.member_id for member in members]
@@ -129,9 +129,9 @@ class _Draft:
 
 
 def _level_alike(draft: _Draft, members: Sequence[AssignedMember]) -> None:
-    """Everybody may have everything: each keeps what fits its quota, and the rest fills those below theirs.
+    """All members subscribe to the same topics: each keeps partitions up to its quota, the rest fills the others.
 
-    The quotas of one more go first to those who would otherwise have to give one up, so that nothing moves in vain.
+    The larger quotas go first to members that would otherwise have to give up a partition.
     """
     quota, extra = divmod(draft.total, len(members))
     quotas = [quota] * len(members)
@@ -149,8 +149,8 @@ def _level_alike(draft: _Draft, members: Sequence[AssignedMember]) -> None:
 
 
 def _level_overlapping(draft: _Draft, members: Sequence[AssignedMember]) -> None:
-    """Subscriptions differ: free partitions go to the least loaded who may have them, then topic by topic the most
-    loaded gives to the least loaded, until no topic gets more even or enough rounds were made."""
+    """Subscriptions differ: free partitions go to the least loaded subscribers, then topic by topic partitions move
+    from the most to the least loaded, until no topic gets more even or the rounds are used up."""
     subscribers: dict[UUID, list[int]] = {}
     for index, member in enumerate(members):
         for topic_id in member.topic_ids:
@@ -159,7 +159,7 @@ def _level_overlapping(draft: _Draft, members: Sequence[AssignedMember]) -> None
         topic_id: len(draft.free[topic_id]) + sum(len(draft.owned[index].get(topic_id, ())) for index in indexes)
         for topic_id, indexes in subscribers.items()
     }
-    # First those that load their few subscribers most: they leave the least choice.
+    # First the topics with most partitions for each subscriber: they leave the least choice.
     topics = sorted(subscribers, key=lambda t: (-counts[t] / len(subscribers[t]), len(subscribers[t]), t))
     for topic_id in topics:
         least = [(draft.loads[index], index) for index in subscribers[topic_id]]
@@ -175,7 +175,7 @@ def _level_overlapping(draft: _Draft, members: Sequence[AssignedMember]) -> None
 
 
 def _level_topic(draft: _Draft, topic_id: UUID, subscribers: Sequence[int]) -> bool:
-    """Moves partitions of one topic from the most to the least loaded; says whether any moved."""
+    """Moves partitions of one topic from the most to the least loaded; returns whether any moved."""
     has_moved = False
     least = [(draft.loads[index], index) for index in subscribers]
     most = [(-draft.loads[index], index) for index in subscribers if topic_id in draft.owned[index]]
@@ -186,7 +186,7 @@ def _level_topic(draft: _Draft, topic_id: UUID, subscribers: Sequence[int]) -> b
         if -giver_load != draft.loads[giver] or topic_id not in draft.owned[giver]:
             heapq.heappop(most)
             continue
-        # Who has given is here with more than it has left, which does no harm: it has more than any taker still.
+        # A giver's number here is higher than what it has left; that is harmless, since it still exceeds any taker's.
         taker_load, taker = least[0]
         if draft.loads[giver] - draft.loads[taker] <= 1:
             break

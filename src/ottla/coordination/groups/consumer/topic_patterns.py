@@ -1,24 +1,21 @@
 """Patterns over topic names and transactional ids, matched by RE2: Kafka uses its Java twin, RE2/J.
 
-Members of server-side groups send them, so they are not to be trusted: RE2 takes time that grows with the size of the
-pattern and the length of the name alone, and both are bounded. A pattern must match the whole name. What RE2 does not
-have (look-around, references back, possessive repeats) is refused. Thousands of names are matched in slices, between
-which the event loop gets its turn: `unmatched` says what is to be done, and verdicts are kept.
+Members of consumer groups send them, so they are not to be trusted: RE2 takes time that grows with the size of the
+pattern and the length of the name alone, and both are bounded. A pattern must match the whole name. Thousands of names
+are matched in slices, between which the event loop gets its turn: `unmatched` returns the slices. Verdicts are kept.
 """
 
 from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
-import re2
-
 from ottla.model.error_codes import ErrorCode
 from ottla.model.errors import InvalidRequestError
+from ottla.model.re2_patterns import PatternSyntaxError, compile_re2
 
 INSTRUCTIONS_MAX: Final = 2_000
-"""Of a compiled pattern; a name takes at most so many steps for each of its characters."""
+"""Size limit of a compiled pattern; matching takes at most this many steps for each character of a name."""
 SLICE_STEPS_MAX: Final = 500_000
-"""Of the names of one slice together: a millisecond or two at worst."""
-_MEMORY_BYTES_MAX: Final = 1 << 20
+"""Limit for the names of one slice together: a millisecond or two at worst."""
 _SPARE_VERDICTS: Final = 1_000
 
 
@@ -38,27 +35,20 @@ class Pattern:
         self._compiled = _compile(text, text)
 
     def matches(self, name: str) -> bool:
-        """Whether the pattern stands for the whole name."""
+        """Whether the pattern matches the whole name."""
         return self._compiled.fullmatch(name) is not None
 
 
 def _compile(text: str, encoded: str | bytes) -> Any:
-    """RE2's pattern over UTF-8, or if it is given as bytes over bytes."""
-    options = re2.Options()
-    options.encoding = re2.Options.Encoding.UTF8 if isinstance(encoded, str) else re2.Options.Encoding.LATIN1
-    options.log_errors = False
-    options.max_mem = _MEMORY_BYTES_MAX
-    options.never_capture = True
+    """The pattern for text, or for bytes if it is given as bytes."""
     try:
-        return re2.compile(encoded, options)
-    except re2.error as error:
-        why = error.args[0]
-        told = why.decode("utf-8", "replace") if isinstance(why, bytes) else str(why)
-        raise InvalidPatternError(f"the regular expression `{text}` is not valid: {told}") from None
+        return compile_re2(encoded)
+    except PatternSyntaxError as error:
+        raise InvalidPatternError(f"the regular expression `{text}` is not valid: {error}") from None
 
 
 class TopicPattern:
-    """A pattern over topic names. What it said of a name is kept: most topics are there when it is asked again."""
+    """A pattern over topic names. Results are kept, since most topics are there at the next match."""
 
     __slots__ = ("_compiled", "_is_of_bytes", "_steps_per_character", "_verdicts", "text")
 
@@ -76,7 +66,7 @@ class TopicPattern:
         self._verdicts: dict[str, bool] = {}
 
     def matches(self, name: str) -> bool:
-        """Whether the pattern stands for the whole name."""
+        """Whether the pattern matches the whole name."""
         verdict = self._verdicts.get(name)
         if verdict is None:
             found = self._compiled.fullmatch(name.encode() if self._is_of_bytes else name)
@@ -84,7 +74,7 @@ class TopicPattern:
         return verdict
 
     def unmatched(self, names: Iterable[str]) -> Iterator[list[str]]:
-        """The names that have no verdict yet, in slices that take `SLICE_STEPS_MAX` steps at most."""
+        """The names without a result, in slices that take `SLICE_STEPS_MAX` steps at most."""
         names = list(names)
         if len(self._verdicts) > 2 * len(names) + _SPARE_VERDICTS:
             self._verdicts.clear()

@@ -1,25 +1,25 @@
-"""Looking at a server-side group without changing it: descriptions, and who may commit and fetch its offsets.
+"""Queries of a consumer group: descriptions, and whether a member may commit and fetch its offsets.
 
-Pure functions of the group as it is; whoever asks waits until that is committed.
+Pure functions of the group as it is; responses wait until that is committed.
 """
 
 from uuid import UUID
 
-from ottla.coordination.groups.consumer.decision import NOTHING, preferred_assignor
-from ottla.coordination.groups.consumer.group import ConsumerGroup, GroupState, Member, Topics, as_assignment
+from ottla.coordination.groups.consumer.group import ConsumerGroup, GroupState, Member, as_assignment
+from ottla.coordination.groups.consumer.group_change import NOTHING, preferred_assignor
 from ottla.coordination.groups.consumer.records import Assignment
 from ottla.coordination.groups.consumer.requests import (
     MODERN_COMMIT_VERSION,
-    CommitVerdict,
     DescribedConsumerGroup,
     DescribedMember,
     DescribedPartitions,
 )
+from ottla.coordination.groups.group_kind import ALLOWED, CommitVerdict, Topics
 from ottla.model.error_codes import ErrorCode
 
 
 def describe(group_id: str, group: ConsumerGroup | None, topics: Topics) -> DescribedConsumerGroup:
-    """ConsumerGroupDescribe, of one group; None for one that does not exist or is of another kind."""
+    """ConsumerGroupDescribe, for one group; None for one that does not exist or is of another kind."""
     if group is None:
         return DescribedConsumerGroup(
             group_id=group_id,
@@ -73,19 +73,19 @@ def commit_verdict(
     is_transactional: bool,
     api_version: int = MODERN_COMMIT_VERSION,
 ) -> CommitVerdict:
-    """Whether somebody may commit offsets of the group. Without members, anyone may who does not claim to be one."""
+    """Whether offsets of the group may be committed. Without members any client may that does not claim to be one."""
     if member_epoch < 0 and not group.members:
-        return CommitVerdict()
+        return ALLOWED
     if is_transactional and member_epoch == -1 and not member_id and instance_id is None:
-        # Old versions of the transactional request say nothing of the member.
-        return CommitVerdict()
+        # Old versions of TxnOffsetCommit have no member.
+        return ALLOWED
     member = group.members.get(member_id)
     if member is None:
         return CommitVerdict(error=ErrorCode.UNKNOWN_MEMBER_ID)
     if not is_transactional and member.classic is None and api_version < MODERN_COMMIT_VERSION:
         return CommitVerdict(error=ErrorCode.UNSUPPORTED_VERSION)
     if member_epoch == member.member_epoch:
-        return CommitVerdict()
+        return ALLOWED
     stale = _stale(member)
     if member_epoch > member.member_epoch:
         return CommitVerdict(error=stale)
@@ -93,7 +93,7 @@ def commit_verdict(
 
 
 def fetch_refusal(group: ConsumerGroup, *, member_id: str | None, member_epoch: int) -> ErrorCode:
-    """Why somebody may not fetch the group's offsets; NONE if they may. Who says nothing of itself may."""
+    """The error for a fetch of offsets; NONE if it is allowed. A client that does not claim to be a member may."""
     if member_id is None and member_epoch < 0:
         return ErrorCode.NONE
     member = group.members.get(member_id or "")

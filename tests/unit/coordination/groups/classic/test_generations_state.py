@@ -272,5 +272,5 @@ def test_a_group_that_was_never_stable_is_forgotten(rig: GroupRig) -> None:
 
 def test_generations_start_anew_after_the_last(rig: GroupRig) -> None:
     member = rig.stable()[0]
-    rig.shard._groups["g"].generation = 2**31 - 1
+    rig.shard.classic.groups["g"].generation = 2**31 - 1
     assert 1 == rig.joined(rig.join(member)).generation

@@ -319,7 +319,7 @@ def test_the_bounds_of_a_session_are_allowed(rig: GroupRig, timeout_ms: int) -> 
 def test_the_first_version_has_one_timeout(rig: GroupRig) -> None:
     rig.stable()
     rig.join(rebalance_timeout_ms=-1, session_timeout_ms=70_000)
-    assert 70_000 == rig.shard._groups["g"].members.rebalance_timeout_ms()
+    assert 70_000 == rig.shard.classic.groups["g"].members.rebalance_timeout_ms()
 
 
 def test_protocols_must_meet(rig: GroupRig) -> None:
@@ -446,7 +446,7 @@ def test_leaving_answers_what_waits(rig: GroupRig) -> None:
 
 def test_check_finds_a_broken_invariant(rig: GroupRig) -> None:
     member = rig.stable()[0]
-    group = rig.shard._groups["g"]
+    group = rig.shard.classic.groups["g"]
     group.members[member].join_token = "t"
     with pytest.raises(InvariantViolation, match=r"a join of .* waits in group g, which is Stable"):
         rig.shard.check()

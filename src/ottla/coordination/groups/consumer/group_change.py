@@ -1,14 +1,14 @@
-"""One decision about a server-side group: the records so far, and the group as it will be once they are written.
+"""A change to a consumer group under way: the records so far, and the group as it will be once they are written.
 
-Pure. The steps that several events share: removing members, moving the group epoch, computing a target, bringing a
-member nearer to it. Which steps an event takes is `consumer_group_state.py`'s choice.
+Pure. Has the steps that several events share: removing members, bumping the group epoch, computing a target, bringing a
+member nearer to it. Which steps an event takes is decided in `groups_state.py`.
 """
 
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from uuid import UUID
 
-from ottla.coordination.groups.consumer.group import ConsumerGroup, Member, Topics, metadata_hash
+from ottla.coordination.groups.consumer.group import ConsumerGroup, Member, metadata_hash
 from ottla.coordination.groups.consumer.member_reconciliation import Goal, reconcile
 from ottla.coordination.groups.consumer.records import (
     Assignment,
@@ -25,6 +25,7 @@ from ottla.coordination.groups.consumer.records import (
     encode,
 )
 from ottla.coordination.groups.consumer.target_assignor import ASSIGNORS, DEFAULT_ASSIGNOR, AssignedMember, assign
+from ottla.coordination.groups.group_kind import Topics
 from ottla.coordination.runtime.effects import CoordinatorRecord, Effect, Respond, Write
 from ottla.model.error_codes import ErrorCode
 
@@ -32,25 +33,25 @@ NOTHING: Assignment = {}
 
 
 class Refusal(Exception):
-    """The client did something wrong; never leaves the machine but as a response."""
+    """The request is invalid; becomes its error response."""
 
     def __init__(self, code: ErrorCode, why: str) -> None:
         super().__init__(why)
         self.code = code
 
 
-class Decision:
-    """Collects records; `group` shows what they lead to. The group that was handed in is not changed."""
+class GroupChange:
+    """Collects records; `group` is the group with them applied. The group that was passed in is not changed."""
 
     def __init__(self, group: ConsumerGroup) -> None:
         self.group = group
         self.records: list[CoordinatorRecord] = []
         self.on_taken: list[Callable[[], list[Effect]]] = []
-        """What else happens if the decision is taken: not before it is sure that nothing is refused."""
+        """Called when the change is taken, after every check has passed."""
         self._is_copied = False
 
     def write(self, record: GroupRecord) -> None:
-        """One more record, which the next step sees applied."""
+        """Adds a record and applies it, so that the next step sees it."""
         if not self._is_copied:
             self.group = self.group.copy()
             self._is_copied = True
@@ -58,16 +59,16 @@ class Decision:
         self.group.apply(record)
 
     def write_foreign(self, records: Iterable[CoordinatorRecord]) -> None:
-        """Records of another machine of the shard, written in the same batch."""
+        """Adds records of another kind of group, written in the same batch."""
         self.records += records
 
     def effects(self, *responses: Respond, on_failure: tuple[Respond, ...] = ()) -> list[Effect]:
-        """Takes the decision. Responses leave when all that they rest on is committed, some of it written before."""
-        others = [effect for happen in self.on_taken for effect in happen()]
+        """Takes the change. The responses leave when everything written so far is committed."""
+        others = [effect for call in self.on_taken for effect in call()]
         return [*others, Write(tuple(self.records), responses, on_failure)]
 
     def remove_members(self, member_ids: Iterable[str], topics: Topics) -> None:
-        """They are gone, with what they had, and the group has a new epoch."""
+        """Removes members with their assignments, and bumps the group epoch."""
         group_id = self.group.group_id
         regexes: dict[str | None, None] = {}
         for member_id in member_ids:
@@ -85,7 +86,7 @@ class Decision:
         self.write(MemberRecord(self.group.group_id, member_id, None))
 
     def replace_static(self, old: Member, member_id: str) -> Member:
-        """A static member is back, mostly under a new id, with the target and the partitions of its former self."""
+        """A static member is back, mostly under a new id; it keeps its target and partitions."""
         group_id = self.group.group_id
         target = self.group.targets.get(old.member_id, NOTHING)
         new = replace(old, member_id=member_id, member_epoch=0, previous_member_epoch=0)
@@ -97,7 +98,7 @@ class Decision:
         return new
 
     def bump_epoch(self, topics: Topics) -> None:
-        """The group needs a new target."""
+        """Bumps the group epoch: a new target is due."""
         digest = metadata_hash(self.group.subscribed_topics(), topics)
         value = EpochValue(epoch=self.group.epoch + 1, metadata_hash=digest)
         self.write(EpochRecord(self.group.group_id, value))
@@ -105,11 +106,11 @@ class Decision:
             self.write(PartitionMetadataRecord(self.group.group_id, False))
 
     def has_new_metadata(self, topics: Topics) -> bool:
-        """Whether the subscribed topics are not what the group's epoch was made for."""
+        """Whether the subscribed topics have changed since the group epoch was last bumped."""
         return self.group.metadata_hash != metadata_hash(self.group.subscribed_topics(), topics)
 
     def update_target(self, topics: Topics, now_ms: int, interval_ms: int) -> None:
-        """Computes the target for the group's epoch, unless it is there, or the last one is too young."""
+        """Computes the target for the group epoch, unless it exists or the last one is too recent."""
         group = self.group
         age_ms = now_ms - group.target_ms
         # A clock that was set back must not stop the group for as long.
@@ -120,7 +121,7 @@ class Decision:
         members = []
         for member in group.members.values():
             found = [topics[name] for name in group.topics_of(member.said) if name in topics]
-            counts.update(found)
+            counts.update((topic.topic_id, topic.partition_count) for topic in found)
             members.append(
                 AssignedMember(
                     member_id=member.member_id,
@@ -138,7 +139,7 @@ class Decision:
     def reconcile(
         self, member_id: str, topics: Topics, owned: Assignment | None, *, subscription_changed: bool
     ) -> Member:
-        """Brings the member a step nearer to its target, if it can go one; answers the member as it is then."""
+        """Brings the member a step nearer to its target, if possible; returns the member after that."""
         group = self.group
         member = group.members[member_id]
         if not subscription_changed and member.is_reconciled_to(group.target_epoch):
@@ -164,7 +165,7 @@ class Decision:
 
 
 def preferred_assignor(group: ConsumerGroup) -> str:
-    """The assignor that most members ask for; those who ask for none leave it to the others."""
+    """The assignor that most members ask for; the default one if none asks."""
     votes = dict.fromkeys(ASSIGNORS, 0)
     for member in group.members.values():
         if member.said.server_assignor in votes:
@@ -174,7 +175,7 @@ def preferred_assignor(group: ConsumerGroup) -> str:
 
 
 def tombstones(group: ConsumerGroup) -> list[GroupRecord]:
-    """What deletes the group from the log; its offsets are not its own."""
+    """The tombstones of all records of the group, without its offsets."""
     group_id = group.group_id
     records: list[GroupRecord] = [CurrentRecord(group_id, member_id, None) for member_id in group.members]
     records += [TargetRecord(group_id, member_id, None) for member_id in group.members]
