@@ -1,0 +1,1 @@
+"""The kinds of queues: what a parked record means, and what happens to it when it is due. Pure."""
