@@ -1,6 +1,6 @@
-"""One broker: configuration, composition, dispatch, and one handler file for each family of APIs.
+"""One broker: configuration, assembly, the way of a request, and one handler file for each family of APIs.
 
-`broker.py` puts everything together; `dispatch.py` brings each request to its handler in `handlers/`; `assignment.py`
-and `image_follower.py` keep this broker in step with the cluster; `configuration.py` and `topic_settings.py` say what
-it was told.
+`parts.py` builds the parts, `broker.py` starts them. `requests/` brings each request to its handler in `handlers/`;
+`configs/` has what the configs mean; `startup/` checks and recovers before the logs are opened; `assignment.py` makes
+logs and partitions match the cluster's image.
 """

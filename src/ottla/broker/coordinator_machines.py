@@ -1,47 +1,57 @@
-"""The coordinators' state machines as this broker's configs make them, and the cluster as they know it.
+"""The coordinators' state machines with the settings of this broker's configs.
 
 Imported with the first shard: a broker without groups and transactions starts a third faster without the machines.
 """
 
-from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from ottla.coordination.groups.consumer.group import Topic, Topics
 from ottla.coordination.groups.consumer.requests import ConsumerGroupConfig, MigrationPolicy
-from ottla.coordination.groups.consumer_offsets_shard_state import ConsumerOffsetsShard
+from ottla.coordination.groups.group_shard_state import GroupShard
 from ottla.coordination.groups.requests import GroupSettings
+from ottla.coordination.groups.share.requests import ConfigOf as ShareConfigOf
+from ottla.coordination.groups.streams.requests import ConfigOf as StreamsConfigOf
+from ottla.coordination.share_state.requests import ShareStateSettings
+from ottla.coordination.share_state.shard_state import ShareStateShard
 from ottla.coordination.transactions.requests import TransactionSettings
 from ottla.coordination.transactions.shard_state import TransactionShard
 from ottla.env.ports import Random
-from ottla.metadata.image import ClusterImage
 from ottla.model.ids import LeaderEpoch
 
 if TYPE_CHECKING:
-    from ottla.broker.configuration import BrokerConfig
+    from ottla.broker.configs.configuration import BrokerConfig
 
 
-def group_machine(config: "BrokerConfig", random: Random) -> ConsumerOffsetsShard:
-    """For a partition of `__consumer_offsets`."""
-    return ConsumerOffsetsShard(_group_settings(config), _consumer_group_config(config), random)
+def group_machine(
+    config: "BrokerConfig", random: Random, share_config_of: ShareConfigOf, streams_config_of: StreamsConfigOf
+) -> GroupShard:
+    """The machine for a partition of `__consumer_offsets`."""
+    return GroupShard(
+        _group_settings(config), _consumer_group_config(config), random, share_config_of, streams_config_of
+    )
 
 
-def configure_groups(machine: ConsumerOffsetsShard, config: "BrokerConfig") -> None:
-    """An operator has changed something; it holds from the next event on."""
-    machine.on_settings(_group_settings(config))
-    machine.consumers.config = _consumer_group_config(config)
+def share_machine(config: "BrokerConfig") -> ShareStateShard:
+    """The machine for a partition of `__share_group_state`."""
+    values = config.values
+    settings = ShareStateSettings(
+        updates_per_snapshot=int(str(values["share.coordinator.snapshot.update.records.per.snapshot"])),
+        prune_interval_ms=int(str(values["share.coordinator.state.topic.prune.interval.ms"])),
+        cold_snapshot_interval_ms=int(str(values["share.coordinator.cold.partition.snapshot.interval.ms"])),
+    )
+    return ShareStateShard(settings)
+
+
+def configure_groups(machine: GroupShard, config: "BrokerConfig") -> None:
+    """Gives a machine the current configs; they apply from the next event on."""
+    machine.on_settings(_group_settings(config), _consumer_group_config(config))
 
 
 def transaction_machine(config: "BrokerConfig", leader_epoch: LeaderEpoch) -> TransactionShard:
-    """For a partition of `__transaction_state`, led in this epoch."""
+    """The machine for a partition of `__transaction_state`, led in this epoch."""
     settings = TransactionSettings(
         timeout_max_ms=config.transaction_max_timeout_ms, id_expiration_ms=config.transactional_id_expiration_ms
     )
     return TransactionShard(coordinator_epoch=leader_epoch, settings=settings)
-
-
-def topics_of(image: ClusterImage) -> Topics:
-    """What groups need to know of the topics."""
-    return MappingProxyType({name: Topic(topic.id, len(topic.partitions)) for name, topic in image.topics.items()})
 
 
 def _group_settings(config: "BrokerConfig") -> GroupSettings:

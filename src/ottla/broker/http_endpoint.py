@@ -1,43 +1,41 @@
-"""Metrics and health over HTTP, for Prometheus and for whatever watches over processes.
+"""Metrics and health over HTTP, for Prometheus and for process supervisors.
 
 A small HTTP/1.1 service: GET and HEAD of a few fixed paths, bounded in size, time and number of connections. A new
-connection is always accepted: where there are too many, the one that has waited longest is closed, so that slow clients
+connection is always accepted: if there are too many, the one that has waited longest is closed, so that slow clients
 cannot keep a liveness probe out. Metrics are collected once for all clients that wait for them, with pauses, so that
-scrapes can slow down neither the broker nor a probe. The numbers are `metrics.py`'s. Not for clients of the log, and
-without passwords: bind it to an address that only those who may see it can reach.
+scrapes can slow down neither the broker nor a probe. The numbers come from `metrics.py`, the health from `health.py`.
+There is no authentication: bind it to an address that only operators can reach.
 """
 
 import asyncio
 import json
 import logging
+import os
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from errno import EIO
+from socket import gaierror
+from typing import Any, Final
 
 import h11
 
-from ottla.broker.metrics import LoopLag, Metrics
+from ottla.broker.health import Health
+from ottla.broker.metrics import Metrics
+from ottla.env.ports import Clock
 from ottla.version import __version__
-
-if TYPE_CHECKING:
-    from ottla.broker.broker import Broker
-    from ottla.broker.lost_logs import LostLogs
 
 _LOGGER: Final = logging.getLogger(__name__)
 
 HEAD_BYTES_MAX: Final = 16 * 1024
-"""What a request's first line and headers may have."""
+"""The size limit of a request line and its headers."""
 CONNECTIONS_MAX: Final = 64
 CONNECTIONS_PER_HOST_MAX: Final = 16
 """Of one client address."""
 REQUEST_SECONDS: Final = 10.0
-"""How long a connection may take to send a request, to be idle, or to take a response."""
+"""How long a connection may take to send a request, be idle, or receive a response."""
 
 _PAUSE_PER_COLLECTION: Final = 9
 """The pause after a collection of metrics, as a multiple of its duration: they take a tenth of the time at most."""
-
-REASONS_MAX: Final = 20
-"""Partitions that are named as a reason for not being ready."""
 
 _JSON: Final = "application/json"
 _PATHS: Final = {
@@ -67,13 +65,15 @@ class _Answer:
 
 
 class HttpEndpoint:
-    """Serves one broker's metrics and health; may be started before the broker is, and stopped after it."""
+    """Serves the metrics and health of one broker; may be started before the broker, and stopped after it."""
 
-    def __init__(self, broker: "Broker", *, request_seconds: float = REQUEST_SECONDS) -> None:
-        self._broker = broker
+    def __init__(
+        self, health: Health, metrics: Metrics, clock: Clock, *, request_seconds: float = REQUEST_SECONDS
+    ) -> None:
+        self._health = health
+        self._metrics = metrics
+        self._clock = clock
         self._request_seconds = request_seconds
-        self._lag = LoopLag(broker.clock)
-        self._metrics = Metrics(broker, self._lag)
         self._service: asyncio.Server | None = None
         self._measuring: asyncio.Task[None] | None = None
         self._has_closed = False
@@ -86,15 +86,20 @@ class HttpEndpoint:
         """When the pause after the last collection is over."""
 
     async def start(self, host: str, port: int) -> int:
-        """Begins to answer; says on which port, which was chosen if 0 was asked for. Raises OSError if it is taken."""
+        """Opens the port and returns it; 0 chooses a free one. Raises OSError if it is in use."""
         self._metrics.load()
-        self._service = await asyncio.start_server(self._on_connection, host, port, limit=HEAD_BYTES_MAX)
-        self._measuring = asyncio.get_running_loop().create_task(self._lag.run())
+        try:
+            self._service = await asyncio.start_server(self._on_connection, host, port, limit=HEAD_BYTES_MAX)
+        except OSError as error:
+            # asyncio's own text repeats the address as a Python tuple. Failures of name resolution have other numbers.
+            reason = (error.strerror or str(error)) if isinstance(error, gaierror) else os.strerror(error.errno or EIO)
+            raise OSError(error.errno, f"cannot serve HTTP on {host}:{port}: {reason}") from error
+        self._measuring = asyncio.get_running_loop().create_task(self._metrics.lag.run())
         chosen: int = self._service.sockets[0].getsockname()[1]
         return chosen
 
     async def stop(self) -> None:
-        """Ends every connection at once. Stopping twice, or one that was not started, is harmless."""
+        """Closes every connection at once. May be called twice, and without `start`."""
         if self._service is not None:
             self._service.close()
         ending: list[asyncio.Task[Any]] = [*(each.task for each in self._conversations), *self._scrapes]
@@ -115,15 +120,15 @@ class HttpEndpoint:
             writer.close()
             return
         host = str((writer.get_extra_info("peername") or ("",))[0])
-        conversation = _Conversation(host, task, writer, self._broker.clock.monotonic())
+        conversation = _Conversation(host, task, writer, self._clock.monotonic())
         self._make_room(host)
         self._conversations.append(conversation)
         try:
             await self._converse(reader, conversation)
         except (OSError, TimeoutError):
-            pass  # It left, or is too slow to be waited for.
+            pass  # The client left, or is too slow.
         except asyncio.CancelledError:
-            pass  # The endpoint stops; a task of the stream service that is cancelled would be reported as a failure.
+            pass  # The endpoint stops; asyncio would report a cancelled task of the stream server as a failure.
         except Exception as error:
             _LOGGER.error("a request to the HTTP endpoint failed unexpectedly: %s", error, exc_info=error)
         finally:
@@ -157,7 +162,7 @@ class HttpEndpoint:
         oldest.task.cancel()
 
     async def _converse(self, reader: asyncio.StreamReader, conversation: _Conversation) -> None:
-        """Answers one request after the other, until one side closes."""
+        """Answers requests one after the other, until one side closes."""
         writer = conversation.writer
         connection = h11.Connection(h11.SERVER, max_incomplete_event_size=HEAD_BYTES_MAX)
         while True:
@@ -168,15 +173,15 @@ class HttpEndpoint:
                 if request is None:
                     return
                 is_head = request.method == b"HEAD"
-                conversation.waits_since = self._broker.clock.monotonic()
+                conversation.waits_since = self._clock.monotonic()
                 answer = await self._answer(request)
             except h11.RemoteProtocolError as error:
                 if connection.our_state not in (h11.IDLE, h11.SEND_RESPONSE):
                     return
                 answer = _refusal(error.error_status_hint, str(error))
             if writer.transport.is_closing():
-                return  # The client left while the answer was made.
-            conversation.waits_since = self._broker.clock.monotonic()
+                return  # The client left meanwhile.
+            conversation.waits_since = self._clock.monotonic()
             async with asyncio.timeout(self._request_seconds):
                 await _write_answer(connection, writer, answer, is_head=is_head)
             if connection.our_state is h11.MUST_CLOSE or connection.their_state is not h11.DONE:
@@ -188,7 +193,7 @@ class HttpEndpoint:
     async def _answer(self, request: h11.Request) -> _Answer:
         path = request.target.decode("ascii", "replace").partition("?")[0]
         if path not in _PATHS:
-            return _refusal(404, f"there is no {path[:100]}; ask for one of {', '.join(_PATHS)}")
+            return _refusal(404, f"{path[:100]} does not exist; the paths are {', '.join(_PATHS)}")
         if request.method not in (b"GET", b"HEAD"):
             return _Answer(status=405, body=_as_json({"error": "only GET and HEAD are answered"}), allow="GET, HEAD")
         if path == "/metrics":
@@ -197,15 +202,15 @@ class HttpEndpoint:
         if path == "/health/live":
             return _Answer(status=200, body=_as_json({"status": "live"}))
         if path == "/health/ready":
-            reasons = self.unready_reasons()
+            reasons = self._health.unready_reasons()
             status: dict[str, object] = {"status": "unready", "reasons": reasons} if reasons else {"status": "ready"}
-            if warnings := self._warnings():
+            if warnings := self._health.warnings():
                 status["warnings"] = warnings
             return _Answer(status=503 if reasons else 200, body=_as_json(status))
         return _Answer(status=200, body=_as_json({"name": "ottla", "version": __version__, "paths": _PATHS}))
 
     async def _scraped(self) -> tuple[bytes, str]:
-        """Metrics collected after this call. A client that leaves does not end the collection that others wait for."""
+        """Metrics collected after this call. A client that leaves does not cancel the collection for others."""
         if self._next_scrape is None:
             self._next_scrape = asyncio.get_running_loop().create_task(self._collect())
             self._scrapes.add(self._next_scrape)
@@ -213,7 +218,7 @@ class HttpEndpoint:
         return await asyncio.shield(self._next_scrape)
 
     async def _collect(self) -> tuple[bytes, str]:
-        clock = self._broker.clock
+        clock = self._clock
         async with self._collecting:
             await clock.sleep(max(self._collects_from - clock.monotonic(), 0.0))
             self._next_scrape = None
@@ -223,25 +228,6 @@ class HttpEndpoint:
             finally:
                 ended = clock.monotonic()
                 self._collects_from = ended + _PAUSE_PER_COLLECTION * (ended - begun)
-
-    def unready_reasons(self) -> list[str]:
-        """Why no client should be sent here; empty if they may."""
-        reasons = []
-        if not self._broker.is_ready:
-            reasons.append("the broker is starting or stopping")
-        store = getattr(self._broker, "store", None)
-        if store is not None:
-            reasons += [f"data dir {each.path}: {each.failure}" for each in store.dirs if each.failure is not None]
-        offline = self._broker.offline_partitions()
-        reasons += [f"partition {name}: {offline[name]}" for name in sorted(offline)[:REASONS_MAX]]
-        if len(offline) > REASONS_MAX:
-            reasons.append(f"{len(offline) - REASONS_MAX} more partitions are offline")
-        return reasons
-
-    def _warnings(self) -> list[str]:
-        """What an operator should know of, although clients are served."""
-        lost_logs: LostLogs | None = getattr(self._broker, "lost_logs", None)
-        return [] if lost_logs is None else list(lost_logs.warnings(self._broker.image))
 
 
 async def _read_request(connection: h11.Connection, reader: asyncio.StreamReader) -> h11.Request | None:

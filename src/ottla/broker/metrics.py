@@ -1,32 +1,49 @@
-"""The broker's numbers as Prometheus reads them: looked up when somebody asks, so that they cost nothing otherwise.
+"""The metrics of a broker for Prometheus, collected when they are asked for, so that they cost nothing otherwise.
 
-Every part of the broker counts for itself in plain attributes; here they are read, added up and named, as
-`docs/metrics.md` lists them. The only thing that runs between two scrapes is `LoopLag`. How they are served is
-`http_endpoint.py`.
+Every part of the broker counts in plain attributes; here they are read, added up and named, as `docs/metrics.md` lists
+them. Only `LoopLag` runs between two scrapes. `http_endpoint.py` serves them.
 """
 
 import asyncio
 from bisect import bisect_left
 from collections import Counter as tally
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
 
+from ottla.broker.health import Health
+from ottla.broker.requests.fetch_sessions import FetchSessions
+from ottla.broker.requests.request_counts import RequestCounts
+from ottla.broker.schema_validation.held_batches import HeldBatches
+from ottla.broker.schema_validation.schema_ids import SchemaIds
+from ottla.broker.share_metrics import collect_shares
+from ottla.broker.telemetry.client_telemetry import ClientTelemetry
+from ottla.broker.telemetry.exposition import collect_telemetry
+from ottla.controller.active_controller import ActiveController
+from ottla.coordination.groups.coordinator import GroupCoordinator
 from ottla.coordination.runtime.shard import Shard
+from ottla.coordination.share_partitions.share_fetching import ShareFetching
+from ottla.coordination.transactions.coordinator import TransactionCoordinator
 from ottla.env.ports import Clock
 from ottla.metadata.image import NO_LEADER, ClusterImage
 from ottla.model.errors import MisuseError
+from ottla.model.ids import BrokerId
 from ottla.protocol.apis import ApiKey
+from ottla.queues.queue_shards import QueueShards
+from ottla.replication.isr_proposals import IsrProposals
+from ottla.replication.partition_table import PartitionTable
+from ottla.replication.timers import Timers
+from ottla.security.client_quotas import ClientQuotas
+from ottla.storage.log_store import LogStore
+from ottla.transport.listeners import Listeners
 from ottla.transport.request_times import BOUNDS_SECONDS, FOLLOWER_FETCH
 from ottla.version import __version__
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
     from prometheus_client.core import Metric
-
-    from ottla.broker.broker import Broker
 
 TOPICS_MAX: Final = 200
 """Topics that have series of their own, the oldest first; the totals count all."""
@@ -35,7 +52,7 @@ GROUP_TOPICS_MAX: Final = 1000
 """Pairs of a group and a topic whose lag has a series of its own."""
 
 _PARTITIONS_PER_BREATH: Final = 500
-"""After so many the event loop may do something else."""
+"""Partitions that are counted before the event loop may do something else."""
 
 LAG_BOUNDS_SECONDS: Final = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0)
 _LAG_PERIOD_SECONDS: Final = 0.25
@@ -52,12 +69,12 @@ class LoopLag:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self.counts = [0] * (len(LAG_BOUNDS_SECONDS) + 1)
-        """How many measurements lie up to each bound and above the one before; the last, above all."""
+        """Measurements up to each bound and above the one before; the last above all bounds."""
         self.sum_seconds = 0.0
         self.last_seconds = 0.0
 
     async def run(self) -> None:
-        """Measures for ever."""
+        """Measures until cancelled."""
         while True:
             due = self._clock.monotonic() + _LAG_PERIOD_SECONDS
             await self._clock.sleep(_LAG_PERIOD_SECONDS)
@@ -81,6 +98,7 @@ class TopicCounts:
     fetched_bytes: int = 0
     copied_bytes: int = 0
     replicated_bytes: int = 0
+    expired_records: int = 0
     log_bytes: int = 0
 
     def add(self, other: "TopicCounts") -> None:
@@ -96,6 +114,7 @@ class TopicCounts:
         self.fetched_bytes += other.fetched_bytes
         self.copied_bytes += other.copied_bytes
         self.replicated_bytes += other.replicated_bytes
+        self.expired_records += other.expired_records
 
 
 @dataclass(slots=True)
@@ -122,24 +141,54 @@ class GroupLag:
     """Partitions that this broker has no replica of, so that it does not know their end."""
 
 
-class Metrics:
-    """See the module's docstring. Works as far as the broker has been started."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetricSources:
+    """The parts of a broker that count something."""
 
-    def __init__(self, broker: "Broker", lag: LoopLag) -> None:
-        self._broker = broker
-        self._lag = lag
-        self._began = broker.clock.monotonic()
+    image: Callable[[], ClusterImage]
+    partitions: PartitionTable
+    logs: LogStore
+    listeners: Listeners
+    counts: RequestCounts
+    fetch_sessions: FetchSessions
+    timers: Timers
+    isr_proposals: IsrProposals
+    active_controller: ActiveController
+    groups: GroupCoordinator
+    transactions: TransactionCoordinator
+    share_fetching: ShareFetching
+    queues: QueueShards
+    schema_ids: SchemaIds
+    held_batches: HeldBatches
+    client_quotas: ClientQuotas
+    telemetry: ClientTelemetry
+
+
+class Metrics:
+    """The metrics of one broker; exists before its parts do, since a long start can be watched."""
+
+    def __init__(self, broker_id: BrokerId, clock: Clock, health: Health) -> None:
+        self.lag = LoopLag(clock)
+        self._broker_id = broker_id
+        self._clock = clock
+        self._health = health
+        self._sources: MetricSources | None = None
+        self._began = clock.monotonic()
         self._seen: dict[tuple[str, UUID], TopicCounts] = {}
-        """As they were at the last scrape."""
+        """The counts of the last scrape."""
         self._gone = TopicCounts()
-        """What passed through topics that are deleted: a total must not go back."""
+        """The flow of deleted topics: a total must not go back."""
         self._registry: CollectorRegistry | None = None
         self._counts = PartitionCounts()
         self._lags: dict[tuple[str, str], GroupLag] = {}
         self._lags_left_out = 0
 
+    def watch(self, sources: MetricSources) -> None:
+        """From now on tells about these parts."""
+        self._sources = sources
+
     def load(self) -> None:
-        """Imports Prometheus's client, which a broker without the endpoint does not need; call it before `text`."""
+        """Imports Prometheus's client, which only the HTTP endpoint needs; to be called before `text`."""
         from prometheus_client import CollectorRegistry
         from prometheus_client.process_collector import ProcessCollector
 
@@ -148,21 +197,22 @@ class Metrics:
         self._registry.register(self)
 
     async def text(self) -> tuple[bytes, str]:
-        """All metrics in Prometheus's text format, and its content type. Lets others run meanwhile."""
+        """All metrics in Prometheus's text format, and its content type. Yields to the event loop meanwhile."""
         from prometheus_client import generate_latest
         from prometheus_client.exposition import CONTENT_TYPE_LATEST
 
         if self._registry is None:
-            raise MisuseError("the metrics are asked for before they were loaded")
-        self._counts = await self.count_partitions()
-        await self._measure_lags()
+            raise MisuseError("call load() before text()")
+        if self._sources is not None:
+            self._counts = await self._count_partitions(self._sources)
+            await self._measure_lags(self._sources)
         return generate_latest(self._registry), CONTENT_TYPE_LATEST
 
-    async def count_partitions(self) -> PartitionCounts:
+    async def _count_partitions(self, sources: MetricSources) -> PartitionCounts:
         """Adds up what the partitions have counted."""
         counts = PartitionCounts()
         waiters: set[object] = set()
-        for at, partition in enumerate(list(self._broker.partitions.held.values())):
+        for at, partition in enumerate(list(sources.partitions.held.values())):
             if at % _PARTITIONS_PER_BREATH == _PARTITIONS_PER_BREATH - 1:
                 await asyncio.sleep(0)
             log = partition.log
@@ -173,6 +223,7 @@ class Metrics:
             topic.fetched_bytes += partition.fetched_bytes
             topic.copied_bytes += partition.copied_bytes
             topic.replicated_bytes += partition.replicated_bytes
+            topic.expired_records += partition.expired_records
             topic.log_bytes += log.size_bytes
             leader = partition.leader
             if leader is not None:
@@ -180,11 +231,11 @@ class Metrics:
                 counts.led += 1
                 counts.under_replicated += in_sync < len(leader.replicas)
                 counts.under_min_isr += partition.is_short
-                counts.at_min_isr += in_sync == leader.effective_min_isr
+                counts.at_min_isr += in_sync == partition.effective_min_isr
             waiters.update(partition.fetch_waiters)
         counts.waiting_fetches = len(waiters)
-        if self._is_controller:
-            for at, image in enumerate(list(self._broker.image.topics.values())):
+        if sources.active_controller.is_active:
+            for at, image in enumerate(list(sources.image().topics.values())):
                 if at % _PARTITIONS_PER_BREATH == _PARTITIONS_PER_BREATH - 1:
                     await asyncio.sleep(0)
                 counts.without_leader += sum(each.leader == NO_LEADER for each in image.partitions)
@@ -197,18 +248,12 @@ class Metrics:
         counts.total.add_flow(self._gone)
         return counts
 
-    @property
-    def _is_controller(self) -> bool:
-        office = getattr(self._broker, "office", None)
-        return office is not None and office.is_held
-
-    async def _measure_lags(self) -> None:
+    async def _measure_lags(self, sources: MetricSources) -> None:
         """Compares the committed offsets of the groups coordinated here with the high watermarks known here."""
         lags: dict[tuple[str, str], GroupLag] = {}
         left_out: set[tuple[str, str]] = set()
         seen = 0
-        groups = self._broker.groups.shards() if hasattr(self._broker, "groups") else []
-        for shard in groups:
+        for shard in sources.groups.shards():
             offsets = shard.machine.offsets
             for group in offsets.group_ids():
                 for where in offsets.partitions(group):
@@ -223,7 +268,7 @@ class Metrics:
                     if committed is None:
                         continue
                     lag = lags.setdefault(key, GroupLag())
-                    partition = self._broker.partitions.held.get(where)
+                    partition = sources.partitions.held.get(where)
                     if partition is None:
                         lag.unknown_partitions += 1
                     else:
@@ -233,90 +278,38 @@ class Metrics:
     # What the registry asks for
 
     def collect(self) -> "Iterator[Metric]":
-        """Every family, from the counts taken last and the broker as it is."""
+        """Every metric family, from the last partition counts and the broker as it is now."""
         from prometheus_client.core import GaugeMetricFamily as Gauge
         from prometheus_client.core import InfoMetricFamily
 
-        broker = self._broker
+        sources = self._sources
         yield InfoMetricFamily(
-            "ottla_build", "What is running.", value={"version": __version__, "broker": str(broker.id)}
+            "ottla_build", "What is running.", value={"version": __version__, "broker": str(self._broker_id)}
         )
-        uptime = broker.clock.monotonic() - self._began
+        uptime = self._clock.monotonic() - self._began
         yield Gauge("ottla_uptime_seconds", "Time since the broker began to start.", value=uptime)
-        yield Gauge("ottla_ready", "1 while the broker serves clients.", value=int(broker.is_ready))
-        yield Gauge("ottla_active_controller", "1 if this broker is the controller.", value=int(self._is_controller))
-        image = getattr(broker, "image", ClusterImage())
-        yield Gauge("ottla_brokers", "Brokers registered in the cluster.", value=len(image.brokers))
-        yield from self._collect_requests()
-        yield from self._collect_times()
-        yield from self._collect_connections()
-        yield from self._collect_partitions()
-        yield from self._collect_topics()
-        yield from self._collect_waiting()
-        yield from self._collect_coordinators()
-        yield from self._collect_group_lags()
+        yield Gauge("ottla_ready", "1 while the broker serves clients.", value=int(self._health.is_ready))
         yield from self._collect_lag()
-
-    def _collect_requests(self) -> "Iterator[Metric]":
-        from prometheus_client.core import CounterMetricFamily as Counter
-
-        dispatch = getattr(self._broker, "dispatch", None)
-        requests = Counter(
-            "ottla_requests", "Requests served, by API and version; unknown ones together.", labels=["api", "version"]
-        )
-        if dispatch is not None:
-            for (api_key, version), count in sorted(dispatch.requests.items()):
-                if count:
-                    requests.add_metric([ApiKey(api_key).name.lower(), str(version)], count)
-            if dispatch.unknown_requests:
-                requests.add_metric(["unknown", ""], dispatch.unknown_requests)
-        yield requests
-        yield Counter(
-            "ottla_produce_failed",
-            "Partitions of Produce requests answered with an error.",
-            value=self._broker.failed_produces,
-        )
-        yield Counter(
-            "ottla_fetch_failed",
-            "Partitions of Fetch requests answered with an error.",
-            value=self._broker.failed_fetches,
-        )
-
-    def _collect_times(self) -> "Iterator[Metric]":
-        from prometheus_client.core import HistogramMetricFamily
-
-        family = HistogramMetricFamily(
-            "ottla_request_seconds", "Time from receiving a request to its response.", labels=["api"]
-        )
-        listener = getattr(self._broker, "listener", None)
-        for api_key, histogram in listener.times.by_api.items() if listener is not None else ():
-            if any(histogram.counts):
-                buckets = _buckets(BOUNDS_SECONDS, histogram.counts)
-                family.add_metric([_API_NAMES.get(api_key, "unknown")], buckets, histogram.sum_seconds)
-        yield family
-
-    def _collect_connections(self) -> "Iterator[Metric]":
-        from prometheus_client.core import CounterMetricFamily as Counter
-        from prometheus_client.core import GaugeMetricFamily as Gauge
-
-        listener = getattr(self._broker, "listener", None)
-        if listener is None:
+        if sources is None:
             return
-        open_now = list(listener.connections)
-        received = listener.bytes_in + sum(each.bytes_in for each in open_now)
-        sent = listener.bytes_out + sum(each.bytes_out for each in open_now)
-        yield Counter("ottla_received_bytes", "Bytes received from clients.", value=received)
-        yield Counter("ottla_sent_bytes", "Bytes sent to clients.", value=sent)
-        yield Gauge("ottla_connections", "Connections that are open.", value=len(open_now))
-        yield Counter("ottla_connections_accepted", "Connections accepted.", value=listener.accepted)
-        yield Counter("ottla_connections_refused", "Connections refused by a limit.", value=listener.refused)
-        yield Counter("ottla_connections_stalled", "Connections closed for a stalled request.", value=listener.stalled)
-        memory = listener.receive_memory
-        yield Gauge("ottla_receive_memory_bytes", "Memory that holds large requests.", value=memory.lent_bytes)
-        yield Gauge("ottla_receive_memory_max_bytes", "The bound of that memory.", value=memory.bytes_max)
-        yield Gauge("ottla_receive_memory_waiting", "Connections that wait for memory.", value=memory.waiting)
+        is_active = sources.active_controller.is_active
+        yield Gauge("ottla_active_controller", "1 if this broker is the controller.", value=int(is_active))
+        yield Gauge("ottla_brokers", "Brokers registered in the cluster.", value=len(sources.image().brokers))
+        yield from _collect_requests(sources.counts)
+        yield from _collect_schema_validation(sources)
+        yield from _collect_times(sources.listeners)
+        yield from _collect_connections(sources.listeners)
+        yield from _collect_quotas(sources.client_quotas)
+        yield from self._collect_partitions(sources)
+        yield from self._collect_topics()
+        yield from self._collect_waiting(sources)
+        yield from _collect_coordinators(sources)
+        yield from collect_shares(sources.share_fetching)
+        yield from _collect_queues(sources.queues)
+        yield from self._collect_group_lags()
+        yield from collect_telemetry(sources.telemetry)
 
-    def _collect_partitions(self) -> "Iterator[Metric]":
+    def _collect_partitions(self, sources: MetricSources) -> "Iterator[Metric]":
         from prometheus_client.core import CounterMetricFamily as Counter
         from prometheus_client.core import GaugeMetricFamily as Gauge
 
@@ -327,12 +320,13 @@ class Metrics:
         yield Counter("ottla_appended_records", "Records appended by producers.", value=total.appended_records)
         yield Counter("ottla_appended_bytes", "Bytes of batches appended by producers.", value=total.appended_bytes)
         yield Counter("ottla_fetched_bytes", "Bytes of batches handed to consumers.", value=total.fetched_bytes)
+        yield Counter("ottla_expired_records", "Records that expired by their TTL.", value=total.expired_records)
         yield Counter("ottla_replication_in_bytes", "Bytes copied from leaders.", value=total.copied_bytes)
         yield Counter("ottla_replication_out_bytes", "Bytes handed to followers.", value=total.replicated_bytes)
         yield Gauge("ottla_log_bytes", "Size of all logs.", value=total.log_bytes)
         yield Gauge(
             "ottla_partitions_under_replicated",
-            "Partitions led here with fewer replicas in sync than they have.",
+            "Partitions led here with fewer in-sync replicas than replicas.",
             value=counts.under_replicated,
         )
         yield Gauge(
@@ -342,36 +336,30 @@ class Metrics:
         )
         yield Gauge(
             "ottla_cluster_partitions_without_leader",
-            "Partitions of the cluster without a leader, told by the controller.",
+            "Partitions of the cluster without a leader, as known to the controller.",
             value=counts.without_leader,
         )
-        changes = getattr(self._broker, "isr_changes", None)
-        shrinks, expansions = (changes.shrinks, changes.expansions) if changes is not None else (0, 0)
-        yield Counter("ottla_isr_shrinks", "Replicas' removals from ISRs led here.", value=shrinks)
-        yield Counter("ottla_isr_expansions", "Replicas' returns to ISRs led here.", value=expansions)
+        proposals = sources.isr_proposals
+        yield Counter("ottla_isr_shrinks", "Replicas' removals from ISRs led here.", value=proposals.shrinks)
+        yield Counter("ottla_isr_expansions", "Replicas' returns to ISRs led here.", value=proposals.expansions)
         yield Gauge(
             "ottla_partitions_under_min_isr",
-            "Partitions with fewer replicas in sync than min.insync.replicas asks for.",
+            "Partitions with fewer replicas in sync than min.insync.replicas.",
             value=counts.under_min_isr,
         )
-        store = getattr(self._broker, "store", None)
-        offline = len(self._broker.offline_partitions())
+        offline = len(self._health.offline_partitions())
         yield Gauge("ottla_partitions_offline", "Partitions whose log cannot be used.", value=offline)
         yield Gauge(
             "ottla_coordinator_partitions_failed",
             "Partitions of __consumer_offsets and __transaction_state that cannot be loaded, so that their ids wait.",
-            value=self._failed_coordinators(),
+            value=sum(each.failure is not None for each in _shards(sources)),
         )
-        damaged = len(self._broker.damaged_partitions())
+        damaged = len(self._health.damaged_partitions())
         yield Gauge("ottla_partitions_damaged", "Partitions with a corrupt batch in their log.", value=damaged)
         dirs = Gauge("ottla_data_dir_failed", "1 if the data dir cannot be used.", labels=["dir"])
-        for folder in store.dirs if store is not None else ():
+        for folder in sources.logs.dirs:
             dirs.add_metric([folder.path], int(folder.failure is not None))
         yield dirs
-
-    def _failed_coordinators(self) -> int:
-        coordinators = (getattr(self._broker, name, None) for name in ("groups", "transactions"))
-        return sum(each.failure is not None for found in coordinators if found is not None for each in found.shards())
 
     def _collect_topics(self) -> "Iterator[Metric]":
         from prometheus_client.core import CounterMetricFamily as Counter
@@ -388,6 +376,7 @@ class Metrics:
             (Counter("ottla_topic_appended_bytes", "Bytes appended, by topic.", labels=["topic"]), "appended_bytes"),
             (Counter("ottla_topic_fetched_bytes", "Bytes fetched, by topic.", labels=["topic"]), "fetched_bytes"),
             (Counter("ottla_topic_replication_in_bytes", "Bytes copied, by topic.", labels=["topic"]), "copied_bytes"),
+            (Counter("ottla_topic_expired_records", "Records expired, by topic.", labels=["topic"]), "expired_records"),
             (Gauge("ottla_topic_log_bytes", "Size of the topic's logs here.", labels=["topic"]), "log_bytes"),
         ]
         for family, attribute in families:
@@ -400,38 +389,16 @@ class Metrics:
             value=left_out,
         )
 
-    def _collect_waiting(self) -> "Iterator[Metric]":
+    def _collect_waiting(self, sources: MetricSources) -> "Iterator[Metric]":
         from prometheus_client.core import CounterMetricFamily as Counter
         from prometheus_client.core import GaugeMetricFamily as Gauge
 
         yield Gauge("ottla_fetches_waiting", "Fetches that wait for records.", value=self._counts.waiting_fetches)
-        sessions = getattr(self._broker, "fetch_sessions", None)
-        if sessions is not None:
-            yield Gauge("ottla_fetch_sessions", "Fetch sessions that are open.", value=len(sessions))
-            yield Gauge("ottla_fetch_sessions_max", "Fetch sessions that may be open.", value=sessions.slots_max)
-            yield Counter("ottla_fetch_sessions_evicted", "Fetch sessions that made room.", value=sessions.evicted)
-        timers = getattr(self._broker, "timers", None)
-        if timers is not None:
-            yield Gauge("ottla_timers", "Deadlines that are waited for.", value=len(timers))
-
-    def _collect_coordinators(self) -> "Iterator[Metric]":
-        from prometheus_client.core import GaugeMetricFamily as Gauge
-
-        if not hasattr(self._broker, "groups"):
-            return
-        groups, transactions = self._broker.groups.shards(), self._broker.transactions.shards()
-        kinds = tally((each.type, each.state) for shard in groups for each in shard.machine.list_groups())
-        states = tally((entry.status.wire_name,) for each in transactions for entry in each.machine.entries.values())
-        every: list[Shard[Any]] = [*groups, *transactions]
-        loading = tally((each.partition.topic,) for each in every if not each.is_active)
-        for counts, family in (
-            (kinds, Gauge("ottla_groups", "Consumer groups coordinated here.", labels=["type", "state"])),
-            (states, Gauge("ottla_transactions", "Transactional ids coordinated here.", labels=["state"])),
-            (loading, Gauge("ottla_coordinators_loading", "Coordinators being read from disk.", labels=["topic"])),
-        ):
-            for labels, count in sorted(counts.items()):
-                family.add_metric(labels, count)
-            yield family
+        sessions = sources.fetch_sessions
+        yield Gauge("ottla_fetch_sessions", "Fetch sessions that are open.", value=len(sessions))
+        yield Gauge("ottla_fetch_sessions_max", "Fetch sessions that may be open.", value=sessions.slots_max)
+        yield Counter("ottla_fetch_sessions_evicted", "Fetch sessions evicted for new ones.", value=sessions.evicted)
+        yield Gauge("ottla_timers", "Pending deadlines.", value=len(sources.timers))
 
     def _collect_group_lags(self) -> "Iterator[Metric]":
         from prometheus_client.core import GaugeMetricFamily as Gauge
@@ -455,14 +422,191 @@ class Metrics:
         from prometheus_client.core import GaugeMetricFamily as Gauge
         from prometheus_client.core import HistogramMetricFamily
 
-        lag = self._lag
-        yield Gauge("ottla_loop_lag_last_seconds", "How late the event loop was last.", value=lag.last_seconds)
+        lag = self.lag
+        yield Gauge("ottla_loop_lag_last_seconds", "Last measured delay of the event loop.", value=lag.last_seconds)
         buckets = _buckets(LAG_BOUNDS_SECONDS, lag.counts)
         yield HistogramMetricFamily(
-            "ottla_loop_lag_seconds", "How late the event loop is.", buckets=buckets, sum_value=lag.sum_seconds
+            "ottla_loop_lag_seconds", "Delay of the event loop.", buckets=buckets, sum_value=lag.sum_seconds
         )
 
 
+def _collect_queues(queues: QueueShards) -> "Iterator[Metric]":
+    from prometheus_client.core import CounterMetricFamily as Counter
+    from prometheus_client.core import GaugeMetricFamily as Gauge
+
+    labels = ["kind", "topic"]
+    parked = Gauge("ottla_queue_parked_records", "Records that a queue still owes.", labels=labels)
+    due = Gauge("ottla_queue_due_records", "Records that are due and wait for their delivery.", labels=labels)
+    late = Gauge("ottla_queue_late_seconds", "How long the oldest record that is due has waited.", labels=labels)
+    counters = {
+        name: Counter(f"ottla_queue_{name}", what, labels=labels)
+        for name, what in (
+            ("delivered_records", "Records that were delivered."),
+            ("dead_records", "Records that became dead letters."),
+            ("dropped_records", "Records that were cancelled or rolled back before they were delivered."),
+            ("asked_records", "Questions about half messages without a decision."),
+            ("contradicted_decisions", "Decisions about half messages that contradict an earlier one."),
+            ("unmatched_decisions", "Decisions about half messages that no partition knows."),
+            ("failed_deliveries", "Attempts to deliver that failed and were repeated."),
+        )
+    }
+    gauges: dict[tuple[str, str], list[float]] = {}
+    for shard in queues:
+        found = gauges.setdefault((shard.kind.name, shard.name.topic), [0, 0, 0])
+        found[0] += shard.parked
+        found[1] += shard.due
+        found[2] = max(found[2], shard.late_by_ms() / 1000)
+    for key, values in list(gauges.items())[:TOPICS_MAX]:
+        for gauge, value in zip((parked, due, late), values, strict=True):
+            gauge.add_metric(list(key), value)
+    for key, counts in list(queues.totals().items())[:TOPICS_MAX]:
+        shown = (
+            counts.delivered,
+            counts.dead,
+            counts.dropped,
+            counts.asked,
+            counts.contradicted,
+            counts.unmatched,
+            counts.failed_attempts,
+        )
+        for counter, count in zip(counters.values(), shown, strict=True):
+            counter.add_metric(list(key), count)
+    yield from (parked, due, late, *counters.values())
+
+
+def _collect_requests(counts: RequestCounts) -> "Iterator[Metric]":
+    from prometheus_client.core import CounterMetricFamily as Counter
+
+    requests = Counter(
+        "ottla_requests",
+        "Requests served, by API and version; unknown APIs are counted together.",
+        labels=["api", "version"],
+    )
+    for (api_key, version), count in sorted(counts.by_api.items()):
+        if count:
+            requests.add_metric([ApiKey(api_key).name.lower(), str(version)], count)
+    if counts.unknown:
+        requests.add_metric(["unknown", ""], counts.unknown)
+    yield requests
+    yield Counter(
+        "ottla_produce_failed",
+        "Partitions of Produce requests answered with an error.",
+        value=counts.failed_produces,
+    )
+    yield Counter(
+        "ottla_fetch_failed",
+        "Partitions of Fetch requests answered with an error.",
+        value=counts.failed_fetches,
+    )
+
+
+def _collect_schema_validation(sources: MetricSources) -> "Iterator[Metric]":
+    from prometheus_client.core import CounterMetricFamily as Counter
+    from prometheus_client.core import GaugeMetricFamily as Gauge
+
+    refused = Counter(
+        "ottla_schema_validation_refused_batches",
+        "Batches refused by schema validation: invalid, or unchecked because the registry did not answer.",
+        labels=["topic", "reason"],
+    )
+    for (topic, reason), count in list(sources.schema_ids.refused_batches.items())[: 2 * TOPICS_MAX]:
+        refused.add_metric([topic, reason], count)
+    lookups = Counter(
+        "ottla_schema_validation_lookups",
+        "Schema ids looked up in the registry, by result: valid, invalid or failed.",
+        labels=["result"],
+    )
+    for result, count in sources.schema_ids.lookups.items():
+        lookups.add_metric([result], count)
+    yield refused
+    yield lookups
+    yield Gauge(
+        "ottla_schema_validation_held_bytes",
+        "Bytes of batches that wait for the schema registry.",
+        value=sources.held_batches.bytes,
+    )
+
+
+def _collect_times(listeners: Listeners) -> "Iterator[Metric]":
+    from prometheus_client.core import HistogramMetricFamily
+
+    family = HistogramMetricFamily(
+        "ottla_request_seconds", "Time from receiving a request to its response.", labels=["api"]
+    )
+    for api_key, histogram in listeners.times.by_api.items():
+        if any(histogram.counts):
+            buckets = _buckets(BOUNDS_SECONDS, histogram.counts)
+            family.add_metric([_API_NAMES.get(api_key, "unknown")], buckets, histogram.sum_seconds)
+    yield family
+
+
+def _collect_connections(listeners: Listeners) -> "Iterator[Metric]":
+    from prometheus_client.core import CounterMetricFamily as Counter
+    from prometheus_client.core import GaugeMetricFamily as Gauge
+
+    open_now = list(listeners.connections)
+    received = listeners.bytes_in + sum(each.bytes_in for each in open_now)
+    sent = listeners.bytes_out + sum(each.bytes_out for each in open_now)
+    yield Counter("ottla_received_bytes", "Bytes received from clients.", value=received)
+    yield Counter("ottla_sent_bytes", "Bytes sent to clients.", value=sent)
+    yield Gauge("ottla_connections", "Connections that are open.", value=len(open_now))
+    yield Counter("ottla_connections_accepted", "Connections accepted.", value=listeners.accepted)
+    yield Counter("ottla_connections_refused", "Connections refused by a limit.", value=listeners.refused)
+    yield Counter("ottla_connections_stalled", "Connections closed for a stalled request.", value=listeners.stalled)
+    yield Counter(
+        "ottla_tls_handshakes_failed", "TLS handshakes that did not complete.", value=listeners.failed_handshakes
+    )
+    yield Gauge("ottla_tls_handshakes_under_way", "TLS handshakes under way.", value=len(listeners.handshakes))
+    logins = Counter(
+        "ottla_logins", "Logins and re-authentications with SASL.", labels=["listener", "mechanism", "outcome"]
+    )
+    counts = listeners.logins.counts
+    for outcome, counted in (("succeeded", counts.succeeded), ("failed", counts.failed)):
+        for (listener, mechanism), count in counted.items():
+            logins.add_metric([listener, mechanism, outcome], count)
+    yield logins
+    yield Gauge("ottla_logins_under_way", "Connections that have not logged in yet.", value=len(listeners.logins))
+    memory = listeners.receive_memory
+    yield Gauge("ottla_receive_memory_bytes", "Memory that holds large requests.", value=memory.lent_bytes)
+    yield Gauge("ottla_receive_memory_max_bytes", "The limit of that memory.", value=memory.bytes_max)
+    yield Gauge("ottla_receive_memory_waiting", "Connections that wait for memory.", value=memory.waiting)
+
+
+def _collect_quotas(quotas: ClientQuotas) -> "Iterator[Metric]":
+    from prometheus_client.core import CounterMetricFamily as Counter
+    from prometheus_client.core import GaugeMetricFamily as Gauge
+
+    times = Counter("ottla_quota_throttled", "Requests and connections throttled, by quota.", labels=["quota"])
+    seconds = Counter("ottla_quota_throttle_seconds", "Sum of throttle times, by quota.", labels=["quota"])
+    for key, count in quotas.throttled.items():
+        times.add_metric([key.value], count.times)
+        seconds.add_metric([key.value], count.milliseconds / 1000)
+    yield times
+    yield seconds
+    yield Gauge("ottla_quota_buckets", "Clients whose use of a quota is counted.", value=quotas.bucket_count)
+
+
+def _collect_coordinators(sources: MetricSources) -> "Iterator[Metric]":
+    from prometheus_client.core import GaugeMetricFamily as Gauge
+
+    groups, transactions = sources.groups.shards(), sources.transactions.shards()
+    kinds = tally((each.type, each.state) for shard in groups for each in shard.machine.list_groups())
+    states = tally((entry.status.wire_name,) for each in transactions for entry in each.machine.entries.values())
+    loading = tally((each.partition.topic,) for each in _shards(sources) if not each.is_active)
+    for counts, family in (
+        (kinds, Gauge("ottla_groups", "Consumer groups coordinated here.", labels=["type", "state"])),
+        (states, Gauge("ottla_transactions", "Transactional ids coordinated here.", labels=["state"])),
+        (loading, Gauge("ottla_coordinators_loading", "Coordinators being read from disk.", labels=["topic"])),
+    ):
+        for labels, count in sorted(counts.items()):
+            family.add_metric(labels, count)
+        yield family
+
+
+def _shards(sources: MetricSources) -> list[Shard[Any]]:
+    return [*sources.groups.shards(), *sources.transactions.shards()]
+
+
 def _buckets(bounds: Sequence[float], counts: Sequence[int]) -> list[tuple[str, float]]:
-    """Counts by bound, each with all below it, as Prometheus wants them."""
+    """Cumulative counts by bound, as Prometheus wants them."""
     return list(zip([*map(str, bounds), "+Inf"], accumulate(counts), strict=True))

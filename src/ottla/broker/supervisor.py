@@ -1,12 +1,12 @@
-"""Keeps several brokers running on one machine, each in a process of its own, so that they use as many cores.
+"""Runs several brokers on one machine, each in a process of its own, so that they use several cores.
 
-The supervisor is a small process that serves nobody: it forks the brokers, starts one again that died, and stops them
-one after the other. What a broker's process does is its caller's. A fork has everything loaded already, so a broker
-that died is back in the time that opening its logs takes, and what was loaded before the fork is in memory once.
+The supervisor is a small process that serves no clients: it forks the brokers, restarts one that died, and stops them
+one after the other. The caller says what a broker's process does. A forked process has everything loaded already, so a
+broker that died is back in the time that opening its logs takes, and what was loaded before is in memory once.
 
-The first broker serves before the others are started: it may have a data dir that the cluster begins with. Only if it
-says that it waits for the others (`WAITING`), to recover lost metadata with them, they are started before. One that
-cannot be started at all ends everything, as it would a single broker; later ones that fail are tried for ever, with
+The first broker serves before the others are started: it may have a data dir that the cluster begins with. If it says
+that it waits for the others (`WAITING`), to recover lost metadata with them, they are started earlier. A broker that
+cannot be started at all stops everything, like a single broker; one that fails later is restarted for ever, with
 growing pauses. A broker whose supervisor is killed stops by itself.
 """
 
@@ -26,34 +26,41 @@ from typing import Final
 _LOGGER: Final = logging.getLogger(__name__)
 
 STOP_SECONDS: Final = 60.0
-"""How long a broker may take to stop; then it is killed."""
+"""How long a broker may take to stop before it is killed."""
 PAUSE_SECONDS_MIN: Final = 0.5
 PAUSE_SECONDS_MAX: Final = 30.0
 STEADY_SECONDS: Final = 60.0
-"""Whoever lived for so long is taken to be well: its next pause is the shortest again."""
+"""A broker that ran for this long counts as healthy: its next pause is the shortest again."""
 _PR_SET_PDEATHSIG: Final = 1
 _SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 
 WAITING: Final = "waiting"
-"""What a broker says instead of its address while it cannot serve before the others run."""
+"""Reported by a broker instead of its address while it needs the others before it can serve."""
 
 SEES_ALL: Final = "sees-all"
-"""What a broker says after its address, when it has seen all brokers registered."""
+"""Reported by a broker after its address, when it has seen all brokers registered."""
 
 RunBroker = Callable[[int, str | None, Callable[[str], None]], int]
-"""What a broker's process does: called with the broker's id, the address that it had before, if it had one, and what
-it calls with its address as soon as it serves, with `WAITING` before, and with `SEES_ALL` after; answers the exit
-status."""
+"""What a broker's process does. Called with the broker's id, its former address if it had one, and a function to report
+its address as soon as it serves, `WAITING` before, and `SEES_ALL` after. Returns the exit status."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tick:
+    """Something that the supervisor calls again and again."""
+
+    seconds: float
+    call: Callable[[], None]
 
 
 @dataclass(slots=True)
 class Restarts:
-    """When a broker that died is started again. Pure."""
+    """When a broker that died is restarted. Pure."""
 
     pause_seconds: float = 0.0
 
     def pause_after(self, lived_seconds: float) -> float:
-        """The pause before the next start, after a life of that length: none at first, then longer and longer."""
+        """The pause before the next start, after a run of this length: none at first, then longer and longer."""
         if lived_seconds >= STEADY_SECONDS:
             self.pause_seconds = 0.0
         pause = self.pause_seconds
@@ -68,33 +75,43 @@ class _Process:
     id: int
     pid: int = 0
     pipe: int = -1
-    """Reads what it says of itself; at its end the process is dead."""
+    """Reads what it reports; end of file means that the process is dead."""
     started: float = 0.0
     address: str | None = None
-    """Where it served last; None if it never did."""
+    """Where it last served; None if it never did."""
     sees_all: bool = False
     """Whether it has seen all brokers registered since it was started."""
     starts_at: float | None = None
     killed_at: float | None = None
-    """When it is killed if it has not stopped by then."""
+    """When to kill it if it has not stopped by then."""
     restarts: Restarts = field(default_factory=Restarts)
 
 
 class Supervisor:
-    """See the module's docstring. `on_ready` is called once, with all addresses, when all brokers serve and each has
-    seen all of them registered."""
+    """`on_ready` is called once, with all addresses, when all brokers serve and each has seen the others registered;
+    `on_stopping` when the first signal to stop arrives."""
 
-    def __init__(self, brokers: Sequence[int], run: RunBroker, on_ready: Callable[[list[str]], None]) -> None:
+    def __init__(
+        self,
+        brokers: Sequence[int],
+        run: RunBroker,
+        on_ready: Callable[[list[str]], None],
+        on_stopping: Callable[[], None] = lambda: None,
+        tick: Tick | None = None,
+    ) -> None:
         self._processes: Final = [_Process(id=each) for each in brokers]
         self._run = run
         self._on_ready = on_ready
+        self._on_stopping = on_stopping
+        self._tick = tick
+        self._ticks_at = time.monotonic()
         self._selector = selectors.DefaultSelector()
         self._is_announced = False
         self._stops_asked = 0
         self._status = 0
 
     def run(self) -> int:
-        """Runs the brokers until SIGTERM or SIGINT; answers the exit status. Call it where there is no other thread."""
+        """Runs the brokers until SIGTERM or SIGINT; returns the exit status. There must be no other thread."""
         gc.collect()
         gc.freeze()
         with self._listening():
@@ -112,15 +129,20 @@ class Supervisor:
         moments = [
             moment for each in self._processes for moment in (each.starts_at, each.killed_at) if moment is not None
         ]
+        if self._tick is not None:
+            moments.append(self._ticks_at)
         return max(min(moments) - time.monotonic(), 0.0) if moments else None
 
     def _do_what_is_due(self) -> None:
         now = time.monotonic()
+        if self._tick is not None and self._ticks_at <= now:
+            self._ticks_at = now + self._tick.seconds
+            self._tick.call()
         for each in self._processes:
             if each.starts_at is not None and each.starts_at <= now:
                 self._start(each)
             if each.killed_at is not None and each.killed_at <= now:
-                _LOGGER.error("broker %d has not stopped within %.0f s; it is killed", each.id, STOP_SECONDS)
+                _LOGGER.error("broker %d did not stop within %.0f s; killing it", each.id, STOP_SECONDS)
                 each.killed_at = None
                 os.kill(each.pid, signal.SIGKILL)
 
@@ -133,7 +155,7 @@ class Supervisor:
         sys.stdout.flush()
         sys.stderr.flush()
         parent = os.getpid()
-        # Whoever is told to stop while it is being made shall hear of it.
+        # A signal that arrives during the fork must not be lost.
         signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
         pid = os.fork()
         if pid == 0:
@@ -144,13 +166,15 @@ class Supervisor:
         self._selector.register(reading, selectors.EVENT_READ, lambda: self._on_said(broker))
 
     def _become(self, broker: _Process, parent: int, reading: int, writing: int) -> None:
-        """The rest of the child's life; does not return."""
+        """Runs the broker in the child process; does not return."""
         status = 1
         try:
-            ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+            # Linux only: elsewhere the brokers of a supervisor that was killed run on.
+            with suppress(AttributeError):
+                ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
             signal.set_wakeup_fd(-1)
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
-            # A terminal's Ctrl-C reaches all processes; who stops when is the supervisor's to say.
+            # Ctrl-C in a terminal reaches all processes; the supervisor decides when each stops.
             signal.signal(signal.SIGINT, signal.SIG_IGN)
             signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
             for key in list(self._selector.get_map().values()):
@@ -162,7 +186,7 @@ class Supervisor:
         except BaseException:
             _LOGGER.critical("broker %d failed", broker.id, exc_info=True)
         finally:
-            # Nothing of the supervisor's own end belongs to a broker's.
+            # The cleanup of the supervisor must not run in a broker.
             logging.shutdown()
             sys.stdout.flush()
             os._exit(status)
@@ -172,7 +196,7 @@ class Supervisor:
         if not said:
             self._on_ended(broker)
             return
-        # Several may arrive together.
+        # Several reports may arrive together.
         for word in said.decode().split():
             if word == SEES_ALL:
                 broker.sees_all = True
@@ -197,24 +221,26 @@ class Supervisor:
         if self._stops_asked:
             if code not in (0, -signal.SIGTERM):
                 self._status = 1
-                _LOGGER.error("broker %d, process %d, ended %s", broker.id, pid, how)
+                _LOGGER.error("broker %d (process %d) ended %s", broker.id, pid, how)
             self._stop_next()
         elif broker.address is None and not self._is_announced:
-            _LOGGER.error("broker %d could not be started: it ended %s; all brokers stop", broker.id, how)
+            _LOGGER.error("broker %d could not be started: it ended %s; stopping all brokers", broker.id, how)
             self._status = 1
             self._stop()
         else:
             pause = broker.restarts.pause_after(time.monotonic() - broker.started)
             broker.starts_at = time.monotonic() + pause
             when = f"in {pause:g} s" if pause else "at once"
-            _LOGGER.error("broker %d, process %d, ended %s; it is started again %s", broker.id, pid, how, when)
+            _LOGGER.error("broker %d (process %d) ended %s; restarting it %s", broker.id, pid, how, when)
 
     # The end
 
     @contextmanager
     def _listening(self) -> Iterator[None]:
-        """Has the signals wake the selector, and puts everything back as it was."""
-        reading, writing = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        """Makes signals wake the selector, and restores the former handlers."""
+        reading, writing = os.pipe()
+        os.set_blocking(reading, False)
+        os.set_blocking(writing, False)
         before = {number: signal.signal(number, lambda *_: None) for number in _SIGNALS}
         wakeup_before = signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
 
@@ -235,11 +261,13 @@ class Supervisor:
             os.close(writing)
 
     def _stop(self) -> None:
-        """One after the other, so that what each leads moves to one that still serves; asked twice, all at once."""
+        """Stops the brokers one after the other, so that leadership moves to those that still serve; if asked again,
+        all at once."""
         self._stops_asked += 1
         for each in self._processes:
             each.starts_at = None
         if self._stops_asked == 1:
+            self._on_stopping()
             self._stop_next()
         else:
             for each in self._processes:
@@ -257,5 +285,5 @@ class Supervisor:
 
 
 def _tell(pipe: int, word: str) -> None:
-    # Kept open: its end says that this process ended.
+    # Kept open: end of file tells the supervisor that this process ended.
     os.write(pipe, f"{word}\n".encode())

@@ -4,6 +4,10 @@ import asyncio
 from contextlib import suppress
 from typing import NamedTuple
 
+from ottla.broker.broker import Broker
+from ottla.broker.http_endpoint import REQUEST_SECONDS, HttpEndpoint
+from ottla.env.real_clock import RealClock
+
 HOST = "127.0.0.1"
 
 
@@ -64,3 +68,8 @@ async def get(port: int, path: str, method: str = "GET") -> Response:
         return await client.get(path, method)
     finally:
         await client.close()
+
+
+def endpoint_of(broker: Broker, *, request_seconds: float = REQUEST_SECONDS) -> HttpEndpoint:
+    """An endpoint for the health and metrics of a broker, which may start later."""
+    return HttpEndpoint(broker.health, broker.metrics, RealClock(), request_seconds=request_seconds)

@@ -10,7 +10,7 @@ from types import MappingProxyType, TracebackType
 from typing import Any, Final, Self
 
 from ottla.broker.broker import Broker
-from ottla.broker.configuration import BrokerConfig
+from ottla.broker.configs.configuration import BrokerConfig
 from ottla.client.admin.async_admin import AsyncAdmin
 from ottla.client.admin.values import NewTopic
 from ottla.client.producer.async_producer import AsyncProducer
@@ -18,7 +18,7 @@ from ottla.env.real_clock import RealClock
 from ottla.env.real_disk import RealDisk
 from ottla.env.world import real_world
 from ottla.metadata.records import PartitionRecord, decode, partition_key
-from ottla.metadata.sqlite_store import SqliteStore
+from ottla.metadata.sqlite.sqlite_store import SqliteStore
 from ottla.model.ids import TopicPartition
 from ottla.replication.partition import Partition
 
@@ -69,10 +69,10 @@ class ReplicatedBrokers:
         """One that is not started."""
         config = BrokerConfig.parse(
             {
+                "listeners": "PLAINTEXT://127.0.0.1:0",
                 **self._settings,
                 "node.id": str(broker),
                 "log.dirs": ",".join(f"{self.data(broker)}{'' if not at else f'-{at}'}" for at in range(self._dirs)),
-                "listeners": "PLAINTEXT://127.0.0.1:0",
             }
         )
         store = SqliteStore(str(self._folder / "metadata.db"), RealClock(), shared=True)
@@ -135,7 +135,7 @@ class ReplicatedBrokers:
     @asynccontextmanager
     async def isrs(self, topic: str, partition: int = 0, *, seen_by: int) -> AsyncIterator[list[tuple[int, ...]]]:
         """Each ISR that the partition has had since, in order and none left out, as one broker's store tells it."""
-        store, key = self.brokers[seen_by].metadata_store, partition_key(topic, partition)
+        store, key = self.brokers[seen_by].parts.metadata_store, partition_key(topic, partition)
         seen, _ = await store.snapshot()
         found: list[tuple[int, ...]] = []
 

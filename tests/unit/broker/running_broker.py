@@ -11,9 +11,8 @@ from typing import Any, Final, TypeVar
 from kio.static.constants import EntityType
 
 from ottla.broker.broker import Broker
-from ottla.broker.configuration import BrokerConfig
-from ottla.broker.context import Context
-from ottla.broker.dispatch import handler_of
+from ottla.broker.configs.configuration import BrokerConfig
+from ottla.broker.requests.dispatch import handler_of
 from ottla.controller.decisions import NewTopic
 from ottla.model.errors import OttlaError
 from ottla.model.ids import BrokerId, LeaderEpoch
@@ -22,6 +21,7 @@ from ottla.records.batch import Batch
 from ottla.replication.leader_state import LeaderState
 from ottla.replication.partition import Partition
 from ottla.sim.clock import START_MS
+from tests.unit.broker.contexts import context_of
 from tests.wire.exchange import fill, message_class
 
 SOON: Final = timedelta(seconds=20)
@@ -55,7 +55,7 @@ async def make_topic(broker: Broker, name: str, partitions: int = 1, **configs: 
         replication_factor=1,
         configs={key.replace("_", "."): value for key, value in configs.items()},
     )
-    committed = await broker.controller.create_topics([wish])
+    committed = await broker.parts.controller.create_topics([wish])
     assert [None] == [outcome.message for outcome in committed.outcomes]
     await broker.wait_revision(committed.revision)
 
@@ -65,7 +65,7 @@ def append(partition: Partition, *batches: Batch, committed: bool = True) -> Non
     outcomes = partition.log.append(list(batches), leader_epoch=partition.leader_epoch, now=START_MS)
     assert [] == [outcome for outcome in outcomes if isinstance(outcome, OttlaError)]
     if committed:
-        partition.log.advance_high_watermark(partition.end_offset)
+        partition.on_flushed(partition.end_offset)
 
 
 def request_of(api_key: ApiKey, values: Mapping[str, Any]) -> Any:
@@ -75,10 +75,8 @@ def request_of(api_key: ApiKey, values: Mapping[str, Any]) -> Any:
 
 async def ask(broker: Broker, api_key: ApiKey, values: Mapping[str, Any], version: int | None = None) -> Any:
     """What the handler of an API answers to a request that came in this version, the newest unless told."""
-    context = Context(
-        version=SERVED[api_key].highest if version is None else version, client_id="test", peer="127.0.0.1:1"
-    )
-    answer = handler_of(api_key)(broker, context, request_of(api_key, values))
+    context = context_of(SERVED[api_key].highest if version is None else version)
+    answer = handler_of(api_key)(broker.parts.services, context, request_of(api_key, values))
     return await answer if inspect.isawaitable(answer) else answer
 
 
@@ -92,7 +90,6 @@ def led_anew(partition: Partition, epoch: LeaderEpoch) -> None:
             replicas=old.replicas,
             isr=old.isr,
             leader_epoch=epoch,
-            high_watermark=partition.high_watermark,
             epoch_start=partition.end_offset,
         )
     )

@@ -8,16 +8,19 @@ from uuid import UUID
 import pytest
 
 from ottla.broker.broker import Broker
-from ottla.broker.handlers.cluster import description_of
-from ottla.broker.handlers.topic_partitions import page_of
+from ottla.broker.handlers.cluster.cluster import description_of
+from ottla.broker.handlers.topics.topic_partitions import page_of
 from ottla.metadata.image import NO_LEADER, BrokerImage, ClusterImage, PartitionImage, TopicImage
 from ottla.model.error_codes import ErrorCode
 from ottla.model.errors import StorageError
 from ottla.model.ids import BrokerId, LeaderEpoch
 from ottla.protocol.apis import ApiKey
 from ottla.protocol.messages import wire_error
+from tests.unit.broker.contexts import context_of
 from tests.unit.broker.running_broker import append, ask, make_topic, request_of, with_broker
 from tests.unit.storage.rig import batch
+
+pytestmark = pytest.mark.broker
 
 ONE, TWO, GONE = BrokerId(1), BrokerId(2), BrokerId(3)
 BROKERS = {id_: BrokerImage(id=id_, host=f"host-{id_}", port=9000 + id_) for id_ in (TWO, ONE)}
@@ -26,14 +29,16 @@ BROKERS = {id_: BrokerImage(id=id_, host=f"host-{id_}", port=9000 + id_) for id_
 class TestDescribeCluster:
     def test_brokers_in_order(self) -> None:
         image = ClusterImage(cluster_id="the cluster", controller=TWO, brokers=BROKERS)
-        found = description_of(image, request_of(ApiKey.DESCRIBE_CLUSTER, {}), 2)
+        found = description_of(image, request_of(ApiKey.DESCRIBE_CLUSTER, {}), 2, "PLAINTEXT", -(2**31))
         assert [(1, "host-1", 9001), (2, "host-2", 9002)] == [(b.broker_id, b.host, b.port) for b in found.brokers]
         assert ("the cluster", 2, 1) == (found.cluster_id, found.controller_id, found.endpoint_type)
         assert -(2**31) == found.cluster_authorized_operations
 
     def test_a_controller_that_is_gone_is_not_named(self) -> None:
         image = ClusterImage(controller=GONE, brokers=BROKERS)
-        assert NO_LEADER == int(description_of(image, request_of(ApiKey.DESCRIBE_CLUSTER, {}), 2).controller_id)
+        assert NO_LEADER == int(
+            description_of(image, request_of(ApiKey.DESCRIBE_CLUSTER, {}), 2, "PLAINTEXT", -(2**31)).controller_id
+        )
 
     @pytest.mark.parametrize(
         ("endpoint_type", "version", "expected"),
@@ -45,9 +50,9 @@ class TestDescribeCluster:
     )
     def test_endpoints_that_are_not_here(self, endpoint_type: int, version: int, expected: ErrorCode) -> None:
         request = request_of(ApiKey.DESCRIBE_CLUSTER, {"endpoint_type": endpoint_type})
-        found = description_of(ClusterImage(brokers=BROKERS), request, version)
+        found = description_of(ClusterImage(brokers=BROKERS), request, version, "PLAINTEXT", -(2**31))
         assert (wire_error(expected), ()) == (found.error_code, found.brokers)
-        assert f"wants type {endpoint_type}" in str(found.error_message)
+        assert f"asks for type {endpoint_type}" in str(found.error_message)
 
 
 def topic(name: str, *leaders: BrokerId) -> TopicImage:
@@ -65,7 +70,7 @@ Page = tuple[list[tuple[str | None, int, list[int]]], tuple[str, int] | None]
 
 def page(*, partitions_max: int = 2000, **values: Any) -> Page:
     """([(topic, error, partitions)], next cursor)."""
-    found = page_of(IMAGE, request_of(ApiKey.DESCRIBE_TOPIC_PARTITIONS, values), partitions_max)
+    found = page_of(IMAGE, request_of(ApiKey.DESCRIBE_TOPIC_PARTITIONS, values), partitions_max, context_of(0))
     cursor = found.next_cursor
     return (
         [
@@ -123,7 +128,7 @@ class TestDescribeTopicPartitions:
 
     def test_a_leader_that_is_gone(self) -> None:
         request = request_of(ApiKey.DESCRIBE_TOPIC_PARTITIONS, {"topics": [{"name": "c"}]})
-        part: Any = page_of(IMAGE, request, 9).topics[0].partitions[0]
+        part: Any = page_of(IMAGE, request, 9, context_of(0)).topics[0].partitions[0]
         assert ErrorCode.LEADER_NOT_AVAILABLE == part.error_code.value
         assert (NO_LEADER, (GONE,)) == (part.leader_id, part.offline_replicas)
 
@@ -156,9 +161,9 @@ class TestDescribeLogDirs:
     def test_a_dir_that_failed(self, tmp_path: Path) -> None:
         async def test(broker: Broker) -> None:
             await make_topic(broker, "t")
-            broker.store.dirs[0].failure = StorageError("the disk is gone")
+            broker.parts.logs.dirs[0].failure = StorageError("the disk is gone")
             (found,) = (await ask(broker, ApiKey.DESCRIBE_LOG_DIRS, {"topics": None})).results
-            broker.store.dirs[0].failure = None
+            broker.parts.logs.dirs[0].failure = None
             assert (ErrorCode.KAFKA_STORAGE_ERROR, ()) == (found.error_code.value, found.topics)
             assert (-1, -1) == (found.total_bytes, found.usable_bytes)
 

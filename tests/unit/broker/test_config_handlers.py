@@ -15,11 +15,9 @@ from kio.schema.list_config_resources.v1.request import ListConfigResourcesReque
 from kio.static.primitive import i8
 
 from ottla.broker.broker import Broker
-from ottla.broker.config_changes import Operation
-from ottla.broker.configuration import BrokerConfig
-from ottla.broker.context import Context
-from ottla.broker.handlers.configs import (
-    ResourceType,
+from ottla.broker.configs.config_changes import Operation
+from ottla.broker.configs.configuration import BrokerConfig
+from ottla.broker.handlers.topics.configs import (
     alter_configs,
     describe_configs,
     incremental_alter_configs,
@@ -28,11 +26,15 @@ from ottla.broker.handlers.configs import (
 from ottla.controller.decisions import NewTopic
 from ottla.model.error_codes import ErrorCode
 from ottla.protocol.apis import SERVED, ApiKey
+from ottla.protocol.config_resources import ConfigSource, ResourceType
 from ottla.protocol.messages import frame_body, read_response, write_response
+from tests.unit.broker.contexts import context_of
+
+pytestmark = pytest.mark.broker
 
 TOPIC, BROKER, LOGGER, METRICS, GROUP = ResourceType
 SET, DELETE, APPEND, SUBTRACT = Operation
-CONTEXT = Context(version=1, client_id="test", peer="test")
+CONTEXT = context_of(1)
 OK, REFUSED, INVALID_CONFIG = ErrorCode.NONE, ErrorCode.INVALID_REQUEST, ErrorCode.INVALID_CONFIG
 
 Config = tuple[str, int, str | None]
@@ -44,7 +46,7 @@ def run(folder: Path, work: Callable[[Broker], Awaitable[None]]) -> None:
     async def main() -> None:
         settings = {"log.dirs": str(folder), "listeners": "PLAINTEXT://127.0.0.1:0", "node.id": "3"}
         async with Broker(BrokerConfig.parse(settings=settings)) as broker:
-            created = await broker.controller.create_topics([NewTopic(name="t", partition_count=1)])
+            created = await broker.parts.controller.create_topics([NewTopic(name="t", partition_count=1)])
             await broker.wait_revision(created.revision)
             await work(broker)
 
@@ -56,7 +58,7 @@ async def described(broker: Broker, request: DescribeConfigsRequest) -> tuple[De
     lowest, highest = SERVED[ApiKey.DESCRIBE_CONFIGS]
     answers = {}
     for version in range(lowest, highest + 1):
-        body = await describe_configs(broker, Context(version=version, client_id=None, peer="test"), request)
+        body = await describe_configs(broker.parts.services, context_of(version), request)
         frame = frame_body(ApiKey.DESCRIBE_CONFIGS, version, 9, body)
         correlation_id, response = read_response(ApiKey.DESCRIBE_CONFIGS, version, memoryview(frame)[4:])
         assert 9 == correlation_id
@@ -101,7 +103,7 @@ async def change(
         ),
         validate_only=validate_only,
     )
-    response = await incremental_alter_configs(broker, CONTEXT, request)
+    response = await incremental_alter_configs(broker.parts.services, CONTEXT, request)
     assert [(type_, name) for type_, name, _ in resources] == [
         (each.resource_type, each.resource_name) for each in response.responses
     ]
@@ -124,14 +126,14 @@ async def replace(
         ),
         validate_only=validate_only,
     )
-    (response,) = (await alter_configs(broker, CONTEXT, request)).responses
+    (response,) = (await alter_configs(broker.parts.services, CONTEXT, request)).responses
     return int(response.error_code)
 
 
 def test_a_topic_is_described(tmp_path: Path) -> None:
     async def work(broker: Broker) -> None:
         everything = await describe(broker, TOPIC, "t")
-        assert (OK, "", "t", 33) == (
+        assert (OK, "", "t", 57) == (
             int(everything.error_code),
             everything.error_message,
             everything.resource_name,
@@ -139,7 +141,7 @@ def test_a_topic_is_described(tmp_path: Path) -> None:
         )
         assert {None} == {each.documentation for each in everything.configs}
         assert {()} == {each.synonyms for each in everything.configs}
-        assert 33 == len((await describe(broker, TOPIC, "t", ())).configs)
+        assert 57 == len((await describe(broker, TOPIC, "t", ())).configs)
 
         chosen = await describe(
             broker, TOPIC, "t", ("segment.bytes", "nope"), include_synonyms=True, include_documentation=True
@@ -177,9 +179,37 @@ def test_what_cannot_be_described_says_why(tmp_path: Path) -> None:
             result = await describe(broker, type_, name)
             assert (name, code, ()) == (result.resource_name, int(result.error_code), result.configs)
             assert result.error_message
-        for type_ in (METRICS, GROUP):
-            result = await describe(broker, type_, "some")
-            assert (OK, ()) == (int(result.error_code), result.configs)
+
+    run(tmp_path, work)
+
+
+def test_a_groups_configs_are_those_of_the_broker_until_they_are_set(tmp_path: Path) -> None:
+    async def work(broker: Broker) -> None:
+        async def value(name: str) -> tuple[str | None, int]:
+            configs = {each.name: each for each in (await describe(broker, GROUP, "some")).configs}
+            return configs[name].value, int(configs[name].config_source)
+
+        assert ("45000", ConfigSource.DEFAULT) == await value("share.session.timeout.ms")
+        assert ("latest", ConfigSource.DEFAULT) == await value("share.auto.offset.reset")
+        changes: list[Config] = [
+            ("share.session.timeout.ms", SET, "50000"),
+            ("share.auto.offset.reset", SET, "by_duration:PT1H"),
+        ]
+        assert [OK] == await change(broker, (GROUP, "some", changes))
+        assert ("50000", ConfigSource.DYNAMIC_GROUP) == await value("share.session.timeout.ms")
+        assert ("by_duration:PT1H", ConfigSource.DYNAMIC_GROUP) == await value("share.auto.offset.reset")
+        refused: list[Config] = [
+            ("share.session.timeout.ms", SET, "60001"),
+            ("share.delivery.count.limit", SET, "1"),
+            ("share.auto.offset.reset", SET, "by_duration:1h"),
+            ("share.isolation.level", SET, "none"),
+            ("session.timeout.ms", SET, "1"),
+        ]
+        for each in refused:
+            assert [INVALID_CONFIG] == await change(broker, (GROUP, "some", [each]))
+        assert ["some"] == list(broker.image.group_configs)
+        assert [OK] == await change(broker, (GROUP, "some", [(name, DELETE, None) for name, _, _ in changes]))
+        assert {} == broker.image.group_configs
 
     run(tmp_path, work)
 
@@ -189,7 +219,7 @@ def test_a_resource_is_described_once_however_often_it_is_named(tmp_path: Path) 
         resource = DescribeConfigsResource(resource_type=i8(TOPIC), resource_name="t", configuration_keys=None)
         results = await described(broker, DescribeConfigsRequest(resources=(resource,) * 200))
         assert [OK, *[REFUSED] * 199] == [int(each.error_code) for each in results]
-        assert [33, *[0] * 199] == [len(each.configs) for each in results]
+        assert [57, *[0] * 199] == [len(each.configs) for each in results]
 
     run(tmp_path, work)
 
@@ -197,7 +227,7 @@ def test_a_resource_is_described_once_however_often_it_is_named(tmp_path: Path) 
 def test_topics_that_set_the_same_share_only_what_is_the_same(tmp_path: Path) -> None:
     async def work(broker: Broker) -> None:
         topics = [NewTopic(name=f"t{number}", configs={"flush.ms": str(number % 2)}) for number in range(4)]
-        await broker.wait_revision((await broker.controller.create_topics(topics)).revision)
+        await broker.wait_revision((await broker.parts.controller.create_topics(topics)).revision)
         resources = [
             DescribeConfigsResource(resource_type=i8(TOPIC), resource_name=f"t{number}", configuration_keys=keys)
             for number, keys in enumerate([("flush.ms",), ("flush.ms",), ("flush.ms",), ("retention.ms",)])
@@ -251,7 +281,7 @@ def test_refused_changes_change_nothing(tmp_path: Path) -> None:
         assert [ErrorCode.INVALID_TOPIC_EXCEPTION] == await change(broker, (TOPIC, "a b", retention))
         assert [REFUSED] == await change(broker, (TOPIC, "", retention))
         assert [REFUSED, REFUSED] == await change(broker, (TOPIC, "t", retention), (TOPIC, "t", []))
-        assert [REFUSED, REFUSED] == await change(broker, (99, "t", retention), (GROUP, "g", retention))
+        assert [REFUSED, INVALID_CONFIG] == await change(broker, (99, "t", retention), (GROUP, "g", retention))
         assert REFUSED == await replace(broker, TOPIC, "t", [("retention.ms", None)])
         assert REFUSED == await replace(broker, TOPIC, "t", [("retention.ms", "1"), ("retention.ms", "2")])
         assert INVALID_CONFIG == await replace(broker, TOPIC, "t", [("retention.ms", "x")])
@@ -303,7 +333,10 @@ def test_dynamic_broker_configs_act_and_show_up_in_topics(tmp_path: Path) -> Non
             broker, (BROKER, "", [("log.retention.ms", SET, "99"), ("message.max.bytes", SET, "8")])
         )
         assert [OK] == await change(broker, (BROKER, "3", [("message.max.bytes", SET, "7")]))
-        assert (7, 1048588) == (broker.config.message_max_bytes, broker.static_config.message_max_bytes)
+        assert (7, 1048588) == (
+            broker.parts.configs.current.message_max_bytes,
+            broker.config.message_max_bytes,
+        )
         assert ("7", 2) == await value_of(broker, BROKER, "3", "message.max.bytes")
         assert ("8", 3) == await value_of(broker, BROKER, "", "message.max.bytes")
         assert ("99", 3) == await value_of(broker, TOPIC, "t", "retention.ms")
@@ -312,7 +345,7 @@ def test_dynamic_broker_configs_act_and_show_up_in_topics(tmp_path: Path) -> Non
 
         assert OK == await replace(broker, BROKER, "", [])
         assert [OK] == await change(broker, (BROKER, "3", [("message.max.bytes", DELETE, None)]))
-        assert broker.static_config == broker.config
+        assert broker.parts.configs.current == broker.config
         assert ("1", 5) == await value_of(broker, BROKER, "3", "num.partitions")
 
     run(tmp_path, work)
@@ -340,7 +373,7 @@ def test_broker_changes_that_kafka_refuses_or_not(tmp_path: Path, name: str, con
 
 def test_the_levels_of_loggers(tmp_path: Path) -> None:
     async def work(broker: Broker) -> None:
-        name = "ottla.broker.dispatch"
+        name = "ottla.broker.requests.pipeline"
         try:
             assert [OK] == await change(broker, (LOGGER, "3", [(name, SET, "TRACE")]))
             assert ("TRACE", 6) == await value_of(broker, LOGGER, "3", name)
@@ -356,9 +389,9 @@ def test_the_levels_of_loggers(tmp_path: Path) -> None:
 
 def test_what_has_configs_is_listed(tmp_path: Path) -> None:
     async def listed(broker: Broker, *types: int, version: int = 1) -> tuple[int, list[tuple[int, str]]]:
-        context = Context(version=version, client_id=None, peer="test")
+        context = context_of(version)
         request = ListConfigResourcesRequest(resource_types=tuple(map(i8, types)))
-        response: Any = await list_config_resources(broker, context, request)
+        response: Any = await list_config_resources(broker.parts.services, context, request)
         return response.error_code, [(each.resource_type, each.resource_name) for each in response.config_resources]
 
     async def work(broker: Broker) -> None:
@@ -366,6 +399,42 @@ def test_what_has_configs_is_listed(tmp_path: Path) -> None:
         assert (OK, [(TOPIC, "t")]) == await listed(broker, TOPIC)
         assert (OK, []) == await listed(broker, METRICS, GROUP)
         assert (OK, []) == await listed(broker, version=0)
+        assert [OK] * 2 == await change(broker, *((METRICS, name, [("metrics", SET, "a.")]) for name in ("n/2", "n1")))
+        assert (OK, [(METRICS, "n/2"), (METRICS, "n1")]) == await listed(broker, METRICS)
+        assert (OK, [(METRICS, "n/2"), (METRICS, "n1")]) == await listed(broker, version=0)
         assert (ErrorCode.UNSUPPORTED_VERSION, []) == await listed(broker, TOPIC, 99)
+
+    run(tmp_path, work)
+
+
+def test_client_metrics_subscriptions_are_made_and_removed_by_their_configs(tmp_path: Path) -> None:
+    async def work(broker: Broker) -> None:
+        async def shown() -> list[tuple[str, str | None, int]]:
+            found = (await describe(broker, METRICS, "s")).configs
+            return [(each.name, each.value, each.config_source) for each in found]
+
+        defaults = [("interval.ms", "300000", 5), ("match", "", 5), ("metrics", "", 5)]
+        assert defaults == await shown()
+        assert REFUSED == int((await describe(broker, METRICS, "")).error_code)
+        assert [OK] == await change(
+            broker, (METRICS, "s", [("metrics", SET, "a."), ("match", SET, "client_id=x")]), validate_only=True
+        )
+        assert {} == broker.image.client_metrics
+        assert [OK] == await change(broker, (METRICS, "s", [("metrics", SET, "a."), ("match", SET, "client_id=x")]))
+        assert [OK] == await change(broker, (METRICS, "s", [("metrics", APPEND, "b.")]))
+        assert {"s": {"metrics": "a.,b.", "match": "client_id=x"}} == broker.image.client_metrics
+        assert [("interval.ms", "300000", 5), ("match", "client_id=x", 7), ("metrics", "a.,b.", 7)] == await shown()
+        for name, config, code in (
+            ("", ("metrics", SET, "a."), REFUSED),
+            ("n" * 1001, ("metrics", SET, "a."), REFUSED),
+            ("s", ("metricz", SET, "a."), REFUSED),
+            ("s", ("interval.ms", SET, "99"), REFUSED),
+            ("s", ("match", SET, "client_id=("), INVALID_CONFIG),
+        ):
+            assert [code] == await change(broker, (METRICS, name, [config]))
+        assert OK == await replace(broker, METRICS, "s", [("interval.ms", "100")])
+        assert {"s": {"interval.ms": "100"}} == broker.image.client_metrics
+        assert [OK] == await change(broker, (METRICS, "s", [("interval.ms", DELETE, None), ("match", DELETE, None)]))
+        assert {} == broker.image.client_metrics
 
     run(tmp_path, work)

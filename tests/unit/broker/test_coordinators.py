@@ -7,11 +7,9 @@ from typing import Any
 import pytest
 
 from ottla.broker.broker import Broker
-from ottla.broker.coordinator_shards import partition_of
-from ottla.broker.group_coordinator import TOPIC as OFFSETS_TOPIC
-from ottla.broker.group_coordinator import GroupsShard
-from ottla.broker.transaction_coordinator import TransactionsShard
 from ottla.controller.decisions import TopicReference
+from ottla.coordination.groups.coordinator import TOPIC as OFFSETS_TOPIC
+from ottla.coordination.groups.coordinator import GroupsShard
 from ottla.coordination.groups.requests import (
     JoinRequest,
     MemberProtocol,
@@ -19,6 +17,8 @@ from ottla.coordination.groups.requests import (
     OffsetCommitRequest,
     TransactionalCommitRequest,
 )
+from ottla.coordination.runtime.internal_topic import partition_of
+from ottla.coordination.transactions.coordinator import TransactionsShard
 from ottla.coordination.transactions.records import TransactionStatus
 from ottla.coordination.transactions.requests import AddPartitions, EndTransaction, InitProducerId
 from ottla.model.error_codes import ErrorCode
@@ -27,6 +27,8 @@ from ottla.model.ids import LeaderEpoch, ProducerEpoch, ProducerId, TopicPartiti
 from tests.unit.broker.running_broker import append, led_anew, make_topic, running, with_broker
 from tests.unit.storage.rig import batch
 from tests.unit.transport.rig import until
+
+pytestmark = pytest.mark.broker
 
 GROUP = "g"
 
@@ -49,9 +51,9 @@ def test_ids_belong_to_the_partitions_that_java_says(id: str, expected: int) -> 
 
 def test_before_the_topic_exists_nobody_leads_what_an_id_needs(tmp_path: Path) -> None:
     async def test(broker: Broker) -> None:
-        for shards in (broker.groups._shards, broker.transactions._shards):
+        for topic in (broker.parts.groups._shards._topic, broker.parts.transactions._shards._topic):
             with pytest.raises(CoordinatorNotAvailableError):
-                shards.leader_of(GROUP)
+                topic.leader_of(GROUP)
 
     with_broker(tmp_path, test)
 
@@ -59,15 +61,15 @@ def test_before_the_topic_exists_nobody_leads_what_an_id_needs(tmp_path: Path) -
 def test_before_the_topic_exists_nobody_coordinates_and_finding_makes_it(tmp_path: Path) -> None:
     async def test(broker: Broker) -> None:
         with pytest.raises(CoordinatorNotAvailableError):
-            broker.groups.shard_of(GROUP)
-        found = await asyncio.gather(*(broker.groups.find(GROUP) for _ in range(3)))
+            broker.parts.groups.shard_of(GROUP)
+        found = await asyncio.gather(*(broker.parts.groups.find(GROUP) for _ in range(3)))
         assert [broker.id] * 3 == [each.id for each in found]
-        assert {broker.id} == {(await broker.transactions.find("t")).id}
+        assert {broker.id} == {(await broker.parts.transactions.find("t")).id}
         offsets, states = broker.image.topics[OFFSETS_TOPIC], broker.image.topics["__transaction_state"]
         assert (50, "compact") == (len(offsets.partitions), offsets.configs["cleanup.policy"])
         assert (50, "1") == (len(states.partitions), states.configs["min.insync.replicas"])
-        assert all(shard.is_active for shard in broker.groups.shards())
-        assert all(shard.is_active for shard in broker.transactions.shards())
+        assert all(shard.is_active for shard in broker.parts.groups.shards())
+        assert all(shard.is_active for shard in broker.parts.transactions.shards())
 
     with_broker(tmp_path, test)
 
@@ -83,16 +85,16 @@ def committed(shard: GroupsShard) -> dict[TopicPartition, int]:
 
 
 async def active(broker: Broker) -> GroupsShard:
-    await until(lambda: broker.groups.shard_of(GROUP).is_active)
-    return broker.groups.shard_of(GROUP)
+    await until(lambda: broker.parts.groups.shard_of(GROUP).is_active)
+    return broker.parts.groups.shard_of(GROUP)
 
 
 def test_offsets_survive_a_restart_and_go_with_their_topic(tmp_path: Path) -> None:
     async def write(broker: Broker) -> None:
         for topic in ("kept", "deleted", "deleted-in-the-night"):
             await make_topic(broker, topic)
-        await broker.groups.find(GROUP)
-        shard = broker.groups.shard_of(GROUP)
+        await broker.parts.groups.find(GROUP)
+        shard = broker.parts.groups.shard_of(GROUP)
         for offset, topic in enumerate(("kept", "deleted", "deleted-in-the-night")):
             await commit_offset(shard, topic, offset)
 
@@ -100,12 +102,12 @@ def test_offsets_survive_a_restart_and_go_with_their_topic(tmp_path: Path) -> No
         shard = await active(broker)
         before = {TopicPartition("kept", 0): 0, TopicPartition("deleted", 0): 1}
         assert {**before, TopicPartition("deleted-in-the-night", 0): 2} == committed(shard)
-        outcome = await broker.controller.delete_topics([TopicReference(name="deleted")])
+        outcome = await broker.parts.controller.delete_topics([TopicReference(name="deleted")])
         await broker.wait_revision(outcome.revision)
         assert {TopicPartition("kept", 0): 0, TopicPartition("deleted-in-the-night", 0): 2} == committed(shard)
         # Nobody tells the shard of this one.
-        broker.groups.on_image = lambda image: None  # type: ignore[method-assign]
-        outcome = await broker.controller.delete_topics([TopicReference(name="deleted-in-the-night")])
+        broker.parts.groups.on_image = lambda image: None  # type: ignore[method-assign]
+        outcome = await broker.parts.controller.delete_topics([TopicReference(name="deleted-in-the-night")])
         await broker.wait_revision(outcome.revision)
 
     async def read(broker: Broker) -> dict[TopicPartition, int]:
@@ -119,8 +121,8 @@ def test_offsets_survive_a_restart_and_go_with_their_topic(tmp_path: Path) -> No
 def test_a_member_that_waits_is_told_when_the_broker_stops(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with running(tmp_path) as broker:
-            await broker.groups.find(GROUP)
-            shard = broker.groups.shard_of(GROUP)
+            await broker.parts.groups.find(GROUP)
+            shard = broker.parts.groups.shard_of(GROUP)
             request = JoinRequest(
                 group_id=GROUP,
                 session_timeout_ms=10_000,
@@ -138,8 +140,8 @@ def test_a_member_that_waits_is_told_when_the_broker_stops(tmp_path: Path) -> No
 
 
 async def begin(broker: Broker, *partitions: TopicPartition) -> tuple[TransactionsShard, ProducerId, ProducerEpoch]:
-    await broker.transactions.find("t")
-    shard = broker.transactions.shard_of("t")
+    await broker.parts.transactions.find("t")
+    shard = broker.parts.transactions.shard_of("t")
     request = InitProducerId(transactional_id="t", timeout_ms=60_000)
     identity = await shard.ask(lambda now, token: shard.machine.init_producer_id(request, now, token))
     adding = AddPartitions(
@@ -156,8 +158,8 @@ async def begin(broker: Broker, *partitions: TopicPartition) -> tuple[Transactio
 def test_a_commit_writes_markers_and_lets_offsets_count(tmp_path: Path) -> None:
     async def test(broker: Broker) -> None:
         await make_topic(broker, "t", 2)
-        await broker.groups.find(GROUP)
-        groups = broker.groups.shard_of(GROUP)
+        await broker.parts.groups.find(GROUP)
+        groups = broker.parts.groups.shard_of(GROUP)
         places = [TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition(OFFSETS_TOPIC, groups.partition.index)]
         shard, producer_id, epoch = await begin(broker, *places)
         append(
@@ -196,12 +198,12 @@ def test_a_partition_that_is_gone_does_not_hold_up_the_transaction(tmp_path: Pat
 def test_a_new_leader_epoch_loads_the_shard_anew(tmp_path: Path) -> None:
     async def test(broker: Broker) -> None:
         await make_topic(broker, "kept")
-        await broker.groups.find(GROUP)
-        old = broker.groups.shard_of(GROUP)
+        await broker.parts.groups.find(GROUP)
+        old = broker.parts.groups.shard_of(GROUP)
         await commit_offset(old, "kept", 9)
         partition = old.partition
         led_anew(partition, LeaderEpoch(partition.leader_epoch + 1))
-        broker.groups.on_image(broker.image)
+        broker.parts.groups.on_image(broker.image)
         new = await active(broker)
         assert (False, False, {TopicPartition("kept", 0): 9}) == (new is old, old.is_active, committed(new))
 

@@ -9,9 +9,9 @@ from struct import pack_into
 import pytest
 
 from ottla.broker.broker import Broker
-from ottla.broker.coordinator_shards import partition_of
-from ottla.broker.group_coordinator import TOPIC as OFFSETS_TOPIC
-from ottla.broker.transaction_coordinator import TOPIC as TRANSACTIONS_TOPIC
+from ottla.coordination.groups.coordinator import TOPIC as OFFSETS_TOPIC
+from ottla.coordination.runtime.internal_topic import partition_of
+from ottla.coordination.transactions.coordinator import TOPIC as TRANSACTIONS_TOPIC
 from ottla.coordination.transactions.requests import InitProducerId
 from ottla.model.errors import CoordinatorNotAvailableError
 from ottla.model.ids import TopicPartition
@@ -22,6 +22,8 @@ from ottla.records.layout import ATTRIBUTES_AT, BASE_OFFSET_AT, CRC_AT
 from tests.unit.broker.running_broker import make_topic, with_broker
 from tests.unit.broker.test_coordinators import GROUP, active, commit_offset, committed
 from tests.unit.transport.rig import until
+
+pytestmark = pytest.mark.broker
 
 TOPICS = ("first", "second", "third")
 IDS = 50
@@ -76,7 +78,7 @@ def fill_offsets(folder: Path) -> None:
     async def fill(broker: Broker) -> None:
         for topic in TOPICS:
             await make_topic(broker, topic)
-        await broker.groups.find(GROUP)
+        await broker.parts.groups.find(GROUP)
         shard = await active(broker)
         for number in range(4):
             for topic in TOPICS:
@@ -113,12 +115,12 @@ def test_transactions_of_a_corrupt_partition_are_refused_and_the_others_work(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, how: str
 ) -> None:
     async def init(broker: Broker, id: str) -> None:
-        shard = broker.transactions.shard_of(id)
+        shard = broker.parts.transactions.shard_of(id)
         request = InitProducerId(transactional_id=id, timeout_ms=60_000)
         await shard.ask(lambda now, token: shard.machine.init_producer_id(request, now, token))
 
     async def fill(broker: Broker) -> None:
-        await broker.transactions.find("t")
+        await broker.parts.transactions.find("t")
         for _ in range(3):
             await init(broker, "t")
 
@@ -129,7 +131,7 @@ def test_transactions_of_a_corrupt_partition_are_refused_and_the_others_work(
 
     async def read(broker: Broker) -> None:
         async with asyncio.timeout(20):
-            await until(lambda: broker.transactions.shard_of("t").failure is not None)
+            await until(lambda: broker.parts.transactions.shard_of("t").failure is not None)
         with pytest.raises(CoordinatorNotAvailableError, match=TRANSACTIONS_TOPIC):
             await init(broker, "t")
         await init(broker, "another id")

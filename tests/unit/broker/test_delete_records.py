@@ -17,6 +17,8 @@ from ottla.protocol.messages import milliseconds
 from ottla.replication.partition import Partition
 from tests.unit.broker.replicated import ReplicatedBrokers
 
+pytestmark = pytest.mark.broker
+
 WHERE = TopicPartition("t", 0)
 PART = DeleteRecordsPartition(partition_index=i32(0), offset=i64(7))
 

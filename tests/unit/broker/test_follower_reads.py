@@ -10,10 +10,12 @@ import pytest
 
 from ottla.client.consumer.blocking_consumer import Consumer
 from ottla.client.producer.blocking_producer import Producer
-from ottla.metadata.broker_configs import RACK_AWARE_SELECTOR
+from ottla.metadata.configs.broker_configs import RACK_AWARE_SELECTOR
 from ottla.model.ids import TopicPartition
 from ottla.replication.partition import Partition
 from ottla.testing import BrokerCluster, InProcessBroker
+
+pytestmark = pytest.mark.broker
 
 SECONDS = 60
 

@@ -9,19 +9,21 @@ from uuid import uuid4
 import pytest
 
 from ottla.broker.broker import Broker
-from ottla.broker.context import Context
-from ottla.broker.dispatch import handler_of
-from ottla.broker.handlers import group_members
-from ottla.broker.handlers.group_members import client_host
-from ottla.coordination.groups.consumer.group import Topic
+from ottla.broker.handlers.groups import group_members
+from ottla.broker.handlers.groups.group_members import client_host
+from ottla.broker.requests.dispatch import handler_of
 from ottla.coordination.groups.consumer.topic_patterns import TopicPattern
+from ottla.coordination.groups.group_kind import Topic
 from ottla.coordination.runtime.shard import Shard
 from ottla.model.error_codes import ErrorCode
 from ottla.protocol.apis import SERVED, ApiKey
 from ottla.protocol.messages import frame_body, read_request, read_response, write_response
 from ottla.protocol.offset_commits import OffsetCommit
+from tests.unit.broker.contexts import context_of
 from tests.unit.broker.running_broker import ask, make_topic, with_broker
 from tests.wire.exchange import request_body
+
+pytestmark = pytest.mark.broker
 
 SESSION = timedelta(seconds=10)
 JOIN: dict[str, Any] = {
@@ -43,8 +45,8 @@ AT_ONCE = "0"
 async def over_the_wire(broker: Broker, api_key: ApiKey, version: int, values: dict[str, Any]) -> Any:
     """A request from its bytes to its answer's, as dispatch would do it; the answer is read in its newest class."""
     request = read_request(api_key, version, memoryview(request_body(api_key, version, values)))
-    context = Context(version=version, client_id="test", peer="127.0.0.1:1")
-    answer = handler_of(api_key)(broker, context, request)
+    context = context_of(version)
+    answer = handler_of(api_key)(broker.parts.services, context, request)
     if asyncio.iscoroutine(answer):
         answer = await answer
     if isinstance(answer, bytes):
@@ -104,12 +106,16 @@ class TestWhenNobodyCanBeAsked:
         async def test(broker: Broker) -> None:
             await make_topic(broker, "t")
             await ask(broker, ApiKey.FIND_COORDINATOR, {"coordinator_keys": ["g"]})
-            shard = broker.groups.shard_of("g")
+            shard = broker.parts.groups.shard_of("g")
             unloaded = Shard(
-                shard.partition, shard.machine, clock=broker.clock, disk=broker.world.disk, timers=broker.timers
+                shard.partition,
+                shard.machine,
+                clock=broker.parts.services.clock,
+                disk=broker.parts.services.disk,
+                timers=broker.parts.timers,
             )
-            monkeypatch.setattr(broker.groups, "shard_of", lambda group_id: unloaded)
-            monkeypatch.setattr(broker.groups, "shards", lambda: [unloaded])
+            monkeypatch.setattr(broker.parts.groups, "shard_of", lambda group_id: unloaded)
+            monkeypatch.setattr(broker.parts.groups, "shards", lambda: [unloaded])
             errors = await errors_of_all(broker)
             assert ErrorCode.NONE == errors.pop("heartbeat")
             assert {ErrorCode.COORDINATOR_LOAD_IN_PROGRESS} == set(errors.values())
@@ -140,16 +146,16 @@ class TestWaitingMembers:
         async def test(broker: Broker) -> None:
             await ask(broker, ApiKey.FIND_COORDINATOR, {"coordinator_keys": ["g"]})
             first = await ask(broker, ApiKey.JOIN_GROUP, JOIN, 3)
-            assert (0, 0) == (first.error_code.value, broker.groups.waiting_bytes)
+            assert (0, 0) == (first.error_code.value, broker.parts.groups.waiting_bytes)
             second = asyncio.ensure_future(ask(broker, ApiKey.JOIN_GROUP, JOIN, 3))
             await asyncio.sleep(0)
-            assert (False, len("range12345")) == (second.done(), broker.groups.waiting_bytes)
+            assert (False, len("range12345")) == (second.done(), broker.parts.groups.waiting_bytes)
             refused = await ask(broker, ApiKey.JOIN_GROUP, JOIN, 3)
             assert ErrorCode.COORDINATOR_LOAD_IN_PROGRESS == refused.error_code.value
             leave = {"group_id": "g", "members": [{"member_id": first.member_id}]}
             await ask(broker, ApiKey.LEAVE_GROUP, leave)
             assert ErrorCode.NONE == (await second).error_code.value
-            assert 0 == broker.groups.waiting_bytes
+            assert 0 == broker.parts.groups.waiting_bytes
 
         monkeypatch.setattr(group_members, "WAITING_BYTES_MAX", 15)
         with_broker(tmp_path, test, group_initial_rebalance_delay_ms=AT_ONCE)
@@ -173,7 +179,7 @@ class TestOffsets:
 
         async def look(broker: Broker) -> None:
             while (answer := await over_the_wire(broker, ApiKey.OFFSET_FETCH, 9, FETCH)).groups[0].error_code.value:
-                await broker.clock.sleep(0.01)
+                await broker.parts.services.clock.sleep(0.01)
             assert [1, -1] == [part.committed_offset for part in answer.groups[0].topics[0].partitions]
 
         with_broker(tmp_path, commit)
@@ -183,10 +189,10 @@ class TestOffsets:
         async def test(broker: Broker) -> None:
             await make_topic(broker, "t")
             await ask(broker, ApiKey.FIND_COORDINATOR, {"coordinator_keys": ["g"]})
-            machine = broker.groups.shard_of("g").machine
+            machine = broker.parts.groups.shard_of("g").machine
             for version, retention, expires in ((4, timedelta(hours=1), True), (4, -timedelta(milliseconds=1), False)):
                 await over_the_wire(broker, ApiKey.OFFSET_COMMIT, version, {**COMMIT, "retention_time": retention})
-                soon = broker.clock.now_ms() + 3_600_001
+                soon = broker.parts.services.clock.now_ms() + 3_600_001
                 old = machine.offsets.expired("g", empty_since_ms=None, retention_ms=2**60, now_ms=soon)
                 assert expires == bool(old)
 
@@ -209,7 +215,7 @@ def test_commits_are_plain() -> None:
     ],
 )
 def test_hosts_as_kafka_shows_them(peer: str, host: str) -> None:
-    assert host == client_host(Context(version=0, client_id=None, peer=peer))
+    assert host == client_host(context_of(0, address=peer))
 
 
 def test_other_work_goes_on_while_a_pattern_is_matched_against_many_topics(tmp_path: Path) -> None:
@@ -218,8 +224,8 @@ def test_other_work_goes_on_while_a_pattern_is_matched_against_many_topics(tmp_p
     slices = sum(1 for _ in TopicPattern(pattern).unmatched(names))
 
     async def test(broker: Broker) -> None:
-        await broker.groups.find("g")
-        shard = broker.groups.shard_of("g")
+        await broker.parts.groups.find("g")
+        shard = broker.parts.groups.shard_of("g")
         shard.machine.consumers.topics = {name: Topic(uuid4(), 1) for name in names}
         asked = {
             "group_id": "g",

@@ -14,13 +14,15 @@ from pathlib import Path
 import pytest
 
 from ottla.broker.broker import Broker
-from ottla.broker.configuration import BrokerConfig
-from ottla.broker.http_endpoint import CONNECTIONS_MAX, CONNECTIONS_PER_HOST_MAX, HEAD_BYTES_MAX, HttpEndpoint
+from ottla.broker.configs.configuration import BrokerConfig
+from ottla.broker.http_endpoint import CONNECTIONS_MAX, CONNECTIONS_PER_HOST_MAX, HEAD_BYTES_MAX
 from ottla.broker.metrics import Metrics
 from ottla.model.errors import StorageError
-from tests.unit.broker.http_client import HOST, HttpClient, get
+from tests.unit.broker.http_client import HOST, HttpClient, endpoint_of, get
 from tests.unit.broker.running_broker import running
 from tests.unit.env.event_loops import EVENT_LOOPS, Run
+
+pytestmark = pytest.mark.broker
 
 
 @pytest.fixture(params=EVENT_LOOPS)
@@ -32,7 +34,7 @@ def run(request: pytest.FixtureRequest) -> Run[None]:
 @asynccontextmanager
 async def started(broker: Broker, request_seconds: float = 10.0) -> AsyncIterator[int]:
     """The endpoint's port."""
-    endpoint = HttpEndpoint(broker, request_seconds=request_seconds)
+    endpoint = endpoint_of(broker, request_seconds=request_seconds)
     port = await endpoint.start(HOST, 0)
     try:
         yield port
@@ -76,12 +78,12 @@ class TestHealth:
     def test_a_failed_data_dir_is_a_reason(self, run: Run[None], tmp_path: Path) -> None:
         async def scenario() -> None:
             async with running(tmp_path) as broker, started(broker) as port:
-                broker.store.dirs[0].failure = StorageError("the disk is gone")
+                broker.parts.logs.dirs[0].failure = StorageError("the disk is gone")
                 answer = await get(port, "/health/ready")
-                path = broker.store.dirs[0].path
+                path = broker.parts.logs.dirs[0].path
                 assert 503 == answer.status
                 assert [f"data dir {path}: the disk is gone"] == json.loads(answer.body)["reasons"]
-                broker.store.dirs[0].failure = None
+                broker.parts.logs.dirs[0].failure = None
 
         run(scenario())
 
@@ -142,10 +144,11 @@ class TestPaths:
 
     def test_a_port_that_is_taken(self, run: Run[None], tmp_path: Path) -> None:
         async def scenario(port: int) -> None:
-            other = HttpEndpoint(unstarted(tmp_path))
+            other = endpoint_of(unstarted(tmp_path))
             with pytest.raises(OSError, match=r"(?i)in use") as raised:
                 await other.start(HOST, port)
-            assert errno.EADDRINUSE == raised.value.errno
+            told = f"cannot serve HTTP on {HOST}:{port}: Address already in use"
+            assert (errno.EADDRINUSE, told) == (raised.value.errno, raised.value.strerror)
             await other.stop()
 
         on_an_endpoint(run, tmp_path, scenario)
@@ -350,7 +353,7 @@ class TestManyScrapes:
         async def scenario() -> None:
             async with running(tmp_path) as broker, started(broker) as port:
                 for count in range(3):
-                    broker.listener.refused = count
+                    broker.parts.listeners.refused = count
                     body = (await get(port, "/metrics")).body
                     assert b"ottla_connections_refused_total %d.0" % count in body
 

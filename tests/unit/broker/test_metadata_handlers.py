@@ -10,16 +10,21 @@ import pytest
 
 from ottla.broker.broker import Broker
 from ottla.broker.handlers.availability import Availability, availability
-from ottla.broker.handlers.metadata_bodies import MetadataBodies
+from ottla.broker.handlers.topics.metadata_bodies import MetadataBodies
 from ottla.metadata.image import NO_LEADER, BrokerImage, ClusterImage, PartitionImage, TopicImage
 from ottla.model.error_codes import ErrorCode
 from ottla.model.ids import BrokerId, LeaderEpoch
 from ottla.protocol.apis import SERVED, ApiKey
 from ottla.protocol.messages import frame_body
+from ottla.security.resources import ALL_OPERATION_BITS, OPERATIONS_NOT_REQUESTED, ResourceType
 from tests.unit.broker.running_broker import ask, make_topic, with_broker
 from tests.wire.exchange import read_response
 
+pytestmark = pytest.mark.broker
+
 VERSIONS = range(SERVED[ApiKey.METADATA].highest + 1)
+NOT_REQUESTED = OPERATIONS_NOT_REQUESTED
+TOPIC_BITS, CLUSTER_BITS = (ALL_OPERATION_BITS[each] for each in (ResourceType.TOPIC, ResourceType.CLUSTER))
 ONE, TWO, GONE = BrokerId(1), BrokerId(2), BrokerId(3)
 
 
@@ -58,7 +63,10 @@ def everything(
 ) -> Any:
     body = asyncio.run(
         bodies.everything(
-            image, version, with_operations=with_operations, with_cluster_operations=with_cluster_operations
+            image,
+            version,
+            topic_operations=TOPIC_BITS if with_operations else NOT_REQUESTED,
+            cluster_operations=CLUSTER_BITS if with_cluster_operations else NOT_REQUESTED,
         )
     )
     return parsed(body, version)
@@ -74,7 +82,7 @@ def everything(
     ],
 )
 def test_availability(image: PartitionImage, expected: Availability) -> None:
-    assert expected == availability(image, {ONE, TWO})
+    assert expected == availability(image, {ONE, TWO}, {ONE, TWO})
 
 
 class TestBodies:
@@ -83,7 +91,7 @@ class TestBodies:
     def test_any_number_of_topics_in_every_version(self, version: int, count: int) -> None:
         """The number of topics is a varint in newer versions: 127 of them are the first that need two bytes."""
         image = image_of(*(topic(number, partition(ONE), partition(TWO, GONE)) for number in range(count)))
-        found = everything(MetadataBodies(), image, version)
+        found = everything(MetadataBodies("PLAINTEXT"), image, version)
         assert list(image.topics) == [each.name for each in found.topics]
         assert [("host-1", 9001), ("host-2", 9002)] == [(each.host, each.port) for each in found.brokers]
         if version >= 1:
@@ -98,22 +106,22 @@ class TestBodies:
 
     def test_what_did_not_change_is_not_encoded_again(self) -> None:
         first, second = topic(1, partition(ONE)), topic(2, partition(ONE))
-        image, bodies = image_of(first, second), MetadataBodies()
-        kept = {each.name: bodies.topic(image, each, 9, with_operations=False) for each in (first, second)}
+        image, bodies = image_of(first, second), MetadataBodies("PLAINTEXT")
+        kept = {each.name: bodies.topic(image, each, 9, NOT_REQUESTED, is_internal=False) for each in (first, second)}
         changed = replace(first, partitions=(partition(TWO),))
         newer = replace(image, topics={first.name: changed, second.name: second})
-        assert kept[second.name] is bodies.topic(newer, second, 9, with_operations=False)
-        assert kept[first.name] != bodies.topic(newer, changed, 9, with_operations=False)
+        assert kept[second.name] is bodies.topic(newer, second, 9, NOT_REQUESTED, is_internal=False)
+        assert kept[first.name] != bodies.topic(newer, changed, 9, NOT_REQUESTED, is_internal=False)
         assert [(2,), (1,)] == [each.partitions[0].replica_nodes for each in everything(bodies, newer, 9).topics]
 
     def test_operations_are_an_answer_of_their_own(self) -> None:
-        image, bodies = image_of(topic(1, partition(ONE))), MetadataBodies()
+        image, bodies = image_of(topic(1, partition(ONE))), MetadataBodies("PLAINTEXT")
         for with_operations, expected in ((False, -(2**31)), (True, 3576), (False, -(2**31))):
             found = everything(bodies, image, 8, with_operations=with_operations)
             assert expected == found.topics[0].topic_authorized_operations
 
     def test_a_broker_that_goes_changes_every_topic(self) -> None:
-        image, bodies = image_of(topic(1, partition(ONE))), MetadataBodies()
+        image, bodies = image_of(topic(1, partition(ONE))), MetadataBodies("PLAINTEXT")
         assert ErrorCode.NONE == everything(bodies, image, 7).topics[0].partitions[0].error_code.value
         alone = replace(image, brokers={TWO: image.brokers[TWO]})
         found = everything(bodies, alone, 7)
@@ -126,14 +134,14 @@ class TestBodies:
         )
 
     def test_another_controller_is_told(self) -> None:
-        image, bodies = image_of(topic(1, partition(ONE))), MetadataBodies()
+        image, bodies = image_of(topic(1, partition(ONE))), MetadataBodies("PLAINTEXT")
         assert [2, 1] == [everything(bodies, each, 9).controller_id for each in (image, replace(image, controller=ONE))]
 
     def test_topics_that_are_gone_are_not_kept_for_ever(self) -> None:
-        bodies = MetadataBodies()
+        bodies = MetadataBodies("PLAINTEXT")
         for number in range(1000):
             alone = topic(number, partition(ONE))
-            bodies.topic(image_of(alone), alone, 9, with_operations=False)
+            bodies.topic(image_of(alone), alone, 9, NOT_REQUESTED, is_internal=False)
         assert sum(map(len, bodies._topics.values())) < 200
 
     def test_the_loop_gets_its_turns(self) -> None:
@@ -142,7 +150,9 @@ class TestBodies:
         async def turns_meanwhile() -> int:
             turns = 0
             work = asyncio.ensure_future(
-                MetadataBodies().everything(image, 13, with_operations=False, with_cluster_operations=False)
+                MetadataBodies("PLAINTEXT").everything(
+                    image, 13, topic_operations=NOT_REQUESTED, cluster_operations=NOT_REQUESTED
+                )
             )
             while not work.done():
                 await asyncio.sleep(0)

@@ -10,22 +10,27 @@ from struct import pack, unpack
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from ottla import AsyncAdmin
 from ottla.broker import metrics
 from ottla.broker.broker import Broker
-from ottla.broker.http_endpoint import HttpEndpoint
+from ottla.broker.configs.configuration import BrokerConfig
 from ottla.broker.metrics import LAG_BOUNDS_SECONDS, LoopLag
 from ottla.coordination.groups.requests import NewOffset, OffsetCommitRequest
 from ottla.coordination.transactions.requests import InitProducerId
 from ottla.env.real_clock import RealClock
 from ottla.model.errors import StorageError
 from ottla.model.ids import BrokerId
+from ottla.security.sasl.authentication_error import AuthenticationError
 from ottla.version import __version__
 from tests.unit.broker.fetch_requests import fetch_frame
-from tests.unit.broker.http_client import HOST, get
+from tests.unit.broker.http_client import HOST, endpoint_of, get
 from tests.unit.broker.running_broker import make_topic, running
+from tests.unit.broker.secured import Secured
 from tests.unit.replication.rig import Noted
 from tests.unit.storage.rig import batch
 from tests.unit.transport.rig import until
+
+pytestmark = pytest.mark.broker
 
 Samples = dict[tuple[str, tuple[tuple[str, str], ...]], float]
 ROOT = Path(__file__).parents[3]
@@ -53,7 +58,7 @@ async def append(broker: Broker, topic: str, count: int) -> int:
     before = partition.appended_bytes
     for at in range(count):
         partition.append_soon(batch(b"v%d" % at), 1, Noted(), at)
-    broker.turn.finish()
+    broker.parts.turn.finish()
     return partition.appended_bytes - before
 
 
@@ -78,7 +83,7 @@ def metadata_frame() -> bytes:
 def test_what_passes_through_is_counted(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with running(tmp_path) as broker:
-            endpoint = HttpEndpoint(broker)
+            endpoint = endpoint_of(broker)
             port = await endpoint.start(HOST, 0)
             await make_topic(broker, "orders", 3)
             await make_topic(broker, "empty")
@@ -110,10 +115,29 @@ def test_what_passes_through_is_counted(tmp_path: Path) -> None:
     asyncio.run(scenario())
 
 
+def test_a_broker_that_waits_for_its_metadata_tells_what_it_knows(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        config = {"log.dirs": str(tmp_path / "data"), "listeners": "PLAINTEXT://127.0.0.1:0"}
+        broker = Broker(BrokerConfig.parse(settings=config))
+        endpoint = endpoint_of(broker)
+        port = await endpoint.start(HOST, 0)
+        before = await scrape(port)
+        assert (0, True) == (value(before, "ottla_ready"), value(before, "ottla_uptime_seconds") > 0)
+        assert ("ottla_brokers", ()) not in before
+        await broker.start()
+        after = await scrape(port)
+        assert (1, 1) == (value(after, "ottla_ready"), value(after, "ottla_brokers"))
+        await broker.stop()
+        assert 0 == value(await scrape(port), "ottla_ready")
+        await endpoint.stop()
+
+    asyncio.run(scenario())
+
+
 def test_what_waits_and_what_is_broken_is_counted(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with running(tmp_path) as broker:
-            endpoint = HttpEndpoint(broker)
+            endpoint = endpoint_of(broker)
             port = await endpoint.start(HOST, 0)
             await make_topic(broker, "a", 2)
             _, writer = await asyncio.open_connection(HOST, broker.port)
@@ -130,15 +154,15 @@ def test_what_waits_and_what_is_broken_is_counted(tmp_path: Path) -> None:
             assert 1 == value(samples, "ottla_connections")
             assert 1 == value(samples, "ottla_partitions_under_min_isr")
             assert 0 == value(samples, "ottla_partitions_offline")
-            path = broker.store.dirs[0].path
+            path = broker.parts.logs.dirs[0].path
             assert 0 == value(samples, "ottla_data_dir_failed", dir=path)
             broker.partitions.find("a", 0).log.health.failure = StorageError("gone")
-            broker.store.dirs[0].failure = StorageError("gone")
+            broker.parts.logs.dirs[0].failure = StorageError("gone")
             samples = await scrape(port)
             assert 1 == value(samples, "ottla_partitions_offline")
             assert 1 == value(samples, "ottla_data_dir_failed", dir=path)
             writer.close()
-            broker.partitions.find("a", 0).log.health.failure = broker.store.dirs[0].failure = None
+            broker.partitions.find("a", 0).log.health.failure = broker.parts.logs.dirs[0].failure = None
             await endpoint.stop()
 
     asyncio.run(scenario())
@@ -147,19 +171,19 @@ def test_what_waits_and_what_is_broken_is_counted(tmp_path: Path) -> None:
 def test_strange_requests_make_no_series(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with running(tmp_path) as broker:
-            endpoint = HttpEndpoint(broker)
+            endpoint = endpoint_of(broker)
             port = await endpoint.start(HOST, 0)
             for api_key, version in [(9999, 1), (3, 900), (9998, 1)]:
                 reader, writer = await asyncio.open_connection(HOST, broker.port)
                 writer.write(struct.pack(">ihhihb", 11, api_key, version, 1, -1, 0))
                 assert b"" == await reader.read()
                 writer.close()
-            before = dict(broker.dispatch.requests)
+            before = dict(broker.parts.services.counts.by_api)
             samples = await scrape(port)
             assert {
                 ("ottla_requests_total", (("api", "unknown"), ("version", ""))): 3.0,
             } == {key: number for key, number in samples.items() if key[0] == "ottla_requests_total"}
-            assert before == broker.dispatch.requests
+            assert before == broker.parts.services.counts.by_api
             await endpoint.stop()
 
     asyncio.run(scenario())
@@ -168,7 +192,7 @@ def test_strange_requests_make_no_series(tmp_path: Path) -> None:
 def test_totals_do_not_go_back_when_a_topic_is_deleted(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with running(tmp_path) as broker:
-            endpoint = HttpEndpoint(broker)
+            endpoint = endpoint_of(broker)
             port = await endpoint.start(HOST, 0)
             for name in ("stays", "goes"):
                 await make_topic(broker, name)
@@ -192,7 +216,7 @@ def test_many_topics_have_a_bound(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
     async def scenario() -> None:
         async with running(tmp_path) as broker:
-            endpoint = HttpEndpoint(broker)
+            endpoint = endpoint_of(broker)
             port = await endpoint.start(HOST, 0)
             for name in ("a", "b", "c", "d"):
                 await make_topic(broker, name)
@@ -233,7 +257,7 @@ def test_a_blocked_loop_shows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
         import time
 
         async with running(tmp_path) as broker:
-            endpoint = HttpEndpoint(broker)
+            endpoint = endpoint_of(broker)
             port = await endpoint.start(HOST, 0)
             before = await scrape(port)
             time.sleep(0.06)  # noqa: ASYNC251  # This is the blocking that must show.
@@ -255,14 +279,49 @@ def test_a_blocked_loop_shows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 def test_every_metric_is_documented_and_nothing_else(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with running(tmp_path) as broker:
-            endpoint = HttpEndpoint(broker)
+            endpoint = endpoint_of(broker)
             port = await endpoint.start(HOST, 0)
             body = (await get(port, "/metrics")).body.decode()
             await endpoint.stop()
             served = {line.split()[2] for line in body.splitlines() if line.startswith("# TYPE ")}
             page = (ROOT / "docs" / "metrics.md").read_text()
             documented = {line.split("`")[1].split("{")[0] for line in page.splitlines() if line.startswith("| `")}
-            assert served == documented
+            # The registry is a process of its own, with metrics of its own.
+            assert served == {name for name in documented if not name.startswith("ottla_registry_")}
+
+    asyncio.run(scenario())
+
+
+def test_handshakes_and_logins_are_counted(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        secured = Secured(tmp_path)
+        configs = {"log.dirs": str(tmp_path / "data"), **secured.broker("SASL_SSL")}
+        async with Broker(BrokerConfig.parse(settings=configs)) as broker:
+            endpoint = endpoint_of(broker)
+            port = await endpoint.start(HOST, 0)
+            servers = f"{HOST}:{broker.port}"
+            async with AsyncAdmin(bootstrap_servers=servers, **secured.client("SASL_SSL")) as admin:
+                await admin.list_topics()
+            with pytest.raises(AuthenticationError):
+                async with AsyncAdmin(
+                    bootstrap_servers=servers, **secured.client("SASL_SSL", sasl_plain_password="wrong")
+                ) as admin:
+                    await admin.list_topics()
+            _, talker = await asyncio.open_connection(HOST, broker.port)
+            talker.write(b"not TLS at all")
+            await until(lambda: broker.parts.listeners.failed_handshakes == 1)
+            talker.close()
+            _, silent = await asyncio.open_connection(HOST, broker.port)
+            await until(lambda: len(broker.parts.listeners.handshakes) == 1)
+            samples = await scrape(port)
+            assert 1 == value(samples, "ottla_tls_handshakes_failed_total")
+            assert 1 == value(samples, "ottla_tls_handshakes_under_way")
+            labels = {"listener": "SASL_SSL", "mechanism": "PLAIN"}
+            assert value(samples, "ottla_logins_total", outcome="succeeded", **labels) >= 1
+            assert value(samples, "ottla_logins_total", outcome="failed", **labels) >= 1
+            assert 0 == value(samples, "ottla_logins_under_way")
+            silent.close()
+            await endpoint.stop()
 
     asyncio.run(scenario())
 
@@ -270,12 +329,12 @@ def test_every_metric_is_documented_and_nothing_else(tmp_path: Path) -> None:
 def test_groups_and_transactions_are_counted_by_state(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with running(tmp_path) as broker:
-            endpoint = HttpEndpoint(broker)
+            endpoint = endpoint_of(broker)
             port = await endpoint.start(HOST, 0)
             await make_topic(broker, "t")
-            await broker.groups.find("g")
-            await broker.transactions.find("x")
-            groups, transactions = broker.groups.shard_of("g"), broker.transactions.shard_of("x")
+            await broker.parts.groups.find("g")
+            await broker.parts.transactions.find("x")
+            groups, transactions = broker.parts.groups.shard_of("g"), broker.parts.transactions.shard_of("x")
             commit = OffsetCommitRequest(group_id="g", offsets=(NewOffset(topic="t", partition=0, offset=1),))
             await groups.ask(lambda now, token: groups.machine.commit_offsets(commit, now, token))
             identity = InitProducerId(transactional_id="x", timeout_ms=1000)

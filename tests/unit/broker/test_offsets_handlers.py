@@ -13,6 +13,8 @@ from ottla.replication.partition import Partition
 from tests.unit.broker.running_broker import append, ask, led_anew, make_topic, with_broker
 from tests.unit.storage.rig import batch
 
+pytestmark = pytest.mark.broker
+
 LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED = -1, -2, -3, -4, -5
 COMMITTED = 1
 
@@ -91,7 +93,7 @@ class TestListOffsets:
             assert nothing == await look_up(broker, 301)
             assert (0, 5, 400, 0) == await look_up(broker, 301, replica_id=2)
             assert nothing == await look_up(broker, MAX_TIMESTAMP)
-            partition.log.advance_high_watermark(partition.end_offset)
+            partition.on_flushed(partition.end_offset)
             assert (0, 5, 400, 0) == await look_up(broker, MAX_TIMESTAMP)
             assert nothing == await look_up(broker, MAX_TIMESTAMP, isolation_level=COMMITTED)
             assert nothing == await look_up(broker, 401)

@@ -2,11 +2,15 @@
 
 from pathlib import Path
 
+import pytest
+
 from ottla.broker.broker import Broker
 from ottla.model.error_codes import ErrorCode
 from ottla.protocol.apis import ApiKey
 from tests.unit.broker.running_broker import append, ask, make_topic, with_broker
 from tests.unit.storage.rig import batch
+
+pytestmark = pytest.mark.broker
 
 
 async def delete_before(broker: Broker, topic: str, offset: int) -> tuple[int, int]:
@@ -83,7 +87,7 @@ class TestInitProducerId:
         """A real one: its file is closed under it, as a broken disk would."""
 
         async def test(broker: Broker) -> tuple[int, int, int]:
-            await broker.metadata_store.close()
+            await broker.parts.metadata_store.close()
             return await identity(broker)
 
         error, *nothing = with_broker(tmp_path, test)

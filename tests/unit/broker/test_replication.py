@@ -9,20 +9,25 @@ from typing import Any
 import pytest
 
 from ottla.broker.broker import Broker
+from ottla.broker.requests.leader_hints import leader_hint
 from ottla.client.admin.async_admin import AsyncAdmin
 from ottla.client.admin.values import NewTopic
 from ottla.client.consumer.async_consumer import AsyncConsumer
 from ottla.client.producer.async_producer import AsyncProducer
 from ottla.client.producer.errors import NotDeliveredError
 from ottla.client.values import OffsetAndMetadata
+from ottla.controller.controller import Controller
 from ottla.metadata.records import broker_key, encode, partition_key, partition_record
 from ottla.metadata.store import Delete, Operation, Put
 from ottla.model.errors import NotLeaderError, UnknownPartitionError
 from ottla.model.ids import BrokerId, LeaderEpoch, TopicPartition
+from ottla.replication.replica_fetcher import ReplicaFetchers
 from ottla.storage.log_store import LogStore
 from tests.unit.broker.replicated import ReplicatedBrokers
 from tests.unit.replication.rig import Noted
 from tests.unit.storage.rig import batch
+
+pytestmark = pytest.mark.broker
 
 VALUES = [b"value %d" % number for number in range(500)]
 
@@ -113,8 +118,8 @@ async def write_into(data: Path, *values: bytes) -> None:
     from ottla.env.real_clock import RealClock
     from ottla.env.real_disk import RealDisk
     from ottla.env.real_random import RealRandom
-    from ottla.storage.checkpoints import read_properties
-    from ottla.storage.config import LogConfig
+    from ottla.storage.data_dirs.checkpoints import read_properties
+    from ottla.storage.log_config import LogConfig
 
     disk = RealDisk()
     properties = read_properties(disk, str(data / "meta.properties"))
@@ -159,9 +164,9 @@ def test_a_registration_that_is_lost_is_made_anew_and_somebody_leads(tmp_path: P
         await brokers.send("t", VALUES)
         old = brokers.leader("t")
         broker = brokers.brokers[old]
-        before = broker.broker_epoch
-        await broker.metadata_store.commit([Delete(broker_key(BrokerId(old)))])
-        await brokers.wait(lambda: broker.broker_epoch > before)
+        before = broker.parts.lifecycle.epoch
+        await broker.parts.metadata_store.commit([Delete(broker_key(BrokerId(old)))])
+        await brokers.wait(lambda: broker.parts.lifecycle.epoch > before)
         await brokers.wait(lambda: brokers.leader("t") != old)
         await brokers.send("t", [b"after"])
         await brokers.wait_in_sync("t")
@@ -259,7 +264,7 @@ def test_clients_that_ask_the_wrong_broker_are_told(tmp_path: Path) -> None:
         for index in (1, -1, -7):
             with pytest.raises(UnknownPartitionError):
                 wrong.partitions.find("t", index)
-            assert None is wrong.leader_hint("t", index)
+            assert None is leader_hint(wrong.image, "t", index)
 
     run(tmp_path, test)
 
@@ -276,27 +281,26 @@ def test_a_broker_that_stops_leaves_nothing_to_one_that_is_silent(tmp_path: Path
         replicas = leader.image.topics["t"].partitions[0].replicas
         follower = brokers.brokers[next(each for each in replicas if each != leader.id)]
         going, staying = (leader, follower) if stops == "the leader" else (follower, leader)
-        where, heard_of = TopicPartition("t", 0), going._membership.has_heard_of
+        where, heard_of = TopicPartition("t", 0), going.parts.fetchers.has_heard_of
         await brokers.wait(lambda: heard_of(where, staying.id))
         # Neither the one's questions nor the other's answers are heard any more.
-        fetchers = follower._replica_fetchers
-        assert fetchers is not None
+        fetchers = follower.parts.fetchers
         refresh, fetchers.refresh = fetchers.refresh, lambda: None  # type: ignore[method-assign]
         await fetchers.close()
         await brokers.wait(lambda: not heard_of(where, staying.id))
-        leave, left = going.controller.leave, []
+        leave, left = going.parts.controller.leave, []
 
         async def noted(*asked: Any) -> Any:
             left.append(await leave(*asked))
             return left[-1]
 
-        going.controller.leave = noted  # type: ignore[assignment,method-assign]
+        going.parts.controller.leave = noted  # type: ignore[assignment,method-assign]
         async with brokers.isrs("t", seen_by=staying.id) as isrs:
             stopping = asyncio.create_task(brokers.stop(going.id))
             await brokers.wait(lambda: len(left) >= 3)
             assert ([], [()] * 3) == (isrs, [each.outcomes for each in left[:3]])
             fetchers.refresh = refresh  # type: ignore[method-assign]
-            follower.follow_leaders()
+            follower.parts.fetchers.refresh()
             await stopping
             await brokers.wait(lambda: brokers.leader("t") == staying.id)
         assert [(staying.id,)] == isrs
@@ -339,8 +343,7 @@ def test_who_waits_for_a_partition_that_goes_is_told_where_it_went(tmp_path: Pat
         await brokers.wait(lambda: all("t" in each.image.topics for each in brokers.brokers.values()))
         await brokers.wait_in_sync("t")
         leader = brokers.brokers[0]
-        fetchers = brokers.brokers[1]._replica_fetchers
-        assert fetchers is not None
+        fetchers = brokers.brokers[1].parts.fetchers
         fetchers.refresh = lambda: None  # type: ignore[method-assign]
         await fetchers.close()
         noted = waiting_append(leader)
@@ -353,7 +356,7 @@ def test_who_waits_for_a_partition_that_goes_is_told_where_it_went(tmp_path: Pat
                 leader=other,
                 leader_epoch=LeaderEpoch(9),
             )
-            await leader.metadata_store.commit([Put(partition_key("t", 0), encode(partition_record(record)))])
+            await leader.parts.metadata_store.commit([Put(partition_key("t", 0), encode(partition_record(record)))])
         else:
             async with AsyncAdmin(bootstrap_servers=brokers.bootstrap) as admin:
                 await admin.delete_topics(["t"])
@@ -378,19 +381,19 @@ def test_a_broker_that_has_handed_over_is_not_taken_back_before_it_is_gone(tmp_p
         going, staying = (leads, follows) if stops == "the leader" else (follows, leads)
         partition = brokers.copies("t")[staying]
         may_end = asyncio.Event()
-        hand_over = brokers.brokers[going]._membership.hand_over
+        hand_over = brokers.brokers[going].parts.lifecycle.hand_over
 
-        async def held() -> None:
-            await hand_over()
+        async def held(controller: Controller, fetchers: ReplicaFetchers) -> None:
+            await hand_over(controller, fetchers)
             await may_end.wait()
 
-        brokers.brokers[going]._membership.hand_over = held  # type: ignore[method-assign]
+        brokers.brokers[going].parts.lifecycle.hand_over = held  # type: ignore[method-assign]
         async with brokers.isrs("t", seen_by=staying) as isrs:
             stopping = asyncio.create_task(brokers.stop(going))
             await brokers.wait(lambda: isrs[:1] == [(staying,)])
             for _ in range(3):
                 await partition.wait_follower_fetch()
-                brokers.brokers[staying].isr_changes.consider(partition)
+                brokers.brokers[staying].parts.isr_proposals.consider(partition)
             assert partition.leader is not None
             assert partition.end_offset == partition.leader.followers[BrokerId(going)].end_offset
             # A commit that comes after what the fetches could have led to.
@@ -409,23 +412,26 @@ def test_the_isrs_of_many_topics_change_in_few_commits_though_somebody_is_in_the
         names = [f"t{number}" for number in range(20)]
         async with AsyncAdmin(bootstrap_servers=brokers.bootstrap) as admin:
             await admin.create_topics([NewTopic(name, replica_assignments={0: [0, 1, 2]}) for name in names])
+        await brokers.wait(
+            lambda: all(name in each.image.topics for name in names for each in brokers.brokers.values())
+        )
         for name in names:
-            await brokers.wait(lambda name=name: all(name in each.image.topics for each in brokers.brokers.values()))  # type: ignore[misc]
             await brokers.wait_in_sync(name)
         leader, silent = brokers.brokers[0], brokers.brokers[2]
-        commit, commits = leader.metadata_store.commit, []
+        commit, commits = leader.parts.metadata_store.commit, []
 
         async def obstructed(operations: Sequence[Operation]) -> int:
             commits.append(operations)
             if len(commits) == 1:
                 # Just before it, one of its partitions is written by another one.
                 record = leader.image.topics[names[0]].partitions[0]
-                await silent.metadata_store.commit([Put(partition_key(names[0], 0), encode(partition_record(record)))])
+                await silent.parts.metadata_store.commit(
+                    [Put(partition_key(names[0], 0), encode(partition_record(record)))]
+                )
             return await commit(operations)
 
-        leader.metadata_store.commit = obstructed  # type: ignore[method-assign]
-        fetchers = silent._replica_fetchers
-        assert fetchers is not None
+        leader.parts.metadata_store.commit = obstructed  # type: ignore[method-assign]
+        fetchers = silent.parts.fetchers
         refresh, fetchers.refresh = fetchers.refresh, lambda: None  # type: ignore[method-assign]
         await fetchers.close()
         for name in names:
@@ -433,7 +439,7 @@ def test_the_isrs_of_many_topics_change_in_few_commits_though_somebody_is_in_the
         await brokers.wait(lambda: all(2 not in leader.image.topics[name].partitions[0].isr for name in names))
         assert len(commits) <= 5
         fetchers.refresh = refresh  # type: ignore[method-assign]
-        silent.follow_leaders()
+        silent.parts.fetchers.refresh()
         for name in names:
             await brokers.wait_in_sync(name)
 

@@ -8,12 +8,14 @@ from uuid import UUID
 import pytest
 
 from ottla.broker.broker import Broker
-from ottla.broker.handlers.elections import moves_of
+from ottla.broker.handlers.cluster.elections import moves_of
 from ottla.metadata.image import ClusterImage, PartitionImage, TopicImage
 from ottla.model.error_codes import ErrorCode
 from ottla.model.ids import BrokerId, LeaderEpoch
 from ottla.protocol.apis import ApiKey
 from tests.unit.broker.running_broker import SOON, ask, make_topic, request_of, with_broker
+
+pytestmark = pytest.mark.broker
 
 
 def wish(name: str, **values: Any) -> dict[str, Any]:
@@ -85,7 +87,7 @@ class TestCreateTopics:
 
     def test_a_store_that_fails(self, tmp_path: Path) -> None:
         async def test(broker: Broker) -> None:
-            await broker.metadata_store.close()
+            await broker.parts.metadata_store.close()
             request = {"timeout": SOON, "topics": [wish("t"), wish("u")]}
             for topic in (await ask(broker, ApiKey.CREATE_TOPICS, request)).topics:
                 assert topic.error_code.value != 0

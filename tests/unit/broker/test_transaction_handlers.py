@@ -6,11 +6,13 @@ from typing import Any
 import pytest
 
 from ottla.broker.broker import Broker
-from ottla.broker.handlers.producers import as_known
+from ottla.broker.handlers.records.producers import as_known
 from ottla.model.error_codes import ErrorCode
 from ottla.protocol.apis import ApiKey
 from tests.unit.broker.running_broker import SOON, append, ask, make_topic, with_broker
 from tests.unit.storage.rig import batch
+
+pytestmark = pytest.mark.broker
 
 IDENTITY = {"transactional_id": "t-id", "producer_id": 7, "producer_epoch": 0}
 
@@ -23,7 +25,8 @@ def test_without_a_coordinator_everything_says_so(tmp_path: Path) -> None:
         added = await ask(broker, ApiKey.ADD_PARTITIONS_TO_TXN, {"transactions": [{**IDENTITY, "topics": topics}]})
         ended = await ask(broker, ApiKey.END_TXN, IDENTITY)
         described = await ask(broker, ApiKey.DESCRIBE_TRANSACTIONS, {"transactional_ids": ["t-id"]})
-        offsets = [{"name": "t", "partitions": [{"partition_index": 0, "committed_offset": 1}]}]
+        topic_id = broker.image.topics["t"].id
+        offsets = [{"topic_id": topic_id, "partitions": [{"partition_index": 0, "committed_offset": 1}]}]
         committed = await ask(broker, ApiKey.TXN_OFFSET_COMMIT, {**IDENTITY, "group_id": "g", "topics": offsets})
         found = [
             init.error_code,
@@ -43,7 +46,7 @@ def test_a_group_that_joins_a_transaction_gets_its_topic(tmp_path: Path) -> None
     """Or nobody would write the marker that its offsets wait for."""
 
     async def test(broker: Broker) -> None:
-        await broker.transactions.find("t-id")
+        await broker.parts.transactions.find("t-id")
         answer = await ask(broker, ApiKey.ADD_OFFSETS_TO_TXN, {**IDENTITY, "group_id": "g"})
         assert ErrorCode.INVALID_PRODUCER_ID_MAPPING == answer.error_code.value
         assert "__consumer_offsets" in broker.image.topics

@@ -1,0 +1,281 @@
+"""Assembles the group and transaction coordinators: their internal topics, machines and settings come from the configs.
+
+The machines are imported with the first shard (`coordinator_machines.py`).
+"""
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final
+
+from ottla.broker.configs.config_view import ConfigView
+from ottla.broker.configs.configuration import BrokerConfig
+from ottla.broker.configs.group_settings import share_group_config, share_partition_settings, streams_group_config
+from ottla.broker.share_dead_letters import ShareDeadLetters
+from ottla.controller.decisions import NewTopic
+from ottla.coordination.groups.coordinator import TOPIC as OFFSETS_TOPIC
+from ottla.coordination.groups.coordinator import GroupCoordinator
+from ottla.coordination.runtime.internal_topic import InternalTopic
+from ottla.coordination.share_partitions.settings import SharePartitionSettings
+from ottla.coordination.share_partitions.share_counts import ShareCounts
+from ottla.coordination.share_partitions.share_fetching import ShareFetching
+from ottla.coordination.share_partitions.share_partitions import SharePartitions
+from ottla.coordination.share_state.client import ShareStateAccess
+from ottla.coordination.share_state.coordinator import TOPIC as SHARE_STATE_TOPIC
+from ottla.coordination.share_state.coordinator import ShareCoordinator
+from ottla.coordination.transactions.coordinator import TOPIC as TRANSACTIONS_TOPIC
+from ottla.coordination.transactions.coordinator import TransactionCoordinator
+from ottla.coordination.transactions.marker_writer import MarkerWriter
+from ottla.coordination.transactions.peer_requests import AskPeer
+from ottla.coordination.transactions.producer_ids import ProducerIds
+from ottla.coordination.transactions.verification import TransactionVerification
+from ottla.env.world import World
+from ottla.metadata.features import SHARE_VERSION, SHARE_VERSION_OF_DEAD_LETTERS
+from ottla.metadata.image import ClusterImage
+from ottla.model.ids import BrokerId, LeaderEpoch
+from ottla.model.min_isr import effective_min_isr
+from ottla.queues.sinks import Sinks
+from ottla.replication.partition_table import PartitionTable
+from ottla.replication.timers import Timers
+
+if TYPE_CHECKING:
+    from ottla.coordination.groups.group_shard_state import GroupShard
+    from ottla.coordination.groups.share.requests import ShareGroupConfig
+    from ottla.coordination.groups.streams.requests import StreamsGroupConfig
+    from ottla.coordination.share_state.shard_state import ShareStateShard
+    from ottla.coordination.transactions.shard_state import TransactionShard
+
+_NO_CONFIGS: Final[Mapping[str, str]] = MappingProxyType({})
+_SETTINGS_KEPT_MAX: Final = 1000
+
+Config = Callable[[], BrokerConfig]
+"""The broker's configs as they are now."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Coordinators:
+    """What a broker coordinates, and what writes of transactions need."""
+
+    groups: GroupCoordinator
+    shares: ShareCoordinator
+    share_state: ShareStateAccess
+    share_fetching: ShareFetching
+    transactions: TransactionCoordinator
+    markers: MarkerWriter
+    verification: TransactionVerification
+    producer_ids: ProducerIds
+
+
+def build_coordinators(
+    broker_id: BrokerId,
+    world: World,
+    timers: Timers,
+    partitions: PartitionTable,
+    *,
+    configs: ConfigView,
+    sinks: Sinks,
+    image: Callable[[], ClusterImage],
+    create_topic: Callable[[NewTopic], Awaitable[None]],
+    allocate_producer_ids: Callable[[], Awaitable[range]],
+    ask_peer: AskPeer,
+    has_other_replicas: Callable[[str, int], bool],
+) -> Coordinators:
+    """The coordinators without any shard; they load theirs when they are told of an image.
+
+    `create_topic` returns once the topic is in `image`, or raises CoordinatorNotAvailableError. `has_other_replicas`
+    says whether another in-sync replica can take over a partition.
+    """
+
+    def config() -> BrokerConfig:
+        return configs.current
+
+    def brokers() -> int:
+        return max(len(image().brokers), 1)
+
+    offsets_topic = InternalTopic(
+        OFFSETS_TOPIC, image=image, create=lambda: create_topic(_offsets_topic(config(), brokers()))
+    )
+    transactions_topic = InternalTopic(
+        TRANSACTIONS_TOPIC, image=image, create=lambda: create_topic(_transactions_topic(config(), brokers()))
+    )
+    share_topic = InternalTopic(
+        SHARE_STATE_TOPIC, image=image, create=lambda: create_topic(_share_topic(config(), brokers()))
+    )
+    machines = _Machines(config, world, image)
+    shares = ShareCoordinator(
+        share_topic,
+        partitions,
+        clock=world.clock,
+        disk=world.disk,
+        timers=timers,
+        make_machine=machines.for_shares,
+        has_other_replicas=has_other_replicas,
+    )
+    share_state = ShareStateAccess(broker_id, shares, world.clock, ask_peer)
+    share_counts = ShareCounts()
+    dead_letters = ShareDeadLetters(
+        sinks,
+        configs,
+        image=image,
+        settings_of=machines.share_settings_of,
+        create_topic=create_topic,
+        clock=world.clock,
+        disk=world.disk,
+        counts=share_counts,
+    )
+    share_fetching = ShareFetching(
+        SharePartitions(
+            partitions,
+            access=share_state,
+            settings_of=machines.share_settings_of,
+            clock=world.clock,
+            disk=world.disk,
+            timers=timers,
+            write_dead_letters=dead_letters.write,
+            counts=share_counts,
+        ),
+        world.clock,
+        timers,
+    )
+    groups = GroupCoordinator(
+        offsets_topic,
+        partitions,
+        clock=world.clock,
+        disk=world.disk,
+        timers=timers,
+        make_machine=machines.for_groups,
+        configure=machines.configure_groups,
+        has_other_replicas=has_other_replicas,
+        share_state=share_state,
+    )
+    markers = MarkerWriter(broker_id, partitions, image=image, offsets_shard=groups.shard_at, ask_peer=ask_peer)
+    producer_ids = ProducerIds(allocate_producer_ids)
+    transactions = TransactionCoordinator(
+        broker_id,
+        transactions_topic,
+        partitions,
+        clock=world.clock,
+        disk=world.disk,
+        timers=timers,
+        make_machine=machines.for_transactions,
+        markers=markers,
+        next_producer_id=producer_ids.next,
+        ask_peer=ask_peer,
+    )
+    verification = TransactionVerification(
+        partitions,
+        clock=world.clock,
+        timers=timers,
+        add_partitions=transactions.add_partitions,
+        is_enabled=lambda: config().transaction_partition_verification_enable,
+    )
+    return Coordinators(
+        groups=groups,
+        shares=shares,
+        share_state=share_state,
+        share_fetching=share_fetching,
+        transactions=transactions,
+        markers=markers,
+        verification=verification,
+        producer_ids=producer_ids,
+    )
+
+
+class _Machines:
+    """Builds the machines, importing them when first needed."""
+
+    def __init__(self, config: Config, world: World, image: Callable[[], ClusterImage]) -> None:
+        self._config = config
+        self._world = world
+        self._image = image
+        self._share_settings: dict[str, tuple[BrokerConfig, Mapping[str, str], bool, SharePartitionSettings]] = {}
+
+    def for_groups(self) -> "GroupShard":
+        from ottla.broker.coordinator_machines import group_machine
+
+        return group_machine(self._config(), self._world.random, self._share_config_of, self._streams_config_of)
+
+    def _share_config_of(self, group_id: str) -> "ShareGroupConfig":
+        return share_group_config(self._config(), self._image().group_configs.get(group_id, _NO_CONFIGS))
+
+    def share_settings_of(self, group_id: str) -> SharePartitionSettings:
+        """The settings of a group's share-partitions; asked for at every fetch, so that they are kept."""
+        image = self._image()
+        config, overrides = self._config(), image.group_configs.get(group_id, _NO_CONFIGS)
+        has_dead_letters = image.features.get(SHARE_VERSION, 0) >= SHARE_VERSION_OF_DEAD_LETTERS
+        kept = self._share_settings.get(group_id)
+        if kept is not None and kept[0] is config and kept[1] is overrides and kept[2] == has_dead_letters:
+            return kept[3]
+        if len(self._share_settings) >= _SETTINGS_KEPT_MAX:
+            self._share_settings.clear()
+        settings = share_partition_settings(config, overrides, has_dead_letters=has_dead_letters)
+        self._share_settings[group_id] = (config, overrides, has_dead_letters, settings)
+        return settings
+
+    def for_shares(self) -> "ShareStateShard":
+        from ottla.broker.coordinator_machines import share_machine
+
+        return share_machine(self._config())
+
+    def _streams_config_of(self, group_id: str) -> "StreamsGroupConfig":
+        return streams_group_config(self._config(), self._image().group_configs.get(group_id, _NO_CONFIGS))
+
+    def configure_groups(self, machine: "GroupShard") -> None:
+        from ottla.broker.coordinator_machines import configure_groups
+
+        configure_groups(machine, self._config())
+
+    def for_transactions(self, leader_epoch: LeaderEpoch) -> "TransactionShard":
+        from ottla.broker.coordinator_machines import transaction_machine
+
+        return transaction_machine(self._config(), leader_epoch)
+
+
+def _offsets_topic(config: BrokerConfig, broker_count: int) -> NewTopic:
+    return NewTopic(
+        name=OFFSETS_TOPIC,
+        partition_count=config.offsets_topic_num_partitions,
+        replication_factor=min(config.offsets_topic_replication_factor, broker_count),
+        configs={
+            "cleanup.policy": "compact",
+            "compression.type": "producer",
+            "segment.bytes": str(config.offsets_topic_segment_bytes),
+        },
+    )
+
+
+def _share_topic(config: BrokerConfig, broker_count: int) -> NewTopic:
+    def whole(name: str) -> int:
+        return int(str(config.values[f"share.coordinator.state.topic.{name}"]))
+
+    replicas = min(whole("replication.factor"), broker_count)
+    return NewTopic(
+        name=SHARE_STATE_TOPIC,
+        partition_count=whole("num.partitions"),
+        replication_factor=replicas,
+        configs={
+            # Updates only mean something together with the snapshot before them, so that the topic cannot be compacted.
+            "cleanup.policy": "delete",
+            "compression.type": "producer",
+            "min.insync.replicas": str(effective_min_isr(whole("min.isr"), replicas)),
+            "retention.ms": "-1",
+            "retention.bytes": "-1",
+            "segment.bytes": str(whole("segment.bytes")),
+        },
+    )
+
+
+def _transactions_topic(config: BrokerConfig, broker_count: int) -> NewTopic:
+    replicas = min(config.transaction_state_log_replication_factor, broker_count)
+    return NewTopic(
+        name=TRANSACTIONS_TOPIC,
+        partition_count=config.transaction_state_log_num_partitions,
+        replication_factor=replicas,
+        configs={
+            "cleanup.policy": "compact",
+            "compression.type": "uncompressed",
+            "min.insync.replicas": str(effective_min_isr(config.transaction_state_log_min_isr, replicas)),
+            "segment.bytes": str(config.transaction_state_log_segment_bytes),
+            "unclean.leader.election.enable": "false",
+        },
+    )

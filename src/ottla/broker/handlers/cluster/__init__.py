@@ -1,0 +1,1 @@
+"""Requests about brokers, the controller, features and data dirs."""

@@ -1,0 +1,1 @@
+"""Requests about groups of all kinds and their coordinators."""

@@ -1,0 +1,1 @@
+"""Requests about the records of partitions."""

@@ -1,0 +1,1 @@
+"""Requests about logins, users, ACLs, tokens and quotas."""

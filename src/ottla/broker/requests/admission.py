@@ -1,0 +1,73 @@
+"""Limits the requests that become Python objects: their bytes in one round of the event loop, and in all.
+
+A request of a few kilobytes can name thousands of partitions. A client that sends many of them would block the event
+loop, and requests that wait to be answered would use up the memory. So a request that exceeds a limit waits in its
+connection's buffer, in the order of arrival. Produce and Fetch are not limited here: they do not become objects.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from typing import Final
+
+ROUND_BYTES_MAX: Final = 8 * 1024
+"""In one round of the event loop, except for a single larger request; most have 100 bytes and take 50 µs. The requests
+of a rebalance of 50 members fit into one round: those that must wait for another one cost a fifth more."""
+
+HELD_BYTES_MAX: Final = 16 * 1024 * 1024
+"""Of requests that are not answered yet, except for a single larger one."""
+
+_PARKED_APIS: Final = frozenset({11, 14})
+"""JoinGroup and SyncGroup wait for requests of other members, which must therefore not wait for these."""
+
+
+class Admission:
+    """Counts the bytes of requests. Connections that are not admitted are called back in order when there is room."""
+
+    __slots__ = ("_held_bytes", "_is_due", "_loop", "_round_bytes", "_waiting")
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._round_bytes = 0
+        self._held_bytes = 0
+        self._is_due = False
+        self._waiting: deque[Callable[[], None]] = deque()
+
+    def admit(self, api_key: int, size: int, resume: Callable[[], None]) -> bool:
+        """Whether a request may be handled now, until `release`. If not, `resume` will be called."""
+        if self._is_too_much(api_key, size):
+            self._waiting.append(resume)
+            self._schedule()
+            return False
+        self._round_bytes += size
+        self._schedule()
+        if api_key not in _PARKED_APIS:
+            self._held_bytes += size
+        return True
+
+    def release(self, api_key: int, size: int) -> None:
+        """An admitted request was answered."""
+        if api_key not in _PARKED_APIS:
+            self._held_bytes -= size
+        if self._waiting:
+            self._schedule()
+
+    def _is_too_much(self, api_key: int, size: int) -> bool:
+        if self._round_bytes and self._round_bytes + size > ROUND_BYTES_MAX:
+            return True
+        is_held = api_key not in _PARKED_APIS and self._held_bytes > 0
+        return is_held and self._held_bytes + size > HELD_BYTES_MAX
+
+    def _schedule(self) -> None:
+        if not self._is_due:
+            self._is_due = True
+            self._loop.call_soon(self._next_round)
+
+    def _next_round(self) -> None:
+        self._is_due = False
+        self._round_bytes = 0
+        # A connection that has to wait again goes to the end of the queue, and is not called again in this round.
+        for _ in range(len(self._waiting)):
+            if self._round_bytes >= ROUND_BYTES_MAX or self._held_bytes >= HELD_BYTES_MAX:
+                break
+            self._waiting.popleft()()

@@ -1,0 +1,1 @@
+"""What a broker checks and recovers before it opens its logs."""

@@ -1,0 +1,231 @@
+"""Keys from files and URLs: rotation, failures, and the places from which they are not fetched."""
+
+import asyncio
+import http.server
+import logging
+import os
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ottla.broker.broker import Broker
+from ottla.broker.configs.configuration import BrokerConfig
+from ottla.broker.configs.sasl_config import JwksConfig
+from ottla.broker.logins import jwks as jwks_module
+from ottla.broker.logins.identity_provider import CannotFetchError, check_url
+from ottla.broker.logins.jwks import Jwks
+from ottla.env.real_clock import RealClock
+from ottla.model.errors import InvalidConfigError, InvalidRequestError
+from ottla.security.sasl.jwt_validation import BadTokenError, TokenRules, UnknownKeyError
+from tests.unit.broker.logins.secured import KEY, OTHER_KEY, jwks_text, oauth_settings, token
+from tests.unit.transport.rig import until
+
+RULES = TokenRules()
+
+
+def now_ms() -> int:
+    return int(time.time() * 1000)
+
+
+def made(url: str, **configs: Any) -> Jwks:
+    return Jwks(JwksConfig(url=url, **configs), RealClock())
+
+
+def test_no_token_is_accepted_before_there_are_keys(tmp_path: Path) -> None:
+    async def test() -> None:
+        keys = made((tmp_path / "missing.json").as_uri())
+        with pytest.raises(BadTokenError, match="no keys"):
+            keys.verify(token(), RULES, now_ms())
+        with pytest.raises(OSError, match="No such file"):
+            await keys.fetch()
+        with pytest.raises(BadTokenError, match="no keys"):
+            keys.verify(token(), RULES, now_ms())
+
+    asyncio.run(test())
+
+
+@pytest.mark.broker
+def test_the_broker_starts_once_the_keys_were_looked_for(tmp_path: Path) -> None:
+    settings = oauth_settings(tmp_path)
+
+    async def has_keys() -> list[bool]:
+        async with Broker(BrokerConfig.parse(settings=settings)) as broker:
+            return [each.keys is not None for each in broker.parts.logins._jwks.values()]
+
+    assert [True] == asyncio.run(has_keys())
+    (tmp_path / "jwks.json").unlink()
+    assert [False] == asyncio.run(has_keys())
+
+
+def test_keys_of_a_file_are_rotated_and_kept_if_the_new_ones_are_broken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(jwks_module, "_FILE_SECONDS", 0.01)
+    file = tmp_path / "keys with space.json"
+
+    def write(text: str) -> None:
+        new = tmp_path / "new"
+        new.write_text(text)
+        os.replace(new, file)
+
+    async def test() -> None:
+        keys = made(file.as_uri(), backoff_ms=5, backoff_ms_max=10)
+        task = asyncio.create_task(keys.fetch_forever())
+        try:
+            async with asyncio.timeout(20):
+                await until(lambda: keys.failures > 2)  # The file does not exist.
+                write(jwks_text(KEY))
+                await until(lambda: keys.keys is not None)
+                assert "alice" == keys.verify(token(KEY), RULES, now_ms()).name
+                with pytest.raises(UnknownKeyError):
+                    keys.verify(token(OTHER_KEY), RULES, now_ms())
+                before = keys.keys
+                write("nonsense")
+                await until(lambda: keys.failures > 2)
+                assert before is keys.keys
+                assert "alice" == keys.verify(token(KEY), RULES, now_ms()).name
+                write(jwks_text(OTHER_KEY))
+                await until(lambda: before is not keys.keys)
+                assert "alice" == keys.verify(token(OTHER_KEY), RULES, now_ms()).name
+                with pytest.raises(UnknownKeyError):
+                    keys.verify(token(KEY), RULES, now_ms())
+        finally:
+            task.cancel()
+
+    with caplog.at_level(logging.WARNING):
+        asyncio.run(test())
+    assert "the keys fetched before are still used" in caplog.text
+
+
+class _Issuer(http.server.BaseHTTPRequestHandler):
+    content = b""
+    status = 200
+    fetched = 0
+
+    def do_GET(self) -> None:
+        type(self).fetched += 1
+        self.send_response(self.status)
+        self.send_header("Location", "/elsewhere")
+        self.send_header("Content-Length", str(len(self.content)))
+        self.end_headers()
+        self.wfile.write(self.content)
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@pytest.fixture
+def issuer() -> Iterator[tuple[type[_Issuer], str]]:
+    class Issuer(_Issuer):
+        content = jwks_text(KEY).encode()
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Issuer) as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        yield Issuer, f"http://127.0.0.1:{server.server_port}/jwks?x=1"
+        server.shutdown()
+        thread.join()
+
+
+@pytest.mark.broker
+def test_an_unknown_key_is_the_reason_for_another_fetch(issuer: tuple[type[_Issuer], str]) -> None:
+    handler, url = issuer
+
+    async def test() -> None:
+        keys = made(url)
+        task = asyncio.create_task(keys.fetch_forever())
+        try:
+            async with asyncio.timeout(20):
+                await until(lambda: keys.keys is not None)
+                before = keys.keys
+                handler.content = jwks_text(OTHER_KEY).encode()
+                await until(lambda: not keys._wanted.is_set())
+                for _ in range(50):
+                    with pytest.raises(UnknownKeyError):
+                        keys.verify(token(OTHER_KEY), RULES, now_ms())
+                await until(lambda: before is not keys.keys)
+                assert "alice" == keys.verify(token(OTHER_KEY), RULES, now_ms()).name
+        finally:
+            task.cancel()
+
+    asyncio.run(test())
+    assert 2 == handler.fetched, "one fetch at the start, one for fifty tokens"
+
+
+@pytest.mark.broker
+@pytest.mark.parametrize("status", [301, 302, 404, 500])
+def test_other_answers_and_redirects_are_failures(issuer: tuple[type[_Issuer], str], status: int) -> None:
+    handler, url = issuer
+    handler.status = status
+
+    with pytest.raises(CannotFetchError, match=str(status)):
+        asyncio.run(made(url).fetch())
+    assert 1 == handler.fetched
+
+
+@pytest.mark.broker
+def test_a_large_answer_is_refused(issuer: tuple[type[_Issuer], str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(jwks_module, "KEYS_BYTES_MAX", 100)
+
+    with pytest.raises(CannotFetchError, match="larger than 100"):
+        asyncio.run(made(issuer[1]).fetch())
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://issuer.example/jwks",
+        "http://10.0.0.1/jwks",
+        "http://169.254.169.254/latest/meta-data",
+        "ftp://issuer.example/jwks",
+        "file:relative.json",
+        "file://host/jwks.json",
+        "https://",
+        "https://user:secret@issuer.example/jwks",
+        "jwks.json",
+        "",
+    ],
+)
+def test_urls_that_are_refused_at_the_start(url: str) -> None:
+    with pytest.raises(InvalidConfigError) as error:
+        check_url("sasl.oauthbearer.jwks.endpoint.url", url, ())
+    assert "secret" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    "address",
+    ["10.0.0.1", "192.168.1.1", "172.16.0.1", "169.254.169.254", "100.64.0.1", "127.0.0.1", "::1", "fe80::1%lo",
+     "fd00::1", "::ffff:10.0.0.1", "0.0.0.0", "224.0.0.1"],
+)  # fmt: skip
+def test_names_that_lead_into_the_local_network_are_refused(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        "socket.getaddrinfo", lambda *_, **__: [(0, 0, 0, "", ("93.184.216.34", 443)), (0, 0, 0, "", (address, 443))]
+    )
+
+    with pytest.raises(CannotFetchError, match="private network"):
+        asyncio.run(made("https://issuer.example/jwks").fetch())
+
+
+@pytest.mark.broker
+def test_a_private_address_can_be_allowed(issuer: tuple[type[_Issuer], str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """The URL must be listed exactly as it is configured."""
+    port = issuer[1].split(":")[2].split("/")[0]
+    url = f"http://issuer.internal:{port}/jwks"
+    monkeypatch.setattr("socket.getaddrinfo", lambda *_, **__: [(2, 1, 6, "", ("127.0.0.1", int(port)))])
+
+    with pytest.raises(InvalidConfigError):
+        made(url)
+    keys = made(url, allowed_urls=(url,))
+    asyncio.run(keys.fetch())
+    assert keys.keys is not None
+
+
+def test_a_file_without_keys_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "keys.json").write_text('{"keys": []}')
+
+    with pytest.raises(InvalidRequestError, match="no usable public key"):
+        asyncio.run(made((tmp_path / "keys.json").as_uri()).fetch())

@@ -1,0 +1,91 @@
+"""Admission, case by case: so much in a round, so much in all, one is always let in, who waits keeps its place."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from ottla.broker.requests.admission import HELD_BYTES_MAX, ROUND_BYTES_MAX, Admission
+
+API = 3
+JOIN_GROUP = 11
+
+
+def run(scenario: Callable[[Admission], Awaitable[None]]) -> None:
+    async def inside() -> None:
+        await scenario(Admission())
+
+    asyncio.run(inside())
+
+
+def never() -> None:
+    pytest.fail("nobody waits here")
+
+
+def test_a_round_has_its_measure() -> None:
+    async def scenario(admission: Admission) -> None:
+        assert admission.admit(API, ROUND_BYTES_MAX - 1, never)
+        assert admission.admit(API, 1, never)
+        resumed: list[int] = []
+        assert not admission.admit(API, 1, lambda: resumed.append(1))
+        assert [] == resumed
+        await asyncio.sleep(0)
+        assert [1] == resumed
+        assert admission.admit(API, 1, never)
+
+    run(scenario)
+
+
+def test_one_request_is_let_in_whatever_its_size() -> None:
+    async def scenario(admission: Admission) -> None:
+        assert admission.admit(API, 2 * HELD_BYTES_MAX, never)
+        admission.release(API, 2 * HELD_BYTES_MAX)
+        await asyncio.sleep(0)
+        assert admission.admit(API, 2 * HELD_BYTES_MAX, never)
+
+    run(scenario)
+
+
+def test_what_is_not_answered_is_bounded() -> None:
+    async def scenario(admission: Admission) -> None:
+        assert admission.admit(API, HELD_BYTES_MAX, never)
+        await asyncio.sleep(0)
+        resumed: list[int] = []
+        assert not admission.admit(API, 1, lambda: resumed.append(1))
+        for _ in range(3):
+            await asyncio.sleep(0)
+        assert [] == resumed
+        admission.release(API, HELD_BYTES_MAX)
+        await asyncio.sleep(0)
+        assert [1] == resumed
+
+    run(scenario)
+
+
+def test_who_waits_keeps_its_place() -> None:
+    async def scenario(admission: Admission) -> None:
+        served: list[str] = []
+
+        def want(name: str) -> None:
+            if admission.admit(API, ROUND_BYTES_MAX, lambda: want(name)):
+                served.append(name)
+                admission.release(API, ROUND_BYTES_MAX)
+
+        for name in "abcd":
+            want(name)
+        for expected in ("a", "ab", "abc", "abcd"):
+            assert list(expected) == served
+            await asyncio.sleep(0)
+
+    run(scenario)
+
+
+def test_requests_that_wait_for_others_do_not_keep_them_out() -> None:
+    async def scenario(admission: Admission) -> None:
+        assert admission.admit(JOIN_GROUP, 2 * HELD_BYTES_MAX, never)
+        await asyncio.sleep(0)
+        assert admission.admit(JOIN_GROUP, 2 * HELD_BYTES_MAX, never)
+        await asyncio.sleep(0)
+        assert admission.admit(API, 1, never)
+
+    run(scenario)
