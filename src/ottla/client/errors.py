@@ -1,7 +1,7 @@
-"""What a client can be told, as exceptions: a broker refused, the connection broke, no broker answers.
+"""The errors of all clients: a broker refused, a connection failed, no broker responded.
 
-Refusals of brokers come from `ottla.protocol.answer_errors`, broken connections from
-`ottla.transport.client_connection`; they are named here too, for programs that use the clients.
+Errors of brokers are defined in `ottla.protocol.answer_errors`, those of connections in
+`ottla.transport.client_connection`; they can be imported from here too.
 """
 
 from ottla.model.error_codes import ErrorCode
@@ -33,9 +33,9 @@ __all__ = [
 
 
 class CorruptLogError(AnswerError):
-    """The batch at `offset` is corrupt in the broker's log, and no other replica has it. Read on behind it to skip it.
+    """The batch at `offset` is corrupt in the broker's log, and no other replica has it. Seek past it to skip it.
 
-    Its last offset is unknown to the client; `ottla cluster health` tells it.
+    The client does not know its last offset; `ottla cluster health` shows it.
     """
 
     def __init__(
@@ -49,8 +49,8 @@ class CorruptLogError(AnswerError):
 
 
 class DeadlineError(RetriableError):
-    """What was asked did not succeed in its time, although it was tried again; says what stood in the way last."""
+    """The operation did not succeed in time, in spite of retries; the message has the last problem."""
 
 
 class NotSentError(OttlaError):
-    """A batch was never sent, because one before it failed; that one's error says why."""
+    """A batch was not sent because an earlier one failed, whose error says why."""

@@ -1,7 +1,6 @@
-"""An event loop in a thread of its own: what the blocking clients stand on.
+"""An event loop in a thread of its own, on which the blocking clients run their asyncio twins.
 
-The loop runs from the first use until `close`, whatever the program's own threads do. Each client has one: its sender
-or its heartbeats must go on while the program computes.
+Each client has its own: its sender or its heartbeats must go on while the program computes.
 """
 
 import asyncio
@@ -20,7 +19,7 @@ _CLOSE_SECONDS: Final = 10.0
 
 
 def new_event_loop() -> asyncio.AbstractEventLoop:
-    """The fastest there is."""
+    """A uvloop event loop if uvloop is installed, else asyncio's own."""
     try:
         import uvloop
     except ImportError:
@@ -29,10 +28,14 @@ def new_event_loop() -> asyncio.AbstractEventLoop:
 
 
 class LoopThread:
-    """See the module's docstring. Every method may be called from any thread but the loop's own."""
+    """Starts its thread at once. Every method may be called from any thread except the loop's own.
 
-    def __init__(self, name: str) -> None:
+    `closed_error` makes the error for calls after `close`.
+    """
+
+    def __init__(self, name: str, closed_error: Callable[[], MisuseError] | None = None) -> None:
         self._name = name
+        self._closed_error = closed_error or (lambda: MisuseError(f"{name} is closed"))
         self._process = os.getpid()
         self._loop = new_event_loop()
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
@@ -41,31 +44,33 @@ class LoopThread:
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop:
-        """Where the client lives."""
+        """The event loop of the thread."""
         return self._loop
 
     def call(self, work: Coroutine[Any, Any, T], timeout: float | None = None) -> T:
-        """Runs a coroutine there and waits for what it answers or raises.
+        """Runs a coroutine in the loop, waits for it, and returns its result or raises its error.
 
-        After `timeout` seconds it is cancelled, and `TimeoutError` raised. So it is if the waiting is interrupted.
+        The coroutine is cancelled after `timeout` seconds, with `TimeoutError`, and if the waiting thread is
+        interrupted. Raises `MisuseError` after `close`, in the loop's own thread, and in a forked process.
         """
         self._check_usable(work)
         waiting = asyncio.run_coroutine_threadsafe(work, self._loop)
         try:
             return waiting.result(timeout)
         except WaitCancelledError:
-            raise MisuseError(f"{self._name} was closed by another thread meanwhile") from None
+            # Another thread closed the client during the call.
+            raise self._closed_error() from None
         except BaseException:
             waiting.cancel()
             raise
 
     def post(self, callback: Callable[[], object]) -> None:
-        """Has something called there soon; nothing happens if the loop is closed."""
+        """Schedules a callback in the loop; does nothing after `close`."""
         with suppress(RuntimeError):
             self._loop.call_soon_threadsafe(callback)
 
     def close(self) -> None:
-        """Cancels what still runs there, ends the thread, and waits for that. Closing twice is harmless."""
+        """Cancels all tasks of the loop and waits until its thread has ended. Calling it again does nothing."""
         if self._is_closed or self._process != os.getpid():
             return
         self._is_closed = True
@@ -73,16 +78,20 @@ class LoopThread:
         self._thread.join(_CLOSE_SECONDS)
 
     def _check_usable(self, work: Coroutine[Any, Any, T]) -> None:
-        problem = None
+        problem: MisuseError | None = None
         if self._process != os.getpid():
-            problem = f"{self._name} was made by process {self._process}; after a fork, make one in each process"
+            problem = MisuseError(
+                f"{self._name} was created by process {self._process}; after a fork, create one in each process"
+            )
         elif self._is_closed:
-            problem = f"{self._name} is closed"
+            problem = self._closed_error()
         elif threading.current_thread() is self._thread:
-            problem = f"{self._name} would wait for itself: use the asyncio class within its callbacks"
+            problem = MisuseError(
+                f"{self._name} cannot wait in its own thread, that is, in a callback: use the asyncio class there"
+            )
         if problem is not None:
             work.close()
-            raise MisuseError(problem)
+            raise problem
 
     def _run(self) -> None:
         asyncio.set_event_loop(self._loop)

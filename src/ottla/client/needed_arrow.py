@@ -1,13 +1,13 @@
-"""pyarrow for the clients' Arrow parts, or an error that says how to get it: it is an optional part of Ottla.
+"""Imports pyarrow, which is optional, or raises an error that says how to install it.
 
-Every module of this room that needs pyarrow takes it from here, as `pa`.
+Every module of the clients that needs pyarrow imports `pa` from here.
 """
 
 from ottla.model.errors import MisuseError
 
 
 class MissingArrowError(MisuseError, ImportError):
-    """pyarrow is not installed, and what was asked for needs it: `pip install 'ottla[arrow]'`."""
+    """pyarrow is needed and not installed: `pip install 'ottla[arrow]'`."""
 
 
 try:

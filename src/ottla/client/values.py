@@ -1,6 +1,6 @@
-"""The values that clients take and give: records, where they went, offsets, and who a consumer is in its group.
+"""The values that clients take and return: records, their metadata, offsets, and group membership.
 
-Names and fields are those that kafka-python's users know.
+Names and fields are those of kafka-python.
 """
 
 from collections.abc import Sequence
@@ -14,21 +14,21 @@ Header = tuple[str, bytes | None]
 
 
 class RecordMetadata(NamedTuple):
-    """Where a record went. Without acknowledgement (`acks=0`) nobody knows: the offset is -1."""
+    """Where a record was written. With `acks=0` the offset is unknown, and -1."""
 
     topic: str
     partition: int
     topic_partition: TopicPartition
     offset: int
     timestamp: int
-    """In milliseconds: the record's own, or the broker's if the topic says so."""
+    """In milliseconds: the record's own, or the broker's if the topic uses LogAppendTime."""
     serialized_key_size: int
-    """-1 without a key, and likewise below."""
+    """-1 without a key; the same for the value."""
     serialized_value_size: int
 
 
 class ConsumerRecord(NamedTuple):
-    """A record as it was read; key and value as the deserializers made them."""
+    """A record that was read; key and value are deserialized."""
 
     topic: str
     partition: int
@@ -36,7 +36,7 @@ class ConsumerRecord(NamedTuple):
     offset: int
     timestamp: int
     timestamp_type: int
-    """0 for the producer's time, 1 for the broker's."""
+    """0 for CreateTime, 1 for LogAppendTime."""
     key: Any
     value: Any
     headers: Sequence[Header]
@@ -45,7 +45,7 @@ class ConsumerRecord(NamedTuple):
 
 
 class OffsetAndMetadata(NamedTuple):
-    """An offset to commit, the next one to read, and what to keep beside it."""
+    """A committed offset, which is the next one to read, and its metadata."""
 
     offset: int
     metadata: str = ""
@@ -53,7 +53,7 @@ class OffsetAndMetadata(NamedTuple):
 
 
 class OffsetAndTimestamp(NamedTuple):
-    """A record found by its time."""
+    """An offset that was looked up by timestamp."""
 
     offset: int
     timestamp: int
@@ -62,7 +62,7 @@ class OffsetAndTimestamp(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumerGroupMetadata:
-    """Who a consumer is in its group at this moment; a transaction that commits its offsets is fenced by it."""
+    """The membership of a consumer in its group; it fences transactions that commit the group's offsets."""
 
     group_id: str
     generation_id: int = -1

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Iterable
 
 from ottla.client.admin.topic_requests import create_topic
-from ottla.client.consumer.reader import OffsetRange, Reader
+from ottla.client.fetch.range_fetch import OffsetRange, RangeFetch, RangeRules
 from ottla.client.network.cluster import Cluster
 from ottla.client.network.list_offsets import END, list_offsets
 from ottla.model.ids import TopicPartition
@@ -36,7 +36,7 @@ def read_topic(
             ranges = {each: OffsetRange(start=0, end=ends[each].offset) for each in indexes}
             found: dict[int, list[Record]] = {index: [] for index in range(partitions)}
             level = READ_COMMITTED if committed else READ_UNCOMMITTED
-            async for chunk in Reader(cluster, ranges, isolation_level=level).chunks():
+            async for chunk in RangeFetch(cluster, ranges, RangeRules(isolation_level=level)).chunks():
                 found[chunk.partition.partition] += chunk.records()
             return found
 

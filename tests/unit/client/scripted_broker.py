@@ -5,9 +5,12 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
+from kio.static.constants import EntityType
+
 from ottla.protocol.apis import ADVERTISED, ApiKey
 from ottla.protocol.messages import read_request, write_response
 from ottla.transport.addresses import Address
+from tests.wire.exchange import fill, message_class
 
 Answer = bytes | None
 """Bytes to send, or None to say nothing."""
@@ -56,18 +59,18 @@ async def scripted(script: Callable[[int, int, int, bytes], Answer]) -> AsyncIte
 
 def versions_answer(version: int, correlation_id: int, *, without: tuple[ApiKey, ...] = ()) -> bytes:
     """An ApiVersions answer with what Ottla advertises."""
-    from kio.schema.api_versions.v4.response import ApiVersion, ApiVersionsResponse
-
-    from ottla.model.error_codes import ErrorCode
-    from ottla.protocol.messages import milliseconds, wire_error
-
-    listed: Any = tuple(
-        ApiVersion(api_key=key.value, min_version=versions.lowest, max_version=versions.highest)  # type: ignore[arg-type]
+    listed = [
+        {"api_key": key.value, "min_version": versions.lowest, "max_version": versions.highest}
         for key, versions in ADVERTISED.items()
         if key not in without
-    )
-    answer = ApiVersionsResponse(error_code=wire_error(ErrorCode.NONE), api_keys=listed, throttle_time=milliseconds(0))
+    ]
+    answer = response(ApiKey.API_VERSIONS, 4, api_keys=listed)
     return write_response(ApiKey.API_VERSIONS, version, correlation_id, answer)
+
+
+def response(api_key: ApiKey, version: int, /, **values: Any) -> Any:
+    """kio's response of this version; the parts that it consists of are mappings. What is left out has its default."""
+    return fill(message_class(api_key, version, EntityType.response), values)
 
 
 def request_message(api_key: ApiKey, version: int, body: bytes) -> Any:

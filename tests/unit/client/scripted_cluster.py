@@ -7,11 +7,10 @@ from typing import Any
 
 from ottla.client.network.backoff import Backoff
 from ottla.client.network.cluster import Cluster
-from ottla.model.error_codes import ErrorCode
-from ottla.protocol.apis import ADVERTISED, ApiKey
-from ottla.protocol.messages import milliseconds, wire_error, write_response
+from ottla.protocol.apis import ADVERTISED, SERVED, ApiKey
+from ottla.protocol.messages import write_response
 from ottla.transport.addresses import Address
-from tests.unit.client.scripted_broker import request_message, scripted
+from tests.unit.client.scripted_broker import request_message, response, scripted
 
 BROKER = 5
 QUICK = Backoff(first_ms=1, most_ms=1)
@@ -54,46 +53,25 @@ async def scripted_cluster(script: Script) -> AsyncIterator[Cluster]:
 
 
 def _versions(script: Script) -> Any:
-    from kio.schema.api_versions.v4.response import ApiVersion, ApiVersionsResponse
-
-    listed: Any = tuple(
-        ApiVersion(
-            api_key=key.value,  # type: ignore[arg-type]
-            min_version=versions.lowest,  # type: ignore[arg-type]
-            max_version=script.versions_max.get(key, versions.highest),  # type: ignore[arg-type]
-        )
-        for key, versions in ADVERTISED.items()
+    listed = [
+        {
+            "api_key": key.value,
+            "min_version": versions.lowest,
+            "max_version": script.versions_max.get(key, versions.highest),
+        }
+        for key, versions in {**SERVED, **ADVERTISED}.items()
         if key not in script.without
-    )
-    return ApiVersionsResponse(error_code=wire_error(ErrorCode.NONE), api_keys=listed, throttle_time=milliseconds(0))
+    ]
+    return response(ApiKey.API_VERSIONS, 4, api_keys=listed)
 
 
 def _metadata(address: Address) -> Any:
-    from kio.schema.metadata.v13.response import MetadataResponse, MetadataResponseBroker
-
-    broker: Any = MetadataResponseBroker(node_id=BROKER, host=address.host, port=address.port)  # type: ignore[arg-type]
-    return MetadataResponse(
-        throttle_time=milliseconds(0),
-        brokers=(broker,),
-        cluster_id="scripted",
-        controller_id=BROKER,  # type: ignore[arg-type]
-        topics=(),
-        error_code=wire_error(ErrorCode.NONE),
-    )
+    broker = {"node_id": BROKER, "host": address.host, "port": address.port}
+    return response(ApiKey.METADATA, 13, brokers=[broker], cluster_id="scripted", controller_id=BROKER)
 
 
 def _coordinators(address: Address, message: Any) -> Any:
-    from kio.schema.find_coordinator.v6.response import Coordinator, FindCoordinatorResponse
-
-    found: Any = tuple(
-        Coordinator(
-            key=key,
-            node_id=BROKER,  # type: ignore[arg-type]
-            host=address.host,
-            port=address.port,  # type: ignore[arg-type]
-            error_code=wire_error(ErrorCode.NONE),
-            error_message=None,
-        )
-        for key in message.coordinator_keys
-    )
-    return FindCoordinatorResponse(throttle_time=milliseconds(0), coordinators=found)
+    found = [
+        {"key": key, "node_id": BROKER, "host": address.host, "port": address.port} for key in message.coordinator_keys
+    ]
+    return response(ApiKey.FIND_COORDINATOR, 6, coordinators=found)

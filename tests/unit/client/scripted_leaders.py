@@ -10,11 +10,11 @@ from uuid import UUID
 
 from ottla.model.error_codes import ErrorCode
 from ottla.protocol.apis import ApiKey
-from ottla.protocol.messages import milliseconds, wire_error, write_response
+from ottla.protocol.messages import wire_error, write_response
 from ottla.records.batch import Batch
 from ottla.records.decode import decode_records
 from ottla.transport.addresses import Address
-from tests.unit.client.scripted_broker import request_message, scripted, versions_answer
+from tests.unit.client.scripted_broker import request_message, response, scripted, versions_answer
 
 TOPIC = "t"
 
@@ -112,53 +112,30 @@ class ScriptedLeaders:
         return self._produced(version, correlation_id, ErrorCode.NONE, base)
 
     def _produced(self, version: int, correlation_id: int, code: ErrorCode, base: int, *, hint: bool = False) -> bytes:
-        from kio.schema.produce.v12 import response as kinds
-
-        said: Any = {"current_leader": kinds.LeaderIdAndEpoch(leader_id=self.leader, leader_epoch=self.leader_epoch)}  # type: ignore[arg-type]
-        part = kinds.PartitionProduceResponse(
-            index=0,  # type: ignore[arg-type]
-            error_code=wire_error(code),
-            base_offset=base,  # type: ignore[arg-type]
-            record_errors=(),
-            **(said if hint else {}),
-        )
-        topic = kinds.TopicProduceResponse(name=TOPIC, partition_responses=(part,))  # type: ignore[arg-type]
-        return write_response(ApiKey.PRODUCE, version, correlation_id, kinds.ProduceResponse(responses=(topic,)))
+        part: dict[str, Any] = {"index": 0, "error_code": wire_error(code), "base_offset": base}
+        if hint:
+            part["current_leader"] = {"leader_id": self.leader, "leader_epoch": self.leader_epoch}
+        answer = response(ApiKey.PRODUCE, 12, responses=[{"name": TOPIC, "partition_responses": [part]}])
+        return write_response(ApiKey.PRODUCE, version, correlation_id, answer)
 
     def _metadata(self) -> Any:
-        from kio.schema.metadata.v13 import response as kinds
-
-        brokers: Any = tuple(
-            kinds.MetadataResponseBroker(node_id=number, host=address.host, port=address.port)  # type: ignore[arg-type]
+        brokers = [
+            {"node_id": number, "host": address.host, "port": address.port}
             for number, address in enumerate(self.addresses)
             if number not in self.gone
-        )
-        part = kinds.MetadataResponsePartition(
-            error_code=wire_error(ErrorCode.NONE),
-            partition_index=0,  # type: ignore[arg-type]
-            leader_id=self.leader,  # type: ignore[arg-type]
-            leader_epoch=self.leader_epoch,  # type: ignore[arg-type]
-        )
-        topic = kinds.MetadataResponseTopic(
-            error_code=wire_error(self.topic_error),
-            name=TOPIC,  # type: ignore[arg-type]
-            topic_id=self.topic_id,
-            partitions=() if self.topic_error else (part,),
-        )
-        return kinds.MetadataResponse(
-            throttle_time=milliseconds(0), brokers=brokers, topics=(topic,), error_code=wire_error(ErrorCode.NONE)
-        )
+        ]
+        part = {"partition_index": 0, "leader_id": self.leader, "leader_epoch": self.leader_epoch}
+        topic = {
+            "error_code": wire_error(self.topic_error),
+            "name": TOPIC,
+            "topic_id": self.topic_id,
+            "partitions": [] if self.topic_error else [part],
+        }
+        return response(ApiKey.METADATA, 13, brokers=brokers, topics=[topic])
 
     @staticmethod
     def _identity() -> Any:
-        from kio.schema.init_producer_id.v5.response import InitProducerIdResponse
-
-        return InitProducerIdResponse(
-            throttle_time=milliseconds(0),
-            error_code=wire_error(ErrorCode.NONE),
-            producer_id=9,  # type: ignore[arg-type]
-            producer_epoch=0,  # type: ignore[arg-type]
-        )
+        return response(ApiKey.INIT_PRODUCER_ID, 5, producer_id=9, producer_epoch=0)
 
 
 @asynccontextmanager

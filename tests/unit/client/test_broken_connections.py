@@ -7,10 +7,10 @@ from itertools import groupby
 import pytest
 
 from ottla.client.admin.topic_requests import create_topic
-from ottla.client.consumer.reader import OffsetRange, Reader
+from ottla.client.fetch.range_fetch import OffsetRange, RangeFetch, RangeRules
 from ottla.client.network.backoff import Backoff
 from ottla.client.network.cluster import Cluster
-from ottla.client.producer.batch_sender import Sender
+from ottla.client.producer.batch_sender import BatchSender
 from ottla.env.ports import File, Listener, Socket
 from ottla.env.real_network import RealNetwork
 from ottla.model.buffer import Buffer
@@ -18,6 +18,8 @@ from ottla.model.ids import TopicPartition
 from ottla.records.builder import BatchBuilder
 from ottla.sim.random import SimRandom
 from ottla.transport.addresses import Address
+
+pytestmark = pytest.mark.broker
 
 
 class CutSocket:
@@ -88,13 +90,14 @@ def test_reading_goes_on_where_it_was(seed: int, broker: Address) -> None:
     async def scenario() -> None:
         async with Cluster([broker]) as cluster:
             await create_topic(cluster, name, partitions=3)
-            async with Sender(cluster) as sender:
+            async with BatchSender(cluster) as sender:
                 for number in range(300):
                     await sender.send(partitions[number % 3], batch([b"%d" % number + b"." * 500]))
         network = CutNetwork(seed, 30_000)
         found: dict[TopicPartition, list[int]] = {each: [] for each in partitions}
         async with Cluster([broker], network=network, backoff=Backoff(first_ms=1, most_ms=1)) as cluster:
-            reader = Reader(cluster, {each: OffsetRange(start=0, end=100) for each in partitions}, fetch_bytes_max=8000)
+            ranges = {each: OffsetRange(start=0, end=100) for each in partitions}
+            reader = RangeFetch(cluster, ranges, RangeRules(fetch_bytes_max=8000))
             async for chunk in reader.chunks():
                 found[chunk.partition] += [record.offset for record in chunk.records()]
         assert {each: list(range(100)) for each in partitions} == found
@@ -114,14 +117,14 @@ def test_sending_again_repeats_but_never_loses_or_reorders(seed: int, broker: Ad
         network = CutNetwork(seed, 300)
         async with (
             Cluster([broker], network=network, backoff=Backoff(first_ms=1, most_ms=1)) as cluster,
-            Sender(cluster) as sender,
+            BatchSender(cluster) as sender,
         ):
             for number in range(100):
                 await sender.send(partition, batch([b"%d" % number]))
         assert network.connections > 5, "connections did break"
         async with Cluster([broker]) as cluster:
-            sent = (await anext(Reader(cluster, {partition: OffsetRange(start=0, end=1)}).chunks())).high_watermark
-            chunks = Reader(cluster, {partition: OffsetRange(start=0, end=sent)}).chunks()
+            sent = (await anext(RangeFetch(cluster, {partition: OffsetRange(start=0, end=1)}).chunks())).high_watermark
+            chunks = RangeFetch(cluster, {partition: OffsetRange(start=0, end=sent)}).chunks()
             values = [int(record.value or b"") async for chunk in chunks for record in chunk.records()]
         assert list(range(100)) == [value for value, _ in groupby(values)]
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from ottla.client.admin.async_admin import AsyncAdmin
 from ottla.client.admin.topic_requests import create_topic
 from ottla.client.consumer.async_consumer import AsyncConsumer
 from ottla.client.consumer.blocking_consumer import Consumer
@@ -14,10 +15,12 @@ from ottla.client.errors import AnswerError, DeadlineError
 from ottla.client.group.assignors.assignor import Assignment, MemberSubscription, PlainAssignor
 from ottla.client.group.rebalance_listener import ConsumerRebalanceListener
 from ottla.client.network.cluster import Cluster
-from ottla.client.producer.batch_sender import Sender
+from ottla.client.producer.batch_sender import BatchSender
 from ottla.model.ids import TopicPartition
 from ottla.records.builder import BatchBuilder
 from ottla.transport.addresses import Address
+
+pytestmark = pytest.mark.broker
 
 QUICK: dict[str, Any] = {"session_timeout_ms": 6000, "heartbeat_interval_ms": 200, "auto_offset_reset": "earliest"}
 
@@ -30,7 +33,7 @@ async def fill(broker: Address, topic: str, partitions: int = 1, count: int = 10
     made = [TopicPartition(topic, index) for index in range(partitions)]
     async with Cluster([broker]) as cluster:
         await create_topic(cluster, topic, partitions=partitions)
-        async with Sender(cluster) as sender:
+        async with BatchSender(cluster) as sender:
             for partition in made:
                 builder = BatchBuilder()
                 for number in range(count):
@@ -53,6 +56,32 @@ class Backwards(PlainAssignor):
         last = max(members)
         everything = [TopicPartition(topic, at) for topic, count in partition_counts.items() for at in range(count)]
         return {member_id: everything if member_id == last else [] for member_id in members}
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_a_pattern_subscriber_does_not_create_a_deleted_topic_again(broker: Address, protocol: Any) -> None:
+    async def scenario() -> None:
+        name = f"deleted-under-{protocol}"
+        partitions = await fill(broker, name, 2)
+        options: dict[str, Any] = {
+            "auto_offset_reset": "earliest",
+            "metadata_max_age_ms": 50,
+            "group_id": name,
+            "group_protocol": protocol,
+        }
+        async with (
+            AsyncAdmin(bootstrap_servers=str(broker)) as admin,
+            AsyncConsumer(bootstrap_servers=str(broker), **options) as consumer,
+        ):
+            consumer.subscribe(pattern=f"{name}.*")
+            while consumer.assignment() != set(partitions):
+                await consumer.poll(100)
+            await admin.delete_topics([name])
+            while consumer.assignment():
+                await consumer.poll(100)
+                assert name not in await admin.list_topics()
+
+    run(scenario())
 
 
 def test_an_assignor_of_ones_own(broker: Address) -> None:
@@ -143,11 +172,11 @@ def test_the_blocking_listener_is_called_where_poll_is(broker: Address) -> None:
 def test_what_does_not_exist_is_told_in_time(broker: Address) -> None:
     missing = TopicPartition("no-such-topic", 0)
     with Consumer(bootstrap_servers=str(broker), allow_auto_create_topics=False, **QUICK) as consumer:
-        with pytest.raises(AnswerError, match="topic no-such-topic: no such topic or partition"):
+        with pytest.raises(AnswerError, match="topic no-such-topic: the topic or partition does not exist"):
             consumer.end_offsets([missing], timeout_ms=300)
         consumer.assign([missing])
         assert {} == consumer.poll(100)
-        with pytest.raises(DeadlineError, match="the position of no-such-topic-0 is not known after 300 ms"):
+        with pytest.raises(DeadlineError, match="no-such-topic-0: the position could not be determined within 300 ms"):
             consumer.position(missing, timeout_ms=300)
 
 
@@ -194,3 +223,14 @@ def test_metrics_count(broker: Address) -> None:
         found[name] for name in ("records_consumed_total", "assigned_partitions", "records_lag_max")
     )
     assert found["bytes_fetched_total"] > 0
+
+
+def test_polls_without_a_timeout_do_not_starve_the_event_loop(broker: Address) -> None:
+    async def scenario() -> None:
+        await fill(broker, "impatient")
+        async with AsyncConsumer("impatient", bootstrap_servers=str(broker), auto_offset_reset="earliest") as consumer:
+            found = 0
+            while found < 10:
+                found += sum(map(len, (await consumer.poll()).values()))
+
+    run(scenario())

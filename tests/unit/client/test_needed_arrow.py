@@ -7,6 +7,8 @@ import pytest
 
 from ottla.transport.addresses import Address
 
+pytestmark = pytest.mark.broker
+
 PROGRAM = """
 import sys
 sys.modules["pyarrow"] = None  # as if it were not installed

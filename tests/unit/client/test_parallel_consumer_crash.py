@@ -14,6 +14,8 @@ from ottla.client.admin.blocking_admin import Admin
 from ottla.client.producer.blocking_producer import Producer
 from ottla.testing import InProcessBroker
 
+pytestmark = pytest.mark.broker
+
 RECORDS = 300
 KEYS = 7
 

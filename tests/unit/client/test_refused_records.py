@@ -9,55 +9,58 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from ottla.client.errors import AnswerError
 from ottla.client.producer.async_producer import AsyncProducer
 from ottla.client.producer.blocking_producer import Producer
 from ottla.client.producer.errors import RecordTooLargeError, SerializationError
 from ottla.client.producer.interceptors import ProducerInterceptor, ProducerRecord
+from ottla.model.error_codes import ErrorCode
 from ottla.model.errors import MisuseError
 from ottla.transport.addresses import Address
-from tests.unit.client.producer_log import read_topic, values
+from tests.unit.client.producer_log import make_topic, read_topic, values
+
+pytestmark = pytest.mark.broker
 
 SOON_S = 30
 
 REFUSED: list[tuple[dict[str, Any], str]] = [
     (
         {"headers": [("a", "1")]},
-        "header 'a' has a value of type str, and must have bytes or None: encode it, as in ('a', '1'.encode())",
+        "the value of header 'a' must be bytes or None, not str; encode it, as in '1'.encode()",
     ),
-    ({"headers": [("a", 1)]}, "header 'a' has a value of type int, and must have bytes or None"),
+    ({"headers": [("a", 1)]}, "the value of header 'a' must be bytes or None, not int"),
+    ({"headers": [(b"a", b"1")]}, "the name in headers[0] must be str, not bytes; decode it, as in b'a'.decode()"),
+    ({"headers": [("a", b"1"), (None, b"1")]}, "the name in headers[1] must be str, not NoneType"),
+    ({"headers": [("\ud800", b"1")]}, "the name in headers[0] cannot be encoded as UTF-8: '\\ud800'"),
+    ({"headers": ["ab"]}, "headers[0] must be a pair such as ('name', b'value'), not str 'ab'"),
     (
-        {"headers": [(b"a", b"1")]},
-        "the name of header 0 is bytes, and must be str: decode it, as in (b'a'.decode(), …)",
+        {"headers": [("a", b"1", b"2")]},
+        "headers[0] must be a pair such as ('name', b'value'), not tuple ('a', b'1', b'2')",
     ),
-    ({"headers": [("a", b"1"), (None, b"1")]}, "the name of header 1 is NoneType, and must be str"),
-    ({"headers": [("\ud800", b"1")]}, "the name of header 0, '\\ud800', cannot be encoded as UTF-8"),
-    ({"headers": ["ab"]}, "header 0 is str 'ab', and must be a pair of a name and a value, such as ('name', b'value')"),
-    ({"headers": [("a", b"1", b"2")]}, "header 0 is tuple ('a', b'1', b'2'), and must be a pair of a name and a value"),
     (
         {"headers": {"a": b"1"}},
-        "headers is dict, and must be a list of pairs such as [('name', b'value')]: give list(headers.items())",
+        "headers must be a list of pairs such as [('name', b'value')], not dict; pass list(headers.items())",
     ),
-    ({"headers": "a=1"}, "headers is str, and must be a list of pairs such as [('name', b'value')]"),
-    ({"headers": 5}, "headers is int, and must be a list of pairs such as [('name', b'value')]"),
-    ({"value": "text"}, "the value is str, and must be bytes or None: encode it, or give value_serializer"),
-    ({"value": {"a": 1}}, "the value is dict, and must be bytes or None: encode it, or give value_serializer"),
-    ({"key": 7}, "the key is int, and must be bytes or None: encode it, or give key_serializer"),
-    ({"value": memoryview(b"12345")[::2]}, "the value is a memoryview that is not contiguous: give bytes of it"),
-    ({"key": memoryview(b"12345")[::2]}, "the key is a memoryview that is not contiguous: give bytes of it"),
-    ({"partition": "0"}, "the partition is str '0', and must be int or None"),
-    ({"partition": 0.0}, "the partition is float 0.0, and must be int or None"),
+    ({"headers": "a=1"}, "headers must be a list of pairs such as [('name', b'value')], not str"),
+    ({"headers": 5}, "headers must be a list of pairs such as [('name', b'value')], not int"),
+    ({"value": "text"}, "value must be bytes or None, not str; encode it, or set value_serializer"),
+    ({"value": {"a": 1}}, "value must be bytes or None, not dict; encode it, or set value_serializer"),
+    ({"key": 7}, "key must be bytes or None, not int; encode it, or set key_serializer"),
+    ({"value": memoryview(b"12345")[::2]}, "value must be a contiguous memoryview; pass bytes(view)"),
+    ({"key": memoryview(b"12345")[::2]}, "key must be a contiguous memoryview; pass bytes(view)"),
+    ({"partition": "0"}, "partition must be int or None, not str '0'"),
+    ({"partition": 0.0}, "partition must be int or None, not float 0.0"),
     (
         {"timestamp_ms": datetime(2026, 1, 1, tzinfo=UTC)},
-        "timestamp_ms is datetime, and must be int or None, the milliseconds since 1970: for a datetime,"
-        " int(when.timestamp() * 1000)",
+        "timestamp_ms must be int or None (milliseconds since 1970), not datetime; pass int(when.timestamp() * 1000)",
     ),
-    ({"timestamp_ms": 1.5}, "timestamp_ms is float 1.5, and must be int or None, the milliseconds since 1970"),
-    ({"timestamp_ms": 2**63}, "timestamp_ms is 9223372036854775808, and must be below 2**63"),
+    ({"timestamp_ms": 1.5}, "timestamp_ms must be int or None (milliseconds since 1970), not float 1.5"),
+    ({"timestamp_ms": 2**63}, "timestamp_ms must be from -2**63 to 2**63 - 1, not 9223372036854775808"),
 ]
 TOPICS: list[tuple[Any, str]] = [
-    (None, "the topic is None, and must be str"),
-    (b"orders", "the topic is bytes b'orders', and must be str"),
-    (["orders"], "the topic is list ['orders'], and must be str"),
+    (None, "topic must be str, not None"),
+    (b"orders", "topic must be str, not bytes b'orders'"),
+    (["orders"], "topic must be str, not list ['orders']"),
 ]
 
 
@@ -148,9 +151,9 @@ def test_a_transaction_goes_on_without_it(broker: Address, value: bytes) -> None
 @pytest.mark.parametrize(
     ("topic", "columns", "sentence"),
     [
-        (None, {}, "the topic is None, and must be str"),
-        ("tables", {"partition": 0.5}, "partition is float 0.5, and must be a column's name or a partition's number"),
-        ("tables", {"key": 0}, "key is int 0, and must be a column's name"),
+        (None, {}, "topic must be str, not None"),
+        ("tables", {"partition": 0.5}, "partition must be int or str, not float 0.5"),
+        ("tables", {"key": 0}, "key must be str, not int 0"),
         ("tables", {"headers": "texts"}, "column texts"),
     ],
 )
@@ -172,7 +175,7 @@ class Forgetful(ProducerInterceptor):
 def test_an_interceptor_that_returns_nothing(broker: Address, caplog: pytest.LogCaptureFixture) -> None:
     with Producer(bootstrap_servers=str(broker), interceptors=[Forgetful()]) as producer:
         producer.send("forgotten", b"x").get(SOON_S)
-    assert "Forgetful.on_send returned NoneType, and must return a ProducerRecord; the record is sent" in caplog.text
+    assert "Forgetful.on_send must return a ProducerRecord, not NoneType; the record is sent" in caplog.text
 
 
 def test_a_serializer_is_named(broker: Address) -> None:
@@ -181,3 +184,11 @@ def test_a_serializer_is_named(broker: Address) -> None:
         pytest.raises(SerializationError, match=r"the key serializer encode failed for a record of topic t, on int 5"),
     ):
         producer.send("t", b"x", key=5)
+
+
+def test_an_invalid_timestamp_is_explained_once(broker: Address, producer: Producer) -> None:
+    make_topic(broker, "untimely", message_timestamp_before_max_ms="1000")
+    with pytest.raises(AnswerError) as refusal:
+        producer.send("untimely", b"x", timestamp_ms=5).get(SOON_S)
+    assert ErrorCode.INVALID_TIMESTAMP is refusal.value.error_code
+    assert 1 == str(refusal.value).count("record 0: timestamp 5 is outside of")

@@ -8,11 +8,13 @@ import pytest
 
 from ottla.client.admin.config_requests import Resource, ResourceType, alter_configs
 from ottla.client.admin.topic_requests import create_topic, delete_records
-from ottla.client.consumer.reader import Chunk, OffsetRange, Reader
 from ottla.client.errors import AnswerError, NotSentError
+from ottla.client.fetch.chunk import Chunk
+from ottla.client.fetch.range_fetch import OffsetRange, RangeFetch, RangeRules
 from ottla.client.network.cluster import Cluster
 from ottla.client.network.list_offsets import END, MAX_TIMESTAMP, START, FoundOffset, list_offsets, offset_bounds
-from ottla.client.producer.batch_sender import ACKS_NONE, Sender
+from ottla.client.producer.batch_sender import BatchSender
+from ottla.client.producer.produce_request import ACKS_NONE
 from ottla.model.error_codes import ErrorCode
 from ottla.model.errors import MisuseError
 from ottla.model.ids import TopicPartition
@@ -21,6 +23,8 @@ from ottla.records.builder import BatchBuilder
 from ottla.records.control import marker_batch
 from ottla.records.layout import Codec, Marker
 from ottla.transport.addresses import Address
+
+pytestmark = pytest.mark.broker
 
 T0 = 1_700_000_000_000
 
@@ -41,7 +45,7 @@ Values = dict[TopicPartition, list[bytes]]
 
 async def read(cluster: Cluster, ranges: dict[TopicPartition, OffsetRange], **more: Any) -> Values:
     found: Values = {partition: [] for partition in ranges}
-    async for chunk in Reader(cluster, ranges, **more).chunks():
+    async for chunk in RangeFetch(cluster, ranges, RangeRules(**more)).chunks():
         found[chunk.partition] += [record.value or b"" for record in chunk.records()]
     return found
 
@@ -52,7 +56,7 @@ def test_what_is_sent_is_read_in_order_from_every_partition(broker: Address) -> 
             await create_topic(cluster, "in-order", partitions=3)
             partitions = [TopicPartition("in-order", index) for index in range(3)]
             sent: dict[TopicPartition, list[bytes]] = {partition: [] for partition in partitions}
-            async with Sender(cluster, buffer_bytes_max=2000) as sender:
+            async with BatchSender(cluster, buffer_bytes_max=2000) as sender:
                 for number in range(90):
                     partition = partitions[number % 3]
                     values = [b"%d.%d" % (number, at) for at in range(10)]
@@ -71,7 +75,7 @@ def test_a_range_keeps_to_its_bounds_within_batches(broker: Address) -> None:
         async with Cluster([broker]) as cluster:
             await create_topic(cluster, "bounds", partitions=1)
             partition = TopicPartition("bounds", 0)
-            async with Sender(cluster) as sender:
+            async with BatchSender(cluster) as sender:
                 first = await sender.send(partition, batch([b"%d" % number for number in range(10)]))
                 second = await sender.send(partition, batch([b"%d" % number for number in range(10, 20)]))
                 assert (0, 10) == ((await first).base_offset, (await second).base_offset)
@@ -79,7 +83,7 @@ def test_a_range_keeps_to_its_bounds_within_batches(broker: Address) -> None:
                 partition
             ]
             assert [] == (await read(cluster, {partition: OffsetRange(start=20, end=20)}))[partition]
-            chunks = Reader(cluster, {partition: OffsetRange(start=7, end=12)}).chunks()
+            chunks = RangeFetch(cluster, {partition: OffsetRange(start=7, end=12)}).chunks()
             counts = [(chunk.count(), chunk.columns().count) async for chunk in chunks]
             assert [20, 5] == [sum(count) for count in zip(*counts, strict=True)]
 
@@ -91,8 +95,8 @@ def test_following_sees_what_comes_later(broker: Address) -> None:
         async with Cluster([broker]) as cluster:
             await create_topic(cluster, "followed", partitions=2)
             partitions = [TopicPartition("followed", index) for index in range(2)]
-            chunks = Reader(cluster, {each: OffsetRange(start=0) for each in partitions}).chunks()
-            async with Sender(cluster) as sender:
+            chunks = RangeFetch(cluster, {each: OffsetRange(start=0) for each in partitions}).chunks()
+            async with BatchSender(cluster) as sender:
                 for number in range(6):
                     await (await sender.send(partitions[number % 2], batch([b"%d" % number])))
                     chunk = await anext(chunks)
@@ -107,10 +111,10 @@ def test_an_offset_that_is_gone_is_an_error_in_words(broker: Address) -> None:
         async with Cluster([broker]) as cluster:
             await create_topic(cluster, "gone", partitions=1)
             partition = TopicPartition("gone", 0)
-            async with Sender(cluster) as sender:
+            async with BatchSender(cluster) as sender:
                 await sender.send(partition, batch([b"a", b"b", b"c"]))
             assert {partition: 2} == await delete_records(cluster, {partition: 2})
-            with pytest.raises(AnswerError, match="reading gone-0 at offset 0: there is no such offset"):
+            with pytest.raises(AnswerError, match="reading gone-0 at offset 0: the offset does not exist"):
                 await read(cluster, {partition: OffsetRange(start=0, end=3)})
             assert [b"c"] == (await read(cluster, {partition: OffsetRange(start=2, end=3)}))[partition]
 
@@ -122,7 +126,7 @@ def test_offsets_by_name_and_by_time(broker: Address) -> None:
         async with Cluster([broker]) as cluster:
             await create_topic(cluster, "timed", partitions=2)
             full, empty = TopicPartition("timed", 0), TopicPartition("timed", 1)
-            async with Sender(cluster) as sender:
+            async with BatchSender(cluster) as sender:
                 await sender.send(full, batch([b"a", b"b", b"c"]))
             assert {full: (0, 3), empty: (0, 0)} == await offset_bounds(cluster, [full, empty])
             asked = {full: T0 + 1, empty: T0}
@@ -140,7 +144,7 @@ def test_a_refused_batch_fails_its_future_and_everything_behind_it(broker: Addre
             resource = Resource(type=ResourceType.TOPIC, name="small")
             await alter_configs(cluster, resource, {"max.message.bytes": "1000"})
             partition = TopicPartition("small", 0)
-            sender = Sender(cluster)
+            sender = BatchSender(cluster)
             fine = await sender.send(partition, batch([b"fits"]))
             large = await sender.send(partition, batch([b"x" * 2000]))
             behind = await sender.send(partition, batch([b"fits too"]))
@@ -150,7 +154,7 @@ def test_a_refused_batch_fails_its_future_and_everything_behind_it(broker: Addre
             assert 0 == (await fine).base_offset
             with pytest.raises(AnswerError):
                 await large
-            with pytest.raises(NotSentError, match="not sent, since a batch before it failed: writing 2070 bytes"):
+            with pytest.raises(NotSentError, match="not sent because an earlier batch failed: writing 2070 bytes"):
                 await behind
             with pytest.raises(AnswerError):
                 await sender.send(partition, batch([b"never"]))
@@ -167,7 +171,7 @@ def test_a_refusal_in_one_partition_lets_what_is_under_way_in_others_end(broker:
             resource = Resource(type=ResourceType.TOPIC, name="two-ways")
             await alter_configs(cluster, resource, {"max.message.bytes": "1000"})
             refusing, taking = TopicPartition("two-ways", 0), TopicPartition("two-ways", 1)
-            sender = Sender(cluster)
+            sender = BatchSender(cluster)
             # Both leave in the same turn of the loop, so that the refusal comes while the other is under way.
             large = await sender.send(refusing, batch([b"x" * 2000]))
             fine = await sender.send(taking, batch([b"fits"]))
@@ -185,11 +189,11 @@ def test_without_acks_everything_is_handed_to_the_system_before_the_end(broker: 
         async with Cluster([broker]) as cluster:
             await create_topic(cluster, "unanswered", partitions=1)
             partition = TopicPartition("unanswered", 0)
-        async with Cluster([broker]) as cluster, Sender(cluster, acks=ACKS_NONE) as sender:
+        async with Cluster([broker]) as cluster, BatchSender(cluster, acks=ACKS_NONE) as sender:
             for _ in range(40):
                 await sender.send(partition, batch([b"x" * 500_000]))
         async with Cluster([broker]) as cluster:
-            chunks = Reader(cluster, {partition: OffsetRange(start=0, end=40)}).chunks()
+            chunks = RangeFetch(cluster, {partition: OffsetRange(start=0, end=40)}).chunks()
             assert 40 == sum([chunk.count() async for chunk in chunks])
 
     run(scenario())
@@ -198,7 +202,7 @@ def test_without_acks_everything_is_handed_to_the_system_before_the_end(broker: 
 def test_a_closed_sender_takes_nothing(broker: Address) -> None:
     async def scenario() -> None:
         async with Cluster([broker]) as cluster:
-            sender = Sender(cluster)
+            sender = BatchSender(cluster)
             await sender.close()
             with pytest.raises(MisuseError, match="the sender is closed"):
                 await sender.send(TopicPartition("any", 0), batch([b"x"]))

@@ -22,6 +22,8 @@ from ottla.testing import BrokerCluster
 from ottla.testing.process_broker import ProcessBroker
 from tests.unit.client.scripted_leaders import TOPIC, ScriptedLeaders, scripted_leaders
 
+pytestmark = pytest.mark.broker
+
 LONG_MS = 600_000
 SECONDS = 60
 
@@ -72,7 +74,7 @@ def test_who_waits_for_one_that_left_the_cluster_is_told() -> None:
             # Others say that it is there: it may be slow.
             assert not waiting.done()
             leaders.gone.add(0)
-            with pytest.raises(ConnectionLostError, match="it does not answer, and has left the cluster"):
+            with pytest.raises(ConnectionLostError, match="it does not respond and has left the cluster"):
                 await waiting
 
     run(scenario())
@@ -92,7 +94,7 @@ def test_who_connects_to_one_that_left_the_cluster_is_told() -> None:
             opening = asyncio.create_task(cluster.own_connection(0))
             await asyncio.sleep(0)
             leaders.gone.add(0)
-            with pytest.raises(CannotConnectError, match="nothing answers, and its broker has left the cluster"):
+            with pytest.raises(CannotConnectError, match="no response, and its broker has left the cluster"):
                 await opening
 
     run(scenario())

@@ -16,9 +16,11 @@ from ottla.client.consumer.errors import LogTruncatedError
 from ottla.client.producer.blocking_producer import Producer
 from ottla.model.ids import TopicPartition
 from ottla.records.batch import scan
-from ottla.storage.names import CLEAN_SHUTDOWN, HIGH_WATERMARKS, RECOVERY_POINTS
+from ottla.storage.data_dirs.names import CLEAN_SHUTDOWN, HIGH_WATERMARKS, RECOVERY_POINTS
 from tests.hostile.broker_process import BrokerProcess
 from tests.unit.client.producer_log import make_topic
+
+pytestmark = pytest.mark.broker
 
 TOPIC = "truncated"
 PARTITION = TopicPartition(TOPIC, 0)
@@ -84,8 +86,8 @@ def test_reading_goes_on_where_the_logs_part(lossy: LossyBroker, caplog: pytest.
         with caplog.at_level(logging.WARNING, "ottla.client"):
             assert list(range(1000, 1020)) == read(reading, 20)
         assert 80 == reading.position(PARTITION)
-    assert [f"{PARTITION} was read up to 100, and its log now parts from that at 60"] == [
-        record.getMessage() for record in caplog.records if "parts" in record.getMessage()
+    assert [f"partition {PARTITION}: log truncated at 60, below the position 100"] == [
+        record.getMessage() for record in caplog.records if "truncated" in record.getMessage()
     ]
 
 
@@ -96,7 +98,9 @@ def test_without_a_policy_the_program_is_told_and_says_where_to_go_on(lossy: Los
         assert list(range(100)) == read(reading, 100)
         lossy.lose(batches=4)
         lossy.write(1000, 1060)
-        with pytest.raises(LogTruncatedError, match=r"truncated-0 \(now ends at 60\); seek to go on") as caught:
+        with pytest.raises(
+            LogTruncatedError, match=r"truncated-0 \(truncated at 60\); call seek to continue"
+        ) as caught:
             read(reading, 1)
         assert {PARTITION: 60} == caught.value.offsets
         reading.seek(PARTITION, 60)
@@ -133,5 +137,5 @@ def test_a_position_with_its_epoch_is_checked_before_reading(lossy: LossyBroker)
     lossy.write(1000, 1060)
     with consumer(lossy, group_id="comes-back", auto_offset_reset="none") as reading:
         reading.subscribe([TOPIC])
-        with pytest.raises(LogTruncatedError, match=r"truncated-0 \(now ends at 60\)"):
+        with pytest.raises(LogTruncatedError, match=r"truncated-0 \(truncated at 60\)"):
             read(reading, 1)

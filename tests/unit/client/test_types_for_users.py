@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = [pytest.mark.broker, pytest.mark.slow]
+
 ROOT = Path(__file__).parents[3]
 MYPY_TIMEOUT_S = 300
 
@@ -140,7 +142,7 @@ def interpreter(tmp_path_factory: pytest.TempPathFactory) -> Path:
     venv.create(home)
     (packages,) = home.glob("lib/python*/site-packages")
     with zipfile.ZipFile(wheel) as packed:
-        assert {"ottla/py.typed", "ottla/client/producer/deliveries.pyi"} <= set(packed.namelist())
+        assert {"ottla/py.typed", "ottla/client/producer/batching/deliveries.pyi"} <= set(packed.namelist())
         packed.extractall(packages)
     return home / "bin/python"
 

@@ -1,1 +1,1 @@
-"""The admin clients: topics, configs, groups, transactions and partitions, asked and changed."""
+"""The admin clients, and the requests that they send, one function for each."""

@@ -1,43 +1,21 @@
-"""Configs of topics and brokers, as plain functions: what is set, from where, what it means, and changing it."""
+"""Admin requests about configs of topics, brokers and groups: describe, alter, list."""
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
-from enum import IntEnum
+from dataclasses import dataclass, field
+from difflib import get_close_matches
 from typing import Any
 
 from ottla.client.errors import UnsupportedByBrokerError, answer_error
 from ottla.client.network.cluster import Cluster
-from ottla.model.errors import InvalidRequestError
+from ottla.model.errors import InvalidConfigError, InvalidRequestError
 from ottla.protocol.apis import ApiKey
-
-
-class ResourceType(IntEnum):
-    """What can have configs, by the protocol's number."""
-
-    TOPIC = 2
-    BROKER = 4
-    BROKER_LOGGER = 8
-    CLIENT_METRICS = 16
-    GROUP = 32
-
-
-class ConfigSource(IntEnum):
-    """Where a config's value comes from, by the protocol's number."""
-
-    UNKNOWN = 0
-    TOPIC = 1
-    DYNAMIC_BROKER = 2
-    DYNAMIC_DEFAULT_BROKER = 3
-    STATIC_BROKER = 4
-    DEFAULT = 5
-    DYNAMIC_BROKER_LOGGER = 6
-    CLIENT_METRICS = 7
-    GROUP = 8
+from ottla.protocol.config_resources import ConfigSource as ConfigSource
+from ottla.protocol.config_resources import ResourceType as ResourceType
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resource:
-    """One topic by name, or one broker by id; an empty name means all brokers."""
+    """A topic by name, or a broker by id; an empty name means all brokers."""
 
     type: ResourceType
     name: str
@@ -48,7 +26,7 @@ class Resource:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConfigEntry:
-    """One config. A sensitive one's value is None."""
+    """One config. The value of a sensitive config is None."""
 
     name: str
     value: str | None
@@ -56,6 +34,9 @@ class ConfigEntry:
     is_read_only: bool
     is_sensitive: bool
     documentation: str | None
+    default: str | None = field(default=None, compare=False)
+    """What applies without an override, if synonyms were asked for. None if it is not known: brokers do not tell the
+    default of configs, such as retention.ms, whose default is in another unit."""
 
 
 async def describe_configs(
@@ -66,9 +47,9 @@ async def describe_configs(
     documentation: bool = False,
     of_any: bool = False,
 ) -> list[ConfigEntry]:
-    """A resource's configs, all or these, in the order of their names.
+    """The configs of a resource, all or these, sorted by name.
 
-    The controller is asked, which knows of changes first; with `of_any`, any broker that answers.
+    Asks the controller, which knows changes first; with `of_any`, any broker.
     """
     from kio.schema.describe_configs.v4.request import DescribeConfigsRequest, DescribeConfigsResource
     from kio.static.primitive import i8
@@ -96,10 +77,45 @@ async def describe_configs(
     return sorted((_entry(each) for each in result.configs), key=lambda entry: entry.name)
 
 
+async def describe_many(
+    cluster: Cluster,
+    resources: Collection[Resource],
+    names: Collection[str] | None = None,
+    *,
+    documentation: bool = False,
+) -> dict[Resource, list[ConfigEntry]]:
+    """As `describe_configs`, with defaults, for topics or groups in one request; refused ones are left out."""
+    from kio.schema.describe_configs.v4.request import DescribeConfigsRequest, DescribeConfigsResource
+    from kio.static.primitive import i8
+
+    if not resources:
+        return {}
+    message = DescribeConfigsRequest(
+        resources=tuple(
+            DescribeConfigsResource(
+                resource_type=i8(each.type),
+                resource_name=each.name,
+                configuration_keys=None if names is None else tuple(names),
+            )
+            for each in resources
+        ),
+        include_synonyms=True,
+        include_documentation=documentation,
+    )
+    response = await cluster.retry(lambda: cluster.to_controller(ApiKey.DESCRIBE_CONFIGS, message))
+    return {
+        Resource(type=ResourceType(int(result.resource_type)), name=result.resource_name): sorted(
+            (_entry(each) for each in result.configs), key=lambda entry: entry.name
+        )
+        for result in response.results
+        if not result.error_code
+    }
+
+
 async def alter_configs(
     cluster: Cluster, resource: Resource, changes: Mapping[str, str | None], *, validate_only: bool = False
 ) -> None:
-    """Sets configs, or with None takes an override away so that the default counts again."""
+    """Sets configs; None removes an override, so that the default applies again."""
     from kio.schema.incremental_alter_configs.v1.request import (
         AlterableConfig,
         AlterConfigsResource,
@@ -126,9 +142,25 @@ async def alter_configs(
         raise answer_error(int(result.error_code), f"configs of {resource}", result.error_message)
 
 
+async def check_config_names(cluster: Cluster, resource: Resource, names: Collection[str]) -> None:
+    """Raises InvalidConfigError for a name that is not a config of the resource.
+
+    Brokers accept the deletion of a config that does not exist, so that a misspelled name would go unnoticed.
+    """
+    known = {each.name for each in await describe_configs(cluster, resource)}
+    if resource.type is ResourceType.BROKER and not resource.name:
+        # For all brokers, only those that are set are described.
+        one = Resource(type=ResourceType.BROKER, name=str(min((await cluster.refresh([])).brokers)))
+        known.update(each.name for each in await describe_configs(cluster, one))
+    for name in names:
+        if name not in known:
+            close = get_close_matches(name, known, n=1, cutoff=0.7)
+            hint = f"; did you mean {close[0]}?" if close else ""
+            raise InvalidConfigError(f"{name} is not a config of {resource}{hint}")
+
+
 async def list_config_resources(cluster: Cluster, types: Collection[ResourceType] = ()) -> list[Resource]:
-    """The resources of these types, or of all, that have configs of their own; sorted. A type from the future is left
-    out."""
+    """The resources of these types, or all, that have configs of their own; sorted. Unknown types are left out."""
     from kio.schema.list_config_resources.v1.request import ListConfigResourcesRequest
     from kio.static.primitive import i8
 
@@ -155,20 +187,27 @@ async def list_config_resources(cluster: Cluster, types: Collection[ResourceType
     return await cluster.retry(ask)
 
 
+_OVERRIDES = (ConfigSource.TOPIC, ConfigSource.GROUP, ConfigSource.CLIENT_METRICS)
+
+
 async def _ask(cluster: Cluster, resource: Resource, api_key: ApiKey, message: Any) -> Any:
     if resource.type in (ResourceType.BROKER, ResourceType.BROKER_LOGGER) and resource.name:
-        # Only the broker itself knows what it was started with.
+        # Only the broker itself knows its static configs.
         if not resource.name.isdecimal():
-            raise InvalidRequestError(f"{resource}: a broker is named by its id, a number")
-        return await cluster.to_broker(int(resource.name), api_key, message)
+            raise InvalidRequestError(f"{resource}: the name of a broker resource must be its id, a number")
+        broker = int(resource.name)
+        if broker not in cluster.view.brokers:
+            await cluster.refresh([])
+        if broker not in cluster.view.brokers:
+            # Not worth a retry: it is more likely that the id is wrong than that the broker starts in a moment.
+            registered = ", ".join(map(str, sorted(cluster.view.brokers)))
+            raise InvalidRequestError(f"broker {broker} is not registered in this cluster; registered: {registered}")
+        return await cluster.to_broker(broker, api_key, message)
     return await cluster.to_controller(api_key, message)
 
 
 def _entry(found: Any) -> ConfigEntry:
-    try:
-        source = ConfigSource(int(found.config_source))
-    except ValueError:
-        source = ConfigSource.UNKNOWN
+    source = _source(found.config_source)
     return ConfigEntry(
         name=found.name,
         value=found.value,
@@ -176,4 +215,20 @@ def _entry(found: Any) -> ConfigEntry:
         is_read_only=bool(found.read_only),
         is_sensitive=bool(found.is_sensitive),
         documentation=found.documentation,
+        default=_default(found, source),
     )
+
+
+def _default(found: Any, source: ConfigSource) -> str | None:
+    """The value below the override of the resource itself."""
+    if source not in _OVERRIDES:
+        return str(found.value) if found.value is not None else None
+    below = [each.value for each in found.synonyms if _source(each.source) not in _OVERRIDES]
+    return below[0] if below else None
+
+
+def _source(number: Any) -> ConfigSource:
+    try:
+        return ConfigSource(int(number))
+    except ValueError:
+        return ConfigSource.UNKNOWN

@@ -1,7 +1,6 @@
-"""What groups committed, and changing it from outside: reading, writing and forgetting offsets.
+"""Admin requests about committed offsets of groups: read, commit, delete.
 
-Each function tries again what may be tried again. Which offsets a group should have is the caller's to decide. Who
-is in a group is in `group_admin.py`.
+Each function retries retriable errors. Members of groups are in `group_requests.py`.
 """
 
 from collections import defaultdict
@@ -21,7 +20,7 @@ from ottla.protocol.apis import LAST_BY_NAME, ApiKey
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommittedOffset:
-    """What a group committed for one partition."""
+    """The committed offset of a group in one partition."""
 
     offset: int
     leader_epoch: int
@@ -29,7 +28,7 @@ class CommittedOffset:
 
 
 async def committed_offsets(cluster: Cluster, group_id: str) -> dict[TopicPartition, CommittedOffset]:
-    """All offsets that a group has committed, by partition; none for a group that does not exist."""
+    """All committed offsets of a group, by partition; empty for a group that does not exist."""
     from kio.schema.offset_fetch.v9.request import OffsetFetchRequest, OffsetFetchRequestGroup
     from kio.schema.types import GroupId
 
@@ -60,7 +59,7 @@ async def committed_offsets(cluster: Cluster, group_id: str) -> dict[TopicPartit
 async def commit_offsets(
     cluster: Cluster, group_id: str, offsets: Mapping[TopicPartition, int | OffsetAndMetadata]
 ) -> dict[TopicPartition, AnswerError]:
-    """Commits for a group that nobody is in; answers what was refused, by partition. Makes the group if need be."""
+    """Commits offsets for a group without members, and creates the group if necessary; returns the errors."""
     from kio.schema.offset_commit.v9.request import (
         OffsetCommitRequest,
         OffsetCommitRequestPartition,
@@ -98,7 +97,7 @@ async def commit_offsets(
 async def delete_offsets(
     cluster: Cluster, group_id: str, partitions: Iterable[TopicPartition]
 ) -> dict[TopicPartition, AnswerError]:
-    """Forgets what a group committed for these partitions; answers what was refused, by partition."""
+    """Deletes committed offsets of a group for these partitions; returns the errors."""
     from kio.schema.offset_delete.v0.request import (
         OffsetDeleteRequest,
         OffsetDeleteRequestPartition,
@@ -128,7 +127,7 @@ async def delete_offsets(
 
 
 async def _by_name(cluster: Cluster, group_id: str, api_key: ApiKey, message: Any) -> Any:
-    """Asks in a version that names topics: an administrator names them, and may name one that is gone."""
+    """Uses a version with topic names, not ids: the topic may be deleted."""
     connection = await cluster.broker_connection(await find_coordinator(cluster, CoordinatorType.GROUP, group_id))
     return await connection.request(
         api_key, message, version_max=LAST_BY_NAME[api_key], timeout_ms=cluster.request_timeout_ms
@@ -136,7 +135,7 @@ async def _by_name(cluster: Cluster, group_id: str, api_key: ApiKey, message: An
 
 
 def _refusals(topics: Iterable[Any], group_id: str) -> dict[TopicPartition, AnswerError]:
-    """What was refused for good; raises what may be tried again, since all of it can be done twice."""
+    """The final errors; raises a retriable one, since the whole request can be repeated."""
     refused: dict[TopicPartition, AnswerError] = {}
     for topic in topics:
         for each in topic.partitions:

@@ -1,7 +1,8 @@
-"""What an administrator asks about groups: which there are, who is in them, and ending either.
+"""Admin requests about groups: list, describe, delete, remove members.
 
-Covers groups of both protocols, classic and server-side, with the same words; each function tries again what may be
-tried again, and raises `AnswerError`. What a group committed is in `group_offsets.py`.
+They cover groups of both protocols, classic and consumer; `list_groups` and `delete_group` cover groups of all types,
+and `any_group.py` describes them. Each function retries retriable errors and raises
+`AnswerError`. Committed offsets are in `group_offsets.py`.
 """
 
 from collections.abc import Collection, Sequence
@@ -9,17 +10,13 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from ottla.client.errors import AnswerError, UnsupportedByBrokerError, answer_error
-from ottla.client.group.classic_members import (
-    CONSUMER_PROTOCOL_TYPE,
-    UnreadableMemberError,
-    read_assignment,
-    read_subscription,
-)
+from ottla.client.group.classic_protocol import read_assignment
 from ottla.client.network.cluster import Cluster
 from ottla.client.network.coordinators import CoordinatorType, find_coordinator, to_coordinator
 from ottla.model.error_codes import ErrorCode
 from ottla.model.ids import TopicPartition
 from ottla.protocol.apis import ApiKey
+from ottla.protocol.consumer_protocol import CONSUMER_PROTOCOL_TYPE, ConsumerProtocolError, read_topics
 
 CLASSIC: Final = "classic"
 CONSUMER: Final = "consumer"
@@ -27,22 +24,22 @@ IDLE_STATES: Final = frozenset({"Empty", "Dead"})
 """A group in one of these has no members."""
 
 _WORDS: Final = {
-    ErrorCode.GROUP_ID_NOT_FOUND: "there is no such group; `ottla groups list` shows what there is",
+    ErrorCode.GROUP_ID_NOT_FOUND: "the group does not exist; `ottla groups list` shows all groups",
     ErrorCode.NON_EMPTY_GROUP: "the group has members; stop its consumers first",
     ErrorCode.UNKNOWN_MEMBER_ID: "the group has members, and only they may commit; stop its consumers first",
     ErrorCode.STALE_MEMBER_EPOCH: "the group has members, and only they may commit; stop its consumers first",
     ErrorCode.ILLEGAL_GENERATION: "the group has members, and only they may commit; stop its consumers first",
     ErrorCode.REBALANCE_IN_PROGRESS: "the group has members, and only they may commit; stop its consumers first",
     ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC: "a member of the group is subscribed to the topic; stop it first",
-    ErrorCode.INVALID_GROUP_ID: "this is no name for a group",
-    ErrorCode.GROUP_AUTHORIZATION_FAILED: "the broker's access rules do not allow this on the group",
+    ErrorCode.INVALID_GROUP_ID: "the group id is not valid",
+    ErrorCode.GROUP_AUTHORIZATION_FAILED: "the broker's ACLs do not allow this on the group",
 }
 _NOT_NEWER: Final = frozenset({ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNSUPPORTED_VERSION})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupListing:
-    """One group in a list. `type` is `classic`, `consumer` or another that the broker knows."""
+    """One group in a list. `type` is `classic`, `consumer`, `share` or `streams`."""
 
     group_id: str
     type: str
@@ -53,7 +50,7 @@ class GroupListing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupMember:
-    """One member. `assignment` is None where only the member itself can read it; epochs are of server-side groups."""
+    """One member. `assignment` is None if it is in a format of the member itself. Only consumer groups have epochs."""
 
     member_id: str
     instance_id: str | None
@@ -81,14 +78,14 @@ class GroupDescription:
 
     @property
     def is_idle(self) -> bool:
-        """Whether nobody is in it, so that offsets can be changed from outside."""
+        """Whether the group has no members, so that its offsets can be altered."""
         return self.state in IDLE_STATES
 
 
 async def list_groups(
     cluster: Cluster, *, states: Collection[str] = (), types: Collection[str] = ()
 ) -> list[GroupListing]:
-    """The groups of all brokers by name, of these states and types, or all; upper and lower case do not matter."""
+    """The groups of all brokers, sorted: those in these states and of these types, or all. Case does not matter."""
     from kio.schema.list_groups.v5.request import ListGroupsRequest
 
     message = ListGroupsRequest(states_filter=tuple(states), types_filter=tuple(types))
@@ -110,7 +107,7 @@ async def list_groups(
 
     for broker in sorted((await cluster.retry(lambda: cluster.refresh([]))).brokers):
         await cluster.retry(lambda at=broker: ask(at))  # type: ignore[misc]
-    # A broker that is too old for a filter answers as if there was none.
+    # A broker that is too old for a filter ignores it.
     return [
         found[name]
         for name in sorted(found)
@@ -120,7 +117,7 @@ async def list_groups(
 
 
 async def describe_group(cluster: Cluster, group_id: str) -> GroupDescription:
-    """One group; raises `AnswerError` with GROUP_ID_NOT_FOUND if there is none of that name."""
+    """Describes a group. Raises `AnswerError` with GROUP_ID_NOT_FOUND if it does not exist."""
 
     async def ask() -> GroupDescription:
         coordinator = await find_coordinator(cluster, CoordinatorType.GROUP, group_id)
@@ -131,7 +128,7 @@ async def describe_group(cluster: Cluster, group_id: str) -> GroupDescription:
 
 
 async def _describe_newer(cluster: Cluster, coordinator: int, group_id: str) -> GroupDescription | None:
-    """None if the group is of the classic protocol, or the broker knows no other."""
+    """None if the group is a classic one, or the broker does not support others."""
     from kio.schema.consumer_group_describe.v1.request import ConsumerGroupDescribeRequest
     from kio.schema.types import GroupId
 
@@ -159,8 +156,8 @@ async def _describe_newer(cluster: Cluster, coordinator: int, group_id: str) -> 
                 instance_id=each.instance_id,
                 client_id=each.client_id,
                 host=each.client_host,
-                assignment=_assigned(each.assignment),
-                target=_assigned(each.target_assignment),
+                assignment=assigned(each.assignment),
+                target=assigned(each.target_assignment),
                 member_epoch=int(each.member_epoch),
                 subscription=(
                     *each.subscribed_topic_names,
@@ -172,7 +169,8 @@ async def _describe_newer(cluster: Cluster, coordinator: int, group_id: str) -> 
     )
 
 
-def _assigned(assignment: Any) -> tuple[TopicPartition, ...]:
+def assigned(assignment: Any) -> tuple[TopicPartition, ...]:
+    """The partitions of an assignment in a response, sorted."""
     return tuple(
         sorted(
             TopicPartition(topic.topic_name, int(index))
@@ -191,7 +189,7 @@ async def _describe_classic(cluster: Cluster, coordinator: int, group_id: str) -
     (group,) = response.groups
     refuse(group, f"group {group_id}")
     if group.group_state == "Dead":
-        # Before version 6 a group that does not exist is a dead one.
+        # Before version 6 a group that does not exist is described as Dead.
         raise group_error(ErrorCode.GROUP_ID_NOT_FOUND, f"group {group_id}")
     return GroupDescription(
         group_id=group_id,
@@ -209,10 +207,11 @@ def _classic_member(member: Any, protocol_type: str) -> GroupMember:
     subscription: tuple[str, ...] = ()
     if protocol_type == CONSUMER_PROTOCOL_TYPE:
         try:
-            subscription = read_subscription(member.member_metadata)
-            assignment = read_assignment(member.member_assignment)
-        except UnreadableMemberError:
-            # A client's own bytes are no reason to hide the group from its administrator.
+            # While the group rebalances, there are no bytes.
+            subscription = read_topics(member.member_metadata) if member.member_metadata else ()
+            assignment = tuple(sorted(read_assignment(member.member_assignment)))
+        except ConsumerProtocolError:
+            # A member whose bytes are malformed is listed without them.
             assignment = None
     return GroupMember(
         member_id=member.member_id,
@@ -225,7 +224,7 @@ def _classic_member(member: Any, protocol_type: str) -> GroupMember:
 
 
 async def delete_group(cluster: Cluster, group_id: str) -> None:
-    """Deletes one group, which nobody may be in, with all that it committed."""
+    """Deletes a group without members, with its committed offsets."""
     from kio.schema.delete_groups.v2.request import DeleteGroupsRequest
     from kio.schema.types import GroupId
 
@@ -241,7 +240,7 @@ async def delete_group(cluster: Cluster, group_id: str) -> None:
 async def remove_members(
     cluster: Cluster, group_id: str, members: Sequence[tuple[str, str | None]], *, reason: str | None = None
 ) -> dict[tuple[str, str | None], AnswerError]:
-    """Throws members, by (member id, instance id), out of a classic group; answers who could not be."""
+    """Removes members, given as (member id, instance id), from a classic group; returns the errors."""
     from kio.schema.leave_group.v5.request import LeaveGroupRequest, MemberIdentity
     from kio.schema.types import GroupId
 
@@ -256,12 +255,12 @@ async def remove_members(
     async def ask() -> dict[tuple[str, str | None], AnswerError]:
         response = await to_coordinator(cluster, CoordinatorType.GROUP, group_id, ApiKey.LEAVE_GROUP, message)
         refuse(response, f"group {group_id}")
-        # Answers come in the order of the wishes; a member that was named by its instance may be answered with its id.
+        # Results are in the order of the request. One for an instance id may have the member id instead.
         return {
             asked: answer_error(
                 int(each.error_code),
                 f"member {asked[1] or asked[0]} of group {group_id}",
-                "nobody of that name is in the group" if _is_unknown(each) else None,
+                "the group has no such member" if _is_unknown(each) else None,
             )
             for asked, each in zip(members, response.members, strict=False)
             if each.error_code
@@ -275,11 +274,11 @@ def _is_unknown(answer: Any) -> bool:
 
 
 def refuse(answer: Any, what: str) -> None:
-    """Raises what an answer's code says, if it says anything."""
+    """Raises `AnswerError` if the response has an error code."""
     if answer.error_code:
         raise group_error(int(answer.error_code), what, getattr(answer, "error_message", None))
 
 
 def group_error(code: int, what: str, message: str | None = None) -> AnswerError:
-    """The exception for a code, in words that name what to do where we have some."""
+    """The exception for an error code, with advice if there is some."""
     return answer_error(code, what, next((words for known, words in _WORDS.items() if known == code), message))

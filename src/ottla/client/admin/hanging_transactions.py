@@ -1,7 +1,7 @@
-"""Finds transactions that hang: open in a partition for too long, and not known there by any coordinator.
+"""Finds hanging transactions: open in a partition for too long, and unknown to every coordinator.
 
-Such a transaction holds back every read_committed reader of its partition, and nobody will ever end it; `abort` of
-`transaction_admin.py` does. `hanging_of` decides, without asking anybody; `find_hanging` asks.
+A hanging transaction blocks all read_committed consumers of its partition until it is aborted with
+`transaction_requests.abort_transaction`. `hanging_of` decides, and is pure; `find_hanging` sends the requests.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -25,18 +25,18 @@ PARTITIONS_PER_REQUEST: Final = 500
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenTransaction:
-    """A transaction that a partition's leader has open."""
+    """An open transaction in a partition."""
 
     partition: TopicPartition
     producer: ActiveProducer
     transactional_id: str | None = None
-    """Whose producer it is, if any coordinator knows; None for one that nobody knows."""
+    """The transactional id of the producer; None if no coordinator knows it."""
 
 
 def open_for_longer(
     producers: Mapping[TopicPartition, Iterable[ActiveProducer]], *, now_ms: int, timeout_ms: int
 ) -> list[OpenTransaction]:
-    """The transactions in which nothing was written for longer than any transaction may take."""
+    """The open transactions that were not written to for longer than a transaction may take."""
     return [
         OpenTransaction(partition=partition, producer=each)
         for partition, some in producers.items()
@@ -48,7 +48,7 @@ def open_for_longer(
 def hanging_of(
     candidates: Iterable[OpenTransaction], known: Mapping[int, TransactionDescription]
 ) -> list[OpenTransaction]:
-    """Those of which no coordinator knows that they are in that partition; `known` is by producer id."""
+    """The candidates whose coordinator does not list that partition; `known` is by producer id."""
     hanging: list[OpenTransaction] = []
     for each in candidates:
         description = known.get(each.producer.producer_id)
@@ -73,7 +73,7 @@ async def find_hanging(
     broker: int | None = None,
     on_progress: Callable[[int], None] = lambda searched: None,
 ) -> list[OpenTransaction]:
-    """The hanging transactions in these partitions, as their leaders know them, or as this broker does."""
+    """The hanging transactions in these partitions, as known by the leaders or by this broker."""
     candidates: list[OpenTransaction] = []
     for at in range(0, len(partitions), PARTITIONS_PER_REQUEST):
         some = partitions[at : at + PARTITIONS_PER_REQUEST]
@@ -90,7 +90,7 @@ async def find_hanging(
             if error.error_code is not ErrorCode.TRANSACTIONAL_ID_NOT_FOUND:
                 raise
     hanging = hanging_of(candidates, known)
-    # One whose marker was written after we saw it open is known no more, and hangs no more.
+    # Its marker may have been written meanwhile; then its coordinator no longer lists the partition either.
     now_open = await describe_producers(cluster, {each.partition for each in hanging}, broker=broker)
     return [each for each in hanging if _is_open(each, now_open[each.partition])]
 

@@ -1,4 +1,4 @@
-"""What an admin client may be told: the keyword arguments of `Admin` and `AsyncAdmin`, with their defaults."""
+"""The keyword arguments of `Admin` and `AsyncAdmin`."""
 
 from dataclasses import dataclass
 
@@ -8,15 +8,15 @@ from ottla.transport.addresses import parse_bootstrap
 
 
 class AdminOptions(ClientOptions, total=False):
-    """What an admin client may be told; see `AdminConfig`."""
+    """The options of an admin client; `AdminConfig` documents them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdminConfig(ClientConfig):
-    """What an admin client was told. What may be tried again is tried for `request_timeout_ms`."""
+    """The options of an admin client. Retriable errors are retried for `request_timeout_ms`."""
 
     def cluster(self) -> Cluster:
-        """The way into the cluster that these options describe; nothing is connected yet."""
+        """The cluster at `bootstrap_servers`; not connected yet."""
         servers = self.bootstrap_servers
         return Cluster(
             parse_bootstrap(servers if isinstance(servers, str) else ",".join(servers)),
@@ -24,4 +24,5 @@ class AdminConfig(ClientConfig):
             connect_timeout_ms=self.socket_connection_setup_timeout_ms,
             request_timeout_ms=self.request_timeout_ms,
             backoff=self.backoff,
+            security=self.security,
         )

@@ -1,7 +1,7 @@
-"""What an administrator asks of a cluster, as plain functions: topics, records, configs, log dirs.
+"""Admin requests about the cluster, topics, records and log directories, one function for each.
 
-Each takes a `Cluster`, tries again what may be tried again, and raises `AnswerError` with the broker's own words.
-Values are small frozen classes, never protocol messages. An admin class is a thin coat over these.
+Each function takes a `Cluster`, retries retriable errors, and raises `AnswerError` with the broker's message. Results
+are small frozen classes, never protocol messages.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any, Final
 from uuid import UUID
 
-from ottla.client.errors import UnsupportedByBrokerError, answer_error
+from ottla.client.errors import AnswerError, UnsupportedByBrokerError, answer_error
 from ottla.client.network.cluster import Cluster
 from ottla.client.network.cluster_view import BrokerView
 from ottla.model.error_codes import ErrorCode
@@ -19,14 +19,14 @@ from ottla.protocol.apis import ApiKey
 from ottla.transport.addresses import Address
 
 BROKER_DEFAULT: Final = -1
-"""For counts: let the broker's configuration decide."""
+"""For counts: use the default of the broker."""
 FINISH_TIMEOUT_MS: Final = 30_000
-"""How long the controller may take to carry out what it has decided, before it answers all the same."""
+"""How long the controller may wait for its decision to take effect before it responds anyway."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CreatedTopic:
-    """A topic as it was, or would be, created; counts are -1 where an old broker does not say."""
+    """A topic as it was, or would be, created; counts are -1 if an old broker does not return them."""
 
     name: str
     id: UUID | None
@@ -36,7 +36,7 @@ class CreatedTopic:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogDirPartition:
-    """One replica in a log dir."""
+    """One replica in a log directory."""
 
     partition: TopicPartition
     size_bytes: int
@@ -46,7 +46,7 @@ class LogDirPartition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogDir:
-    """One folder of one broker; `error_code` is 0 unless its disk has failed. Sizes are -1 where unknown."""
+    """One log directory of one broker; `error_code` is 0 unless its disk has failed. Unknown sizes are -1."""
 
     broker: int
     path: str
@@ -58,7 +58,7 @@ class LogDir:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterDescription:
-    """The cluster as one of its brokers sees it; `controller` is None while there is none."""
+    """The cluster as one broker sees it; `controller` is None while there is none."""
 
     cluster_id: str
     controller: int | None
@@ -66,7 +66,7 @@ class ClusterDescription:
 
 
 async def describe_cluster(cluster: Cluster) -> ClusterDescription:
-    """Which brokers there are, and who is the controller."""
+    """The brokers and the controller."""
     from kio.schema.describe_cluster.v2.request import DescribeClusterRequest
 
     message = DescribeClusterRequest(include_cluster_authorized_operations=False, include_fenced_brokers=False)
@@ -87,17 +87,48 @@ async def describe_cluster(cluster: Cluster) -> ClusterDescription:
     return await cluster.retry(ask)
 
 
-async def lost_replicas(cluster: Cluster, topics: Iterable[str]) -> dict[TopicPartition, tuple[int, ...]]:
-    """Replicas that have lost their log, or an unknown part of it, and have not caught up since; by partition.
+async def topic_operations(cluster: Cluster, topics: Iterable[str]) -> dict[str, int]:
+    """What this client may do to topics, as bits: `1 << ACLOperation.READ` and so on. 0 if the broker does not tell."""
+    from kio.schema.metadata.v13.request import MetadataRequest, MetadataRequestTopic
+    from kio.schema.types import TopicName
 
-    Kafka calls them the last known eligible leader replicas. A broker that cannot be asked for them knows none.
+    message = MetadataRequest(
+        topics=tuple(MetadataRequestTopic(topic_id=None, name=TopicName(each)) for each in sorted(topics)),
+        allow_auto_topic_creation=False,
+        include_topic_authorized_operations=True,
+    )
+    response = await cluster.retry(partial(cluster.to_any, ApiKey.METADATA, message))
+    # The sign bit stands for brokers that do not know the field.
+    return {
+        str(each.name): max(int(each.topic_authorized_operations), 0) for each in response.topics if not each.error_code
+    }
+
+
+async def lost_replicas(cluster: Cluster, topics: Iterable[str]) -> dict[TopicPartition, tuple[int, ...]]:
+    """Replicas that lost their log, or an unknown part of it, and have not caught up since; by partition.
+
+    Kafka calls them the last known eligible leader replicas. The result is empty for brokers that do not support this.
     """
+    found = await eligible_replicas(cluster, topics)
+    return {partition: each.last_known for partition, each in found.items() if each.last_known}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EligibleReplicas:
+    """Replicas outside the ISR that may become leader (`eligible`), or could have before they were lost."""
+
+    eligible: tuple[int, ...]
+    last_known: tuple[int, ...]
+
+
+async def eligible_replicas(cluster: Cluster, topics: Iterable[str]) -> dict[TopicPartition, EligibleReplicas]:
+    """The eligible leader replicas of each partition. Empty for brokers that do not support this."""
     from kio.schema.describe_topic_partitions.v0.request import Cursor, DescribeTopicPartitionsRequest, TopicRequest
     from kio.schema.types import TopicName
     from kio.static.primitive import i32
 
     wanted = tuple(TopicRequest(name=TopicName(each)) for each in sorted(topics))
-    found: dict[TopicPartition, tuple[int, ...]] = {}
+    found: dict[TopicPartition, EligibleReplicas] = {}
     cursor: Cursor | None = None
     while wanted:
         message = DescribeTopicPartitionsRequest(topics=wanted, response_partition_limit=i32(2000), cursor=cursor)
@@ -107,9 +138,10 @@ async def lost_replicas(cluster: Cluster, topics: Iterable[str]) -> dict[TopicPa
             break
         for topic in response.topics:
             for each in topic.partitions:
-                if each.last_known_elr:
-                    name = TopicPartition(topic.name, int(each.partition_index))
-                    found[name] = tuple(map(int, each.last_known_elr))
+                found[TopicPartition(topic.name, int(each.partition_index))] = EligibleReplicas(
+                    eligible=tuple(map(int, each.eligible_leader_replicas or ())),
+                    last_known=tuple(map(int, each.last_known_elr or ())),
+                )
         if response.next_cursor is None:
             break
         last = response.next_cursor
@@ -128,7 +160,7 @@ async def create_topic(
     validate_only: bool = False,
     timeout_ms: int = FINISH_TIMEOUT_MS,
 ) -> CreatedTopic:
-    """Creates one topic, or only checks whether it could be; with `assignments` both counts follow from those."""
+    """Creates one topic, or only validates it; with `assignments` leave both counts at their defaults."""
     from kio.schema.create_topics.v7.request import (
         CreatableReplicaAssignment,
         CreatableTopic,
@@ -194,7 +226,7 @@ async def add_partitions(
     validate_only: bool = False,
     timeout_ms: int = FINISH_TIMEOUT_MS,
 ) -> None:
-    """Lets a topic have `count` partitions in all; `assignments` has the brokers of each new one."""
+    """Adds partitions to a topic, up to `count` in all; `assignments` has the brokers of each new one."""
     from kio.schema.create_partitions.v3.request import (
         CreatePartitionsAssignment,
         CreatePartitionsRequest,
@@ -223,7 +255,7 @@ async def add_partitions(
 
 
 async def delete_records(cluster: Cluster, before: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-    """Deletes every record below an offset, -1 for all there are; answers where each partition now begins."""
+    """Deletes the records below an offset, -1 for all; returns the new log start offset of each partition."""
     return {
         partition: await cluster.retry(partial(_delete_records, cluster, partition, offset))
         for partition, offset in before.items()
@@ -231,7 +263,7 @@ async def delete_records(cluster: Cluster, before: Mapping[TopicPartition, int])
 
 
 async def delete_records_of(cluster: Cluster, partition: TopicPartition, offset: int) -> int:
-    """As `delete_records`, of one partition; one that does not exist is refused at once."""
+    """As `delete_records`, for one partition; raises at once if it does not exist."""
     missing = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,)
     return await cluster.retry(partial(_delete_records, cluster, partition, offset), give_up=missing)
 
@@ -257,7 +289,7 @@ async def _delete_records(cluster: Cluster, partition: TopicPartition, offset: i
 async def describe_log_dirs(
     cluster: Cluster, broker: int, partitions: Iterable[TopicPartition] | None = None
 ) -> list[LogDir]:
-    """The log dirs of one broker with the replicas in them, all or only these partitions'."""
+    """The log directories of one broker, with all replicas in them or only those of these partitions."""
     from kio.schema.describe_log_dirs.v5.request import DescribableLogDirTopic, DescribeLogDirsRequest
     from kio.schema.types import TopicName
     from kio.static.primitive import i32
@@ -276,6 +308,46 @@ async def describe_log_dirs(
     if response.error_code:
         raise answer_error(int(response.error_code), f"log dirs of broker {broker}")
     return [_log_dir(broker, each) for each in response.results]
+
+
+async def alter_replica_log_dirs(
+    cluster: Cluster, broker: int, moves: Mapping[TopicPartition, str]
+) -> dict[TopicPartition, AnswerError]:
+    """Begins to move replicas of a broker to other log directories of it; returns those that were refused."""
+    from kio.schema.alter_replica_log_dirs.v2.request import (
+        AlterReplicaLogDir,
+        AlterReplicaLogDirsRequest,
+        AlterReplicaLogDirTopic,
+    )
+    from kio.schema.types import TopicName
+    from kio.static.primitive import i32
+
+    grouped: dict[str, dict[str, list[i32]]] = {}
+    for partition, path in moves.items():
+        grouped.setdefault(path, {}).setdefault(partition.topic, []).append(i32(partition.partition))
+    message = AlterReplicaLogDirsRequest(
+        dirs=tuple(
+            AlterReplicaLogDir(
+                path=path,
+                topics=tuple(
+                    AlterReplicaLogDirTopic(name=TopicName(topic), partitions=tuple(some))
+                    for topic, some in topics.items()
+                ),
+            )
+            for path, topics in grouped.items()
+        )
+    )
+    response = await cluster.retry(lambda: cluster.to_broker(broker, ApiKey.ALTER_REPLICA_LOG_DIRS, message))
+    found = {
+        TopicPartition(topic.topic_name, int(each.partition_index)): int(each.error_code)
+        for topic in response.results
+        for each in topic.partitions
+    }
+    return {
+        partition: answer_error(code, f"replica of {partition} on broker {broker}")
+        for partition, code in found.items()
+        if code
+    }
 
 
 def _log_dir(broker: int, found: Any) -> LogDir:
@@ -299,7 +371,7 @@ def _log_dir(broker: int, found: Any) -> LogDir:
 
 
 async def partition_sizes(cluster: Cluster, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
-    """What each partition's leader stores of it, in bytes; a partition without a leader is left out."""
+    """The size in bytes of each partition on its leader; a partition without a leader is left out."""
     by_leader: dict[int, list[TopicPartition]] = {}
     for partition in partitions:
         leader = (await cluster.partition(partition)).leader
@@ -313,6 +385,6 @@ async def partition_sizes(cluster: Cluster, partitions: Sequence[TopicPartition]
 
 
 def _refuse(answer: Any, what: str) -> None:
-    """Raises what an answer's code says, with the broker's words where it has some."""
+    """Raises `AnswerError` if the response has an error code."""
     if answer.error_code:
         raise answer_error(int(answer.error_code), what, getattr(answer, "error_message", None))

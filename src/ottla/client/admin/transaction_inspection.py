@@ -1,7 +1,7 @@
-"""What became of a transaction, as the log tells it: the one witness that never forgets before the records do.
+"""Finds the outcome of a transaction in the log.
 
-A coordinator only knows a transactional id's last transaction, and nothing about it once the id was taken anew. The log
-has the transaction's first record, and readers of committed records are told which transactions were aborted.
+A coordinator only knows the last transaction of a transactional id, and forgets it when the id is initialized again.
+The log has the first record of the transaction, and a read_committed fetch returns the aborted transactions.
 """
 
 from typing import Final
@@ -16,15 +16,15 @@ from ottla.protocol.fetch_frames import READ_COMMITTED, VERSION, Wanted, fetch_b
 from ottla.records.layout import BASE_OFFSET_AT, COUNT_AT, PRODUCER_ID_AT
 
 _BYTES: Final = 1
-"""A leader answers one whole batch at the least."""
+"""A leader returns at least one whole batch."""
 
 
 async def inspect_transaction(
     cluster: Cluster, partition: TopicPartition, first_offset: int, producer_id: int
 ) -> TransactionOutcome:
-    """What became of the producer's transaction whose first record in that partition has this offset.
+    """The outcome of the producer's transaction whose first record in that partition has this offset.
 
-    Asks once; raises `AnswerError` and what stands in the way.
+    Sends one request, without retries. Raises `AnswerError` and connection errors.
     """
     connection = await cluster.broker_connection(await cluster.leader_of(partition))
     wanted = [Wanted(partition, first_offset, _BYTES)]
@@ -44,7 +44,7 @@ async def inspect_transaction(
 
 
 def _begins_with(records: memoryview, offset: int, producer_id: int) -> bool:
-    """Whether the first batch is the one that was written there: compaction may have taken it, or retention."""
+    """Whether the first batch is the one that was written there; compaction or retention may have removed it."""
     if len(records) < COUNT_AT:
         return False
     base_offset = int.from_bytes(records[BASE_OFFSET_AT : BASE_OFFSET_AT + 8], "big", signed=True)

@@ -1,12 +1,12 @@
-"""What can have become of a transaction; `transaction_inspection.py` finds out."""
+"""The possible outcomes of a transaction; `transaction_inspection.py` finds them."""
 
 from enum import StrEnum
 
 
 class TransactionOutcome(StrEnum):
-    """What can be said of a transaction."""
+    """The outcome of a transaction."""
 
     COMMITTED = "committed"
     ABORTED = "aborted"
-    OPEN = "not ended yet, or hidden behind an older transaction of that partition that is not ended yet"
-    UNKNOWN = "no longer to be told, since its records are gone from the log"
+    OPEN = "open, or after an older open transaction of the partition"
+    UNKNOWN = "unknown, because its records are no longer in the log"

@@ -1,7 +1,6 @@
-"""What an administrator asks about transactions: which there are, what they touch, who writes where, and aborting one.
+"""Admin requests about transactions and producers: list, describe, abort.
 
-Each function tries again what may be tried again, and raises `AnswerError`. Which open transactions hang is decided in
-`hanging_transactions.py`.
+Each function retries retriable errors and raises `AnswerError`. `hanging_transactions.py` finds hanging transactions.
 """
 
 from collections import defaultdict
@@ -28,13 +27,14 @@ STATES: Final = (
     "PrepareEpochFence",
     "Dead",
 )
-_UNDER_WAY: Final = frozenset({"Ongoing", "PrepareCommit", "PrepareAbort", "PrepareEpochFence"})
+UNDER_WAY: Final = frozenset({"Ongoing", "PrepareCommit", "PrepareAbort", "PrepareEpochFence"})
+"""States of a transaction that is open or being ended."""
 _DURATION_FROM: Final = 1
 _PATTERN_FROM: Final = 2
 
 _WORDS: Final = {
     ErrorCode.TRANSACTIONAL_ID_NOT_FOUND: (
-        "there is no such transactional id; `ottla transactions list` shows what there is"
+        "the transactional id does not exist; `ottla transactions list` shows all ids"
     ),
     ErrorCode.INVALID_PRODUCER_EPOCH: (
         "the producer has a newer epoch there; `ottla transactions describe-producers` shows it"
@@ -42,15 +42,13 @@ _WORDS: Final = {
     ErrorCode.TRANSACTION_COORDINATOR_FENCED: (
         "a newer coordinator has written there; `ottla transactions describe-producers` shows its epoch"
     ),
-    ErrorCode.INVALID_REGULAR_EXPRESSION: "the pattern is no regular expression that the broker understands",
-    ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: (
-        "the broker's access rules do not allow this on the transactional id"
-    ),
+    ErrorCode.INVALID_REGULAR_EXPRESSION: "the broker does not accept the pattern as a regular expression",
+    ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: ("the broker's ACLs do not allow this on the transactional id"),
 }
 
 
 class NoOpenTransactionError(InvalidRequestError):
-    """Nobody has a transaction open where one was to be aborted."""
+    """There is no open transaction to abort at that offset."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,7 +63,7 @@ class TransactionListing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransactionDescription:
-    """One transactional id in full; `start_ms` is that of the last transaction, None if there was none."""
+    """One transactional id; `start_ms` is the start of its last transaction, None if there was none."""
 
     transactional_id: str
     state: str
@@ -78,13 +76,13 @@ class TransactionDescription:
 
     @property
     def is_under_way(self) -> bool:
-        """Whether it is neither complete nor yet begun; only then does it make sense to say for how long."""
-        return self.state in _UNDER_WAY and self.start_ms is not None
+        """Whether a transaction is open or being ended."""
+        return self.state in UNDER_WAY and self.start_ms is not None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ActiveProducer:
-    """A producer that a partition's leader remembers; `start_offset` is where its open transaction begins, if any."""
+    """A producer that is active in a partition; `start_offset` is the start of its open transaction, if any."""
 
     producer_id: int
     producer_epoch: int
@@ -102,7 +100,7 @@ async def list_transactions(
     duration_ms: int = -1,
     pattern: str | None = None,
 ) -> list[TransactionListing]:
-    """The transactional ids of all brokers that pass every filter, by name; those running longer than `duration_ms`."""
+    """The transactional ids of all brokers that pass every filter, sorted; -1 as `duration_ms` passes all."""
     from kio.schema.list_transactions.v2.request import ListTransactionsRequest
     from kio.schema.types import ProducerId
     from kio.static.primitive import i64
@@ -128,7 +126,7 @@ async def list_transactions(
             raise _error(int(response.error_code), f"transactions of broker {broker}")
         if response.unknown_state_filters:
             unknown = ", ".join(response.unknown_state_filters)
-            raise InvalidRequestError(f"broker {broker} knows no state {unknown}; there are {', '.join(STATES)}")
+            raise InvalidRequestError(f"broker {broker}: unknown state {unknown}; states are {', '.join(STATES)}")
         for each in response.transaction_states:
             found[each.transactional_id] = TransactionListing(
                 transactional_id=each.transactional_id,
@@ -143,7 +141,7 @@ async def list_transactions(
 
 
 async def describe_transaction(cluster: Cluster, transactional_id: str) -> TransactionDescription:
-    """One transactional id; raises `AnswerError` with TRANSACTIONAL_ID_NOT_FOUND if there is none of that name."""
+    """Describes a transactional id. Raises `AnswerError` with TRANSACTIONAL_ID_NOT_FOUND if it does not exist."""
 
     async def ask() -> TransactionDescription:
         coordinator = await find_coordinator(cluster, CoordinatorType.TRANSACTION, transactional_id)
@@ -171,7 +169,7 @@ async def describe_transaction(cluster: Cluster, transactional_id: str) -> Trans
 async def describe_producers(
     cluster: Cluster, partitions: Iterable[TopicPartition], *, broker: int | None = None
 ) -> dict[TopicPartition, tuple[ActiveProducer, ...]]:
-    """The producers that each partition's leader remembers, or a replica of it on this broker."""
+    """The active producers of partitions, as known by the leader or by the replica on this broker."""
     asked = list(partitions)
 
     async def ask() -> dict[TopicPartition, tuple[ActiveProducer, ...]]:
@@ -193,7 +191,7 @@ async def describe_producers(
 
 
 def producers_request(partitions: Iterable[TopicPartition]) -> Any:
-    """A DescribeProducers request about these partitions."""
+    """A DescribeProducers request for these partitions."""
     from kio.schema.describe_producers.v0.request import DescribeProducersRequest, TopicRequest
     from kio.schema.types import TopicName
     from kio.static.primitive import i32
@@ -220,21 +218,21 @@ def _active_producer(state: Any) -> ActiveProducer:
 
 
 async def open_transaction_at(cluster: Cluster, partition: TopicPartition, start_offset: int) -> ActiveProducer:
-    """The producer whose open transaction begins at that offset; raises `NoOpenTransactionError`."""
+    """The producer whose open transaction starts at that offset. Raises `NoOpenTransactionError`."""
     producers: Mapping[TopicPartition, tuple[ActiveProducer, ...]] = await describe_producers(cluster, [partition])
     open_ones = [each for each in producers.get(partition, ()) if each.start_offset is not None]
     for each in open_ones:
         if each.start_offset == start_offset:
             return each
     starts = ", ".join(str(each.start_offset) for each in open_ones)
-    there = f"open ones begin at {starts}" if open_ones else "none is open there"
-    raise NoOpenTransactionError(f"no open transaction of {partition} begins at offset {start_offset}; {there}")
+    there = f"open transactions start at {starts}" if open_ones else "the partition has no open transaction"
+    raise NoOpenTransactionError(f"no open transaction of {partition} starts at offset {start_offset}; {there}")
 
 
 async def abort_transaction(
     cluster: Cluster, partition: TopicPartition, *, producer_id: int, producer_epoch: int, coordinator_epoch: int
 ) -> None:
-    """Writes an abort marker into one partition, whatever the transaction's coordinator knows of it."""
+    """Writes an abort marker into one partition, without the transaction coordinator."""
     from kio.schema.types import ProducerId, TopicName
     from kio.schema.write_txn_markers.v2.request import (
         WritableTxnMarker,
@@ -264,5 +262,5 @@ async def abort_transaction(
 
 
 def _error(code: int, what: str, message: str | None = None) -> AnswerError:
-    """The exception for a code, in words that name what to do where we have some."""
+    """The exception for an error code, with advice if there is some."""
     return answer_error(code, what, next((words for known, words in _WORDS.items() if known == code), message))

@@ -1,7 +1,6 @@
-"""What an administrator hands over and gets back: wishes, and the outcomes of many at once.
+"""The values that users pass to the admin clients, and `Outcomes`, which the methods for several items return.
 
-What was found (descriptions, listings) is defined beside the requests that find it, in `admin_requests.py`,
-`config_requests.py`, `group_admin.py`, `transaction_admin.py` and `partition_moves.py`.
+Descriptions and listings are defined beside the requests that return them, in the `*_requests.py` modules.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -9,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
 from ottla.client.admin.config_requests import ResourceType
+from ottla.client.arguments import check_fields
 from ottla.client.errors import AnswerError
 from ottla.model.errors import MisuseError, OttlaError
 
@@ -18,8 +18,11 @@ V = TypeVar("V")
 
 @dataclass(frozen=True, slots=True)
 class NewTopic:
-    """A topic to create. Counts of -1 are the broker's own; with `replica_assignments` (partition: broker ids, the
-    preferred leader first) both follow from it."""
+    """A topic to create. A count of -1 is the broker's default.
+
+    `replica_assignments` lists the brokers of each partition, the preferred leader first; leave both counts at -1 then.
+    Raises `ArgumentError` for a field of the wrong type.
+    """
 
     name: str
     num_partitions: int = -1
@@ -27,38 +30,53 @@ class NewTopic:
     replica_assignments: Mapping[int, Sequence[int]] = field(default_factory=dict)
     topic_configs: Mapping[str, str] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        check_fields(self)
+
 
 @dataclass(frozen=True, slots=True)
 class NewPartitions:
-    """How many partitions a topic shall have in all, and, if wanted, the brokers of each that is new."""
+    """The new total number of partitions of a topic, and optionally the brokers of each new partition.
+
+    Raises `ArgumentError` for a field of the wrong type.
+    """
 
     total_count: int
     new_assignments: Sequence[Sequence[int]] | None = None
 
+    def __post_init__(self) -> None:
+        check_fields(self)
+
 
 @dataclass(frozen=True, slots=True)
 class ConfigResource:
-    """A topic, broker or group, and the configs that are meant; two of the same type and name are the same resource.
+    """A topic, broker or group, and its configs to describe or alter. The name of a broker is its id, "" all brokers.
 
-    `configs` is, for changing, a mapping of names to values, where None takes the override away; for asking, names,
-    or None for all. A broker's name is its id, and "" means all brokers.
+    `configs` maps names to values for altering, where None removes an override. For describing it lists names; None
+    means all. It does not count for equality. A resource type may also be its number in the protocol. Raises
+    `ArgumentError` for a field of the wrong type.
     """
 
     resource_type: ResourceType
     name: str
     configs: Mapping[str, str | None] | Sequence[str] | None = field(default=None, compare=False)
 
+    def __post_init__(self) -> None:
+        if type(self.resource_type) is int and self.resource_type in set(ResourceType):
+            object.__setattr__(self, "resource_type", ResourceType(self.resource_type))
+        check_fields(self)
+
     @property
     def names(self) -> list[str] | None:
-        """The configs that are meant, None for all."""
+        """The names in `configs`, None for all configs."""
         return None if self.configs is None else list(self.configs)
 
     @property
     def changes(self) -> Mapping[str, str | None]:
-        """What to change; raises `MisuseError` if nothing was said."""
+        """The values to set. Raises `MisuseError` if there are none."""
         if not isinstance(self.configs, Mapping) or not self.configs:
             raise MisuseError(
-                f"{self.resource_type.name.lower()} {self.name}: say what to change, as in "
+                f"{self.resource_type.name.lower()} {self.name}: configs must map names to new values, as in "
                 'ConfigResource(ResourceType.TOPIC, "name", {"retention.ms": "60000"})'
             )
         return self.configs
@@ -66,19 +84,25 @@ class ConfigResource:
 
 @dataclass(frozen=True, slots=True)
 class MemberToRemove:
-    """A member of a classic group, by its own id or by the name it keeps across restarts."""
+    """A member of a classic group, identified by its member id or, if it is static, by its instance id.
+
+    Raises `ArgumentError` for a field of the wrong type.
+    """
 
     member_id: str = ""
     group_instance_id: str | None = None
+
+    def __post_init__(self) -> None:
+        check_fields(self)
 
     def __str__(self) -> str:
         return self.group_instance_id or self.member_id
 
 
 class Outcomes(Mapping[K, V], Generic[K, V]):
-    """What became of each of many wishes: a mapping, in which looking up one that failed raises its error.
+    """The results of an operation on several items: a mapping in which looking up a failed item raises its error.
 
-    `errors` has those that failed. Iterating and counting sees the others only.
+    `errors` has the failed items. Iterating and `len` cover the successful ones only.
     """
 
     def __init__(self, found: Mapping[K, V], errors: Mapping[K, OttlaError] | None = None) -> None:
@@ -103,7 +127,7 @@ class Outcomes(Mapping[K, V], Generic[K, V]):
         return f"Outcomes({self._found!r}, errors={self.errors!r})"
 
     def checked(self) -> "Outcomes[K, V]":
-        """Itself if nothing failed; else raises: the one error if there was one wish, else `PartlyFailedError`."""
+        """Itself if nothing failed. Raises the error if there was one item, else `PartlyFailedError`."""
         if not self.errors:
             return self
         if len(self.errors) == 1 and not self._found:
@@ -112,11 +136,11 @@ class Outcomes(Mapping[K, V], Generic[K, V]):
 
 
 class PartlyFailedError(OttlaError):
-    """Some of several wishes failed. `outcomes` tells them apart; `error_codes` has the broker's codes, by wish."""
+    """Some of several items failed. `outcomes` has all results; `error_codes` has the broker's codes by item."""
 
     def __init__(self, outcomes: Outcomes[K, V]) -> None:
-        failed = "; ".join(str(error) for error in list(outcomes.errors.values())[:_TOLD_MAX])
-        more = len(outcomes.errors) - _TOLD_MAX
+        failed = "; ".join(str(error) for error in list(outcomes.errors.values())[:_ERRORS_SHOWN_MAX])
+        more = len(outcomes.errors) - _ERRORS_SHOWN_MAX
         super().__init__(
             f"{len(outcomes.errors)} of {len(outcomes.errors) + len(outcomes)} failed: {failed}"
             + (f"; and {more} more" if more > 0 else "")
@@ -127,4 +151,4 @@ class PartlyFailedError(OttlaError):
         }
 
 
-_TOLD_MAX = 5
+_ERRORS_SHOWN_MAX = 5

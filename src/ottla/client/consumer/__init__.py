@@ -1,1 +1,1 @@
-"""The consumers: subscriptions, positions, fetching, and what a poll hands out."""
+"""The consumers: subscriptions, positions, and what a poll returns. Fetching is in `ottla.client.fetch`."""

@@ -1,7 +1,6 @@
-"""`AsyncConsumer`: records of topics or partitions, shared with a group or alone, for programs that use asyncio.
+"""`AsyncConsumer`: reads topics or partitions, in a group or alone, for programs that use asyncio.
 
-Covers what a program sees. How it is done is in `consumer_core.py` and what that names; the twin for other programs is
-`blocking_consumer.py`.
+Covers the public interface; the work is done in `core.py`. `blocking_consumer.py` is for other programs.
 """
 
 import asyncio
@@ -9,19 +8,20 @@ import inspect
 from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from contextlib import suppress
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Self, Unpack
+from typing import TYPE_CHECKING, Any, Final, Self, TypeVar, Unpack
 
+from ottla.client.arguments import ArgumentError, checks_arguments, shown
+from ottla.client.consumer.consumer_lookups import ConsumerLookups, as_offsets
 from ottla.client.consumer.core import ConsumerCore
-from ottla.client.consumer.fetch_plan_state import Records
-from ottla.client.consumer.lookups import ConsumerQuestions, as_offsets
 from ottla.client.consumer.options import ISOLATION_LEVELS, ConsumerConfig, ConsumerOptions
-from ottla.client.consumer.reader import Chunk
 from ottla.client.consumer.record_stream import RecordStream
+from ottla.client.fetch.fetch_plan_state import Records, UnreadableError
+from ottla.client.group.handover import Handover
 from ottla.client.group.offset_committer import Offsets
-from ottla.client.group.rebalance import Handover
 from ottla.client.group.rebalance_listener import ConsumerRebalanceListener
 from ottla.client.network.list_offsets import END, START
 from ottla.client.options import configured
+from ottla.client.serializers import NotPreparedError
 from ottla.client.values import ConsumerGroupMetadata, ConsumerRecord, OffsetAndMetadata, OffsetAndTimestamp
 from ottla.model.errors import MisuseError, OttlaError
 from ottla.model.ids import TopicPartition
@@ -29,15 +29,23 @@ from ottla.model.ids import TopicPartition
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from ottla.client.fetch.arrow_chunks import Polled
+    from ottla.client.fetch.chunk import Chunk
+    from ottla.client.fetch.typed_columns import BadValues, TypedColumns
+
+T = TypeVar("T")
 CommitCallback = Callable[[Offsets, Exception | None], object]
 _FOREVER: Final = float("inf")
 _ARROW_BYTES_MAX: Final = 16 * 1024 * 1024
 
 
+@checks_arguments()
 class AsyncConsumer:
-    """Reads records. One task may use it at a time; only `wakeup` may be called from anywhere.
+    """Reads records. Only one task may use it at a time; `wakeup` may be called from any thread.
 
-    Nothing connects before the first use. An async context manager that closes it at the end:
+    It connects at the first use. An async context manager that closes the consumer at the end. `ConsumerConfig` has
+    the options. Wrong options raise `OptionError`, arguments of the wrong type `ArgumentError`, and every method raises
+    `MisuseError` after `close`.
 
         async with AsyncConsumer("orders", group_id="billing", bootstrap_servers="localhost:9092") as consumer:
             async for record in consumer:
@@ -47,7 +55,7 @@ class AsyncConsumer:
     def __init__(self, *topics: str, **options: Unpack[ConsumerOptions]) -> None:
         self.config = configured(ConsumerConfig, "AsyncConsumer", options)
         self.config.check()
-        self._topics = topics
+        self._topics = _checked_topics(topics)
         self._listener: ConsumerRebalanceListener | None = None
         self._stream = RecordStream()
         self._made: ConsumerCore | None = None
@@ -62,25 +70,25 @@ class AsyncConsumer:
         await self.close(autocommit=error is None)
 
     async def start(self) -> None:
-        """Begins to connect, which the first use would do as well."""
+        """Connects now instead of at the first use."""
         self._core.start()
 
     @property
     def _core(self) -> ConsumerCore:
         if self._is_closed:
-            raise MisuseError("this consumer is closed")
+            raise MisuseError("the consumer is closed")
         if self._made is None:
             self._made = ConsumerCore(self.config)
             if self._topics:
-                self._made.subscribe(_checked_topics(self._topics), None)
+                self._made.subscribe(self._topics, None)
         return self._made
 
     @property
-    def _questions(self) -> ConsumerQuestions:
+    def _lookups(self) -> ConsumerLookups:
         self._core.start()
-        return ConsumerQuestions(self._core)
+        return ConsumerLookups(self._core)
 
-    # What is read
+    # Subscribing
 
     def subscribe(
         self,
@@ -89,26 +97,26 @@ class AsyncConsumer:
         pattern: str | None = None,
         listener: ConsumerRebalanceListener | None = None,
     ) -> None:
-        """Reads these topics, or all whose name matches the pattern from its beginning, also those made later.
+        """Subscribes to topics, or to all topics whose names begin as the pattern says, also those created later.
 
-        With a group, partitions are shared with its other members; without one, all are read. Replaces what was
-        subscribed to before. The next poll joins. Patterns are Python's regular expressions; with
-        `group_protocol="consumer"` the coordinator matches them, and they are RE2's.
+        In a group, its members share the partitions; without a group, all are read. Replaces the subscription before.
+        The next poll joins the group. `listener` is told when partitions are assigned, revoked or lost. The pattern is
+        an RE2 regular expression; with `group_protocol="consumer"` the coordinator matches it. Raises `MisuseError`.
         """
         core = self._core
         if (pattern is None) == (not topics):
-            raise MisuseError("subscribe takes either topics or a pattern")
+            raise MisuseError("subscribe takes either topics or a pattern, and not both")
         core.subscribe(_checked_topics(topics), pattern)
         self._listener = listener
 
     async def unsubscribe(self) -> None:
-        """Leaves the group, and reads nothing."""
+        """Ends the subscription or assignment and leaves the group."""
         self._stream.take()
         await self._tell_goodbye(self._core)
         await self._core.unsubscribe()
 
     def assign(self, partitions: Collection[TopicPartition]) -> None:
-        """Reads exactly these partitions, whatever a group may say; offsets can still be committed to one."""
+        """Reads exactly these partitions, without sharing them with a group; offsets can still be committed to one."""
         core = self._core
         for partition in self._stream.undelivered():
             if partition not in partitions:
@@ -116,120 +124,174 @@ class AsyncConsumer:
         core.assign([TopicPartition(*partition) for partition in partitions])
 
     def assignment(self) -> set[TopicPartition]:
-        """The partitions that are read at this moment."""
+        """The partitions that are assigned now."""
         return set(self._core.subscription.partitions)
 
     def subscription(self) -> set[str] | None:
-        """The topics that are subscribed to; None if none are."""
+        """The topics that are subscribed to; None without a subscription."""
         return set(self._core.subscription.topics) or None
 
     # Reading
 
     async def poll(self, timeout_ms: float = 0, max_records: int | None = None) -> Records:
-        """Records by partition, at most `max_records`, or nothing after the timeout.
+        """Returns records by partition, at most `max_records`, or an empty dict after the timeout.
 
-        Also what keeps the group going: rebalances happen here, listeners are called, and offsets committed if that is
-        automatic. Call it again within `max_poll_interval_ms`.
+        Rebalances happen here, with calls to the listener, and so do automatic commits. Call it at least every
+        `max_poll_interval_ms`, or the consumer leaves its group. Raises `WakeupError`, `UnreadableRecordError` for a
+        corrupt batch, `RecordDeserializationError`, `LogTruncatedError`, `UnknownPositionError`, and errors of brokers.
         """
-        core = self._core
         left = self._stream.take()
         if left:
             return left
+        count = self.config.max_poll_records if max_records is None else max_records
+        while True:
+            try:
+                return await self._poll(timeout_ms, lambda core: core.take(count))
+            except UnreadableError as unread:
+                await asyncio.to_thread(self._core.prepare, unread)
+
+    async def _poll(self, timeout_ms: float, take: Callable[[ConsumerCore], T]) -> T:
+        core = self._core
         clock = core.cluster.clock
         deadline = clock.monotonic() + timeout_ms / 1000
-        count = self.config.max_poll_records if max_records is None else max_records
         try:
             while True:
                 core.begin_poll()
-                while (handover := core.membership.state.handover) is not None:
-                    await self._hand_over(handover)
-                found = core.take(count)
+                while (handover := core.member.state.handover) is not None:
+                    await self._hand_over(core, handover)
+                found = take(core)
                 remaining = deadline - clock.monotonic()
-                if found or remaining <= 0:
+                if found:
+                    return found
+                if remaining <= 0:
+                    # Fetching needs the event loop, which a program that polls without a timeout would never leave.
+                    await asyncio.sleep(0)
                     return found
                 await core.wait_ready(remaining)
         finally:
             core.end_poll()
 
     async def poll_arrow(
-        self, timeout_ms: float = 0, max_bytes: int = _ARROW_BYTES_MAX, *, headers: bool = True
+        self,
+        timeout_ms: float = 0,
+        max_bytes: int = _ARROW_BYTES_MAX,
+        *,
+        headers: bool = True,
+        bad_values: "BadValues" = "raise",
     ) -> "dict[TopicPartition, pa.RecordBatch]":
-        """The records of each partition as one Arrow batch, or none after the timeout; about `max_bytes` at most.
+        """Returns the records of each partition as one Arrow batch, about `max_bytes` at most, or none by the timeout.
 
-        Everything else is as with `poll`, but deserializers, interceptors and `max_poll_records` have no part in it.
-        A damaged batch raises once all good records before it are handed out. Needs pyarrow.
+        Does what `poll` does, without interceptors and `max_poll_records`. Deserializers with schemas of a registry
+        give typed columns; others are not called. A corrupt batch raises `CorruptError` once the records before it were
+        returned, and a value that cannot be read `RecordDeserializationError`. With `bad_values="keep"` such a value is
+        null, and the columns `key_error` and `value_error` have its reason and its bytes. Needs pyarrow.
         """
-        import ottla.client.needed_arrow  # noqa: F401  # says what to install, if anything
-        from ottla.client.consumer.arrow import as_batches
+        import ottla.client.needed_arrow  # noqa: F401  # raises an error that says what to install
+        from ottla.client.fetch.arrow_chunks import as_batches
 
-        return as_batches(await self._poll_decoded(timeout_ms, max_bytes, headers))
+        return as_batches(await self._poll_decoded(timeout_ms, max_bytes, headers, bad_values))
 
     async def poll_table(
-        self, timeout_ms: float = 0, max_bytes: int = _ARROW_BYTES_MAX, *, headers: bool = True
+        self,
+        timeout_ms: float = 0,
+        max_bytes: int = _ARROW_BYTES_MAX,
+        *,
+        headers: bool = True,
+        bad_values: "BadValues" = "raise",
     ) -> "pa.Table":
-        """The same as one table, with columns `topic` and `partition` in front."""
-        import ottla.client.needed_arrow  # noqa: F401  # says what to install, if anything
-        from ottla.client.consumer.arrow import as_table
+        """As `poll_arrow`, in one table with the columns `topic` and `partition` in front."""
+        import ottla.client.needed_arrow  # noqa: F401  # raises an error that says what to install
+        from ottla.client.fetch.arrow_chunks import as_table
 
-        return as_table(await self._poll_decoded(timeout_ms, max_bytes, headers), headers=headers)
+        return as_table(await self._poll_decoded(timeout_ms, max_bytes, headers, bad_values), headers=headers)
 
     async def _poll_decoded(
-        self, timeout_ms: float, max_bytes: int, headers: bool
+        self, timeout_ms: float, max_bytes: int, headers: bool, bad_values: "BadValues"
     ) -> "dict[TopicPartition, list[pa.RecordBatch]]":
-        import ottla.client.needed_arrow  # noqa: F401  # says what to install, if anything
-        from ottla.client.consumer.arrow import decode_polled
+        import ottla.client.needed_arrow  # noqa: F401  # raises an error that says what to install
+        from ottla.client.fetch.arrow_chunks import decode_polled
+        from ottla.client.fetch.typed_columns import TypedColumns
 
+        if bad_values not in ("raise", "keep"):
+            raise ArgumentError(f'bad_values must be "raise" or "keep", not {shown(bad_values)}')
+        typed = TypedColumns.of(self.config.key_deserializer, self.config.value_deserializer)
         monotonic = self._core.cluster.clock.monotonic
         deadline = monotonic() + timeout_ms / 1000
-        # What iterating took and did not hand out comes again.
+        # Records that an iteration polled and did not hand out are read again.
         for partition, first in self._stream.undelivered().items():
             self.seek(partition, first.offset)
         while True:
-            chunks = await self._poll_chunks(max_bytes, max((deadline - monotonic()) * 1000, 0))
-            polled = decode_polled(chunks, headers=headers)
+            left_ms = max((deadline - monotonic()) * 1000, 0)
+            chunks = await self._poll(left_ms, lambda core: core.take_chunks(max_bytes))
+            polled = decode_polled(chunks, headers=headers or bool(typed))
+            if typed:
+                polled = await self._typed(typed, polled, chunks, headers, bad_values)
             for partition, offset in polled.rewinds.items():
                 self.seek(partition, offset)
             if polled.error is not None:
                 raise polled.error
-            # Chunks may hold nothing to see, such as aborted transactions.
+            # Chunks may have no visible records, such as aborted transactions.
             if polled.batches or not chunks:
                 return polled.batches
 
+    async def _typed(
+        self, typed: "TypedColumns", polled: "Polled", chunks: "list[Chunk]", headers: bool, bad_values: "BadValues"
+    ) -> "Polled":
+        """Typed columns. If the registry cannot be asked, the positions go back before it is raised."""
+        from ottla.client.fetch.arrow_chunks import all_starts
+
+        try:
+            while True:
+                try:
+                    return typed.apply(polled, chunks, headers=headers, bad_values=bad_values)
+                except NotPreparedError as missing:
+                    await asyncio.to_thread(missing.prepare)
+        except BaseException:
+            for partition, offset in all_starts(chunks).items():
+                self.seek(partition, offset)
+            raise
+
     async def getone(self) -> ConsumerRecord:
-        """The next record, however long it takes."""
+        """Waits for the next record."""
         while True:
             some = self._stream.some()
             if some is not None:
-                return next(some)
+                record = next(some)
+                if self._core.returned.order and await self._core.returned.hold_back(record):
+                    continue
+                return record
             self._stream.feed(await self.poll(_FOREVER))
 
     async def getmany(self, *, timeout_ms: float = 0, max_records: int | None = None) -> Records:
-        """The same as `poll`, by another name that Python's users know."""
+        """The same as `poll`, as aiokafka calls it."""
         return await self.poll(timeout_ms, max_records)
 
     async def __aiter__(self) -> AsyncIterator[ConsumerRecord]:
-        """Every record, as it comes; ends when none came for `consumer_timeout_ms`.
+        """Iterates over records as they arrive; ends after `consumer_timeout_ms` without one.
 
-        What has not been iterated over yet is not counted by commits.
+        Commits leave out records that were not iterated over yet.
         """
         while True:
             while (some := self._stream.some()) is not None:
+                returned = self._core.returned
                 for record in some:
-                    yield record
+                    if not (returned.order and await returned.hold_back(record)):
+                        yield record
             records = await self.poll(self.config.consumer_timeout_ms)
             if not records:
                 return
             self._stream.feed(records)
 
     def wakeup(self) -> None:
-        """Makes a `poll` that waits, or the next one, raise `WakeupError`. May be called from any thread."""
+        """Makes the current `poll`, or the next one, raise `WakeupError`. May be called from any thread."""
         core = self._core
         core.call_soon(core.wakeup)
 
     # Positions
 
     def seek(self, partition: TopicPartition, offset: int | OffsetAndMetadata) -> None:
-        """Goes on at this offset; with a leader epoch, once its leader says that the records before still exist."""
+        """Moves the position to an offset. With a leader epoch the position is validated: raises `LogTruncatedError` in
+        `poll` if records before it were lost."""
         core = self._core
         self._stream.drop(partition)
         if isinstance(offset, OffsetAndMetadata):
@@ -238,11 +300,11 @@ class AsyncConsumer:
             core.seek(partition, offset)
 
     def seek_to_beginning(self, *partitions: TopicPartition) -> None:
-        """Goes on at the first record of these partitions, of all without any; looked up when it is needed."""
+        """Moves the positions to the first offset of these partitions, or of all. The offset is looked up by `poll`."""
         self._reset(partitions, START)
 
     def seek_to_end(self, *partitions: TopicPartition) -> None:
-        """Goes on behind the last record of these partitions, of all without any; looked up when it is needed."""
+        """Moves the positions to the end offset of these partitions, or of all. The offset is looked up by `poll`."""
         self._reset(partitions, END)
 
     def _reset(self, partitions: Collection[TopicPartition], to: int) -> None:
@@ -252,12 +314,12 @@ class AsyncConsumer:
             core.reset(partition, to)
 
     async def position(self, partition: TopicPartition, timeout_ms: int | None = None) -> int:
-        """The offset of the next record, looked up if it is not known yet. Raises `DeadlineError` if nobody tells."""
+        """The offset of the next record, looked up if it is not known yet. Raises `DeadlineError`."""
         first = self._stream.undelivered().get(partition)
-        return first.offset if first is not None else await self._questions.position(partition, timeout_ms)
+        return first.offset if first is not None else await self._lookups.position(partition, timeout_ms)
 
     def pause(self, *partitions: TopicPartition) -> None:
-        """Hands out nothing of these partitions until `resume`; the membership in the group goes on."""
+        """Stops returning records of these partitions until `resume`; they stay assigned."""
         undelivered = self._stream.undelivered()
         for partition in partitions:
             self._core.pause(partition)
@@ -270,22 +332,23 @@ class AsyncConsumer:
             self._core.resume(partition)
 
     def paused(self) -> set[TopicPartition]:
-        """What is paused."""
+        """The paused partitions."""
         return {each for each, state in self._core.subscription.partitions.items() if state.is_paused}
 
-    # Offsets of the group
+    # Committed offsets
 
     async def commit(self, offsets: Mapping[TopicPartition, Any] | None = None, timeout_ms: int | None = None) -> None:
-        """Commits these offsets, each the next one to read, or where every partition is. Returns once it is done.
+        """Commits offsets, each the next one to read, by default all positions. Waits for the response.
 
-        Raises `CommitFailedError` if the group has gone on without this member: poll, to join again.
+        Raises `CommitFailedError` if the consumer is not a member of the group any more (poll to join again), and
+        `DeadlineError` after `timeout_ms`.
         """
         await self._core.commit(self._to_commit(offsets), timeout_ms)
 
     def commit_async(
         self, offsets: Mapping[TopicPartition, Any] | None = None, callback: CommitCallback | None = None
     ) -> "asyncio.Task[None]":
-        """Begins to commit; the callback gets the offsets, and what went wrong or None. Commits keep their order."""
+        """Starts a commit. The callback gets the offsets, and the error or None. Commits are sent in order."""
         core, wanted = self._core, self._to_commit(offsets)
 
         async def commit() -> None:
@@ -313,44 +376,65 @@ class AsyncConsumer:
     async def committed(
         self, partition: TopicPartition, metadata: bool = False, timeout_ms: int | None = None
     ) -> int | OffsetAndMetadata | None:
-        """What the group committed for a partition: the offset, with `metadata` all of it, None for nothing."""
-        found = (await self._questions.committed([partition], timeout_ms))[partition]
+        """The committed offset of a partition, with `metadata=True` as `OffsetAndMetadata`; None if there is none."""
+        found = (await self._lookups.committed([partition], timeout_ms))[partition]
         return found if metadata or found is None else found.offset
 
     def group_metadata(self) -> ConsumerGroupMetadata:
-        """Who this consumer is in its group; for a producer that commits these offsets in a transaction."""
+        """The identity of this group member, for a producer that commits offsets in a transaction."""
         return self._core.group_metadata()
 
-    # Questions
+    # Giving up records
+
+    async def retry(self, record: ConsumerRecord, error: BaseException | str) -> None:
+        """Hands a record back: it returns to the group after a backoff that grows, up to `ottla.retry.max.attempts`
+        times; then it becomes a dead letter.
+
+        Returns when the record is acknowledged, so its offset may be committed then. The group reads it again if its
+        consumers have `enable_retry`. Raises `RetryNotEnabledError` if the topic does not have `ottla.retry.enable`,
+        `RecordGoneError`, and the errors of a producer: the record was not handed back then.
+        """
+        await self._core.returned.retry(record, error)
+
+    async def reject(self, record: ConsumerRecord, reason: BaseException | str) -> None:
+        """Writes a record that can never be handled to the dead-letter topic of its topic, with the reason in headers.
+
+        The topic is `errors.deadletterqueue.topic.name` in the configs of the record's topic, or `dlq.<topic>`. Returns
+        when the record is acknowledged, so its offset may be committed then. Raises `RecordGoneError`, and the errors
+        of a producer.
+        """
+        await self._core.returned.reject(record, reason)
+
+    # Lookups
 
     async def beginning_offsets(
         self, partitions: Collection[TopicPartition], timeout_ms: int | None = None
     ) -> dict[TopicPartition, int]:
         """The first offset of each partition."""
-        return await self._questions.bounds(partitions, START, timeout_ms)
+        return await self._lookups.bounds(partitions, START, timeout_ms)
 
     async def end_offsets(
         self, partitions: Collection[TopicPartition], timeout_ms: int | None = None
     ) -> dict[TopicPartition, int]:
-        """The offset behind the last record of each partition; for read_committed, the last stable offset."""
-        return await self._questions.bounds(partitions, END, timeout_ms)
+        """The end offset of each partition, after its last record; for read_committed the last stable offset."""
+        return await self._lookups.bounds(partitions, END, timeout_ms)
 
     async def offsets_for_times(
         self, timestamps: Mapping[TopicPartition, int], timeout_ms: int | None = None
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
-        """The first record of each partition at or after a time in milliseconds; None if none is that young."""
-        return await self._questions.offsets_for_times(timestamps, timeout_ms)
+        """The first record of each partition at or after a timestamp in milliseconds; None if there is none."""
+        return await self._lookups.offsets_for_times(timestamps, timeout_ms)
 
     async def partitions_for_topic(self, topic: str, timeout_ms: int | None = None) -> set[int] | None:
         """The partitions of a topic; None if it does not exist."""
-        return await self._questions.partitions_for_topic(topic, timeout_ms)
+        return await self._lookups.partitions_for_topic(topic, timeout_ms)
 
     async def topics(self, timeout_ms: int | None = None) -> set[str]:
-        """All topics, without the broker's own."""
-        return await self._questions.topics(timeout_ms)
+        """The names of all topics except internal ones."""
+        return await self._lookups.topics(timeout_ms)
 
     def current_lag(self, partition: TopicPartition) -> int | None:
-        """How many offsets this consumer is behind in a partition; None until something was fetched of it."""
+        """How many offsets the position is behind the end of a partition; None before the first fetch."""
         core = self._core
         committed_only = ISOLATION_LEVELS[self.config.isolation_level] != 0
         lag = core.subscription.lag(partition, committed_only=committed_only)
@@ -360,15 +444,15 @@ class AsyncConsumer:
         return lag
 
     def metrics(self) -> dict[str, float]:
-        """Numbers about this consumer, by name."""
+        """Metrics of this consumer, by name."""
         return self._core.metrics()
 
-    # The end
+    # Closing
 
     async def close(self, autocommit: bool = True, timeout_ms: int | None = None) -> None:
-        """Commits if that is automatic, tells the listener, leaves the group, and ends everything. Never raises.
+        """Commits if auto-commit is enabled, tells the listener, leaves the group and closes all connections.
 
-        Closing twice is harmless.
+        Errors are logged. Calling it again does nothing.
         """
         core, self._made, was_closed, self._is_closed = self._made, None, self._is_closed, True
         if core is None or was_closed:
@@ -380,7 +464,7 @@ class AsyncConsumer:
         await core.close()
 
     async def _last_words(self, core: ConsumerCore, autocommit: bool, timeout_ms: int) -> None:
-        state = core.membership.state
+        state = core.member.state
         if autocommit and self.config.enable_auto_commit and self.config.group_id is not None:
             offsets = dict(core.offsets_to_commit())
             for partition, record in self._stream.undelivered().items():
@@ -391,68 +475,36 @@ class AsyncConsumer:
         await self._tell_goodbye(core)
 
     async def _tell_goodbye(self, core: ConsumerCore) -> None:
-        """The listener hears that everything goes."""
-        state = core.membership.state
-        if state.owned and self._listener is not None:
-            hook = self._listener.on_partitions_lost if core.is_fenced else self._listener.on_partitions_revoked
+        """Tells the listener that all partitions go."""
+        farewell = core.farewell(self._listener)
+        if farewell is not None:
             try:
-                await _maybe_await(hook(sorted(state.owned)))
+                await maybe_await(farewell())
             except Exception:
                 core.log_listener_failure()
 
-    def _take_chunks(self, bytes_max: int) -> list[Chunk]:
-        """Fetched batches as they are, for readers of columns; positions move as with records."""
-        return self._core.take_chunks(bytes_max)
-
-    async def _poll_chunks(self, bytes_max: int, timeout_ms: float) -> list[Chunk]:
-        """What `poll` does, for whole batches."""
-        core = self._core
-        deadline = core.cluster.clock.monotonic() + timeout_ms / 1000
-        try:
-            while True:
-                core.begin_poll()
-                while (handover := core.membership.state.handover) is not None:
-                    await self._hand_over(handover)
-                found = core.take_chunks(bytes_max)
-                remaining = deadline - core.cluster.clock.monotonic()
-                if found or remaining <= 0:
-                    return found
-                await core.wait_ready(remaining)
-        finally:
-            core.end_poll()
-
-    async def _hand_over(self, handover: Handover) -> None:
-        """Does what the group asks for, and tells the listener; what that raises comes at the end."""
-        core, listener = self._core, self._listener or ConsumerRebalanceListener()
+    async def _hand_over(self, core: ConsumerCore, handover: Handover) -> None:
+        """Carries out a handover; raises an error of the listener at the end."""
         failure: Exception | None = None
-        await core.release(handover)
-        try:
-            if handover.lost:
-                await _maybe_await(listener.on_partitions_lost(sorted(handover.lost)))
-            if handover.revoked:
-                await _maybe_await(listener.on_partitions_revoked(sorted(handover.revoked)))
-        except Exception as error:
-            failure = error
-        core.apply(handover)
-        try:
-            if handover.is_new_assignment:
-                await _maybe_await(listener.on_partitions_assigned(sorted(handover.added)))
-        except Exception as error:
-            failure = failure or error
-        core.finish(handover)
+        for step in core.handover_steps(handover, self._listener):
+            try:
+                await maybe_await(step.run())
+            except Exception as error:
+                if not step.is_listeners:
+                    raise
+                failure = failure or error
         if failure is not None:
             raise failure
 
 
-async def _maybe_await(answer: object) -> None:
+async def maybe_await(answer: object) -> None:
+    """Awaits what a listener returned, if it can be awaited."""
     if inspect.isawaitable(answer):
         await answer
 
 
 def _checked_topics(topics: Collection[str]) -> Collection[str]:
-    if isinstance(topics, str):
-        raise MisuseError(f"topics={topics!r} is one text; write a list, as in [{topics!r}]")
     for topic in topics:
         if not isinstance(topic, str) or not topic:
-            raise MisuseError(f"{topic!r} is no name of a topic")
+            raise MisuseError(f"topics must be a list of topic names; {topic!r} is not one")
     return topics

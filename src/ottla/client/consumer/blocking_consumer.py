@@ -1,7 +1,7 @@
-"""`Consumer`: the same as `AsyncConsumer` for programs that do not use asyncio.
+"""`Consumer`: `AsyncConsumer` for programs that do not use asyncio.
 
-Fetching, heartbeats and commits go on in a thread of the consumer's own; records are made, and listeners and callbacks
-called, on the program's. A poll that finds records here does not need the other thread at all.
+Fetching, heartbeats and commits go on in a thread of its own. Records are deserialized, and listeners and callbacks
+called, in the program's thread. A poll that finds fetched records does not wait for the other thread at all.
 """
 
 import asyncio
@@ -12,16 +12,17 @@ from concurrent.futures import Future
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self, TypeVar, Unpack
 
-from ottla.client.consumer.async_consumer import AsyncConsumer, CommitCallback
+from ottla.client.arguments import ArgumentError, checks_arguments, shown
+from ottla.client.consumer.async_consumer import AsyncConsumer, CommitCallback, maybe_await
 from ottla.client.consumer.core import ConsumerCore
-from ottla.client.consumer.fetch_plan_state import Records
 from ottla.client.consumer.options import ConsumerConfig, ConsumerOptions
-from ottla.client.consumer.reader import Chunk
 from ottla.client.consumer.record_stream import RecordStream
-from ottla.client.group.rebalance import Handover
+from ottla.client.fetch.fetch_plan_state import Records, UnreadableError
+from ottla.client.group.handover import Handover
 from ottla.client.group.rebalance_listener import ConsumerRebalanceListener
 from ottla.client.loop_thread import LoopThread
 from ottla.client.options import configured
+from ottla.client.serializers import NotPreparedError
 from ottla.client.values import ConsumerGroupMetadata, ConsumerRecord, OffsetAndMetadata, OffsetAndTimestamp
 from ottla.model.errors import MisuseError
 from ottla.model.ids import TopicPartition
@@ -29,16 +30,23 @@ from ottla.model.ids import TopicPartition
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from ottla.client.fetch.arrow_chunks import Polled
+    from ottla.client.fetch.chunk import Chunk
+    from ottla.client.fetch.typed_columns import BadValues, TypedColumns
+
 T = TypeVar("T")
 _ARROW_BYTES_MAX: Final = 16 * 1024 * 1024
 _STEP_SECONDS: Final = 3600.0
-"""The longest single wait for the other thread."""
+"""The longest single wait for the loop's thread."""
 
 
+@checks_arguments()
 class Consumer:
-    """Reads records. One thread may use it at a time; only `wakeup` may be called from anywhere.
+    """Reads records. Only one thread may use it at a time; `wakeup` may be called from any thread.
 
-    Nothing connects before the first use. A context manager that closes it at the end:
+    It connects at the first use. A context manager that closes the consumer at the end. `ConsumerConfig` has the
+    options. Wrong options raise `OptionError`, arguments of the wrong type `ArgumentError`, and every method raises
+    `MisuseError` after `close`.
 
         with Consumer("orders", group_id="billing", bootstrap_servers="localhost:9092") as consumer:
             for record in consumer:
@@ -55,7 +63,7 @@ class Consumer:
         self._made: ConsumerCore | None = None
         self._is_closed = False
         self._answered: deque[Callable[[], object]] = deque()
-        """Callbacks of commits that have been answered; called when the program comes by."""
+        """Callbacks of finished commits, which the next method call of the program runs."""
 
     def __enter__(self) -> Self:
         return self
@@ -65,7 +73,7 @@ class Consumer:
     ) -> None:
         self.close(autocommit=error is None)
 
-    # The other thread
+    # The thread of the loop
 
     @property
     def _core(self) -> ConsumerCore:
@@ -74,10 +82,10 @@ class Consumer:
         return self._made
 
     def _call(self, work: Coroutine[Any, Any, T]) -> T:
-        """Runs something there and waits for it."""
+        """Runs a coroutine on the loop and waits for it."""
         if self._is_closed:
             work.close()
-            raise MisuseError("this consumer is closed")
+            raise MisuseError("the consumer is closed")
         if self._thread is None:
             self._thread = LoopThread("ottla consumer")
         return self._thread.call(work)
@@ -88,7 +96,7 @@ class Consumer:
 
         return self._call(run())
 
-    # What is read
+    # Subscribing
 
     def subscribe(
         self,
@@ -97,56 +105,61 @@ class Consumer:
         pattern: str | None = None,
         listener: ConsumerRebalanceListener | None = None,
     ) -> None:
-        """Reads these topics, or all whose name matches the pattern from its beginning, also those made later.
+        """Subscribes to topics, or to all topics whose names begin as the pattern says, also those created later.
 
-        With a group, partitions are shared with its other members; without one, all are read. Replaces what was
-        subscribed to before. The next poll joins. Patterns are Python's regular expressions; with
-        `group_protocol="consumer"` the coordinator matches them, and they are RE2's.
+        In a group, its members share the partitions; without a group, all are read. Replaces the subscription before.
+        The next poll joins the group. `listener` is told when partitions are assigned, revoked or lost. The pattern is
+        an RE2 regular expression; with `group_protocol="consumer"` the coordinator matches it. Raises `MisuseError`.
         """
         self._on_loop(lambda: self._asynchronous.subscribe(topics, pattern=pattern))
         self._listener = listener
 
     def unsubscribe(self) -> None:
-        """Leaves the group, and reads nothing."""
+        """Ends the subscription or assignment and leaves the group."""
         self._tell_goodbye(self._core)
         self._call(self._asynchronous.unsubscribe())
 
     def assign(self, partitions: Collection[TopicPartition]) -> None:
-        """Reads exactly these partitions, whatever a group may say; offsets can still be committed to one."""
+        """Reads exactly these partitions, without sharing them with a group; offsets can still be committed to one."""
         self._on_loop(lambda: self._asynchronous.assign(partitions))
 
     def assignment(self) -> set[TopicPartition]:
-        """The partitions that are read at this moment."""
+        """The partitions that are assigned now."""
         return self._on_loop(self._asynchronous.assignment)
 
     def subscription(self) -> set[str] | None:
-        """The topics that are subscribed to; None if none are."""
+        """The topics that are subscribed to; None without a subscription."""
         return self._on_loop(self._asynchronous.subscription)
 
     # Reading
 
     def poll(self, timeout_ms: float = 0, max_records: int | None = None) -> Records:
-        """Records by partition, at most `max_records`, or nothing after the timeout.
+        """Returns records by partition, at most `max_records`, or an empty dict after the timeout.
 
-        Also what keeps the group going: rebalances happen here, listeners are called, and offsets committed if that is
-        automatic. Call it again within `max_poll_interval_ms`.
+        Rebalances happen here, with calls to the listener, and so do automatic commits. Call it at least every
+        `max_poll_interval_ms`, or the consumer leaves its group. Raises `WakeupError`, `UnreadableRecordError` for a
+        corrupt batch, `RecordDeserializationError`, `LogTruncatedError`, `UnknownPositionError`, and errors of brokers.
         """
         left = self._stream.take()
         if left:
             return left
         count = self.config.max_poll_records if max_records is None else max_records
-        return self._poll(timeout_ms, lambda core: core.take(count))
+        while True:
+            try:
+                return self._poll(timeout_ms, lambda core: core.take(count))
+            except UnreadableError as unread:
+                self._core.prepare(unread)
 
     def _poll(self, timeout_ms: float, take: Callable[[ConsumerCore], T]) -> T:
         core = self._core
         if self._is_closed:
-            raise MisuseError("this consumer is closed")
+            raise MisuseError("the consumer is closed")
         clock = core.cluster.clock
         now = clock.monotonic()
         if core.is_settled and not self._answered:
             found = take(core)
             if found or timeout_ms <= 0:
-                core.membership.state.touch(now)
+                core.member.state.touch(now)
                 return found
         deadline = now + timeout_ms / 1000
         try:
@@ -165,74 +178,121 @@ class Consumer:
                 self._thread.post(core.end_poll)
 
     def poll_arrow(
-        self, timeout_ms: float = 0, max_bytes: int = _ARROW_BYTES_MAX, *, headers: bool = True
+        self,
+        timeout_ms: float = 0,
+        max_bytes: int = _ARROW_BYTES_MAX,
+        *,
+        headers: bool = True,
+        bad_values: "BadValues" = "raise",
     ) -> "dict[TopicPartition, pa.RecordBatch]":
-        """The records of each partition as one Arrow batch, or none after the timeout; about `max_bytes` at most.
+        """Returns the records of each partition as one Arrow batch, about `max_bytes` at most, or none by the timeout.
 
-        Everything else is as with `poll`, but deserializers, interceptors and `max_poll_records` have no part in it.
-        A damaged batch raises once all good records before it are handed out. Needs pyarrow.
+        Does what `poll` does, without interceptors and `max_poll_records`. Deserializers with schemas of a registry
+        give typed columns; others are not called. A corrupt batch raises `CorruptError` once the records before it were
+        returned, and a value that cannot be read `RecordDeserializationError`. With `bad_values="keep"` such a value is
+        null, and the columns `key_error` and `value_error` have its reason and its bytes. Needs pyarrow.
         """
-        import ottla.client.needed_arrow  # noqa: F401  # says what to install, if anything
-        from ottla.client.consumer.arrow import as_batches
+        import ottla.client.needed_arrow  # noqa: F401  # raises an error that says what to install
+        from ottla.client.fetch.arrow_chunks import as_batches
 
-        return as_batches(self._poll_decoded(timeout_ms, max_bytes, headers))
+        return as_batches(self._poll_decoded(timeout_ms, max_bytes, headers, bad_values))
 
     def poll_table(
-        self, timeout_ms: float = 0, max_bytes: int = _ARROW_BYTES_MAX, *, headers: bool = True
+        self,
+        timeout_ms: float = 0,
+        max_bytes: int = _ARROW_BYTES_MAX,
+        *,
+        headers: bool = True,
+        bad_values: "BadValues" = "raise",
     ) -> "pa.Table":
-        """The same as one table, with columns `topic` and `partition` in front."""
-        import ottla.client.needed_arrow  # noqa: F401  # says what to install, if anything
-        from ottla.client.consumer.arrow import as_table
+        """As `poll_arrow`, in one table with the columns `topic` and `partition` in front."""
+        import ottla.client.needed_arrow  # noqa: F401  # raises an error that says what to install
+        from ottla.client.fetch.arrow_chunks import as_table
 
-        return as_table(self._poll_decoded(timeout_ms, max_bytes, headers), headers=headers)
+        return as_table(self._poll_decoded(timeout_ms, max_bytes, headers, bad_values), headers=headers)
 
     def _poll_decoded(
-        self, timeout_ms: float, max_bytes: int, headers: bool
+        self, timeout_ms: float, max_bytes: int, headers: bool, bad_values: "BadValues"
     ) -> "dict[TopicPartition, list[pa.RecordBatch]]":
-        import ottla.client.needed_arrow  # noqa: F401  # says what to install, if anything
-        from ottla.client.consumer.arrow import decode_polled
+        import ottla.client.needed_arrow  # noqa: F401  # raises an error that says what to install
+        from ottla.client.fetch.arrow_chunks import decode_polled
+        from ottla.client.fetch.typed_columns import TypedColumns
 
+        if bad_values not in ("raise", "keep"):
+            raise ArgumentError(f'bad_values must be "raise" or "keep", not {shown(bad_values)}')
+        typed = TypedColumns.of(self.config.key_deserializer, self.config.value_deserializer)
         monotonic = self._core.cluster.clock.monotonic
         deadline = monotonic() + timeout_ms / 1000
-        # What iterating took and did not hand out comes again.
+        # Records that an iteration polled and did not hand out are read again.
         for partition, first in self._stream.undelivered().items():
             self.seek(partition, first.offset)
         while True:
-            chunks = self._poll_chunks(max_bytes, max((deadline - monotonic()) * 1000, 0))
-            polled = decode_polled(chunks, headers=headers)
+            left_ms = max((deadline - monotonic()) * 1000, 0)
+            chunks = self._poll(left_ms, lambda core: core.take_chunks(max_bytes))
+            polled = decode_polled(chunks, headers=headers or bool(typed))
+            if typed:
+                polled = self._typed(typed, polled, chunks, headers, bad_values)
             for partition, offset in polled.rewinds.items():
                 self.seek(partition, offset)
             if polled.error is not None:
                 raise polled.error
-            # Chunks may hold nothing to see, such as aborted transactions.
+            # Chunks may have no visible records, such as aborted transactions.
             if polled.batches or not chunks:
                 return polled.batches
 
-    def __iter__(self) -> Iterator[ConsumerRecord]:
-        """Every record, as it comes; ends when none came for `consumer_timeout_ms`.
+    def _typed(
+        self, typed: "TypedColumns", polled: "Polled", chunks: "list[Chunk]", headers: bool, bad_values: "BadValues"
+    ) -> "Polled":
+        """Typed columns. If the registry cannot be asked, the positions go back before it is raised."""
+        from ottla.client.fetch.arrow_chunks import all_starts
 
-        What has not been iterated over yet is not counted by commits.
+        try:
+            while True:
+                try:
+                    return typed.apply(polled, chunks, headers=headers, bad_values=bad_values)
+                except NotPreparedError as missing:
+                    missing.prepare()
+        except BaseException:
+            for partition, offset in all_starts(chunks).items():
+                self.seek(partition, offset)
+            raise
+
+    def __iter__(self) -> Iterator[ConsumerRecord]:
+        """Iterates over records as they arrive; ends after `consumer_timeout_ms` without one.
+
+        Commits leave out records that were not iterated over yet.
         """
         while True:
             while (some := self._stream.some()) is not None:
-                yield from some
+                if self.config.enable_retry:
+                    yield from (record for record in some if not self._hold_back(record))
+                else:
+                    yield from some
             records = self.poll(self.config.consumer_timeout_ms)
             if not records:
                 return
             self._stream.feed(records)
 
     def __next__(self) -> ConsumerRecord:
-        """The next record; raises `StopIteration` if none came for `consumer_timeout_ms`."""
-        some = self._stream.some()
-        if some is None:
-            self._stream.feed(self.poll(self.config.consumer_timeout_ms))
+        """The next record; raises `StopIteration` after `consumer_timeout_ms` without one."""
+        while True:
             some = self._stream.some()
             if some is None:
-                raise StopIteration
-        return next(some)
+                self._stream.feed(self.poll(self.config.consumer_timeout_ms))
+                some = self._stream.some()
+                if some is None:
+                    raise StopIteration
+            record = next(some)
+            if not self._hold_back(record):
+                return record
+
+    def _hold_back(self, record: ConsumerRecord) -> bool:
+        """Whether a record was handed back because an earlier one of its key is in retry."""
+        returned = self._core.returned
+        return bool(returned.order) and self._call(returned.hold_back(record))
 
     def wakeup(self) -> None:
-        """Makes a `poll` that waits, or the next one, raise `WakeupError`. May be called from any thread."""
+        """Makes the current `poll`, or the next one, raise `WakeupError`. May be called from any thread."""
         core = self._made
         if core is not None and not self._is_closed:
             core.call_soon(core.wakeup)
@@ -240,23 +300,24 @@ class Consumer:
     # Positions
 
     def seek(self, partition: TopicPartition, offset: int | OffsetAndMetadata) -> None:
-        """Goes on at this offset; with a leader epoch, once its leader says that the records before still exist."""
+        """Moves the position to an offset. With a leader epoch the position is validated: raises `LogTruncatedError` in
+        `poll` if records before it were lost."""
         self._on_loop(lambda: self._asynchronous.seek(partition, offset))
 
     def seek_to_beginning(self, *partitions: TopicPartition) -> None:
-        """Goes on at the first record of these partitions, of all without any; looked up when it is needed."""
+        """Moves the positions to the first offset of these partitions, or of all. The offset is looked up by `poll`."""
         self._on_loop(lambda: self._asynchronous.seek_to_beginning(*partitions))
 
     def seek_to_end(self, *partitions: TopicPartition) -> None:
-        """Goes on behind the last record of these partitions, of all without any; looked up when it is needed."""
+        """Moves the positions to the end offset of these partitions, or of all. The offset is looked up by `poll`."""
         self._on_loop(lambda: self._asynchronous.seek_to_end(*partitions))
 
     def position(self, partition: TopicPartition, timeout_ms: int | None = None) -> int:
-        """The offset of the next record, looked up if it is not known yet. Raises `DeadlineError` if nobody tells."""
+        """The offset of the next record, looked up if it is not known yet. Raises `DeadlineError`."""
         return self._call(self._asynchronous.position(partition, timeout_ms))
 
     def pause(self, *partitions: TopicPartition) -> None:
-        """Hands out nothing of these partitions until `resume`; the membership in the group goes on."""
+        """Stops returning records of these partitions until `resume`; they stay assigned."""
         self._on_loop(lambda: self._asynchronous.pause(*partitions))
 
     def resume(self, *partitions: TopicPartition) -> None:
@@ -264,15 +325,16 @@ class Consumer:
         self._on_loop(lambda: self._asynchronous.resume(*partitions))
 
     def paused(self) -> set[TopicPartition]:
-        """What is paused."""
+        """The paused partitions."""
         return self._on_loop(self._asynchronous.paused)
 
-    # Offsets of the group
+    # Committed offsets
 
     def commit(self, offsets: Mapping[TopicPartition, Any] | None = None, timeout_ms: int | None = None) -> None:
-        """Commits these offsets, each the next one to read, or where every partition is. Returns once it is done.
+        """Commits offsets, each the next one to read, by default all positions. Waits for the response.
 
-        Raises `CommitFailedError` if the group has gone on without this member: poll, to join again.
+        Raises `CommitFailedError` if the consumer is not a member of the group any more (poll to join again), and
+        `DeadlineError` after `timeout_ms`.
         """
         self._run_callbacks()
         self._call(self._asynchronous.commit(offsets, timeout_ms))
@@ -280,8 +342,8 @@ class Consumer:
     def commit_async(
         self, offsets: Mapping[TopicPartition, Any] | None = None, callback: CommitCallback | None = None
     ) -> "Future[None]":
-        """Begins to commit. The callback gets the offsets, and what went wrong or None, on this thread, while it polls,
-        commits or closes. Commits keep their order."""
+        """Starts a commit. The callback gets the offsets, and the error or None; it is called in this thread by a later
+        `poll`, `commit` or `close`. Commits are sent in order."""
         core = self._core
         wanted = self._on_loop(lambda: self._asynchronous._to_commit(offsets))
         done = asyncio.run_coroutine_threadsafe(core.commit(wanted), core.loop)
@@ -297,14 +359,35 @@ class Consumer:
     def committed(
         self, partition: TopicPartition, metadata: bool = False, timeout_ms: int | None = None
     ) -> int | OffsetAndMetadata | None:
-        """What the group committed for a partition: the offset, with `metadata` all of it, None for nothing."""
+        """The committed offset of a partition, with `metadata=True` as `OffsetAndMetadata`; None if there is none."""
         return self._call(self._asynchronous.committed(partition, metadata, timeout_ms))
 
     def group_metadata(self) -> ConsumerGroupMetadata:
-        """Who this consumer is in its group; for a producer that commits these offsets in a transaction."""
+        """The identity of this group member, for a producer that commits offsets in a transaction."""
         return self._on_loop(self._asynchronous.group_metadata)
 
-    # Questions
+    # Giving up records
+
+    def retry(self, record: ConsumerRecord, error: BaseException | str) -> None:
+        """Hands a record back: it returns to the group after a backoff that grows, up to `ottla.retry.max.attempts`
+        times; then it becomes a dead letter.
+
+        Returns when the record is acknowledged, so its offset may be committed then. The group reads it again if its
+        consumers have `enable_retry`. Raises `RetryNotEnabledError` if the topic does not have `ottla.retry.enable`,
+        `RecordGoneError`, and the errors of a producer: the record was not handed back then.
+        """
+        self._call(self._asynchronous.retry(record, error))
+
+    def reject(self, record: ConsumerRecord, reason: BaseException | str) -> None:
+        """Writes a record that can never be handled to the dead-letter topic of its topic, with the reason in headers.
+
+        The topic is `errors.deadletterqueue.topic.name` in the configs of the record's topic, or `dlq.<topic>`. Returns
+        when the record is acknowledged, so its offset may be committed then. Raises `RecordGoneError`, and the errors
+        of a producer.
+        """
+        self._call(self._asynchronous.reject(record, reason))
+
+    # Lookups
 
     def beginning_offsets(
         self, partitions: Collection[TopicPartition], timeout_ms: int | None = None
@@ -315,13 +398,13 @@ class Consumer:
     def end_offsets(
         self, partitions: Collection[TopicPartition], timeout_ms: int | None = None
     ) -> dict[TopicPartition, int]:
-        """The offset behind the last record of each partition; for read_committed, the last stable offset."""
+        """The end offset of each partition, after its last record; for read_committed the last stable offset."""
         return self._call(self._asynchronous.end_offsets(partitions, timeout_ms))
 
     def offsets_for_times(
         self, timestamps: Mapping[TopicPartition, int], timeout_ms: int | None = None
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
-        """The first record of each partition at or after a time in milliseconds; None if none is that young."""
+        """The first record of each partition at or after a timestamp in milliseconds; None if there is none."""
         return self._call(self._asynchronous.offsets_for_times(timestamps, timeout_ms))
 
     def partitions_for_topic(self, topic: str, timeout_ms: int | None = None) -> set[int] | None:
@@ -329,23 +412,23 @@ class Consumer:
         return self._call(self._asynchronous.partitions_for_topic(topic, timeout_ms))
 
     def topics(self, timeout_ms: int | None = None) -> set[str]:
-        """All topics, without the broker's own."""
+        """The names of all topics except internal ones."""
         return self._call(self._asynchronous.topics(timeout_ms))
 
     def current_lag(self, partition: TopicPartition) -> int | None:
-        """How many offsets this consumer is behind in a partition; None until something was fetched of it."""
+        """How many offsets the position is behind the end of a partition; None before the first fetch."""
         return self._on_loop(lambda: self._asynchronous.current_lag(partition))
 
     def metrics(self) -> dict[str, float]:
-        """Numbers about this consumer, by name."""
+        """Metrics of this consumer, by name."""
         return self._on_loop(self._asynchronous.metrics)
 
-    # The end
+    # Closing
 
     def close(self, autocommit: bool = True, timeout_ms: int | None = None) -> None:
-        """Commits if that is automatic, tells the listener, leaves the group, and ends the thread.
+        """Commits if auto-commit is enabled, tells the listener, leaves the group and ends the thread.
 
-        Closing twice is harmless.
+        Calling it again does nothing.
         """
         thread = self._thread
         if self._is_closed or thread is None:
@@ -361,60 +444,48 @@ class Consumer:
             thread.close()
 
     def _say_goodbye(self, core: ConsumerCore, autocommit: bool, timeout_ms: int | None) -> None:
-        """The last commit, and the listener on this thread."""
+        """The last commit, then the listener in this thread."""
         self._call(self._asynchronous._last_words(core, autocommit, timeout_ms or self.config.default_api_timeout_ms))
         self._tell_goodbye(core)
 
     def _tell_goodbye(self, core: ConsumerCore) -> None:
-        """The listener hears that everything goes."""
-        state = core.membership.state
-        if state.owned and self._listener is not None:
-            hook = self._listener.on_partitions_lost if core.is_fenced else self._listener.on_partitions_revoked
+        """Tells the listener that all partitions go."""
+        farewell = core.farewell(self._listener)
+        if farewell is not None:
             try:
-                self._heard(hook(sorted(state.owned)))
+                self._tell(farewell)
             except Exception:
                 core.log_listener_failure()
 
     # Within a poll
 
     def _hand_over(self, core: ConsumerCore, handover: Handover) -> None:
-        """Does what the group asks for, and tells the listener; what that raises comes at the end."""
-        listener = self._listener or ConsumerRebalanceListener()
+        """Carries out a handover; raises an error of the listener at the end."""
         failure: Exception | None = None
-        self._call(core.release(handover))
-        try:
-            if handover.lost:
-                self._heard(listener.on_partitions_lost(sorted(handover.lost)))
-            if handover.revoked:
-                self._heard(listener.on_partitions_revoked(sorted(handover.revoked)))
-        except Exception as error:
-            failure = error
-        self._on_loop(lambda: core.apply(handover))
-        try:
-            if handover.is_new_assignment:
-                self._heard(listener.on_partitions_assigned(sorted(handover.added)))
-        except Exception as error:
-            failure = failure or error
-        self._on_loop(lambda: core.finish(handover))
+        for step in core.handover_steps(handover, self._listener):
+            if not step.is_listeners:
+                self._call(_run(step.run))
+                continue
+            try:
+                self._tell(step.run)
+            except Exception as error:
+                failure = failure or error
         if failure is not None:
             raise failure
 
-    def _heard(self, answer: object) -> None:
-        """A listener of the asyncio kind is awaited where it can be."""
+    def _tell(self, hook: Callable[[], object]) -> None:
+        """Calls a method of the listener in this thread; one that returns an awaitable is awaited on the loop."""
+        answer = hook()
         if inspect.isawaitable(answer):
-
-            async def wait() -> None:
-                await answer
-
-            self._call(wait())
+            self._call(maybe_await(answer))
 
     def _run_callbacks(self) -> None:
         while self._answered:
             self._answered.popleft()()
 
-    def _poll_chunks(self, bytes_max: int, timeout_ms: float) -> list[Chunk]:
-        """Fetched batches as they are, for readers of columns; everything else as `poll` does it."""
-        return self._poll(timeout_ms, lambda core: core.take_chunks(bytes_max))
+
+async def _run(step: Callable[[], object]) -> None:
+    await maybe_await(step())
 
 
 def _exception(error: BaseException | None) -> Exception | None:

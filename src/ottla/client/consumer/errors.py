@@ -1,4 +1,4 @@
-"""What can go wrong for a consumer beyond what any client is told (`errors.py`). Each says what to do next."""
+"""The errors of consumers, beside those of all clients (`ottla.client.errors`). Each says what to do next."""
 
 from collections.abc import Collection
 
@@ -8,19 +8,19 @@ from ottla.model.ids import TopicPartition
 
 
 class WakeupError(OttlaError):
-    """Another thread called `wakeup`; poll again, or close."""
+    """`wakeup` was called; poll again, or close the consumer."""
 
 
 class CommitFailedError(FencedError):
-    """The group has gone on without this member, so its offsets do not count. Poll, to join again."""
+    """The consumer is not a member of the group any more, so its commit was refused. Poll to join again."""
 
 
 class LeftGroupError(FencedError):
-    """The group does not take this member, or not any more, and joining again would not help; says why."""
+    """The group does not accept this member, and joining again would not help; the message says why."""
 
 
 class UnknownPositionError(InvalidRequestError):
-    """Partitions have no committed offset, and nobody said where to begin: `auto_offset_reset` is none. Use `seek`."""
+    """Partitions have no committed offset, and `auto_offset_reset` is "none". Call `seek` for each of `partitions`."""
 
     code = ErrorCode.OFFSET_OUT_OF_RANGE
 
@@ -30,8 +30,11 @@ class UnknownPositionError(InvalidRequestError):
 
 
 class LogTruncatedError(CorruptError):
-    """Records that were read exist no more: a broker lost them. `offsets` says where each partition's log now parts
-    from what was read, None if nobody knows; `seek` there to go on."""
+    """Records that were read are not in the log any more: a broker lost them.
+
+    `offsets` has for each partition the offset from which on the log differs from what was read, None if that is
+    unknown. Call `seek` to go on there.
+    """
 
     def __init__(self, offsets: dict[TopicPartition, int | None], message: str) -> None:
         super().__init__(message)
@@ -39,7 +42,7 @@ class LogTruncatedError(CorruptError):
 
 
 class RecordDeserializationError(InvalidRequestError):
-    """A deserializer failed. `seek` to the offset after this one to leave the record out."""
+    """A deserializer raised an error for the record at `offset`. Call `seek` with the next offset to skip it."""
 
     def __init__(self, partition: TopicPartition, offset: int, message: str) -> None:
         super().__init__(message)
@@ -48,7 +51,7 @@ class RecordDeserializationError(InvalidRequestError):
 
 
 class UnreadableRecordError(CorruptError):
-    """A fetched batch is damaged. `seek` beyond it to leave it out."""
+    """The batch at `offset` is corrupt. Call `seek` with a later offset to skip it."""
 
     def __init__(self, partition: TopicPartition, offset: int, message: str) -> None:
         super().__init__(message)
@@ -57,12 +60,20 @@ class UnreadableRecordError(CorruptError):
 
 
 class ConsumerBrokenError(OttlaError):
-    """The consumer failed in a way that it should not; says how. Close it, and report this."""
+    """An internal error ended the consumer. Close it, and report the error."""
 
 
 class NotAssignedError(MisuseError):
-    """A partition was asked about that this consumer does not have."""
+    """The partition is not assigned to this consumer."""
 
     def __init__(self, partition: TopicPartition) -> None:
-        super().__init__(f"{partition} is not assigned to this consumer; `assignment()` shows what is")
+        super().__init__(f"{partition} is not assigned to this consumer; `assignment()` returns those that are")
         self.partition = partition
+
+
+class RetryNotEnabledError(MisuseError):
+    """The record's topic does not take records back; the message says which config it needs."""
+
+
+class RecordGoneError(InvalidRequestError):
+    """A record that is to be handed back or rejected is not in the log any more, and only its objects are known."""

@@ -1,14 +1,14 @@
-"""What sees records before the program does, and offsets after they were committed.
+"""Interceptors: they see records before the program does, and offsets after they were committed.
 
-An interceptor has any of `on_consume(records)`, which gives back what goes on, `on_commit(offsets)` and `close()`. What
-one raises is logged, and the others go on with what there was: an interceptor must not break a consumer.
+An interceptor has any of `on_consume(records)`, which returns the records to pass on, `on_commit(offsets)` and
+`close()`. An error in one is logged, and the next one gets the records unchanged: it does not break the consumer.
 """
 
 import logging
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from ottla.client.consumer.fetch_plan_state import Records
+from ottla.client.fetch.fetch_plan_state import Records
 from ottla.client.values import OffsetAndMetadata
 from ottla.model.ids import TopicPartition
 
@@ -16,13 +16,13 @@ log: Final = logging.getLogger(__name__)
 
 
 class ConsumerInterceptors:
-    """A chain, called in its order."""
+    """A chain of interceptors, called in order."""
 
     def __init__(self, chain: Sequence[Any]) -> None:
         self._chain = tuple(chain)
 
     def on_consume(self, records: Records) -> Records:
-        """What the program gets of what was fetched."""
+        """The records that the program gets."""
         for interceptor in self._chain:
             hook = getattr(interceptor, "on_consume", None)
             if hook is not None:
@@ -33,7 +33,7 @@ class ConsumerInterceptors:
         return records
 
     def on_commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
-        """Offsets are committed."""
+        """Tells all that offsets were committed."""
         for interceptor in self._chain:
             hook = getattr(interceptor, "on_commit", None)
             if hook is not None:
@@ -43,7 +43,7 @@ class ConsumerInterceptors:
                     log.exception("interceptor %r failed in on_commit", interceptor)
 
     def close(self) -> None:
-        """The consumer ends."""
+        """Closes all."""
         for interceptor in self._chain:
             hook = getattr(interceptor, "close", None)
             if hook is not None:

@@ -1,5 +1,5 @@
-"""Finds where partitions go on that have no position: what the group committed, where the log begins or ends, and
-whether a new leader still has what was read. One task; the decisions are in `subscription_state.py`.
+"""Finds the positions of partitions: committed offsets, resets to the first or the end offset, and validation after a
+leader change. One task; the decisions are in `subscription_state.py`.
 """
 
 import asyncio
@@ -9,13 +9,16 @@ from contextlib import AbstractContextManager, suppress
 from typing import Final
 
 from ottla.client.consumer.errors import LogTruncatedError, UnknownPositionError
-from ottla.client.consumer.fetch_plan_state import FetchPlanState, Leader
-from ottla.client.consumer.leader_requests import ask_epoch_ends, ask_offsets
-from ottla.client.consumer.metadata_watch import MetadataWatch
+from ottla.client.consumer.leader_epochs import ask_epoch_ends
 from ottla.client.consumer.options import ISOLATION_LEVELS, ConsumerConfig
-from ottla.client.consumer.subscription_state import UNKNOWN, Phase, SubscriptionState
+from ottla.client.consumer.subscription_state import SubscriptionState
 from ottla.client.errors import RetriableAnswerError, answer_error
+from ottla.client.fetch.fetch_plan_state import FetchPlanState, Leader
+from ottla.client.fetch.metadata_watch import MetadataWatch
+from ottla.client.fetch.partition_state import UNKNOWN, Phase
 from ottla.client.network.cluster import Cluster
+from ottla.client.network.list_offsets import ask_offsets
+from ottla.client.stop_task import stop_task
 from ottla.client.values import OffsetAndMetadata
 from ottla.model.errors import OttlaError, RetriableError
 from ottla.model.ids import TopicPartition
@@ -24,11 +27,11 @@ from ottla.transport.client_connection import Connection
 log: Final = logging.getLogger(__name__)
 
 Committed = Callable[[Collection[TopicPartition]], Awaitable[Mapping[TopicPartition, OffsetAndMetadata | None]]]
-"""Asks once what the group committed."""
+"""Asks the coordinator once for the committed offsets."""
 
 
 class PositionFinder:
-    """See the module's docstring. `on_error` gets what whoever polls must be told."""
+    """Runs from `start` to `stop`. `on_error` gets the errors that a poll must raise."""
 
     def __init__(
         self,
@@ -56,19 +59,19 @@ class PositionFinder:
         self._task: asyncio.Task[None] | None = None
         self._tries = 0
         self._unled: set[TopicPartition] = set()
-        """Those whose leader nobody knew when it was to be asked."""
+        """Partitions that had no known leader when it was to be asked."""
 
     def start(self) -> "asyncio.Task[None]":
-        """Begins; the task goes on until `stop`."""
+        """Starts the task, which runs until `stop`."""
         self._task = asyncio.create_task(self._run())
         return self._task
 
     def wake(self) -> None:
-        """Something may have no position."""
+        """A partition may need a position."""
         self._asked.set()
 
     def on_metadata(self) -> None:
-        """Leaders may be known that were not before."""
+        """The metadata was refreshed: partitions without a leader may have one now."""
         for partition in list(self._unled):
             if partition not in self._subscription.partitions:
                 self._unled.discard(partition)
@@ -78,12 +81,9 @@ class PositionFinder:
         self.wake()
 
     async def stop(self) -> None:
-        """Ends the task."""
+        """Stops the task."""
         task, self._task = self._task, None
-        if task is not None:
-            task.cancel()
-            with suppress(asyncio.CancelledError):
-                await task
+        await stop_task(task)
 
     async def _run(self) -> None:
         while True:
@@ -111,7 +111,7 @@ class PositionFinder:
             await find(partitions)
             self._tries = 0
         except RetriableError as error:
-            log.info("positions of %s: %s; trying again", ", ".join(map(str, partitions)), error)
+            log.info("cannot find positions of %s, retrying: %s", ", ".join(map(str, partitions)), error)
             self._later(partitions)
             self._metadata.refresh_soon()
         except OttlaError as error:
@@ -144,7 +144,7 @@ class PositionFinder:
             names = ", ".join(map(str, sorted(nowhere)))
             raise UnknownPositionError(
                 nowhere,
-                f"{names}: nothing is committed, and auto_offset_reset is none; seek to where reading shall begin",
+                f"{names}: no committed offset, and auto_offset_reset is none; call seek for each partition",
             )
 
     async def _find_resets(self, partitions: list[TopicPartition]) -> None:
@@ -196,16 +196,16 @@ class PositionFinder:
                     if end is not None:
                         self._plan.forget([partition])
                 if end is not None:
-                    log.warning("%s was read up to %s, and its log now parts from that at %s", partition, offset, end)
-                    if self._subscription.reset_policy is None:
+                    log.warning("partition %s: log truncated at %s, below the position %s", partition, end, offset)
+                    if self._subscription.policy_of(partition) is None:
                         truncated[partition] = end if end >= 0 else None
             if refused:
                 raise refused[0]
 
         await self._ask_leaders(partitions, ask)
         if truncated:
-            names = ", ".join(f"{each} (now ends at {end})" for each, end in sorted(truncated.items()))
-            raise LogTruncatedError(truncated, f"records that were read are lost in {names}; seek to go on")
+            names = ", ".join(f"{each} (truncated at {end})" for each, end in sorted(truncated.items()))
+            raise LogTruncatedError(truncated, f"records that were read are lost in {names}; call seek to continue")
 
     def _refused(self, partition: TopicPartition, error_code: int) -> OttlaError:
         self._later([partition])
@@ -217,7 +217,7 @@ class PositionFinder:
         partitions: list[TopicPartition],
         ask: Callable[[Connection, list[TopicPartition], Mapping[TopicPartition, Leader]], Awaitable[None]],
     ) -> None:
-        """Asks each leader about its partitions; raises the first failure after all were asked."""
+        """Asks each leader about its partitions; raises the first error after all were asked."""
         leaders = {each: leader for each in partitions if (leader := self._metadata.leader(each)) is not None}
         failures: list[OttlaError] = []
         for broker in dict.fromkeys(leader.broker for leader in leaders.values()):

@@ -1,20 +1,20 @@
-"""Records that a poll gave, handed out one by one, without a cost for each: how `for record in consumer` works.
+"""The records of a poll, handed out one by one by `for record in consumer`, without a cost per record. Pure.
 
-A commit must not count what was polled and not yet handed out. Instead of counting, this asks the list's iterator how
-much it has left, when somebody wants to know. Pure.
+A commit must leave out records that were polled and not yet handed out. Instead of counting them, this asks the list's
+iterator how many it has left when a commit needs it.
 """
 
 from collections import deque
 from collections.abc import Iterator
 from operator import length_hint
 
-from ottla.client.consumer.fetch_plan_state import Records
+from ottla.client.fetch.fetch_plan_state import Records
 from ottla.client.values import ConsumerRecord
 from ottla.model.ids import TopicPartition
 
 
 class RecordStream:
-    """What was polled and not yet handed out, a partition's records after the other's."""
+    """The records that were polled and not yet handed out, partition by partition."""
 
     def __init__(self) -> None:
         self._ahead: deque[tuple[TopicPartition, list[ConsumerRecord]]] = deque()
@@ -22,11 +22,11 @@ class RecordStream:
         self._iterator: Iterator[ConsumerRecord] = iter(())
 
     def feed(self, records: Records) -> None:
-        """More, behind what there is."""
+        """Appends the records of another poll."""
         self._ahead.extend(records.items())
 
     def some(self) -> Iterator[ConsumerRecord] | None:
-        """What is left of the partition at hand, or the next one's; None if nothing is left. Iterate to hand out."""
+        """An iterator over the rest of the current partition, or over the next one; None if nothing is left."""
         while not length_hint(self._iterator):
             if not self._ahead:
                 self._current = None
@@ -36,14 +36,14 @@ class RecordStream:
         return self._iterator
 
     def take(self) -> Records:
-        """All that is left, at once."""
+        """All records that are left, at once."""
         found: Records = {}
         while (some := self.some()) is not None and self._current is not None:
             found.setdefault(self._current[0], []).extend(some)
         return found
 
     def undelivered(self) -> dict[TopicPartition, ConsumerRecord]:
-        """The first record of each partition that was not handed out."""
+        """The first record of each partition that was not handed out yet."""
         found: dict[TopicPartition, ConsumerRecord] = {}
         if self._current is not None:
             partition, records = self._current
@@ -55,9 +55,9 @@ class RecordStream:
         return found
 
     def drop(self, partition: TopicPartition) -> None:
-        """What is left of a partition is not wanted any more."""
+        """Drops the records of a partition."""
         self._ahead = deque(each for each in self._ahead if each[0] != partition)
         if self._current is not None and self._current[0] == partition:
-            # Whoever iterates over it finds its end.
+            # An iteration that is under way then ends.
             self._current[1].clear()
             self._current = None

@@ -1,1 +1,1 @@
-"""A consumer as a member of its group: membership, assignors, committed offsets."""
+"""A consumer as a member of its group: membership in both group protocols, assignors, committed offsets."""

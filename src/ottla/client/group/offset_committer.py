@@ -1,6 +1,6 @@
-"""Commits a consumer's offsets, one commit after the other, and reads what its group committed.
+"""Commits a consumer's offsets, one commit after the other, and reads the committed offsets of its group.
 
-Tried again within the time given; what the group says against the member ends it, since only a poll can help then.
+Retriable errors are retried until the timeout. An error about the membership is not: only a poll helps then.
 """
 
 import asyncio
@@ -11,9 +11,9 @@ from ottla.client.consumer.errors import CommitFailedError
 from ottla.client.consumer.interceptors import ConsumerInterceptors
 from ottla.client.consumer.options import ConsumerConfig
 from ottla.client.errors import AnswerError, DeadlineError, answer_error, error_code_of
-from ottla.client.group.committed_offsets import ask_commit, ask_committed
 from ottla.client.group.consumer_membership_state import ConsumerMembershipState
-from ottla.client.group.membership import GroupMembership, is_about_coordinator
+from ottla.client.group.group_member import GroupMember, is_about_coordinator
+from ottla.client.group.offset_requests import ask_commit, ask_committed
 from ottla.client.network.cluster import Cluster
 from ottla.client.values import OffsetAndMetadata
 from ottla.model.error_codes import ErrorCode
@@ -34,23 +34,23 @@ _NOT_A_MEMBER: Final = frozenset(
     }
 )
 _WORDS: Final = {
-    ErrorCode.REBALANCE_IN_PROGRESS: "the group is rebalancing; poll, and commit what you then still have",
+    ErrorCode.REBALANCE_IN_PROGRESS: "the group is rebalancing; poll, then commit what is still assigned",
     ErrorCode.FENCED_INSTANCE_ID: "another consumer has joined with the same group_instance_id",
 }
 _GONE: Final = (
-    "the group has gone on without this member, and its partitions may have other owners; poll to join again, and poll "
-    "more often or raise max_poll_interval_ms if that is why"
+    "the consumer is no longer a member of the group, and its partitions may have other owners; poll to join again."
+    " If polls were too rare, poll more often or raise max_poll_interval_ms"
 )
 
 
 class OffsetCommitter:
-    """See the module's docstring."""
+    """The commits of one consumer."""
 
     def __init__(
-        self, cluster: Cluster, membership: GroupMembership, config: ConsumerConfig, interceptors: ConsumerInterceptors
+        self, cluster: Cluster, member: GroupMember, config: ConsumerConfig, interceptors: ConsumerInterceptors
     ) -> None:
         self._cluster = cluster
-        self._membership = membership
+        self._member = member
         self._config = config
         self._interceptors = interceptors
         self._turn = asyncio.Lock()
@@ -58,9 +58,9 @@ class OffsetCommitter:
         self.failures = 0
 
     async def commit(self, offsets: Offsets, *, by_member: bool, timeout_ms: int) -> None:
-        """Returns once the offsets are committed; raises `CommitFailedError`, or what stood in the way to the end.
+        """Commits offsets. Raises `CommitFailedError`, and `DeadlineError` with the last error after the timeout.
 
-        `by_member` says whether the group gave the partitions; else nobody's word is checked.
+        `by_member` is for partitions that the group assigned; else the commit does not name a member.
         """
         group_id = self._group_id()
         if not offsets:
@@ -77,20 +77,20 @@ class OffsetCommitter:
     async def committed(
         self, partitions: Collection[TopicPartition], timeout_ms: int
     ) -> dict[TopicPartition, OffsetAndMetadata | None]:
-        """What the group committed, None where nothing."""
+        """The committed offsets, None for a partition without one."""
         self._group_id()
         return await self._retry(lambda: self.committed_once(partitions), timeout_ms)
 
     async def committed_once(
         self, partitions: Collection[TopicPartition]
     ) -> dict[TopicPartition, OffsetAndMetadata | None]:
-        """The same, asked once."""
-        state = self._membership.state
+        """The same, without retries."""
+        state = self._member.state
         member = None
         if isinstance(state, ConsumerMembershipState) and state.is_member:
             member = state.member_id, state.generation
         try:
-            connection = await self._cluster.broker_connection(await self._membership.coordinator())
+            connection = await self._cluster.broker_connection(await self._member.coordinator())
             return await ask_committed(
                 connection,
                 self._group_id(),
@@ -101,37 +101,37 @@ class OffsetCommitter:
             )
         except RetriableError as error:
             if is_about_coordinator(error):
-                self._membership.forget_coordinator()
+                self._member.forget_coordinator()
             raise
         except AnswerError as error:
             if member is None or error.error_code not in _NOT_A_MEMBER:
                 raise
-            # What this member is to its group has changed, and the next heartbeat tells how.
+            # The membership has changed; the next heartbeat finds out how.
             state.on_commit_refused(error.error_code, member[1])
-            self._membership.wake()
+            self._member.wake()
             raise DeadlineError(str(error)) from error
 
     def _group_id(self) -> str:
         if self._config.group_id is None:
-            raise MisuseError("this consumer has no group to keep offsets; give it a group_id")
+            raise MisuseError("the consumer has no group_id; commits need one")
         return self._config.group_id
 
     async def _commit_once(self, group_id: str, offsets: Offsets, by_member: bool, timeout_ms: int) -> None:
-        state = self._membership.state
+        state = self._member.state
         member: tuple[str, int, str | None] = ("", -1, None)
         if by_member:
             if not state.is_member:
                 raise CommitFailedError(f"group {group_id}: {_GONE}")
             member = state.member_id, state.generation, self._config.group_instance_id
         try:
-            connection = await self._cluster.broker_connection(await self._membership.coordinator())
+            connection = await self._cluster.broker_connection(await self._member.coordinator())
             refused = await ask_commit(
                 connection, group_id, member, offsets, min(timeout_ms, self._config.request_timeout_ms)
             )
             self._refuse(group_id, refused, member[1])
         except RetriableError as error:
             if is_about_coordinator(error):
-                self._membership.forget_coordinator()
+                self._member.forget_coordinator()
             raise
 
     def _refuse(self, group_id: str, refused: Mapping[TopicPartition, int], generation: int) -> None:
@@ -139,16 +139,14 @@ class OffsetCommitter:
             error_code = error_code_of(code)
             what = f"committing for group {group_id} in {partition}"
             if error_code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-                raise AnswerError(
-                    error_code, f"{what}: there is no such topic or partition ({error_code.name}, {code})"
-                )
+                raise AnswerError(error_code, f"{what}: unknown topic or partition ({error_code.name}, {code})")
             if error_code not in _NOT_A_MEMBER:
                 raise answer_error(code, what)
-            self._membership.state.on_commit_refused(code, generation)
-            self._membership.wake()
-            if error_code is ErrorCode.STALE_MEMBER_EPOCH and self._membership.state.is_member:
-                # The coordinator has a newer epoch for this member, which the next heartbeat brings.
-                raise DeadlineError(f"{what}: the member's epoch is older than its coordinator's")
+            self._member.state.on_commit_refused(code, generation)
+            self._member.wake()
+            if error_code is ErrorCode.STALE_MEMBER_EPOCH and self._member.state.is_member:
+                # The coordinator has a newer epoch for this member, which the next heartbeat tells.
+                raise DeadlineError(f"{what}: the member epoch is stale")
             raise CommitFailedError(f"{what}: {_WORDS.get(error_code, _GONE)} ({error_code.name}, {code})")
 
     async def _retry(self, operation: Callable[[], Awaitable[T]], timeout_ms: int) -> T:

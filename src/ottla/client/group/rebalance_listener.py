@@ -1,4 +1,4 @@
-"""What a program can do when partitions come and go. Override what you need, and hand it to `subscribe(listener=…)`."""
+"""The listener that a program passes to `subscribe(listener=…)` to follow its partitions. Override what you need."""
 
 from collections.abc import Awaitable, Collection
 from typing import Any
@@ -7,20 +7,20 @@ from ottla.model.ids import TopicPartition
 
 
 class ConsumerRebalanceListener:
-    """Called within `poll`, or while iterating, on the thread that polls; what it raises comes out of there.
+    """Called by `poll`, or while iterating, in the thread that polls. `poll` raises the errors of its methods.
 
-    With the asyncio consumer a method may be a coroutine function, which is awaited. Keep it short: the whole group may
-    wait, and after `max_poll_interval_ms` it goes on without this member.
+    Methods may be coroutine functions. Keep them short: the whole group may wait, and a consumer that does not poll for
+    `max_poll_interval_ms` is removed from the group.
     """
 
     def on_partitions_revoked(self, revoked: Collection[TopicPartition]) -> Awaitable[Any] | None:
-        """Partitions are about to be given up: commit what was done. Called before anybody else can have them."""
+        """Partitions are about to be given up: commit offsets here. No other member has them yet."""
         return None
 
     def on_partitions_assigned(self, assigned: Collection[TopicPartition]) -> Awaitable[Any] | None:
-        """Partitions were added; nothing of them was read yet, so `seek` is possible."""
+        """Partitions were added. Nothing of them was read yet, so `seek` is possible."""
         return None
 
     def on_partitions_lost(self, lost: Collection[TopicPartition]) -> Awaitable[Any] | None:
-        """Partitions were taken away, and somebody else may have them: committing is too late."""
+        """Partitions were taken away, and other members may have them: it is too late to commit."""
         return self.on_partitions_revoked(lost)

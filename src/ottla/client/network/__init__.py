@@ -1,1 +1,1 @@
-"""Reaching a cluster: addresses, connections, what is known of brokers and leaders, and trying again."""
+"""Reaching a cluster: connections, metadata, routing of requests, and retries."""

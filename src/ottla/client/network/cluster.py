@@ -1,9 +1,9 @@
-"""The cluster as a client reaches it: bootstrap, metadata, who leads what, routing, and trying again.
+"""A cluster as seen by a client: bootstrap, metadata, leaders, routing of requests, and retries.
 
-What is sent is the caller's; what an answer means is its caller's too: it raises a `RetriableError` inside `retry`, and
-is called again with fresh metadata until its time is over. What any broker can answer is asked of another when one is
-silent; while somebody waits for a silent broker, another is asked whether that one is still in the cluster. See
-`connection_pool.py` for the connections and `admin_requests.py` for what is asked.
+Callers build requests and interpret responses. An operation inside `retry` that raises a `RetriableError` is called
+again with fresh metadata until its time is over. A request that any broker can answer goes to a second broker when the
+first is silent. While a request waits for a silent broker, another broker is asked whether that one is still in the
+cluster. `connection_pool.py` has the connections.
 """
 
 import asyncio
@@ -30,11 +30,12 @@ from ottla.env.real_clock import RealClock
 from ottla.env.real_network import RealNetwork
 from ottla.env.real_random import RealRandom
 from ottla.model.error_codes import ErrorCode
-from ottla.model.errors import InvalidRequestError, RetriableError
+from ottla.model.errors import DeniedError, InvalidRequestError, RetriableError
 from ottla.model.ids import TopicPartition
 from ottla.protocol.apis import ApiKey
 from ottla.transport.addresses import Address
 from ottla.transport.client_connection import SILENCE_SECONDS, Connection
+from ottla.transport.client_security import ClientSecurity
 
 T = TypeVar("T")
 
@@ -43,11 +44,11 @@ REQUEST_TIMEOUT_MS: Final = 30_000
 
 
 class UnknownPartitionInTopicError(InvalidRequestError):
-    """The topic exists, and has fewer partitions."""
+    """The topic exists but has no such partition."""
 
 
 class Cluster:
-    """One client's view of, and way into, a cluster. An async context manager; nothing connects before it must."""
+    """The connections and metadata of one client. An async context manager; it connects at the first request."""
 
     def __init__(
         self,
@@ -60,6 +61,7 @@ class Cluster:
         connect_timeout_ms: int = CONNECT_TIMEOUT_MS,
         request_timeout_ms: int = REQUEST_TIMEOUT_MS,
         backoff: Backoff | None = None,
+        security: ClientSecurity | None = None,
     ) -> None:
         self.bootstrap = tuple(bootstrap)
         self.client_id = client_id
@@ -67,14 +69,15 @@ class Cluster:
         self.clock: Clock = clock or RealClock()
         self.random: Random = random or RealRandom()
         self.request_timeout_ms = request_timeout_ms
-        self._backoff = backoff or Backoff()
+        self.backoff = backoff or Backoff()
         self._pool = ConnectionPool(
             network or RealNetwork(),
             client_id=client_id,
             connect_timeout_ms=connect_timeout_ms,
-            on_silence=self._look_around,
+            on_silence=self._on_silence,
+            security=security,
         )
-        self._looking: asyncio.Task[None] | None = None
+        self._checking: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> Self:
         return self
@@ -85,29 +88,29 @@ class Cluster:
         await self.close()
 
     async def close(self) -> None:
-        """Closes every connection; whoever still waits for an answer gets an error."""
-        looking, self._looking = self._looking, None
-        if looking is not None:
-            looking.cancel()
-            await asyncio.gather(looking, return_exceptions=True)
+        """Closes all connections; requests in flight fail."""
+        checking, self._checking = self._checking, None
+        if checking is not None:
+            checking.cancel()
+            await asyncio.gather(checking, return_exceptions=True)
         await self._pool.close()
 
     # Connections
 
     async def any_connection(self) -> Connection:
-        """A connection to some broker: of the open ones that with the fewest requests in flight, else to a known one,
-        else to one of the bootstrap list.
+        """A connection to some broker: the open one with the fewest requests in flight, else a new one to a known
+        broker or a bootstrap address.
 
-        Raises `CannotConnectError` that tells about each address.
+        Raises `CannotConnectError` with the problem of each address.
         """
         return await self._of_any(self._pool.shared)
 
     async def broker_connection(self, broker_id: int) -> Connection:
-        """The connection to a broker of the view. Raises `CannotConnectError`."""
+        """The connection to a broker, shared by all requests. Raises `CannotConnectError`."""
         return await self._pool.shared(await self._address_of(broker_id))
 
     async def own_connection(self, broker_id: int) -> Connection:
-        """A further connection to a broker, for one who wants it alone; closed with the cluster."""
+        """A further connection to a broker, for exclusive use; closed with the cluster. Raises `CannotConnectError`."""
         return await self._pool.own(await self._address_of(broker_id))
 
     async def _address_of(self, broker_id: int) -> Address:
@@ -119,27 +122,27 @@ class Cluster:
         return known.address
 
     async def _of_any(self, ask: Callable[[Address], Coroutine[Any, Any, T]]) -> T:
-        """What the first address gives that answers. Raises `CannotConnectError` if none can be reached."""
+        """The result of the first address that responds. Raises `CannotConnectError` if none can be reached."""
         addresses = self._pool.by_readiness([*(each.address for each in self.view.brokers.values()), *self.bootstrap])
         try:
             return await first_answer([partial(ask, address) for address in addresses], SILENCE_SECONDS)
         except NobodyAnswersError as error:
             others = [each for each in error.failures if not isinstance(each, CannotConnectError)]
             if others:
-                # Somebody was reached: that it did not answer says more.
+                # A broker was reached: its failure says more than failed connections.
                 raise others[-1] from None
             raise CannotConnectError(
                 f"cannot reach any broker of {', '.join(map(str, self.bootstrap))} ({error}); "
                 "is one running? `ottla serve` starts one"
             ) from None
 
-    def _look_around(self) -> None:
-        """Somebody is silent: another broker is asked who is still there."""
-        if self._looking is None or self._looking.done():
-            self._looking = asyncio.create_task(self._look())
+    def _on_silence(self) -> None:
+        """A broker is silent: fetches from another one which brokers are in the cluster."""
+        if self._checking is None or self._checking.done():
+            self._checking = asyncio.create_task(self._check_members())
 
-    async def _look(self) -> None:
-        with suppress(RetriableError):
+    async def _check_members(self) -> None:
+        with suppress(RetriableError, DeniedError):
             await self.refresh([])
 
     # Metadata
@@ -147,9 +150,9 @@ class Cluster:
     async def refresh(
         self, topics: Collection[str] | None = None, *, auto_create: bool = False, topic_ids: Collection[UUID] = ()
     ) -> ClusterView:
-        """Asks for brokers and these topics, None for all, and answers the whole view. A missing topic is no error.
+        """Fetches the metadata of brokers and of these topics, None for all, and returns the whole view.
 
-        Topics whose names are not known can be asked for by their ids as well.
+        A missing topic is not an error; `ClusterView.errors` has it. Topics can be given by id too.
         """
         from kio.schema.metadata.v13.request import MetadataRequest, MetadataRequestTopic
         from kio.schema.types import TopicName
@@ -170,7 +173,7 @@ class Cluster:
         return self.view
 
     async def topic(self, name: str, *, fresh: bool = False, auto_create: bool = False) -> TopicView:
-        """A topic of the view, asked for if it is not known. Raises what the broker says about it."""
+        """A topic of the view, fetched if it is unknown. Raises `AnswerError` if it does not exist."""
         if fresh or name not in self.view.topics:
             await self.refresh([name], auto_create=auto_create)
         found = self.view.topics.get(name)
@@ -180,25 +183,26 @@ class Cluster:
         return found
 
     async def partition(self, partition: TopicPartition) -> PartitionView:
-        """A partition of the view, asked for if it is not known or has no leader."""
+        """A partition of the view, fetched if it is unknown or has no leader. Raises `UnknownPartitionInTopicError`."""
         topic = await self.topic(partition.topic)
         if partition.partition >= len(topic.partitions) or topic.partitions[partition.partition].leader is None:
             topic = await self.topic(partition.topic, fresh=True)
         if not 0 <= partition.partition < len(topic.partitions):
             raise UnknownPartitionInTopicError(
-                f"topic {topic.name} has no partition {partition.partition}; it has {len(topic.partitions)}, from 0 on"
+                f"topic {topic.name} has no partition {partition.partition}; its partitions are 0 to"
+                f" {len(topic.partitions) - 1}"
             )
         return topic.partitions[partition.partition]
 
     async def leader_of(self, partition: TopicPartition) -> int:
-        """The id of the broker that leads; raises a retriable error while nobody does."""
+        """The id of the leader. Raises a retriable error while the partition has none."""
         found = await self.partition(partition)
         if found.leader is None:
             raise answer_error(ErrorCode.LEADER_NOT_AVAILABLE, f"partition {partition}")
         return found.leader
 
     def forget_topic(self, name: str) -> None:
-        """Makes the next question about a topic ask the brokers: somebody said that what we know is old."""
+        """Makes the next use of a topic fetch its metadata again."""
         topics = {known: topic for known, topic in self.view.topics.items() if known != name}
         self.view = ClusterView(
             cluster_id=self.view.cluster_id,
@@ -211,7 +215,7 @@ class Cluster:
     # Routing
 
     async def to_any(self, api_key: ApiKey, message: Any, *, timeout_ms: int | None = None) -> Any:
-        """The answer of some broker. While one is silent others are asked, too, so it must be safe to do twice."""
+        """The response of some broker. The request may be sent to several brokers, so it must be safe to repeat."""
 
         async def ask(address: Address) -> Any:
             return await self._ask(await self._pool.shared(address), api_key, message, timeout_ms)
@@ -219,11 +223,11 @@ class Cluster:
         return await self._of_any(ask)
 
     async def to_broker(self, broker_id: int, api_key: ApiKey, message: Any, *, timeout_ms: int | None = None) -> Any:
-        """The answer of this broker."""
+        """The response of this broker."""
         return await self._ask(await self.broker_connection(broker_id), api_key, message, timeout_ms)
 
     async def to_controller(self, api_key: ApiKey, message: Any, *, timeout_ms: int | None = None) -> Any:
-        """The answer of the broker that the metadata names as controller, or of any, which forwards."""
+        """The response of the controller, or of any broker, which forwards, if the controller is unknown."""
         if self.view.controller is None:
             await self.refresh([])
         controller = self.view.controller
@@ -233,13 +237,13 @@ class Cluster:
     async def to_leader(
         self, partition: TopicPartition, api_key: ApiKey, message: Any, *, timeout_ms: int | None = None
     ) -> Any:
-        """The answer of the partition's leader."""
+        """The response of the leader of a partition."""
         return await self.to_broker(await self.leader_of(partition), api_key, message, timeout_ms=timeout_ms)
 
     async def _ask(self, connection: Connection, api_key: ApiKey, message: Any, timeout_ms: int | None) -> Any:
         return await connection.request(api_key, message, timeout_ms=timeout_ms or self.request_timeout_ms)
 
-    # Trying again
+    # Retries
 
     async def retry(
         self,
@@ -249,11 +253,10 @@ class Cluster:
         on_retry: Callable[[RetriableError], None] | None = None,
         give_up: Collection[ErrorCode] = (),
     ) -> T:
-        """Calls the operation until it does not raise a `RetriableError`, or its time is over.
+        """Calls the operation until it does not raise a `RetriableError`, for up to `timeout_ms`.
 
-        Between tries it waits, longer each time, and forgets what the view says about controller and topics. Codes in
-        `give_up` are raised at once; so is an address that nobody listens at before the first success, for then the
-        address is wrong rather than the broker slow.
+        Between tries it waits, with backoff, and forgets controller and topics. Errors in `give_up` are raised at once.
+        So is `CannotConnectError` before the first connection: the address is probably wrong then.
         """
         deadline = self.clock.monotonic() + (timeout_ms or self.request_timeout_ms) / 1000
         tries = 0
@@ -266,7 +269,7 @@ class Cluster:
                     raise
                 if isinstance(error, RetriableAnswerError) and error.error_code in give_up:
                     raise
-                wait = self._backoff.wait_ms(tries, self.random) / 1000
+                wait = self.backoff.wait_ms(tries, self.random) / 1000
                 if self.clock.monotonic() + wait > deadline:
                     if tries == 1 or isinstance(error, RetriableAnswerError):
                         raise

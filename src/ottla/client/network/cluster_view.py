@@ -1,4 +1,4 @@
-"""What a client knows of the cluster: brokers, topics, partitions and their leaders. Pure, made of Metadata answers."""
+"""The metadata of a cluster as a client knows it: brokers, topics, partitions and leaders. Pure."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -13,7 +13,7 @@ from ottla.transport.addresses import Address
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerView:
-    """One broker, as it wants to be reached."""
+    """One broker, with its advertised address."""
 
     id: int
     address: Address
@@ -22,7 +22,7 @@ class BrokerView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionView:
-    """One partition. `leader` is None while it has none; ids are of brokers."""
+    """One partition. `leader` is None while it has none; all ids are broker ids."""
 
     index: int
     leader: int | None
@@ -34,7 +34,7 @@ class PartitionView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicView:
-    """One topic, its partitions by index, without gaps."""
+    """One topic; its partitions are in order, without gaps."""
 
     name: str
     id: UUID | None
@@ -44,17 +44,17 @@ class TopicView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterView:
-    """All that was learned so far; an answer about some topics leaves the others as they were."""
+    """The metadata received so far. A response about some topics leaves the others as they were."""
 
     cluster_id: str | None = None
     controller: int | None = None
     brokers: Mapping[int, BrokerView] = field(default_factory=dict)
     topics: Mapping[str, TopicView] = field(default_factory=dict)
     errors: Mapping[str, ErrorCode] = field(default_factory=dict)
-    """Why a topic that was asked for is not in `topics`."""
+    """Why a requested topic is not in `topics`."""
 
     def merge(self, response: Any, *, whole: bool) -> "ClusterView":
-        """The view after a Metadata answer of the newest version's class; `whole` if all topics were asked for."""
+        """The view after a Metadata response of the newest version; `whole` if all topics were requested."""
         if response.error_code:
             raise answer_error(int(response.error_code), "the cluster's metadata")
         topics: dict[str, TopicView] = {} if whole else dict(self.topics)
@@ -83,7 +83,7 @@ class ClusterView:
         )
 
     def racks(self, topics: Iterable[str]) -> dict[TopicPartition, frozenset[str]]:
-        """The racks in which partitions of these topics have replicas; nothing if no broker names its rack."""
+        """The racks in which partitions of these topics have replicas; empty if no broker has a rack."""
         rack_of = {each.id: each.rack for each in self.brokers.values() if each.rack is not None}
         if not rack_of:
             return {}
@@ -98,14 +98,15 @@ class ClusterView:
 
 
 def _newest(told: TopicView, known: TopicView | None) -> TopicView:
-    """What is told, except of partitions of which a later leader is known: brokers hear of changes one by one."""
+    """The new metadata, except where its leader epoch is lower: brokers learn of changes at different times."""
     if known is None or known.id is None or known.id != told.id:
         return told
     partitions = list(told.partitions)
     for index, (new, old) in enumerate(zip(told.partitions, known.partitions, strict=False)):
         if new.leader_epoch < old.leader_epoch:
             partitions[index] = old
-    return replace(told, partitions=tuple(partitions))
+    # Brokers call parking companions internal in responses with all topics, not if the request names them.
+    return replace(told, partitions=tuple(partitions), is_internal=told.is_internal or known.is_internal)
 
 
 def _topic_view(topic: Any) -> TopicView:

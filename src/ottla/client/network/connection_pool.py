@@ -1,8 +1,8 @@
-"""The connections of one client: one to each broker that all share, further ones for who wants one alone.
+"""The connections of one client: a shared one to each broker, and further ones for exclusive use.
 
-Also lets go of brokers that will not answer any more. A broker whose machine died, or that hangs, leaves its
-connections open and silent; somebody else must say that it has left the cluster, and then whoever waits for it is told
-at once instead of at the end of its time. See `connection.py` for the bytes, and `cluster.py` for who is asked.
+The pool also gives up brokers that will not respond. When a machine dies or a broker hangs, its connections stay open
+and silent. If the metadata of another broker says that it has left the cluster, requests to it fail at once instead of
+at the end of their timeout. `ottla.transport.client_connection` is one connection; `cluster.py` chooses brokers.
 """
 
 import asyncio
@@ -11,17 +11,25 @@ from contextlib import suppress
 
 from ottla.client.errors import CannotConnectError
 from ottla.env.ports import Network
-from ottla.model.errors import RetriableError
+from ottla.model.errors import DeniedError, RetriableError
 from ottla.transport.addresses import Address
 from ottla.transport.client_connection import SILENCE_SECONDS, Connection
+from ottla.transport.client_security import ClientSecurity
 
 
 class ConnectionPool:
-    """See the module's docstring. `on_silence` is called while some broker is silent, now and then."""
+    """All connections of one client. `on_silence` is called repeatedly while a broker is silent."""
 
     def __init__(
-        self, network: Network, *, client_id: str, connect_timeout_ms: int, on_silence: Callable[[], None]
+        self,
+        network: Network,
+        *,
+        client_id: str,
+        connect_timeout_ms: int,
+        on_silence: Callable[[], None],
+        security: ClientSecurity | None = None,
     ) -> None:
+        self._security = security
         self._network = network
         self._client_id = client_id
         self._connect_timeout_ms = connect_timeout_ms
@@ -30,17 +38,17 @@ class ConnectionPool:
         self._own: list[Connection] = []
         self._opening: dict[asyncio.Task[Connection], Address] = {}
         self._silent: list[Connection] = []
-        """Those that were silent when they last said so."""
+        """Connections that were silent at their last report."""
         self._members: set[Address] = set()
         self._departed: set[Address] = set()
-        """Where brokers of the cluster were, and are no more."""
+        """Addresses of brokers that have left the cluster."""
 
     async def close(self) -> None:
-        """Closes every connection; whoever still waits for an answer gets an error."""
+        """Closes all connections; requests in flight fail."""
         opened, self._shared = self._shared, {}
         for task in opened.values():
             task.cancel()
-            with suppress(asyncio.CancelledError, RetriableError):
+            with suppress(asyncio.CancelledError, RetriableError, DeniedError):
                 (await task).close()
         for connection in self._own:
             connection.close()
@@ -48,8 +56,8 @@ class ConnectionPool:
         self._silent.clear()
 
     def by_readiness(self, addresses: Collection[Address]) -> list[Address]:
-        """These and all that are connected: first where a connection is open, the least busy one before the others;
-        last where a connection is silent, or where a broker was that has left."""
+        """These addresses and all connected ones: open connections first, the least busy one before the others; silent
+        connections and brokers that have left last."""
         opened = {
             address: task.result()
             for address, task in self._shared.items()
@@ -65,27 +73,27 @@ class ConnectionPool:
         return sorted(dict.fromkeys([*addresses, *opened]), key=rank)
 
     async def shared(self, address: Address) -> Connection:
-        """The connection to an address, opened at first use. Raises `CannotConnectError`."""
+        """The shared connection to an address, opened at first use. Raises `CannotConnectError`."""
         task = self._shared.get(address)
         if task is None or _is_over(task):
-            # A task of its own, so that one who gives up does not take the connection from the others who wait.
+            # A separate task, so that a cancelled caller does not cancel it for the others that wait.
             task = self._shared[address] = asyncio.create_task(self._open(address))
         return await asyncio.shield(task)
 
     async def own(self, address: Address) -> Connection:
-        """A further connection, for one who wants it alone; closed with the others. Raises `CannotConnectError`."""
+        """A further connection for exclusive use; closed with the pool. Raises `CannotConnectError`."""
         connection = await self._open(address)
         self._own = [each for each in self._own if not each.is_closed]
         self._own.append(connection)
         return connection
 
     def on_members(self, members: Collection[Address]) -> None:
-        """The cluster's brokers are these: who is silent, or still to be reached, and is none of them, is given up."""
+        """Takes the addresses of the cluster's brokers; gives up silent and unopened connections to all others."""
         self._departed = (self._departed | self._members).difference(members)
         self._members = set(members)
         for connection in self._silent:
             if connection.is_silent and connection.address in self._departed:
-                connection.give_up("it does not answer, and has left the cluster")
+                connection.give_up("it does not respond and has left the cluster")
         self._silent = [each for each in self._silent if each.is_silent]
         for task, address in self._opening.items():
             if address in self._departed:
@@ -99,6 +107,7 @@ class ConnectionPool:
                 client_id=self._client_id,
                 timeout_ms=self._connect_timeout_ms,
                 on_silence=self._on_silent,
+                security=self._security,
             )
         )
         self._opening[opening] = address
@@ -106,7 +115,7 @@ class ConnectionPool:
             while not (await asyncio.wait({opening}, timeout=SILENCE_SECONDS))[0]:
                 self._on_silence()
             if opening.cancelled():
-                raise CannotConnectError(f"{address}: nothing answers, and its broker has left the cluster")
+                raise CannotConnectError(f"{address}: no response, and its broker has left the cluster")
             return opening.result()
         finally:
             opening.cancel()
@@ -119,5 +128,5 @@ class ConnectionPool:
 
 
 def _is_over(task: "asyncio.Task[Connection]") -> bool:
-    """Whether nothing can be asked there any more."""
+    """Whether the connection failed or is closed."""
     return task.done() and (task.cancelled() or task.exception() is not None or task.result().is_closed)

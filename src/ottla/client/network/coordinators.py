@@ -1,6 +1,6 @@
-"""Who coordinates a group or a transactional id, and asking it. Looked up anew at every try: coordinators move.
+"""Finds the coordinator of a group or transactional id, and sends requests to it.
 
-What is asked, and what an answer means, is in `group_admin.py` and `transaction_admin.py`.
+The coordinator is looked up for every try, since coordinators move.
 """
 
 from enum import IntEnum
@@ -12,14 +12,14 @@ from ottla.protocol.apis import ApiKey
 
 
 class CoordinatorType(IntEnum):
-    """What has a coordinator, by the protocol's number."""
+    """The kinds of coordinators, by their number in the protocol."""
 
     GROUP = 0
     TRANSACTION = 1
 
 
 async def find_coordinator(cluster: Cluster, kind: CoordinatorType, key: str) -> int:
-    """The id of the broker that coordinates a group or a transactional id; raises a retriable error while none does."""
+    """The id of the coordinator of a group or transactional id. Raises a retriable error while there is none."""
     from kio.schema.find_coordinator.v6.request import FindCoordinatorRequest
     from kio.static.primitive import i8
 
@@ -33,5 +33,5 @@ async def find_coordinator(cluster: Cluster, kind: CoordinatorType, key: str) ->
 
 
 async def to_coordinator(cluster: Cluster, kind: CoordinatorType, key: str, api_key: ApiKey, message: Any) -> Any:
-    """The answer of the broker that coordinates a group or a transactional id."""
+    """The response of the coordinator of a group or transactional id."""
     return await cluster.to_broker(await find_coordinator(cluster, kind, key), api_key, message)

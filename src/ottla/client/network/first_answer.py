@@ -1,4 +1,4 @@
-"""One question that several can answer: asked of one after the other, without waiting long for one who is silent."""
+"""Sends a request to one broker after the other until one responds, without waiting long for a silent one."""
 
 import asyncio
 from collections.abc import Callable, Coroutine, Iterable
@@ -10,7 +10,7 @@ T = TypeVar("T")
 
 
 class NobodyAnswersError(RetriableError):
-    """Every one that was asked failed; `failures` has what each said, in the order of their failing."""
+    """Every attempt failed; `failures` has their errors in order."""
 
     def __init__(self, failures: list[RetriableError]) -> None:
         super().__init__("; ".join(map(str, failures)))
@@ -18,13 +18,13 @@ class NobodyAnswersError(RetriableError):
 
 
 async def first_answer(attempts: Iterable[Callable[[], Coroutine[Any, Any, T]]], patience_seconds: float) -> T:
-    """What the first attempt gives that succeeds.
+    """The result of the first attempt that succeeds.
 
-    The next one begins when one has failed, or when none has ended for `patience_seconds`; those that are still under
-    way when one succeeds are given up. Raises what is not a `RetriableError` at once, and `NobodyAnswersError`.
+    The next attempt starts when one has failed, or after `patience_seconds` without a result. When one succeeds the
+    others are cancelled. Raises an error that is not retriable at once, and `NobodyAnswersError` if all failed.
     """
     upcoming = iter(attempts)
-    # A list, so that what ends at the same time is looked at in the same order each time.
+    # A list, so that attempts that end at the same time are always handled in the same order.
     under_way: list[asyncio.Task[T]] = []
     failures: list[RetriableError] = []
     try:
@@ -46,8 +46,8 @@ async def first_answer(attempts: Iterable[Callable[[], Coroutine[Any, Any, T]]],
                 except RetriableError as error:
                     failures.append(error)
     finally:
-        # Not waited for: who asked has its answer, or goes.
+        # Cancelled without waiting: the caller has its result, or is cancelled itself.
         for task in under_way:
             if not task.cancel() and not task.cancelled():
-                # It failed at the same moment; the event loop must not tell of it.
+                # It failed at the same moment; reading the error keeps the event loop from logging it.
                 task.exception()

@@ -1,28 +1,38 @@
-"""Where a partition begins, ends, or was at some time: ListOffsets, asked of each leader for all its partitions."""
+"""Offsets of partitions: start, end, or by timestamp. One ListOffsets request for each leader."""
 
-from collections import defaultdict
-from collections.abc import Iterable, Mapping
-from typing import Any, Final, NamedTuple
+from collections.abc import Collection, Iterable, Mapping
+from typing import Final, NamedTuple
 
 from ottla.client.errors import answer_error
 from ottla.client.network.cluster import Cluster
+from ottla.model.error_codes import ErrorCode
 from ottla.model.ids import NO_OFFSET, TopicPartition
 from ottla.protocol.apis import ApiKey
 from ottla.protocol.fetch_frames import READ_UNCOMMITTED
+from ottla.transport.client_connection import Connection
 
 END: Final = -1
-"""The offset after the last record that a consumer may see."""
+"""The offset after the last record that consumers can read."""
 START: Final = -2
-"""The first offset that is still there."""
+"""The log start offset."""
 MAX_TIMESTAMP: Final = -3
 """The record with the largest timestamp."""
 
 
 class FoundOffset(NamedTuple):
-    """An offset and its record's timestamp; (-1, -1) if no record is that young."""
+    """An offset and the timestamp of its record; (-1, -1) if there is no such record."""
 
     offset: int
     timestamp: int
+
+
+class OffsetAnswer(NamedTuple):
+    """A leader's answer for one partition: an offset with its timestamp, -1 if there is no such record."""
+
+    error_code: int
+    offset: int
+    timestamp: int
+    leader_epoch: int
 
 
 async def list_offsets(
@@ -32,23 +42,74 @@ async def list_offsets(
     isolation_level: int = READ_UNCOMMITTED,
     timeout_ms: int | None = None,
 ) -> dict[TopicPartition, FoundOffset]:
-    """For each partition the first offset at or after a time in ms, or what `END`, `START`, `MAX_TIMESTAMP` stand for.
+    """For each partition the first offset at or after a timestamp in ms, or that of `END`, `START`, `MAX_TIMESTAMP`.
 
-    Tried again while leaders move; raises the first refusal that is final.
+    Retries retriable errors; raises the first final one.
     """
+    found = await find_offsets(cluster, wanted, isolation_level=isolation_level, timeout_ms=timeout_ms)
+    return {
+        each: FoundOffset(answer.offset, answer.timestamp) if answer.offset >= 0 else FoundOffset(NO_OFFSET, -1)
+        for each, answer in found.items()
+    }
 
-    async def ask_all() -> dict[TopicPartition, FoundOffset]:
-        by_leader: dict[int, list[TopicPartition]] = defaultdict(list)
-        for partition in wanted:
-            by_leader[await cluster.leader_of(partition)].append(partition)
-        found: dict[TopicPartition, FoundOffset] = {}
-        for leader, partitions in by_leader.items():
-            message = _request({each: wanted[each] for each in partitions}, isolation_level)
-            response = await cluster.to_broker(leader, ApiKey.LIST_OFFSETS, message)
-            found.update(_answers(response))
-        return found
 
-    return await cluster.retry(ask_all, timeout_ms=timeout_ms)
+async def find_offsets(
+    cluster: Cluster,
+    wanted: Mapping[TopicPartition, int],
+    *,
+    isolation_level: int = READ_UNCOMMITTED,
+    timeout_ms: int | None = None,
+    give_up: Collection[ErrorCode] = (),
+) -> dict[TopicPartition, OffsetAnswer]:
+    """As `list_offsets`, with all that the leaders answer. Error codes in `give_up` are raised at once."""
+    found: dict[TopicPartition, OffsetAnswer] = {}
+
+    async def ask_missing() -> None:
+        by_leader: dict[int, dict[TopicPartition, int]] = {}
+        for partition, timestamp in wanted.items():
+            if partition not in found:
+                by_leader.setdefault(await cluster.leader_of(partition), {})[partition] = timestamp
+        for leader, some in by_leader.items():
+            connection = await cluster.broker_connection(leader)
+            answers = await ask_offsets(connection, some, isolation_level, cluster.request_timeout_ms)
+            found.update({partition: answer for partition, answer in answers.items() if not answer.error_code})
+            for partition, answer in answers.items():
+                if answer.error_code:
+                    raise answer_error(answer.error_code, f"offsets of {partition}")
+
+    await cluster.retry(ask_missing, timeout_ms=timeout_ms, give_up=give_up)
+    return {partition: found[partition] for partition in wanted}
+
+
+async def ask_offsets(
+    connection: Connection, wanted: Mapping[TopicPartition, int], isolation_level: int, timeout_ms: int
+) -> dict[TopicPartition, OffsetAnswer]:
+    """Asks one broker. Every partition has its own answer or error code; retries are up to the caller."""
+    from kio.schema.list_offsets.v11.request import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+    from kio.schema.types import BrokerId, TopicName
+    from kio.static.primitive import i8, i32, i64
+
+    from ottla.protocol.messages import milliseconds
+
+    topics: dict[str, list[ListOffsetsPartition]] = {}
+    for partition, timestamp in wanted.items():
+        topics.setdefault(partition.topic, []).append(
+            ListOffsetsPartition(partition_index=i32(partition.partition), timestamp=i64(timestamp))
+        )
+    message = ListOffsetsRequest(
+        replica_id=BrokerId(-1),
+        isolation_level=i8(isolation_level),
+        topics=tuple(ListOffsetsTopic(name=TopicName(topic), partitions=tuple(some)) for topic, some in topics.items()),
+        timeout=milliseconds(timeout_ms),
+    )
+    answer = await connection.request(ApiKey.LIST_OFFSETS, message, timeout_ms=timeout_ms)
+    return {
+        TopicPartition(topic.name, int(each.partition_index)): OffsetAnswer(
+            int(each.error_code), int(each.offset), int(each.timestamp), int(each.leader_epoch)
+        )
+        for topic in answer.topics
+        for each in topic.partitions
+    }
 
 
 async def offset_bounds(
@@ -59,33 +120,3 @@ async def offset_bounds(
     starts = await list_offsets(cluster, dict.fromkeys(asked, START))
     ends = await list_offsets(cluster, dict.fromkeys(asked, END), isolation_level=isolation_level)
     return {each: (starts[each].offset, max(ends[each].offset, starts[each].offset)) for each in asked}
-
-
-def _request(wanted: Mapping[TopicPartition, int], isolation_level: int) -> Any:
-    from kio.schema.list_offsets.v11.request import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
-    from kio.schema.types import BrokerId, TopicName
-    from kio.static.primitive import i8, i32, i64
-
-    from ottla.protocol.messages import milliseconds
-
-    topics: dict[str, list[ListOffsetsPartition]] = defaultdict(list)
-    for partition, timestamp in wanted.items():
-        topics[partition.topic].append(
-            ListOffsetsPartition(partition_index=i32(partition.partition), timestamp=i64(timestamp))
-        )
-    return ListOffsetsRequest(
-        replica_id=BrokerId(-1),
-        isolation_level=i8(isolation_level),
-        topics=tuple(ListOffsetsTopic(name=TopicName(topic), partitions=tuple(some)) for topic, some in topics.items()),
-        timeout=milliseconds(30_000),
-    )
-
-
-def _answers(response: Any) -> Iterable[tuple[TopicPartition, FoundOffset]]:
-    for topic in response.topics:
-        for each in topic.partitions:
-            partition = TopicPartition(topic.name, int(each.partition_index))
-            if each.error_code:
-                raise answer_error(int(each.error_code), f"offsets of {partition}")
-            found = FoundOffset(int(each.offset), int(each.timestamp))
-            yield partition, found if found.offset >= 0 else FoundOffset(NO_OFFSET, -1)

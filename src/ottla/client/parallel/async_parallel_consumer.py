@@ -1,52 +1,50 @@
-"""`AsyncParallelConsumer`: many records of each partition handled at once, in order where it matters, committed safely.
+"""`AsyncParallelConsumer`: handles many records of each partition at once, in order where it matters.
 
-One loop polls, commits and pauses; each record has a task of its own while it is handled. What may start, and how far
-each partition is done, is decided in `parallel_consumer_state.py`. `blocking_parallel_consumer.py` is the twin whose
-handlers are functions in threads.
+One loop polls, commits and pauses partitions; each record is handled in a task of its own. Which records may start,
+and up to which offset a partition is done, is decided in `parallel_consumer_state.py`. In
+`blocking_parallel_consumer.py` handlers are functions in threads.
 """
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Self, Unpack
+from typing import Any, Final, Self, Unpack
 
+from ottla.client.arguments import ArgumentError, checks_arguments, mismatch
 from ottla.client.consumer.async_consumer import AsyncConsumer
 from ottla.client.group.rebalance_listener import ConsumerRebalanceListener
-from ottla.client.parallel.dead_letters import dead_letter_headers
 from ottla.client.parallel.options import (
     ParallelConsumerConfig,
     ParallelConsumerOptions,
     parallel_consumer_config,
 )
 from ottla.client.parallel.parallel_consumer_state import ParallelConsumerState, Work
+from ottla.client.serializers import deserialized
 from ottla.client.values import ConsumerRecord
 from ottla.env.real_clock import RealClock
 from ottla.env.real_random import RealRandom
 from ottla.model.errors import InvalidRequestError, MisuseError, OttlaError
 from ottla.model.ids import TopicPartition
 
-if TYPE_CHECKING:
-    from ottla.client.producer.async_producer import AsyncProducer
-
 _LOGGER: Final = logging.getLogger(__name__)
 
 POLL_MS: Final = 100
 _POLL_MS_MIN: Final = 5
-"""How long one poll waits; commits and pauses are looked at in between."""
+"""The least and the most that one poll waits; commits and pauses are decided in between."""
 
 Handler = Callable[[ConsumerRecord], Awaitable[Any]]
 
 
 class RejectRecordError(InvalidRequestError):
-    """For handlers to raise: the record is bad and will stay so, so it is not tried again."""
+    """For handlers to raise: the record can never be handled, so it is not retried."""
 
 
 class HandlerFailedError(OttlaError):
-    """A record failed for good, and there is no `dead_letter_topic`. `record` is the one; it is not committed.
+    """A record failed after all retries, and there is no `dead_letter_topic`. `record` is not committed.
 
-    The handler's own error is the cause. Run again to try again, or name a topic for dead letters.
+    The handler's own error is the cause. Run again to retry the record, or set `dead_letter_topic`.
     """
 
     def __init__(self, record: ConsumerRecord, message: str) -> None:
@@ -54,26 +52,26 @@ class HandlerFailedError(OttlaError):
         self.record = record
 
 
+@checks_arguments()
 class AsyncParallelConsumer:
-    """Calls a coroutine function for every record of some topics, `workers` at a time.
+    """Calls a coroutine function for every record of some topics, for up to `workers` records at a time.
 
-    A record counts as done when its handler returned, or when it is in the dead letter topic; offsets are committed up
-    to the oldest that is not done, so that a crash repeats records and loses none. An async context manager:
+    A record is done when its handler returned, or when it was handed back or is in the dead-letter topic. Offsets are
+    committed up to the oldest record that is not done, so a crash repeats records and loses none.
+    `ParallelConsumerOptions` has the arguments. An async context manager:
 
         async with AsyncParallelConsumer("orders", group_id="billing", workers=100) as consumer:
             await consumer.run(handle)
     """
 
     def __init__(self, *topics: str, pattern: str | None = None, **options: Unpack[ParallelConsumerOptions]) -> None:
+        check_subscription(topics, pattern)
         self.config: Final[ParallelConsumerConfig] = parallel_consumer_config(options)
-        if (pattern is None) == (not topics):
-            raise MisuseError("a parallel consumer takes either topics or a pattern")
         self._topics, self._pattern = topics, pattern
         self._clock = RealClock()
         self._random = RealRandom()
         self._state = ParallelConsumerState(self.config.limits)
         self._consumer = AsyncConsumer(**self.config.consumer_options())
-        self._producer: AsyncProducer | None = None
         self._handler: Handler | None = None
         self._tasks: dict[Work, asyncio.Task[None]] = {}
         self._timer: asyncio.TimerHandle | None = None
@@ -84,7 +82,7 @@ class AsyncParallelConsumer:
         self._has_ended = asyncio.Event()
         self._is_stopping = False
         self._is_closed = False
-        self._counts = dict.fromkeys(("handled", "failed", "dead_letters"), 0)
+        self._counts = dict.fromkeys(("handled", "failed", "retried", "dead_letters"), 0)
 
     async def __aenter__(self) -> Self:
         return self
@@ -97,13 +95,14 @@ class AsyncParallelConsumer:
     # Running
 
     async def run(self, handler: Handler) -> None:
-        """Handles records until `stop` is called; then waits for those that run, and commits.
+        """Handles records until `stop` is called; then waits for running handlers, and commits.
 
-        Raises `HandlerFailedError` for a record that failed for good without a dead letter topic, and what the
-        consumer raises. A handler's `RejectRecordError`, and a deserializer's error, are not tried again.
+        Raises `HandlerFailedError` if a record failed after all retries and there is no dead-letter topic, and the
+        errors of the consumer. After a handler's `RejectRecordError` or a deserializer's error a record is not retried.
+        Raises `MisuseError` if it is called twice or after `close`.
         """
         if self._handler is not None or self._is_closed:
-            raise MisuseError("a parallel consumer runs once; make another")
+            raise MisuseError("a parallel consumer can run only once; create a new one")
         self._handler = handler
         self._consumer.subscribe(self._topics, pattern=self._pattern, listener=_Listener(self))
         self._next_commit = self._clock.monotonic() + self.config.auto_commit_interval_ms / 1000
@@ -119,7 +118,7 @@ class AsyncParallelConsumer:
             raise self._failure
 
     def stop(self) -> None:
-        """Lets `run` end soon. Within the event loop, as from a handler; harmless if it does not run."""
+        """Makes `run` return soon. Call it in the event loop, for example in a handler."""
         self._is_stopping = True
 
     async def _turn(self) -> None:
@@ -130,7 +129,7 @@ class AsyncParallelConsumer:
         if to_resume:
             consumer.resume(*to_resume)
         if state.is_full:
-            # Everything is paused; the poll only keeps the membership, and must not be waited for once there is room.
+            # All partitions are paused: the poll only keeps the membership, and must not delay what has room now.
             self._changed.clear()
             with suppress(TimeoutError):
                 async with asyncio.timeout(POLL_MS / 1000):
@@ -144,12 +143,12 @@ class AsyncParallelConsumer:
         self._commit_if_due()
 
     def _patience_ms(self) -> float:
-        """How long to wait for records: no longer than until the next commit."""
+        """How long to poll: at most until the next commit."""
         left = (self._next_commit - self._clock.monotonic()) * 1000
         return min(max(left, _POLL_MS_MIN), POLL_MS)
 
     def _start_work(self) -> None:
-        """Starts what may start, and comes again when a delayed record is due."""
+        """Starts handlers for the records that may start, and sets a timer for the next delayed record."""
         if self._is_stopping or self._failure is not None:
             return
         for work in self._state.next_work(self._clock.monotonic()):
@@ -178,6 +177,8 @@ class AsyncParallelConsumer:
             self._start_work()
 
     async def _attempt(self, work: Work) -> None:
+        if self.config.enable_retry and await self._is_held_back(work):
+            return
         try:
             await self._handle(work)
         except (Exception, asyncio.CancelledError) as error:
@@ -187,56 +188,69 @@ class AsyncParallelConsumer:
             is_final = isinstance(error, RejectRecordError | _BadRecordError)
             if self._state.failed(work, self._clock.monotonic(), self._random, is_final=is_final):
                 cause = error.__cause__ if isinstance(error, _BadRecordError) and error.__cause__ else error
-                await self._put_aside(work, cause)
+                await self._give_up(work, cause, is_final=is_final)
         else:
             self._counts["handled"] += 1
             self._state.done(work)
+
+    async def _is_held_back(self, work: Work) -> bool:
+        """Whether the record is not handled now, since an earlier one of its key was handed back."""
+        try:
+            if not await self._consumer._core.returned.hold_back(work.record):
+                return False
+        except OttlaError as problem:
+            failure = HandlerFailedError(
+                work.record, f"record {work.record.offset} of {work.partition} could not be handed back: {problem}"
+            )
+            failure.__cause__ = problem
+            self._fail(failure)
+            return True
+        self._counts["retried"] += 1
+        self._state.done(work)
+        return True
 
     async def _handle(self, work: Work) -> None:
         record, config = work.record, self.config
         if config.key_deserializer is not None or config.value_deserializer is not None:
             try:
+                topic, headers = record.topic, record.headers
                 record = record._replace(
-                    key=_deserialized(config.key_deserializer, record.key),
-                    value=_deserialized(config.value_deserializer, record.value),
+                    key=await deserialized(config.key_deserializer, topic, headers, record.key, is_key=True),
+                    value=await deserialized(config.value_deserializer, topic, headers, record.value, is_key=False),
                 )
             except Exception as error:
                 raise _BadRecordError from error
         if self._handler is not None:
             await self._handler(record)
 
-    async def _put_aside(self, work: Work, error: BaseException) -> None:
-        """Makes a dead letter of a record, and counts it as done once that is written; else ends all."""
-        record, topic = work.record, self.config.dead_letter_topic
+    async def _give_up(self, work: Work, error: BaseException, *, is_final: bool) -> None:
+        """Hands a record back, or makes it a dead letter; ends `run` if neither is possible."""
+        record, topic, returned = work.record, self.config.dead_letter_topic, self._consumer._core.returned
         where = f"record {record.offset} of {work.partition}"
-        if topic is None:
+        if topic is None and not self.config.enable_retry:
             tries = "once" if work.attempts == 1 else f"{work.attempts} times"
             failure = HandlerFailedError(
-                record, f"{where} was tried {tries}, the last time: {error!r}; name a dead_letter_topic to go on"
+                record, f"{where} failed {tries}, last with {error!r}; set dead_letter_topic to continue without it"
             )
             failure.__cause__ = error
             self._fail(failure)
             return
-        headers = dead_letter_headers(record, error, attempts=work.attempts, group_id=self.config.group_id or "")
-        timestamp_ms = record.timestamp if record.timestamp >= 0 else None
+        is_returned = self.config.enable_retry and not is_final
         try:
-            producer = await self._dead_letters()
-            await producer.send_and_wait(topic, record.value, record.key, headers, timestamp_ms=timestamp_ms)
+            if is_returned:
+                await returned.retry(record, error)
+            else:
+                # With enable_retry, the broker's count of deliveries is the number of attempts.
+                attempts = None if self.config.enable_retry else work.attempts
+                await returned.reject(record, error, topic=topic, attempts=attempts)
         except OttlaError as problem:
-            failure = HandlerFailedError(record, f"{where} could not be put aside in topic {topic}: {problem}")
+            place = "handed back" if is_returned else f"written to dead-letter topic {topic or 'of its topic'}"
+            failure = HandlerFailedError(record, f"{where} could not be {place}: {problem}")
             failure.__cause__ = problem
             self._fail(failure)
             return
-        self._counts["dead_letters"] += 1
+        self._counts["retried" if is_returned else "dead_letters"] += 1
         self._state.done(work)
-
-    async def _dead_letters(self) -> "AsyncProducer":
-        if self._producer is None:
-            from ottla.client.producer.async_producer import AsyncProducer
-
-            self._producer = AsyncProducer(**self.config.producer_options())
-            await self._producer.start()
-        return self._producer
 
     def _fail(self, failure: Exception) -> None:
         self._failure = self._failure or failure
@@ -253,15 +267,15 @@ class AsyncParallelConsumer:
             self._committing = self._consumer.commit_async(offsets, lambda _, error: self._on_committed(offsets, error))
 
     def _on_committed(self, offsets: Mapping[TopicPartition, int], error: Exception | None) -> None:
-        """What was refused is committed later, by whoever has the partitions then."""
+        """Offsets that were not committed are committed later, by the next owner of the partitions if they moved."""
         self._committing = None
         if error is None:
             self._state.committed(offsets)
         else:
-            _LOGGER.warning("offsets of group %s were not committed: %s", self.config.group_id, error)
+            _LOGGER.warning("committing offsets of group %s failed: %s", self.config.group_id, error)
 
     async def _commit(self, partitions: Collection[TopicPartition] | None) -> None:
-        """Commits what is done, of these partitions or of all, after the commit that is under way."""
+        """Commits what is done, of these partitions or all, after a commit in progress."""
         if self._committing is not None:
             await asyncio.wait([self._committing])
         offsets = self._state.committable(partitions)
@@ -274,7 +288,7 @@ class AsyncParallelConsumer:
                 self._on_committed(offsets, None)
 
     async def _hand_over(self, partitions: Collection[TopicPartition], *, is_lost: bool) -> None:
-        """Partitions go: lets their handlers end, commits what is done, and forgets the rest."""
+        """Gives up partitions: waits for their handlers, commits what is done, and forgets the rest."""
         self._state.end(partitions)
         if not is_lost:
             await self._wait_tasks(partitions)
@@ -296,7 +310,7 @@ class AsyncParallelConsumer:
             await asyncio.wait(tasks)
 
     async def _finish(self) -> None:
-        """Lets running handlers end, and commits what is done; nothing new starts."""
+        """Waits for running handlers and commits what is done; starts nothing new."""
         self._is_stopping = True
         if self._timer is not None:
             self._timer.cancel()
@@ -304,24 +318,31 @@ class AsyncParallelConsumer:
         await self._cancel(self._state.running_of())
         await self._commit(None)
 
-    # The end, and numbers
+    # Metrics and close
 
     def metrics(self) -> dict[str, int]:
-        """How many records were handled, how many calls of the handler failed, how many records became dead letters,
-        and how many are held or handled now."""
+        """Counts: records handled, failed handler calls, records handed back, dead letters, records buffered and
+        handlers running now."""
         return {**self._counts, "buffered": self._state.buffered, "running": len(self._state.running_of())}
 
     async def close(self) -> None:
-        """Lets `run` end if it still runs, leaves the group and ends everything. Closing twice is harmless.
+        """Stops `run`, leaves the group and closes all connections. Calling it again does nothing.
 
-        Not for handlers, which `run` waits for: they call `stop`.
+        Handlers must call `stop` instead: `run` waits for them.
         """
         self._is_stopping = self._is_closed = True
         if self._handler is not None:
             await self._has_ended.wait()
         await self._consumer.close()
-        if self._producer is not None:
-            await self._producer.close()
+
+
+def check_subscription(topics: tuple[object, ...], pattern: object) -> None:
+    """Raises `MisuseError` unless there are either topics or a pattern, `ArgumentError` for wrong types."""
+    problem = mismatch(Sequence[str], topics, "topics") or mismatch(str | None, pattern, "pattern")
+    if problem is not None:
+        raise ArgumentError(f"ParallelConsumer: {problem}")
+    if (pattern is None) == (not topics):
+        raise MisuseError("ParallelConsumer takes either topics or a pattern, not both")
 
 
 class _BadRecordError(Exception):
@@ -329,13 +350,9 @@ class _BadRecordError(Exception):
 
 
 def _is_cancelled(error: BaseException) -> bool:
-    """Whether this task is to end; a handler can also come upon the cancellation of something else."""
+    """Whether this task is cancelled; a handler may also raise the cancellation of another task."""
     task = asyncio.current_task()
     return isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling() > 0
-
-
-def _deserialized(deserializer: Callable[[bytes], Any] | None, value: bytes | None) -> Any:
-    return value if deserializer is None or value is None else deserializer(value)
 
 
 class _Listener(ConsumerRebalanceListener):

@@ -1,6 +1,6 @@
-"""`ParallelConsumer`: the parallel consumer whose handlers are plain functions, called in threads.
+"""`ParallelConsumer`: a parallel consumer whose handlers are plain functions, called in threads.
 
-`AsyncParallelConsumer` in a loop of its own, with a thread for each worker.
+It runs an `AsyncParallelConsumer` in an event loop of its own, with a thread for each worker.
 """
 
 from collections.abc import Callable
@@ -8,27 +8,34 @@ from concurrent.futures import ThreadPoolExecutor
 from types import TracebackType
 from typing import Any, Self, Unpack
 
+from ottla.client.arguments import checks_arguments
 from ottla.client.loop_thread import LoopThread
 from ottla.client.parallel.async_parallel_consumer import AsyncParallelConsumer
-from ottla.client.parallel.options import ParallelConsumerOptions, parallel_consumer_config
+from ottla.client.parallel.options import ParallelConsumerOptions
 from ottla.client.values import ConsumerRecord
 from ottla.model.errors import MisuseError
 
 
+def _closed() -> MisuseError:
+    return MisuseError("the parallel consumer is closed; create a new one")
+
+
+@checks_arguments()
 class ParallelConsumer:
     """Calls a function for every record of some topics, in `workers` threads.
 
-    A record counts as done when the function returned, or when it is in the dead letter topic; offsets are committed up
-    to the oldest that is not done, so that a crash repeats records and loses none. A context manager:
+    A record is done when the function returned, or when it was handed back or is in the dead-letter topic. Offsets are
+    committed up to the oldest record that is not done, so a crash repeats records and loses none.
+    `ParallelConsumerOptions` has the arguments. A context manager:
 
         with ParallelConsumer("orders", group_id="billing", workers=16) as consumer:
             consumer.run(handle)
     """
 
     def __init__(self, *topics: str, pattern: str | None = None, **options: Unpack[ParallelConsumerOptions]) -> None:
-        self.config = parallel_consumer_config(options)
         self._asynchronous = AsyncParallelConsumer(*topics, pattern=pattern, **options)
-        self._thread = LoopThread("ottla parallel consumer")
+        self.config = self._asynchronous.config
+        self._thread = LoopThread("ottla parallel consumer", _closed)
         self._pool = ThreadPoolExecutor(self.config.workers, thread_name_prefix="ottla-worker")
         self._is_closed = False
 
@@ -41,12 +48,10 @@ class ParallelConsumer:
         self.close()
 
     def run(self, handler: Callable[[ConsumerRecord], Any]) -> None:
-        """Handles records until `stop` is called, by another thread, by a handler or at a signal.
+        """Handles records until `stop` is called, by another thread or by a handler, or until Ctrl-C.
 
-        See `AsyncParallelConsumer.run`. An interruption (Ctrl-C) ends it, too; `close` waits for what then still runs.
+        After Ctrl-C, `close` waits for handlers that are still running. Raises what `AsyncParallelConsumer.run` raises.
         """
-        if self._is_closed:
-            raise MisuseError("this parallel consumer is closed")
         loop, pool = self._thread.loop, self._pool
 
         async def handle(record: ConsumerRecord) -> None:
@@ -55,12 +60,12 @@ class ParallelConsumer:
         self._thread.call(self._asynchronous.run(handle))
 
     def stop(self) -> None:
-        """Lets `run` end soon. From any thread; harmless if it does not run."""
+        """Makes `run` return soon. Call it from any thread."""
         self._thread.post(self._asynchronous.stop)
 
     def metrics(self) -> dict[str, int]:
-        """How many records were handled, how many calls of the handler failed, how many records became dead letters,
-        and how many are held or handled now."""
+        """Counts: records handled, failed handler calls, records handed back, dead letters, records buffered and
+        handlers running now."""
 
         async def ask() -> dict[str, int]:
             return self._asynchronous.metrics()
@@ -68,7 +73,7 @@ class ParallelConsumer:
         return self._thread.call(ask())
 
     def close(self) -> None:
-        """Leaves the group, waits for handlers that still run, and ends all threads. Closing twice is harmless."""
+        """Leaves the group, waits for running handlers, and ends all threads. Calling it again does nothing."""
         if not self._is_closed:
             self._is_closed = True
             self._thread.call(self._asynchronous.close())

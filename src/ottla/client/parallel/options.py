@@ -1,6 +1,7 @@
-"""What a parallel consumer may be told: the keyword arguments of `ParallelConsumer` and `AsyncParallelConsumer`.
+"""The keyword arguments of the parallel consumers.
 
-All of a consumer's, and how many records are handled at once, in which order, and what happens to those that fail.
+They are those of a consumer, plus: how many records are handled at once, in which order, and what happens to those
+that fail.
 """
 
 from dataclasses import dataclass, fields
@@ -8,12 +9,12 @@ from typing import Any, Final, Literal
 
 from ottla.client.consumer.options import ConsumerConfig, ConsumerOptions
 from ottla.client.network.backoff import Backoff
-from ottla.client.options import ClientConfig, OptionError, configured, option
+from ottla.client.options import OptionError, configured, option
 from ottla.client.parallel.parallel_consumer_state import ParallelLimits
 
 
 class ParallelConsumerOptions(ConsumerOptions, total=False):
-    """What a parallel consumer may be told; see `ParallelConsumerConfig`."""
+    """The options of a parallel consumer; `ParallelConsumerConfig` documents them."""
 
     workers: int
     ordering: Literal["key", "partition", "unordered"]
@@ -29,50 +30,53 @@ class ParallelConsumerOptions(ConsumerOptions, total=False):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ParallelConsumerConfig(ConsumerConfig):
-    """What a parallel consumer was told. It needs a `group_id`, and commits by itself: what is done, in order,
-    every `auto_commit_interval_ms`."""
+    """The options of a parallel consumer. `group_id` is required; offsets are committed every
+    `auto_commit_interval_ms`."""
 
     workers: int = option(16, least=1)
     """How many records are handled at once."""
     ordering: Literal["key", "partition", "unordered"] = "key"
-    """Which records are handled one after the other: those of the same key (those without one in any order), those of
-    the same partition, or none."""
+    """Which records are handled one after the other: records with the same key (records without a key in any order),
+    records of the same partition, or none."""
     handler_retries: int = option(3, least=0)
-    """How often a record is tried again after its handler failed."""
+    """How often a record is retried after its handler failed."""
     handler_backoff_ms: int = option(100, least=0)
     handler_backoff_max_ms: int = option(30_000, least=0)
-    """The wait before the first retry of a record, and the longest; it doubles in between, a little at random."""
+    """The wait before the first retry of a record, and the longest one; it doubles in between, with jitter."""
     dead_letter_topic: str | None = None
-    """Where records go that failed for good, with their story in headers. Without one, such a record ends `run` with
-    `HandlerFailedError`."""
+    """Where records are written that failed after all retries, with the error in headers. Without a dead-letter topic
+    such a record ends `run` with `HandlerFailedError`. With `enable_retry`, the topic's configs say where: a record
+    whose handler failed is handed back at once, so that the broker counts its attempts and their backoff."""
     buffered_records_max: int = option(1_000, least=1)
     buffered_bytes_max: int = option(64 << 20, least=1)
-    """How much is held in memory, about; beyond it, partitions pause until half of it is done."""
+    """How much is held in memory, approximately; above it, partitions pause until half of it is done."""
     uncommitted_records_max: int = option(10_000, least=1)
-    """How far a partition may be ahead of its oldest record that is not done: what a crash makes it repeat at most."""
+    """How many records a partition may be ahead of its oldest unfinished one; a crash repeats at most that many."""
     handover_timeout_ms: int = option(30_000, least=0)
-    """How long handlers may go on when their partition is taken away, or at the end; then asyncio's are cancelled, and
-    nobody waits for threads."""
+    """How long handlers may continue when their partition is revoked or the consumer stops. Afterwards coroutines are
+    cancelled, and threads are not waited for."""
 
     def check(self) -> None:
-        """Refuses options that do not fit each other."""
-        # Named, since a dataclass with slots is another class than the one that `super` would look for.
+        """Raises `OptionError` for options that exclude each other."""
+        # Not super(): a dataclass with slots is a new class, which super() would not find.
         ConsumerConfig.check(self)
         if self.group_id is None:
-            raise OptionError("a parallel consumer needs a group_id, to keep how far it is")
+            raise OptionError("ParallelConsumer: group_id is required, since offsets are committed")
         if self.dead_letter_topic == "":
-            raise OptionError("dead_letter_topic='' is no topic; leave it out to stop at a record that fails")
+            raise OptionError(
+                "ParallelConsumer: dead_letter_topic must not be empty; omit it to stop at the first failure"
+            )
 
     @property
     def limits(self) -> ParallelLimits:
-        """How much may be under way."""
+        """The limits for `ParallelConsumerState`."""
         return ParallelLimits(
             workers=self.workers,
             ordering=self.ordering,
             buffered_records_max=self.buffered_records_max,
             buffered_bytes_max=self.buffered_bytes_max,
             uncommitted_max=self.uncommitted_records_max,
-            retries=self.handler_retries,
+            retries=0 if self.enable_retry else self.handler_retries,
             backoff=Backoff(
                 first_ms=self.handler_backoff_ms,
                 most_ms=max(self.handler_backoff_ms, self.handler_backoff_max_ms),
@@ -80,20 +84,23 @@ class ParallelConsumerConfig(ConsumerConfig):
         )
 
     def consumer_options(self) -> dict[str, Any]:
-        """What its consumer is told: everything that is a consumer's, but records stay bytes, and commits are ours."""
+        """The options of its consumer, which neither deserializes nor commits by itself."""
         ours: dict[str, Any] = {"enable_auto_commit": False, "key_deserializer": None, "value_deserializer": None}
         return {each.name: getattr(self, each.name) for each in fields(ConsumerConfig)} | ours
 
-    def producer_options(self) -> dict[str, Any]:
-        """What the producer of dead letters is told."""
-        return {each.name: getattr(self, each.name) for each in fields(ClientConfig)}
-
 
 PARALLEL_CONSUMER: Final = "ParallelConsumer"
+_REPLACED_BY_RETRY: Final = ("handler_retries", "handler_backoff_ms", "handler_backoff_max_ms", "dead_letter_topic")
 
 
 def parallel_consumer_config(options: ParallelConsumerOptions) -> ParallelConsumerConfig:
-    """The checked config of these arguments. Raises `OptionError`."""
+    """The checked config. Raises `OptionError`."""
     config = configured(ParallelConsumerConfig, PARALLEL_CONSUMER, options)
     config.check()
+    excluded = [name for name in _REPLACED_BY_RETRY if name in options]
+    if config.enable_retry and excluded:
+        raise OptionError(
+            f"ParallelConsumer cannot have enable_retry together with {', '.join(excluded)}: the configs of the topic"
+            " say how often and when records are retried, and where dead letters go"
+        )
     return config

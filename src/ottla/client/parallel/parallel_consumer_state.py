@@ -1,11 +1,11 @@
-"""Decides which records of a parallel consumer are worked on now, and how far each partition is done.
+"""Decides which records of a parallel consumer are handled now, and up to which offset each partition is done.
 
-Records come in by partition and in order; handlers get them out of order, as far as the chosen order allows, and a
-partition may be committed up to its oldest record that is not done. Pure: the shell (`parallel_consumer.py`) polls,
-calls handlers, tells the time, and commits.
+Records arrive by partition and in order. Handlers get them out of order, as far as `ordering` allows, and a partition
+may be committed up to its oldest record that is not done. Pure: `async_parallel_consumer.py` polls, calls handlers and
+commits.
 
-Each record is *waiting* (behind another, or for a worker), *delayed* (to be tried again later), *running*, or *done*.
-With order, a queue has one record at most that is not waiting behind another: its first.
+Each record is *waiting* (behind another, or for a worker), *delayed* (until its next retry), *running*, or *done*. In
+an ordered queue only the first record may be anything but waiting.
 """
 
 import heapq
@@ -26,21 +26,21 @@ _QueueKey = bytes | None
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ParallelLimits:
-    """How much may be under way."""
+    """How many records may be handled and buffered."""
 
     workers: int
     ordering: Ordering = "key"
     buffered_records_max: int = 1000
     buffered_bytes_max: int = 64 << 20
-    """Beyond either, nothing more is fetched until half of it is done."""
+    """Above either, nothing more is fetched until half of it is done."""
     uncommitted_max: int = 10_000
-    """So many records may a partition be ahead of its oldest one that is not done; then it pauses."""
+    """How many records a partition may be ahead of its oldest unfinished one before it pauses."""
     retries: int = 3
     backoff: Backoff = field(default_factory=Backoff)
 
 
 class Work:
-    """One record on its way; `attempts` counts how often a handler was called with it."""
+    """One record to handle; `attempts` counts how often a handler was called with it."""
 
     __slots__ = ("attempts", "partition", "record", "size", "track")
 
@@ -53,12 +53,12 @@ class Work:
 
     @property
     def is_revoked(self) -> bool:
-        """Whether its partition was taken away: what becomes of it is somebody else's."""
+        """Whether its partition was revoked; its next owner handles the record then."""
         return self.track.is_revoked
 
 
 class _Track:
-    """One partition while it is assigned. `offsets` are in order, and begin with the oldest that is not done."""
+    """One partition while it is assigned. `offsets` are in order and start with the oldest unfinished one."""
 
     __slots__ = (
         "committed",
@@ -77,23 +77,23 @@ class _Track:
         self.unfinished: dict[int, Work] = {}
         self.queues: dict[_QueueKey, deque[Work]] = {}
         self.next_offset: int | None = None
-        """After the last record that was taken; None before the first."""
+        """The offset after the last record taken; None before the first."""
         self.committed: int | None = None
-        """What the group knows, or where reading began."""
+        """The committed offset, or the first offset that was read."""
         self.is_paused = False
         self.is_behind = False
         self.is_ending = False
-        """Nothing more of it starts."""
+        """No more records of it start."""
         self.is_revoked = False
 
     @property
     def done_up_to(self) -> int | None:
-        """Every record below it is done: never above an offset in `unfinished`."""
+        """All records below this offset are done; it is never above an offset in `unfinished`."""
         return self.offsets[0] if self.offsets else self.next_offset
 
 
 class ParallelConsumerState:
-    """See the module's docstring. Nothing here waits, and every method is quick."""
+    """All partitions of one parallel consumer."""
 
     def __init__(self, limits: ParallelLimits) -> None:
         self.limits = limits
@@ -106,15 +106,15 @@ class ParallelConsumerState:
         self._bytes = 0
         self._is_full = False
 
-    # Partitions come and go
+    # Assignment
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
-        """Begins to follow partitions; one that is followed already is left as it is."""
+        """Adds partitions; those that are assigned already are left as they are."""
         for partition in partitions:
             self._tracks.setdefault(partition, _Track())
 
     def end(self, partitions: Collection[TopicPartition]) -> None:
-        """Starts nothing more of partitions that are about to be revoked; what runs may end, and counts."""
+        """Starts no more records of partitions that are about to be revoked; running handlers still count."""
         for partition in partitions:
             if partition in self._tracks:
                 self._tracks[partition].is_ending = True
@@ -123,7 +123,7 @@ class ParallelConsumerState:
         heapq.heapify(self._delayed)
 
     def revoke(self, partitions: Collection[TopicPartition]) -> None:
-        """Forgets partitions with all that waits; what runs may end, and counts no more."""
+        """Forgets partitions and their waiting records; running handlers no longer count."""
         self.end(partitions)
         for partition in partitions:
             track = self._tracks.pop(partition, None)
@@ -135,10 +135,10 @@ class ParallelConsumerState:
                     self._forget(work)
             track.queues.clear()
 
-    # Records come in
+    # Polled records
 
     def take(self, partition: TopicPartition, records: Sequence[ConsumerRecord]) -> None:
-        """Records that were polled, in order; those of a partition that is not ours, or not for long, are left out."""
+        """Takes polled records, in order; ignores partitions that are not assigned or about to be revoked."""
         track = self._tracks.get(partition)
         if track is None or track.is_ending:
             return
@@ -163,17 +163,17 @@ class ParallelConsumerState:
                 queue.append(work)
 
     def _stands_alone(self, record: ConsumerRecord) -> bool:
-        """Whether no other record need be done before: there is no order, or no key to have one by."""
+        """Whether the record need not wait for others: there is no ordering, or it has no key."""
         ordering = self.limits.ordering
         return ordering == "unordered" or (ordering == "key" and record.key is None)
 
     def _queue_key(self, record: ConsumerRecord) -> _QueueKey:
         return record.key if self.limits.ordering == "key" else None
 
-    # Work goes out, and comes back
+    # Handling
 
     def next_work(self, now: float) -> list[Work]:
-        """What to hand to workers now; each must come back through `done` or `failed`."""
+        """The records to handle now; each must be finished by `done` or `failed`."""
         while self._delayed and self._delayed[0][0] <= now:
             self._ready.append(heapq.heappop(self._delayed)[2])
         started: list[Work] = []
@@ -185,7 +185,7 @@ class ParallelConsumerState:
         return started
 
     def done(self, work: Work) -> None:
-        """A record was handled, or put aside for good."""
+        """A record was handled, or is in the dead-letter topic."""
         self._running.remove(work)
         self._forget(work)
         track = work.track
@@ -205,9 +205,9 @@ class ParallelConsumerState:
                 self._ready.append(queue[0])
 
     def failed(self, work: Work, now: float, random: Random, *, is_final: bool = False) -> bool:
-        """A handler failed. False if the record will be tried again by itself, or concerns us no more.
+        """A handler failed. Returns False if the record will be retried, or its partition was revoked.
 
-        True if it was tried often enough, or `is_final`: it still runs, and is `done` when it was put aside.
+        Returns True after the last retry, or with `is_final`: the record counts as running until `done` is called.
         """
         if work.is_revoked:
             self._running.remove(work)
@@ -228,13 +228,13 @@ class ParallelConsumerState:
         self._bytes -= work.size
 
     def next_deadline(self) -> float | None:
-        """When a delayed record is due; None if none is."""
+        """When the next delayed record is due, None without any."""
         return self._delayed[0][0] if self._delayed else None
 
-    # How far it is
+    # Commits
 
     def committable(self, partitions: Collection[TopicPartition] | None = None) -> dict[TopicPartition, int]:
-        """The offsets to commit, of these partitions or of all, where more is done than was committed."""
+        """The offsets to commit, of these partitions or all, where more is done than committed."""
         found: dict[TopicPartition, int] = {}
         for partition, track in self._tracks.items():
             offset = track.done_up_to
@@ -244,20 +244,20 @@ class ParallelConsumerState:
         return found
 
     def committed(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """The group knows these now."""
+        """These offsets are committed."""
         for partition, offset in offsets.items():
             if partition in self._tracks:
                 self._tracks[partition].committed = offset
 
     def running_of(self, partitions: Collection[TopicPartition] | None = None) -> list[Work]:
-        """What runs, of these partitions or of all."""
+        """The running records of these partitions, or all."""
         return [work for work in self._running if partitions is None or work.partition in partitions]
 
     # Back-pressure
 
     @property
     def is_full(self) -> bool:
-        """Whether nothing more should be fetched: from too much on, until half of it is done."""
+        """Whether to stop fetching: true from the limit on, until half of it is done."""
         limits = self.limits
         if self._records >= limits.buffered_records_max or self._bytes >= limits.buffered_bytes_max:
             self._is_full = True
@@ -267,16 +267,16 @@ class ParallelConsumerState:
 
     @property
     def room(self) -> int:
-        """How many records may be taken at once."""
+        """How many more records may be taken."""
         return max(self.limits.buffered_records_max - self._records, 0)
 
     @property
     def buffered(self) -> int:
-        """How many records are held, waiting, delayed or running."""
+        """How many records are waiting, delayed or running."""
         return self._records
 
     def pauses(self) -> tuple[set[TopicPartition], set[TopicPartition]]:
-        """Which partitions to pause now, and which to resume; the next call takes it that this was done."""
+        """The partitions to pause now and those to resume; the next call assumes that both was done."""
         is_full, limit = self.is_full, self.limits.uncommitted_max
         to_pause: set[TopicPartition] = set()
         to_resume: set[TopicPartition] = set()
@@ -292,20 +292,20 @@ class ParallelConsumerState:
         return to_pause, to_resume
 
     def check(self) -> None:
-        """Raises `InvariantViolation` if a number or an order here cannot be."""
+        """Raises `InvariantViolation` if counts or orders are inconsistent."""
         delayed = {entry[2] for entry in self._delayed}
         ready = set(self._ready)
         held = list(self._running)
         for track in self._tracks.values():
             held += [work for work in track.unfinished.values() if work not in self._running]
             if track.unfinished and min(track.unfinished) != track.done_up_to:
-                raise InvariantViolation(f"{track.done_up_to} is not the oldest offset that is not done")
+                raise InvariantViolation(f"{track.done_up_to} is not the oldest unfinished offset")
             for queue in track.queues.values():
                 if any(work in self._running or work in ready or work in delayed for work in list(queue)[1:]):
-                    raise InvariantViolation("a record is under way although one before it is not done")
+                    raise InvariantViolation("a record was started although an earlier one of its queue is not done")
                 if not track.is_ending and queue[0] not in self._running | ready | delayed:
-                    raise InvariantViolation("the first record of a queue is waiting for nothing")
+                    raise InvariantViolation("the first record of a queue is neither running nor ready nor delayed")
         if (len(held), sum(work.size for work in held)) != (self._records, self._bytes):
-            raise InvariantViolation(f"{self._records} records are counted, and {len(held)} are held")
+            raise InvariantViolation(f"{self._records} records are counted, but {len(held)} are held")
         if len(self._running) > self.limits.workers:
-            raise InvariantViolation(f"{len(self._running)} records run, with {self.limits.workers} workers")
+            raise InvariantViolation(f"{len(self._running)} records are running with {self.limits.workers} workers")

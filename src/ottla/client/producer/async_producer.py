@@ -1,31 +1,32 @@
-"""The producer for asyncio programs: records in, deliveries to await.
+"""The producer for asyncio programs: `send` returns deliveries that can be awaited.
 
-All of the work is `producer_core.py`'s, in the program's own event loop.
+Sending is in `send_path.py`, everything else in `core.py`; both run in the program's event loop.
 """
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, Unpack, cast
 
-from ottla.client.producer.core import Prepared, ProducerCore
-from ottla.client.producer.deliveries import AsyncDelivery
-from ottla.client.producer.interceptors import ProducerRecord
+from ottla.client.arguments import checks_arguments
+from ottla.client.producer.batching.deliveries import AsyncDelivery
+from ottla.client.producer.core import ProducerCore
 from ottla.client.producer.options import ProducerOptions, producer_config
-from ottla.client.producer.record_fields import check_target
 from ottla.client.values import ConsumerGroupMetadata, Header, OffsetAndMetadata, RecordMetadata
 from ottla.model.ids import TopicPartition
 
 if TYPE_CHECKING:
-    from ottla.client.producer.table_delivery import AsyncTableDelivery
-    from ottla.client.producer.table_sending import Rows
+    from ottla.client.producer.tables.table_delivery import AsyncTableDelivery
+    from ottla.client.producer.tables.table_sending import Rows
 
 
+@checks_arguments(skip=("send", "send_and_wait"))
 class AsyncProducer:
-    """Sends records from an event loop. An async context manager; `start` or `async with` before the first `send`.
+    """Sends records from an event loop. An async context manager; call `start` or use `async with` before `send`.
 
-    `ProducerOptions` has its arguments. One producer serves a whole program: it is made to be shared by all tasks.
+    `ProducerOptions` has its arguments. One producer can serve a whole program: all tasks may share it.
+
+    Every method raises `ProducerClosedError` after `close`, and `ArgumentError` for an argument of the wrong type.
     """
 
     def __init__(self, **options: Unpack[ProducerOptions]) -> None:
@@ -41,8 +42,8 @@ class AsyncProducer:
         await self.close()
 
     async def start(self) -> None:
-        """Binds it to the running event loop. Nothing is asked of a broker before it must."""
-        self._core.loop.start()
+        """Binds the producer to the running event loop. It connects at the first `send`."""
+        self._core.sender.start()
 
     async def send(
         self,
@@ -53,44 +54,21 @@ class AsyncProducer:
         partition: int | None = None,
         timestamp_ms: int | None = None,
     ) -> AsyncDelivery:
-        """Puts a record with the others for its partition; await the delivery to know that it is written.
+        """Appends a record to the batch of its partition. Await the returned delivery to wait until it is written.
 
-        Waits only for a topic's first metadata and for room in `buffer_memory`, up to `max_block_ms` each. Raises what
-        is wrong with the record, `BufferFullError`, `DeadlineError` or the broker's refusal; then nothing was sent.
+        Waits only for the first metadata of a topic and for room in `buffer_memory`, up to `max_block_ms` each. Raises
+        `MisuseError` or `RecordTooLargeError` if the record cannot be sent, `BufferFullError`, `DeadlineError`, or
+        `AnswerError` if a broker refuses the topic; the record was not sent then.
         """
-        core = self._core
-        try:
-            if core.has_interceptors:
-                record = core.intercepted(
-                    ProducerRecord(
-                        topic=topic,
-                        value=value,
-                        key=key,
-                        headers=headers or (),
-                        partition=partition,
-                        timestamp_ms=timestamp_ms,
-                    )
-                )
-                topic, value, key, headers = record.topic, record.value, record.key, record.headers
-                partition, timestamp_ms = record.partition, record.timestamp_ms
-            if type(topic) is not str or (partition is not None and type(partition) is not int):
-                check_target(topic, partition)
-            routes = core.routes.get(topic)
-            if routes is None or (partition is not None and not 0 <= partition < len(routes.queues)):
-                routes = await core.wait_topic(topic, partition)
-            prepared = core.prepare(routes, value, key, headers, partition, timestamp_ms)
-            delivery = core.append(prepared)
-            if delivery is None:
-                return await self._wait_room(prepared)
-        except Exception as error:
-            core.interceptors.on_refused(error)
-            raise
-        if core.accumulator.wants_wake:
-            core.accumulator.wants_wake = False
-            core.loop.wake()
-            # A program that only sends would never let the sender run.
+        path = self._core.path
+        sent = path.send(topic, value, key, headers, partition, timestamp_ms)
+        if type(sent) is not AsyncDelivery:
+            return cast(AsyncDelivery, await sent)  # type: ignore[misc]  # a coroutine then
+        if path.accumulator.wants_wake:
+            path.wake()
+            # Without this the sender would never run in a program that only sends.
             await asyncio.sleep(0)
-        return cast(AsyncDelivery, delivery)
+        return sent
 
     async def send_and_wait(
         self,
@@ -101,7 +79,7 @@ class AsyncProducer:
         partition: int | None = None,
         timestamp_ms: int | None = None,
     ) -> RecordMetadata:
-        """Sends a record and waits until it is written; where it is."""
+        """Sends a record, waits until it is written, and returns where. Raises what `send` and its delivery raise."""
         return await (await self.send(topic, value, key, headers, partition, timestamp_ms))
 
     async def send_table(
@@ -115,91 +93,82 @@ class AsyncProducer:
         headers: str = "headers",
         partition: int | str = "partition",
     ) -> "AsyncTableDelivery":
-        """Puts the rows of a pyarrow Table, RecordBatch or RecordBatchReader with what waits for their partitions.
+        """Sends the rows of a pyarrow Table, RecordBatch or RecordBatchReader as records.
 
-        Columns are found by name: `key` and `value` (binary, text, or what Arrow casts to binary), `timestamp`,
-        `headers` (lists or maps of text to binary) and `partition` may be missing, a column that is named here must be
-        there. A number as `partition` is for all rows; else rows go by their key, as other records do, and without one
-        to partitions in turn. Rows of a partition keep their order, and follow what was sent there before.
+        The arguments name columns: `key` and `value` (binary, text, or what Arrow casts to binary), `timestamp`,
+        `headers` (lists or maps of text to binary) and `partition`. A column with the default name may be missing; a
+        column that is named must exist. A number as `partition` is the partition of all rows. Otherwise a row goes to
+        the partition of its `partition` column, else of its key; rows without a key go to the partitions in turn. Rows
+        of one partition keep their order, after what was sent there before. Serializers with schemas of a registry
+        write the columns `key` and `value`, whatever their types; others are not called.
 
-        Waits for metadata and for room in `buffer_memory`, up to `max_block_ms` each time. Raises what is wrong with
-        the table; rows before the piece that is wrong may have been sent. Needs pyarrow.
+        Waits for metadata and for room in `buffer_memory`, up to `max_block_ms` each time. Raises `MisuseError` for a
+        table that cannot be sent; rows before the part at fault may have been sent. Raises `MissingArrowError` without
+        pyarrow.
         """
-        import ottla.client.needed_arrow  # noqa: F401  # says what to install, if anything
-        from ottla.client.producer.table_sending import TableColumns, send_table
+        import ottla.client.needed_arrow  # noqa: F401  # raises MissingArrowError
+        from ottla.client.producer.tables.table_delivery import AsyncTableDelivery
+        from ottla.client.producer.tables.table_sending import TableColumns, send_table
 
         columns = TableColumns(key=key, value=value, timestamp=timestamp, headers=headers, partition=partition)
-        return await send_table(self._core, topic, table, columns)
-
-    async def _wait_room(self, prepared: Prepared) -> AsyncDelivery:
-        core = self._core
-        started = core.cluster.clock.monotonic()
-        try:
-            async with asyncio.timeout(core.config.max_block_ms / 1000):
-                while True:
-                    room: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-                    core.add_room_waiter(partial(_set, room))
-                    core.loop.wake()
-                    await room
-                    delivery = core.append(prepared)
-                    if delivery is not None:
-                        core.loop.wake()
-                        return cast(AsyncDelivery, delivery)
-        except TimeoutError:
-            raise core.no_room(prepared[0], core.cluster.clock.monotonic() - started) from None
+        path = self._core.path
+        return AsyncTableDelivery(await send_table(path, topic, table, columns), path.clock.monotonic)
 
     async def flush(self, timeout: float | None = None) -> None:  # noqa: ASYNC109  # as in kafka-python
-        """Returns once it is known what became of every record sent before; failures are in their deliveries.
+        """Waits until every record sent so far is delivered or failed; failures are in the deliveries.
 
-        Raises `DeadlineError` after `timeout` seconds; the records are still under way then.
+        Raises `DeadlineError` after `timeout` seconds; the producer keeps trying.
         """
+        self._core.check_open()
         await self._core.flush(timeout)
 
     async def close(self, timeout: float | None = None) -> None:  # noqa: ASYNC109  # as in kafka-python
-        """Waits for what was sent, aborts an open transaction, and closes all connections. Harmless if closed.
+        """Delivers what was sent, aborts an open transaction, and closes all connections.
 
-        After `timeout` seconds it gives up the rest, whose deliveries then raise `ProducerClosedError`.
+        Records that are not delivered after `timeout` seconds fail with `ProducerClosedError`. Calling it again does
+        nothing.
         """
         await self._core.close(timeout)
 
     async def partitions_for(self, topic: str) -> set[int]:
-        """The partitions that a topic has; makes the topic where brokers do that by themselves."""
-        return set((await self._core.wait_topic(topic)).all)
+        """The partitions of a topic; the brokers may create the topic.
+
+        Raises `AnswerError`, `CannotConnectError` or `DeadlineError` after `max_block_ms`.
+        """
+        return set((await self._core.path.wait_topic(topic)).all)
 
     def metrics(self) -> dict[str, dict[str, Any]]:
-        """What it did so far, in numbers, under Kafka's names."""
+        """Counts and averages so far, under Kafka's names."""
         return self._core.metrics()
 
     async def init_transactions(self) -> None:
-        """Takes the transactional id, once, before the first transaction.
+        """Registers the transactional id; call it once, before the first transaction.
 
-        Any other producer of that id is fenced, and what it left open is aborted.
+        Fences any other producer with the same id and aborts its open transaction.
         """
-        await self._core.transactional().init_transactions()
+        await self._core.transactions().init_transactions()
 
     def begin_transaction(self) -> None:
-        """From now on, until commit or abort, what is sent belongs to one transaction."""
-        self._core.transactional().call("begin_transaction")
+        """Starts a transaction: all records sent until commit or abort belong to it."""
+        self._core.transactions().call("begin_transaction")
 
     async def send_offsets_to_transaction(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata], group_metadata: ConsumerGroupMetadata | str
     ) -> None:
-        """Commits a group's offsets with the transaction, or not at all. Give the consumer's `group_metadata()`."""
-        await self._core.transactional().send_offsets(offsets, group_metadata)
+        """Commits offsets of a consumer group as part of the transaction.
+
+        Pass the consumer's `group_metadata()`: with it, a consumer that left the group is fenced.
+        """
+        await self._core.transactions().send_offsets(offsets, group_metadata)
 
     async def commit_transaction(self) -> None:
-        """Waits for every record of the transaction, then makes all of it visible at once.
+        """Waits for all records of the transaction, then commits it.
 
-        Raises `TransactionFailedError` if a record or an offset of it failed: abort it, then begin again. Raises
-        `DeadlineError` if nobody knows yet whether it is committed: call again, or abort.
+        Raises `TransactionFailedError` if a record or an offset failed: abort, then begin a new transaction. Raises
+        `DeadlineError` if it is unknown whether the commit succeeded: call again, or abort.
         """
-        await self._core.transactional().commit()
+        await self._core.transactions().commit()
 
     async def abort_transaction(self) -> None:
-        """Makes nothing of it visible, ever. Deliveries of what had not been sent raise `TransactionAbortedError`."""
-        await self._core.transactional().abort()
-
-
-def _set(room: "asyncio.Future[None]") -> None:
-    if not room.done():
-        room.set_result(None)
+        """Aborts the transaction. Deliveries of records not sent yet raise `TransactionAbortedError`."""
+        await self._core.transactions().abort()

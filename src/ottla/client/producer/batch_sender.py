@@ -1,29 +1,29 @@
-"""Sends whole batches to partitions: in order within each, side by side across them, in bounded memory.
+"""Sends encoded batches and stops at the first failure; for `ottla produce`.
 
-Covers delivery only, at least once: a batch is tried again until it is in the log or its time is over, so a lost answer
-can make it appear twice. One batch of a partition is under way at a time, so trying again never changes the order.
-Collecting records into batches is the caller's, with `ottla.records.builder` or `ottla.records.columns_encode`.
+Delivery is at least once and in order within a partition: one batch of a partition is in flight at a time, and it is
+retried until it is written or its time is over. After a failure nothing more is sent, so that what is in a topic is
+what came before the failure. A producer's `SendPath` sends on instead. Callers encode batches themselves, with
+`ottla.records.builder` or `ottla.records.columns_encode`.
 """
 
 import asyncio
 from collections import deque
-from contextlib import suppress
 from types import TracebackType
 from typing import Final, NamedTuple, Self
 
 from ottla.client.errors import NotSentError, answer_error
 from ottla.client.network.cluster import Cluster
+from ottla.client.producer.produce_request import read_produced, send_produce
+from ottla.client.stop_task import stop_task
 from ottla.model.buffer import Buffer
 from ottla.model.errors import MisuseError, OttlaError
 from ottla.model.ids import TopicPartition
-from ottla.protocol.apis import ApiKey
-from ottla.protocol.produce_frames import VERSION_MAX, Produced, produce_body, read_produce_answer
+from ottla.protocol.produce_frames import Produced
 
 ACKS_ALL: Final = -1
-ACKS_NONE: Final = 0
 BUFFER_BYTES_MAX: Final = 32 * 1024 * 1024
 _ANSWER_MARGIN_MS: Final = 5_000
-"""The broker is given the request's timeout; the connection waits this much longer for it to say so."""
+"""How long to wait for the response after the broker's own timeout."""
 
 
 class _Queued(NamedTuple):
@@ -31,10 +31,10 @@ class _Queued(NamedTuple):
     produced: "asyncio.Future[Produced]"
 
 
-class Sender:
-    """Batches go in by `send`; `flush` says that all are in the log. An async context manager that flushes at its end.
+class BatchSender:
+    """An async context manager that flushes at its end. Memory is bounded by `buffer_bytes_max`.
 
-    `acks` is -1 (all in-sync replicas), 1 (the leader) or 0 (nobody; then nothing is known about what was sent).
+    `acks` is -1 (all in-sync replicas), 1 (the leader) or 0 (none; offsets are unknown then).
     """
 
     def __init__(
@@ -67,10 +67,10 @@ class Sender:
         await self.close()
 
     async def send(self, partition: TopicPartition, batch: Buffer) -> asyncio.Future[Produced]:
-        """Queues a batch, once there is room for it; the future tells its base offset, or raises what went wrong.
+        """Queues a batch, after waiting for room. The future is its result, or raises its error.
 
-        After a failure nothing more is sent, or the order would be lost: what is queued gets `NotSentError`, and every
-        further call raises the failure.
+        After a failure nothing more is sent: queued batches fail with `NotSentError`, and every later call raises the
+        failure.
         """
         while self._failure is None and self._buffered_bytes > 0 and self._is_full(len(batch)):
             self._room.clear()
@@ -85,26 +85,24 @@ class Sender:
         return produced
 
     async def flush(self) -> None:
-        """Returns once every batch is answered; raises the first failure."""
+        """Waits until every batch is written. Raises the first failure."""
         while self._tasks:
             await asyncio.wait(list(self._tasks.values()))
         if self._failure is not None:
             raise self._failure
 
     async def close(self) -> None:
-        """Gives up what is still queued; call `flush` before, to give up nothing."""
+        """Drops batches that are still queued; call `flush` before to send them."""
         tasks, self._tasks = self._tasks, {}
         for task in tasks.values():
-            task.cancel()
-            with suppress(asyncio.CancelledError):
-                await task
+            await stop_task(task)
         self._fail(MisuseError("the sender is closed"))
 
     def _is_full(self, size: int) -> bool:
         return self._buffered_bytes + size > self._buffer_bytes_max
 
     async def _drain(self, partition: TopicPartition) -> None:
-        """Sends one partition's batches, one after the other, until none is left."""
+        """Sends the batches of one partition one after the other, until none is left."""
         queue = self._queues[partition]
         try:
             while queue:
@@ -124,18 +122,16 @@ class Sender:
             self._tasks.pop(partition, None)
 
     async def _deliver(self, partition: TopicPartition, batch: Buffer) -> Produced:
-        body = produce_body([(partition, batch)], acks=self._acks, timeout_ms=self._timeout_ms)
-
         async def send_once() -> Produced:
             connection = await self._cluster.broker_connection(await self._cluster.leader_of(partition))
-            version = connection.version_for(ApiKey.PRODUCE, VERSION_MAX)
-            if self._acks == ACKS_NONE:
-                connection.send_unanswered(ApiKey.PRODUCE, version, body)
-                await connection.wait_sent()
-                return Produced(partition, 0, -1, -1, None)
-            timeout_ms = self._timeout_ms + _ANSWER_MARGIN_MS
-            frame = await connection.request_bytes(ApiKey.PRODUCE, version, body, timeout_ms=timeout_ms)
-            (produced,) = read_produce_answer(frame)
+            frame = await send_produce(
+                connection,
+                [(partition, batch)],
+                acks=self._acks,
+                timeout_ms=self._timeout_ms,
+                answer_timeout_ms=self._timeout_ms + _ANSWER_MARGIN_MS,
+            )
+            produced = read_produced(frame, [partition])[partition]
             if produced.error_code:
                 what = f"writing {len(batch)} bytes to {partition}"
                 raise answer_error(produced.error_code, what, produced.error_message)
@@ -144,19 +140,19 @@ class Sender:
         return await self._cluster.retry(send_once, timeout_ms=self._timeout_ms)
 
     def _fail(self, error: OttlaError) -> None:
-        """Remembers the first failure and gives up what is queued; what is under way comes to its own end."""
+        """Keeps the first failure and drops queued batches; those in flight complete."""
         if self._failure is None:
             self._failure = error
         self._room.set()
         for queue in self._queues.values():
             for queued in queue:
                 self._buffered_bytes -= len(queued.batch)
-                _refuse(queued, NotSentError(f"not sent, since a batch before it failed: {self._failure}"))
+                _refuse(queued, NotSentError(f"not sent because an earlier batch failed: {self._failure}"))
             queue.clear()
 
 
 def _refuse(queued: _Queued, error: OttlaError) -> None:
     if not queued.produced.done():
         queued.produced.set_exception(error)
-        # One who does not look at the future is told by `flush`.
+        # Reading the error keeps asyncio from logging it: `flush` raises it too.
         queued.produced.exception()

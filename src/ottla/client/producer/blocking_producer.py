@@ -1,7 +1,7 @@
 """The producer for programs without an event loop: `send` in any thread, the sender in a thread of its own.
 
-`send` appends in the caller's thread, under one lock; the sender's thread is woken when a batch is full or the first
-record of an idle partition arrives, not for each record. All else is `producer_core.py`'s, called in the sender's loop.
+`send` appends in the caller's thread, under one lock. The sender's thread is woken when a batch is full or the first
+record of an idle partition arrives, not for each record. Sending is in `send_path.py`, everything else in `core.py`.
 """
 
 import os
@@ -11,25 +11,26 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, NoReturn, Self, Unpack, cast
 from weakref import WeakSet
 
+from ottla.client.arguments import checks_arguments
 from ottla.client.loop_thread import LoopThread
-from ottla.client.producer.core import Prepared, ProducerCore
-from ottla.client.producer.deliveries import Delivery
-from ottla.client.producer.interceptors import ProducerRecord
+from ottla.client.producer.batching.deliveries import Delivery
+from ottla.client.producer.core import ProducerCore
+from ottla.client.producer.errors import producer_closed
 from ottla.client.producer.options import ProducerConfig, ProducerOptions, producer_config
-from ottla.client.producer.record_fields import check_target
+from ottla.client.producer.send_path import completed
 from ottla.client.values import ConsumerGroupMetadata, Header, OffsetAndMetadata
 from ottla.model.errors import MisuseError
 from ottla.model.ids import TopicPartition
 
 if TYPE_CHECKING:
-    from ottla.client.producer.table_delivery import TableDelivery
-    from ottla.client.producer.table_sending import Rows
+    from ottla.client.producer.tables.table_delivery import TableDelivery
+    from ottla.client.producer.tables.table_sending import Rows
 
 
-class _Disowned:
-    """The core of a producer in a process that was forked from its own: whatever is asked of it is refused.
+class _ForkedCore:
+    """The core of a producer in a forked child process: every use is refused.
 
-    Its sender's thread does not exist there, and its lock may be held by nobody who will ever let go of it.
+    The sender's thread does not exist in the child, and no thread there will release the lock.
     """
 
     is_closed = True
@@ -39,31 +40,33 @@ class _Disowned:
 
     def __getattr__(self, name: str) -> NoReturn:
         raise MisuseError(
-            f"this producer was made by process {self.__process}, and this is {os.getpid()}, forked from it: nothing"
-            " would be sent; make a producer in each process, after the fork"
+            f"the producer was created by process {self.__process} and cannot send in process {os.getpid()}, which was"
+            " forked from it; create a producer in each process, after the fork"
         )
 
 
+@checks_arguments(skip=("send",))
 class Producer:
-    """Sends records from any thread. A context manager; `close` at the end, or records may be lost.
+    """Sends records from any thread. A context manager; call `close` at the end, or records may be lost.
 
-    `ProducerOptions` has its arguments. One producer serves a whole program: it is made to be shared by all threads.
+    `ProducerOptions` has its arguments. One producer can serve a whole program: all threads may share it.
+
+    Every method raises `ProducerClosedError` after `close`, and `ArgumentError` for an argument of the wrong type.
     """
 
     def __init__(self, **options: Unpack[ProducerOptions]) -> None:
         config = producer_config("Producer", **options)
-        self._thread = LoopThread("ottla producer")
+        self._thread = LoopThread("ottla producer", producer_closed)
         try:
             self._core = self._thread.call(self._make(config))
         except BaseException:
             self._thread.close()
             raise
-        _MADE.add(self)
+        _PRODUCERS.add(self)
 
-    @staticmethod
-    async def _make(config: ProducerConfig) -> ProducerCore:
-        core = ProducerCore(config, is_async=False, home=threading.get_ident())
-        core.loop.start()
+    async def _make(self, config: ProducerConfig) -> ProducerCore:
+        core = ProducerCore(config, is_async=False, thread=self._thread, home=threading.get_ident())
+        core.sender.start()
         return core
 
     def __enter__(self) -> Self:
@@ -83,44 +86,19 @@ class Producer:
         partition: int | None = None,
         timestamp_ms: int | None = None,
     ) -> Delivery:
-        """Puts a record with the others for its partition and returns; `get` of the delivery waits until it is written.
+        """Appends a record to the batch of its partition. The returned delivery tells when and where it is written.
 
-        Waits only for a topic's first metadata and for room in `buffer_memory`, up to `max_block_ms` each. Raises what
-        is wrong with the record, `BufferFullError`, `DeadlineError` or the broker's refusal; then nothing was sent.
+        Blocks only for the first metadata of a topic and for room in `buffer_memory`, up to `max_block_ms` each. Raises
+        `MisuseError` or `RecordTooLargeError` if the record cannot be sent, `BufferFullError`, `DeadlineError`, or
+        `AnswerError` if a broker refuses the topic; the record was not sent then.
         """
-        core = self._core
-        try:
-            if core.has_interceptors:
-                record = core.intercepted(
-                    ProducerRecord(
-                        topic=topic,
-                        value=value,
-                        key=key,
-                        headers=headers or (),
-                        partition=partition,
-                        timestamp_ms=timestamp_ms,
-                    )
-                )
-                topic, value, key, headers = record.topic, record.value, record.key, record.headers
-                partition, timestamp_ms = record.partition, record.timestamp_ms
-            if type(topic) is not str or (partition is not None and type(partition) is not int):
-                check_target(topic, partition)
-            routes = core.routes.get(topic)
-            if routes is None or (partition is not None and not 0 <= partition < len(routes.queues)):
-                if core.is_closed:
-                    raise core.closed_error()
-                routes = self._thread.call(core.wait_topic(topic, partition))
-            prepared = core.prepare(routes, value, key, headers, partition, timestamp_ms)
-            delivery = core.append(prepared)
-            if delivery is None:
-                return self._wait_room(prepared)
-        except Exception as error:
-            core.interceptors.on_refused(error)
-            raise
-        if core.accumulator.wants_wake:
-            core.accumulator.wants_wake = False
-            self._thread.post(core.loop.wake)
-        return delivery
+        path = self._core.path
+        sent = path.send(topic, value, key, headers, partition, timestamp_ms)
+        if type(sent) is not Delivery:
+            return completed(sent)  # type: ignore[arg-type]  # a coroutine then
+        if path.accumulator.wants_wake:
+            path.wake()
+        return sent
 
     def send_table(
         self,
@@ -133,101 +111,96 @@ class Producer:
         headers: str = "headers",
         partition: int | str = "partition",
     ) -> "TableDelivery":
-        """Puts the rows of a pyarrow Table, RecordBatch or RecordBatchReader with what waits for their partitions.
+        """Sends the rows of a pyarrow Table, RecordBatch or RecordBatchReader as records.
 
-        Columns are found by name: `key` and `value` (binary, text, or what Arrow casts to binary), `timestamp`,
-        `headers` (lists or maps of text to binary) and `partition` may be missing, a column that is named here must be
-        there. A number as `partition` is for all rows; else rows go by their key, as other records do, and without one
-        to partitions in turn. Rows of a partition keep their order, and follow what was sent there before.
+        The arguments name columns: `key` and `value` (binary, text, or what Arrow casts to binary), `timestamp`,
+        `headers` (lists or maps of text to binary) and `partition`. A column with the default name may be missing; a
+        column that is named must exist. A number as `partition` is the partition of all rows. Otherwise a row goes to
+        the partition of its `partition` column, else of its key; rows without a key go to the partitions in turn. Rows
+        of one partition keep their order, after what was sent there before. Serializers with schemas of a registry
+        write the columns `key` and `value`, whatever their types; others are not called.
 
-        Waits for metadata and for room in `buffer_memory`, up to `max_block_ms` each time. Raises what is wrong with
-        the table; rows before the piece that is wrong may have been sent. Needs pyarrow.
+        Blocks for metadata and for room in `buffer_memory`, up to `max_block_ms` each time. Raises `MisuseError` for a
+        table that cannot be sent; rows before the part at fault may have been sent. Raises `MissingArrowError` without
+        pyarrow.
         """
-        import ottla.client.needed_arrow  # noqa: F401  # says what to install, if anything
-        from ottla.client.producer.table_sending import TableColumns, send_table_blocking
+        import ottla.client.needed_arrow  # noqa: F401  # raises MissingArrowError
+        from ottla.client.producer.tables.table_delivery import TableDelivery
+        from ottla.client.producer.tables.table_sending import TableColumns, send_table
 
         columns = TableColumns(key=key, value=value, timestamp=timestamp, headers=headers, partition=partition)
-        return send_table_blocking(self._core, self._thread, topic, table, columns)
-
-    def _wait_room(self, prepared: Prepared) -> Delivery:
-        core = self._core
-        monotonic = core.cluster.clock.monotonic
-        started = monotonic()
-        while True:
-            room = threading.Event()
-            core.add_room_waiter(room.set)
-            self._thread.post(core.loop.wake)
-            left = started + core.config.max_block_ms / 1000 - monotonic()
-            if not room.wait(max(left, 0)):
-                raise core.no_room(prepared[0], monotonic() - started)
-            delivery = core.append(prepared)
-            if delivery is not None:
-                core.loop.counts.buffer_wait_ms += (monotonic() - started) * 1000
-                self._thread.post(core.loop.wake)
-                return delivery
+        path = self._core.path
+        return TableDelivery(completed(send_table(path, topic, table, columns)), path.clock.monotonic)
 
     def flush(self, timeout: float | None = None) -> None:
-        """Returns once it is known what became of every record sent before; failures are in their deliveries.
+        """Waits until every record sent so far is delivered or failed; failures are in the deliveries.
 
-        Raises `DeadlineError` after `timeout` seconds; the records are still under way then.
+        Raises `DeadlineError` after `timeout` seconds; the producer keeps trying.
         """
+        self._core.check_open()
         self._thread.call(self._core.flush(timeout))
 
     def close(self, timeout: float | None = None) -> None:
-        """Waits for what was sent, aborts an open transaction, closes all connections and ends the thread.
+        """Delivers what was sent, aborts an open transaction, closes all connections and ends the thread.
 
-        After `timeout` seconds it gives up the rest, whose deliveries then raise `ProducerClosedError`. Closing twice
-        is harmless.
+        Records that are not delivered after `timeout` seconds fail with `ProducerClosedError`. Calling it again does
+        nothing.
         """
         if not self._core.is_closed:
             self._thread.call(self._core.close(timeout))
         self._thread.close()
 
     def partitions_for(self, topic: str) -> set[int]:
-        """The partitions that a topic has; makes the topic where brokers do that by themselves."""
-        return set(self._thread.call(self._core.wait_topic(topic)).all)
+        """The partitions of a topic; the brokers may create the topic.
+
+        Raises `AnswerError`, `CannotConnectError` or `DeadlineError` after `max_block_ms`.
+        """
+        return set(completed(self._core.path.wait_topic(topic)).all)
 
     def metrics(self) -> dict[str, dict[str, Any]]:
-        """What it did so far, in numbers, under Kafka's names."""
+        """Counts and averages so far, under Kafka's names."""
         return self._core.metrics()
 
     def init_transactions(self) -> None:
-        """Takes the transactional id, once, before the first transaction.
+        """Registers the transactional id; call it once, before the first transaction.
 
-        Any other producer of that id is fenced, and what it left open is aborted.
+        Fences any other producer with the same id and aborts its open transaction.
         """
-        self._thread.call(self._core.transactional().init_transactions())
+        self._thread.call(self._core.transactions().init_transactions())
 
     def begin_transaction(self) -> None:
-        """From now on, until commit or abort, what is sent belongs to one transaction."""
-        self._core.transactional().call("begin_transaction")
+        """Starts a transaction: all records sent until commit or abort belong to it."""
+        self._core.transactions().call("begin_transaction")
 
     def send_offsets_to_transaction(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata], group_metadata: ConsumerGroupMetadata | str
     ) -> None:
-        """Commits a group's offsets with the transaction, or not at all. Give the consumer's `group_metadata()`."""
-        self._thread.call(self._core.transactional().send_offsets(offsets, group_metadata))
+        """Commits offsets of a consumer group as part of the transaction.
+
+        Pass the consumer's `group_metadata()`: with it, a consumer that left the group is fenced.
+        """
+        self._thread.call(self._core.transactions().send_offsets(offsets, group_metadata))
 
     def commit_transaction(self) -> None:
-        """Waits for every record of the transaction, then makes all of it visible at once.
+        """Waits for all records of the transaction, then commits it.
 
-        Raises `TransactionFailedError` if a record or an offset of it failed: abort it, then begin again. Raises
-        `DeadlineError` if nobody knows yet whether it is committed: call again, or abort.
+        Raises `TransactionFailedError` if a record or an offset failed: abort, then begin a new transaction. Raises
+        `DeadlineError` if it is unknown whether the commit succeeded: call again, or abort.
         """
-        self._thread.call(self._core.transactional().commit())
+        self._thread.call(self._core.transactions().commit())
 
     def abort_transaction(self) -> None:
-        """Makes nothing of it visible, ever. Deliveries of what had not been sent raise `TransactionAbortedError`."""
-        self._thread.call(self._core.transactional().abort())
+        """Aborts the transaction. Deliveries of records not sent yet raise `TransactionAbortedError`."""
+        self._thread.call(self._core.transactions().abort())
 
 
-_MADE: Final[WeakSet[Producer]] = WeakSet()
+_PRODUCERS: Final[WeakSet[Producer]] = WeakSet()
+"""All producers of this process."""
 
 
-def _disown() -> None:
-    """In a process that was just forked: no producer of the other process can be used."""
-    for producer in list(_MADE):
-        producer._core = cast(ProducerCore, _Disowned(os.getppid()))
+def _after_fork() -> None:
+    for producer in list(_PRODUCERS):
+        producer._core = cast(ProducerCore, _ForkedCore(os.getppid()))
 
 
-os.register_at_fork(after_in_child=_disown)
+os.register_at_fork(after_in_child=_after_fork)

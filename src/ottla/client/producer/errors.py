@@ -1,4 +1,4 @@
-"""What a producer can tell its program, beyond what every client can (`errors.py`)."""
+"""The errors of producers, beyond those that every client raises (`ottla.client.errors`)."""
 
 from ottla.client.errors import DeadlineError
 from ottla.model.error_codes import ErrorCode
@@ -6,21 +6,21 @@ from ottla.model.errors import FencedError, InvalidRequestError, MisuseError, Ot
 
 
 class ProducerClosedError(MisuseError):
-    """The producer was closed; make another one."""
+    """The producer was closed; create a new one."""
 
 
 class SerializationError(MisuseError):
-    """A serializer failed, or gave something that is neither bytes nor None; the record was not sent."""
+    """A serializer failed, or returned something other than bytes or None. The record was not sent."""
 
 
 class RecordTooLargeError(InvalidRequestError):
-    """A record alone exceeds `max_request_size` or `buffer_memory`; it was not sent."""
+    """A single record exceeds `max_request_size` or `buffer_memory`. The record was not sent."""
 
     code = ErrorCode.MESSAGE_TOO_LARGE
 
 
 class BufferFullError(DeadlineError):
-    """The records that wait fill `buffer_memory`, and none left within `max_block_ms`; this one was not sent."""
+    """`buffer_memory` was full for `max_block_ms`. The record was not sent."""
 
 
 class NotDeliveredError(DeadlineError):
@@ -28,28 +28,38 @@ class NotDeliveredError(DeadlineError):
 
 
 class NotEncodedError(OttlaError):
-    """A batch could not be compressed or laid out, such as for want of memory; none of its records was sent."""
+    """A batch could not be encoded or compressed, for example for lack of memory. Its records were not sent."""
 
 
 class DeliveryTimeoutError(DeadlineError, TimeoutError):
-    """The timeout given to a delivery is over, and the record is still under way; `delivery_timeout_ms` bounds that."""
+    """The timeout of waiting for a delivery expired. The producer keeps trying for up to `delivery_timeout_ms`."""
 
 
 class ProducerFencedError(FencedError):
-    """Another producer has taken this one's transactional id, or its transaction timed out; close this one."""
+    """Another producer uses the transactional id, or the transaction timed out; close this producer."""
 
     code = ErrorCode.PRODUCER_FENCED
 
 
 class TransactionAbortedError(OttlaError):
-    """A record was not sent, because its transaction was aborted."""
+    """The record was not sent because its transaction was aborted, or failed and must be aborted."""
 
 
 class TransactionFailedError(OttlaError):
-    """Something in the transaction failed, so it cannot be committed: call `abort_transaction`, then begin again."""
+    """A part of the transaction failed, so it cannot be committed: call `abort_transaction`, then begin a new one."""
 
     code = ErrorCode.TRANSACTION_ABORTABLE
 
 
 class ProducerBrokenError(OttlaError):
-    """The producer can do nothing more, for the reason that it names: close it and make another one."""
+    """The producer failed for the reason in the message: close it and create a new one."""
+
+    def __init__(self, message: str, error_code: ErrorCode = ErrorCode.UNKNOWN_SERVER_ERROR) -> None:
+        super().__init__(message)
+        self.error_code = error_code
+        """What the broker answered, if it refused."""
+
+
+def producer_closed() -> ProducerClosedError:
+    """For a method called after `close`."""
+    return ProducerClosedError("the producer is closed; create a new one")

@@ -1,4 +1,4 @@
-"""What a producer has done so far, in numbers, under the names that Kafka's clients use."""
+"""The metrics of a producer, under the names that Kafka's clients use."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 
 @dataclass(slots=True)
 class ProducerCounts:
-    """Counted by the sender; one thread writes."""
+    """Counters; written by the thread of the sender only."""
 
     records_sent: int = 0
     bytes_sent: int = 0
@@ -22,7 +22,7 @@ class ProducerCounts:
     buffer_wait_ms: float = 0.0
 
     def as_metrics(self, **now: float) -> dict[str, dict[str, Any]]:
-        """One group of metrics; `now` has those that are states rather than counts, with _ for -."""
+        """The metrics as one group; `now` adds current values, with _ for - in their names."""
         values: dict[str, Any] = {
             "record-send-total": self.records_sent,
             "record-error-total": self.records_failed,

@@ -1,29 +1,29 @@
-"""The keyword arguments of the producers, and what they mean together."""
+"""The keyword arguments of the producers, and which combinations are allowed."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, Literal, Unpack
 
+from ottla.client.arguments import shown
 from ottla.client.options import ClientConfig, ClientOptions, OptionError, configured, option
-from ottla.client.producer.accumulator_state import AccumulatorLimits
-from ottla.client.producer.interceptors import ProducerInterceptor
+from ottla.client.producer.batching.accumulator_state import AccumulatorLimits
 from ottla.client.producer.partitioner import Partitioner
-from ottla.client.serializers import Serialized, Serializer
+from ottla.client.serializers import AnySerializer
 from ottla.records.layout import Codec
 
 Acks = Literal[-1, 0, 1, "all"]
 CompressionType = Literal["none", "gzip", "snappy", "lz4", "zstd"]
 IDEMPOTENT_IN_FLIGHT_MAX: Final = 5
-"""How many batches of a producer a broker remembers for each partition."""
+"""How many of a producer's batches a broker remembers for each partition."""
 
 
 class ProducerOptions(ClientOptions, total=False):
-    """What a producer may be told; see `ProducerConfig`."""
+    """The options of a producer; `ProducerConfig` documents them."""
 
-    key_serializer: Callable[[Any], Serialized] | Serializer | None
-    value_serializer: Callable[[Any], Serialized] | Serializer | None
+    key_serializer: AnySerializer | None
+    value_serializer: AnySerializer | None
     partitioner: Partitioner | None
-    interceptors: Sequence[ProducerInterceptor]
+    interceptors: Sequence[Any]
     acks: Acks
     compression_type: CompressionType | None
     compression_level: int | None
@@ -41,58 +41,60 @@ class ProducerOptions(ClientOptions, total=False):
 
 
 _LEVELS: Final = {Codec.GZIP: (-1, 9), Codec.LZ4: (1, 17), Codec.ZSTD: (-131_072, 22)}
-"""From the fastest to the smallest, as Kafka's producer has them; -1 is gzip's own default."""
+"""The lowest and highest level of each codec, as in Kafka's producer; -1 is gzip's own default."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProducerConfig(ClientConfig):
-    """What a producer was told. Names are kafka-python's, defaults those of Kafka's own producer."""
+    """The options of a producer. Names are kafka-python's, defaults those of Kafka's Java producer."""
 
-    key_serializer: Callable[[Any], Serialized] | Serializer | None = None
-    value_serializer: Callable[[Any], Serialized] | Serializer | None = None
-    """A callable of the value, or an object whose `serialize` also gets the topic; None if values are bytes."""
+    key_serializer: AnySerializer | None = None
+    value_serializer: AnySerializer | None = None
+    """A callable that takes the value, an object whose `serialize` takes the topic too, or a `RecordSerializer`, such
+    as those for schemas; None for bytes."""
     partitioner: Partitioner | None = None
-    """Chooses the partition of a record that names none; None is Java's (`ottla.client.producer.partitioner`)."""
-    interceptors: Sequence[ProducerInterceptor] = ()
+    """Chooses the partition of a record sent without one; None chooses as Kafka's Java producer does."""
+    interceptors: Sequence[Any] = ()
+    """Objects with any of the methods of `ProducerInterceptor`."""
     acks: Acks = "all"
-    """Who must have a record for it to count as written: all in-sync replicas ("all", -1), the leader (1), none (0)."""
+    """Which replicas must have a record before it is acknowledged: all in sync ("all"), the leader (1), none (0)."""
     compression_type: CompressionType | None = None
     compression_level: int | None = None
-    """As the codec counts; None is its default. Snappy has none."""
+    """The codec's own levels; None is its default. Snappy has no levels."""
     batch_size: int = option(16_384, least=0)
-    """The largest batch, in bytes before compression; a larger record is a batch of its own."""
+    """The largest batch, in bytes before compression; a larger record gets a batch of its own."""
     linger_ms: int | float = option(5, least=0)
     """How long a batch that is not full waits for more records."""
     buffer_memory: int = option(33_554_432, least=1)
-    """How many bytes may wait to be sent, all together."""
+    """How many bytes of records may wait to be sent."""
     max_block_ms: int = option(60_000, least=0)
-    """How long `send` waits for metadata and memory, and a transaction's methods for the coordinator."""
+    """How long `send` waits for metadata and for memory, and transaction methods for the coordinator."""
     max_request_size: int = option(1_048_576, least=1)
-    """The largest request, and record, in bytes."""
+    """The largest request, and the largest record, in bytes."""
     max_in_flight_requests_per_connection: int = option(5, least=1)
     retries: int = option(2_147_483_647, least=0, most=2_147_483_647)
-    """How often a batch is sent again; `delivery_timeout_ms` is the better bound."""
+    """How often a batch is retried; `delivery_timeout_ms` is the better bound."""
     delivery_timeout_ms: int = option(120_000, least=1)
-    """How long after `send` a record's fate is known at the latest."""
+    """How long after `send` a record is delivered or failed at the latest."""
     enable_idempotence: bool = True
-    """Whether brokers keep records from being written twice, or out of order, when they are sent again."""
+    """Whether brokers discard duplicates and keep the order of records when batches are retried."""
     transactional_id: str | None = None
-    """The name under which this producer's transactions outlive it; a newer producer of that name fences it."""
+    """Identifies this producer's transactions across restarts; a newer producer with the same id fences it."""
     transaction_timeout_ms: int = option(60_000, least=1, most=2_147_483_647)
-    """After how long the coordinator aborts a transaction by itself."""
+    """After how long the coordinator aborts an open transaction."""
 
     @property
     def codec(self) -> Codec:
-        """The compression."""
+        """The codec of `compression_type`."""
         return Codec[(self.compression_type or "none").upper()]
 
     @property
     def wire_acks(self) -> int:
-        """As requests say it."""
+        """`acks` as the Produce request encodes it."""
         return -1 if self.acks == "all" else self.acks
 
     def limits(self, *, is_async: bool) -> AccumulatorLimits:
-        """What the accumulator needs to know."""
+        """The limits of the accumulator."""
         return AccumulatorLimits(
             batch_size=self.batch_size,
             linger=self.linger_ms / 1000,
@@ -110,14 +112,15 @@ class ProducerConfig(ClientConfig):
 
 
 def producer_config(client: str, **given: Unpack[ProducerOptions]) -> ProducerConfig:
-    """The config of a producer, called so for people. Raises `OptionError` for what cannot be, alone or together.
+    """The checked config of a producer; error messages name the client. Raises `OptionError`.
 
-    Where idempotence was not asked for by name, options that exclude it turn it off.
+    Options that exclude idempotence turn it off, unless `enable_idempotence` or `transactional_id` was given.
     """
     config = configured(ProducerConfig, client, given)
     if config.transactional_id == "":
-        raise OptionError(f"transactional_id='' of {client} is no name; give one, or None for no transactions")
+        raise OptionError(f"{client}: transactional_id must not be empty; omit it for a producer without transactions")
     _check_level(client, config)
+    _check_interceptors(client, config)
     excluded = [
         f"{name}={getattr(config, name)!r}"
         for name, fits in (
@@ -144,26 +147,35 @@ def producer_config(client: str, **given: Unpack[ProducerOptions]) -> ProducerCo
     if config.delivery_timeout_ms < least_ms:
         if "delivery_timeout_ms" in given:
             raise OptionError(
-                f"delivery_timeout_ms={config.delivery_timeout_ms} of {client} is too small; it covers linger_ms and"
-                f" request_timeout_ms, {least_ms} here: raise it, or lower those"
+                f"{client}: delivery_timeout_ms must be at least linger_ms + request_timeout_ms, which is {least_ms},"
+                f" not {config.delivery_timeout_ms}"
             )
         config = replace(config, delivery_timeout_ms=least_ms)
     return config
 
 
+def _check_interceptors(client: str, config: ProducerConfig) -> None:
+    """Raises `OptionError` for an object that would never be called, such as a class in place of its instance."""
+    for place, each in enumerate(config.interceptors):
+        if isinstance(each, type) or not (hasattr(each, "on_send") or hasattr(each, "on_acknowledgement")):
+            raise OptionError(
+                f"{client}: interceptors[{place}] must have on_send or on_acknowledgement, not {shown(each)}"
+            )
+
+
 def _check_level(client: str, config: ProducerConfig) -> None:
-    """Raises `OptionError` for a level that the codec does not have, before a batch is compressed with it."""
+    """Raises `OptionError` for a level that the codec does not have."""
     level = config.compression_level
     if level is None:
         return
     levels = _LEVELS.get(config.codec)
     if levels is None:
         raise OptionError(
-            f"compression_level={level} of {client} has no meaning with compression_type={config.compression_type!r};"
+            f"{client}: compression_level={level} has no effect with compression_type={config.compression_type!r};"
             " omit it, or choose gzip, lz4 or zstd"
         )
     if not levels[0] <= level <= levels[1]:
         raise OptionError(
-            f"compression_level={level} of {client} is not a level of {config.compression_type}; its levels are"
+            f"{client}: compression_level={level} is not a level of {config.compression_type}; its levels are"
             f" {levels[0]} to {levels[1]}"
         )

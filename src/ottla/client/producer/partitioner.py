@@ -1,23 +1,24 @@
-"""Which partition a record goes to, as Java's producer decides: murmur2 of the key, or stick to one without a key.
+"""Partitioners: callables that choose the partition of a record, for the producer option `partitioner`.
 
-So that records of one key meet in one partition whichever client sent them. The producer's own choice needs none of
-the callables here; they are for those who want another one, and show what a custom one looks like.
+Without the option a producer chooses as Java's producer does: by murmur2 of the key, so that a key has the same
+partition for all clients, and a sticky partition for records without a key. The classes here are alternatives, and
+examples of a custom partitioner.
 """
 
 from collections.abc import Callable, Sequence
 
-from ottla.client.producer.murmur2 import murmur2, partition_for_key
 from ottla.env.ports import Random
 from ottla.env.real_random import RealRandom
+from ottla.records.murmur2 import murmur2, partition_for_key
 
 __all__ = ["Partitioner", "RandomPartitioner", "RoundRobinPartitioner", "StickyChoice", "murmur2", "partition_for_key"]
 
 Partitioner = Callable[[bytes | None, Sequence[int], Sequence[int]], int]
-"""Given a serialized key, all partitions of the topic and those that have a leader now, answers one of them."""
+"""Takes the serialized key, all partitions of the topic and those that have a leader, and returns one of them."""
 
 
 class StickyChoice:
-    """For records without a key: one partition until `move_on`, then another, so that batches fill up."""
+    """For records without a key: one partition until `move_on`, then another one, so that batches fill up."""
 
     __slots__ = ("_current", "_partitions", "_random")
 
@@ -32,14 +33,14 @@ class StickyChoice:
         return self._current
 
     def move_on(self) -> None:
-        """Says that a batch is full: the next one goes to another partition, if there is one."""
+        """Chooses another partition, if there is one; call it when a batch is full."""
         if self._partitions > 1:
             step = 1 + self._random.randrange(self._partitions - 1)
             self._current = (self._current + step) % self._partitions
 
 
 class RoundRobinPartitioner:
-    """Every record goes to the next partition that has a leader, whatever its key; one instance serves one topic."""
+    """Sends each record to the next partition that has a leader, regardless of its key. Use one for each topic."""
 
     def __init__(self) -> None:
         self._next = 0
@@ -51,7 +52,7 @@ class RoundRobinPartitioner:
 
 
 class RandomPartitioner:
-    """A key's partition is Java's; records without one go anywhere, each for itself."""
+    """Chooses by key as Java's producer does, and a random partition for each record without a key."""
 
     def __init__(self, random: Random | None = None) -> None:
         self._random: Random = random or RealRandom()

@@ -1,23 +1,23 @@
-"""Where the records of a topic can go: its partitions' queues, and the choice among them.
+"""The partition queues of a topic, and the choice of a partition for a record.
 
-Pure. Kept from metadata by `produce_loop.py`, read by every `send`.
+Pure. `sender.py` updates the routes from metadata; every `send` reads them.
 """
 
 from collections.abc import Callable
 from uuid import UUID
 
 from ottla.client.network.cluster_view import TopicView
-from ottla.client.producer.murmur2 import partition_for_key
-from ottla.client.producer.partition_queue_state import PartitionQueue
+from ottla.client.producer.batching.partition_queue_state import PartitionQueue
 from ottla.client.producer.partitioner import Partitioner
 from ottla.env.ports import Random
 from ottla.model.buffer import Buffer
 from ottla.model.errors import MisuseError
 from ottla.model.ids import TopicPartition
+from ottla.records.murmur2 import partition_for_key
 
 
 class TopicRoutes:
-    """One topic's queues by partition index, kept for as long as the producer lives."""
+    """The queues of one topic by partition, kept for the life of the producer."""
 
     __slots__ = (
         "_random",
@@ -37,14 +37,14 @@ class TopicRoutes:
         self.queues: list[PartitionQueue] = []
         self.all: list[int] = []
         self.available: list[int] = []
-        """Those with a leader."""
+        """The partitions that have a leader."""
         self._random = random
         self._sticky = -1
         self._sticky_size = max(sticky_size, 1)
         self._sticky_bytes_left = self._sticky_size
 
     def update(self, view: TopicView, queue_of: Callable[[TopicPartition], PartitionQueue]) -> None:
-        """Takes leaders from the metadata, except such as are older than what is known."""
+        """Takes over leaders from metadata, except for older leader epochs."""
         is_same = self.topic_id is None or view.id is None or view.id == self.topic_id
         self.topic_id = view.id
         for partition in view.partitions[len(self.queues) :]:
@@ -56,7 +56,7 @@ class TopicRoutes:
         self.available = [index for index in self.all if self.queues[index].leader is not None]
 
     def choose(self, key: Buffer | None, size: int) -> PartitionQueue:
-        """The queue for a record of about that size: by its key, or the one that records without a key go to now."""
+        """The queue for a record of about `size` bytes: by its key, else that of the sticky partition."""
         queues = self.queues
         if len(queues) == 1:
             return queues[0]
@@ -68,19 +68,19 @@ class TopicRoutes:
         return queues[self._sticky]
 
     def choose_by(self, partitioner: Partitioner, key: bytes | None) -> PartitionQueue:
-        """The queue that somebody else's partitioner chooses. Raises `MisuseError` if there is no such partition."""
+        """The queue that a custom partitioner chooses. Raises `MisuseError` if the partition does not exist."""
         try:
             index = partitioner(key, self.all, self.available)
         except Exception as error:
             raise MisuseError(f"the partitioner failed for topic {self.name}: {error!r}") from error
         if not isinstance(index, int) or not 0 <= index < len(self.queues):
             raise MisuseError(
-                f"the partitioner chose {index!r} for topic {self.name}, whose partitions are 0 to {len(self.all) - 1}"
+                f"the partitioner returned {index!r} for topic {self.name} with partitions 0 to {len(self.all) - 1}"
             )
         return self.queues[index]
 
     def _move_on(self, size: int) -> None:
-        """Another partition, one with a leader if there is one; the batch of the last one need not wait for more."""
+        """Chooses another sticky partition, if possible one with a leader, and closes the batch of the last one."""
         if self._sticky >= 0:
             left = self.queues[self._sticky]
             if left.batches:

@@ -9,12 +9,15 @@ import pytest
 from ottla.client.admin.group_offsets import CommittedOffset, commit_offsets, committed_offsets, delete_offsets
 from ottla.client.admin.group_requests import GroupDescription, delete_group, describe_group, list_groups
 from ottla.client.errors import AnswerError
-from ottla.coordination.groups.consumer_protocol import write_assignment
 from ottla.model.error_codes import ErrorCode
 from ottla.model.ids import TopicPartition
 from ottla.protocol.apis import ApiKey
-from ottla.protocol.messages import milliseconds, wire_error
+from ottla.protocol.consumer_protocol import write_assignment
+from ottla.protocol.messages import wire_error
+from tests.unit.client.scripted_broker import response
 from tests.unit.client.scripted_cluster import BROKER, Script, scripted_cluster
+
+pytestmark = pytest.mark.broker
 
 EVENTS = TopicPartition("events", 0)
 
@@ -37,35 +40,26 @@ def classic(
     assignment: bytes = b"",
     metadata: bytes = b"",
 ) -> Any:
-    from kio.schema.describe_groups.v6.response import DescribedGroup, DescribedGroupMember, DescribeGroupsResponse
-
-    member = DescribedGroupMember(
-        member_id="m", client_id="c", client_host="/h", member_metadata=metadata, member_assignment=assignment
-    )
-    group: Any = DescribedGroup(
-        error_code=wire_error(error),
-        group_id="g",  # type: ignore[arg-type]
-        group_state=state,
-        protocol_type=protocol_type,
-        protocol_data="range",
-        members=(member,) if state == "Stable" else (),
-    )
-    return DescribeGroupsResponse(throttle_time=milliseconds(0), groups=(group,))
+    member = {
+        "member_id": "m",
+        "client_id": "c",
+        "client_host": "/h",
+        "member_metadata": metadata,
+        "member_assignment": assignment,
+    }
+    group = {
+        "error_code": wire_error(error),
+        "group_id": "g",
+        "group_state": state,
+        "protocol_type": protocol_type,
+        "protocol_data": "range",
+        "members": [member] if state == "Stable" else [],
+    }
+    return response(ApiKey.DESCRIBE_GROUPS, 6, groups=[group])
 
 
 def server_side(error: ErrorCode) -> Any:
-    from kio.schema.consumer_group_describe.v1.response import ConsumerGroupDescribeResponse, DescribedGroup
-
-    group: Any = DescribedGroup(
-        error_code=wire_error(error),
-        group_id="g",  # type: ignore[arg-type]
-        group_state="",
-        group_epoch=0,  # type: ignore[arg-type]
-        assignment_epoch=0,  # type: ignore[arg-type]
-        assignor_name="",
-        members=(),
-    )
-    return ConsumerGroupDescribeResponse(throttle_time=milliseconds(0), groups=(group,))
+    return response(ApiKey.CONSUMER_GROUP_DESCRIBE, 1, groups=[{"error_code": wire_error(error), "group_id": "g"}])
 
 
 def described(script: Script) -> GroupDescription:
@@ -101,17 +95,8 @@ def test_a_coordinator_that_has_moved_is_looked_up_again() -> None:
 
 
 def coordinator(code: ErrorCode, message: str | None = None) -> Any:
-    from kio.schema.find_coordinator.v6.response import Coordinator, FindCoordinatorResponse
-
-    found: Any = Coordinator(
-        key="g",
-        node_id=-1,  # type: ignore[arg-type]
-        host="",
-        port=-1,  # type: ignore[arg-type]
-        error_code=wire_error(code),
-        error_message=message,
-    )
-    return FindCoordinatorResponse(throttle_time=milliseconds(0), coordinators=(found,))
+    found = {"key": "g", "node_id": -1, "port": -1, "error_code": wire_error(code), "error_message": message}
+    return response(ApiKey.FIND_COORDINATOR, 6, coordinators=[found])
 
 
 def test_a_coordinator_is_waited_for_while_there_is_none_and_a_refusal_is_told() -> None:
@@ -136,7 +121,7 @@ def test_a_dead_group_is_one_that_is_not_there(answer: Any) -> None:
             ApiKey.DESCRIBE_GROUPS: lambda: answer,
         }
     )
-    with pytest.raises(AnswerError, match="group g: there is no such group; `ottla groups list`") as refused:
+    with pytest.raises(AnswerError, match="group g: the group does not exist; `ottla groups list`") as refused:
         described(script)
     assert ErrorCode.GROUP_ID_NOT_FOUND is refused.value.error_code
 
@@ -158,13 +143,11 @@ def test_what_members_were_assigned_is_read_where_it_can_be(answer: Any, expecte
 
 
 def test_a_broker_too_old_to_filter_is_filtered_here() -> None:
-    from kio.schema.list_groups.v5.response import ListedGroup, ListGroupsResponse
-
-    groups: Any = tuple(
-        ListedGroup(group_id=name, protocol_type="consumer", group_state=state, group_type=kind)  # type: ignore[arg-type]
+    groups = [
+        {"group_id": name, "protocol_type": "consumer", "group_state": state, "group_type": kind}
         for name, state, kind in (("b", "Empty", ""), ("a", "Stable", "Classic"), ("c", "Stable", "Consumer"))
-    )
-    answer = ListGroupsResponse(throttle_time=milliseconds(0), error_code=wire_error(ErrorCode.NONE), groups=groups)
+    ]
+    answer = response(ApiKey.LIST_GROUPS, 5, groups=groups)
 
     async def scenario() -> None:
         async with scripted_cluster(Script({ApiKey.LIST_GROUPS: lambda: answer})) as cluster:
@@ -179,26 +162,9 @@ def test_a_broker_too_old_to_filter_is_filtered_here() -> None:
 
 
 def fetched(*, group_error: ErrorCode = ErrorCode.NONE, offset: int = 7) -> Any:
-    from kio.schema.offset_fetch.v9.response import (
-        OffsetFetchResponse,
-        OffsetFetchResponseGroup,
-        OffsetFetchResponsePartitions,
-        OffsetFetchResponseTopics,
-    )
-
-    partition: Any = OffsetFetchResponsePartitions(
-        partition_index=0,  # type: ignore[arg-type]
-        committed_offset=offset,  # type: ignore[arg-type]
-        metadata=None,
-        error_code=wire_error(ErrorCode.NONE),
-    )
-    topics: Any = (OffsetFetchResponseTopics(name="events", partitions=(partition,)),)  # type: ignore[arg-type]
-    group: Any = OffsetFetchResponseGroup(
-        group_id="g",  # type: ignore[arg-type]
-        topics=topics,
-        error_code=wire_error(group_error),
-    )
-    return OffsetFetchResponse(throttle_time=milliseconds(0), groups=(group,))
+    topic = {"name": "events", "partitions": [{"partition_index": 0, "committed_offset": offset}]}
+    group = {"group_id": "g", "topics": [topic], "error_code": wire_error(group_error)}
+    return response(ApiKey.OFFSET_FETCH, 9, groups=[group])
 
 
 @pytest.mark.parametrize(
@@ -224,18 +190,8 @@ def test_what_was_committed_is_asked_for_by_name(answers: list[Any], expected: A
 
 
 def committed(*codes: ErrorCode) -> Any:
-    from kio.schema.offset_commit.v9.response import (
-        OffsetCommitResponse,
-        OffsetCommitResponsePartition,
-        OffsetCommitResponseTopic,
-    )
-
-    partitions: Any = tuple(
-        OffsetCommitResponsePartition(partition_index=at, error_code=wire_error(code))  # type: ignore[arg-type]
-        for at, code in enumerate(codes)
-    )
-    topic: Any = OffsetCommitResponseTopic(name="events", partitions=partitions)  # type: ignore[arg-type]
-    return OffsetCommitResponse(throttle_time=milliseconds(0), topics=(topic,))
+    parts = [{"partition_index": at, "error_code": wire_error(code)} for at, code in enumerate(codes)]
+    return response(ApiKey.OFFSET_COMMIT, 9, topics=[{"name": "events", "partitions": parts}])
 
 
 def test_a_commit_is_tried_again_for_what_passes_and_refused_for_what_does_not() -> None:
@@ -262,16 +218,12 @@ def test_a_commit_is_tried_again_for_what_passes_and_refused_for_what_does_not()
 
 
 def test_a_group_that_is_refused_is_an_error_with_what_to_do() -> None:
-    from kio.schema.delete_groups.v2.response import DeletableGroupResult, DeleteGroupsResponse
-    from kio.schema.offset_delete.v0.response import OffsetDeleteResponse
-
-    result: Any = DeletableGroupResult(group_id="g", error_code=wire_error(ErrorCode.NON_EMPTY_GROUP))  # type: ignore[arg-type]
+    result = {"group_id": "g", "error_code": wire_error(ErrorCode.NON_EMPTY_GROUP)}
+    not_found = wire_error(ErrorCode.GROUP_ID_NOT_FOUND)
     script = Script(
         {
-            ApiKey.DELETE_GROUPS: lambda: DeleteGroupsResponse(throttle_time=milliseconds(0), results=(result,)),
-            ApiKey.OFFSET_DELETE: lambda: OffsetDeleteResponse(
-                error_code=wire_error(ErrorCode.GROUP_ID_NOT_FOUND), throttle_time=milliseconds(0), topics=()
-            ),
+            ApiKey.DELETE_GROUPS: lambda: response(ApiKey.DELETE_GROUPS, 2, results=[result]),
+            ApiKey.OFFSET_DELETE: lambda: response(ApiKey.OFFSET_DELETE, 0, error_code=not_found),
         }
     )
 
@@ -279,7 +231,7 @@ def test_a_group_that_is_refused_is_an_error_with_what_to_do() -> None:
         async with scripted_cluster(script) as cluster:
             with pytest.raises(AnswerError, match="group g: the group has members; stop its consumers first"):
                 await delete_group(cluster, "g")
-            with pytest.raises(AnswerError, match="group g: there is no such group"):
+            with pytest.raises(AnswerError, match="group g: the group does not exist"):
                 await delete_offsets(cluster, "g", [EVENTS])
 
     run(scenario())

@@ -18,13 +18,16 @@ from ottla.model.errors import InvalidRequestError
 from ottla.model.ids import TopicPartition
 from ottla.protocol.apis import ApiKey
 from ottla.protocol.fields import BrokenAnswerError
-from ottla.protocol.messages import milliseconds, read_request, wire_error
+from ottla.protocol.messages import read_request, wire_error
 from ottla.protocol.transaction_frames import (
     DescribedTransaction,
     describe_transaction_body,
     read_described_transaction,
 )
+from tests.unit.client.scripted_broker import response
 from tests.unit.client.scripted_cluster import BROKER, Script, scripted_cluster
+
+pytestmark = pytest.mark.broker
 
 FIRST, SECOND = TopicPartition("events", 0), TopicPartition("events", 1)
 
@@ -93,14 +96,13 @@ def test_an_answer_that_ends_early_is_broken(size: int) -> None:
 
 
 def transactions(*, unknown: tuple[str, ...] = (), error: ErrorCode = ErrorCode.NONE) -> Any:
-    from kio.schema.list_transactions.v2.response import ListTransactionsResponse, TransactionState
-
-    state: Any = TransactionState(transactional_id="etl", producer_id=1, transaction_state="Ongoing")  # type: ignore[arg-type]
-    return ListTransactionsResponse(
-        throttle_time=milliseconds(0),
+    state = {"transactional_id": "etl", "producer_id": 1, "transaction_state": "Ongoing"}
+    return response(
+        ApiKey.LIST_TRANSACTIONS,
+        2,
         error_code=wire_error(error),
         unknown_state_filters=unknown,
-        transaction_states=(state,),
+        transaction_states=[state],
     )
 
 
@@ -128,7 +130,7 @@ def test_a_state_that_the_broker_does_not_know_is_named() -> None:
         async with scripted_cluster(Script({ApiKey.LIST_TRANSACTIONS: lambda: answer})) as cluster:
             await list_transactions(cluster, states=["PrepareEpochFence"])
 
-    with pytest.raises(InvalidRequestError, match=f"broker {BROKER} knows no state PrepareEpochFence"):
+    with pytest.raises(InvalidRequestError, match=f"broker {BROKER}: unknown state PrepareEpochFence"):
         run(scenario())
 
 
@@ -167,37 +169,13 @@ def test_what_a_coordinator_knows_in_that_partition_does_not_hang() -> None:
 
 def test_one_that_was_ended_while_we_looked_does_not_hang() -> None:
     """Its marker is written between the question to the leader and that to the coordinator, which then forgets it."""
-    from kio.schema.describe_producers.v0.response import (
-        DescribeProducersResponse,
-        PartitionResponse,
-        ProducerState,
-        TopicResponse,
-    )
 
     def producers(start_offset: int) -> Any:
-        state: Any = ProducerState(
-            producer_id=1,  # type: ignore[arg-type]
-            producer_epoch=0,  # type: ignore[arg-type]
-            last_timestamp=0,  # type: ignore[arg-type]
-            coordinator_epoch=-1,  # type: ignore[arg-type]
-            current_txn_start_offset=start_offset,  # type: ignore[arg-type]
-        )
-        partition: Any = PartitionResponse(
-            partition_index=0,  # type: ignore[arg-type]
-            error_code=wire_error(ErrorCode.NONE),
-            active_producers=(state,),
-        )
-        topic: Any = TopicResponse(name="events", partitions=(partition,))  # type: ignore[arg-type]
-        return DescribeProducersResponse(throttle_time=milliseconds(0), topics=(topic,))
+        state = {"producer_id": 1, "coordinator_epoch": -1, "current_txn_start_offset": start_offset}
+        partition = {"partition_index": 0, "active_producers": [state]}
+        return response(ApiKey.DESCRIBE_PRODUCERS, 0, topics=[{"name": "events", "partitions": [partition]}])
 
-    from kio.schema.list_transactions.v2.response import ListTransactionsResponse
-
-    nothing = ListTransactionsResponse(
-        throttle_time=milliseconds(0),
-        error_code=wire_error(ErrorCode.NONE),
-        unknown_state_filters=(),
-        transaction_states=(),
-    )
+    nothing = response(ApiKey.LIST_TRANSACTIONS, 2)
 
     async def hanging(second_start: int) -> list[OpenTransaction]:
         answers = [producers(7), producers(second_start)]
@@ -219,21 +197,14 @@ def test_one_that_was_ended_while_we_looked_does_not_hang() -> None:
 
 
 def test_a_partition_that_is_not_there_is_no_reason_to_try_again() -> None:
-    from kio.schema.describe_producers.v0.response import DescribeProducersResponse, PartitionResponse, TopicResponse
-
-    partition: Any = PartitionResponse(
-        partition_index=0,  # type: ignore[arg-type]
-        error_code=wire_error(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
-        active_producers=(),
-    )
-    topic: Any = TopicResponse(name="events", partitions=(partition,))  # type: ignore[arg-type]
-    answer = DescribeProducersResponse(throttle_time=milliseconds(0), topics=(topic,))
+    partition = {"partition_index": 0, "error_code": wire_error(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)}
+    answer = response(ApiKey.DESCRIBE_PRODUCERS, 0, topics=[{"name": "events", "partitions": [partition]}])
     script = Script({ApiKey.DESCRIBE_PRODUCERS: lambda: answer})
 
     async def scenario() -> None:
         async with scripted_cluster(script) as cluster:
             await find_hanging(cluster, [FIRST], timeout_ms=0, broker=BROKER)
 
-    with pytest.raises(AnswerError, match="producers of events-0: no such topic or partition"):
+    with pytest.raises(AnswerError, match="producers of events-0: the topic or partition does not exist"):
         run(scenario())
     assert 1 == script.asked.count(ApiKey.DESCRIBE_PRODUCERS)

@@ -3,7 +3,8 @@
 import pytest
 
 from ottla.client.consumer.errors import NotAssignedError
-from ottla.client.consumer.subscription_state import Kind, Phase, SubscriptionState
+from ottla.client.consumer.subscription_state import Kind, SubscriptionState
+from ottla.client.fetch.partition_state import Phase
 from ottla.client.network.list_offsets import END, START
 from ottla.model.errors import MisuseError
 from ottla.model.ids import TopicPartition

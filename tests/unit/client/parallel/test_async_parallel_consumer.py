@@ -16,17 +16,20 @@ from ottla.client.admin.async_admin import OffsetSpec
 from ottla.client.admin.blocking_admin import Admin
 from ottla.client.consumer.blocking_consumer import Consumer
 from ottla.client.options import OptionError
-from ottla.client.parallel import dead_letters
 from ottla.client.parallel.async_parallel_consumer import AsyncParallelConsumer, HandlerFailedError, RejectRecordError
 from ottla.client.parallel.blocking_parallel_consumer import ParallelConsumer
 from ottla.client.parallel.options import ParallelConsumerConfig, ParallelConsumerOptions
 from ottla.client.producer.blocking_producer import Producer
 from ottla.client.values import ConsumerRecord
+from ottla.model import dead_letters
 from ottla.model.errors import MisuseError
 from ottla.model.ids import TopicPartition
 from ottla.testing import InProcessBroker
 
+pytestmark = pytest.mark.broker
+
 TIME = 60
+NOTHING = dict.fromkeys(("handled", "failed", "retried", "dead_letters", "buffered", "running"), 0)
 
 
 @pytest.fixture(scope="module")
@@ -129,7 +132,14 @@ def test_failures_are_tried_again_and_then_put_aside_with_their_story(running: I
                     consumer.stop()
 
             await consumer.run(handle)
-            assert {"handled": 4, "failed": 5, "dead_letters": 2, "buffered": 0, "running": 0} == consumer.metrics()
+            assert {
+                "handled": 4,
+                "failed": 5,
+                "retried": 0,
+                "dead_letters": 2,
+                "buffered": 0,
+                "running": 0,
+            } == consumer.metrics()
 
     run(scenario())
     assert {0: 3, 1: 1, 2: 1, 3: 2, 4: 1, 5: 1} == {value: calls.count(value) for value in set(calls)}
@@ -137,17 +147,17 @@ def test_failures_are_tried_again_and_then_put_aside_with_their_story(running: I
     assert 6 == committed(running, topic, topic)[1]
     letters = read(running, dead, 2)
     story = {
-        dead_letters.ORIGIN_TOPIC: topic.encode(),
-        dead_letters.ORIGIN_PARTITION: b"1",
-        dead_letters.ORIGIN_OFFSET: b"0",
+        dead_letters.TOPIC: topic.encode(),
+        dead_letters.PARTITION: b"1",
+        dead_letters.OFFSET: b"0",
         dead_letters.GROUP: topic.encode(),
-        dead_letters.REASON: b"no zeros",
-        dead_letters.ERROR: b"builtins.ValueError",
-        dead_letters.ATTEMPTS: b"3",
+        dead_letters.MESSAGE: b"no zeros",
+        dead_letters.EXCEPTION: b"builtins.ValueError",
+        dead_letters.DELIVERY_COUNT: b"3",
     }
     assert {"h": b"1", **story} == dict(letters[b"0"].headers)
     assert b"0" == letters[b"0"].key
-    assert b"1" == dict(letters[b"1"].headers)[dead_letters.ATTEMPTS]
+    assert b"1" == dict(letters[b"1"].headers)[dead_letters.DELIVERY_COUNT]
 
 
 def read(running: InProcessBroker, topic: str, count: int) -> dict[bytes, ConsumerRecord]:
@@ -181,7 +191,10 @@ def test_what_cannot_be_read_is_put_aside_as_it_was(running: InProcessBroker, to
 
     run(scenario())
     headers = dict(read(running, dead, 1)[b"{"].headers)
-    assert (b"json.decoder.JSONDecodeError", b"1") == (headers[dead_letters.ERROR], headers[dead_letters.ATTEMPTS])
+    assert (b"json.decoder.JSONDecodeError", b"1") == (
+        headers[dead_letters.EXCEPTION],
+        headers[dead_letters.DELIVERY_COUNT],
+    )
 
 
 def test_without_a_place_for_dead_letters_the_record_ends_the_run(running: InProcessBroker, topic: str) -> None:
@@ -196,10 +209,10 @@ def test_without_a_place_for_dead_letters_the_record_ends_the_run(running: InPro
     before = set(threading.enumerate())
     with ParallelConsumer(topic, **options(running, group_id=topic, handler_retries=1)) as consumer:
         with pytest.raises(
-            HandlerFailedError, match=r"record 4 of .*-0 was tried 2 times.*KeyError\('four'\)"
+            HandlerFailedError, match=r"record 4 of .*-0 failed 2 times, last with KeyError\('four'\)"
         ) as failed:
             consumer.run(handle)
-        with pytest.raises(MisuseError, match="runs once"):
+        with pytest.raises(MisuseError, match="can run only once"):
             consumer.run(handle)
     assert (4, "'four'") == (failed.value.record.offset, str(failed.value.__cause__))
     assert set() == set(threading.enumerate()) - before
@@ -226,7 +239,7 @@ def test_dead_letters_that_cannot_be_written_end_the_run(running: InProcessBroke
     told = options(running, group_id=topic, dead_letter_topic="no/topic")
     with (
         ParallelConsumer(topic, **told) as consumer,
-        pytest.raises(HandlerFailedError, match="could not be put aside in topic no/topic"),
+        pytest.raises(HandlerFailedError, match="could not be written to dead-letter topic no/topic"),
     ):
         consumer.run(handle)
     assert {} == committed(running, topic, topic)
@@ -353,7 +366,14 @@ def test_a_lost_partition_is_dropped_at_once(running: InProcessBroker, topic: st
             await started.wait()
             await until(lambda: consumer.metrics()["running"] == 2)
             await consumer._hand_over([TopicPartition(topic, 0)], is_lost=True)
-            assert {"handled": 0, "failed": 0, "dead_letters": 0, "buffered": 0, "running": 0} == consumer.metrics()
+            assert {
+                "handled": 0,
+                "failed": 0,
+                "retried": 0,
+                "dead_letters": 0,
+                "buffered": 0,
+                "running": 0,
+            } == consumer.metrics()
             consumer.stop()
             await task
 
@@ -419,11 +439,11 @@ def test_the_broker_may_die_meanwhile(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("given", "expected"),
     [
-        ({"group_id": None}, "needs a group_id"),
-        ({"workers": 0}, "workers=0 of ParallelConsumer is too small; 1 is the least"),
-        ({"ordering": "keys"}, "it takes one of 'key', 'partition', 'unordered'"),
+        ({"group_id": None}, "ParallelConsumer: group_id is required"),
+        ({"workers": 0}, "ParallelConsumer: workers must be at least 1, not 0"),
+        ({"ordering": "keys"}, "must be one of 'key', 'partition', 'unordered', not str 'keys'"),
         ({"worker": 3}, "ParallelConsumer has no option worker; did you mean workers"),
-        ({"dead_letter_topic": ""}, "dead_letter_topic='' is no topic"),
+        ({"dead_letter_topic": ""}, "dead_letter_topic must not be empty"),
     ],
 )
 def test_options_are_checked(given: dict[str, Any], expected: str) -> None:

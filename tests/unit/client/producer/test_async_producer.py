@@ -29,6 +29,8 @@ from ottla.model.ids import TopicPartition
 from ottla.transport.addresses import Address
 from tests.unit.client.producer_log import make_topic, read_topic, values
 
+pytestmark = pytest.mark.broker
+
 SOON_S = 30
 
 
@@ -94,14 +96,14 @@ def test_a_partition_by_number_and_by_a_partitioner(broker: Address) -> None:
         assert [2, 2, 2] == [producer.send("chosen", b"x", partition=2).get(SOON_S).partition for _ in range(3)]
         assert [0, 1, 2, 0] == [producer.send("chosen", b"x", key=b"k").get(SOON_S).partition for _ in range(4)]
         assert {0, 1, 2} == producer.partitions_for("chosen")
-        with pytest.raises(Exception, match="topic chosen has no partition 3; it has 3, from 0 on"):
+        with pytest.raises(Exception, match="topic chosen has no partition 3; its partitions are 0 to 2"):
             producer.send("chosen", b"x", partition=3)
 
 
 def test_a_partitioner_that_chooses_nonsense(broker: Address) -> None:
     with (
         Producer(bootstrap_servers=str(broker), partitioner=lambda key, every, available: 7) as producer,
-        pytest.raises(MisuseError, match="the partitioner chose 7 for topic chosen-badly, whose partitions are 0 to 0"),
+        pytest.raises(MisuseError, match="the partitioner returned 7 for topic chosen-badly with partitions 0 to 0"),
     ):
         producer.send("chosen-badly", b"x")
 
@@ -118,11 +120,9 @@ def test_serializers(broker: Address) -> None:
 
 
 def test_what_cannot_be_serialized_is_not_sent(broker: Address, producer: Producer) -> None:
-    with pytest.raises(
-        SerializationError, match="the value is str, and must be bytes or None: encode it, or give value_"
-    ):
+    with pytest.raises(SerializationError, match="value must be bytes or None, not str; encode it, or set value_"):
         producer.send("unmade", "text")
-    with pytest.raises(SerializationError, match="the key is int, and must be bytes"):
+    with pytest.raises(SerializationError, match="key must be bytes or None, not int"):
         producer.send("unmade", b"", key=1)
     with (
         Producer(bootstrap_servers=str(broker), value_serializer=lambda value: 1 // value) as failing,
@@ -131,14 +131,14 @@ def test_what_cannot_be_serialized_is_not_sent(broker: Address, producer: Produc
         failing.send("unmade", 0)
     with (
         Producer(bootstrap_servers=str(broker), value_serializer=str) as failing,  # type: ignore[arg-type]
-        pytest.raises(SerializationError, match="serializer str made str of int 0; it must make bytes or None"),
+        pytest.raises(SerializationError, match="serializer str must return bytes or None, not str; given int 0"),
     ):
         failing.send("unmade", 0)
     assert [] == read_topic(broker, "unmade")[0]
 
 
 def test_a_record_too_large_is_refused_at_once(producer: Producer) -> None:
-    with pytest.raises(RecordTooLargeError, match="max_request_size allows 1048576: send less at once"):
+    with pytest.raises(RecordTooLargeError, match="exceeds max_request_size=1048576; send smaller records"):
         producer.send("large", b"x" * 1_048_577)
 
 
@@ -198,7 +198,7 @@ def test_waiting_within_a_callback_is_an_error_not_a_deadlock(producer: Producer
 
     producer.send("waiting", b"x").add_callback(wait).get(SOON_S)
     producer.flush(SOON_S)
-    assert ["waiting within a producer's callback would wait for itself; use add_callback"] == list(map(str, told))
+    assert ["a delivery cannot be waited for in a callback of its producer; use add_callback"] == list(map(str, told))
 
 
 class Counting(ProducerInterceptor):
@@ -244,6 +244,39 @@ def test_interceptors_see_every_record_and_break_none(broker: Address) -> None:
     assert (1, 1) == (first.closed, last.closed)
 
 
+class OnlySending:
+    """An interceptor that derives from nothing, and has one method."""
+
+    def on_send(self, record: ProducerRecord) -> ProducerRecord:
+        return ProducerRecord(topic=record.topic, value=record.value + b"!")
+
+
+class OnlyAcknowledging:
+    """The same with the other method."""
+
+    def __init__(self) -> None:
+        self.offsets: list[int] = []
+
+    def on_acknowledgement(self, metadata: RecordMetadata, exception: Exception | None) -> None:
+        self.offsets.append(metadata.offset)
+
+
+def test_an_interceptor_may_be_any_object_with_one_of_the_methods(
+    broker: Address, caplog: pytest.LogCaptureFixture
+) -> None:
+    listening = OnlyAcknowledging()
+    interceptors: Any = [OnlySending(), listening]
+    with Producer(bootstrap_servers=str(broker), interceptors=interceptors) as producer:
+        producer.send("half-watched", b"x").get(SOON_S)
+    assert ([b"x!"], [0], []) == (values(read_topic(broker, "half-watched")[0]), listening.offsets, caplog.messages)
+
+
+def test_an_object_without_the_methods_of_an_interceptor_is_refused() -> None:
+    wrong: Any = [OnlySending(), object]
+    with pytest.raises(OptionError, match=r"interceptors\[1\] must have on_send or on_acknowledgement, not type"):
+        Producer(bootstrap_servers="127.0.0.1:1", interceptors=wrong)
+
+
 @pytest.mark.parametrize("acks", [0, 1, -1, "all"])
 def test_all_kinds_of_acknowledgement(broker: Address, acks: Any) -> None:
     topic = f"acks-{acks}"
@@ -282,7 +315,7 @@ def test_a_closed_producer_says_so_and_leaves_nothing(broker: Address) -> None:
     producer.close()
     producer.close()
     assert 0 == delivery.get(0).offset
-    with pytest.raises(ProducerClosedError, match="the producer is closed; make another one"):
+    with pytest.raises(ProducerClosedError, match="the producer is closed; create a new one"):
         producer.send("closed", b"x")
     with pytest.raises(ProducerClosedError):
         producer.send("closed-before-known", b"x")
@@ -311,7 +344,7 @@ def test_deliveries_can_be_awaited(broker: Address) -> None:
             assert 7 == (await deliveries[7]).offset
             assert 2000 == (await producer.send_and_wait("awaited", b"x")).offset
             late = await producer.send("awaited", b"y")
-            with pytest.raises(MisuseError, match="await this delivery"):
+            with pytest.raises(MisuseError, match="await the delivery"):
                 late.get()
             assert 2001 == (await late).offset == late.get().offset
             assert {0} == await producer.partitions_for("awaited")
@@ -398,7 +431,9 @@ def test_a_zombie_is_fenced_and_told_so(broker: Address) -> None:
         heir.begin_transaction()
         heir.send("fenced", b"new")
         heir.commit_transaction()
-        by_whom = r"\(producer \d+, epoch \d, has it, .*; this one is producer \d+, epoch 0\); close this producer"
+        by_whom = (
+            r"\(now owned by producer id \d+, epoch \d, .*; this producer has id \d+, epoch 0\); close this producer"
+        )
         with pytest.raises(ProducerFencedError, match=f"a newer producer uses the transactional id 'taken'.*{by_whom}"):
             zombie.commit_transaction()
         with pytest.raises(ProducerFencedError):
@@ -418,8 +453,12 @@ def test_a_zombie_that_sends_is_told_by_whom(broker: Address) -> None:
         heir.begin_transaction()
         heir.send("fenced-sending", b"new").get(SOON_S)
         late = zombie.send("fenced-sending", b"late")
-        by_whom = r"\(producer \d+, epoch [1-9], has it, Ongoing since 20\d\d-.*; this one is producer \d+, epoch 0\)"
-        with pytest.raises(ProducerFencedError, match=f"another producer has taken over.*{by_whom}; close this one"):
+        by_whom = (
+            r"\(now owned by producer id \d+, epoch [1-9], Ongoing since 20\d\d-.*; this producer has id \d+, epoch 0\)"
+        )
+        with pytest.raises(
+            ProducerFencedError, match=f"another producer has taken over.*{by_whom}; close this producer"
+        ):
             late.get(SOON_S)
         heir.commit_transaction()
     zombie.close()
@@ -437,7 +476,7 @@ def test_a_forked_child_is_refused_at_once(broker: Address) -> None:
                 try:
                     producer.send("forked", b"in the child")
                 except MisuseError as error:
-                    told = f"was made by process {os.getppid()}", "make a producer in each process, after the fork"
+                    told = f"was created by process {os.getppid()}", "create a producer in each process, after the fork"
                     status = 0 if all(words in str(error) for words in told) else 2
                     producer.close()
                 finally:
@@ -477,9 +516,7 @@ def test_a_failed_record_makes_the_transaction_fail_until_it_is_aborted(broker: 
         producer.begin_transaction()
         producer.send("half", b"good")
         producer.send("half", b"x" * 400)
-        with pytest.raises(
-            Exception, match=r"cannot be committed, since a record of it failed.*call abort_transaction"
-        ):
+        with pytest.raises(Exception, match=r"cannot be committed because a record failed.*call abort_transaction"):
             producer.commit_transaction()
         with pytest.raises(Exception, match="send: the transaction of 'half' failed and can only be aborted"):
             producer.send("half", b"more")
@@ -497,9 +534,9 @@ def test_a_failed_record_makes_the_transaction_fail_until_it_is_aborted(broker: 
             ["begin_transaction"],
             "begin_transaction: the producer of 'order' is not initialized: call init_transactions",
         ),
-        (["init_transactions", "commit_transaction"], "is without a transaction: call begin_transaction first"),
+        (["init_transactions", "commit_transaction"], "is not in a transaction: call begin_transaction first"),
         (["init_transactions", "begin_transaction", "begin_transaction"], "is in a transaction: commit or abort it"),
-        (["init_transactions", "init_transactions"], "init_transactions: the producer of 'order' is without"),
+        (["init_transactions", "init_transactions"], "init_transactions: the producer of 'order' is not in"),
     ],
 )
 def test_calls_out_of_order_are_refused(broker: Address, calls: Sequence[str], expected: str) -> None:
@@ -513,10 +550,10 @@ def test_calls_out_of_order_are_refused(broker: Address, calls: Sequence[str], e
 def test_sending_outside_a_transaction_is_refused(broker: Address, producer: Producer) -> None:
     with (
         transactional(broker, "outside") as outside,
-        pytest.raises(MisuseError, match="send: the producer of 'outside' is without a transaction"),
+        pytest.raises(MisuseError, match="send: the producer of 'outside' is not in a transaction"),
     ):
         outside.send("outside", b"x")
-    with pytest.raises(MisuseError, match="this producer has no transactions; make it with a transactional_id"):
+    with pytest.raises(MisuseError, match="the producer has no transactional_id; create it with one"):
         producer.init_transactions()
     with pytest.raises(OptionError, match="acks=1"):
         Producer(bootstrap_servers=str(broker), transactional_id="x", acks=1)

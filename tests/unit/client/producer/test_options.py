@@ -38,21 +38,24 @@ def test_defaults_are_kafkas() -> None:
             "together with acks=0, max_in_flight_requests_per_connection=6;",
         ),
         ({"transactional_id": "x", "enable_idempotence": False}, "transactional_id together with enable_idempotence"),
-        ({"transactional_id": ""}, "transactional_id='' of Producer is no name"),
-        ({"delivery_timeout_ms": 100}, "delivery_timeout_ms=100 of Producer is too small; .* 30005 here"),
-        ({"compression_type": "zip"}, "it takes one of 'none', 'gzip', 'snappy', 'lz4', 'zstd' or None"),
+        (
+            {"transactional_id": ""},
+            "Producer: transactional_id must not be empty; omit it",
+        ),
+        ({"delivery_timeout_ms": 100}, "delivery_timeout_ms must be at least .*, which is 30005, not 100"),
+        ({"compression_type": "zip"}, "must be one of 'none', 'gzip', 'snappy', 'lz4', 'zstd' or None, not str 'zip'"),
         (
             {"key_serializer": 3},
-            "key_serializer=3 of Producer is not allowed; it takes something to call or Serializer",
+            "Producer: key_serializer must be a callable or Serializer or RecordSerializer or None, not int 3",
         ),
         (
             {"compression_type": "gzip", "compression_level": 99},
-            "compression_level=99 of Producer is not a level of gzip; its levels are -1 to 9",
+            "Producer: compression_level=99 is not a level of gzip; its levels are -1 to 9",
         ),
-        ({"compression_type": "snappy", "compression_level": 1}, "compression_level=1 of Producer has no meaning with"),
-        ({"acks": 2}, "it takes one of -1, 0, 1, 'all'"),
+        ({"compression_type": "snappy", "compression_level": 1}, "Producer: compression_level=1 has no effect with"),
+        ({"acks": 2}, "must be one of -1, 0, 1, 'all', not int 2"),
         ({"batchsize": 2}, "did you mean batch_size?"),
-        ({"linger_ms": -1}, "0 is the least"),
+        ({"linger_ms": -1}, "linger_ms must be at least 0, not -1"),
     ],
 )
 def test_refused(given: dict[str, Any], expected: str) -> None:

@@ -3,7 +3,7 @@
 from uuid import UUID
 
 from ottla.client.network.cluster_view import PartitionView, TopicView
-from ottla.client.producer.partition_queue_state import PartitionQueue
+from ottla.client.producer.batching.partition_queue_state import PartitionQueue
 from ottla.client.producer.topic_routes import TopicRoutes
 from ottla.sim.random import SimRandom
 

@@ -1,4 +1,4 @@
-"""Who gets which partition in a classic group: computed by one member, its leader, for all.
+"""Partition assignment in a classic group: computed by its leader for all members.
 
 `assignor.py` says what an assignor is, and is what your own would follow. The four that there are give what Java's
 give: `range_assignor.py`, `roundrobin_assignor.py`, and `sticky_assignor.py` with its two ways of working,

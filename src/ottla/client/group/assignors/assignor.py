@@ -1,4 +1,4 @@
-"""What an assignor is. Follow `Assignor` to write your own, and hand it over in `partition_assignment_strategy`."""
+"""The interface of assignors. Implement `Assignor` and pass it in `partition_assignment_strategy`."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,20 +11,20 @@ NO_GENERATION = -1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemberSubscription:
-    """What a member told its leader when it joined."""
+    """The subscription of a member, as the leader gets it."""
 
     topics: tuple[str, ...]
     owned: tuple[TopicPartition, ...] = ()
-    """What it still has; nothing where everything is given up before joining."""
+    """The partitions it still owns; empty if members give up all partitions before joining."""
     generation: int | None = None
-    """In which generation it got what it owns; None from a member that does not say."""
+    """The generation in which it got them; None if the member does not tell."""
     instance_id: str | None = None
     rack_id: str | None = None
     user_data: bytes | None = None
 
 
 Assignment = dict[str, list[TopicPartition]]
-"""Every member's partitions, by member id."""
+"""The partitions of each member, by member id."""
 
 PartitionRacks = Mapping[TopicPartition, frozenset[str]]
 """The racks in which each partition has replicas."""
@@ -32,54 +32,54 @@ PartitionRacks = Mapping[TopicPartition, frozenset[str]]
 
 @runtime_checkable
 class Assignor(Protocol):
-    """Shares out the partitions of a group's topics. Must depend on nothing but its arguments."""
+    """Assigns the partitions of a group's topics to its members. Must depend on nothing but its arguments."""
 
     @property
     def name(self) -> str:
-        """What members agree on; the same for every member that is to use it."""
+        """The name by which the members agree on an assignor."""
 
     @property
     def is_cooperative(self) -> bool:
-        """Whether a partition that moves is first given to nobody, so that its owner can let go of it."""
+        """Whether a partition that moves is first assigned to no member, so that its owner can give it up."""
 
     def user_data(self, topics: Collection[str]) -> bytes | None:
         """What this member tells the leader's assignor beside its topics; None for nothing."""
 
     def on_assignment(self, partitions: Sequence[TopicPartition], generation: int) -> None:
-        """Tells what this member got."""
+        """This member got an assignment."""
 
     def assign(self, partition_counts: Mapping[str, int], members: Mapping[str, MemberSubscription]) -> Assignment:
-        """The partitions of each member, for each a list. Topics that do not exist are not in `partition_counts`."""
+        """Returns the partitions of each member. `partition_counts` has only topics that exist."""
 
 
 @runtime_checkable
 class RackAwareAssignor(Assignor, Protocol):
-    """One that gives members what is near to them, where evenness leaves the choice."""
+    """Prefers partitions with a replica in the member's rack, as far as the assignment stays balanced."""
 
     def assign_near(
         self, partition_counts: Mapping[str, int], members: Mapping[str, MemberSubscription], racks: PartitionRacks
     ) -> Assignment:
-        """As `assign`, which is the same without racks."""
+        """As `assign`, with the racks of replicas."""
 
 
 class PlainAssignor:
-    """An assignor that keeps nothing from one time to the next, and lets members give up everything before joining."""
+    """An assignor without memory, whose members give up all partitions before they join."""
 
     @property
     def is_cooperative(self) -> bool:
-        """See `Assignor`."""
+        """As in `Assignor`."""
         return False
 
     def user_data(self, topics: Collection[str]) -> bytes | None:
-        """See `Assignor`."""
+        """As in `Assignor`."""
         return None
 
     def on_assignment(self, partitions: Sequence[TopicPartition], generation: int) -> None:
-        """See `Assignor`."""
+        """As in `Assignor`."""
 
 
 def static_first(member: tuple[str, MemberSubscription]) -> tuple[bool, str]:
-    """Orders (member id, subscription) pairs: static members by instance id, then the others by member id."""
+    """Sort key of (member id, subscription): static members by instance id, then the others by member id."""
     member_id, subscription = member
     instance_id = subscription.instance_id
     return (instance_id is None, member_id if instance_id is None else instance_id)

@@ -1,8 +1,8 @@
-"""Sticky sharing where all members want the same topics: everybody gets the same number, or one more.
+"""The sticky assignment of members with the same topics: each gets the same number of partitions, or one more.
 
-Members keep what they own up to their quota; what is left goes in turn to those below theirs. Linear in the number of
-partitions, but for sorting. Where racks matter, they keep only what is near, and what is left goes first to those who
-are near to it.
+Members keep what they own up to their quota; free partitions go in turn to members below theirs. Linear in the number
+of partitions, except for sorting. Where racks matter, members keep only near partitions, and free partitions first go
+to near members.
 """
 
 from collections import deque
@@ -17,17 +17,17 @@ from ottla.model.ids import TopicPartition
 
 @dataclass(slots=True)
 class _Quotas:
-    """How many partitions members get: `least`, or `most` for `larger` of them; equal if it divides."""
+    """How many partitions members get: `least`, or `most` for `larger` of them; equal if it divides evenly."""
 
     least: int
     most: int
     larger: int
     filled: int = 0
-    """How many have `most` already."""
+    """How many members have `most` already."""
     below: list[str] = field(default_factory=list)
     """Members with fewer than `least`."""
     at_least: deque[str] = field(default_factory=deque)
-    """Members with exactly `least`, who may get one more."""
+    """Members with exactly `least`, which may get one more."""
 
 
 def assign_even(
@@ -36,7 +36,7 @@ def assign_even(
     contested: Collection[TopicPartition],
     nearness: Nearness,
 ) -> tuple[Assignment, dict[TopicPartition, str]]:
-    """The assignment, and what moves to whom from a member that still exists."""
+    """The assignment, and the partitions that move from a member that still exists, with their new owner."""
     total = sum(partition_counts.values())
     least, larger = divmod(total, len(owned))
     quotas = _Quotas(least, least + (larger > 0), larger)
@@ -70,7 +70,7 @@ def assign_even(
 
 
 def _keep(quotas: _Quotas, member_id: str, count: int) -> int:
-    """How many of so many partitions a member keeps; notes whether it may get more."""
+    """How many of its partitions a member keeps; notes whether it may get more."""
     if count < quotas.least:
         quotas.below.append(member_id)
         return count
@@ -87,7 +87,7 @@ def _keep(quotas: _Quotas, member_id: str, count: int) -> int:
 def _deal_near(
     quotas: _Quotas, free: list[TopicPartition], assignment: Assignment, nearness: Nearness
 ) -> list[TopicPartition]:
-    """Gives each free partition to the next member that is near and has room; answers those without one."""
+    """Assigns each free partition to the next near member with room; returns those without one."""
     left: list[TopicPartition] = []
     turn = 0
     for partition in free:
@@ -118,7 +118,7 @@ def _deal_near(
 
 
 def _deal(quotas: _Quotas, free: list[TopicPartition], assignment: Assignment) -> None:
-    """Gives each free partition to the next member below its quota, in turn."""
+    """Assigns the free partitions in turn to members below their quota."""
     turn = deque(quotas.below)
     for partition in free:
         if turn:

@@ -1,7 +1,7 @@
-"""The order in which Java's hash tables give back what was put into them.
+"""The iteration order of Java's hash tables.
 
-Java's sticky assignors decide some ties by it. A leader of ours that decided otherwise would be right too, but a group
-whose leader changes from one kind of client to the other would move partitions for nothing.
+Java's sticky assignors break some ties by it. With another order a group would move partitions needlessly when its
+leader changes from one kind of client to the other.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -17,7 +17,7 @@ _MASK: Final = 0xFFFFFFFF
 
 
 def text_hash(text: str) -> int:
-    """Java's hash of a text, unsigned."""
+    """Java's `String.hashCode`, unsigned."""
     value = 0
     encoded = text.encode("utf-16-be", "surrogatepass")
     for at in range(0, len(encoded), 2):
@@ -26,12 +26,12 @@ def text_hash(text: str) -> int:
 
 
 def partition_hash(partition: TopicPartition) -> int:
-    """The hash of a partition in Java's client, unsigned."""
+    """`TopicPartition.hashCode` of Java's client, unsigned."""
     return ((31 + partition.partition) * 31 + text_hash(partition.topic)) & _MASK
 
 
 def in_java_order(texts: Iterable[str]) -> list[str]:
-    """Texts in the order of a `HashMap` that they were put into one after the other."""
+    """Strings in the order of a `HashMap` into which they were put one after the other."""
     table = JavaHashSet(text_hash)
     for text in texts:
         table.add(text)
@@ -39,7 +39,7 @@ def in_java_order(texts: Iterable[str]) -> list[str]:
 
 
 class JavaHashSet(Generic[T]):
-    """A set with the order of Java's `HashSet`. Its table grows with what is in it, and never shrinks."""
+    """A set with the order of Java's `HashSet`. Its table grows with its elements and never shrinks."""
 
     def __init__(self, hash_of: Callable[[T], int]) -> None:
         self._hash_of = hash_of
@@ -48,14 +48,14 @@ class JavaHashSet(Generic[T]):
 
     def __iter__(self) -> Iterator[T]:
         mask = self._capacity - 1
-        # Elements of one slot stay in the order in which they came.
+        # Elements of one slot stay in insertion order.
         return iter(sorted(self._elements, key=lambda element: self._elements[element] & mask))
 
     def __bool__(self) -> bool:
         return bool(self._elements)
 
     def add(self, element: T) -> None:
-        """Puts an element in; one that is there stays where it is."""
+        """Adds an element; one that is there keeps its place."""
         if element in self._elements:
             return
         value = self._hash_of(element)
@@ -64,5 +64,5 @@ class JavaHashSet(Generic[T]):
             self._capacity *= 2
 
     def discard(self, element: T) -> None:
-        """Takes an element out, if it is there."""
+        """Removes an element, if it is there."""
         self._elements.pop(element, None)

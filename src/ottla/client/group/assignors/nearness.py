@@ -1,8 +1,7 @@
-"""Which members are near which partitions (KIP-881): those in the rack of one of its replicas. Pure.
+"""Rack awareness (KIP-881): a member is near a partition if a replica is in the member's rack. Pure.
 
-Racks decide only where they tell partitions apart: some member names its rack, some partition has a replica there, and
-not all partitions have replicas in the same racks. Else `Nearness` finds everybody near to everything, and assignors
-share out as if there were no racks. Evenness always comes first.
+Racks only matter if they differ: some member has a rack, some partition has a replica there, and not all partitions
+have replicas in the same racks. Else every member counts as near every partition. Balance always comes first.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -15,7 +14,7 @@ NO_RACKS: Final[PartitionRacks] = {}
 
 
 class Nearness:
-    """See the module's docstring. Of these partitions, and of those of these members that have racks."""
+    """Which of these members are near which of these partitions."""
 
     def __init__(
         self, partitions: Collection[TopicPartition], members: Mapping[str, MemberSubscription], racks: PartitionRacks
@@ -24,24 +23,24 @@ class Nearness:
         places = {partition: racks.get(partition, frozenset()) for partition in partitions} if homes else {}
         all_places = frozenset[str]().union(*places.values())
         self.matters = not all_places.isdisjoint(homes.values()) and any(each != all_places for each in places.values())
-        """Whether racks decide anything."""
+        """Whether racks matter."""
         self._homes = homes if self.matters else {}
         self._places = places if self.matters else {}
 
     def is_far(self, member_id: str, partition: TopicPartition) -> bool:
-        """Whether the member has a rack, and no replica is in it."""
+        """Whether the member has a rack without a replica of the partition."""
         home = self._homes.get(member_id)
         return home is not None and home not in self._places.get(partition, ())
 
     def fewest_near_first(self, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
-        """Those that the fewest members are near to come first, so that the others do not take these from them."""
+        """Partitions with the fewest near members first, so that those members still have room."""
         residents: dict[str, int] = {}
         for home in self._homes.values():
             residents[home] = residents.get(home, 0) + 1
         return sorted(partitions, key=lambda each: sum(residents.get(rack, 0) for rack in self._places.get(each, ())))
 
     def next_near(self, partition: TopicPartition, members: Sequence[str], first: int) -> int | None:
-        """The place in the list, looked for from `first` on and around, of a member in the rack of a replica."""
+        """The index of a near member in the list, searched from `first` on and around; None if there is none."""
         places = self._places.get(partition)
         if places:
             for step in range(len(members)):

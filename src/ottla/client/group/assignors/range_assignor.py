@@ -1,7 +1,7 @@
-"""Of each topic, every subscriber gets one run of neighbouring partitions, so that like partitions of topics meet.
+"""Range: each subscriber of a topic gets a run of adjacent partitions, the same in topics with equal partition counts.
 
-Where racks matter (`nearness.py`), what is near to a member is given out first, as far as each topic stays even: of
-topics with the same subscribers and the same number of partitions, only what can be near with like partitions together.
+Where racks matter (`nearness.py`), members first get partitions with a replica in their rack, as far as each topic
+stays balanced and co-partitioned topics keep the same partitions together.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -18,18 +18,18 @@ from ottla.model.ids import TopicPartition
 
 
 class RangeAssignor(PlainAssignor):
-    """Cuts each topic by itself; those who come first get one more where it does not divide."""
+    """Divides each topic by itself; the first members get one partition more if it does not divide evenly."""
 
     name = "range"
 
     def assign(self, partition_counts: Mapping[str, int], members: Mapping[str, MemberSubscription]) -> Assignment:
-        """See `Assignor`."""
+        """As in `Assignor`."""
         return self.assign_near(partition_counts, members, NO_RACKS)
 
     def assign_near(
         self, partition_counts: Mapping[str, int], members: Mapping[str, MemberSubscription], racks: PartitionRacks
     ) -> Assignment:
-        """See `RackAwareAssignor`."""
+        """As in `RackAwareAssignor`."""
         assignment: Assignment = {member_id: [] for member_id in members}
         ordered = dict(sorted(members.items(), key=static_first))
         topics: list[_Topic] = []
@@ -49,7 +49,7 @@ class RangeAssignor(PlainAssignor):
 
 
 class _Topic:
-    """One topic, as it is given out."""
+    """One topic while it is assigned."""
 
     def __init__(
         self, name: str, count: int, subscribers: Mapping[str, MemberSubscription], racks: PartitionRacks
@@ -62,21 +62,21 @@ class _Topic:
         self.nearness = Nearness(self.free, subscribers, racks)
         self._racks = racks
         self._quota, self._larger = divmod(count, len(subscribers))
-        """How many each gets, and how many may still get one more."""
+        """How many partitions each member gets, and how many members may still get one more."""
 
     def room(self, member_id: str) -> int:
-        """How many more the member may get."""
+        """How many more partitions the member may get."""
         return max(0, self._quota + (self._larger > 0) - len(self.shares[member_id]))
 
     def give(self, member_id: str, partitions: Sequence[TopicPartition]) -> None:
-        """They are the member's."""
+        """Assigns partitions to the member."""
         self.shares[member_id] += partitions
         self._larger -= len(self.shares[member_id]) > self._quota
         given = set(partitions)
         self.free = [partition for partition in self.free if partition not in given]
 
     def cut(self, may_have: Callable[[str, TopicPartition], bool]) -> None:
-        """Gives each member, in order, the first that it may have, as many as it has room for."""
+        """Assigns to each member, in order, the first partitions that it may have, up to its quota."""
         for member_id in self.shares:
             fitting = [partition for partition in self.free if may_have(member_id, partition)]
             chosen = fitting[: self.room(member_id)]
@@ -84,13 +84,13 @@ class _Topic:
                 self.give(member_id, chosen)
 
     def is_near(self, member_id: str, partition: TopicPartition) -> bool:
-        """Whether the member has no rack, or a replica is in it, also where racks do not matter for this topic."""
+        """Whether the member has no rack, racks do not matter for this topic, or a replica is in the member's rack."""
         home = self.homes[member_id]
         return not home or home in self._racks.get(partition, ())
 
 
 def _alike(topics: Iterable[_Topic]) -> Iterable[list[_Topic]]:
-    """Topics whose like partitions should go together: with the same subscribers, and as many partitions."""
+    """Co-partitioned topics: with the same subscribers and the same number of partitions."""
     found: dict[tuple[tuple[str, ...], int], list[_Topic]] = {}
     for topic in topics:
         has_racks = any(topic.homes.values())

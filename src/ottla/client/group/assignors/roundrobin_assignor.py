@@ -1,4 +1,4 @@
-"""All partitions of all topics are dealt out in turn to whoever subscribed."""
+"""Round robin: all partitions of all topics are assigned in turn to the members that subscribed."""
 
 from collections.abc import Mapping
 from itertools import cycle
@@ -8,12 +8,12 @@ from ottla.model.ids import TopicPartition
 
 
 class RoundRobinAssignor(PlainAssignor):
-    """Deals partitions in the order of topics; a member that does not want one is passed over."""
+    """Goes through partitions in topic order; members that are not subscribed to the topic are skipped."""
 
     name = "roundrobin"
 
     def assign(self, partition_counts: Mapping[str, int], members: Mapping[str, MemberSubscription]) -> Assignment:
-        """See `Assignor`."""
+        """As in `Assignor`."""
         assignment: Assignment = {member_id: [] for member_id in members}
         wanted = {topic for subscription in members.values() for topic in subscription.topics}
         turns = cycle(sorted(members.items(), key=static_first))

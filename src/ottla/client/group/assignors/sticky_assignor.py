@@ -1,8 +1,8 @@
-"""As even as can be, and what a member has it keeps as far as that allows.
+"""Sticky: a balanced assignment in which members keep as many of their partitions as possible.
 
-Two assignors: `sticky`, whose members give up everything before they join and remember what they had, and
-`cooperative-sticky`, whose members keep what they have while the group rebalances. How partitions are shared out is in
-`even_stickiness.py` and `uneven_stickiness.py`.
+Two assignors: members of `sticky` give up all partitions before they join, and tell which they had; members of
+`cooperative-sticky` keep theirs while the group rebalances. The algorithms are in `even_stickiness.py` and
+`uneven_stickiness.py`.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -14,9 +14,8 @@ from ottla.client.group.assignors.assignor import NO_GENERATION, Assignment, Mem
 from ottla.client.group.assignors.even_stickiness import assign_even
 from ottla.client.group.assignors.java_order import in_java_order
 from ottla.client.group.assignors.nearness import NO_RACKS, Nearness
+from ottla.client.group.assignors.sticky_user_data import StickyUserDataError, read_user_data, write_user_data
 from ottla.client.group.assignors.uneven_stickiness import assign_uneven
-from ottla.client.group.classic_fields import MemberFieldReader, MemberFieldWriter
-from ottla.model.errors import CorruptError
 from ottla.model.ids import TopicPartition
 
 _GENERATION: Final = Struct(">i")
@@ -24,7 +23,7 @@ _GENERATION: Final = Struct(">i")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claim:
-    """What a member says it had, and since when; None if it does not know."""
+    """The partitions that a member says it owned, and in which generation; None if it does not tell."""
 
     partitions: tuple[TopicPartition, ...]
     generation: int | None
@@ -35,19 +34,19 @@ ClaimOf = Callable[[MemberSubscription], Claim]
 
 @dataclass(slots=True)
 class Claims:
-    """The claims of all members, in the order in which they are weighed, and what comes of them."""
+    """The claims of all members, in the order in which they are compared, and the outcome."""
 
     by_member: dict[str, Claim]
     owned: dict[str, list[TopicPartition]]
-    """What each member has by right: of topics that exist, and nobody claims it with a younger generation."""
+    """The valid claims of each member: for topics that exist, and without a later claim of another member."""
     contested: set[TopicPartition]
-    """What several members claim with the same generation."""
+    """Partitions that several members claim with the same generation."""
     are_even: bool
-    """Whether all want the same topics."""
+    """Whether all members have the same topics."""
 
 
 class StickyAssignor:
-    """Members give up everything before they join, and tell the leader by bytes of their own what they had."""
+    """Members give up all partitions before they join, and tell the leader in their user data which they had."""
 
     name = "sticky"
 
@@ -56,52 +55,43 @@ class StickyAssignor:
 
     @property
     def is_cooperative(self) -> bool:
-        """See `Assignor`."""
+        """As in `Assignor`."""
         return False
 
     def user_data(self, topics: Collection[str]) -> bytes | None:
-        """What this member had when it was last given something."""
+        """The last assignment of this member."""
         if self._last is None:
             return None
         partitions, generation = self._last
-        fields = MemberFieldWriter()
-        fields.partitions(partitions)
-        fields.int32(generation)
-        return fields.finish()
+        return write_user_data(partitions, generation)
 
     def on_assignment(self, partitions: Sequence[TopicPartition], generation: int) -> None:
-        """See `Assignor`."""
+        """As in `Assignor`."""
         self._last = tuple(partitions), generation
 
     def assign(self, partition_counts: Mapping[str, int], members: Mapping[str, MemberSubscription]) -> Assignment:
-        """See `Assignor`."""
+        """As in `Assignor`."""
         return self.assign_near(partition_counts, members, NO_RACKS)
 
     def assign_near(
         self, partition_counts: Mapping[str, int], members: Mapping[str, MemberSubscription], racks: PartitionRacks
     ) -> Assignment:
-        """See `RackAwareAssignor`."""
+        """As in `RackAwareAssignor`."""
         return _assign(partition_counts, members, racks, self._claim)[0]
 
     @staticmethod
     def _claim(subscription: MemberSubscription) -> Claim:
         if not subscription.user_data:
             return Claim(partitions=(), generation=None)
-        fields = MemberFieldReader(subscription.user_data)
         try:
-            partitions = fields.partitions()
-        except CorruptError:
+            partitions, generation = read_user_data(subscription.user_data)
+        except StickyUserDataError:
             return Claim(partitions=(), generation=NO_GENERATION)
-        try:
-            generation = fields.int32()
-        except CorruptError:
-            # The oldest members told no generation.
-            return Claim(partitions=partitions, generation=None)
         return Claim(partitions=partitions, generation=generation)
 
 
 class CooperativeStickyAssignor:
-    """Members keep what they have; what moves from one to another is given to nobody until the first let go of it."""
+    """Members keep their partitions. A partition that moves is assigned to no member until its owner gave it up."""
 
     name = "cooperative-sticky"
 
@@ -110,25 +100,25 @@ class CooperativeStickyAssignor:
 
     @property
     def is_cooperative(self) -> bool:
-        """See `Assignor`."""
+        """As in `Assignor`."""
         return True
 
     def user_data(self, topics: Collection[str]) -> bytes | None:
-        """The generation, for leaders that read it there."""
+        """The generation, for leaders that read it from the user data."""
         return _GENERATION.pack(self._generation)
 
     def on_assignment(self, partitions: Sequence[TopicPartition], generation: int) -> None:
-        """See `Assignor`."""
+        """As in `Assignor`."""
         self._generation = generation
 
     def assign(self, partition_counts: Mapping[str, int], members: Mapping[str, MemberSubscription]) -> Assignment:
-        """See `Assignor`; partitions that someone must let go of first are nobody's."""
+        """As in `Assignor`; partitions that must be given up first are assigned to no member."""
         return self.assign_near(partition_counts, members, NO_RACKS)
 
     def assign_near(
         self, partition_counts: Mapping[str, int], members: Mapping[str, MemberSubscription], racks: PartitionRacks
     ) -> Assignment:
-        """See `RackAwareAssignor`."""
+        """As in `RackAwareAssignor`."""
         assignment, moving = _assign(partition_counts, members, racks, self._claim)
         if moving is None:
             moving = _moving(assignment, members)
@@ -151,7 +141,7 @@ def _assign(
     racks: PartitionRacks,
     claim_of: ClaimOf,
 ) -> tuple[Assignment, dict[TopicPartition, str] | None]:
-    """The assignment, and what moves to whom where that is known."""
+    """The assignment, and the partitions that move with their new owner, where that is known."""
     if not members:
         return {}, {}
     claims = _weigh(partition_counts, members, claim_of)
@@ -199,7 +189,7 @@ def _weigh(partition_counts: Mapping[str, int], members: Mapping[str, MemberSubs
 
 
 def _moving(assignment: Assignment, members: Mapping[str, MemberSubscription]) -> dict[TopicPartition, str]:
-    """What is given to one while another still has it."""
+    """Partitions that are assigned to a member while another one still owns them."""
     added: dict[TopicPartition, str] = {}
     given_up: set[TopicPartition] = set()
     for member_id, partitions in assignment.items():

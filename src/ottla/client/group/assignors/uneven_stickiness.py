@@ -1,8 +1,8 @@
-"""Sticky sharing where members want different topics: start from what they have, then move what makes it more even.
+"""The sticky assignment of members with different topics: starts from what they own, then moves partitions to balance.
 
-A partition moves only to somebody with at least two fewer, and preferably back to the member that had it before. Ends
-when nothing more can be moved so; if the whole is no better than before, nothing has moved. Where racks matter, members
-start from what is near to them, and what is free goes first to those who are near.
+A partition moves only to a member with at least two fewer, preferably back to its former owner, until no move is left.
+If the result is not more balanced than before, nothing moves. Where racks matter, members start from near partitions,
+and free partitions first go to near members.
 """
 
 from bisect import bisect_left, insort
@@ -15,7 +15,7 @@ from ottla.client.group.assignors.nearness import Nearness
 from ottla.model.ids import TopicPartition
 
 Claimed = Mapping[str, tuple[Sequence[TopicPartition], int | None]]
-"""What each member says it had, and in which generation."""
+"""The partitions that each member says it owned, and in which generation."""
 
 _NOBODY: Final = ""
 
@@ -27,7 +27,7 @@ def assign_uneven(
     claimed: Claimed,
     nearness: Nearness,
 ) -> Assignment:
-    """The assignment of members whose subscriptions differ."""
+    """The assignment."""
     draft = _Draft(partition_counts, members, owned, nearness)
     free = draft.keep_valid()
     draft.balance(_former_owners(claimed), free)
@@ -35,7 +35,7 @@ def assign_uneven(
 
 
 def _former_owners(claimed: Claimed) -> dict[TopicPartition, str]:
-    """Who had a partition before whoever has it now: the youngest claim that is not of the last generation."""
+    """The former owner of each partition: the latest claim that is not of the last generation."""
     stated = [NO_GENERATION if generation is None else generation for _, generation in claimed.values()]
     last = max([NO_GENERATION, *stated])
     former: dict[TopicPartition, tuple[int, str]] = {}
@@ -51,14 +51,14 @@ def _former_owners(claimed: Claimed) -> dict[TopicPartition, str]:
 
 
 class _Moves:
-    """What has moved between which two members, so that two partitions of a topic do not change places."""
+    """The moves between pairs of members, so that two partitions of a topic do not swap places."""
 
     def __init__(self) -> None:
         self._by_partition: dict[TopicPartition, tuple[str, str]] = {}
         self._by_pair: dict[tuple[str, str, str], JavaHashSet[TopicPartition]] = {}
 
     def note(self, partition: TopicPartition, giver: str, taker: str) -> None:
-        """A partition moves; one that moved before has moved from where it first was."""
+        """Records a move; of a partition that moved before, the first owner counts."""
         before = self._by_partition.pop(partition, None)
         if before is not None:
             self._by_pair[(partition.topic, *before)].discard(partition)
@@ -74,7 +74,7 @@ class _Moves:
         self._by_pair[pair].add(partition)
 
     def instead(self, partition: TopicPartition, giver: str, taker: str) -> TopicPartition:
-        """What to move: a partition of the same topic that came the other way, if there is one."""
+        """The partition to move instead: one of the same topic that moved the other way, if there is one."""
         if partition in self._by_partition:
             giver = self._by_partition[partition][0]
         came_back = self._by_pair.get((partition.topic, taker, giver))
@@ -82,7 +82,7 @@ class _Moves:
 
 
 class _Draft:
-    """An assignment in the making: every partition that is owned is in `owners` and in its owner's list."""
+    """An assignment in progress: every owned partition is in `_owners` and in its owner's list."""
 
     def __init__(
         self,
@@ -107,14 +107,14 @@ class _Draft:
         self._partitions = [
             TopicPartition(topic, index) for topic in ordered for index in range(partition_counts[topic])
         ]
-        """First those with the fewest who want them."""
+        """Partitions with the fewest subscribers first."""
         self._loads: list[tuple[int, str]] = []
-        """(number of partitions, member id), ascending; without members that are out of the question."""
+        """(number of partitions, member id), ascending; without members whose assignment is fixed."""
         self._has_given_up = False
         self._moves = _Moves()
 
     def keep_valid(self) -> list[TopicPartition]:
-        """Drops what members do not want any more, or is far from them; answers what is nobody's."""
+        """Drops partitions that members are not subscribed to any more, or not near to; returns the free partitions."""
         kept: set[TopicPartition] = set()
         for member_id, partitions in self.assignment.items():
             wanted = [
@@ -129,7 +129,7 @@ class _Draft:
         return [partition for partition in self._partitions if partition not in kept]
 
     def balance(self, former: Mapping[TopicPartition, str], free: list[TopicPartition]) -> None:
-        """Gives away what is free, then moves partitions until nothing gets more even."""
+        """Assigns the free partitions, then moves partitions until no move improves the balance."""
         is_first = self._loads[-1][0] == 0
         for partition in self._give_near(free) if self._nearness.matters else free:
             taker = self._least_loaded(partition.topic)
@@ -150,7 +150,7 @@ class _Draft:
         self.assignment.update(fixed)
 
     def _give_near(self, free: Iterable[TopicPartition]) -> list[TopicPartition]:
-        """Gives away what somebody is near to, or has no rack; answers the rest."""
+        """Assigns partitions that have a near member, or one without a rack; returns the rest."""
         left: list[TopicPartition] = []
         for partition in free:
             for _, member_id in self._loads:
@@ -162,7 +162,7 @@ class _Draft:
         return left
 
     def _move_all(self, partitions: Sequence[TopicPartition], former: Mapping[TopicPartition, str]) -> bool:
-        """Goes through partitions until none moves any more; says whether any moved."""
+        """Goes through partitions until none moves any more; returns whether any moved."""
         has_moved = False
         while True:
             moved = False
@@ -184,7 +184,7 @@ class _Draft:
                 return has_moved
 
     def _is_balanced(self) -> bool:
-        """Whether no partition could go to somebody with two fewer than its owner."""
+        """Whether no partition could move to a member with two fewer than its owner."""
         if self._loads[0][0] >= self._loads[-1][0] - 1:
             return True
         heaviest: dict[str, int] = {}
@@ -221,6 +221,6 @@ class _Draft:
 
 
 def _unevenness(assigned: Iterable[Sequence[TopicPartition]]) -> int:
-    """The differences between all members, summed up; 0 if all have equally many."""
+    """The sum of the differences between all members; 0 if all have the same number."""
     sizes = sorted(map(len, assigned))
     return sum((2 * index + 1 - len(sizes)) * size for index, size in enumerate(sizes))
