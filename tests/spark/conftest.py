@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from ottla.registry.serde import RegistryClient
 from ottla.spark.launch.session import build_session
 from ottla.testing import ProcessBroker
 from tests.spark.topics import Topics
@@ -33,10 +34,24 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator["SparkSession"]:
 
 
 @pytest.fixture(scope="session")
-def ottla(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Topics]:
-    """Topics on a broker of ours, in a process of its own; tests make topics of their own names."""
-    with ProcessBroker(tmp_path_factory.mktemp("ottla")) as broker, Topics(broker.bootstrap) as topics:
+def broker_process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ProcessBroker]:
+    """A broker of ours in a process of its own, with a schema registry beside it."""
+    with ProcessBroker(tmp_path_factory.mktemp("ottla"), registry=True) as broker:
+        yield broker
+
+
+@pytest.fixture(scope="session")
+def ottla(broker_process: ProcessBroker) -> Iterator[Topics]:
+    """Topics on a broker of ours; tests make topics of their own names."""
+    with Topics(broker_process.bootstrap) as topics:
         yield topics
+
+
+@pytest.fixture(scope="session")
+def registry(broker_process: ProcessBroker) -> Iterator[RegistryClient]:
+    """A client of the schema registry; its URL is `registry.config.urls[0]`."""
+    with RegistryClient(broker_process.wait_registry()) as client:
+        yield client
 
 
 @pytest.fixture(scope="session")

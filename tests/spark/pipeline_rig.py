@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ottla import Consumer, TopicPartition
-from ottla.spark.pipelines.loading import load_project
-from ottla.spark.pipelines.project import Project
-from ottla.spark.pipelines.query_report import QueryReport
-from ottla.spark.pipelines.runner import run_queries
+from ottla.spark.pipelines.declaration.loading import load_project
+from ottla.spark.pipelines.declaration.project import Project
+from ottla.spark.pipelines.running.query_report import QueryReport
+from ottla.spark.pipelines.running.runner import run_queries
 from tests.spark.topics import Topics
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ def rows_of(topics: Topics, topic: str) -> list[dict[str, Any]]:
 
 def headers_of(record: Any) -> dict[str, str]:
     """A record's headers as text, without the prefix of dead letters."""
-    return {key.removeprefix("ottla.dead."): value.decode() for key, value in record.headers}
+    return {key.removeprefix("__dlq.errors."): value.decode() for key, value in record.headers}
 
 
 def command(*arguments: str) -> list[str]:

@@ -5,7 +5,6 @@ Spark runs a copy of a slow task only on another host, so workers must look like
 
 import os
 import signal
-import socket
 import subprocess
 import time
 from contextlib import suppress
@@ -14,6 +13,7 @@ from types import TracebackType
 from typing import Self
 
 from ottla.spark.launch.session import spark_environment
+from tests.free_ports import free_port
 
 START_S = 120
 _MASTER = "org.apache.spark.deploy.master.Master"
@@ -27,7 +27,7 @@ class StandaloneCluster:
         self._folder = folder
         self._workers = workers
         self._processes: list[subprocess.Popen[bytes]] = []
-        self.master = f"spark://127.0.0.1:{_free_port()}"
+        self.master = f"spark://127.0.0.1:{free_port()}"
 
     def __enter__(self) -> Self:
         self._folder.mkdir(parents=True, exist_ok=True)
@@ -120,10 +120,3 @@ class StandaloneCluster:
             assert all(each.poll() is None for each in self._processes), told
             assert time.monotonic() < deadline, told
             time.sleep(0.1)
-
-
-def _free_port() -> int:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port: int = free.getsockname()[1]
-        return port

@@ -101,7 +101,7 @@ def test_offsets_must_name_every_partition(spark: "SparkSession", ottla: Topics,
         ottla.batch(spark, subscribe=filled, startingOffsets=f'{{"{filled}":{{"0":3}}}}').count()
     with pytest.raises(Exception, match=f"{filled}-7 is not read"):
         ottla.batch(spark, subscribe=filled, endingOffsets=f'{{"{filled}":{{"0":3,"1":3,"7":3}}}}').count()
-    with pytest.raises(Exception, match="the start 30 lies after the end 10"):
+    with pytest.raises(Exception, match="the starting offset 30 is after the end 10"):
         ottla.batch(spark, subscribe=filled, startingOffsets=f'{{"{filled}":{{"0":30,"1":0}}}}').count()
 
 
@@ -131,7 +131,7 @@ def test_a_time_that_nothing_has_is_an_error_or_the_end(spark: "SparkSession", t
     name = topics.create(retention_ms=FOREVER)
     topics.fill(name, numbers(0, 2), timestamps=[1000, 2000])
     late = int(time() * 1000) + HOUR_MS
-    with pytest.raises(Exception, match=f"no record of the time {late} or later"):
+    with pytest.raises(Exception, match=f"no record at or after timestamp {late}"):
         topics.batch(spark, subscribe=name, startingTimestamp=late).count()
     options = {"subscribe": name, "startingTimestamp": late, "startingOffsetsByTimestampStrategy": "latest"}
     assert [] == run_available(topics.stream(spark, **options), tmp_path).values
@@ -222,7 +222,7 @@ def test_failondataloss_decides_about_records_that_are_gone(spark: "SparkSession
     ottla.fill(name, numbers(0, 6))
     ottla.truncate(name, before=4)
     options = {"subscribe": name, "startingOffsets": f'{{"{name}":{{"0":1}}}}'}
-    with pytest.raises(Exception, match="offsets 1 to 5 should be read, and the log has 4 to 5"):
+    with pytest.raises(Exception, match="offsets 1 to 5 are to be read, but the log has 4 to 5"):
         ottla.batch(spark, **options).collect()
     assert numbers(4, 6) == values_of(ottla.batch(spark, **options, failOnDataLoss="false").collect())
 
@@ -268,7 +268,7 @@ def test_polltimeoutms_bounds_the_wait_for_records(spark: "SparkSession", ottla:
         "endingOffsets": f'{{"{name}":{{"0":5}}}}',
         "kafkaConsumer_pollTimeoutMs": "700",
     }
-    with pytest.raises(Exception, match=r"nothing arrived at offset 2 for 700 ms"):
+    with pytest.raises(Exception, match=r"no records arrived at offset 2 for 700 ms"):
         ottla.batch(spark, **options).collect()
 
 
@@ -324,7 +324,7 @@ def test_files_do_not_bring_back_deleted_records(spark: "SparkSession", ottla: T
     ("options", "words"),
     [
         ({"subscribe": "a", "startingOffset": "earliest"}, "did you mean startingOffsets?"),
-        ({"subscribe": "a", "assign": '{"a":[0]}'}, "assign and subscribe are given"),
+        ({"subscribe": "a", "assign": '{"a":[0]}'}, "assign and subscribe are set"),
         ({"subscribe": "a", "kafka_auto_offset_reset": "earliest"}, "set startingOffsets"),
         ({"subscribe": "a", "kafka_bootstap_servers": "x"}, "did you mean kafka.bootstrap.servers?"),
     ],

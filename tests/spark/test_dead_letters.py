@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from ottla.client.consumer.blocking_consumer import Consumer
-from ottla.client.parallel import dead_letters
 from ottla.client.values import ConsumerRecord
+from ottla.model import dead_letters
 from tests.spark.topics import Topics
 
 if TYPE_CHECKING:
@@ -45,9 +45,7 @@ def fill(topics: Topics, name: str, count: int) -> None:
 def test_failing_names_the_record(spark: "SparkSession", ottla: Topics) -> None:
     name = ottla.create()
     fill(ottla, name, 20)
-    with pytest.raises(
-        Exception, match=f"offset 3 of partition 0 of topic {name} cannot be decoded: the value is not JSON"
-    ):
+    with pytest.raises(Exception, match=f"offset 3 of {name}-0 cannot be decoded: the value is not JSON"):
         read(spark, ottla, name).collect()
 
 
@@ -72,17 +70,17 @@ def test_dead_letters_leave_with_their_story(spark: "SparkSession", topics: Topi
     assert [b"%d" % number for number in range(3, 500, 10)] == sorted((each.key for each in found), key=int)
     one = next(each for each in found if each.key == b"13")
     story = dict(one.headers)
-    stack = story.pop(dead_letters.STACK) or b""
+    stack = story.pop(dead_letters.STACKTRACE) or b""
     assert b"BadValueError" in stack
     assert b"decode_row" in stack
     assert {
         "trace": b"1",
-        dead_letters.ORIGIN_TOPIC: name.encode(),
-        dead_letters.ORIGIN_PARTITION: b"0",
-        dead_letters.ORIGIN_OFFSET: b"13",
-        dead_letters.ORIGIN_TIMESTAMP: b"1013",
-        dead_letters.REASON: b"the value is not JSON: Input data was truncated: {",
-        dead_letters.ERROR: b"ottla.spark.values.rejected_rows.BadValueError",
+        dead_letters.TOPIC: name.encode(),
+        dead_letters.PARTITION: b"0",
+        dead_letters.OFFSET: b"13",
+        dead_letters.TIMESTAMP: b"1013",
+        dead_letters.MESSAGE: b"the value is not JSON: Input data was truncated: {",
+        dead_letters.EXCEPTION: b"ottla.registry.serde.arrow.row_decoding.BadValueError",
     } == story
     assert (b"{", 1013) == (one.value, one.timestamp)
 
@@ -114,5 +112,5 @@ def test_a_stream_goes_on_past_bad_records(spark: "SparkSession", ottla: Topics,
 def test_a_dead_letter_topic_that_cannot_be_written_stops_the_query(spark: "SparkSession", ottla: Topics) -> None:
     name, dead = ottla.create(), ottla.create(max_message_bytes="200")
     ottla.fill(name, [b"{" + b" " * 1000])
-    with pytest.raises(Exception, match=f"a bad record could not be written to the topic {dead}"):
+    with pytest.raises(Exception, match=f"a bad record could not be written to dead-letter topic {dead}"):
         read(spark, ottla, name, deadLetterTopic=dead).collect()

@@ -14,6 +14,7 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
 
+from ottla.registry.serde import AvroDeserializer, AvroSerializer, RegistryClient
 from ottla.testing import ProcessBroker
 from tests.documented import ADDRESS, ROOT, samples
 from tests.spark.pipeline_rig import (
@@ -27,13 +28,16 @@ from tests.spark.pipeline_rig import (
     write_project,
 )
 from tests.spark.topics import Topics
-from tests.unit.spark.pipelines.test_parquet_files import commit
+from tests.unit.spark.pipelines.running.test_parquet_files import commit
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 DOCUMENT = "docs/pipelines.md"
 ORDER = {"id": "1", "amount": 9.5, "at": "2024-05-01T12:00:10Z", "items": [{"sku": "tea", "quantity": 2}]}
+
+PAYMENT = """{"type": "record", "name": "Payment", "fields": [
+    {"name": "customer", "type": "string"}, {"name": "amount", "type": "double"}]}"""
 
 
 @pytest.fixture
@@ -43,17 +47,20 @@ def ottla(tmp_path: Path) -> Iterator[Topics]:
         yield topics
 
 
-def test_programs(spark: "SparkSession", ottla: Topics, tmp_path: Path) -> None:
+def test_programs(spark: "SparkSession", ottla: Topics, registry: RegistryClient, tmp_path: Path) -> None:
     """One after the other in one program, as one reads them; the queries that they start are waited for."""
-    for topic in ("orders", "orders-clean", "paid"):
+    for topic in ("orders", "orders-clean", "paid", "payments", "totals"):
         ottla.create(name=topic)
     send_json(ottla, "orders", ORDER)
+    payment = {"customer": "ada", "amount": 9.5}
+    ottla.fill("payments", [AvroSerializer(registry, PAYMENT).serialize("payments", payment)])
     names: dict[str, Any] = {"spark": spark}
     others = ("def step(", "committed_files", "pipelines as dp")
     found = [each for each in samples(DOCUMENT) if not any(word in each for word in others)]
-    assert 6 == len(found)
+    assert 8 == len(found)
     for sample in found:
         program = sample.replace(ADDRESS, ottla.bootstrap).replace("/data/checkpoints", str(tmp_path))
+        program = program.replace("http://localhost:8081", registry.config.urls[0])
         names.pop("query", None)
         exec(compile(program, DOCUMENT, "exec"), names)
         if "query" in names:
@@ -64,6 +71,9 @@ def test_programs(spark: "SparkSession", ottla: Topics, tmp_path: Path) -> None:
     names["follower"].close()
     assert ["1"] == [json.loads(record.value)["id"] for record in records_of(ottla, "orders-clean")]
     assert [b"1"] == [record.key for record in records_of(ottla, "paid")]
+    (total,) = records_of(ottla, "totals")
+    assert b"ada" == total.key
+    assert payment == AvroDeserializer(registry).deserialize("totals", total.value)
 
 
 def test_readme(spark: "SparkSession", ottla: Topics, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from ottla.client.admin.options import AdminConfig
 from ottla.spark.sink.broker_requests import SinkBroker
-from ottla.spark.sink.decision import Decision, FirstOffset, TaskTransaction
+from ottla.spark.sink.decision import CommitDecision, FirstOffset, TaskTransaction
 from ottla.spark.sink.names import task_id
 from tests.spark.killing_source import KillingSource
 from tests.spark.test_exactly_once_kills import COUNT, check_once, run_until_it_dies, start
@@ -27,7 +27,7 @@ def test_killed_half_committed_on_kafka(spark: "SparkSession", kafka: Topics, tm
 
 
 def test_a_decision_about_a_thousand_tasks_is_kept_by_kafka(kafka: Topics) -> None:
-    decision = Decision(
+    decision = CommitDecision(
         owner="query",
         batch_id=7,
         transactions=tuple(
@@ -44,7 +44,7 @@ def test_a_decision_about_a_thousand_tasks_is_kept_by_kafka(kafka: Topics) -> No
         ),
     )
 
-    async def keep() -> Decision | None:
+    async def keep() -> CommitDecision | None:
         async with AdminConfig(bootstrap_servers=kafka.bootstrap).cluster() as cluster:
             first = SinkBroker(cluster, "large", timeout_ms=60_000)
             await first.take_fence()

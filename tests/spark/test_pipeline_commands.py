@@ -13,10 +13,10 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
 
-from ottla.spark.pipelines.loading import unused_views
-from ottla.spark.pipelines.parquet_files import committed_files
-from ottla.spark.pipelines.problems import ProjectError
-from ottla.spark.pipelines.views import ViewBuilder
+from ottla.spark.pipelines.dataframes.view_builder import ViewBuilder
+from ottla.spark.pipelines.declaration.loading import unused_views
+from ottla.spark.pipelines.declaration.problems import ProjectError
+from ottla.spark.pipelines.running.parquet_files import committed_files
 from tests.documented import ADDRESS, samples
 from tests.spark.pipeline_rig import (
     SMALL,
@@ -76,7 +76,10 @@ def test_once_again_and_from_the_start(spark: "SparkSession", topics: Topics, tm
     here = (str(folder), "--bootstrap", topics.bootstrap)
     send_numbers(topics, source, 0, 1000)
     missing = run_command("run", *here, "--set", "sinks.halves.topic=nowhere", *SMALL, expected=2)
-    assert f"{topics.bootstrap} has no topic nowhere; make it with `ottla topics create nowhere`" in missing.stderr
+    assert (
+        f"missing topics at {topics.bootstrap}: nowhere; create them with `ottla topics create nowhere`"
+        in missing.stderr
+    )
 
     first = run_once(spark, topics, folder)
     assert [("done", 1000, 0), ("done", 1000, 0)] == [(each.state, each.rows, each.behind) for each in first.values()]
@@ -90,12 +93,12 @@ def test_once_again_and_from_the_start(spark: "SparkSession", topics: Topics, tm
     assert [100, 100] == [each.rows for each in run_once(spark, topics, folder).values()]
     assert list(range(550)) == sorted(row["half"] for row in rows_of(topics, out))
 
-    assert "halves: forgotten\n" == run_command("reset", *here, "--sink", "halves", "--yes").stdout
+    assert "halves: reset\n" == run_command("reset", *here, "--sink", "halves", "--yes").stdout
     assert [1100, 0] == [each.rows for each in run_once(spark, topics, folder).values()]
     assert sorted([*range(550), *range(550)]) == sorted(row["half"] for row in rows_of(topics, out))
     letters = records_of(topics, dead)
     assert 550 == len(letters)
-    assert {"failed expectation: it is even"} == {headers_of(letter)["reason"] for letter in letters}
+    assert {"failed expectation: it is even"} == {headers_of(letter)["message"] for letter in letters}
 
 
 def test_killed_and_stopped(ottla: Topics, tmp_path: Path) -> None:
@@ -110,7 +113,7 @@ def test_killed_and_stopped(ottla: Topics, tmp_path: Path) -> None:
     with running(*arguments) as process:
         wait_event(process, event="ready")
         refused = run_command("run", *arguments, expected=2)
-        assert f"halves is being run by process {process.pid}; stop that one first" in refused.stderr
+        assert f"halves is already running (process {process.pid}); stop it first" in refused.stderr
         status = json.loads(run_command("status", str(folder), "--bootstrap", ottla.bootstrap, "--json").stdout)
         assert (True, process.pid) == (status["running"], status["process"])
         wait_event(process, event="progress", name="halves", behind=0)
@@ -141,7 +144,7 @@ def test_a_missing_column_is_told_in_a_line(ottla: Topics, tmp_path: Path) -> No
     assert starting.startswith("halves: starting Spark")
     assert "steps/halves.sql:1: halves: [UNRESOLVED_COLUMN.WITH_SUGGESTION]" in problem
     log = folder / ".ottla" / "halves" / "spark.log"
-    assert f"Spark's whole error is in {log}" == remark
+    assert f"The full error of Spark is in {log}" == remark
     assert '"errorClass": "UNRESOLVED_COLUMN.WITH_SUGGESTION"' in log.read_text()
 
 
@@ -210,7 +213,7 @@ def test_parquet_is_right_for_readers_that_do_not_know_spark(
     (complete,) = uncommitted(archive)
     flag.touch()
     done = run_command("run", *arguments, "--once")
-    assert f"{complete}, with 50 rows, belongs to no committed batch; moved to" in done.stderr
+    assert f"{complete} (50 rows) to " in done.stderr
     expected = sorted([*range(100), *range(1000, 1100)])
     assert expected == sorted(ds.dataset(archive).to_table()["number"].to_pylist())
     assert expected == sorted(ds.dataset(committed_files(archive)).to_table()["number"].to_pylist())

@@ -3,18 +3,19 @@
 import json
 from pathlib import Path
 from time import monotonic, sleep
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ottla.spark.pipelines.problems import ProjectError
-from ottla.spark.pipelines.queries import plan_queries
-from ottla.spark.pipelines.query_report import QueryReport
-from ottla.spark.pipelines.runner import PipelineFailedError, run_queries
+from ottla.registry.serde import AvroSerializer, RegistryClient
+from ottla.registry.serde.framing import id_prefix
+from ottla.spark.pipelines.declaration.problems import ProjectError
+from ottla.spark.pipelines.running.queries import plan_queries
+from ottla.spark.pipelines.running.query_report import QueryReport
+from ottla.spark.pipelines.running.runner import PipelineFailedError, run_queries
 from tests.spark.pipeline_rig import headers_of, loaded, records_of, rows_of, run_once, send_json, write_project
 from tests.spark.streams import TIMEOUT_S
 from tests.spark.topics import Topics
-from tests.unit.spark.http_registry import FIRST, SECOND, avro, framed, running_registry
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -133,7 +134,7 @@ def test_a_key_may_not_hide_a_column_of_the_value(spark: "SparkSession", ottla: 
         topic = "{source}"
     """
     folder = write_project(tmp_path, settings, {})
-    with pytest.raises(ProjectError, match="latest_by_key = 'customer' names the column of the record's key, and the"):
+    with pytest.raises(ProjectError, match="latest_by_key = 'customer': the value already has a column customer"):
         plan_queries(spark, loaded(ottla, folder), once=True)
 
 
@@ -254,7 +255,7 @@ def test_what_is_wrong_goes_to_the_dead_letters_once(spark: "SparkSession", ottl
     ]
     ottla.fill(orders, [json.dumps(good).encode()], keys=[b"k"], headers=[("trace", b"t")])
     send_json(ottla, orders, *wrong, *rejected)
-    ottla.fill(orders, [None], headers=[("trace", b"t"), ("ottla.dead.reason", b"an older story")])
+    ottla.fill(orders, [None], headers=[("trace", b"t"), ("__dlq.errors.message", b"an older story")])
     for _ in range(2):
         run_once(spark, ottla, folder)
     assert [{"id": "o1", "price": 5.0}] == rows_of(ottla, out)
@@ -264,13 +265,13 @@ def test_what_is_wrong_goes_to_the_dead_letters_once(spark: "SparkSession", ottl
     read = [(str(offset), "orders") for offset in (1, 2, 3, 4)]
     expected = [*read, ("5", "priced"), ("6", "dear"), ("8", "orders"), (None, "named")]
     assert expected == [(story.get("offset"), story["step"]) for story in stories]
-    assert "failed expectation: the count is positive" == stories[2]["reason"]
-    assert "failed expectation: the count is positive; there is an id" == stories[3]["reason"]
-    assert ("'gold'", "builtins.KeyError") == (stories[4]["reason"], stories[4]["error"])
-    assert "in priced" in stories[4]["stack"]
-    assert "failed expectation: it is dear" == stories[5]["reason"]
-    assert ("the record has no value", "t") == (stories[6]["reason"], stories[6]["trace"])
-    assert ("seven", f"wrong-{out}") == (stories[7]["reason"], stories[7]["pipeline"])
+    assert "failed expectation: the count is positive" == stories[2]["message"]
+    assert "failed expectation: the count is positive; there is an id" == stories[3]["message"]
+    assert ("'gold'", "builtins.KeyError") == (stories[4]["message"], stories[4]["exception"])
+    assert "in priced" in stories[4]["stacktrace"]
+    assert "failed expectation: it is dear" == stories[5]["message"]
+    assert ("the record has no value", "t") == (stories[6]["message"], stories[6]["trace"])
+    assert ("seven", f"wrong-{out}") == (stories[7]["message"], stories[7]["pipeline"])
     assert {(story["topic"], story["partition"]) for story in stories[:7]} == {(orders, "0")}
     values = {headers_of(each).get("offset"): each.value for each in letters}
     assert (b"{", b'{"id":"o7","price":5.0}', None) == (values["1"], values[None], values["8"])
@@ -299,9 +300,9 @@ def test_without_dead_letters_a_wrong_record_ends_the_run(spark: "SparkSession",
 
     with pytest.raises(PipelineFailedError) as raised:
         run_queries(spark, loaded(ottla, folder), once=True, watch=while_told, ready=lambda: None)
-    assert "the query out (view orders to " in str(raised.value)
+    assert "query out (view orders to " in str(raised.value)
     assert "a row of orders was rejected: " in str(raised.value)
-    assert f"it is offset 1 of {orders}-0. With [dead_letters] in pipeline.toml" in str(raised.value)
+    assert f"it was read from offset 1 of {orders}-0. Add [dead_letters] to pipeline.toml" in str(raised.value)
     assert [] == rows_of(ottla, out)
 
 
@@ -364,36 +365,40 @@ def test_delta_without_its_jars(spark: "SparkSession", ottla: Topics, tmp_path: 
         from = "a"
         parquet = "out"
     """
-    with pytest.raises(ProjectError, match="Spark has no Delta here; name its jars"):
+    with pytest.raises(ProjectError, match="Delta is not installed; add it with"):
         run_once(spark, ottla, write_project(tmp_path, settings, {}))
 
 
-def test_values_of_a_schema_registry(spark: "SparkSession", ottla: Topics, tmp_path: Path) -> None:
+def test_values_of_a_schema_registry(
+    spark: "SparkSession", ottla: Topics, registry: RegistryClient, tmp_path: Path
+) -> None:
     """Columns by the subject's newest schema; values that were written by older ones; what has no schema is dead."""
     orders, out, dead = ottla.create(), ottla.create(), ottla.create()
-    good = [framed(1, avro(FIRST, {"id": "a"})), framed(2, avro(SECOND, {"id": "b", "n": 7}))]
-    bad = [b"no frame", framed(99, b"x")]
+    fields: list[dict[str, Any]] = [{"name": "id", "type": "string"}]
+    first = AvroSerializer(registry, json.dumps({"type": "record", "name": "O", "fields": fields}))
+    fields = [{"name": "n", "type": ["null", "long"], "default": None}, *fields]
+    second = AvroSerializer(registry, json.dumps({"type": "record", "name": "O", "fields": fields}))
+    good = [first.serialize(orders, {"id": "a"}), second.serialize(orders, {"id": "b", "n": 7})]
+    bad = [b"no frame", id_prefix(999_999) + b"x"]
     ottla.fill(orders, [good[0], bad[0], good[1], bad[1]])
-    with running_registry() as registry:
-        registry.answers[f"/subjects/{orders}-value/versions/latest"] = {"schema": json.dumps(SECOND), "id": 2}
-        settings = f"""
-            name = "registry-{out}"
-            [sources.orders]
-            topic = "{orders}"
-            format = "registry"
-            registry = "{registry.url}"
-            [sinks.out]
-            from = "ids"
-            topic = "{out}"
-            key = "id"
-            [dead_letters]
-            topic = "{dead}"
-        """
-        run_once(spark, ottla, write_project(tmp_path, settings, {"ids.sql": "SELECT id, n FROM orders"}))
+    settings = f"""
+        name = "registry-{out}"
+        [sources.orders]
+        topic = "{orders}"
+        format = "registry"
+        registry = "{registry.config.urls[0]}"
+        [sinks.out]
+        from = "ids"
+        topic = "{out}"
+        key = "id"
+        [dead_letters]
+        topic = "{dead}"
+    """
+    run_once(spark, ottla, write_project(tmp_path, settings, {"ids.sql": "SELECT id, n FROM orders"}))
     assert [{"id": "a"}, {"id": "b", "n": 7}] == rows_of(ottla, out)
     letters = records_of(ottla, dead)
     assert bad == [letter.value for letter in letters]
-    assert "no schema with the id 99" in headers_of(letters[1])["reason"]
+    assert "no schema with the id 999999" in headers_of(letters[1])["message"]
 
 
 STEP = "def step(spark, orders):\n    "
@@ -406,13 +411,17 @@ STEP = "def step(spark, orders):\n    "
         ("sql", "SELECT id\n FROM orders WHERE id =", "steps/out.sql:2: out: [PARSE_SYNTAX_ERROR]"),
         ("py", STEP + "return orders.nothing", "steps/out.py:2: out: "),
         ("py", "import json\n" + STEP + "return json.loads('{')", "steps/out.py:3: out: JSONDecodeError: "),
-        ("py", STEP + "pass", "steps/out.py: out: TypeError: step returned NoneType, and not a DataFrame"),
+        ("py", STEP + "pass", "steps/out.py: out: TypeError: step returned NoneType, not a DataFrame"),
         (
             "sql",
             "SELECT 1 AS _rejected FROM orders",
-            "out: the column _rejected must be a text with the reason, not int",
+            "out: the column _rejected must be a string with the reason, not int",
         ),
-        ("sql", "SELECT 1 AS x FROM orders", "pipeline.toml: key of [sinks.out] cannot be made of the columns x: "),
+        (
+            "sql",
+            "SELECT 1 AS x FROM orders",
+            "pipeline.toml: key in [sinks.out] cannot be computed from the columns x: ",
+        ),
     ],
 )
 def test_what_spark_finds_wrong_is_told_with_its_file(

@@ -139,7 +139,7 @@ def test_a_topic_made_anew_after_planning_is_not_read_for_the_old_one(spark: "Sp
     topics.delete(name)
     topics.create(name=name)
     topics.fill(name, numbers(100, 105))
-    with pytest.raises(Exception, match=f"{name}-0 is gone, and offsets 0 to 2 with it"):
+    with pytest.raises(Exception, match=f"{name}-0 was deleted with offsets 0 to 2"):
         planned[strict].collect()
     assert [] == planned[lenient].collect()
 

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from ottla.client.producer.murmur2 import murmur2
+from ottla.records.murmur2 import murmur2
 from tests.spark.committed_records import committed_records, committed_values, open_transactions
 from tests.spark.topics import Topics
 
@@ -116,9 +116,9 @@ def test_a_stream_through_foreach_batch_is_exactly_once(spark: "SparkSession", o
 @pytest.mark.parametrize(
     ("columns", "options", "words"),
     [
-        ("'x' AS other", {}, "there is no column value to write"),
-        ("1 AS value", {}, "the column value must be of type string or binary, and is of type int"),
-        ("'x' AS value, 1L AS partition", {}, "the column partition must be of type int"),
+        ("'x' AS other", {}, "no column value of type string or binary"),
+        ("1 AS value", {}, "column value must be of type string or binary, not int"),
+        ("'x' AS value, 1L AS partition", {}, "column partition must be of type int"),
         ("'x' AS value, 7 AS partition", {}, "partition"),
         ("'x' AS value", {"kafka_compresion_type": "zstd"}, "did you mean kafka.compression.type"),
         ("'x' AS value", {"deliverry": "exactly-once"}, "did you mean delivery"),
@@ -144,7 +144,7 @@ def test_a_row_without_a_topic_is_refused(spark: "SparkSession", ottla: Topics) 
 
 
 def test_a_topic_that_cannot_be_is_refused(spark: "SparkSession", ottla: Topics) -> None:
-    with pytest.raises(Exception, match="no name for a topic"):
+    with pytest.raises(Exception, match="the topic name is not valid"):
         write(spark.sql("SELECT 'x' AS value"), ottla, topic="not/a/name")
 
 

@@ -83,6 +83,6 @@ def test_wrong_columns_stop_the_query_before_it_writes(spark: "SparkSession", ot
     source, output = ottla.create(), ottla.create()
     ottla.fill(source, numbers(0, 10))
     stream = ottla.stream(spark, subscribe=source, startingOffsets="earliest").selectExpr("offset AS value")
-    with pytest.raises(Exception, match="the column value must be of type string or binary, and is of type bigint"):
+    with pytest.raises(Exception, match="column value must be of type string or binary, not bigint"):
         write_available(stream, ottla, tmp_path, topic=output)
     assert [] == committed_values(ottla.bootstrap, output)

@@ -12,8 +12,9 @@ Values: `value_format.py` makes columns of them, and `rejected_rows.py` finds th
 what a query reports, and `follow_groups` has consumer groups follow it.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
+
+from ottla.lazy_names import lazy_names
 
 if TYPE_CHECKING:
     from ottla.spark.progress import StreamProgress, stream_progress
@@ -28,14 +29,5 @@ _HOMES: Final = {
     "stream_progress": "ottla.spark.progress",
 }
 
-
-def __getattr__(name: str) -> Any:
-    """Loads a name when it is first asked for: most of the package needs no Spark, and must not load it."""
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(_HOMES[name]), name)
-
-
-def __dir__() -> list[str]:
-    """The public names, whether they are loaded or not."""
-    return sorted({*__all__, *(name for name in globals() if name.startswith("__"))})
+# Most of the package needs no Spark, and must not load it.
+__getattr__, __dir__ = lazy_names(__name__, _HOMES)

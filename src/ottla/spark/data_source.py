@@ -57,11 +57,11 @@ class OttlaDataSource(DataSource):
         from ottla.spark.sink.batch_writer import BatchWriter
 
         if overwrite:
-            raise OptionError('a topic cannot be overwritten, only added to; write with mode("append")')
+            raise OptionError('a topic cannot be overwritten; use mode("append")')
         return BatchWriter(self._given(), schema)
 
     def streamWriter(self, schema: "StructType", overwrite: bool) -> "DataSourceStreamWriter":
-        """Writes a stream. In output mode complete, each micro-batch adds the whole answer anew."""
+        """Writes a stream. In output mode complete, each micro-batch writes the whole result again."""
         from ottla.spark.sink.stream_writer import StreamWriter
 
         return StreamWriter(self._given(), schema)

@@ -1,6 +1,6 @@
 """Connections that a driver's process keeps from batch to batch: Spark keeps the process in which it commits.
 
-A connection that broke meanwhile is opened again by whoever uses it next (`ottla.client.network.cluster`).
+A connection that broke meanwhile is opened again at its next use (`ottla.client.network.cluster`).
 """
 
 import os

@@ -2,9 +2,9 @@
 
 `kafka.`-prefixed options are settings of the Java clients; here they become the keyword arguments of ours. What only
 has a meaning for Java (socket buffers, metrics reporters) is accepted and has no effect; what would change the meaning
-of a query if it were ignored (security, classes to load) is refused. Spark hands over option names in lower case, so
-every comparison here is without case. The options of the source and of the sink themselves: `source_options.py`,
-`sink_options.py`.
+of a query if it were ignored (classes to load, misspelt security settings) is refused. Spark hands over option names in
+lower case, so every comparison here is without case. The options of the source and of the sink themselves:
+`source/options.py`, `sink/options.py`.
 """
 
 import types
@@ -15,6 +15,7 @@ from functools import cache
 from typing import Any, Final, Literal, Union, get_args, get_origin, get_type_hints
 
 from ottla.client.options import ClientConfig, OptionError
+from ottla.model.errors import MisuseError
 
 PREFIX: Final = "kafka."
 
@@ -58,21 +59,25 @@ def client_options(raw: Mapping[str, str]) -> dict[str, Any]:
     name Java classes.
     """
     found: dict[str, Any] = {}
+    security: dict[str, str] = {}
     for key, value in raw.items():
         if not key.lower().startswith(PREFIX):
             continue
         name = key[len(PREFIX) :].lower()
         keyword = name.replace(".", "_")
         if name in _CLASSES:
-            raise OptionError(f"{PREFIX}{name} names a Java class, which nothing here could load; leave it out")
+            raise OptionError(f"{PREFIX}{name} names a Java class, which cannot be loaded here; omit it")
+        if name.startswith(_SECURITY):
+            security[name] = value
+            continue
         hint = _hint_of(keyword)
         if hint is not None:
             found[keyword] = _parsed(PREFIX + name, hint, value)
-        elif name.startswith(_SECURITY) and not _is_plain(name, value):
-            raise OptionError(f"{PREFIX}{name}={value} is not supported: connections here are plain text")
-        elif name not in _IGNORED and not name.startswith(_SECURITY):
+        elif name not in _IGNORED:
             ours = [each.replace("_", ".") for each in (*_producer_hints(), *_consumer_hints())]
             raise _unknown(PREFIX + name, [PREFIX + each for each in (*ours, *_IGNORED)], "Kafka's client")
+    if security:
+        found["security_properties"] = _security_properties(security)
     level = _compression_level(raw, found.get("compression_type"))
     if level is not None:
         found["compression_level"] = level
@@ -102,7 +107,7 @@ def bootstrap_of(raw: Mapping[str, str]) -> str:
     for key, value in raw.items():
         if key.lower() == "kafka.bootstrap.servers" and value.strip():
             return value
-    raise OptionError("the option kafka.bootstrap.servers is missing; it names some brokers, as host:port,host:port")
+    raise OptionError("the option kafka.bootstrap.servers is missing; set it to host:port,host:port")
 
 
 def _unknown(key: str, names: Iterable[str], what: str) -> OptionError:
@@ -176,8 +181,14 @@ def _parsed(name: str, hint: Any, text: str) -> Any:
     raise OptionError(f"{name}={text} is not allowed; it takes a whole number")
 
 
-def _is_plain(name: str, value: str) -> bool:
-    return name == "security.protocol" and value.strip().upper() == "PLAINTEXT"
+def _security_properties(security: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
+    """As text: executors read keystores and truststores where they run."""
+    from ottla.client.properties import security_properties
+
+    try:
+        return tuple(sorted(security_properties(security).items()))
+    except MisuseError as error:
+        raise OptionError(f"{PREFIX}{error}") from None
 
 
 def _compression_level(raw: Mapping[str, str], codec: object) -> int | None:

@@ -76,7 +76,7 @@ class StreamProgress:
 def stream_progress(progress: Any) -> StreamProgress:
     """Reads `query.lastProgress`, a listener's event, its dictionary or its JSON text.
 
-    Sources that are not topics have no part in `topics`. Raises ValueError for what is no progress at all.
+    Sources that are not topics have no part in `topics`. Raises ValueError for anything else.
     """
     event = _as_mapping(progress)
     try:
@@ -98,7 +98,7 @@ def stream_progress(progress: Any) -> StreamProgress:
             groups=tuple(each.group for each in sources if each is not None and each.group is not None),
         )
     except (KeyError, TypeError, AttributeError) as error:
-        raise ValueError(f"this is no progress of a streaming query: {type(error).__name__}: {error}") from error
+        raise ValueError(f"not the progress of a streaming query: {type(error).__name__}: {error}") from error
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -201,5 +201,5 @@ def _as_mapping(progress: Any) -> Mapping[str, Any]:
     text = progress if isinstance(progress, str) else getattr(progress, "json", None)
     found = json.loads(text) if isinstance(text, str) else progress
     if not isinstance(found, Mapping):
-        raise ValueError(f"{type(progress).__name__} is no progress of a streaming query")
+        raise ValueError(f"{type(progress).__name__} is not the progress of a streaming query")
     return found

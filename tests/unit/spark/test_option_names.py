@@ -26,7 +26,8 @@ from ottla.spark.option_names import bootstrap_of, chosen_for, client_options, r
         ("max.partition.fetch.bytes", "65536", {"max_partition_fetch_bytes": 65536}),
         ("receive.buffer.bytes", "65536", {}),
         ("metric.reporters", "x", {}),
-        ("security.protocol", "plaintext", {}),
+        ("security.protocol", "plaintext", {"security_properties": (("security.protocol", "plaintext"),)}),
+        ("sasl.jaas.config", "x", {"security_properties": (("sasl.jaas.config", "x"),)}),
     ],
 )
 def test_a_setting_becomes_an_argument(setting: str, text: str, expected: dict[str, Any]) -> None:
@@ -44,8 +45,8 @@ def test_names_are_compared_without_case() -> None:
         ("acks", "7", "one of -1, 0, 1, all"),
         ("request.timeout.ms", "soon", "a whole number"),
         ("enable.idempotence", "yes", "true or false"),
-        ("security.protocol", "SASL_SSL", "plain text"),
-        ("sasl.jaas.config", "x", "plain text"),
+        ("ssl.trustore.location", "x", "kafka.ssl.trustore.location is not a security config of clients; did you mean"),
+        ("sasl.login.callback.handler.class", "org.example.X", "Java class"),
         ("key.serializer", "org.example.X", "Java class"),
         ("partitioner.class", "org.example.X", "Java class"),
     ],

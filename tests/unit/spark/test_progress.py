@@ -95,5 +95,5 @@ def test_a_query_without_topics_is_not_known_to_be_anywhere() -> None:
 
 @pytest.mark.parametrize("given", ["{}", "[]", "5", 5, None, {"id": "q"}])
 def test_what_is_no_progress_is_refused(given: Any) -> None:
-    with pytest.raises(ValueError, match="no progress"):
+    with pytest.raises(ValueError, match="not the progress of a streaming query"):
         stream_progress(given)

@@ -4,7 +4,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from ottla.spark.values.rejected_rows import ValueRows, decode_rows
+from ottla.registry.serde.arrow.row_decoding import ValueRows, decode_rows
 
 
 def decoded(format: ValueRows, values: list[bytes | None]) -> list[Any]:

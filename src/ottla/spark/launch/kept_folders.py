@@ -1,7 +1,6 @@
-"""Small folders that are made once and kept in the user's cache, by many processes at a time if it comes to that.
+"""Folders that are created once and kept in the user's cache, safely for several processes.
 
-What is in them is `java.py`'s and `spark_home.py`'s to say. A folder's name tells its content, so one that is there and
-whole needs no second look.
+`java.py` and `spark_home.py` create them. The name of a folder has a hash of its content.
 """
 
 import os
@@ -12,14 +11,14 @@ from pathlib import Path
 
 
 def cache_folder() -> Path:
-    """Where they are kept."""
+    """The cache folder of Ottla."""
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "ottla"
 
 
 def kept_folder(folder: Path, make: Callable[[Path], None], holds: Callable[[Path], bool]) -> Path:
-    """That folder, made by `make` unless it `holds` what it should already; nobody ever sees half of it.
+    """The folder, created by `make` unless it `holds` its content already; it appears atomically.
 
-    Raises `OSError` where it cannot be written, or where something else has its name.
+    Raises `OSError` if it cannot be written, or if something else has its name.
     """
     if holds(folder):
         return folder
@@ -27,12 +26,12 @@ def kept_folder(folder: Path, make: Callable[[Path], None], holds: Callable[[Pat
     fresh = Path(tempfile.mkdtemp(prefix=".making-", dir=folder.parent))
     try:
         make(fresh)
-        # A folder made by tempfile is closed to everybody else, but a cache may be shared.
+        # tempfile makes folders private, but a cache may be shared.
         fresh.chmod(0o755)
         try:
             fresh.rename(folder)
         except OSError:
-            # Somebody else was first, and the name says that theirs is the same; unless it was damaged since.
+            # Another process was first; its folder has the same content unless it is damaged.
             if not holds(folder):
                 raise
     finally:

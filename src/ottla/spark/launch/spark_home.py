@@ -1,9 +1,9 @@
-"""A home for Spark on this machine whose Python processes start fast.
+"""A `SPARK_HOME` for this machine whose Python processes start fast.
 
-Every Python process of Spark imports PySpark from `SPARK_HOME/python/lib/pyspark.zip`, which has no bytecode in it, so
-each compiles some two hundred modules first: a second of computing for every stream that starts. The home made here is
-a folder of links to the installed one, in which `pyspark.zip` is a folder as well, and PySpark in it the one that pip
-installed and compiled. Only for masters on this machine: clusters send the zip to others. `session.py` uses it.
+Every Python process of Spark imports PySpark from `SPARK_HOME/python/lib/pyspark.zip`, which has no bytecode, so each
+compiles about two hundred modules first: a second of CPU time for every stream that starts. The home made here is a
+folder of links to the installed one, in which `pyspark.zip` is a folder with the PySpark that pip installed and
+compiled. It is only for local masters: clusters distribute the zip. `session.py` uses it.
 """
 
 import hashlib
@@ -19,7 +19,7 @@ _PARTS: Final = ("bin", "sbin", "jars", "conf", "data", "examples", "licenses", 
 
 
 def fast_home(cache: Path | None = None) -> Path | None:
-    """The folder to name `SPARK_HOME`; None where PySpark is not as pip installs it, or no folder can be made."""
+    """The folder for `SPARK_HOME`; None if pip did not install PySpark, or if the folder cannot be created."""
     links = _links()
     if links is None:
         return None
@@ -32,23 +32,23 @@ def fast_home(cache: Path | None = None) -> Path | None:
             lambda folder: all((folder / link).resolve() == target for link, target in links.items()),
         )
     except OSError:
-        # Spark does without; only its processes start as slowly as ever.
+        # Spark works without it; only its processes start more slowly.
         return None
 
 
 def installed_home() -> Path | None:
-    """The home that pip installed; None if PySpark did not come that way."""
+    """The home that pip installed; None if PySpark was not installed by pip."""
     found = _package("pyspark")
     return found if found is not None and (found / "jars").is_dir() else None
 
 
 def is_fast_home(environment: Mapping[str, str]) -> bool:
-    """Whether the environment names a home that was made here, maybe for another PySpark."""
+    """Whether the environment names a home that was made by this module."""
     return Path(environment.get("SPARK_HOME", "")).name.startswith(_PREFIX)
 
 
 def _links() -> dict[str, Path] | None:
-    """What leads where in the new home; None if something is missing."""
+    """The links of the new home; None if something is missing."""
     spark, py4j = installed_home(), _package("py4j")
     if spark is None or py4j is None:
         return None

@@ -1,7 +1,7 @@
-"""The batch writer that Spark talks to: a whole job is one batch, visible as a whole or not at all.
+"""The batch writer that Spark calls: a whole job is one batch, visible completely or not at all.
 
-With `sinkId` and `batchId` a job that was done once does nothing when it is run again. Without them it has a name that
-nobody else has. What happens is in `sink_task.py` and `sink_coordinator.py`.
+With `sinkId` and `batchId`, repeating a completed job writes nothing. Without them the sink has a unique id. `task.py`
+and `driver.py` do the work.
 """
 
 from collections.abc import Iterator, Sequence
@@ -11,7 +11,7 @@ from uuid import uuid4
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
-from ottla.spark.sink.columns import sink_columns
+from ottla.spark.sink.columns import field_columns, sink_columns
 from ottla.spark.sink.decision import BatchName
 from ottla.spark.sink.messages import transactions_of
 from ottla.spark.sink.options import Delivery, sink_options
@@ -22,11 +22,12 @@ if TYPE_CHECKING:
 
 
 class BatchWriter(DataSourceArrowWriter):
-    """Writes one job. Raises `OptionError` for options and columns that cannot be. The tasks get copies of it."""
+    """Writes one job. Raises `OptionError` for invalid options and columns. Tasks get copies of it."""
 
     def __init__(self, options: dict[str, str], schema: "StructType") -> None:
         self._options = sink_options(options, is_stream=False)
-        self._columns = sink_columns(
+        find = sink_columns if self._options.encoder is None else field_columns
+        self._columns = find(
             [(field.name, field.dataType.simpleString()) for field in schema.fields], self._options.topic
         )
         if self._options.batch_id is not None and self._options.sink_id is not None:
@@ -41,14 +42,14 @@ class BatchWriter(DataSourceArrowWriter):
         return write_task(iterator, self._options, self._columns, self._batch, TaskContext.get().partitionId())
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """All tasks have written: makes the job's rows visible."""
+        """Makes the rows of the job visible, after all tasks have written."""
         if self._options.delivery is Delivery.EXACTLY_ONCE:
             from ottla.spark.sink.driver import commit_batch
 
             commit_batch(self._options, self._batch, transactions_of(messages))
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """The job failed: nothing of it will be visible, unless it was decided that all of it will."""
+        """Aborts a failed job: none of its rows becomes visible, unless the decision to commit it is stored."""
         if self._options.delivery is Delivery.EXACTLY_ONCE:
             from ottla.spark.sink.driver import abort_batch
 

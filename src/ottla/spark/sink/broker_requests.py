@@ -1,7 +1,6 @@
-"""What a sink's driver asks of the brokers: the fence, decisions as a group's offsets, ending and finding transactions.
+"""The requests of the driver of a sink: the fence, decisions as committed offsets of a group, ending transactions.
 
-Each method tries again what may be tried again until the sink's deadline. What to do when is decided in
-`sink_decision_state.py`.
+Each method retries until the deadline of the sink. `decision_state.py` decides what to do.
 """
 
 import asyncio
@@ -14,38 +13,39 @@ from ottla.client.admin.transaction_inspection import inspect_transaction
 from ottla.client.admin.transaction_outcome import TransactionOutcome
 from ottla.client.admin.transaction_requests import describe_transaction, list_transactions
 from ottla.client.errors import AnswerError, DeadlineError, UnsupportedByBrokerError
-from ottla.client.group.committed_offsets import ask_committed
+from ottla.client.group.offset_requests import ask_committed
 from ottla.client.network.cluster import Cluster
 from ottla.client.network.cluster_view import ClusterView
 from ottla.client.network.coordinators import CoordinatorType, find_coordinator
-from ottla.client.producer.batch import Identity
-from ottla.client.producer.transaction_requests import (
+from ottla.client.producer.batching.producer_batch import Identity
+from ottla.client.producer.transactions.transaction_requests import (
     add_offsets,
     commit_offsets,
     end_transaction,
     init_producer_id,
     transaction_version,
 )
-from ottla.client.producer.transaction_state import FENCING_CODES
+from ottla.client.producer.transactions.transaction_state import FENCING_CODES
 from ottla.client.values import ConsumerGroupMetadata, OffsetAndMetadata
 from ottla.model.error_codes import ErrorCode
 from ottla.model.errors import MisuseError, OttlaError, RetriableError
 from ottla.model.ids import TopicPartition
-from ottla.spark.sink.decision import Decision, TaskTransaction
+from ottla.spark.sink.decision import CommitDecision, TaskTransaction
 from ottla.spark.sink.decision_state import Names
 from ottla.spark.sink.decision_text import part_count, read_decision, write_decision
-from ottla.spark.sink.errors import ReplacedDriverError
+from ottla.spark.sink.errors import DecisionDeniedError, ReplacedDriverError
 from ottla.spark.sink.names import fence_id, group_id, task_ids_pattern
 
 K = TypeVar("K")
 T = TypeVar("T")
 
 PLACE: Final = "__consumer_offsets"
-"""The topic whose partitions' offsets a sink's group keeps: it is there wherever groups are, and is not deleted."""
+"""The topic for whose partitions a sink commits offsets, unless another is named: it exists wherever groups exist, and
+is not deleted."""
 _FENCE_TIMEOUT_MS: Final = 60_000
-"""Longer than a broker takes to come back while a decision is stored."""
+"""Long enough for a broker to restart while a decision is stored."""
 _FENCE_TIMEOUT_LEAST_MS: Final = 10_000
-"""For brokers that were told not to allow as much."""
+"""For brokers that allow less."""
 _AT_ONCE_MAX: Final = 64
 _PAUSE_FIRST_MS: Final = 4
 _PAUSE_MOST_MS: Final = 1_000
@@ -54,11 +54,15 @@ _log = logging.getLogger(__name__)
 
 
 class SinkBroker:
-    """The brokers as one sink's driver sees them, until a deadline. Made for one commit or abort."""
+    """Requests of one sink, with a deadline. Made for one commit or abort.
 
-    def __init__(self, cluster: Cluster, sink_id: str, *, timeout_ms: int) -> None:
+    `decision_topic` is for users that may not read the offsets of all groups (`PLACE`).
+    """
+
+    def __init__(self, cluster: Cluster, sink_id: str, *, timeout_ms: int, decision_topic: str | None = None) -> None:
         self._cluster = cluster
         self._sink_id = sink_id
+        self._decision_topic = decision_topic
         self._timeout_ms = timeout_ms
         self._deadline = cluster.clock.monotonic() + timeout_ms / 1000
         self._fence: Identity | None = None
@@ -67,19 +71,24 @@ class SinkBroker:
     # Deciding
 
     async def take_fence(self) -> None:
-        """Stops whoever decided for the sink before. What that one was about to store stands, or never will."""
+        """Fences earlier drivers of the sink. A decision that they were storing is now stored or never will be."""
         name = fence_id(self._sink_id)
         try:
-            self._fence = await self._patiently(lambda: init_producer_id(self._cluster, name, _FENCE_TIMEOUT_MS))
+            self._fence = await self._retry(lambda: init_producer_id(self._cluster, name, _FENCE_TIMEOUT_MS))
         except AnswerError as error:
             if error.error_code != ErrorCode.INVALID_TRANSACTION_TIMEOUT:
                 raise
-            self._fence = await self._patiently(lambda: init_producer_id(self._cluster, name, _FENCE_TIMEOUT_LEAST_MS))
-        self._version = await self._patiently(lambda: transaction_version(self._cluster, name))
+            self._fence = await self._retry(lambda: init_producer_id(self._cluster, name, _FENCE_TIMEOUT_LEAST_MS))
+        self._version = await self._retry(lambda: transaction_version(self._cluster, name))
 
-    async def read(self) -> Decision | None:
-        """The sink's last decision, None if there is none. Raises `DecisionTextError` if it is damaged."""
-        first = (await self._parts([0], 1)).get(0)
+    async def read(self) -> CommitDecision | None:
+        """The last decision of the sink; None if there is none. Raises `DecisionTextError` if it is damaged."""
+        try:
+            first = (await self._parts([0], 1)).get(0)
+        except AnswerError as error:
+            if error.error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED:
+                raise DecisionDeniedError(self._denied()) from error
+            raise
         if first is None:
             return None
         parts = {0: first}
@@ -88,8 +97,8 @@ class SinkBroker:
             parts |= await self._parts(range(1, count), await self._place_count())
         return read_decision([parts.get(number, "") for number in range(count)], self._sink_id)
 
-    async def store(self, decision: Decision) -> None:
-        """Replaces the decision, in one transaction. Raises `ReplacedDriverError` if another has the fence now."""
+    async def store(self, decision: CommitDecision) -> None:
+        """Replaces the decision in one transaction. Raises `ReplacedDriverError` if another driver has the fence."""
         name, fence, version = fence_id(self._sink_id), self._taken(), self._version
         parts = write_decision(decision)
         place_count = 1 if len(parts) == 1 else await self._place_count()
@@ -100,39 +109,39 @@ class SinkBroker:
         try:
             for group, offsets in by_group.items():
                 if version == 1:
-                    await self._patiently(lambda to=group: add_offsets(self._cluster, name, fence, to))  # type: ignore[misc]
+                    await self._retry(lambda to=group: add_offsets(self._cluster, name, fence, to))  # type: ignore[misc]
                 whose = ConsumerGroupMetadata(group_id=group)
-                await self._patiently(
+                await self._retry(
                     lambda to=whose, what=offsets: commit_offsets(self._cluster, name, fence, what, to, version)  # type: ignore[misc]
                 )
-            self._fence = await self._patiently(
+            self._fence = await self._retry(
                 lambda: end_transaction(self._cluster, name, fence, committed=True, version=version)
             )
         except AnswerError as error:
             if error.error_code in FENCING_CODES:
                 raise ReplacedDriverError(
-                    f"another driver decides for sink {self._sink_id} now; this one stops, and has committed nothing of"
-                    f" batch {decision.batch_id} that the other one does not know of: {error}"
+                    f"another driver decides for sink {self._sink_id} now; this one stops. What it committed of"
+                    f" batch {decision.batch_id} is known to the other driver: {error}"
                 ) from error
             raise
 
     # Transactions of tasks
 
     async def commit(self, transactions: Sequence[TaskTransaction]) -> list[TaskTransaction]:
-        """Commits them; those that the coordinator refuses to. One that is committed already is not refused."""
+        """Commits transactions; returns those that the coordinator refuses. Committing twice is not refused."""
         answers = await self._each(transactions, lambda each: self._end(each, committed=True))
         return [each for each, is_ended in zip(transactions, answers, strict=True) if not is_ended]
 
     async def inspect(self, transactions: Sequence[TaskTransaction]) -> dict[TaskTransaction, TransactionOutcome]:
-        """What became of them; waits for those that are not ended yet."""
+        """The outcomes of transactions; waits for those that have not ended."""
         return dict(zip(transactions, await self._each(transactions, self._outcome), strict=True))
 
     async def abort(self, transactions: Sequence[TaskTransaction]) -> None:
-        """Aborts exactly these, as far as they are open."""
+        """Aborts these transactions, if they are open."""
         await self._each(transactions, lambda each: self._end(each, committed=False))
 
     async def abort_open(self, keep: Names) -> None:
-        """Aborts all open transactions of the sink's tasks but these: what failed and overtaken attempts left behind.
+        """Aborts all open transactions of tasks of the sink except `keep`: those of failed and superseded attempts.
 
         Never raises for what could not be aborted: the transactions' timeout does it then.
         """
@@ -141,13 +150,17 @@ class SinkBroker:
             found = [name for name in await self._open_ids() if name not in kept]
             await self._each(found, self._fence_off)
         except OttlaError as error:
-            _log.warning("open transactions of sink %s are left to their timeout: %s", self._sink_id, error)
+            _log.warning(
+                "cannot abort the open transactions of sink %s; brokers abort them after their timeout: %s",
+                self._sink_id,
+                error,
+            )
 
     async def _end(self, transaction: TaskTransaction, *, committed: bool) -> bool:
         name, version = transaction.transactional_id, self._version
         identity = Identity(transaction.producer_id, transaction.epoch)
         try:
-            await self._patiently(
+            await self._retry(
                 lambda: end_transaction(self._cluster, name, identity, committed=committed, version=version)
             )
         except AnswerError as error:
@@ -161,7 +174,7 @@ class SinkBroker:
         topic, partition, offset = transaction.first_offsets[0]
         pause_ms = _PAUSE_FIRST_MS
         while True:
-            outcome = await self._patiently(
+            outcome = await self._retry(
                 lambda: inspect_transaction(
                     self._cluster, TopicPartition(topic, partition), offset, transaction.producer_id
                 )
@@ -180,27 +193,39 @@ class SinkBroker:
         return [each.transactional_id for each in found if re.fullmatch(pattern, each.transactional_id)]
 
     async def _fence_off(self, transactional_id: str) -> None:
-        """Takes an id from whoever has it, if it is still the one that was seen; its transaction is aborted by that."""
+        """Fences a transactional id, if its producer is still the one that was seen; this aborts its transaction."""
         try:
             seen = await describe_transaction(self._cluster, transactional_id)
             if seen.state == _ONGOING:
                 identity = Identity(seen.producer_id, seen.producer_epoch)
                 await init_producer_id(self._cluster, transactional_id, seen.timeout_ms, identity)
         except OttlaError as error:
-            # That it is being aborted is said this way; and whoever is not fenced off now will be by the timeout.
+            # Also raised while the transaction is being aborted. If it is not, its timeout aborts it.
             _log.debug("%s", error)
 
     # Where decisions are
 
+    def _denied(self) -> str:
+        if self._decision_topic is not None:
+            return f"sink {self._sink_id} stores its decisions for topic {self._decision_topic}: allow READ on it"
+        return (
+            f"sink {self._sink_id} stores its decisions for topic {PLACE}: allow READ on it, or set decisionTopic to a"
+            " topic that this user may read, such as the output topic"
+        )
+
     def _place(self, number: int, place_count: int) -> tuple[str, TopicPartition]:
-        """The group and the partition whose offset keeps this part of a decision."""
-        return group_id(self._sink_id, number // place_count), TopicPartition(PLACE, number % place_count)
+        """The group and the partition whose committed offset stores this part of a decision."""
+        topic = PLACE if self._decision_topic is None else self._decision_topic
+        return group_id(self._sink_id, number // place_count), TopicPartition(topic, number % place_count)
 
     async def _place_count(self) -> int:
-        # Brokers make the topic when the first group is looked for.
+        if self._decision_topic is not None:
+            # Partitions can be added to it, and parts must be found again.
+            return 1
+        # Brokers create the topic when the first group is looked up.
         whose = group_id(self._sink_id, 0)
-        await self._patiently(lambda: find_coordinator(self._cluster, CoordinatorType.GROUP, whose))
-        topic = await self._patiently(lambda: self._cluster.topic(PLACE))
+        await self._retry(lambda: find_coordinator(self._cluster, CoordinatorType.GROUP, whose))
+        topic = await self._retry(lambda: self._cluster.topic(PLACE))
         return len(topic.partitions)
 
     async def _parts(self, numbers: Iterable[int], place_count: int) -> dict[int, str]:
@@ -210,7 +235,7 @@ class SinkBroker:
             by_group.setdefault(group, {})[place] = number
         found: dict[int, str] = {}
         for group, places in by_group.items():
-            offsets = await self._patiently(lambda of=group, at=places: self._ask_offsets(of, list(at)))  # type: ignore[misc]
+            offsets = await self._retry(lambda of=group, at=places: self._ask_offsets(of, list(at)))  # type: ignore[misc]
             found |= {places[place]: kept.metadata for place, kept in offsets.items() if kept is not None}
         return found
 
@@ -227,7 +252,7 @@ class SinkBroker:
                 return {}
             raise
 
-    # Patience
+    # Retries
 
     def _taken(self) -> Identity:
         if self._fence is None:
@@ -243,8 +268,8 @@ class SinkBroker:
 
         return list(await asyncio.gather(*(one(wish) for wish in wishes)))
 
-    async def _patiently(self, ask: Callable[[], Awaitable[T]]) -> T:
-        """Asks until there is an answer, also of brokers that are away for a while."""
+    async def _retry(self, ask: Callable[[], Awaitable[T]]) -> T:
+        """Retries until there is an answer or the deadline has passed."""
         clock, cluster = self._cluster.clock, self._cluster
         pause_ms = _PAUSE_FIRST_MS
         while True:

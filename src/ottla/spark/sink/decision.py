@@ -1,6 +1,6 @@
-"""A sink's decision about a batch, and the tasks' transactions it is about: values only.
+"""The decision of a sink about a batch, and the transactions of its tasks: values only.
 
-`decision_text.py` writes them down, `sink_decision_state.py` makes and follows them.
+`decision_text.py` encodes decisions, `decision_state.py` makes and follows them.
 """
 
 from collections.abc import Iterable
@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 
 class FirstOffset(NamedTuple):
-    """Where a transaction's first record in one partition is."""
+    """The offset of the first record of a transaction in a partition."""
 
     topic: str
     partition: int
@@ -18,46 +18,46 @@ class FirstOffset(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskTransaction:
-    """The transaction into which one attempt of one task wrote all of its rows."""
+    """The transaction with all rows of one attempt of a task."""
 
     task: int
-    """The number of Spark's partition: what the same task is called in every run of the batch."""
+    """The partition number in Spark: the same in every run of the batch."""
     transactional_id: str
     producer_id: int
     epoch: int
     row_count: int
     byte_count: int
-    """Of keys and values: with the rows, by which another run's rows are recognized as the same."""
+    """Size of keys and values; with `row_count`, it tells whether another run wrote the same rows."""
     first_offsets: tuple[FirstOffset, ...]
-    """One for each partition written to; a decision that was read back has only the first of them."""
+    """One per partition; a decision that was read back has only the first."""
 
     @property
     def name(self) -> tuple[str, int, int]:
-        """No other transaction has the same."""
+        """Unique for every transaction."""
         return self.transactional_id, self.producer_id, self.epoch
 
     @property
     def content(self) -> tuple[int, int, int]:
-        """By which another run's attempt at the same rows is recognized."""
+        """Equal if another run wrote the same rows."""
         return self.task, self.row_count, self.byte_count
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Decision:
-    """Which transactions are a batch. Once stored they are committed, whatever happens, and no others."""
+class CommitDecision:
+    """The transactions of a batch. Once it is stored, exactly these are committed, even after a crash."""
 
     owner: str
-    """The query, or nothing for a batch write: two of them must not share a sink."""
+    """The query, or empty for a batch write: two queries must not share a sink."""
     batch_id: int
     transactions: tuple[TaskTransaction, ...] = ()
-    """In the order of their tasks."""
+    """In the order of tasks."""
     is_done: bool = False
-    """Whether all of them are known to be committed; then they are not listed any more."""
+    """Whether all transactions are committed; then they are no longer listed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchName:
-    """Which batch of which sink, and whose."""
+    """Identifies a batch: the sink, its owner, and the number."""
 
     sink_id: str
     owner: str
@@ -65,15 +65,15 @@ class BatchName:
 
 
 def contents(transactions: Iterable[TaskTransaction]) -> set[tuple[int, int, int]]:
-    """What these transactions hold, as far as runs can be compared."""
+    """The contents of transactions, to compare runs."""
     return {each.content for each in transactions}
 
 
 def commit_waves(transactions: Iterable[TaskTransaction]) -> tuple[tuple[TaskTransaction, ...], ...]:
-    """In what order to commit them, so that readers see a partition's part of the batch all at once if that can be.
+    """The order of commits that lets readers see the records of a partition at once, if possible.
 
-    Readers of committed records see nothing behind a partition's first open transaction. So those that are first in
-    some partition go last, together.
+    read_committed readers see nothing after the first open transaction of a partition. So transactions that are first
+    in a partition are committed last, together.
     """
     every = tuple(transactions)
     first: dict[tuple[str, int], tuple[int, TaskTransaction]] = {}

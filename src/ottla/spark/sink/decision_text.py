@@ -1,7 +1,7 @@
-"""Decisions as text: what a group's committed offsets keep beside themselves, in parts that are small enough.
+"""Decisions as text in the metadata of committed offsets, in parts that are small enough.
 
-One part is JSON that a person can read. More than one is the same text, compressed. Every part says which text it is a
-part of, so that parts of two decisions are never taken for one.
+A single part is readable JSON. Several parts are the same text, compressed. Every part has a checksum of the whole
+text, so that parts of different decisions are never combined.
 """
 
 import base64
@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from ottla.model.errors import CorruptError
-from ottla.spark.sink.decision import Decision, FirstOffset, TaskTransaction
+from ottla.spark.sink.decision import CommitDecision, FirstOffset, TaskTransaction
 from ottla.spark.sink.names import task_id, token_of
 
 PART_CHARACTERS_MAX: Final = 4_000
@@ -21,11 +21,11 @@ _TEXT_BYTES_MAX: Final = 64 * 1024 * 1024
 
 
 class DecisionTextError(CorruptError):
-    """What a group keeps is not a decision of this sink, or not a whole one."""
+    """The metadata of a group is not a complete decision of this sink."""
 
 
-def write_decision(decision: Decision) -> list[str]:
-    """The parts of its text; at least one."""
+def write_decision(decision: CommitDecision) -> list[str]:
+    """The parts of the text; at least one."""
     whole = json.dumps(_fields(decision), separators=(",", ":"))
     if len(whole) <= PART_CHARACTERS_MAX:
         return [whole]
@@ -37,18 +37,18 @@ def write_decision(decision: Decision) -> list[str]:
 
 
 def part_count(first: str) -> int:
-    """How many parts a text has, by its first one."""
+    """The number of parts, from the first one."""
     return 1 if first.startswith("{") else _part(first, 0)[1]
 
 
-def read_decision(parts: Sequence[str], sink_id: str) -> Decision:
-    """The decision again; raises `DecisionTextError` unless these are all parts of one."""
+def read_decision(parts: Sequence[str], sink_id: str) -> CommitDecision:
+    """Decodes a decision; raises `DecisionTextError` if parts are missing or do not match."""
     try:
         return _decision(json.loads(_joined(parts)), sink_id)
     except (ValueError, TypeError, KeyError, IndexError, zlib.error) as error:
         raise DecisionTextError(
-            f"what group ottla-spark-{sink_id} keeps is no decision of the sink ({error}): nobody else may change its"
-            " offsets; give the sink another sinkId, or the stream another checkpoint"
+            f"group ottla-spark-{sink_id} does not hold a valid decision of the sink ({error}); its offsets were"
+            " changed by another program. Use another sinkId, or another checkpoint for the stream"
         ) from error
 
 
@@ -57,7 +57,7 @@ def _joined(parts: Sequence[str]) -> str:
         return parts[0]
     found = [_part(part, number) for number, part in enumerate(parts)]
     if len({(mark, count) for mark, count, _ in found}) != 1 or found[0][1] != len(parts):
-        raise ValueError("its parts are of different decisions")
+        raise ValueError("parts of different decisions")
     packed = base64.b64decode("".join(piece for _, _, piece in found), validate=True)
     if f"{zlib.crc32(packed):08x}" != found[0][0]:
         raise ValueError("a part was changed")
@@ -74,7 +74,7 @@ def _part(text: str, number: int) -> tuple[str, int, str]:
     raise DecisionTextError(f"{text[:40]!r} is not part {number} of a sink's decision")
 
 
-def _fields(decision: Decision) -> dict[str, Any]:
+def _fields(decision: CommitDecision) -> dict[str, Any]:
     topics = sorted({each.first_offsets[0].topic for each in decision.transactions})
     numbers = {topic: number for number, topic in enumerate(topics)}
     return {
@@ -100,11 +100,11 @@ def _fields(decision: Decision) -> dict[str, Any]:
     }
 
 
-def _decision(found: dict[str, Any], sink_id: str) -> Decision:
+def _decision(found: dict[str, Any], sink_id: str) -> CommitDecision:
     if found["v"] != _VERSION:
-        raise ValueError(f"it is written in version {found['v']}, and this is version {_VERSION}")
+        raise ValueError(f"version {found['v']} is not supported, only version {_VERSION}")
     topics = found["topics"]
-    return Decision(
+    return CommitDecision(
         owner=str(found["owner"]),
         batch_id=int(found["batch"]),
         is_done=bool(found["done"]),

@@ -1,7 +1,6 @@
-"""The driver's side of a write: commits a batch that all tasks have written, or aborts what a failed one left.
+"""The driver's side of a write: commits a batch that all tasks have written, or aborts a failed one.
 
-The one loop over `sink_decision_state.py`'s effects. Blocking: the process in which Spark calls it has nothing else
-to do.
+Runs the effects of `decision_state.py` in a loop. Blocking: the process in which Spark calls it has no other work.
 """
 
 import asyncio
@@ -14,7 +13,7 @@ from ottla.client.network.cluster import Cluster
 from ottla.model.errors import OttlaError
 from ottla.spark.driver_connections import CONNECTIONS
 from ottla.spark.sink.broker_requests import SinkBroker
-from ottla.spark.sink.decision import BatchName, Decision, TaskTransaction
+from ottla.spark.sink.decision import BatchName, CommitDecision, TaskTransaction
 from ottla.spark.sink.decision_state import (
     CommitTransactions,
     FinishBatch,
@@ -30,35 +29,38 @@ from ottla.spark.sink.options import SinkOptions
 T = TypeVar("T")
 
 _ABORT_TIMEOUT_MS: Final = 15_000
-"""A query that failed should not take long to say so."""
+"""Short, so that a failed query reports its error soon."""
 _STRAGGLER_PAUSES: Final = (0, 0.3, 1)
-"""Spark does not wait for a failed job's other tasks to end, so they may begin transactions yet."""
+"""Spark does not wait for the other tasks of a failed job, so they may still begin transactions."""
 _log = logging.getLogger(__name__)
 
 
 def commit_batch(options: SinkOptions, name: BatchName, offered: Sequence[TaskTransaction]) -> None:
-    """Returns once the batch is committed, by this run or by one before. Else raises what is in `sink_errors.py`."""
+    """Returns once the batch is committed, by this run or an earlier one. Raises the errors of `errors.py`."""
     _run(options, name, options.producer.delivery_timeout_ms, lambda broker: _commit(broker, name, offered))
 
 
 def abort_batch(
     options: SinkOptions, name: BatchName, offered: Sequence[TaskTransaction], *, finish_decided: bool
 ) -> None:
-    """Aborts what a failed run wrote, unless it was decided that it counts. Never raises: then the timeout does it.
+    """Aborts the transactions of a failed run, unless the decision to commit them is stored. Never raises.
 
-    What was decided is left to the batch's next run; if there will be none (`finish_decided`), it is committed.
+    Transactions that cannot be aborted now are left to their timeout. Decided transactions are left to the next run
+    of the batch; if there will be none (`finish_decided`), they are committed.
     """
     try:
         _run(options, name, _ABORT_TIMEOUT_MS, lambda broker: _abort(broker, offered, finish_decided))
     except OttlaError as error:
-        _log.warning("what batch %s wrote is left to the transactions' timeout: %s", name, error)
+        _log.warning(
+            "cannot abort the transactions of batch %s; brokers abort them after their timeout: %s", name, error
+        )
 
 
 def _run(
     options: SinkOptions, name: BatchName, timeout_ms: int, work: Callable[[SinkBroker], Coroutine[Any, Any, T]]
 ) -> T:
     def with_cluster(cluster: Cluster) -> Coroutine[Any, Any, T]:
-        return work(SinkBroker(cluster, name.sink_id, timeout_ms=timeout_ms))
+        return work(SinkBroker(cluster, name.sink_id, timeout_ms=timeout_ms, decision_topic=options.decision_topic))
 
     return CONNECTIONS.run(AdminConfig(**options.client), with_cluster)
 
@@ -86,7 +88,7 @@ async def _commit(broker: SinkBroker, name: BatchName, offered: Sequence[TaskTra
 
 
 async def _finish(broker: SinkBroker, finish: FinishBatch) -> None:
-    """Its parts do not depend on each other: together they take no longer than one."""
+    """Stores that the batch is done and aborts other transactions, concurrently."""
     parts = [broker.abort(finish.undecided), broker.abort_open(finish.keep)]
     if finish.done is not None:
         parts.append(broker.store(finish.done))
@@ -95,7 +97,7 @@ async def _finish(broker: SinkBroker, finish: FinishBatch) -> None:
 
 async def _abort(broker: SinkBroker, offered: Sequence[TaskTransaction], finish_decided: bool) -> None:
     await broker.take_fence()
-    found: Decision | None = await broker.read()
+    found: CommitDecision | None = await broker.read()
     undecided = undecided_of(offered, found)
     decided = found.transactions if found is not None else ()
     await broker.abort(undecided)

@@ -1,6 +1,6 @@
-"""What a sink refuses, and what stops a query that writes: each says what is written, what is not, and what to do."""
+"""Errors of the sink. Each says what is written, what is not, and what to do."""
 
-from ottla.model.errors import FencedError, InvalidRequestError, OttlaError
+from ottla.model.errors import DeniedError, FencedError, InvalidRequestError, OttlaError
 
 
 class SinkTakenError(InvalidRequestError):
@@ -8,20 +8,24 @@ class SinkTakenError(InvalidRequestError):
 
 
 class LaterBatchError(InvalidRequestError):
-    """The sink has a later batch than the one that is to be written."""
+    """The sink already has a later batch than the one to be written."""
+
+
+class DecisionDeniedError(DeniedError):
+    """ACLs do not let the user store the decisions of the sink."""
 
 
 class ReplacedDriverError(FencedError):
-    """Another driver has begun to decide for the sink."""
+    """Another driver has taken over the sink."""
 
 
 class BatchNotWrittenError(OttlaError):
-    """A batch's transactions were aborted before they could be committed; nothing of them is visible. Run it again."""
+    """Transactions of a batch were aborted before they were committed; none of their records is visible."""
 
 
 class BatchTornError(OttlaError):
-    """A part of a batch is committed, the rest is lost, and what was written anew does not match what is missing."""
+    """A part of a batch is committed, the rest was aborted, and the rows of this run differ from the missing ones."""
 
 
 class OutcomeUnknownError(OttlaError):
-    """Whether a decided transaction is committed cannot be found out, now or any more."""
+    """The outcome of a decided transaction is unknown, for now or for good."""

@@ -1,4 +1,4 @@
-"""What a task tells the driver when its rows are written. Light: the driver needs no Arrow for it."""
+"""The message from a task to the driver when its rows are written. Does not import Arrow, which the driver lacks."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -10,13 +10,13 @@ from ottla.spark.sink.decision import BatchName, TaskTransaction
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskMessage(WriterCommitMessage):
-    """What a task tells the driver: for which batch it wrote, and the transaction that has its rows, if it had any."""
+    """The batch that a task wrote for, and the transaction with its rows, if it had any."""
 
     batch: BatchName
     transaction: TaskTransaction | None
 
 
 def transactions_of(messages: Iterable[WriterCommitMessage | None]) -> list[TaskTransaction]:
-    """The transactions that messages tell of; tasks that failed have none, nor have those without rows."""
+    """The transactions in messages; tasks that failed or had no rows have none."""
     told = [each for each in messages if isinstance(each, TaskMessage)]
     return [each.transaction for each in told if each.transaction is not None]

@@ -1,10 +1,10 @@
 """The options of the sink: those of Spark's own Kafka connector, and how rows are delivered.
 
-Parsed once, when Spark makes the writer. `kafka.` options are in `option_names.py`, columns in `sink_columns.py`.
+Parsed once, when Spark creates the writer. `option_names.py` has the `kafka.` options, `columns.py` the columns.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Final
 
@@ -13,49 +13,64 @@ from ottla.client.options import OptionError
 from ottla.client.producer.options import ProducerConfig, producer_config
 from ottla.spark.option_names import bootstrap_of, chosen_for, client_options, refuse_unknown
 from ottla.spark.sink.names import checked_sink_id
+from ottla.spark.values.value_encoder import OPTION_NAMES as VALUE_OPTION_NAMES
+from ottla.spark.values.value_encoder import ValueEncoder, encoder_for
 
-OPTION_NAMES: Final = ("topic", "includeHeaders", "delivery", "transactionTimeoutMs", "sinkId", "batchId")
-"""As people write them; `includeHeaders` is the connector's, and has no effect on writing there either."""
+OPTION_NAMES: Final = (
+    *VALUE_OPTION_NAMES,
+    "topic",
+    "includeHeaders",
+    "delivery",
+    "transactionTimeoutMs",
+    "sinkId",
+    "batchId",
+    "decisionTopic",
+)
+"""In their usual spelling; `includeHeaders` has no effect on writing, as in Spark's own connector."""
 TRANSACTION_TIMEOUT_MS: Final = 900_000
-"""The most that brokers allow, unless they were told otherwise (`transaction.max.timeout.ms`)."""
+"""The most that brokers allow by default (`transaction.max.timeout.ms`)."""
 _ROOM_BYTES: Final = 64 * 1024 * 1024
 _FORBIDDEN: Final = {
-    "transactional_id": "the sink gives its transactions names of its own; sinkId is a part of them",
-    "transaction_timeout_ms": "say transactionTimeoutMs",
+    "transactional_id": "the sink chooses the transactional ids; sinkId is a part of them",
+    "transaction_timeout_ms": "set transactionTimeoutMs instead",
 }
 
 
 class Delivery(StrEnum):
-    """What a reader of committed records may rely on."""
+    """The delivery guarantee for read_committed readers."""
 
     EXACTLY_ONCE = "exactly-once"
     """Each row once, and all rows of a batch or none."""
     AT_LEAST_ONCE = "at-least-once"
-    """Each row, and some again if a task or a batch is run again. Spark's own connector does this."""
+    """Each row, and some more than once if a task or a batch is repeated, as with Spark's own connector."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SinkOptions:
-    """What the sink was told."""
+    """The parsed options of the sink."""
 
-    client: dict[str, Any]
-    """For every client: where the brokers are, and how patient to be."""
-    producer_arguments: dict[str, Any]
+    client: dict[str, Any] = field(repr=False)
+    """Options of every client: brokers, timeouts, and how they log in."""
+    producer_arguments: dict[str, Any] = field(repr=False)
     producer: ProducerConfig
-    """The same, understood."""
+    """The producer options, parsed."""
     topic: str | None
-    """Where all rows go; None if a column says it."""
+    """The topic of all rows; None if a column has it."""
     delivery: Delivery
     transaction_timeout_ms: int | None
-    """None is as much as brokers allow."""
+    """None is the maximum that brokers allow."""
     sink_id: str | None
-    """What the sink is called, whatever query writes to it; None for the query's id."""
+    """The id of the sink; None for the id of the query."""
     batch_id: int | None
-    """With which a batch write is done once, however often it is run."""
+    """The number of a batch write, which is then written once however often it runs."""
+    decision_topic: str | None = None
+    """The topic for which decisions are stored as committed offsets; None for that of all groups."""
+    encoder: ValueEncoder | None = None
+    """Makes values of columns; None if a column has them."""
 
 
 def sink_options(raw: Mapping[str, str], *, is_stream: bool) -> SinkOptions:
-    """Reads the options, whose names are in lower case. Raises `OptionError` that says what is allowed."""
+    """Parses the options, whose names are in lower case. Raises `OptionError`."""
     ignored = {"path", "checkpointlocation", "queryname"}
     refuse_unknown({key: text for key, text in raw.items() if key not in ignored}, OPTION_NAMES, "the sink ottla")
     bootstrap_of(raw)
@@ -66,7 +81,7 @@ def sink_options(raw: Mapping[str, str], *, is_stream: bool) -> SinkOptions:
     arguments = {"buffer_memory": _ROOM_BYTES, **chosen_for(ProducerConfig, given)}
     delivery = _delivery(raw)
     if delivery is Delivery.EXACTLY_ONCE:
-        # Says now, and not in every task, what cannot be together with transactions.
+        # Checked here rather than in every task: options that transactions do not allow.
         producer_config("the sink ottla", **arguments, transactional_id="any")
     batch_id = _number(raw, "batchId", least=0)
     sink_id = raw.get("sinkid")
@@ -80,6 +95,8 @@ def sink_options(raw: Mapping[str, str], *, is_stream: bool) -> SinkOptions:
         transaction_timeout_ms=_number(raw, "transactionTimeoutMs", least=1),
         sink_id=None if sink_id is None else checked_sink_id(sink_id),
         batch_id=batch_id,
+        decision_topic=(raw.get("decisiontopic") or "").strip() or None,
+        encoder=encoder_for(raw),
     )
 
 
@@ -88,13 +105,13 @@ def _delivery(raw: Mapping[str, str]) -> Delivery:
     try:
         return Delivery(text.lower())
     except ValueError:
-        raise OptionError(f"delivery={text} is not allowed; it takes {' or '.join(Delivery)}") from None
+        raise OptionError(f"delivery={text} is not one of {', '.join(Delivery)}") from None
 
 
 def _topic(raw: Mapping[str, str]) -> str | None:
     topic = raw.get("topic")
     if topic is not None and not topic.strip():
-        raise OptionError("the option topic is empty; name a topic, or leave it out and have a column topic")
+        raise OptionError("the option topic is empty; set a topic, or remove the option and add a column topic")
     return None if topic is None else topic.strip()
 
 
@@ -107,18 +124,18 @@ def _number(raw: Mapping[str, str], name: str, *, least: int) -> int | None:
     except ValueError:
         number = least - 1
     if not least <= number < 2**31:
-        raise OptionError(f"{name}={text} is not allowed; it takes a whole number from {least} on")
+        raise OptionError(f"{name}={text} is not an integer of at least {least}")
     return number
 
 
 def _check_batch_id(batch_id: int | None, sink_id: str | None, delivery: Delivery, *, is_stream: bool) -> None:
     if batch_id is None:
         if sink_id is not None and not is_stream:
-            raise OptionError("sinkId of a batch write says of which sink it is a batch; say with batchId which one")
+            raise OptionError("sinkId of a batch write needs batchId, the number of the batch")
         return
     if is_stream:
-        raise OptionError("batchId is for batch writes; Spark numbers the batches of a stream itself: leave it out")
+        raise OptionError("batchId is for batch writes; Spark numbers the batches of a stream: remove it")
     if sink_id is None:
-        raise OptionError("batchId says which batch of which sink this is: name the sink with sinkId, too")
+        raise OptionError("batchId needs sinkId, the sink of the batch")
     if delivery is not Delivery.EXACTLY_ONCE:
-        raise OptionError("batchId has a meaning only for delivery=exactly-once; leave one of them out")
+        raise OptionError("batchId needs delivery=exactly-once; remove one of them")

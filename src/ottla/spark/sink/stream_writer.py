@@ -1,8 +1,8 @@
-"""The stream writer that Spark talks to: `write` in tasks, then `commit` or `abort` on the driver, once for each batch.
+"""The stream writer that Spark calls: `write` in tasks, then `commit` or `abort` on the driver, once per batch.
 
-Spark makes a new one for every use, so nothing is kept here: what the driver must know comes in the tasks' messages.
-What happens is in `sink_task.py` and `sink_coordinator.py`, imported where it happens: Spark has other processes for
-each of these steps, and a query's first batch waits for what they import.
+Spark creates a new one for every use, so it has no state: the driver learns everything from the messages of tasks.
+`task.py` and `driver.py` do the work. They are imported late: Spark uses different processes for these steps, and the
+first batch of a query waits for their imports.
 """
 
 from collections.abc import Iterator, Sequence
@@ -13,7 +13,7 @@ from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMess
 
 from ottla.model.errors import MisuseError
 from ottla.spark.launch.worker_memory import begin_use
-from ottla.spark.sink.columns import sink_columns
+from ottla.spark.sink.columns import field_columns, sink_columns
 from ottla.spark.sink.decision import BatchName
 from ottla.spark.sink.messages import TaskMessage, transactions_of
 from ottla.spark.sink.options import Delivery, sink_options
@@ -24,13 +24,14 @@ if TYPE_CHECKING:
 
 
 class StreamWriter(DataSourceStreamArrowWriter):
-    """Writes the micro-batches of one query. Raises `OptionError` for options and columns that cannot be."""
+    """Writes the micro-batches of one query. Raises `OptionError` for invalid options and columns."""
 
     def __init__(self, options: dict[str, str], schema: "StructType") -> None:
-        # On the driver Spark makes one for each micro-batch to plan, and one to commit, in processes that it keeps.
+        # On the driver Spark creates one per micro-batch to plan and one to commit, in processes that it keeps.
         begin_use()
         self._options = sink_options(options, is_stream=True)
-        self._columns = sink_columns(
+        find = sink_columns if self._options.encoder is None else field_columns
+        self._columns = find(
             [(field.name, field.dataType.simpleString()) for field in schema.fields], self._options.topic
         )
 
@@ -40,14 +41,14 @@ class StreamWriter(DataSourceStreamArrowWriter):
         query = context.getLocalProperty("sql.streaming.queryId") if context is not None else None
         batch_id = context.getLocalProperty("streaming.sql.batchId") if context is not None else None
         if query is None or batch_id is None:
-            raise MisuseError("a stream's task must know its query and batch; Spark tells neither here")
+            raise MisuseError("Spark did not pass the query and batch to the task of a stream")
         from ottla.spark.sink.task import write_task
 
         batch = BatchName(sink_id=self._options.sink_id or query, owner=query, batch_id=int(batch_id))
         return write_task(iterator, self._options, self._columns, batch, context.partitionId())
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
-        """All tasks have written: makes the batch visible, exactly once."""
+        """Makes the batch visible exactly once, after all tasks have written."""
         batch = _batch(messages, batchId)
         if batch is not None and self._options.delivery is Delivery.EXACTLY_ONCE:
             from ottla.spark.sink.driver import commit_batch
@@ -55,7 +56,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
             commit_batch(self._options, batch, transactions_of(messages))
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
-        """The batch failed: what was written for it, and is not decided, will never be visible."""
+        """Aborts a failed batch: undecided transactions never become visible."""
         batch = _batch(messages, batchId)
         if batch is not None and self._options.delivery is Delivery.EXACTLY_ONCE:
             from ottla.spark.sink.driver import abort_batch
@@ -64,8 +65,8 @@ class StreamWriter(DataSourceStreamArrowWriter):
 
 
 def _batch(messages: Sequence[WriterCommitMessage | None], batch_id: int) -> BatchName | None:
-    """Which batch the tasks wrote; None if no task says so."""
+    """The batch that the tasks wrote; None if there are no messages."""
     batch = next((each.batch for each in messages if isinstance(each, TaskMessage)), None)
     if batch is not None and batch.batch_id != batch_id:
-        raise MisuseError(f"tasks wrote for batch {batch.batch_id}, and batch {batch_id} is to be committed")
+        raise MisuseError(f"tasks wrote batch {batch.batch_id}, but batch {batch_id} is to be committed")
     return batch

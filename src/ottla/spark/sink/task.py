@@ -1,7 +1,6 @@
-"""The executor's side of a write: one task's rows into one transaction, and the message that tells the driver of it.
+"""The executor's side of a write: writes the rows of one task into one transaction, and reports it to the driver.
 
-Imported only in workers that write: it brings Arrow along. Which batch it is, is known in `stream_writer.py` and
-`batch_writer.py`.
+Imported only in workers that write, since it imports Arrow. `stream_writer.py` and `batch_writer.py` know the batch.
 """
 
 from collections.abc import Iterator
@@ -24,7 +23,7 @@ _CLOSE_SECONDS: Final = 5.0
 def write_task(
     batches: Iterator[pa.RecordBatch], options: SinkOptions, columns: SinkColumns, batch: BatchName, task: int
 ) -> TaskMessage:
-    """Writes all rows and returns when they are in the log; with exactly-once, in a transaction that stays open."""
+    """Writes all rows and returns when they are acknowledged; with exactly-once, in a transaction that stays open."""
     begin_use()
     full = (each for each in batches if each.num_rows)
     first = next(full, None)
@@ -40,7 +39,7 @@ def write_task(
 def _write_plainly(rows: Iterator[pa.RecordBatch], options: SinkOptions, columns: SinkColumns) -> None:
     producer = POOL.plain(options)
     try:
-        writer = RowWriter(producer, columns, options.topic)
+        writer = RowWriter(producer, columns, options.topic, options.encoder)
         writer.write_all(rows)
         writer.finish()
     except BaseException:
@@ -54,12 +53,12 @@ def _write_prepared(
 ) -> TaskTransaction:
     producer = POOL.begin(options, batch.sink_id, batch.batch_id)
     try:
-        writer = RowWriter(producer, columns, options.topic)
+        writer = RowWriter(producer, columns, options.topic, options.encoder)
         writer.write_all(rows)
         first_offsets = writer.finish()
         prepared = producer.prepare()
     except BaseException:
-        # Aborts the transaction too, if the broker can be reached soon.
+        # Also aborts the transaction, if the broker can be reached soon.
         producer.close(_CLOSE_SECONDS)
         raise
     POOL.give_back(options, batch.sink_id, batch.batch_id, producer)

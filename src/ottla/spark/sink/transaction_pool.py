@@ -1,8 +1,8 @@
-"""Producers that stay in a worker process from task to task, and the rule by which a transactional id is used again.
+"""Producers that stay in a worker process from task to task, and when a transactional id is reused.
 
-Spark keeps its Python workers. A producer that is kept saves each task a connection and the topics' metadata; an id
-that is kept saves the coordinators from one id for each task of each batch. An id serves a later batch only when its
-last transaction is ended: a batch that is run again must find the transactions of its first run as they were.
+Spark keeps its Python workers. Reusing a producer saves each task the connections and the metadata; reusing a
+transactional id saves coordinators one id per task of each batch. An id is reused by a later batch only when its last
+transaction has ended: a repeated batch must find the transactions of its first run unchanged.
 """
 
 import os
@@ -16,16 +16,16 @@ from ottla.client.admin.values import ConfigResource
 from ottla.client.errors import AnswerError
 from ottla.client.producer.blocking_producer import Producer
 from ottla.client.producer.errors import ProducerBrokenError
-from ottla.client.producer.preparing_producer import PreparingProducer
+from ottla.client.producer.transactions.preparing_producer import PreparingProducer
 from ottla.model.error_codes import ErrorCode
 from ottla.model.errors import OttlaError
 from ottla.spark.sink.names import TOKEN_BYTES, task_id
 from ottla.spark.sink.options import TRANSACTION_TIMEOUT_MS, SinkOptions
 
 _PRODUCERS_MAX: Final = 4
-"""Each has a thread and its connections; a worker has one task at a time, and few sinks."""
+"""Each has a thread and connections; a worker runs one task at a time and has few sinks."""
 _IDS_MAX: Final = 2_000
-"""As many tasks of one batch find an id again in the next one."""
+"""The number of transactional ids kept for reuse."""
 
 _Key = tuple[Any, ...]
 
@@ -34,21 +34,21 @@ _Key = tuple[Any, ...]
 class _Kept:
     key: _Key
     batch_id: int
-    """The last batch that it wrote for."""
+    """The last batch that used it."""
     transactional_id: str | None
     producer: Producer | None
 
 
 class TransactionPool:
-    """The producers and ids of one process. One thread at a time, as Spark's workers are."""
+    """The producers and ids of one process. Not thread-safe: Spark's workers have one thread."""
 
     def __init__(self) -> None:
         self._kept: list[_Kept] = []
-        """Those that were given back last are at the end."""
+        """In the order in which they were given back."""
         self._process = os.getpid()
 
     def begin(self, options: SinkOptions, sink_id: str, batch_id: int) -> PreparingProducer:
-        """A producer in a fresh transaction, out of the pool until it is given back."""
+        """A producer in a new transaction, out of the pool until it is given back."""
         self._check_process()
         kept = self._take(_key(options, sink_id), batch_id)
         if kept is not None and kept.transactional_id is not None:
@@ -68,7 +68,7 @@ class TransactionPool:
         return Producer(**options.producer_arguments) if kept is None or kept.producer is None else kept.producer
 
     def give_back(self, options: SinkOptions, sink_id: str | None, batch_id: int, producer: Producer) -> None:
-        """Keeps it for the next task. Its transaction, if it had one, is prepared."""
+        """Keeps a producer for the next task. Its transaction, if it has one, is prepared."""
         name = producer.transactional_id if isinstance(producer, PreparingProducer) else None
         self._kept.append(_Kept(_key(options, sink_id), batch_id, name, producer))
         open_ones = [each for each in self._kept if each.producer is not None]
@@ -79,7 +79,7 @@ class TransactionPool:
         del self._kept[:-_IDS_MAX]
 
     def _take(self, key: _Key, batch_id: int) -> _Kept | None:
-        """One that wrote for an earlier batch last, an open producer if there is one."""
+        """An entry last used by an earlier batch; with an open producer if possible."""
         usable = [each for each in self._kept if each.key == key and each.batch_id < batch_id]
         if not usable:
             return None
@@ -88,7 +88,7 @@ class TransactionPool:
         return taken
 
     def _check_process(self) -> None:
-        """A fork has its parent's objects and none of its threads."""
+        """Empties the pool in a forked process, which does not have the threads of its parent."""
         if self._process != os.getpid():
             self._kept.clear()
             self._process = os.getpid()
@@ -100,23 +100,24 @@ def _made(options: SinkOptions, name: str, timeout_ms: int | None) -> PreparingP
 
 
 def _begun(producer: PreparingProducer, options: SinkOptions) -> PreparingProducer:
-    """The producer in its transaction; another one if brokers allow less time than it asks for."""
+    """The producer in a transaction; a new one with a shorter timeout if the brokers require it."""
     try:
         producer.begin()
     except BaseException as error:
         name = producer.transactional_id
         producer.close(0)
-        is_too_long = ErrorCode.INVALID_TRANSACTION_TIMEOUT.name in str(error)
-        if isinstance(error, ProducerBrokenError) and is_too_long and options.transaction_timeout_ms is None:
-            other = _made(options, name, _timeout_allowed_ms(options))
-            other.begin()
-            return other
-        raise
+        if not (isinstance(error, ProducerBrokenError) and options.transaction_timeout_ms is None):
+            raise
+        if error.error_code != ErrorCode.INVALID_TRANSACTION_TIMEOUT:
+            raise
+        other = _made(options, name, _timeout_allowed_ms(options))
+        other.begin()
+        return other
     return producer
 
 
 def _timeout_allowed_ms(options: SinkOptions) -> int:
-    """How long brokers let a transaction take that were told to allow less than usual."""
+    """The transaction.max.timeout.ms of the brokers."""
     with Admin(**options.client) as admin:
         broker = str(next(iter(admin.describe_cluster().brokers)).id)
         wish = ConfigResource(ResourceType.BROKER, broker)
@@ -125,7 +126,7 @@ def _timeout_allowed_ms(options: SinkOptions) -> int:
 
 
 def _is_at_rest(producer: PreparingProducer) -> bool:
-    """Whether the last transaction of its id is ended for certain."""
+    """Whether the last transaction of the id has surely ended."""
     try:
         return not producer.describe().is_under_way
     except AnswerError as error:
@@ -139,4 +140,4 @@ def _key(options: SinkOptions, sink_id: str | None) -> _Key:
 
 
 POOL: Final = TransactionPool()
-"""This process's."""
+"""The pool of this process."""

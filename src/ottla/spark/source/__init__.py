@@ -1,1 +1,1 @@
-"""Reading topics: options, offsets, spans, and the readers that Spark calls."""
+"""Reading topics in Spark: options, offsets, spans of tasks, and the readers that Spark calls."""

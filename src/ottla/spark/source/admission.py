@@ -1,7 +1,7 @@
-"""How much a micro-batch reads: from where the last one ended to what there is, within the limits. Pure.
+"""How much a micro-batch reads: from the end of the last one to the end of the partitions, within the limits. Pure.
 
-Limits are shared out over the partitions in proportion to what waits in each, as Spark's Kafka connector does, and
-every partition that has something gets a little: each batch moves on, whatever gaps there are, so reading ends.
+A limit is divided over the partitions in proportion to what waits in each, as in Spark's Kafka connector. Every
+partition with records gets at least one offset, so that each batch makes progress whatever gaps there are.
 """
 
 from collections.abc import Mapping
@@ -24,14 +24,14 @@ class Limits:
 
     @property
     def are_none(self) -> bool:
-        """Whether everything that there is may be read."""
+        """Whether there is no limit."""
         return self.offsets_max is None and self.bytes_max is None and self.offsets_min is None
 
 
 def limited_end(
     starts: Offsets, ends: Offsets, limits: Limits, bytes_per_offset: Mapping[TopicPartition, float] | None = None
 ) -> dict[TopicPartition, int]:
-    """The end of a micro-batch: `ends`, or less where the limits say so; for every partition of `ends`."""
+    """The end of a micro-batch in every partition of `ends`: its end, or less by the limits."""
     found = dict(ends)
     sizes = {each: end - starts[each] for each, end in ends.items() if each in starts and end > starts[each]}
     for partition, share in _shares(sizes, limits.offsets_max).items():
@@ -57,7 +57,7 @@ def _shares(sizes: Mapping[TopicPartition, int], most: int | None) -> dict[Topic
 
 
 def must_wait(starts: Offsets, ends: Offsets, limits: Limits, waited_ms: float) -> bool:
-    """Whether there is too little for a micro-batch, and still time to wait for more."""
+    """Whether there are too few records for a micro-batch, and the wait for more is not over."""
     if limits.offsets_min is None or waited_ms >= limits.delay_ms:
         return False
     return sum(max(0, end - starts.get(partition, end)) for partition, end in ends.items()) < limits.offsets_min

@@ -1,7 +1,7 @@
-"""Reading topics as a batch: on the driver it finds out from where to where, and cuts that into tasks.
+"""Reading topics as a batch: on the driver it finds the offsets to read and divides them into tasks.
 
-Spark makes one on the driver, asks it for `partitions`, and sends it to the workers, whose tasks call `read`; so it
-holds nothing but what it was told. What a task does is in `range_scan.py`; streams are read in `stream_reader.py`.
+Spark creates it on the driver, calls `partitions`, and sends it to the workers, whose tasks call `read`; so it holds
+plain values only. What a task does is in `span_scan.py`; streams are read in `stream_reader.py`.
 """
 
 from collections.abc import Iterator, Mapping
@@ -13,13 +13,13 @@ from pyspark.sql.datasource import DataSourceReader
 
 from ottla.client.options import OptionError
 from ottla.model.ids import TopicPartition
-from ottla.spark.source.range_plan import spans_between
+from ottla.spark.source.span_plan import spans_between
 from ottla.spark.source.span_reading import SpanPartition, SpanReading, options_of, tasks_of
 from ottla.spark.source.topic_offsets import TopicOffsets
 
 
 class BatchReader(DataSourceReader):
-    """The records between two positions, as they are when the query is planned."""
+    """The records between two positions, which are resolved when the query is planned."""
 
     def __init__(self, options: dict[str, str], schema: Any) -> None:
         self._options = options_of(options, is_stream=False)
@@ -46,6 +46,6 @@ def _refuse_backwards(starts: Mapping[TopicPartition, int], ends: Mapping[TopicP
     for partition, start in starts.items():
         if start > ends[partition]:
             raise OptionError(
-                f"{partition}: the start {start} lies after the end {ends[partition]}; is the offset beyond what was "
-                "written, or the topic made anew?"
+                f"{partition}: the starting offset {start} is after the end {ends[partition]}; it was not written yet, "
+                "or the topic was recreated"
             )

@@ -1,7 +1,7 @@
-"""Records of the log as the Arrow columns that Spark wants, exactly: types, order, and nothing that was not asked for.
+"""Records as the Arrow columns that Spark expects: exactly its types, in the order of the query.
 
-Decoding is `ottla.records.columns`'; here columns are chosen, and those that are the same for all rows of a piece
-(topic, partition, timestampType) are made without looking at rows.
+`ottla.records.columns` decodes; this module selects columns and adds those that are constant for many rows (topic,
+partition, timestampType).
 """
 
 from collections.abc import Iterator, Sequence
@@ -29,15 +29,15 @@ ARROW_TYPES: Final = {
     "timestampType": pa.int32(),
     "headers": HEADERS,
 }
-"""As Spark maps the source's columns to Arrow; it refuses anything else."""
+"""The Arrow types that Spark expects for the source's columns; it refuses others."""
 
 
 class MalformedTimestampError(OttlaError):
-    """A record's timestamp does not fit Spark's microseconds: its producer counts in another unit."""
+    """A record's timestamp is out of Spark's range: its producer probably used another unit."""
 
 
 class SparkColumns:
-    """Turns batches of one partition into Arrow batches with the columns asked for, in that order."""
+    """Decodes batches of one partition into Arrow batches with the given columns, in that order."""
 
     def __init__(self, partition: TopicPartition, columns: Sequence[str]) -> None:
         self._partition = partition
@@ -50,7 +50,7 @@ class SparkColumns:
     ) -> Iterator[pa.RecordBatch]:
         """The rows of these batches from `start` to `end`, exclusive, without those of aborted transactions.
 
-        Raises what is wrong with a damaged batch after all good ones before it.
+        Raises `CorruptError` for a corrupt batch after the rows before it.
         """
         left_out = None if aborted is None else AbortedTransactions(aborted)
         for timestamp_type, some in _by_timestamp_type(batches):
@@ -78,7 +78,7 @@ class SparkColumns:
             part = decoded if size == rows else decoded.slice(begin, size)
             arrays = [self._column(part, name, timestamp_type) for name in self._columns]
             if not arrays:
-                # Spark still counts rows of a table without columns.
+                # Spark counts the rows of a batch without columns.
                 yield pa.RecordBatch.from_struct_array(pa.nulls(part.num_rows, pa.struct([])))
                 continue
             yield pa.RecordBatch.from_arrays(arrays, schema=self._schema)
@@ -98,7 +98,7 @@ class SparkColumns:
         return column
 
     def _constant(self, name: str, value: str | int, rows: int) -> pa.Array:
-        """The same value in all rows; the longest made so far serves for shorter ones."""
+        """The same value in all rows; a slice of the longest array made so far."""
         known = self._constants.get((name, value if isinstance(value, int) else 0))
         if known is None or len(known) < rows:
             known = pa.repeat(pa.scalar(value, ARROW_TYPES[name]), max(rows, ROWS_PER_BATCH * 3 // 2))
@@ -110,13 +110,13 @@ class SparkColumns:
             return column.cast(TIMESTAMP)
         except pa.ArrowInvalid as error:
             raise MalformedTimestampError(
-                f"{self._partition}: a record's timestamp is no time in milliseconds ({error}); its producer seems to "
-                "count in micro- or nanoseconds. Leave the column timestamp out by .schema(...) to read it all the same"
+                f"{self._partition}: a record's timestamp is out of range ({error}); its producer probably used "
+                "microseconds or nanoseconds. Leave out the column timestamp by .schema(...) to read the records"
             ) from error
 
 
 def _by_timestamp_type(batches: Sequence[Batch]) -> Iterator[tuple[int, Sequence[Batch]]]:
-    """Runs of batches whose timestamps are of one kind: nearly always all of them."""
+    """Runs of batches with the same timestamp type: nearly always all of them."""
     kinds = [each.timestamp_type for each in batches]
     begin = 0
     for at in range(1, len(kinds) + 1):
@@ -126,7 +126,7 @@ def _by_timestamp_type(batches: Sequence[Batch]) -> Iterator[tuple[int, Sequence
 
 
 def _nullable_headers(column: pa.Array) -> pa.Array:
-    """The same memory, with the nullability that Spark says: nothing is null, but everything could be."""
+    """The same memory with the nullability of Spark's type: everything is nullable."""
     return pa.Array.from_buffers(
         HEADERS,
         len(column),

@@ -1,7 +1,7 @@
-"""Which offsets a group still has to be told: progress in, commits out, never backwards. Pure.
+"""Which offsets are still to be committed to which group: progress in, commits out, never backwards. Pure.
 
-A batch's end replaces an older one of the same group that was not committed yet, so that an outage costs nothing but
-delay. A group on a cluster that does not answer is tried again after a wait that doubles, without holding up others.
+The end of a batch replaces an earlier one that was not committed yet, so an outage only delays commits. A group whose
+cluster does not answer is retried with exponential backoff and does not delay others.
 """
 
 from collections.abc import Iterable, Mapping
@@ -15,21 +15,21 @@ BACKOFF_MIN_S: Final = 0.2
 BACKOFF_MAX_S: Final = 30.0
 
 GroupKey = tuple[str, str]
-"""The cluster's bootstrap text, and the group's name."""
+"""(bootstrap servers, group id)"""
 
 
 @dataclass(slots=True, kw_only=True)
 class _Following:
     wanted: dict[TopicPartition, int] = field(default_factory=dict)
-    """The furthest end of each partition that a finished batch had; never goes back."""
+    """The furthest end of finished batches in each partition; never goes back."""
     told: dict[TopicPartition, int] = field(default_factory=dict)
-    """What the group is known to have; at most what is wanted, or further if somebody else committed."""
+    """What the group is known to have; at most `wanted`, or further if another client committed."""
     failures: int = 0
     retry_at: float = 0.0
 
 
 class GroupFollowing:
-    """What is known of all groups."""
+    """The state of all groups."""
 
     def __init__(self) -> None:
         self._groups: dict[GroupKey, _Following] = {}
@@ -50,12 +50,12 @@ class GroupFollowing:
         }
 
     def next_deadline(self) -> float | None:
-        """When something is due; None if everything is committed."""
+        """When the next commit is due; None if everything is committed."""
         waits = [each.retry_at for each in self._groups.values() if self._pending(each)]
         return min(waits, default=None)
 
     def is_settled(self) -> bool:
-        """Whether every group has what it should."""
+        """Whether everything is committed."""
         return self.next_deadline() is None
 
     def on_committed(self, key: GroupKey, offsets: Mapping[TopicPartition, int]) -> None:
@@ -66,7 +66,7 @@ class GroupFollowing:
             following.failures, following.retry_at = 0, 0.0
 
     def on_failed(self, key: GroupKey, now: float) -> float:
-        """The commit failed; answers how long to wait before the next."""
+        """The commit failed; returns the wait before the next try."""
         following = self._groups[key]
         pause = min(BACKOFF_MIN_S * 2.0 ** min(following.failures, 20), BACKOFF_MAX_S)
         following.failures += 1

@@ -1,9 +1,8 @@
-"""Consumer groups that follow streaming queries: after each batch, its end offsets become the group's.
+"""Commits the progress of streaming queries to consumer groups: after each batch, its end offsets.
 
-The source's option `groupId` names the group; the batch's end offset carries it to here. Spark tells listeners of a
-batch when it is finished and logged, also of the last one before a query ends, which the source itself never hears of.
-Commits happen on a thread of their own: a broker that is away delays them, never the query. Decisions are in
-`group_following_state.py`.
+The source's option `groupId` names the group, and the batch's end offset has it too. Spark tells listeners of each
+finished batch, also of the last one before a query ends, which the source itself is not told of. Commits run in a
+thread of their own: an unreachable broker delays them, never the query. Decisions are in `group_following_state.py`.
 """
 
 import atexit
@@ -11,13 +10,16 @@ import logging
 import threading
 import time
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
 from ottla.client.admin.blocking_admin import Admin
+from ottla.client.admin.options import AdminConfig
 from ottla.model.errors import OttlaError
 from ottla.model.ids import TopicPartition
+from ottla.spark.option_names import chosen_for, client_options
 from ottla.spark.progress import stream_progress
 from ottla.spark.source.group_following_state import GroupFollowing, GroupKey
 
@@ -31,9 +33,13 @@ _IDLE_S = 60.0
 
 
 class FollowGroups(StreamingQueryListener):
-    """A listener for Spark's queries; `follow_groups` makes and registers one."""
+    """A listener for Spark's queries; `follow_groups` creates and registers one.
 
-    def __init__(self) -> None:
+    `options` are the `kafka.` options of connections, such as kafka.security.protocol.
+    """
+
+    def __init__(self, options: Mapping[str, str] = MappingProxyType({})) -> None:
+        self._options = chosen_for(AdminConfig, client_options(options))
         self._state = GroupFollowing()
         self._running: set[str] = set()
         self._changed = threading.Condition()
@@ -41,16 +47,16 @@ class FollowGroups(StreamingQueryListener):
         self._thread: threading.Thread | None = None
 
     def onQueryStarted(self, event: Any) -> None:
-        """Remembers that the query has an end to wait for."""
+        """Remembers that the query runs."""
         with self._changed:
             self._running.add(str(event.runId))
 
     def onQueryProgress(self, event: Any) -> None:
-        """Has the batch's ends committed, some time later."""
+        """Schedules the commit of the batch's end offsets."""
         try:
             progress = stream_progress(event.progress)
         except ValueError as error:
-            _log.warning("a progress event was not understood, so no group follows it: %s", error)
+            _log.warning("cannot read a progress event, its offsets are not committed: %s", error)
             return
         with self._changed:
             self._running.add(progress.run_id)
@@ -60,16 +66,16 @@ class FollowGroups(StreamingQueryListener):
                 self._changed.notify_all()
 
     def onQueryIdle(self, event: Any) -> None:
-        """Nothing has changed."""
+        """Nothing to do."""
 
     def onQueryTerminated(self, event: Any) -> None:
-        """The query's last progress has been heard of."""
+        """The query ended; its last progress was reported before."""
         with self._changed:
             self._running.discard(str(event.runId))
             self._changed.notify_all()
 
     def settle(self, spark: "SparkSession", timeout_s: float = 30.0) -> bool:
-        """Waits until the groups have the offsets of all queries that have ended; False if that took too long.
+        """Waits until the offsets of all ended queries are committed; False if that took too long.
 
         Spark's events come a little after `awaitTermination` returns, so a program that ends should call this before.
         """
@@ -82,7 +88,7 @@ class FollowGroups(StreamingQueryListener):
             )
 
     def close(self, timeout_s: float = _EXIT_WAIT_S) -> None:
-        """Ends the thread, after what is due has been committed or the time is over."""
+        """Ends the thread once all is committed or the timeout is over."""
         with self._changed:
             self._changed.wait_for(lambda: self._is_closed or self._state.is_settled(), timeout=timeout_s)
             self._is_closed = True
@@ -111,7 +117,7 @@ class FollowGroups(StreamingQueryListener):
                 admin.close()
 
     def _wait_due(self) -> Mapping[GroupKey, dict[TopicPartition, int]]:
-        """What to commit, as soon as there is something; nothing at the end."""
+        """Waits for something to commit; empty at the end."""
         while not self._is_closed:
             now = time.monotonic()
             due = self._state.due(now)
@@ -127,7 +133,9 @@ class FollowGroups(StreamingQueryListener):
         problem: Exception | None = None
         try:
             if bootstrap not in admins:
-                admins[bootstrap] = Admin(bootstrap_servers=bootstrap, client_id="ottla-spark")
+                admins[bootstrap] = Admin(
+                    **{"client_id": "ottla-spark", **self._options, "bootstrap_servers": bootstrap}
+                )
             found = admins[bootstrap].list_consumer_group_offsets(group, offsets)
             has = {each: kept.offset for each, kept in found.items()}
             ahead = {each: offset for each, offset in offsets.items() if has.get(each, -1) < offset}
@@ -142,11 +150,14 @@ class FollowGroups(StreamingQueryListener):
             pause = self._state.on_failed(key, time.monotonic()) if problem is not None else 0.0
             self._changed.notify_all()
         if problem is not None:
-            _log.warning("the offsets of group %s were not committed, next try in %.1f s: %s", group, pause, problem)
+            _log.warning("commit for group %s failed, retrying in %.1f s: %s", group, pause, problem)
 
 
-def follow_groups(spark: "SparkSession") -> FollowGroups:
-    """Makes the groups of all queries of this session, present and future, follow them. Call it once for a session."""
-    listener = FollowGroups()
+def follow_groups(spark: "SparkSession", options: Mapping[str, str] = MappingProxyType({})) -> FollowGroups:
+    """Commits the progress of all queries of this session, present and future, to their groups. Call it once.
+
+    `options` are the `kafka.` options of connections, such as kafka.security.protocol, if the brokers need them.
+    """
+    listener = FollowGroups(options)
     spark.streams.addListener(listener)
     return listener

@@ -1,8 +1,8 @@
-"""Offsets as people and checkpoints write them: JSON texts of topics, partitions and numbers.
+"""Offsets in options and checkpoints: JSON of topics, partitions and numbers. Pure.
 
-A stream's offset has the shape of Spark's Kafka connector, `{"orders":{"0":17,"1":4}}`, and beside the topics one key
-that no topic can have, `EXTRA`, with what a restart must know. Spark compares offsets as texts, so the same offset is
-always written in the same order. Pure; which offsets a batch gets is decided in `admission.py` and `range_plan.py`.
+A stream's offset has the form of Spark's Kafka connector, `{"orders":{"0":17,"1":4}}`, with one more key that no topic
+can have, `EXTRA`, for what a restart needs. Spark compares offsets as strings, so the same offset is always written in
+the same order. Which offsets a batch gets is decided in `admission.py` and `span_plan.py`.
 """
 
 import json
@@ -20,7 +20,7 @@ LATEST: Final = -1
 
 
 class BadCheckpointError(MisuseError):
-    """An offset in a checkpoint cannot be read: it was written by something else."""
+    """An offset in a checkpoint is not one of this source."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,19 +29,19 @@ class StreamOffset:
 
     offsets: Mapping[TopicPartition, int]
     first: Mapping[TopicPartition, int] = field(default_factory=dict)
-    """Where the batch that ends here begins in partitions for which the offset before does not say it, or says it
-    wrongly: at the first batch, where "latest" may have moved since, and for partitions that are new."""
+    """Where the batch that ends here begins in partitions whose beginning the previous offset does not tell: in the
+    first batch, where "latest" may have moved since, and in new partitions."""
     topic_ids: Mapping[str, str] = field(default_factory=dict)
-    """The ids of the topics: one that was deleted and made again has another."""
+    """The topic ids: a topic that was deleted and recreated has another one."""
     group: str | None = None
-    """The consumer group that follows this stream."""
+    """The consumer group to which the stream commits."""
     bootstrap: str | None = None
-    """Where that group is; only with a group."""
+    """The bootstrap servers of that group; only with a group."""
     is_initial: bool = False
-    """Whether this is where a new query begins."""
+    """Whether this is the start of a new query."""
 
     def as_json(self) -> dict[str, Any]:
-        """As Spark is given it; equal offsets give equal texts."""
+        """The JSON for Spark; equal offsets give equal strings."""
         found: dict[str, Any] = _by_topic(self.offsets)
         extra: dict[str, Any] = {}
         if self.is_initial:
@@ -59,7 +59,7 @@ class StreamOffset:
 
 
 def read_offset(given: Mapping[str, Any] | str) -> StreamOffset:
-    """A stream's offset, as Spark hands it back or shows it in its progress. Raises `BadCheckpointError`."""
+    """Parses a stream's offset from a checkpoint or from Spark's progress. Raises `BadCheckpointError`."""
     try:
         found = json.loads(given) if isinstance(given, str) else given
         extra = found.get(EXTRA, {})
@@ -73,26 +73,26 @@ def read_offset(given: Mapping[str, Any] | str) -> StreamOffset:
         )
     except (ValueError, TypeError, AttributeError) as error:
         raise BadCheckpointError(
-            f"{given!r} is no offset of this source ({error}); a checkpoint belongs to one query: use another "
+            f"{given!r} is not an offset of this source ({error}); a checkpoint belongs to one query: use another "
             "checkpointLocation for another query"
         ) from error
 
 
 def parse_partitions(text: str, option: str) -> tuple[TopicPartition, ...]:
-    """`{"orders":[0,1]}`, sorted. Raises `OptionError`."""
+    """Parses `{"orders":[0,1]}`; sorted. Raises `OptionError`."""
     example = '{"orders":[0,1]}'
     found: set[TopicPartition] = set()
     for topic, indexes in _object(text, option, example).items():
         if not isinstance(indexes, list) or not all(_is_index(each) for each in indexes):
-            raise OptionError(f"{option}: {indexes!r} of topic {topic} is no list of partitions; write it as {example}")
+            raise OptionError(f"{option}: {indexes!r} of topic {topic} is not a list of partitions; write {example}")
         found.update(TopicPartition(topic, each) for each in indexes)
     if not found:
-        raise OptionError(f"{option} names no partition; write it as {example}")
+        raise OptionError(f"{option} does not name a partition; write it as {example}")
     return tuple(sorted(found))
 
 
 def parse_numbers(text: str, option: str) -> dict[TopicPartition, int]:
-    """`{"orders":{"0":17,"1":-2}}`: offsets or times by partition. Raises `OptionError`."""
+    """Parses `{"orders":{"0":17,"1":-2}}`: offsets or timestamps by partition. Raises `OptionError`."""
     example = '{"orders":{"0":17,"1":4}}'
     found: dict[TopicPartition, int] = {}
     for topic, by_index in _object(text, option, example).items():
@@ -108,7 +108,7 @@ def parse_numbers(text: str, option: str) -> dict[TopicPartition, int]:
 
 
 def listed(partitions: Mapping[TopicPartition, Any] | set[TopicPartition] | frozenset[TopicPartition]) -> str:
-    """Partitions for people, `orders-0, orders-1`; no more than ten."""
+    """Partitions in a message, `orders-0, orders-1`; at most ten."""
     names = [f"{each.topic}-{each.partition}" for each in sorted(partitions)]
     return ", ".join(names if len(names) <= 10 else [*names[:9], f"… and {len(names) - 9} more"])
 
@@ -132,7 +132,7 @@ def _object(text: str, option: str, example: str) -> dict[str, Any]:
     try:
         found = json.loads(text)
     except ValueError as error:
-        raise OptionError(f"{option}={text} is no JSON ({error}); write it as {example}") from error
+        raise OptionError(f"{option}={text} is not valid JSON ({error}); write it as {example}") from error
     if not isinstance(found, dict):
         raise OptionError(f"{option}={text} does not name topics; write it as {example}")
     return found

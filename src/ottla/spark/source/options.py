@@ -1,8 +1,8 @@
-"""The options of the source, read once into a frozen value: those of Spark's Kafka connector, and ours beside them.
+"""The options of the source, parsed once into a frozen value: those of Spark's Kafka connector, and some of our own.
 
-Names, defaults and precedence are the connector's: a time for all partitions goes before times by partition, and these
-before offsets. What is unknown is refused with the nearest name, what contradicts itself with what to do. Pure; what
-`kafka.` options mean is in `option_names.py`, what the cluster says to a position in `topic_offsets.py`.
+Names, defaults and precedence are the connector's: a timestamp for all partitions precedes timestamps by partition,
+which precede offsets. Unknown options are refused with the nearest name. Pure. `kafka.` options are in
+`option_names.py`; positions are resolved in `topic_offsets.py`.
 """
 
 import re
@@ -10,7 +10,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, TypeVar
 
+from ottla.client.consumer.topic_pattern import TopicPattern
 from ottla.client.options import OptionError
+from ottla.model.errors import MisuseError
 from ottla.model.ids import TopicPartition
 from ottla.spark.option_names import bootstrap_of, client_options, refuse_unknown
 from ottla.spark.source.offset_text import EARLIEST, LATEST, parse_numbers, parse_partitions
@@ -40,10 +42,10 @@ CONNECTOR_OPTIONS: Final = (
     "groupIdPrefix",
     "includeHeaders",
 )
-"""Those of Spark's own connector, besides `kafka.` ones."""
+"""The options of Spark's Kafka connector, without `kafka.` ones."""
 OWN_OPTIONS: Final = ("bytesPerTrigger", "maxBytesPerPartition", "groupId", "segments")
 SPARK_OPTIONS: Final = ("path",)
-"""What Spark adds by itself to the options of a table in its catalog."""
+"""Options that Spark adds to those of a table in its catalog."""
 
 _REFUSED: Final = {
     "kafka.auto.offset.reset": "set startingOffsets to earliest or latest instead: the query keeps its own offsets",
@@ -68,11 +70,11 @@ _TRIGGER_DELAY: Final = "15m"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Selection:
-    """Which partitions are read; exactly one of the three is given."""
+    """Which partitions are read; exactly one of the three is set."""
 
     topics: tuple[str, ...] | None = None
     pattern: str | None = None
-    """A regular expression that a topic's whole name matches."""
+    """An RE2 regular expression for the whole name of a topic."""
     partitions: tuple[TopicPartition, ...] | None = None
 
     def __str__(self) -> str:
@@ -85,62 +87,62 @@ class Selection:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Position:
-    """Where to begin, or to end: one place for all partitions, or one for each."""
+    """Where to begin or to end: one place for all partitions, or one for each."""
 
     kind: Literal["earliest", "latest", "offsets", "timestamps", "timestamp"]
     numbers: Mapping[TopicPartition, int] = field(default_factory=dict)
-    """For "offsets", -2 and -1 standing for the first and the last, and "timestamps", in ms."""
+    """For "offsets", where -2 is the earliest and -1 the latest, and for "timestamps", in ms."""
     timestamp: int = -1
     option: str = ""
-    """Which option said so."""
+    """The name of the option."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceOptions:
-    """What a query was told about the topics that it reads."""
+    """The options of one query."""
 
     bootstrap: str
-    client: Mapping[str, Any]
-    """Keyword arguments of our clients, all together."""
+    client: Mapping[str, Any] = field(repr=False)
+    """Options of the clients, which may contain secrets."""
     selection: Selection
     starting: Position
     ending: Position
-    """Of a batch; a stream has no end."""
+    """Only for batches; a stream has no end."""
     no_match: Literal["error", "latest"] = "error"
-    """What becomes of a partition that has no record as young as the starting time."""
+    """Where to begin in a partition without a record at or after the starting timestamp."""
     fail_on_data_loss: bool = True
     poll_timeout_ms: int = _POLL_TIMEOUT_MS
-    """How long a task waits for records that are there."""
+    """How long a task waits for records."""
     offset_tries: int = 3
     offset_retry_ms: int = 10
     partitions_max_age_ms: int | None = None
-    """How long the list of partitions is used before it is asked for again; None leaves it to us."""
+    """After how long the list of partitions is refreshed; None for the default."""
     offsets_max: int | None = None
-    """The most offsets, bytes, and the least offsets in a micro-batch, and how long it may wait for these."""
+    """The most offsets and bytes in a micro-batch, the least offsets, and how long to wait for these."""
     bytes_max: int | None = None
     offsets_min: int | None = None
     trigger_delay_ms: int = 15 * 60_000
     partitions_min: int | None = None
-    """How many tasks there are at least, about, and how large one may be."""
+    """About the least number of tasks, and the most that one task reads."""
     records_per_task_max: int | None = None
     bytes_per_task_max: int | None = None
     headers: bool = False
     group_id: str | None = None
-    """The group whose committed offsets a new query begins at, and which follows it."""
+    """The group at whose committed offsets a new query begins, and to which it commits."""
     segments: Literal["auto", "never", "always"] = "auto"
-    """Whether tasks read the broker's files where these are on the same machine."""
+    """Whether tasks read the broker's segment files if these are on the same machine."""
     value_format: str | None = None
-    raw: Mapping[str, str] = field(default_factory=dict)
+    raw: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     @property
     def isolation_level(self) -> Literal["read_uncommitted", "read_committed"]:
-        """What `kafka.isolation.level` says."""
+        """The value of `kafka.isolation.level`."""
         level: Literal["read_uncommitted", "read_committed"] = self.client.get("isolation_level", "read_uncommitted")
         return level
 
 
 def parse_source_options(raw: Mapping[str, str], *, is_stream: bool, further: tuple[str, ...] = ()) -> SourceOptions:
-    """The options of one query; `further` names options that others understand. Raises `OptionError`."""
+    """Parses the options of a query; `further` are options of other parts. Raises `OptionError`."""
     given = {name.lower(): value for name, value in raw.items()}
     refuse_unknown(given, (*CONNECTOR_OPTIONS, *OWN_OPTIONS, *SPARK_OPTIONS, *further), "the source ottla")
     for name, advice in _REFUSED.items():
@@ -188,38 +190,38 @@ def parse_source_options(raw: Mapping[str, str], *, is_stream: bool, further: tu
 
 
 def parse_delay_ms(text: str, option: str) -> int:
-    """A span of time as Spark writes it: `15m`, `30s`, `500ms`; a number alone is milliseconds."""
+    """A duration as Spark writes it: `15m`, `30s`, `500ms`; a number alone is in milliseconds."""
     match = re.fullmatch(r"\s*(\d+)\s*([a-z]*)\s*", text.lower())
     if match is None or match[2] not in _DELAY_UNITS_MS:
-        raise OptionError(f"{option}={text} is no span of time; write it as 15m, 30s or 500ms")
+        raise OptionError(f"{option}={text} is not a valid duration; write it as 15m, 30s or 500ms")
     return int(int(match[1]) * _DELAY_UNITS_MS[match[2]])
 
 
 def _selection(given: Mapping[str, str]) -> Selection:
     names = [name for name in SELECTIONS if name.lower() in given]
     if len(names) != 1:
-        found = f"{' and '.join(names)} are given" if names else "none is given"
-        raise OptionError(f"give exactly one of {', '.join(SELECTIONS)}, which say what is read; {found}")
+        found = f"{' and '.join(names)} are set" if names else "none is set"
+        raise OptionError(f"set exactly one of {', '.join(SELECTIONS)}; {found}")
     (name,) = names
     text = given[name.lower()].strip()
     if not text:
-        raise OptionError(f"{name} is empty; it says which topics are read")
+        raise OptionError(f"{name} is empty; name the topics to read")
     if name == "assign":
         return Selection(partitions=parse_partitions(text, name))
     if name == "subscribe":
         topics = tuple(sorted({each.strip() for each in text.split(",")} - {""}))
         if not topics:
-            raise OptionError(f"{name}={text} names no topic")
+            raise OptionError(f"{name}={text} does not name a topic")
         return Selection(topics=topics)
     try:
-        re.compile(text)
-    except re.error as error:
-        raise OptionError(f"{name}={text} is no regular expression: {error}") from error
+        TopicPattern(text)
+    except MisuseError as error:
+        raise OptionError(f"{name}: {error}") from error
     return Selection(pattern=text)
 
 
 def _position(given: Mapping[str, str], which: Literal["starting", "ending"]) -> Position | None:
-    """What was said about the start or the end, by precedence."""
+    """The start or the end, by precedence of the options."""
     option = f"{which}Timestamp"
     if (text := given.get(option.lower())) is not None:
         return Position(kind="timestamp", timestamp=_whole(text, option, least=0), option=option)
@@ -227,7 +229,7 @@ def _position(given: Mapping[str, str], which: Literal["starting", "ending"]) ->
     if (text := given.get(option.lower())) is not None:
         numbers = parse_numbers(text, option)
         if any(number < 0 for number in numbers.values()):
-            raise OptionError(f"{option}={text} has a time before 1970; give milliseconds since then")
+            raise OptionError(f"{option}={text} has a negative timestamp; use milliseconds since 1970")
         return Position(kind="timestamps", numbers=numbers, option=option)
     option = f"{which}Offsets"
     if (text := given.get(option.lower())) is None:
@@ -249,7 +251,7 @@ def _starting(given: Mapping[str, str], *, is_stream: bool) -> Position:
     found = _position(given, "starting") or Position(kind="latest" if is_stream else "earliest")
     if not is_stream and (found.kind == "latest" or _has(found, LATEST)):
         raise OptionError(
-            f"{found.option} cannot be latest (-1) for a batch, which would be empty; give earliest, or read a stream"
+            f"{found.option} cannot be latest (-1) for a batch, which would be empty; use earliest, or read a stream"
         )
     return found
 
@@ -257,9 +259,9 @@ def _starting(given: Mapping[str, str], *, is_stream: bool) -> Position:
 def _ending(given: Mapping[str, str], *, is_stream: bool) -> Position:
     found = _position(given, "ending")
     if is_stream and found is not None:
-        raise OptionError(f"{found.option} is for batches, a stream has no end; leave it out, or use spark.read")
+        raise OptionError(f"{found.option} is for batches only, a stream has no end; omit it, or use spark.read")
     if found is not None and (found.kind == "earliest" or _has(found, EARLIEST)):
-        raise OptionError(f"{found.option} cannot be earliest (-2), for nothing would be read")
+        raise OptionError(f"{found.option} cannot be earliest (-2): nothing would be read")
     return found or Position(kind="latest")
 
 
@@ -290,9 +292,9 @@ def _whole(text: str, option: str, *, least: int) -> int:
     try:
         found = int(text.strip())
     except ValueError:
-        raise OptionError(f"{option}={text} is not allowed; it takes a whole number") from None
+        raise OptionError(f"{option}={text} must be a whole number") from None
     if found < least:
-        raise OptionError(f"{option}={text} is too small; {least} is the least")
+        raise OptionError(f"{option}={text} must be at least {least}")
     return found
 
 
@@ -305,14 +307,14 @@ def _flag(given: Mapping[str, str], option: str, *, default: bool) -> bool:
     if text is None:
         return default
     if text.strip().lower() not in ("true", "false"):
-        raise OptionError(f"{option}={text} is not allowed; it takes true or false")
+        raise OptionError(f"{option}={text} must be true or false")
     return text.strip().lower() == "true"
 
 
 def _choice(given: Mapping[str, str], option: str, allowed: tuple[Any, ...]) -> Any:
     def read(text: str) -> str:
         if text.strip().lower() not in allowed:
-            raise OptionError(f"{option}={text} is not allowed; it takes {' or '.join(allowed)}")
+            raise OptionError(f"{option}={text} must be {' or '.join(allowed)}")
         return text.strip().lower()
 
     return _maybe(given, option, read)

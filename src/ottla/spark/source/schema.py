@@ -1,6 +1,6 @@
-"""The columns of the source, as Spark's schema language says them; those of Spark's own Kafka connector.
+"""The columns of the source in Spark's schema language: those of Spark's Kafka connector.
 
-Also checks a schema that the user gave, which may leave columns out. How columns are filled: `columns.py`.
+Also checks a schema that the user gives, which may leave columns out. `columns.py` fills the columns.
 """
 
 from collections.abc import Mapping
@@ -31,7 +31,7 @@ _SIMPLE_TYPES: Final = {
 
 
 def source_schema(options: Mapping[str, str]) -> Any:
-    """What the source promises: the connector's columns, or those of the values' format."""
+    """The schema of the source: the connector's columns, or those of the value format."""
     if options.get("valueformat", "").strip():
         from ottla.spark.values.value_format import value_schema
 
@@ -41,7 +41,7 @@ def source_schema(options: Mapping[str, str]) -> Any:
 
 
 def chosen_columns(schema: Any) -> tuple[str, ...]:
-    """The columns that a schema asks for, in its order; raises `OptionError` for one that there is not."""
+    """The columns of a schema, in its order. Raises `OptionError` for an unknown column or a wrong type."""
     found = []
     for each in schema.fields:
         wanted = _SIMPLE_TYPES.get(each.name)

@@ -1,44 +1,58 @@
-"""Reads a span from the broker's own segment files, where these are on the machine of the task.
+"""Reads a span from the broker's segment files, where these are on the machine of the task. A shortcut for backfills.
 
-A shortcut for backfills, never a second truth. Files are only believed if they are those of the leader (its id, and the
-topic's id, are written beside them), and only as long as one batch follows the other without a gap, whole and with the
-right checksum: retention, compaction, truncation and everything unforeseen show up as a gap, a missing file or damage.
-Then the rest of the span is fetched, and the broker says what is true. Records from the planned end on are not looked
-at: what lies before it is written, and below the high watermark. Files are read, not mapped, for a mapped file that is
-cut short kills the process.
+Files are used only if they belong to the leader (its broker id and the topic id are in files beside them), and only as
+long as batches are whole, have the right CRC and follow each other without a gap. Retention, compaction and truncation
+show up as a gap, a missing file or a wrong CRC; then the rest of the span is fetched. Records from the planned end on
+are not read: all records before it are below the high watermark. Files are read, not mapped: a mapped file that is
+truncated would kill the process.
 """
 
-import base64
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 from uuid import UUID
 
+from ottla.model.base64_ids import id_text
 from ottla.model.errors import StorageError
 from ottla.records.batch import Batch, scan
 from ottla.records.layout import HEADER_BYTES, LENGTH_AT, LENGTH_PREFIX_BYTES
-from ottla.spark.source.range_fetch import Piece
-from ottla.spark.source.range_plan import OffsetSpan
-from ottla.storage.names import LOG, META_PROPERTIES, OFFSET_INDEX, PARTITION_METADATA, base_offset_of, segment_path
+from ottla.spark.source.span_plan import OffsetSpan
+from ottla.storage.data_dirs.names import (
+    LOG,
+    META_PROPERTIES,
+    OFFSET_INDEX,
+    PARTITION_METADATA,
+    base_offset_of,
+    segment_path,
+)
 
 READ_BYTES: Final = 2 * 1024 * 1024
 OFFSETS_MIN: Final = 10_000
-"""Smaller spans are fetched: finding the place in a file takes as long as asking for them."""
+"""Smaller spans are fetched: searching the file takes as long as a fetch."""
 _INDEX_ENTRY_BYTES: Final = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SegmentHint:
-    """Where a partition's files are, as the broker says; on whose machine, the task finds out."""
+    """Where the broker says a partition's files are; the task checks whether they are on its machine."""
 
     log_dir: str
     broker: int
     topic_id: str
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SegmentPiece:
+    """Whole batches of the span, in order."""
+
+    batches: list[Batch]
+    start: int
+    """Records before it were read already, or do not belong to the span."""
+
+
 class SegmentScan:
-    """Reads from files what can be read without any doubt; `position` says where the rest begins."""
+    """Reads what the files have; `position` is where the rest of the span begins."""
 
     def __init__(self, hint: SegmentHint, span: OffsetSpan, *, stops_at_transactions: bool) -> None:
         self.position = span.start
@@ -56,13 +70,13 @@ class SegmentScan:
         except (OSError, UnicodeDecodeError) as error:
             return f"{self._folder} cannot be read here: {error}"
         if broker.get("node.id", broker.get("broker.id")) != str(hint.broker):
-            return f"{hint.log_dir} does not belong to broker {hint.broker}, which leads {self._span.partition}"
-        if topic.get("topic_id") != _as_kafka_writes(hint.topic_id):
+            return f"{hint.log_dir} does not belong to broker {hint.broker}, the leader of {self._span.partition}"
+        if topic.get("topic_id") != id_text(UUID(hint.topic_id)):
             return f"{self._folder} does not belong to topic {hint.topic_id}"
         return None
 
-    def pieces(self) -> Iterator[Piece]:
-        """What the files have, from the start of the span on, in order; ends early where there is any doubt."""
+    def pieces(self) -> Iterator[SegmentPiece]:
+        """The batches in the files from the start of the span on, in order; ends early if they are not valid."""
         if self.problem() is not None:
             return
         file: int | None = None
@@ -80,14 +94,14 @@ class SegmentScan:
                 if self.position == before:
                     return
         except (OSError, StorageError):
-            # Files come and go; whatever happened, the broker knows.
+            # Files come and go. The rest is fetched.
             return
         finally:
             if file is not None:
                 os.close(file)
 
-    def _read(self, file: int, at: int) -> Iterator[Piece]:
-        """The batches of one segment from a place in its file on, as long as they follow each other."""
+    def _read(self, file: int, at: int) -> Iterator[SegmentPiece]:
+        """The batches of one segment from a file position on, as long as they follow each other."""
         size = READ_BYTES
         while self.position < self._span.end:
             data = os.pread(file, size, at)
@@ -102,7 +116,7 @@ class SegmentScan:
             start = self.position
             for batch in batches:
                 if batch.next_offset <= self.position and not kept:
-                    # The index leads to some batches before.
+                    # The index points to an earlier batch.
                     continue
                 follows = batch.base_offset == self.position or (not kept and batch.base_offset < self.position)
                 if not follows or (self._stops_at_transactions and batch.is_transactional):
@@ -114,7 +128,7 @@ class SegmentScan:
                     break
             at += consumed
             if kept:
-                yield Piece(batches=kept, aborted=None, start=start)
+                yield SegmentPiece(batches=kept, start=start)
             if problem is not None or len(data) < HEADER_BYTES:
                 return
 
@@ -123,10 +137,6 @@ def _properties(path: str, separator: str) -> dict[str, str]:
     with open(path, encoding="utf-8") as file:
         pairs = (line.partition(separator) for line in file.read(64 * 1024).splitlines())
         return {name.strip(): value.strip() for name, _, value in pairs}
-
-
-def _as_kafka_writes(topic_id: str) -> str:
-    return base64.urlsafe_b64encode(UUID(topic_id).bytes).rstrip(b"=").decode()
 
 
 def _segments(folder: str) -> list[int]:
@@ -141,7 +151,7 @@ def _segments(folder: str) -> list[int]:
 
 
 def _start_in(folder: str, base: int, offset: int) -> int:
-    """A place in a segment's file at or before the batch with this offset, by its index; 0 if that does not help."""
+    """A file position at or before the batch with this offset, by the offset index; 0 without an index."""
     try:
         with open(segment_path(folder, base, OFFSET_INDEX), "rb") as file:
             index = file.read()
@@ -151,7 +161,7 @@ def _start_in(folder: str, base: int, offset: int) -> int:
     while low < high:
         middle = (low + high) // 2
         relative = int.from_bytes(index[middle * 8 : middle * 8 + 4], "big")
-        # The rest of a file that still grows is zeros.
+        # The rest of an index file that still grows is zeros.
         if (relative == 0 and middle > 0) or base + relative > offset:
             high = middle
         else:
@@ -160,7 +170,7 @@ def _start_in(folder: str, base: int, offset: int) -> int:
 
 
 def _batch_bytes(data: bytes) -> int:
-    """How large the batch at the beginning says that it is; 0 if that is not there."""
+    """The size of the first batch by its header; 0 if the header is incomplete."""
     if len(data) < LENGTH_AT + 4:
         return 0
     return LENGTH_PREFIX_BYTES + int.from_bytes(data[LENGTH_AT : LENGTH_AT + 4], "big", signed=True)

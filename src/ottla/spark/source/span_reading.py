@@ -1,6 +1,6 @@
-"""What batches and streams have in common: options understood, spans cut into tasks, and tasks that read them.
+"""What batch and stream readers share: options, tasks for spans, and reading in a task.
 
-`SpanReading` travels from the driver to the workers, so it holds plain values only.
+Spark sends `SpanReading` from the driver to the workers, so it holds plain values only.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,15 +16,15 @@ from ottla.model.errors import OttlaError
 from ottla.model.ids import TopicPartition
 from ottla.spark.launch.worker_memory import begin_use
 from ottla.spark.source.options import SourceOptions, parse_source_options
-from ottla.spark.source.range_plan import OffsetSpan, SplitRules, split_spans
-from ottla.spark.source.range_scan import ScanPlan, scan_plan, scan_span
 from ottla.spark.source.schema import COLUMN_TYPES, chosen_columns
 from ottla.spark.source.segment_scan import OFFSETS_MIN, SegmentHint
+from ottla.spark.source.span_plan import OffsetSpan, SplitRules, split_spans
+from ottla.spark.source.span_scan import ScanPlan, scan_plan, scan_span
 from ottla.spark.source.topic_offsets import TopicOffsets
 
 
 class SpanPartition(InputPartition):
-    """One task's work, as Spark carries it."""
+    """The work of one task, as Spark sends it."""
 
     def __init__(self, span: OffsetSpan, hint: SegmentHint | None, topic_id: str | None) -> None:
         super().__init__(span)
@@ -38,11 +38,11 @@ class SpanReading:
 
     plan: ScanPlan
     decoder: Any
-    """Makes columns of the values; None if values stay bytes."""
+    """Decodes values into columns; None if values stay bytes."""
 
     @classmethod
     def for_query(cls, options: SourceOptions, schema: Any) -> "SpanReading":
-        """What the options and the wanted columns mean; raises `OptionError` for columns that there are not."""
+        """The reading for these options and columns. Raises `OptionError` for an unknown column."""
         if options.value_format is None:
             return cls(plan=scan_plan(options, chosen_columns(schema)), decoder=None)
         from ottla.spark.values.value_format import decoder_for
@@ -53,7 +53,7 @@ class SpanReading:
         return cls(plan=scan_plan(options, columns), decoder=decoder)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The rows of one task; none for the task that Spark makes up when there is nothing to read."""
+        """The rows of one task; none for the empty task that Spark adds when there is nothing to read."""
         begin_use()
         span = partition.value
         if span is None:
@@ -70,7 +70,7 @@ def options_of(raw: dict[str, str], *, is_stream: bool) -> SourceOptions:
     """The options of a query, those of value formats included."""
     if not raw:
         raise OptionError(
-            "no option has arrived. Spark forgets those of CREATE TABLE … USING ottla; use CREATE TEMPORARY VIEW … "
+            "no options were passed. Spark drops those of CREATE TABLE … USING ottla; use CREATE TEMPORARY VIEW … "
             "USING ottla OPTIONS (…), or spark.read.format('ottla').options(…)"
         )
     further: tuple[str, ...] = ()

@@ -1,7 +1,7 @@
-"""What a stream does about what it finds: partitions that are new, gone, or made anew, and where a batch ends. Pure.
+"""How a stream handles partitions that are new, missing or recreated, and where a micro-batch ends. Pure.
 
-`look` compares where the stream stands with what the cluster says now; `next_offset` makes the offset of the next
-micro-batch of it. The questions in between are asked by `stream_reader.py`.
+`look` compares the last offset of the stream with the cluster; `next_offset` makes the end of the next micro-batch.
+`stream_reader.py` asks the cluster in between.
 """
 
 from collections.abc import Mapping
@@ -17,15 +17,15 @@ class Changes:
     """How the partitions differ from those of the last offset."""
 
     new: frozenset[TopicPartition]
-    """To be read from their first offset on: those that the last offset does not have, and those made anew."""
+    """To be read from their first offset on: those that the last offset does not have, and recreated ones."""
     added_to_known: frozenset[TopicPartition]
-    """Those of the new ones whose topic was read before."""
+    """New partitions of topics that were read before."""
     losses: tuple[str, ...]
-    """What is gone, for people."""
+    """What was lost, for messages."""
 
 
 def look(start: StreamOffset, ends: Offsets, topic_ids: Mapping[str, str], query: str) -> Changes:
-    """What has changed since `start`. Raises `BadCheckpointError` if that has no topic in common with this query."""
+    """What changed since `start`. Raises `BadCheckpointError` if it has no topic in common with this query."""
     known = {each.topic for each in start.offsets}
     now = {each.topic for each in ends}
     if known and now and not known & now:
@@ -36,23 +36,25 @@ def look(start: StreamOffset, ends: Offsets, topic_ids: Mapping[str, str], query
     losses: list[str] = []
     gone = frozenset(start.offsets) - frozenset(ends)
     if gone:
-        losses.append(f"{listed(gone)} {'is' if len(gone) == 1 else 'are'} gone")
-    anew = {topic for topic, topic_id in start.topic_ids.items() if topic in topic_ids and topic_ids[topic] != topic_id}
-    losses += [f"topic {topic} was deleted and made again" for topic in sorted(anew)]
-    shrunk = [each for each, end in ends.items() if end < start.offsets.get(each, 0) and each.topic not in anew]
+        losses.append(f"{listed(gone)} {'was' if len(gone) == 1 else 'were'} deleted")
+    recreated = {
+        topic for topic, topic_id in start.topic_ids.items() if topic in topic_ids and topic_ids[topic] != topic_id
+    }
+    losses += [f"topic {topic} was deleted and recreated" for topic in sorted(recreated)]
+    shrunk = [each for each, end in ends.items() if end < start.offsets.get(each, 0) and each.topic not in recreated]
     losses += [
-        f"{each} was read up to offset {start.offsets[each]}, and ends at {ends[each]} now" for each in sorted(shrunk)
+        f"{each} was read up to offset {start.offsets[each]}, but now ends at {ends[each]}" for each in sorted(shrunk)
     ]
     added = frozenset(ends) - frozenset(start.offsets)
     return Changes(
-        new=added | {each for each in ends if each.topic in anew},
-        added_to_known=frozenset(each for each in added if each.topic in known and each.topic not in anew),
+        new=added | {each for each in ends if each.topic in recreated},
+        added_to_known=frozenset(each for each in added if each.topic in known and each.topic not in recreated),
         losses=tuple(losses),
     )
 
 
 def late_losses(changes: Changes, firsts: Offsets) -> list[str]:
-    """Partitions that were added to a topic and have lost records before they were read; `firsts` has their starts."""
+    """New partitions that lost records before they were read; `firsts` has their first offsets."""
     return [
         f"the new partition {each} begins at offset {firsts[each]}, not at 0"
         for each in sorted(changes.added_to_known)
@@ -77,7 +79,7 @@ def next_offset(
     all offsets of the query.
     """
     begins = {**start.offsets, **firsts}
-    # A new partition that is empty has time; one that is shorter than before stays where it ends now.
+    # A new partition joins once it has records; one that is shorter than before stays at its present end.
     there = {each: end for each, end in ends.items() if each in start.offsets or end > begins.get(each, end)}
     stop = limited_end(begins, there, limits, bytes_per_offset)
     advances = any(stop[each] > begins[each] for each in stop)
@@ -93,5 +95,5 @@ def next_offset(
 
 
 def begins_of(start: StreamOffset, end: StreamOffset) -> dict[TopicPartition, int]:
-    """Where the micro-batch between two offsets begins in each partition."""
+    """The first offset of each partition in the micro-batch between two offsets."""
     return {**start.offsets, **end.first}

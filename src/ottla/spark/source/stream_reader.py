@@ -1,7 +1,7 @@
-"""Reading topics as a stream: Spark asks how far there is something, and for the tasks of each micro-batch.
+"""Reading topics as a stream: Spark asks for the end of each micro-batch and for its tasks.
 
-On the driver one of these lives as long as its query and keeps its connections; in the workers only `read` is called.
-Decisions are in `stream_plan.py` and `admission.py`, questions to the cluster in `topic_offsets.py`.
+On the driver the reader lives as long as its query and keeps its connections; workers only call `read`. Decisions are
+in `stream_plan.py` and `admission.py`, requests to the cluster in `topic_offsets.py`.
 """
 
 import time
@@ -28,7 +28,7 @@ from ottla.spark.launch.quiet_exit import end_source_runner
 from ottla.spark.source.admission import Limits, must_wait
 from ottla.spark.source.data_loss import report_data_loss
 from ottla.spark.source.offset_text import EXTRA, StreamOffset, read_offset
-from ottla.spark.source.range_plan import spans_between
+from ottla.spark.source.span_plan import spans_between
 from ottla.spark.source.span_reading import SpanPartition, SpanReading, options_of, tasks_of
 from ottla.spark.source.stream_plan import begins_of, late_losses, look, next_offset
 from ottla.spark.source.topic_offsets import Selected, TopicOffsets
@@ -36,13 +36,13 @@ from ottla.spark.source.topic_offsets import Selected, TopicOffsets
 BUSY_POLL_S: Final = 0.02
 IDLE_POLL_S: Final = 0.1
 IDLE_AFTER_S: Final = 5.0
-"""An idle query asks 80 times a second; brokers are asked less often, and still less when nothing has come for long."""
+"""Spark polls an idle query 80 times a second; brokers are asked less often, even less while nothing arrives."""
 PARTITIONS_MAX_AGE_S: Final = 1.0
 RECORD_BYTES_MAX_AGE_S: Final = 10.0
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """The topics of one query, from the position where it began, or its checkpoint ended."""
+    """The topics of one query, from its starting position or its checkpoint on."""
 
     def __init__(self, options: dict[str, str], schema: Any) -> None:
         self._options = options_of(options, is_stream=True)
@@ -66,10 +66,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._record_bytes: dict[TopicPartition, float] = {}
         self._record_bytes_at: float | None = None
 
-    # What Spark calls on the driver
+    # Called by Spark on the driver
 
     def initialOffset(self) -> dict[str, Any]:
-        """Where a new query begins; asked once, for "latest" would move."""
+        """Where a new query begins; resolved once, since "latest" moves."""
         if self._initial is None:
             selected = self._cluster().all_there()
             partitions = selected.partitions
@@ -81,7 +81,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._initial.as_json()
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        """One of the limits, so that Spark knows that there are some; `latestOffset` keeps all of them."""
+        """One of the limits, so that Spark knows that there are some; `latestOffset` applies all of them."""
         if self._limits.offsets_max is not None:
             return ReadMaxRows(self._limits.offsets_max)
         if self._limits.bytes_max is not None:
@@ -91,7 +91,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadAllAvailable()
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
-        """Where the next micro-batch ends; `start` itself if there is nothing to read, or not enough yet."""
+        """The end of the next micro-batch; `start` itself if there is nothing to read, or not enough yet."""
         begin = read_offset(start)
         limits = Limits() if isinstance(limit, ReadAllAvailable) else self._limits
         ends, selected = self._ends_for(begin)
@@ -116,16 +116,16 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return end.as_json()
 
     def prepareForTriggerAvailableNow(self) -> None:
-        """From now on the stream ends where it ends at the next look."""
+        """Trigger.AvailableNow: the stream ends at the end offsets of the next lookup."""
         self._is_available_now = True
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
-        """What there is, for the query's progress; with the bytes of a record, where that is known."""
+        """The end offsets for the query's progress; with the bytes of a record, where these are known."""
         if not self._ends:
             return None
         found = StreamOffset(offsets=self._ends).as_json()
         by_topic: dict[str, list[float]] = {}
-        # Progress is worth no failure: where the broker does not say how large its logs are, that is left out.
+        # A broker that does not tell log sizes must not fail the query: the bytes are left out.
         with suppress(OttlaError):
             for partition, size in self._averages(self._ends).items():
                 by_topic.setdefault(partition.topic, []).append(size)
@@ -141,7 +141,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return tasks_of(self._options, spans, finish.topic_ids, self._cluster())
 
     def commit(self, end: dict[str, Any]) -> None:
-        """Spark will not ask for anything before `end` again: the group follows."""
+        """Spark has finished all batches up to `end`: commits it to the group."""
         if self._options.group_id is not None:
             self._cluster().commit(self._options.group_id, read_offset(end).offsets)
 
@@ -152,13 +152,13 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._asked = None
         end_source_runner()
 
-    # What tasks call
+    # Called by tasks
 
     def read(self, partition: Any) -> Iterator[pa.RecordBatch]:
         """The rows of one task."""
         return self._reading.read(partition)
 
-    # Questions, not asked too often
+    # Lookups, kept for a while
 
     def _cluster(self) -> TopicOffsets:
         if self._asked is None:
@@ -176,7 +176,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return (time.monotonic() - self._last_trigger) * 1000
 
     def _ends_for(self, begin: StreamOffset) -> tuple[Mapping[TopicPartition, int], Selected]:
-        """Where the partitions end: now, or for AvailableNow where they ended at the first look."""
+        """The end offsets: current ones, or for AvailableNow those of the first lookup."""
         if self._target is not None and self._selected is not None:
             return self._target, self._selected
         now = time.monotonic()
@@ -200,7 +200,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             selected = self._current_partitions()
             ends = self._cluster().latest(selected.partitions)
         for _ in range(self._options.offset_tries - 1):
-            # A leader that has just come up may say less than was read already.
+            # A leader that was just elected may tell less than was read already.
             if all(ends[each] >= offset for each, offset in begin.offsets.items() if each in ends):
                 break
             time.sleep(self._options.offset_retry_ms / 1000)

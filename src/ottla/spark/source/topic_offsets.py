@@ -1,34 +1,37 @@
-"""What the driver asks a cluster: which partitions there are, where they begin and end, what a group committed.
+"""The driver's requests to a cluster: partitions, their first and end offsets, and committed offsets.
 
-Blocking, on an event loop of its own. What fails for a moment is tried again, as often as `fetchOffset.numRetries`
-says, each time as long as the clients try by themselves. What the answers mean for a query: `stream_plan.py`.
+Blocking, on an event loop of its own. Retriable errors are retried `fetchOffset.numRetries` times, each for as long as
+the clients retry by themselves. What follows for a query is in `stream_plan.py`.
 """
 
-import re
 import time
 from collections.abc import Callable, Collection, Coroutine, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
+from ottla.client.admin.acls import ACLOperation
+from ottla.client.admin.config_requests import Resource, describe_configs
 from ottla.client.admin.group_offsets import commit_offsets, committed_offsets
 from ottla.client.admin.options import AdminConfig
-from ottla.client.admin.topic_requests import describe_log_dirs, partition_sizes
-from ottla.client.consumer.leader_requests import ask_offsets
+from ottla.client.admin.topic_requests import describe_log_dirs, partition_sizes, topic_operations
 from ottla.client.consumer.options import ISOLATION_LEVELS
+from ottla.client.consumer.topic_pattern import TopicPattern
 from ottla.client.errors import AnswerError, answer_error
 from ottla.client.loop_thread import LoopThread
 from ottla.client.network.cluster import Cluster
-from ottla.client.network.list_offsets import END, START
+from ottla.client.network.list_offsets import END, START, find_offsets
 from ottla.client.options import OptionError, configured
 from ottla.model.error_codes import ErrorCode
 from ottla.model.errors import InvalidRequestError, OttlaError, RetriableError
 from ottla.model.ids import TopicPartition
+from ottla.model.queue_names import TTL_DEFAULT_MS, TTL_ENABLE
+from ottla.protocol.config_resources import ResourceType
 from ottla.spark.option_names import chosen_for
 from ottla.spark.source.data_loss import logger
 from ottla.spark.source.offset_text import EARLIEST, LATEST, listed
 from ottla.spark.source.options import Position, Selection, SourceOptions
-from ottla.spark.source.range_scan import client_id_of
 from ottla.spark.source.segment_scan import SegmentHint
+from ottla.spark.source.span_scan import client_id_of
 
 T = TypeVar("T")
 
@@ -37,7 +40,7 @@ _GONE: Final = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,)
 
 
 class MissingTopicError(InvalidRequestError):
-    """A topic, or a partition, that a query names does not exist."""
+    """A topic or partition that a query names does not exist."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,13 +49,13 @@ class Selected:
 
     partitions: frozenset[TopicPartition]
     topic_ids: Mapping[str, str]
-    """Of topics whose broker tells."""
+    """Of topics whose id the broker tells."""
     missing: tuple[str, ...] = ()
-    """What the query names and the cluster does not have: topics, or partitions."""
+    """Topics or partitions that the query names and the cluster does not have."""
 
 
 class TopicOffsets:
-    """Asks about the partitions that the options select. `close` ends it."""
+    """The requests of one query, about the partitions that its options select."""
 
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
@@ -65,46 +68,46 @@ class TopicOffsets:
         self._hints_at = -HINTS_MAX_AGE_S
 
     def close(self) -> None:
-        """Closes all connections. Closing twice is harmless."""
+        """Closes all connections. Calling it again does nothing."""
         self._thread.close()
 
     def selected(self) -> Selected:
-        """Which partitions there are now; a topic that is missing is no error here."""
+        """The selected partitions as they are now; a missing topic is not an error here."""
         return self._ask(lambda: self._selected(self._options.selection))
 
     def all_there(self) -> Selected:
-        """The same, for a query that begins: raises `MissingTopicError`."""
+        """The same for a new query: raises `MissingTopicError`."""
         for left in range(self._options.offset_tries - 1, -1, -1):
             found = self.selected()
             if not found.missing and (found.partitions or self._options.selection.pattern is not None):
                 break
             if left == 0:
                 raise MissingTopicError(
-                    f"{self._options.selection}: there is no {', '.join(found.missing)} at {self._options.bootstrap}; "
-                    "`ottla topics list` shows what there is"
+                    f"{self._options.selection}: {self._options.bootstrap} has no {', '.join(found.missing)}; "
+                    "`ottla topics list` shows all topics"
                 )
             time.sleep(self._options.offset_retry_ms / 1000)
         return found
 
     def earliest(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-        """The first offset of each that is still there."""
+        """The first offset of each partition."""
         return self.at_numbers(dict.fromkeys(partitions, START))
 
     def latest(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-        """The end of each, as readers of this isolation level see it; partitions that are gone are left out."""
+        """The end offset of each partition for the query's isolation level."""
         return self.at_numbers(dict.fromkeys(partitions, END))
 
     def at_numbers(self, wanted: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-        """The first offset at or after a time in ms, -1 if there is none; or what `START` and `END` stand for."""
+        """The first offset at or after a timestamp in ms, -1 if there is none; or for `START` and `END`."""
         if not wanted:
             return {}
         found = self._ask(lambda: self._listed(wanted))
         return dict(sorted(found.items()))
 
     def resolved(self, position: Position, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-        """Where a position is in each partition; raises `OptionError` if it does not fit them.
+        """The offset of a position in each partition. Raises `OptionError` if it does not fit the partitions.
 
-        As a start, a time without a record means what the option says; as an end, it means the end.
+        A timestamp after the last record means the end offset; for a start it may be an error, as the options say.
         """
         is_end = position.option.startswith("ending")
         if position.kind in ("earliest", "latest"):
@@ -115,7 +118,7 @@ class TopicOffsets:
         if set(numbers) != set(partitions):
             missing, strange = set(partitions) - set(numbers), set(numbers) - set(partitions)
             raise OptionError(
-                f"{position.option} must name every partition that is read, and no other: "
+                f"{position.option} must name exactly the partitions that are read: "
                 + "; ".join(
                     [
                         *([f"{listed(missing)} is missing"] if missing else []),
@@ -131,50 +134,77 @@ class TopicOffsets:
         absent = [each for each, offset in found.items() if offset < 0]
         if absent and not is_end and self._options.no_match == "error":
             raise OptionError(
-                f"{position.option}: {listed(set(absent))} has no record of the time {numbers[absent[0]]} or later; "
-                "startingOffsetsByTimestampStrategy=latest begins with what comes next"
+                f"{position.option}: {listed(set(absent))} has no record at or after timestamp {numbers[absent[0]]}; "
+                "startingOffsetsByTimestampStrategy=latest begins at the end offset"
             )
         return dict(sorted({**found, **self.latest(absent)}.items()))
 
     def committed(self, group: str, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-        """What a group committed for these partitions."""
+        """The committed offsets of a group for these partitions."""
         found = self._ask(lambda: committed_offsets(self._cluster, group))
         return {each: found[each].offset for each in partitions if each in found}
 
     def commit(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
-        """Commits for a group that nobody is in what is further than it has.
+        """Commits for a group without members the offsets that are further than its committed ones.
 
-        A failure is logged, and no more: the query's own offsets are elsewhere.
+        A failure is only logged: the query's own offsets are in its checkpoint.
         """
         try:
             has = self._thread.call(committed_offsets(self._cluster, group))
             ahead = {each: offset for each, offset in offsets.items() if each not in has or has[each].offset < offset}
             refused = self._thread.call(commit_offsets(self._cluster, group, ahead)) if ahead else {}
         except OttlaError as failure:
-            logger.warning("the offsets are not committed to group %s: %s", group, failure)
+            logger.warning("commit to group %s failed: %s", group, failure)
             return
         for partition, error in refused.items():
-            logger.warning("the offset of %s is not committed to group %s: %s", partition, group, error)
+            logger.warning("commit of %s to group %s failed: %s", partition, group, error)
 
     def record_bytes(self, bounds: Mapping[TopicPartition, tuple[int, int]]) -> dict[TopicPartition, float]:
-        """About how many bytes of the log an offset takes, for partitions with these (start, end)."""
+        """The average bytes per offset in the log, for partitions with these (start, end)."""
         sizes = self._ask(lambda: partition_sizes(self._cluster, list(bounds)))
         return {each: sizes[each] / max(1, end - start) for each, (start, end) in bounds.items() if each in sizes}
 
     def segment_hints(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, SegmentHint]:
-        """Where the leaders keep these partitions' files; those that do not tell are left out."""
+        """Where the leaders have these partitions' files.
+
+        Without those that do not tell, without topics that this client must not read, since a file does not ask who
+        reads it, and without topics with a TTL: their files have the expired records.
+        """
         wanted = set(partitions)
         now = time.monotonic()
-        if now - self._hints_at >= HINTS_MAX_AGE_S or not wanted <= self._hints.keys():
-            try:
-                found = self._ask(lambda: self._segment_hints(wanted))
-            except OttlaError as error:
-                # A broker may keep this to itself; then records are fetched.
-                logger.info("no segment files: %s", error)
-                found = {}
-            self._hints = {each: found.get(each) for each in wanted}
-            self._hints_at = now
-        return {each: hint for each, hint in self._hints.items() if hint is not None and each in wanted}
+        try:
+            if now - self._hints_at >= HINTS_MAX_AGE_S or not wanted <= self._hints.keys():
+                self._hints = dict.fromkeys(wanted)
+                self._hints_at = now
+                self._hints.update(self._ask(lambda: self._segment_hints(wanted)))
+            known = {each: hint for each, hint in self._hints.items() if hint is not None and each in wanted}
+            # Asked every time: a TTL counts from the moment when it is set, and so does an ACL.
+            readable = self._ask(lambda: self._readable_topics({each.topic for each in known}))
+            known = {each: hint for each, hint in known.items() if each.topic in readable}
+            timed = self._ask(lambda: self._topics_with_ttl(readable))
+        except OttlaError as error:
+            # A broker may not tell; then records are fetched.
+            logger.info("cannot use segment files, fetching instead: %s", error)
+            return {}
+        return {each: hint for each, hint in known.items() if each.topic not in timed}
+
+    async def _readable_topics(self, topics: Collection[str]) -> set[str]:
+        if not topics:
+            return set()
+        operations = await topic_operations(self._cluster, topics)
+        return {topic for topic, bits in operations.items() if bits & (1 << ACLOperation.READ)}
+
+    async def _topics_with_ttl(self, topics: Collection[str]) -> set[str]:
+        found = set()
+        for topic in topics:
+            entries = await describe_configs(
+                self._cluster, Resource(type=ResourceType.TOPIC, name=topic), (TTL_ENABLE, TTL_DEFAULT_MS), of_any=True
+            )
+            values = {each.name: each.value for each in entries}
+            # Apache Kafka knows neither.
+            if values.get(TTL_ENABLE, "false") != "false" or values.get(TTL_DEFAULT_MS, "-1") != "-1":
+                found.add(topic)
+        return found
 
     async def _segment_hints(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, SegmentHint]:
         by_leader: dict[int, list[TopicPartition]] = {}
@@ -196,10 +226,12 @@ class TopicOffsets:
         if selection.partitions is not None:
             names = tuple(sorted({each.topic for each in selection.partitions}))
         view = await cluster.retry(lambda: cluster.refresh(names))
-        pattern = None if selection.pattern is None else re.compile(selection.pattern)
+        pattern = None if selection.pattern is None else TopicPattern(selection.pattern)
         if pattern is not None:
             names = tuple(
-                sorted(name for name, each in view.topics.items() if not each.is_internal and pattern.fullmatch(name))
+                sorted(
+                    name for name, each in view.topics.items() if not each.is_internal and pattern.matches_whole(name)
+                )
             )
         topics = {name: view.topics[name] for name in names or () if name in view.topics}
         for name, code in view.errors.items():
@@ -219,27 +251,8 @@ class TopicOffsets:
         )
 
     async def _listed(self, wanted: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-        cluster = self._cluster
-        found: dict[TopicPartition, int] = {}
-
-        async def ask_missing() -> None:
-            by_leader: dict[int, dict[TopicPartition, int]] = {}
-            for partition, to in wanted.items():
-                if partition not in found:
-                    by_leader.setdefault(await cluster.leader_of(partition), {})[partition] = to
-            for leader, some in by_leader.items():
-                connection = await cluster.broker_connection(leader)
-                answers = await ask_offsets(connection, some, self._level, cluster.request_timeout_ms)
-                for partition, answer in answers.items():
-                    if not answer.error_code:
-                        found[partition] = answer.offset
-                for partition, answer in answers.items():
-                    if answer.error_code:
-                        cluster.forget_topic(partition.topic)
-                        raise answer_error(answer.error_code, f"offsets of {partition}")
-
-        await cluster.retry(ask_missing, give_up=_GONE)
-        return found
+        found = await find_offsets(self._cluster, wanted, isolation_level=self._level, give_up=_GONE)
+        return {partition: answer.offset for partition, answer in found.items()}
 
     def _ask(self, question: Callable[[], Coroutine[Any, Any, T]]) -> T:
         tries = max(1, self._options.offset_tries)

@@ -1,52 +1,50 @@
-"""Records that no format could decode, on their way from an executor to a dead-letter topic.
+"""Sends records that cannot be decoded from an executor to a dead-letter topic.
 
-A producer for each cluster is kept in the worker's process, and closed with it. Everything is written before `send`
-returns, so that a batch of rows is never handed on while its bad records might still be lost. A task that Spark runs
-again sends its dead letters again; their headers say which record each one was.
+The worker process keeps one producer per cluster. All records are written before `send` returns, so that a batch of
+rows is never passed on while its bad records might be lost. A task that Spark repeats sends its dead letters again;
+their headers identify the original record.
 """
 
 import atexit
 import threading
 import traceback
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
-from ottla.client.parallel.dead_letters import (
-    ORIGIN_OFFSET,
-    ORIGIN_PARTITION,
-    ORIGIN_TIMESTAMP,
-    ORIGIN_TOPIC,
-    error_story,
-    with_story,
-)
 from ottla.client.producer.options import ProducerConfig
+from ottla.model.dead_letters import DeadLetter, Origin, dead_letter_headers, error_reason, error_type
 from ottla.model.errors import OttlaError
+from ottla.registry.serde.arrow.row_decoding import RejectedRow
 from ottla.spark.option_names import chosen_for, client_options
-from ottla.spark.values.rejected_rows import RejectedRow
 
 if TYPE_CHECKING:
     from ottla.client.producer.blocking_producer import Producer
 
 
 class DeadLetterError(OttlaError):
-    """A bad record could not be put aside, so the batch it is in cannot go on. Says why."""
+    """A bad record could not be written to the dead-letter topic, so its batch fails."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeadLetterTopic:
-    """Where bad records go."""
+    """The dead-letter topic."""
 
     name: str
-    client: Mapping[str, str]
-    """The source's `kafka.` options, which name the cluster."""
+    client: Mapping[str, str] = field(repr=False)
+    """The `kafka.` options of the source, which name the cluster."""
 
-    def send(self, records: pa.RecordBatch, rejected: Iterable[RejectedRow]) -> None:
-        """Writes the rejected rows of a batch with the connector's columns; raises `DeadLetterError`."""
+    def send(self, records: pa.RecordBatch, rejected: Iterable[RejectedRow], schema_ids: pa.Array | None) -> None:
+        """Writes the rejected rows of a batch that has the columns of the connector; raises `DeadLetterError`.
+
+        `schema_ids` has the id of each record's schema as text, if the values have schemas of a registry.
+        """
         bad = list(rejected)
-        rows = records.take(pa.array([each.index for each in bad])).to_pylist()
+        places = pa.array([each.index for each in bad])
+        rows = records.take(places).to_pylist()
+        ids = [None] * len(bad) if schema_ids is None else schema_ids.take(places).to_pylist()
         producer = _producer(self.client)
         try:
             sent = [
@@ -54,30 +52,34 @@ class DeadLetterTopic:
                     self.name,
                     row["value"],
                     row["key"],
-                    headers(row, each.error),
+                    headers(row, each.error, schema_id),
                     timestamp_ms=_milliseconds(row["timestamp"]),
                 )
-                for row, each in zip(rows, bad, strict=True)
+                for row, each, schema_id in zip(rows, bad, ids, strict=True)
             ]
             producer.flush()
             for delivery in sent:
                 delivery.get(0)
         except OttlaError as error:
-            raise DeadLetterError(f"a bad record could not be written to the topic {self.name}: {error}") from error
+            raise DeadLetterError(
+                f"a bad record could not be written to dead-letter topic {self.name}: {error}"
+            ) from error
 
 
-def headers(row: Mapping[str, Any], error: BaseException) -> list[tuple[str, bytes | None]]:
-    """The record's own headers, and those that say where it came from and what is wrong with it."""
-    stack = "".join(traceback.format_exception(error))
-    timestamp = _milliseconds(row["timestamp"])
-    origin = {
-        ORIGIN_TOPIC: row["topic"],
-        ORIGIN_PARTITION: str(row["partition"]),
-        ORIGIN_OFFSET: str(row["offset"]),
-        ORIGIN_TIMESTAMP: "" if timestamp is None else str(timestamp),
-    }
+def headers(
+    row: Mapping[str, Any], error: BaseException, schema_id: str | None = None
+) -> list[tuple[str, bytes | None]]:
+    """The headers of the record, and those with its origin, its schema and the reason."""
+    letter = DeadLetter(
+        origin=Origin(topic=row["topic"], partition=row["partition"], offset=row["offset"]),
+        reason=error_reason(error),
+        exception=error_type(error),
+        timestamp_ms=_milliseconds(row["timestamp"]),
+        stack="".join(traceback.format_exception(error)),
+        schema_id=schema_id,
+    )
     own = [(each["key"], each["value"]) for each in row.get("headers") or ()]
-    return with_story(own, {**origin, **error_story(error, stack)})
+    return dead_letter_headers(own, letter)
 
 
 def _milliseconds(timestamp: Any) -> int | None:

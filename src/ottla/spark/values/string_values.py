@@ -4,7 +4,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from ottla.spark.values.rejected_rows import BadValueError, BlockRefusedError
+from ottla.registry.serde.arrow.row_decoding import BadValueError, BlockRefusedError
 
 
 class StringValues:
@@ -14,7 +14,7 @@ class StringValues:
         self.type = kind
 
     def decode_block(self, values: pa.Array) -> pa.StructArray:
-        """All values at once."""
+        """Decodes all values at once."""
         try:
             text = values.cast(pa.string())
         except pa.ArrowException as error:
@@ -22,11 +22,11 @@ class StringValues:
         return pa.StructArray.from_arrays([text] if self.type.num_fields else [], fields=list(self.type))
 
     def is_plausible(self, value: bytes) -> bool:
-        """Only decoding can tell."""
+        """Always true: only decoding shows it."""
         return True
 
     def decode_row(self, value: bytes) -> dict[str, Any] | None:
-        """One value."""
+        """Decodes one value."""
         try:
             text = value.decode()
         except UnicodeDecodeError as error:

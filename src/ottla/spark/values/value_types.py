@@ -1,8 +1,8 @@
-"""Spark's types as Arrow's, and back as text: what a value format decodes to, without a Spark session at hand.
+"""Spark types as Arrow types, and back as Spark DDL, without a Spark session.
 
-Spark's schema comes as the dictionary that its `StructType.jsonValue()` gives. The Arrow types are those that Spark
-demands of a Python data source, names and nullability included: they are compared before the first row is taken. The
-columns of a record itself, which a schema may ask for beside the decoded fields, are named here, too.
+A Spark schema is the dictionary of `StructType.jsonValue()`. The Arrow types are those that Spark requires of a Python
+data source, with names and nullability: Spark compares them before the first row. The columns of the record, which a
+schema may have besides the decoded fields, are also named here.
 """
 
 import re
@@ -25,9 +25,11 @@ RECORD_FIELDS: Final[Mapping[str, tuple[str, pa.DataType]]] = {
     "_timestamp": ("timestamp", TIMESTAMP),
     "_headers": ("headers", pa.list_(pa.field("element", _HEADER))),
 }
-"""Fields that stand for the record itself: the connector's column behind each, and its type."""
+"""Fields of the record rather than of its value: the column of the connector, and its type."""
+SCHEMA_ID_FIELD: Final = "_schema_id"
+"""The field with the id of the value's schema as text, or its GUID if a header has it; null without a registry."""
 ERROR_FIELD: Final = "_error"
-"""The field that says why a value could not be decoded."""
+"""The field with the reason why a value could not be decoded."""
 
 _SIMPLE: Final[Mapping[str, pa.DataType]] = {
     "boolean": pa.bool_(),
@@ -63,7 +65,7 @@ _DDL: Final[Mapping[pa.DataType, str]] = {
 
 
 def arrow_fields(schema: Mapping[str, Any]) -> list[pa.Field]:
-    """The fields of Spark's schema; raises `OptionError` for a type that no value format can give."""
+    """The fields of a Spark schema; raises `OptionError` for a type that no value format supports."""
     return [
         pa.field(each["name"], _arrow_type(each["type"], each["name"]), nullable=each.get("nullable", True))
         for each in schema["fields"]
@@ -92,35 +94,60 @@ def _arrow_type(spark: Any, path: str) -> pa.DataType:
     elif spark["type"] == "map" and spark["keyType"] == "string":
         value = _arrow_type(spark["valueType"], f"{path}{{}}")
         return pa.map_(pa.string(), pa.field("value", value, nullable=spark["valueContainsNull"]))
-    what = spark if isinstance(spark, str) else f"{spark['type']} of such a kind"
+    what = spark if isinstance(spark, str) else f"{spark['type']} of that kind"
     raise OptionError(
-        f"the field {path} is of type {what}, which no value format gives; "
+        f"field {path} is of type {what}, which no value format supports; "
         "declare it as STRING and convert it in the query"
     )
 
 
 def checked_record_fields(fields: Iterable[pa.Field]) -> None:
-    """Raises `OptionError` if a field that stands for the record itself is declared with another type than it has."""
+    """Raises `OptionError` if a field of the record is declared with another type than it has."""
     for field in fields:
-        wanted = pa.string() if field.name == ERROR_FIELD else RECORD_FIELDS.get(field.name, ("", field.type))[1]
+        is_text = field.name in (ERROR_FIELD, SCHEMA_ID_FIELD)
+        wanted = pa.string() if is_text else RECORD_FIELDS.get(field.name, ("", field.type))[1]
         if not field.type.equals(wanted):
-            raise OptionError(f"the field {field.name} is the record's own: it must be declared as {ddl_type(wanted)}")
+            raise OptionError(f"field {field.name} is a field of the record and must be declared as {ddl_type(wanted)}")
         if field.name == ERROR_FIELD and not field.nullable:
-            raise OptionError(f"the field {ERROR_FIELD} is null for good rows: it must not be declared NOT NULL")
+            raise OptionError(f"field {ERROR_FIELD} is null for good rows and must not be declared NOT NULL")
 
 
 def is_record_field(name: str) -> bool:
-    """Whether a field of that name stands for the record itself, or for its error, and not for a part of the value."""
-    return name == ERROR_FIELD or name in RECORD_FIELDS
+    """Whether a field belongs to the record or its error, and not to the value."""
+    return name in (ERROR_FIELD, SCHEMA_ID_FIELD) or name in RECORD_FIELDS
+
+
+def spark_type(kind: pa.DataType) -> pa.DataType:
+    """The type that a column of a kernel has in Spark, which has no times of day, and no numbers without a sign."""
+    if pa.types.is_struct(kind):
+        return pa.struct([pa.field(each.name, spark_type(each.type)) for each in kind])
+    if pa.types.is_list(kind):
+        return pa.list_(pa.field("element", spark_type(kind.value_type)))
+    if pa.types.is_map(kind):
+        return pa.map_(pa.string(), spark_type(kind.item_type))
+    if pa.types.is_timestamp(kind):
+        return pa.timestamp("us", kind.tz)
+    if pa.types.is_time(kind):
+        return pa.int32() if kind.bit_width == 32 else pa.int64()
+    if pa.types.is_duration(kind):
+        return pa.int64()
+    return _WIDER.get(kind, kind)
+
+
+_WIDER: Final[Mapping[pa.DataType, pa.DataType]] = {
+    pa.null(): pa.string(),
+    pa.uint32(): pa.int64(),
+    pa.uint64(): pa.decimal128(20, 0),
+}
 
 
 def ddl(fields: Iterable[pa.Field]) -> str:
-    """Fields as Spark's schema text: all may be null, as with Spark's own formats."""
+    """Fields as Spark DDL: all nullable, as in Spark's own formats."""
     return ", ".join(f"{_quoted(each.name)} {ddl_type(each.type)}" for each in fields)
 
 
 def ddl_type(kind: pa.DataType) -> str:
-    """An Arrow type as Spark's schema text writes it."""
+    """An Arrow type as Spark DDL."""
     if pa.types.is_struct(kind):
         return f"STRUCT<{', '.join(f'{_quoted(each.name)}: {ddl_type(each.type)}' for each in kind)}>"
     if pa.types.is_list(kind):

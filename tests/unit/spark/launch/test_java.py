@@ -17,6 +17,8 @@ import pytest
 from ottla.spark.launch import java
 from ottla.spark.launch.java import OPTIONAL_MODULE_ARGUMENT, JavaRuntime, java_home, probe, wrapped_home
 
+pytestmark = pytest.mark.broker
+
 ANSWERS = """\
 #!/bin/sh
 {refusal}

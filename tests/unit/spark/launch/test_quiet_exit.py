@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.broker
+
 DAEMON = """
 import os
 import traceback

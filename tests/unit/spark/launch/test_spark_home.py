@@ -9,6 +9,8 @@ import pytest
 
 from ottla.spark.launch.spark_home import fast_home, installed_home, is_fast_home
 
+pytestmark = pytest.mark.broker
+
 
 @pytest.fixture
 def packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:

@@ -5,6 +5,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
+pytestmark = pytest.mark.broker
+
 PROGRAM = """
 import gc
 from ottla.spark.launch.worker_memory import begin_use

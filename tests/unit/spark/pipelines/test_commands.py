@@ -7,10 +7,15 @@ from pathlib import Path
 import pytest
 
 from ottla import Admin, Producer, TopicPartition
-from ottla.spark.pipelines.loading import load_project
-from ottla.spark.pipelines.run_files import the_only_run
+from ottla.__main__ import main
+from ottla.spark.pipelines.declaration.loading import load_project
+from ottla.spark.pipelines.declaration.project import Project
+from ottla.spark.pipelines.running.project_status import ProjectStatus
+from ottla.spark.pipelines.running.run_files import run_lock
 from ottla.testing import InProcessBroker
 from tests.unit.cli.command_line import CommandLine
+
+pytestmark = pytest.mark.broker
 
 NOBODY = "127.0.0.1:1"
 
@@ -40,13 +45,62 @@ def checkpoint(shop: Path, query: str, offset: int, batch: int = 3) -> Path:
     return folder
 
 
+def test_init_prints_json(tmp_path: Path, ottla: CommandLine) -> None:
+    made = ottla.ok("pipeline", "init", str(tmp_path / "shop"), "--name", "shop-2", "--json").json
+    names = ("pipeline.toml", "steps/clean.sql", "steps/totals.sql")
+    assert {"name": "shop-2", "files": [str(tmp_path / "shop" / name) for name in names]} == made
+
+
+@pytest.mark.parametrize(
+    ("options", "environment", "expected"),
+    [
+        ((), {}, "localhost:9092"),
+        ((), {"OTTLA_PROFILE": "prod"}, "127.0.0.1:2"),
+        ((), {"OTTLA_PROFILE": "prod", "OTTLA_BOOTSTRAP": "127.0.0.1:3"}, "127.0.0.1:3"),
+        (("--profile", "prod"), {"OTTLA_BOOTSTRAP": "127.0.0.1:3"}, "127.0.0.1:2"),
+        (("--profile", "prod", "--bootstrap", "127.0.0.1:4"), {}, "127.0.0.1:4"),
+    ],
+)
+def test_options_go_before_the_environment_and_that_before_the_project(
+    shop: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    options: tuple[str, ...],
+    environment: dict[str, str],
+    expected: str,
+) -> None:
+    (tmp_path / "config.toml").write_text('current = "other"\n[profiles.prod]\nbootstrap = "127.0.0.1:2"\n')
+    monkeypatch.setenv("OTTLA_CONFIG", str(tmp_path / "config.toml"))
+    for name in ("OTTLA_BOOTSTRAP", "OTTLA_PROFILE"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    seen: list[str] = []
+
+    def read_status(project: Project) -> ProjectStatus:
+        seen.append(project.settings.bootstrap)
+        return ProjectStatus(process=None, queries=[], remark=None)
+
+    monkeypatch.setattr("ottla.spark.pipelines.running.project_status.read_status", read_status)
+    assert 0 == exit_status(["pipeline", "status", str(shop), *options])
+    assert [expected] == seen
+
+
+def exit_status(arguments: list[str]) -> int:
+    try:
+        return main(arguments)
+    except SystemExit as ended:
+        return int(ended.code or 0)
+
+
 def test_init_changes_nothing_that_is_there(shop: Path, ottla: CommandLine) -> None:
     again = ottla("pipeline", "init", str(shop))
     assert (2, f"ottla: {shop / 'pipeline.toml'} exists already; nothing was written\n") == (again.status, again.err)
 
 
 def test_validate(shop: Path, ottla: CommandLine) -> None:
-    assert "clean from orders" in ottla.ok("pipeline", "validate", str(shop)).out.splitlines()
+    lines = ottla.ok("pipeline", "validate", str(shop)).out.splitlines()
+    assert ("clean reads orders", "shop: valid") == (lines[1], lines[-1])
     document = ottla.ok("pipeline", "validate", str(shop), "--json").json
     assert {"orders": [], "clean": ["orders"], "totals": ["clean"]} == document["views"]
     assert (True, {"totals": "totals", "archive": "clean"}) == (document["valid"], document["sinks"])
@@ -58,16 +112,21 @@ def test_validate_tells_all_problems_at_once(shop: Path, ottla: CommandLine) -> 
     wrong = ottla("pipeline", "validate", str(shop))
     assert 2 == wrong.status
     assert [
-        "ottla: steps/more.sql:1: a step is one SELECT; this begins with DROP",
-        "steps/totals.sql:1: it reads a view claen that does not exist; did you mean clean?",
+        "ottla: steps/more.sql:1: a step must be one SELECT; this file begins with DROP",
+        "steps/totals.sql:1: unknown view claen; did you mean clean?",
     ] == wrong.err.splitlines()
     document = ottla("pipeline", "validate", str(shop), "--json")
     assert (2, False, 2) == (document.status, document.json["valid"], len(document.json["problems"]))
+    assert {
+        "file": "steps/totals.sql",
+        "line": 1,
+        "message": "unknown view claen; did you mean clean?",
+    } == document.json["problems"][1]
 
 
 def test_views_that_nothing_writes_are_told(shop: Path, ottla: CommandLine) -> None:
     (shop / "steps" / "spare.sql").write_text("SELECT 1 FROM totals")
-    assert "nothing writes spare: never run\n" == ottla.ok("pipeline", "validate", str(shop)).err
+    assert "no sink uses spare; it will not run\n" == ottla.ok("pipeline", "validate", str(shop)).err
 
 
 @pytest.mark.parametrize(
@@ -75,9 +134,9 @@ def test_views_that_nothing_writes_are_told(shop: Path, ottla: CommandLine) -> N
     [
         (
             ("validate", "nowhere"),
-            "there is no pipeline.toml in nowhere; `ottla pipeline init nowhere` makes a project",
+            "no pipeline.toml in nowhere; create a project with `ottla pipeline init nowhere`",
         ),
-        (("validate", "SHOP", "--set", "triger=1s"), "--set: the file has no key triger; did you mean trigger?"),
+        (("validate", "SHOP", "--set", "triger=1s"), "--set: unknown key triger; did you mean trigger?"),
         (("validate", "SHOP", "--set", "trigger"), "'trigger' is not key=value"),
         (("reset", "SHOP", "--sink", "total"), "shop has no sink total; did you mean totals?"),
     ],
@@ -102,7 +161,7 @@ def test_run_without_spark_says_how_to_install_it(
 def test_status_of_what_never_ran_without_a_broker(shop: Path, ottla: CommandLine) -> None:
     done = ottla.ok("pipeline", "status", str(shop))
     assert "shop is not running" == done.out.splitlines()[0]
-    assert done.err.startswith("the cluster was not asked: ")
+    assert done.err.startswith("cannot read offsets from the cluster: cannot reach")
     document = ottla.ok("pipeline", "status", str(shop), "--json").json
     assert (False, ["totals", "archive"]) == (document["running"], [each["name"] for each in document["queries"]])
 
@@ -135,14 +194,14 @@ def test_status_and_reset(shop: Path, capfd: pytest.CaptureFixture[str], broker:
         refused = ottla("pipeline", "reset", str(shop), "--sink", "totals")
         assert (2, True) == (refused.status, totals.exists())
         assert "not a terminal; pass --yes to confirm" in refused.err
-        with the_only_run(load_project(shop)):
+        with run_lock(load_project(shop)):
             refused = ottla("pipeline", "reset", str(shop), "--yes")
             assert (2, True) == (refused.status, totals.exists())
-            assert "shop is being run by process " in refused.err
+            assert "shop is already running (process " in refused.err
 
-        assert "totals: forgotten\n" == ottla.ok("pipeline", "reset", str(shop), "--sink", "totals", "--yes").out
+        assert "totals: reset\n" == ottla.ok("pipeline", "reset", str(shop), "--sink", "totals", "--yes").out
         assert (False, True) == (totals.exists(), archive.exists())
         assert {} == admin.list_consumer_group_offsets("shop.totals")
         done = ottla.ok("pipeline", "reset", str(shop), "--yes", "--json")
         assert ({"reset": ["archive", "dead_letters-clean"]}, False) == (json.loads(done.out), letters.exists())
-        assert "there was nothing to forget\n" == ottla.ok("pipeline", "reset", str(shop), "--yes").out
+        assert "nothing to reset\n" == ottla.ok("pipeline", "reset", str(shop), "--yes").out

@@ -16,6 +16,8 @@ def test_orders_are_always_the_same_and_some_are_wrong() -> None:
         expected.add(order)
     assert 2000 == expected.orders == expected.wrong + expected.windows.total()
     assert 20 < expected.wrong < 80
+    assert 1300 < expected.evolved < 1400
+    assert 0 < expected.named < expected.wrong
     assert 10 == len({minute for minute, _ in expected.windows})
     assert "unknown" == country_of(59) != country_of(0)
 

@@ -3,9 +3,9 @@
 import re
 from pathlib import Path, PurePosixPath
 
-from ottla.spark.pipelines.loading import load_project
-from ottla.spark.pipelines.starter import make_project
-from ottla.spark.pipelines.step_files import read_steps
+from ottla.spark.pipelines.declaration.loading import load_project
+from ottla.spark.pipelines.declaration.project_template import make_project
+from ottla.spark.pipelines.declaration.step_files import read_steps
 
 DOCUMENT = Path(__file__).parents[4] / "docs" / "pipelines.md"
 

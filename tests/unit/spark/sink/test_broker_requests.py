@@ -7,19 +7,23 @@ from typing import TypeVar
 
 import pytest
 
+from ottla.client.admin.blocking_admin import Admin
 from ottla.client.admin.options import AdminConfig
 from ottla.client.admin.transaction_inspection import inspect_transaction
 from ottla.client.admin.transaction_outcome import TransactionOutcome
-from ottla.client.producer.preparing_producer import PreparingProducer
+from ottla.client.admin.values import NewPartitions
+from ottla.client.producer.transactions.preparing_producer import PreparingProducer
 from ottla.model.ids import TopicPartition
 from ottla.spark.sink.broker_requests import SinkBroker
-from ottla.spark.sink.decision import BatchName, Decision, FirstOffset, TaskTransaction, commit_waves
+from ottla.spark.sink.decision import BatchName, CommitDecision, FirstOffset, TaskTransaction, commit_waves
 from ottla.spark.sink.driver import abort_batch, commit_batch
 from ottla.spark.sink.errors import BatchNotWrittenError, ReplacedDriverError, SinkTakenError
-from ottla.spark.sink.names import task_id
+from ottla.spark.sink.names import group_id, task_id
 from ottla.spark.sink.options import SinkOptions, sink_options
 from ottla.spark.sink.transaction_pool import TransactionPool
 from ottla.testing import InProcessBroker
+
+pytestmark = pytest.mark.broker
 
 T = TypeVar("T")
 SINK = "sink"
@@ -70,8 +74,6 @@ def write(pool: TransactionPool, bootstrap: str, topic: str, batch_id: int, task
 
 
 def states(bootstrap: str) -> dict[str, str]:
-    from ottla.client.admin.blocking_admin import Admin
-
     with Admin(bootstrap_servers=bootstrap) as admin:
         return {each.transactional_id: each.state for each in admin.list_transactions()}
 
@@ -82,8 +84,8 @@ def wait_state(bootstrap: str, transaction: TaskTransaction, wanted: str) -> Non
     assert wanted == states(bootstrap)[transaction.transactional_id]
 
 
-def _large(task_count: int) -> Decision:
-    return Decision(
+def _large(task_count: int) -> CommitDecision:
+    return CommitDecision(
         owner="query",
         batch_id=7,
         transactions=tuple(
@@ -112,13 +114,32 @@ def test_a_decision_of_any_size_is_kept_by_the_broker(served: InProcessBroker, t
 
     ask(served.bootstrap, store)
 
-    async def read(broker: SinkBroker) -> Decision | None:
+    async def read(broker: SinkBroker) -> CommitDecision | None:
         await broker.take_fence()
         return await broker.read()
 
     assert decision == ask(served.bootstrap, read)
     served.restart()
     assert decision == ask(served.bootstrap, read)
+
+
+def test_decisions_for_a_topic_that_gets_more_partitions(served: InProcessBroker, topic: str) -> None:
+    """In place of __consumer_offsets; also a decision of several parts is found again."""
+    bootstrap, decision = served.bootstrap, _large(300)
+
+    async def keep_and_find() -> CommitDecision | None:
+        async with AdminConfig(bootstrap_servers=bootstrap).cluster() as cluster:
+            first = SinkBroker(cluster, SINK, timeout_ms=20_000, decision_topic=topic)
+            await first.take_fence()
+            await first.store(decision)
+            with Admin(bootstrap_servers=bootstrap) as admin:
+                admin.create_partitions({topic: NewPartitions(4)})
+                places = [list(admin.list_consumer_group_offsets(group_id(SINK, number))) for number in range(2)]
+            assert [[TopicPartition(topic, 0)], [TopicPartition(topic, 0)]] == places
+            assert None is await SinkBroker(cluster, SINK, timeout_ms=20_000).read()
+            return await SinkBroker(cluster, SINK, timeout_ms=20_000, decision_topic=topic).read()
+
+    assert decision == asyncio.run(keep_and_find())
 
 
 def test_only_who_took_the_fence_last_may_decide(served: InProcessBroker) -> None:
@@ -193,7 +214,7 @@ def test_abort_ends_what_is_not_decided_and_nothing_else(served: InProcessBroker
 
     async def decide(broker: SinkBroker) -> None:
         await broker.take_fence()
-        await broker.store(Decision(owner="query", batch_id=0, transactions=(decided,)))
+        await broker.store(CommitDecision(owner="query", batch_id=0, transactions=(decided,)))
 
     ask(bootstrap, decide)
     other = write(pool, bootstrap, topic, 0)

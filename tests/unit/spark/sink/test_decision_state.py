@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from ottla.client.admin.transaction_outcome import TransactionOutcome
 from ottla.model.errors import OttlaError
-from ottla.spark.sink.decision import Decision, FirstOffset, TaskTransaction, commit_waves
+from ottla.spark.sink.decision import CommitDecision, FirstOffset, TaskTransaction, commit_waves
 from ottla.spark.sink.decision_state import (
     CommitTransactions,
     FinishBatch,
@@ -33,6 +33,8 @@ from ottla.spark.sink.errors import (
     SinkTakenError,
 )
 
+pytestmark = pytest.mark.slow
+
 Name = tuple[str, int, int]
 OPEN, COMMITTED, ABORTED = "open", "committed", "aborted"
 _OUTCOMES = {
@@ -47,7 +49,7 @@ class Brokers:
     """What all drivers share."""
 
     fence: int = 0
-    decision: Decision | None = None
+    decision: CommitDecision | None = None
     states: dict[Name, str] = field(default_factory=dict)
     batches: dict[Name, tuple[int, TaskTransaction]] = field(default_factory=dict)
     ever_decided: set[Name] = field(default_factory=set)
@@ -159,7 +161,7 @@ class Driver:
                         self._store(finish.done)
                     return
 
-    def _store(self, decision: Decision) -> None:
+    def _store(self, decision: CommitDecision) -> None:
         if self._fence != self.brokers.fence:
             raise ReplacedDriverError("fenced")
         self.brokers.decision = decision
@@ -178,7 +180,7 @@ def test_a_batch_is_committed_once_all_its_tasks_are_written() -> None:
     driver.run()
     assert driver.is_finished
     assert [COMMITTED, COMMITTED] == list(brokers.states.values())
-    assert Decision(owner="q", batch_id=0, is_done=True) == brokers.decision
+    assert CommitDecision(owner="q", batch_id=0, is_done=True) == brokers.decision
 
 
 @pytest.mark.parametrize("with_timeout", [False, True])
@@ -288,21 +290,21 @@ def test_a_committed_transaction_that_its_coordinator_forgot_is_not_written_agai
 def test_what_cannot_be_found_out_stops_the_query() -> None:
     state = SinkCommitState(sink_id="s", owner="q", batch_id=3, offered=[])
     transaction = Brokers().write(3, 0)
-    state.on_read(Decision(owner="q", batch_id=3, transactions=(transaction,)))
-    with pytest.raises(OutcomeUnknownError, match="from offset 0 of t-0 on, is no longer to be told"):
+    state.on_read(CommitDecision(owner="q", batch_id=3, transactions=(transaction,)))
+    with pytest.raises(OutcomeUnknownError, match="from offset 0 of t-0 on, is unknown, because its records are"):
         state.on_inspected({transaction: TransactionOutcome.UNKNOWN})
 
 
 def test_another_query_cannot_have_the_sink() -> None:
     state = SinkCommitState(sink_id="s", owner="q", batch_id=3, offered=[])
     with pytest.raises(SinkTakenError, match="sink s belongs to the query other"):
-        state.on_read(Decision(owner="other", batch_id=2, is_done=True))
+        state.on_read(CommitDecision(owner="other", batch_id=2, is_done=True))
 
 
 def test_an_older_batch_than_the_sinks_is_refused() -> None:
     state = SinkCommitState(sink_id="s", owner="q", batch_id=3, offered=[])
     with pytest.raises(LaterBatchError, match="has batch 4 already, and batch 3 is to be written"):
-        state.on_read(Decision(owner="q", batch_id=4))
+        state.on_read(CommitDecision(owner="q", batch_id=4))
 
 
 def test_a_batch_without_rows_stores_nothing() -> None:

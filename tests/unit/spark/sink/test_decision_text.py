@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ottla.spark.sink.decision import Decision, FirstOffset, TaskTransaction
+from ottla.spark.sink.decision import CommitDecision, FirstOffset, TaskTransaction
 from ottla.spark.sink.decision_text import (
     PART_CHARACTERS_MAX,
     DecisionTextError,
@@ -40,7 +40,7 @@ def _made(task: int, token: str = "00ff00ff00ff00ff", topic: str = "t", offset: 
     ),
 )
 def test_a_decision_comes_back_as_it_was(batch_id: int, owner: str, tasks: list[tuple[int, str, str, int]]) -> None:
-    decision = Decision(owner=owner, batch_id=batch_id, transactions=tuple(_made(*each) for each in tasks))
+    decision = CommitDecision(owner=owner, batch_id=batch_id, transactions=tuple(_made(*each) for each in tasks))
     parts = write_decision(decision)
     assert len(parts) == part_count(parts[0])
     assert decision == read_decision(parts, "sink")
@@ -48,7 +48,7 @@ def test_a_decision_comes_back_as_it_was(batch_id: int, owner: str, tasks: list[
 
 
 def test_a_small_one_can_be_read_by_people() -> None:
-    (text,) = write_decision(Decision(owner="q", batch_id=5, transactions=(_made(0),)))
+    (text,) = write_decision(CommitDecision(owner="q", batch_id=5, transactions=(_made(0),)))
     assert (
         '{"v":1,"batch":5,"owner":"q","done":false,"topics":["t"],'
         '"tasks":[[0,"00ff00ff00ff00ff",1000,3,10000,1000000,0,0,7]]}' == text
@@ -66,7 +66,7 @@ def test_only_one_place_of_a_transaction_is_kept() -> None:
         first_offsets=(FirstOffset("a", 0, 4), FirstOffset("b", 1, 5)),
     )
     (again,) = read_decision(
-        write_decision(Decision(owner="q", batch_id=0, transactions=(whole,))), "sink"
+        write_decision(CommitDecision(owner="q", batch_id=0, transactions=(whole,))), "sink"
     ).transactions
     assert (whole.name, whole.content, (FirstOffset("a", 0, 4),)) == (again.name, again.content, again.first_offsets)
 
@@ -76,7 +76,7 @@ def test_a_thousand_tasks_fit_into_a_dozen_parts() -> None:
 
     dice = random.Random(7)
     tasks = tuple(_made(task, f"{dice.getrandbits(64):016x}", offset=dice.getrandbits(40)) for task in range(1000))
-    decision = Decision(owner="0b54a5b2-8a51-4a2f-9f0c-0a8a4f0f2b10", batch_id=12, transactions=tasks)
+    decision = CommitDecision(owner="0b54a5b2-8a51-4a2f-9f0c-0a8a4f0f2b10", batch_id=12, transactions=tasks)
     parts = write_decision(decision)
     assert len(parts) <= 12
     assert decision == read_decision(parts, "sink")
@@ -84,7 +84,7 @@ def test_a_thousand_tasks_fit_into_a_dozen_parts() -> None:
 
 def _large(batch_id: int) -> list[str]:
     tokens = [f"{task * 0x9E3779B97F4A7C15 % 2**64:016x}" for task in range(400)]
-    decision = Decision(
+    decision = CommitDecision(
         owner="q", batch_id=batch_id, transactions=tuple(_made(task, token) for task, token in enumerate(tokens))
     )
     return write_decision(decision)

@@ -1,5 +1,6 @@
 """Reading the broker's own files: the same records as by fetching, and none at all where anything is doubtful."""
 
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -10,11 +11,13 @@ from ottla.client.options import OptionError
 from ottla.client.producer.blocking_producer import Producer
 from ottla.model.ids import TopicPartition
 from ottla.spark.source.options import SourceOptions, parse_source_options
-from ottla.spark.source.range_plan import OffsetSpan
-from ottla.spark.source.range_scan import scan_plan, scan_span
 from ottla.spark.source.segment_scan import SegmentHint, SegmentScan
+from ottla.spark.source.span_plan import OffsetSpan
+from ottla.spark.source.span_scan import scan_plan, scan_span
 from ottla.spark.source.topic_offsets import TopicOffsets
 from ottla.testing import InProcessBroker
+
+pytestmark = pytest.mark.broker
 
 TOPIC = "orders"
 PARTITION = TopicPartition(TOPIC, 0)
@@ -151,3 +154,26 @@ def test_readers_of_committed_records_stop_at_transactions(written: Written) -> 
     assert list(range(END + 1)) == whole(written, 0, END + 1)
     committed = {"kafka.isolation.level": "read_committed"}
     assert list(range(END)) == whole(written, 0, END + 1, **committed)
+
+
+@pytest.mark.parametrize("configs", [{"ottla.ttl.enable": "true"}, {"ottla.ttl.ms": "60000"}])
+def test_files_of_a_topic_with_a_ttl_are_not_read(written: Written, configs: dict[str, str]) -> None:
+    """They have the expired records, which a broker does not deliver."""
+    name = written.broker.create_topic("timed", configs=configs)
+    expired, now = TopicPartition(name, 0), time.time_ns() // 1_000_000
+    with Producer(bootstrap_servers=written.broker.bootstrap) as producer:
+        for age_ms, value in ((0, b"live"), (120_000, b"expired"), (0, b"live too"), (120_000, b"expired too")):
+            headers = (("ottla.ttl-ms", b"60000"),)
+            producer.send(name, value, headers=headers, timestamp_ms=now - age_ms).get(20)
+    given = options(written.broker.bootstrap, segments="always", subscribe=name)
+    asked = TopicOffsets(given)
+    try:
+        assert {PARTITION: written.hint} == asked.segment_hints([PARTITION, expired])
+    finally:
+        asked.close()
+    span = OffsetSpan(expired, 0, 4)
+    with pytest.raises(OptionError, match="or its records have a TTL"):
+        list(scan_span(scan_plan(given, ("offset", "value")), span))
+    auto = scan_plan(options(written.broker.bootstrap, subscribe=name), ("offset", "value"))
+    rows = [row for batch in scan_span(auto, span) for row in batch.to_pylist()]
+    assert [{"offset": 0, "value": b"live"}, {"offset": 2, "value": b"live too"}] == rows

@@ -72,7 +72,7 @@ def test_a_new_partition_that_has_lost_records_is_told() -> None:
 
 def test_a_partition_that_is_gone_is_told_and_left_out() -> None:
     start = offset({A0: 5, B0: 3})
-    assert ("b-0 is gone",) == look(start, {A0: 5}, IDS, "subscribe=a,b").losses
+    assert ("b-0 was deleted",) == look(start, {A0: 5}, IDS, "subscribe=a,b").losses
     end = after(start, {A0: 5})
     assert end is not None
     assert {A0: 5} == end.offsets
@@ -80,7 +80,7 @@ def test_a_partition_that_is_gone_is_told_and_left_out() -> None:
 
 def test_a_log_that_is_shorter_than_before_is_told() -> None:
     changes = look(offset({A0: 5}), {A0: 3}, IDS, "subscribe=a")
-    assert ("a-0 was read up to offset 5, and ends at 3 now",) == changes.losses
+    assert ("a-0 was read up to offset 5, but now ends at 3",) == changes.losses
     end = after(offset({A0: 5}), {A0: 3})
     assert end is not None
     assert {A0: 3} == end.offsets
@@ -88,7 +88,7 @@ def test_a_log_that_is_shorter_than_before_is_told() -> None:
 
 def test_a_topic_made_anew_is_told_even_if_it_is_longer_and_read_from_its_start() -> None:
     changes = look(offset({A0: 5}), {A0: 9}, {"a": "another"}, "subscribe=a")
-    assert ("topic a was deleted and made again",) == changes.losses
+    assert ("topic a was deleted and recreated",) == changes.losses
     assert {A0} == set(changes.new)
     end = after(offset({A0: 5}), {A0: 9}, {A0: 0})
     assert end is not None

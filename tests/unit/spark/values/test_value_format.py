@@ -9,10 +9,10 @@ import pyarrow as pa
 import pytest
 
 from ottla.client.options import OptionError
-from ottla.client.parallel.dead_letters import ERROR, ORIGIN_OFFSET, ORIGIN_TIMESTAMP, REASON, STACK
+from ottla.model.dead_letters import EXCEPTION, MESSAGE, OFFSET, SCHEMA_ID, STACKTRACE, TIMESTAMP
+from ottla.registry.serde.arrow.row_decoding import BadValueError
 from ottla.spark.values.dead_letter_sender import headers
-from ottla.spark.values.rejected_rows import BadValueError, RejectedRecordError
-from ottla.spark.values.value_format import ValueDecoder, decoder_for, format_options, value_schema
+from ottla.spark.values.value_format import RejectedRecordError, ValueDecoder, decoder_for, format_options, value_schema
 from ottla.spark.values.value_types import RECORD_FIELDS
 from tests.unit.spark.value_cases import array_of, map_of, spark_schema
 
@@ -91,8 +91,7 @@ def test_failing_names_the_record_and_the_reason() -> None:
     with pytest.raises(RejectedRecordError) as raised:
         rows(found, records(b'{"a":1}', b'{"a":"x"}', b"{"))
     assert str(raised.value).startswith(
-        "the record at offset 101 of partition 3 of topic orders cannot be decoded: "
-        'the field a is no whole number of 32 bits: "x"'
+        'record at offset 101 of orders-3 cannot be decoded: field a is not an integer of 32 bits: "x"'
     )
 
 
@@ -100,7 +99,7 @@ def test_permissive_rows_are_null_and_say_why() -> None:
     found = decoder(spark_schema(a="integer", b="string", _error="string"), valueFormat="json", mode="PERMISSIVE")
     good, bad, dead = rows(found, records(b'{"a":1,"b":"x"}', b'{"a":1.5,"b":"x"}', None))
     assert {"a": 1, "b": "x", "_error": None} == good
-    assert {"a": None, "b": None, "_error": "the field a is no whole number of 32 bits: 1.5"} == bad
+    assert {"a": None, "b": None, "_error": "field a is not an integer of 32 bits: 1.5"} == bad
     assert {"a": None, "b": None, "_error": None} == dead
 
 
@@ -130,20 +129,35 @@ def test_columns_are_known_from_the_avro_schema_inline_or_in_a_file(tmp_path: Pa
 @pytest.mark.parametrize(
     ("options", "reason"),
     [
-        ({"valueFormat": "xml"}, "one of json, avro, registry, string"),
-        ({"mode": "permissive"}, "only together with valueFormat"),
+        ({"valueFormat": "xml"}, "one of json, avro, protobuf, registry, string"),
+        ({"mode": "permissive"}, "needs valueFormat"),
         ({"valueFormat": "json", "mode": "dropmalformed"}, "one of failfast, permissive, deadletter"),
         ({"valueFormat": "json", "mode": "deadletter"}, "needs a deadLetterTopic"),
-        ({"valueFormat": "json", "mode": "failfast", "deadLetterTopic": "x"}, "excludes mode=failfast"),
+        ({"valueFormat": "json", "mode": "failfast", "deadLetterTopic": "x"}, "cannot be combined with mode=failfast"),
         ({"valueFormat": "json", "valueSchema": AVRO}, "use .schema"),
-        ({"valueFormat": "avro", "schemaRegistryUrl": "http://x"}, "only with valueFormat=registry"),
-        ({"valueFormat": "registry"}, "needs schemaRegistryUrl"),
-        ({"valueFormat": "registry", "schemaRegistryUrl": "ftp://x"}, "needs schemaRegistryUrl"),
+        ({"valueFormat": "string", "schemaRegistryUrl": "http://x"}, "not for valueFormat=string"),
+        ({"valueFormat": "avro", "valueSubject": "orders-value"}, "valueSubject needs schemaRegistryUrl"),
+        ({"valueFormat": "registry"}, "need schemaRegistryUrl"),
+        ({"valueFormat": "protobuf"}, "need schemaRegistryUrl"),
+        ({"valueFormat": "registry", "schemaRegistryUrl": "ftp://x"}, "need schemaRegistryUrl"),
+        (
+            {"valueFormat": "avro", "schemaRegistryUrl": "http://x", "valueSubjectVersion": "newest"},
+            "neither latest nor the number of a version",
+        ),
+        (
+            {
+                "valueFormat": "avro",
+                "schemaRegistryUrl": "http://x",
+                "valueSubjectVersion": "2",
+                "valueSchema": AVRO,
+            },
+            "exclude each other",
+        ),
         (
             {"valueFormat": "registry", "schemaRegistryUrl": "http://x", "schemaRegistryTimeoutMs": "soon"},
             "number of milliseconds",
         ),
-        ({"valueFormat": "avro", "valueSchema": "/no/such/file"}, "neither an Avro schema nor a file"),
+        ({"valueFormat": "avro", "valueSchema": "/no/such/file"}, "neither a schema nor a file"),
     ],
 )
 def test_options_that_cannot_be_are_refused(options: dict[str, str], reason: str) -> None:
@@ -156,7 +170,7 @@ def test_options_that_cannot_be_are_refused(options: dict[str, str], reason: str
     [
         ({"valueFormat": "json"}, "needs a schema"),
         ({"valueFormat": "avro"}, "needs valueSchema"),
-        ({"valueFormat": "avro", "valueSchema": "{"}, "no Avro schema"),
+        ({"valueFormat": "avro", "valueSchema": "{"}, "schema is not valid"),
         ({"valueFormat": "registry", "schemaRegistryUrl": "http://x", "subscribe": "a,b"}, "valueSubject"),
     ],
 )
@@ -168,11 +182,14 @@ def test_columns_that_nobody_knows_are_asked_for(options: dict[str, str], reason
 @pytest.mark.parametrize(
     ("schema", "reason"),
     [
-        (spark_schema(a="integer", _offset="integer"), "_offset is the record's own: it must be declared as BIGINT"),
+        (
+            spark_schema(a="integer", _offset="integer"),
+            "_offset is a field of the record and must be declared as BIGINT",
+        ),
         (spark_schema(a="integer", _error="binary"), "must be declared as STRING"),
-        (spark_schema(a="interval day to second"), "no value format gives"),
+        (spark_schema(a="interval day to second"), "no value format supports"),
         (spark_schema(a=spark_schema(b="variant")), r"a\.b is of type variant"),
-        (spark_schema(a={**map_of("string"), "keyType": "integer"}), "no value format gives"),
+        (spark_schema(a={**map_of("string"), "keyType": "integer"}), "no value format supports"),
     ],
 )
 def test_schemas_that_cannot_be_are_refused(schema: dict[str, Any], reason: str) -> None:
@@ -190,8 +207,9 @@ def test_a_dead_letter_tells_its_story() -> None:
         raise BadValueError("bad \udc00")
     except BadValueError as error:
         (row,) = records(b"{").to_pylist()
-        found = dict(headers({**row, "headers": [*row["headers"], {"key": REASON, "value": b"old"}]}, error))
+        found = dict(headers({**row, "headers": [*row["headers"], {"key": MESSAGE, "value": b"old"}]}, error, "7"))
     assert b"1" == found["h"]
-    assert (b"100", b"1714564800000", b"bad ?") == (found[ORIGIN_OFFSET], found[ORIGIN_TIMESTAMP], found[REASON])
-    assert b"ottla.spark.values.rejected_rows.BadValueError" == found[ERROR]
-    assert b"test_a_dead_letter_tells_its_story" in (found[STACK] or b"")
+    assert (b"100", b"1714564800000", b"bad ?") == (found[OFFSET], found[TIMESTAMP], found[MESSAGE])
+    assert b"7" == found[SCHEMA_ID]
+    assert b"ottla.registry.serde.arrow.row_decoding.BadValueError" == found[EXCEPTION]
+    assert b"test_a_dead_letter_tells_its_story" in (found[STACKTRACE] or b"")
