@@ -1,0 +1,11 @@
+"""Errors that services raise, and that have a page of their own besides those of the clients."""
+
+from ottla.model.errors import InvalidRequestError
+
+
+class NotFoundError(InvalidRequestError):
+    """The page is about something that does not exist: status 404."""
+
+
+class InvalidFormError(InvalidRequestError):
+    """A form has a field that cannot be used; the message says which, and what is allowed. Status 422."""

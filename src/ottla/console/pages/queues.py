@@ -1,0 +1,109 @@
+"""`/queues` and `/topics/{topic}/queues`: what is parked, when it is due, and instructions about parked records."""
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from ottla.console.services import queues
+from ottla.console.services.edited_bytes import header_text, one_line, shown_bytes
+from ottla.console.services.records.search import in_utc
+from ottla.console.web.pages import (
+    InvalidFormError,
+    confirmed,
+    console_of,
+    form_of,
+    path_of,
+    render,
+    see,
+    text_of,
+)
+from ottla.operations.positions import BadTimeError, parse_future
+
+
+async def show_list(request: Request) -> Response:
+    """All topics with queues."""
+    found = await queues.find_queues(console_of(request))
+    return render(request, "queues/list.html", found=found)
+
+
+async def show_topic(request: Request) -> Response:
+    """The queues of one topic."""
+    topic = request.path_params["topic"]
+    page = await queues.find_topic(console_of(request), topic)
+    return render(request, "queues/topic.html", page=page, topic=topic, one_line=one_line)
+
+
+async def show_record(request: Request) -> Response:
+    """One parked record, and what can be done with it."""
+    access = console_of(request)
+    params = request.path_params
+    row = await queues.find_parked(access, params["queue"], params["partition"], params["offset"])
+    record = row.parked.record
+    return render(
+        request,
+        "queues/record.html",
+        topic=params["topic"],
+        queue=params["queue"],
+        row=row,
+        record=record,
+        key=shown_bytes(record.key),
+        value=shown_bytes(record.value),
+        headers=[(name, header_text(value)) for name, value in record.headers],
+        now_ms=access.cluster.clock.now_ms(),
+    )
+
+
+async def instruct(request: Request) -> Response:
+    """Releases, cancels or reschedules one parked record."""
+    access = console_of(request)
+    params = request.path_params
+    place = (params["queue"], params["partition"], params["offset"])
+    form = await form_of(request)
+    match text_of(form, "action"):
+        case "release":
+            await queues.release(access, *place)
+        case "cancel":
+            confirmed(form, f"{place[1]}:{place[2]}")
+            await queues.cancel(access, *place)
+        case "reschedule":
+            try:
+                due_ms = parse_future(in_utc(text_of(form, "due").strip()), access.cluster.clock.now_ms())
+            except BadTimeError as error:
+                raise InvalidFormError(str(error)) from None
+            await queues.reschedule(access, *place, due_ms)
+        case other:
+            raise InvalidFormError(f"{other!r} is not one of release, cancel and reschedule")
+    return see(request, path_of("topics", params["topic"], "queues"))
+
+
+async def release_all(request: Request) -> Response:
+    """Starts the job that makes all records of a queue due now."""
+    access = console_of(request)
+    queue, topic = request.path_params["queue"], request.path_params["topic"]
+    confirmed(await form_of(request), queue)
+    return see(request, queues.start_release_all(access, queue, topic).address)
+
+
+async def show_release_all(request: Request) -> Response:
+    """Asks before all records of a queue are released."""
+    access = console_of(request)
+    view = await queues.find_queue(access, request.path_params["queue"])
+    return render(request, "queues/release_all.html", view=view, topic=request.path_params["topic"])
+
+
+async def count(request: Request) -> Response:
+    """Starts the job that counts a long queue."""
+    access = console_of(request)
+    job = queues.start_count(access, request.path_params["queue"], request.path_params["topic"])
+    return see(request, job.address)
+
+
+routes = [
+    Route("/queues", show_list),
+    Route("/topics/{topic}/queues", show_topic),
+    Route("/topics/{topic}/queues/{queue}/release-all", show_release_all, methods=["GET"]),
+    Route("/topics/{topic}/queues/{queue}/release-all", release_all, methods=["POST"]),
+    Route("/topics/{topic}/queues/{queue}/count", count, methods=["POST"]),
+    Route("/topics/{topic}/queues/{queue}/{partition:int}/{offset:int}", show_record, methods=["GET"]),
+    Route("/topics/{topic}/queues/{queue}/{partition:int}/{offset:int}", instruct, methods=["POST"]),
+]

@@ -1,0 +1,1 @@
+"""What pages do, without HTTP: functions that take an `Access` and return frozen dataclasses."""

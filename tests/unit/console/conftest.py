@@ -1,0 +1,89 @@
+"""The console without a browser: `console` sends requests to the application itself, on a broker of this process.
+
+`broker` is a broker for the module. `console` is a `Visitor`: `console.get("/topics")`, `console.post("/x", {...})`
+with token and origin; `console.console` is the `Console`, `console.access()` an `Access` for services, whose coroutines
+`console.run(...)` runs on the application's own event loop.
+"""
+
+import re
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pytest
+from starlette.testclient import TestClient
+
+from ottla.console.application import Console
+from ottla.console.cluster.access import Access
+from ottla.console.settings import ConsoleSettings
+from ottla.testing import InProcessBroker
+from ottla.transport.addresses import Address
+
+T = TypeVar("T")
+HOST = "http://127.0.0.1:8080"
+_TOKEN = re.compile(r'<meta name="csrf-token" content="([0-9a-f]+)">')
+
+
+class Visitor:
+    """A browser without a screen."""
+
+    def __init__(self, console: Console, client: TestClient) -> None:
+        self.console = console
+        self.client = client
+        self.token = ""
+
+    def get(self, path: str, **options: Any) -> Any:
+        """A page."""
+        response = self.client.get(path, follow_redirects=False, **options)
+        found = _TOKEN.search(response.text) if "html" in response.headers.get("content-type", "") else None
+        if found is not None:
+            self.token = found[1]
+        return response
+
+    def post(self, path: str, fields: Mapping[str, str] | None = None, headers: Mapping[str, str] | None = None) -> Any:
+        """A form, with the token of a page that was loaded before."""
+        if not self.token:
+            self.get("/")
+        given = {"csrf": self.token, **(fields or {})}
+        sent = {"Origin": HOST, "Sec-Fetch-Site": "same-origin", **(headers or {})}
+        return self.client.post(path, data=given, headers=sent, follow_redirects=False)
+
+    def access(self) -> Access:
+        """For services."""
+        return self.console.access("anonymous", "127.0.0.1", self.console.own_clients)
+
+    def run(self, work: Callable[[], Awaitable[T]]) -> T:
+        """Runs a coroutine function on the application's event loop."""
+        assert self.client.portal is not None
+        return self.client.portal.call(work)
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[InProcessBroker]:
+    """A broker for the module."""
+    with InProcessBroker(tmp_path_factory.mktemp("broker")) as made:
+        yield made
+
+
+@pytest.fixture
+def visit(tmp_path: Path) -> Iterator[Callable[..., Visitor]]:
+    """Opens consoles: `visit(bootstrap, read_only=True)`, with the fields of `ConsoleSettings`."""
+    clients: list[TestClient] = []
+
+    def open_console(bootstrap: str, **settings: Any) -> Visitor:
+        given = {"listen": Address("127.0.0.1", 8080), "audit_file": tmp_path / "audit.jsonl", **settings}
+        console = Console(ConsoleSettings(bootstrap=bootstrap, **given))
+        client = TestClient(console.app, base_url=HOST, raise_server_exceptions=False)
+        client.__enter__()
+        clients.append(client)
+        return Visitor(console, client)
+
+    yield open_console
+    for each in clients:
+        each.__exit__(None, None, None)
+
+
+@pytest.fixture
+def console(broker: InProcessBroker, visit: Callable[..., Visitor]) -> Visitor:
+    """A console on the module's broker."""
+    return visit(broker.bootstrap)

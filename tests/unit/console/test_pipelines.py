@@ -1,0 +1,152 @@
+"""Pipelines: what their files say, the picture, and the pages on a real broker."""
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from ottla import Producer
+from ottla.console.services.pipeline_graph import QueryFacts, draw
+from ottla.console.services.pipelines import find_projects, read_pipeline
+from ottla.console.settings import AuthMode
+from ottla.spark.pipelines.declaration.loading import load_project
+from ottla.spark.pipelines.declaration.project_template import make_project
+from ottla.spark.pipelines.running.run_files import run_lock
+from ottla.testing import InProcessBroker, SecuredBroker
+from tests.unit.console.conftest import Visitor
+
+
+def run_of(folder: Path, query: str, batches: int, offset: int) -> None:
+    """The checkpoint of a query that read up to an offset."""
+    at = folder / ".ottla" / "shop" / query
+    for name in ("offsets", "commits"):
+        (at / name).mkdir(parents=True, exist_ok=True)
+        for batch in range(batches):
+            read = json.dumps({"orders": {"0": offset * (batch + 1) // batches}})
+            (at / name / str(batch)).write_text(f"v1\n{{}}\n{read}" if name == "offsets" else "v1\n{}")
+    (at / "metadata").write_text('{"id":"abc"}')
+
+
+def progress(folder: Path, **states: str) -> None:
+    queries = [
+        {"name": name.replace("__", "-"), "to": "x", "state": state, "batch": 2, "rows": 7, "rows_per_second": 3.5}
+        for name, state in states.items()
+    ]
+    at = folder / ".ottla" / "shop"
+    at.mkdir(parents=True, exist_ok=True)
+    (at / "progress.json").write_text(json.dumps({"at": 1_700_000_000.5, "queries": queries}))
+
+
+@pytest.fixture
+def shop(tmp_path: Path) -> Path:
+    make_project(tmp_path / "shop", "shop")
+    return tmp_path / "shop"
+
+
+def test_the_state_of_a_pipeline(shop: Path) -> None:
+    assert "never run" == read_pipeline("shop", shop).state
+    run_of(shop, "totals", 3, 30)
+    progress(shop, totals="running", archive="idle")
+    ended = read_pipeline("shop", shop, batches=2)
+    assert ("interrupted", ["interrupted", "interrupted"]) == (ended.state, [each.state for each in ended.queries])
+    assert [None, None] == [each.rows_per_second for each in ended.queries]
+    assert [2, 1] == [each.number for each in ended.queries[0].batches]
+    with run_lock(load_project(shop)):
+        running = read_pipeline("shop", shop)
+    assert ("running", os.getpid(), 7.0) == (running.state, running.process, running.rows_per_second)
+    assert 1_700_000_000_500 == running.progress_ms
+    progress(shop, totals="stopped", archive="failed")
+    (shop / ".ottla" / "shop" / "error.txt").write_text("Traceback (most recent call last)\nValueError: bad <b>row</b>")
+    failed = read_pipeline("shop", shop)
+    assert failed.error is not None
+    assert ("failed", "ValueError: bad <b>row</b>", True) == (
+        failed.state,
+        failed.error.reason,
+        failed.error.is_current,
+    )
+    progress(shop, totals="stopped", archive="done")
+    assert "not running" == read_pipeline("shop", shop).state
+
+
+def test_a_project_that_is_not_valid_says_why(tmp_path: Path) -> None:
+    (tmp_path / "pipeline.toml").write_text("name = 1\n")
+    found = read_pipeline("x", tmp_path)
+    assert ("invalid", True) == (found.state, bool(found.problems))
+
+
+def test_projects_are_found_in_folders_and_once(shop: Path, tmp_path: Path) -> None:
+    make_project(tmp_path / "more" / "shop", "shop")
+    found = find_projects([tmp_path, shop, tmp_path / "more", tmp_path / "missing"])
+    assert {"shop": shop.resolve(), "shop~2": (tmp_path / "more" / "shop").resolve()} == found
+
+
+def test_the_picture_goes_from_left_to_right(shop: Path) -> None:
+    facts = [
+        QueryFacts(name="totals", rows_per_second=812.5, lag_by_topic={"orders": 12}, state="running"),
+        QueryFacts(name="archive", rows_per_second=None, lag_by_topic={"orders": 40}, state="failed"),
+        QueryFacts(name="dead_letters-clean", rows_per_second=0.0, lag_by_topic={}, state="idle"),
+    ]
+    graph = draw(load_project(shop), facts)
+    assert {"orders": "source", "clean": "step", "totals": "step", "to totals": "sink"}.items() <= {
+        each.id: each.kind for each in graph.boxes
+    }.items()
+    places = {each.id: each.x for each in graph.boxes}
+    for edge in graph.edges:
+        assert places[edge.start.id] < places[edge.end.id]
+    lags = {(each.start.id, each.end.id): each.lag for each in graph.edges}
+    assert 40 == lags["orders", "clean"]
+    rates = {each.end.id: each.rows_per_second for each in graph.edges}
+    assert 812.5 == rates["to totals"]
+    places_taken = [(each.x, each.y) for each in graph.boxes] + [place for edge in graph.edges for place in edge.via]
+    assert len(places_taken) == len(set(places_taken)), "a line runs behind a box"
+    assert 1 == len(next(each for each in graph.edges if each.end.id == "to archive").via)
+    assert max(x for x, _ in places_taken) < graph.width
+
+
+@pytest.mark.broker
+def test_pages(shop: Path, broker: InProcessBroker, visit: Callable[..., Visitor]) -> None:
+    broker.create_topic("orders")
+    with Producer(bootstrap_servers=broker.bootstrap) as producer:
+        for _ in range(50):
+            producer.send("orders", value=b"{}")
+    run_of(shop, "totals", 3, 30)
+    progress(shop, totals="running")
+    console = visit(broker.bootstrap, pipelines=(shop.parent,))
+    listed = console.get("/pipelines").text
+    assert "interrupted" in listed
+    shown = console.get("/pipelines/shop?query=totals")
+    assert 200 == shown.status_code
+    assert "lag 20" in shown.text
+    assert "orders (topic orders) goes to clean" in shown.text
+    assert "style=" not in shown.text
+    assert 404 == console.get("/pipelines/nope").status_code
+    assert "--pipelines" in visit(broker.bootstrap).get("/pipelines").text
+
+
+@pytest.mark.broker
+def test_with_a_login_a_pipeline_is_shown_to_those_who_may_describe_its_groups(
+    shop: Path, tmp_path: Path, visit: Callable[..., Visitor]
+) -> None:
+    progress(shop, totals="failed")
+    (shop / ".ottla" / "shop" / "error.txt").write_text("ValueError: a part of a record")
+    with SecuredBroker(tmp_path / "secured") as secured:
+        options = dict(secured.client_options())
+        bootstrap, mechanism = options.pop("bootstrap_servers"), options["sasl_mechanism"]
+        for user, sees in (("alice", False), ("admin", True)):
+            console = visit(
+                bootstrap,
+                client_options=options,
+                auth=AuthMode.CLUSTER,
+                login_mechanism=mechanism,
+                pipelines=(shop.parent,),
+            )
+            console.get("/login")
+            signed_in = console.post("/login", {"user": user, "password": secured.password_of(user)})
+            assert 303 == signed_in.status_code
+            for path in ("/", "/pipelines"):
+                page = console.get(path)
+                assert (200, sees) == (page.status_code, "/pipelines/shop" in page.text), (user, path)
+            page = console.get("/pipelines/shop")
+            assert (200 if sees else 404, sees) == (page.status_code, "a part of a record" in page.text)
