@@ -1,7 +1,7 @@
 """The commands of `ottla`: one package each, named like the command; `command.py` has its Typer application `app`.
 
 `serve` alone is parsed without Typer, so that a broker starts at once. The others use `ottla.client` and share
-`running.py` (from a command line to an exit status), `options.py` (shared options), `help_pages.py`, `output.py`
+`command_runner.py` (from a command line to an exit status), `options.py` (shared options), `help_pages.py`, `output.py`
 (tables for people, JSON for programs, escapes for terminals), `progress.py`, `confirmation.py`, and `durations.py` and
 `topic_choices.py`, which parse what people write. `profile/store.py` decides which cluster a command connects to. The
 work of a larger command is in the other files of its package; its pure parts are files of their own.

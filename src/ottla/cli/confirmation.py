@@ -4,14 +4,18 @@ import sys
 
 import typer
 
-from ottla.cli.output import printable, say
-from ottla.cli.running import ExitStatus
+from ottla.cli.command_runner import ExitStatus
+from ottla.cli.options import UsageError
+from ottla.cli.output import clear_line, printable, say
 
 
-def confirm(question: str) -> None:
-    """Ends the command unless a person agrees; without a terminal, --yes is required."""
+def confirm(question: str, *, yes: bool) -> None:
+    """Ends the command unless --yes was passed or the user agrees; without a terminal, --yes is required."""
+    if yes:
+        return
     if not sys.stdin.isatty():
-        raise typer.BadParameter("not a terminal; pass --yes to confirm")
+        raise UsageError("not a terminal; pass --yes to confirm")
+    clear_line()
     if not typer.confirm(printable(question), err=True):
         say("cancelled; nothing was changed")
         raise typer.Exit(ExitStatus.REFUSED)

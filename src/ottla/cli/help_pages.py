@@ -77,7 +77,8 @@ def first_sentence(text: str) -> str:
 def _page(command: Any, ctx: Any, commands: "list[_Entry] | tuple[()]") -> str:
     width = min(shutil.get_terminal_size().columns, _WIDTH_MAX)
     parts = [f"Usage: {ctx.command_path} {' '.join(command.collect_usage_pieces(ctx))}\n"]
-    parts += [textwrap.fill(" ".join(each.split()), width) + "\n" for each in (command.help or "").split("\n\n")]
+    paragraphs = (" ".join(each.split()) for each in (command.help or "").split("\n\n"))
+    parts += [textwrap.fill(each, width, break_on_hyphens=False) + "\n" for each in paragraphs]
     parameters = [each for each in command.get_params(ctx) if not getattr(each, "hidden", False)]
     sections = {
         "Arguments": [(usage_of(each), _words(each)) for each in parameters if is_argument(each)],

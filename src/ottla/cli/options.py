@@ -1,9 +1,15 @@
-"""The options that commands share, as annotated types, and values that are written in the same way everywhere."""
+"""The options that commands share, as annotated types, and the parsing of their values."""
 
 from collections.abc import Iterable, Sequence
-from typing import Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
+
+from ottla.operations.sizes import BadSizeError
+from ottla.operations.sizes import parse_size as size_of
+
+if TYPE_CHECKING:
+    from ottla.records.layout import Codec
 
 Bootstrap = Annotated[
     str | None,
@@ -14,10 +20,39 @@ Bootstrap = Annotated[
         show_default="OTTLA_BOOTSTRAP, the profile in use, or localhost:9092",
     ),
 ]
+OptionalBootstrap = Annotated[
+    str | None,
+    typer.Option(
+        "--bootstrap",
+        metavar="HOST:PORT",
+        help="Brokers of a cluster to check as well; separate several with commas.",
+        show_default=False,
+    ),
+]
+"""For a command that connects to brokers only if it is told to."""
 Profile = Annotated[
     str | None,
     typer.Option("--profile", metavar="PROFILE", help="Connection profile to use (see `ottla profile --help`)."),
 ]
+ProjectBootstrap = Annotated[
+    str | None,
+    typer.Option(
+        "--bootstrap",
+        metavar="HOST:PORT",
+        help="Brokers to connect to, instead of those in pipeline.toml; separate several with commas.",
+        show_default="OTTLA_BOOTSTRAP, OTTLA_PROFILE, or pipeline.toml",
+    ),
+]
+CommandConfig = Annotated[
+    str | None,
+    typer.Option(
+        "--command-config",
+        metavar="FILE",
+        help="File with Kafka's client properties, such as security.protocol and sasl.jaas.config.",
+        show_default="the profile's command.config",
+    ),
+]
+"""Every command with `--bootstrap` or `--url` has it: `command_config.py` adds it and returns its value."""
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 AssumeYes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
 TopicName = Annotated[str, typer.Argument(metavar="TOPIC", help="Name of the topic.", show_default=False)]
@@ -31,13 +66,20 @@ Acks = Annotated[
     typer.Option(
         "--acks",
         metavar="all|1|0",
-        help="Who must have a batch before it counts as sent: all in-sync replicas, the leader (1), or nobody (0).",
+        help="Replicas that must acknowledge a batch: all in-sync replicas, the leader (1), or none (0).",
     ),
 ]
 
+
+class UsageError(typer.BadParameter):
+    """Options that do not fit together, or one that is missing; its message is printed as it is."""
+
+    def format_message(self) -> str:
+        """The message, without Typer's prefix."""
+        return self.message
+
+
 _ACKS: Final = {"all": -1, "-1": -1, "1": 1, "0": 0}
-_SIZE_UNITS: Final = {"": 1, "b": 1, "k": 1024, "kb": 1024, "kib": 1024, "m": 1 << 20, "mb": 1 << 20, "mib": 1 << 20}
-_SIZE_UNITS_LARGE: Final = {"g": 1 << 30, "gb": 1 << 30, "gib": 1 << 30}
 
 
 def parse_pairs(pairs: Iterable[str], option: str) -> dict[str, str]:
@@ -52,14 +94,14 @@ def parse_pairs(pairs: Iterable[str], option: str) -> dict[str, str]:
 
 
 def parse_choices(words: Iterable[str] | None, known: Sequence[str], option: str) -> list[str]:
-    """Words out of a known list, repeated or with commas between them, in any case; each as it is known, once."""
+    """Values out of a known list, repeated or separated by commas, in any case; each as it is known, once."""
     return list(
         dict.fromkeys(parse_choice(part.strip(), known, option) for each in words or () for part in each.split(","))
     )
 
 
 def parse_choice(word: str, known: Sequence[str], option: str) -> str:
-    """One word out of a known list, in any case; as it is known."""
+    """One value out of a known list, in any case; as it is known."""
     by_lower = {each.lower(): each for each in known}
     if word.lower() not in by_lower:
         raise typer.BadParameter(f"{word!r} is not one of {', '.join(known)}", param_hint=option)
@@ -73,12 +115,16 @@ def parse_acks(text: str) -> int:
     return _ACKS[text]
 
 
+def parse_codec(text: str) -> "Codec":
+    """The codec of `--compression`."""
+    from ottla.records.layout import Codec
+
+    return Codec[parse_choice(text, list(Codec.__members__), "--compression")]
+
+
 def parse_size(text: str, option: str) -> int:
     """Bytes, with k, m or g for powers of 1024, as in 16k."""
-    digits = text.rstrip("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ ")
-    unit = (_SIZE_UNITS | _SIZE_UNITS_LARGE).get(text[len(digits) :].strip().lower())
-    if not digits.isascii() or not digits.isdigit() or unit is None or int(digits) * unit == 0:
-        raise typer.BadParameter(
-            f"{text!r} is not a valid size; write bytes, or a number with k, m or g", param_hint=option
-        )
-    return int(digits) * unit
+    try:
+        return size_of(text)
+    except BadSizeError as error:
+        raise typer.BadParameter(str(error), param_hint=option) from None

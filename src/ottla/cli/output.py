@@ -1,7 +1,7 @@
 """What a command prints: tables and facts for people, JSON for programs; drawn on a terminal, aligned when piped.
 
-Names come from whoever can reach the cluster: a group id or a client id may hold any character. All text for people
-passes through `printable`, so that no name can move the cursor, recolour the terminal or fake a line of output.
+A group id or a client id may hold any character, and any client can choose one. All text for people passes through
+`printable`, so that no name can move the cursor, recolour the terminal or fake a line of output.
 """
 
 import re
@@ -17,6 +17,9 @@ MISSING: Final = "-"
 """Stands in a table where there is no value."""
 
 Cell = str | int | float | None
+
+_shown_width = 0
+"""Width of the line of progress on stderr; 0 if there is none."""
 
 _SHORT_ESCAPES: Final = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 _MAYBE_UNPRINTABLE: Final = re.compile(r"[^ -~]")
@@ -45,12 +48,30 @@ def _escaped(found: re.Match[str]) -> str:
 
 
 def printable_bytes(data: bytes) -> bytes:
-    """The same for bytes that are probably UTF-8; those that are not are written as \\xff."""
+    """The same for bytes that are probably UTF-8; bytes that are not are written as \\xff."""
     return printable(data.decode("utf-8", "surrogateescape")).encode()
+
+
+def show_line(text: str) -> None:
+    """Shows a line of progress on stderr, in place of the last one; whatever is printed next removes it."""
+    global _shown_width
+    sys.stderr.write(f"\r{text.ljust(_shown_width)}")
+    sys.stderr.flush()
+    _shown_width = len(text)
+
+
+def clear_line() -> None:
+    """Removes the line of progress, if there is one."""
+    global _shown_width
+    if _shown_width:
+        sys.stderr.write(f"\r{' ' * _shown_width}\r")
+        sys.stderr.flush()
+        _shown_width = 0
 
 
 def print_json(value: Any) -> None:
     """One JSON document, indented."""
+    clear_line()
     text = msgspec.json.format(msgspec.json.encode(value), indent=2).decode()
     print(_safe_json(text) if sys.stdout.isatty() else text)
 
@@ -68,12 +89,14 @@ def _safe_json(text: str) -> str:
 
 def tell(*lines: str) -> None:
     """Lines for a person, on stdout."""
+    clear_line()
     for line in lines:
         print(printable(line))
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[Cell]]) -> None:
-    """Rows under their headings; numbers to the right. Plain and aligned unless a person looks at a terminal."""
+    """Rows under their headings; numbers to the right. Drawn on a terminal, plain and aligned elsewhere."""
+    clear_line()
     shown = [list(row) for row in rows]
     right = [_is_numeric([row[at] for row in shown]) for at in range(len(columns))]
     texts = [["" if cell is None else printable(str(cell)) for cell in row] for row in shown]
@@ -86,6 +109,20 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[Cell]]) -> None:
         print("  ".join(cell.rjust(width) if number else cell.ljust(width) for cell, width, number in placed).rstrip())
 
 
+def print_list(documents: Sequence[Mapping[str, Any]], columns: Mapping[str, str], *, as_json: bool) -> None:
+    """A list of things: as JSON, or as a table with these headings, each with the field that it shows."""
+    if as_json:
+        print_json(documents)
+    else:
+        print_table(list(columns), [[_cell(each[field]) for field in columns.values()] for each in documents])
+
+
+def _cell(value: Any) -> Cell:
+    if isinstance(value, bool):
+        return "yes" if value else ""
+    return MISSING if value in (None, "") else value
+
+
 def _is_numeric(cells: Sequence[Cell]) -> bool:
     """Whether a column holds numbers, some of them perhaps missing."""
     numbers = [cell for cell in cells if cell is not None and cell != MISSING]
@@ -93,14 +130,14 @@ def _is_numeric(cells: Sequence[Cell]) -> bool:
 
 
 def print_facts(facts: Mapping[str, Cell]) -> None:
-    """Names and values, one pair a line."""
+    """Names and values, one pair per line."""
     width = max(map(len, facts), default=0)
     for name, value in facts.items():
         tell(f"{name.ljust(width)}  {'' if value is None else value}".rstrip())
 
 
 def human_bytes(size: float) -> str:
-    """A size as a person says it: 1.5 MiB."""
+    """A size in a readable unit: 1.5 MiB."""
     if size < 0:
         return "unknown"
     unit = 0
@@ -117,8 +154,14 @@ def human_count(count: int, one: str, many: str | None = None) -> str:
 
 def say(*lines: str) -> None:
     """Remarks for a person, on stderr, so that stdout holds only what was asked for."""
+    clear_line()
     for line in lines:
         print(printable(line), file=sys.stderr)
+
+
+def say_errors(errors: Iterable[Exception]) -> None:
+    """What brokers refused, one line per refusal, on stderr."""
+    say(*(f"ottla: {error}" for error in errors))
 
 
 def _draw(columns: Sequence[str], rows: list[list[str]], right: Sequence[bool]) -> None:

@@ -1,25 +1,26 @@
-"""How far a long command is, on stderr if that is a terminal: a line that changes, or a bar where the end is known."""
+"""Progress of a long command, on stderr if that is a terminal: a line that changes, or a bar if the end is known."""
 
+import asyncio
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from types import TracebackType
 from typing import Any, Final
 
-from ottla.cli.output import printable
+from ottla.cli.output import clear_line, printable, show_line
 
 FIRST_SECONDS: Final = 1.0
 EVERY_SECONDS: Final = 0.25
 
 
 class Progress:
-    """A line that appears after a second. `tick` may be called often: it asks for the words only to show them."""
+    """A line that appears after a second. `tick` may be called often: it asks for the text only to show it."""
 
     def __init__(self, *, shown: bool | None = None) -> None:
         self._shown = sys.stderr.isatty() if shown is None else shown
         self._start = time.monotonic()
         self._next = self._start + FIRST_SECONDS
-        self._width = 0
 
     @property
     def seconds(self) -> float:
@@ -27,26 +28,39 @@ class Progress:
         return max(time.monotonic() - self._start, 1e-9)
 
     def tick(self, words: Callable[[], str]) -> None:
-        """Shows the words, if it is time to."""
+        """Shows the text, if it is time to."""
         if not self._shown or time.monotonic() < self._next:
             return
         self._next = time.monotonic() + EVERY_SECONDS
-        line = words()
-        sys.stderr.write(f"\r{line.ljust(self._width)}")
-        sys.stderr.flush()
-        self._width = len(line)
+        show_line(printable(words()))
 
     def end(self) -> None:
         """Removes the line."""
-        if self._width:
-            sys.stderr.write(f"\r{' ' * self._width}\r")
-            sys.stderr.flush()
-            self._width = 0
+        if self._shown:
+            clear_line()
+
+
+@asynccontextmanager
+async def waiting(what: str) -> AsyncIterator[None]:
+    """Shows what a command waits for and since when, if it takes longer than a second."""
+    progress = Progress()
+
+    async def tick() -> None:
+        while True:
+            await asyncio.sleep(EVERY_SECONDS)
+            progress.tick(lambda: f"waiting for {what} ({progress.seconds:.0f} s)")
+
+    ticking = asyncio.create_task(tick()) if sys.stderr.isatty() else None
+    try:
+        yield
+    finally:
+        if ticking is not None:
+            ticking.cancel()
+        progress.end()
 
 
 class ProgressBar:
-    """A bar with percentage, bytes, rate and time left; shows nothing if stderr is not a terminal. A context manager,
-    which removes the bar at the end."""
+    """A bar with percentage, bytes, rate and time left; nothing if stderr is not a terminal. Leaving it removes it."""
 
     def __init__(self, label: str, total_bytes: int) -> None:
         self._label = label

@@ -1,15 +1,16 @@
-"""The partitions that `--topic events` or `--topic events:0,2` chooses."""
+"""The option `--topic events` or `--topic events:0,2`; `operations/topic_choices.py` finds the partitions."""
 
-from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Annotated
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ottla.model.errors import MisuseError
+from ottla.cli.command_runner import guarded
+from ottla.cli.options import UsageError
 from ottla.model.ids import TopicPartition
 
 if TYPE_CHECKING:
-    from ottla.client.network.cluster import Cluster
+    from ottla.client.errors import AnswerError
 
 Topics = Annotated[
     list[str] | None,
@@ -22,33 +23,23 @@ Topics = Annotated[
 ]
 
 
-class BadTopicChoiceError(MisuseError):
-    """The text does not name a topic or partitions of one."""
+def checked_topic_choices(choices: Sequence[str] | None, *, required: bool = False) -> list[str]:
+    """The values of `--topic`. Ends the command if one is not valid, or if none is given and one is required."""
+    if required and not choices:
+        raise UsageError("pass --topic TOPIC")
+    from ottla.operations.topic_choices import parse_topic_choice
+
+    with guarded():
+        for choice in choices or ():
+            parse_topic_choice(choice)
+    return list(choices or ())
 
 
-def parse_topic_choice(text: str) -> tuple[str, tuple[int, ...] | None]:
-    """A topic and its chosen partitions; None for all."""
-    topic, colon, listed = text.partition(":")
-    indexes = [part.strip() for part in listed.split(",")] if colon else []
-    if not topic or not all(part.isascii() and part.isdecimal() for part in indexes):
-        raise BadTopicChoiceError(f"{text!r} is not TOPIC or TOPIC:0,1,2")
-    return topic, tuple(dict.fromkeys(map(int, indexes))) if colon else None
-
-
-async def chosen_partitions(
-    cluster: "Cluster", choices: Iterable[str], partitions: Sequence[int] = ()
-) -> list[TopicPartition]:
-    """The chosen partitions, each once, in order; `partitions` applies to topics that come without any.
-
-    Raises what the broker says about a topic that does not exist, and an error for a partition that does not.
-    """
-    found: set[TopicPartition] = set()
-    for choice in choices:
-        topic, indexes = parse_topic_choice(choice)
-        known = await cluster.topic(topic)
-        some = indexes if indexes is not None else partitions or [each.index for each in known.partitions]
-        for index in some:
-            partition = TopicPartition(topic, index)
-            await cluster.partition(partition)
-            found.add(partition)
-    return sorted(found)
+def partition_outcome(partition: TopicPartition, refused: "Mapping[TopicPartition, AnswerError]") -> dict[str, Any]:
+    """A partition in JSON, with the error by which a broker refused to change it, or null."""
+    error = refused.get(partition)
+    return {
+        "topic": partition.topic,
+        "partition": partition.partition,
+        "error": None if error is None else error.error_code.name,
+    }

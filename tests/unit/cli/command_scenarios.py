@@ -43,10 +43,10 @@ def topics(ottla: CommandLine, tmp_path: Path) -> None:
     assert "s-topics: deleted\n" == ottla.ok("topics", "delete", "s-topics", "--yes").out
     missing = ottla("topics", "delete", "s-topics", "--yes")
     assert 1 == missing.status
-    assert "no such topic" in missing.err
+    assert "does not exist" in missing.err
     assert 0 == ottla("topics", "delete", "s-topics", "--yes", "--if-exists").status
     unknown = ottla("topics", "describe", "s-topics")
-    assert (1, True) == (unknown.status, "`ottla topics list` shows what there is" in unknown.err)
+    assert (1, True) == (unknown.status, "`ottla topics list` shows all topics" in unknown.err)
 
 
 def records(ottla: CommandLine, tmp_path: Path) -> None:
@@ -143,9 +143,27 @@ def configs(ottla: CommandLine, tmp_path: Path) -> None:
     assert len(explained.splitlines()) > 1
     broker = ottla.ok("cluster", "describe", "--json").json["brokers"][0]["id"]
     assert "log.dirs" in ottla.ok("configs", "describe", "--broker", str(broker)).out
+    for owner in (("--topic", "s-configs"), ("--broker", str(broker)), ("--broker", "all")):
+        meant = "retention.ms" if owner[0] == "--topic" else "message.max.bytes"
+        misspelled = ottla("configs", "unset", *owner, meant[:-1])
+        assert (1, True) == (misspelled.status, f"; did you mean {meant}?" in misspelled.err), misspelled
+        ottla.ok("configs", "unset", *owner, meant)
+    began = time.monotonic()
+    for command in (("describe",), ("set", "message.max.bytes=1000000"), ("unset", "message.max.bytes")):
+        absent = ottla("configs", command[0], "--broker", "4711", *command[1:])
+        wanted = f"broker 4711 is not registered in this cluster; registered: {broker}"
+        assert (1, True) == (absent.status, wanted in absent.err), absent
+    assert time.monotonic() - began < 20
     everything = ottla.ok("configs", "describe", "--broker", str(broker), "--all", "--json").json
     assert "default" in {each["source"] for each in everything}
     ottla.ok("topics", "delete", "s-configs", "--yes")
+    ottla.ok("configs", "set", "--client-metrics", "s-metrics", "metrics=*", "interval.ms=60000")
+    listed = ottla.ok("configs", "list", "--json").json
+    assert {"type": "client_metrics", "name": "s-metrics"} in listed
+    shown = ottla.ok("configs", "describe", "--client-metrics", "s-metrics", "--json").json
+    assert [("interval.ms", "60000"), ("metrics", "*")] == [(each["name"], each["value"]) for each in shown]
+    ottla.ok("configs", "unset", "--client-metrics", "s-metrics", "metrics", "interval.ms")
+    assert {"type": "client_metrics", "name": "s-metrics"} not in ottla.ok("configs", "list", "--json").json
 
 
 def cluster(ottla: CommandLine, tmp_path: Path) -> None:
@@ -158,8 +176,17 @@ def cluster(ottla: CommandLine, tmp_path: Path) -> None:
     (log_dir,) = described["log_dirs"]
     assert (None, True) == (log_dir["error"], 0 < log_dir["usable_bytes"] <= log_dir["total_bytes"])
     assert described["cluster_id"] in ottla.ok("cluster", "describe").out
-    assert {"healthy": True, "troubles": []} == ottla.ok("cluster", "health", "--json").json
+    assert {"healthy": True, "problems": []} == ottla.ok("cluster", "health", "--json").json
     assert ottla.ok("cluster", "health").out.startswith("healthy: 1 broker, ")
+    found = {each["feature"]: each for each in ottla.ok("cluster", "features", "--json").json["features"]}
+    assert {"feature": "group.version", "finalized": 1, "lowest": 0, "highest": 1} == found["group.version"]
+    refused = ottla("cluster", "features", "--set", "group.version=0")
+    assert (1, True) == (refused.status, "INVALID_UPDATE_VERSION" in refused.err), refused
+    tried = ottla.ok("cluster", "features", "--set", "group.version=0", "--downgrade", "--dry-run")
+    assert "can set group.version to 0\n" == tried.out
+    assert "set group.version to 0\n" == ottla.ok("cluster", "features", "--set", "group.version=0", "--downgrade").out
+    assert "set group.version to 1\n" == ottla.ok("cluster", "features", "--set", "group.version=1").out
+    assert 2 == ottla("cluster", "features", "--set", "group.version").status
     (dirs,) = ottla.ok("log", "dirs", "--topic", "s-cluster", "--json").json
     assert [("s-cluster", 0), ("s-cluster", 1)] == [(each["topic"], each["partition"]) for each in dirs["replicas"]]
     assert "s-cluster-1" in ottla.ok("log", "dirs").out

@@ -195,6 +195,11 @@ def resets_by_file(ottla: CommandLine, tmp_path: Path) -> None:
     assert {0: 10, 1: 10, 2: 10} == committed(ottla, group)
     ottla.ok(*reset, "--from-file", "-", "--execute", stdin=exported.encode())
     assert {0: 3, 1: 6, 2: 8} == committed(ottla, group)
+    ottla.ok("groups", "reset-offsets", f"{group}-copy", "--from-group", group, "--execute")
+    assert {0: 3, 1: 6, 2: 8} == committed(ottla, f"{group}-copy")
+    ottla.ok("groups", "delete", f"{group}-copy", "--yes")
+    missing = ottla(*reset, "--from-group", "s-no-such-group")
+    assert (1, True) == (missing.status, "s-no-such-group" in missing.err)
 
     assert f"{group}: deleted the offsets of 1 partition\n" == (
         ottla.ok("groups", "delete-offsets", group, "--topic", f"{topic}:1", "--yes").out
@@ -214,13 +219,13 @@ def groups_that_are_not_there(ottla: CommandLine, tmp_path: Path) -> None:
         refused = ottla("groups", *arguments)
         assert 1 == refused.status
         assert "GROUP_ID_NOT_FOUND" in refused.err
-        assert "`ottla groups list` shows what there is" in refused.err
+        assert "`ottla groups list` shows all" in refused.err
     assert "s-none: does not exist\n" == ottla.ok("groups", "delete", "s-none", "--yes", "--if-exists").out
     empty = ottla("groups", "reset-offsets", "s-none", "--all-topics", "--to-latest")
     assert (1, True) == (empty.status, "has no committed offsets; pass --topic" in empty.err)
     create_topic(ottla, "s-none")
     missing = ottla("groups", "reset-offsets", "s-none", "--topic", "s-nowhere", "--to-latest")
-    assert (1, True) == (missing.status, "`ottla topics list` shows what there is" in missing.err)
+    assert (1, True) == (missing.status, "`ottla topics list` shows all topics" in missing.err)
     beyond = ottla("groups", "reset-offsets", "s-none", "--topic", "s-none:0,7", "--to-latest")
     assert (1, True) == (beyond.status, "has no partition 7" in beyond.err)
     forgotten = ottla("groups", "delete-offsets", "s-none", "--topic", "s-none", "--yes")
@@ -251,6 +256,7 @@ WRONG_USAGE: Final = (
     ("groups", "reset-offsets", "g", "--topic", "t", "--by-duration", "P"),
     ("groups", "reset-offsets", "g", "--topic", "t", "--to-latest", "--execute", "--dry-run"),
     ("groups", "reset-offsets", "g", "--from-file", "-"),
+    ("groups", "reset-offsets", "g", "--from-group", "h", "--all-topics"),
     ("groups", "delete", "g"),
     ("groups", "delete-offsets", "g", "--yes"),
     ("groups", "delete-offsets", "g", "--topic", "t"),

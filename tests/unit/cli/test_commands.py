@@ -11,6 +11,8 @@ import pytest
 from tests.unit.cli.command_line import CommandLine
 from tests.unit.cli.command_scenarios import SCENARIOS, Scenario
 
+pytestmark = pytest.mark.broker
+
 TIMEOUT_S = 60
 
 
@@ -45,6 +47,7 @@ def test_nobody_listens(capfd: pytest.CaptureFixture[str]) -> None:
         ("produce", "t", "--compression", "rar"),
         ("produce", "t", "--batch-size", "huge"),
         ("produce", "t", "--key-separator", ""),
+        ("produce", "t", "--headers", "=1"),
         ("bench", "produce", "--acks", "many"),
         ("bench", "produce", "--records", "0"),
         ("cluster", "fly"),
@@ -56,6 +59,19 @@ def test_wrong_usage_ends_with_2_and_words(arguments: tuple[str, ...], capfd: py
     assert 2 == done.status
     assert "Traceback" not in done.err
     assert done.err or done.out.startswith("Usage: ottla")
+
+
+def test_wrong_usage_is_told_without_decoration(capfd: pytest.CaptureFixture[str]) -> None:
+    ottla = CommandLine("127.0.0.1:1", capfd)
+    assert "\nError: not a terminal; pass --yes to confirm\n" in ottla("topics", "delete", "t").err
+    assert "\nError: pass either topics or --pattern\n" in ottla("consume").err
+
+
+@pytest.mark.parametrize("command", [("configs", "describe"), ("log", "dirs"), ("transactions", "hanging")])
+def test_an_unknown_broker_is_refused_at_once(ottla: CommandLine, command: tuple[str, ...]) -> None:
+    done = ottla(*command, "--broker", "7")
+    wanted = "broker 7 is not registered in this cluster; registered: 0"
+    assert (1, True) == (done.status, wanted in done.err), done
 
 
 def test_debug_shows_the_traceback(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> None:

@@ -12,7 +12,15 @@ from ottla.__main__ import COMMANDS, main
 from ottla.cli.help_pages import is_argument, metavar_of
 
 TYPER_COMMANDS: Final = [name for name in COMMANDS if name != "serve"]
-FREE_TEXT: Final = "TEXT"
+WITHOUT_JSON: Final = {
+    ("cluster", "reassign", "generate"): "a plan is JSON already",
+    ("console",): "a process that runs until it is stopped",
+    ("registry", "serve"): "a process that runs until it is stopped",
+    ("registry", "export"): "the export is JSON already",
+    ("completion", "bash"): "a script",
+    ("completion", "zsh"): "a script",
+    ("completion", "fish"): "a script",
+}
 
 
 def walk(command: Any, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Any]]:
@@ -70,8 +78,6 @@ def test_a_command_has_an_example_that_calls_it(
 )
 def test_every_option_with_a_value_names_it(path: tuple[str, ...], command: Any) -> None:
     """What the value is stands in the metavar; TEXT only where any text will do."""
-    if path[0] == "pipeline":
-        return
     unnamed = [each.name for each in command.params if metavar_of(each) is not None and not each.metavar]
     assert [] == unnamed
 
@@ -80,7 +86,17 @@ def test_every_option_with_a_value_names_it(path: tuple[str, ...], command: Any)
     ("path", "command"), ALL, ids=lambda value: " ".join(value) if isinstance(value, tuple) else ""
 )
 def test_a_command_that_connects_takes_a_profile_as_well(path: tuple[str, ...], command: Any) -> None:
-    if path[0] in ("pipeline", "profile"):
+    if path[0] == "profile":
         return
     names = {name for each in command.params if not is_argument(each) for name in each.opts}
     assert ("--bootstrap" in names) is ("--profile" in names)
+
+
+@pytest.mark.parametrize(
+    ("path", "command"), ALL, ids=lambda value: " ".join(value) if isinstance(value, tuple) else ""
+)
+def test_a_command_that_prints_data_can_print_json(path: tuple[str, ...], command: Any) -> None:
+    if hasattr(command, "commands"):
+        return
+    names = {name for each in command.params for name in each.opts}
+    assert ("--json" in names) is (path not in WITHOUT_JSON)

@@ -1,6 +1,7 @@
 """What a terminal gets: no control characters of others, readable times, a progress bar; and what a pipe gets."""
 
 import re
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +12,8 @@ import pytest
 from ottla.cli.output import printable, say, tell
 from tests.unit.cli.command_line import CommandLine
 from tests.unit.cli.terminal import on_terminal
+
+pytestmark = pytest.mark.broker
 
 EVIL = "evil\x1b]0;owned\x07\nfake line\x9b\u202e"
 SHOWN = r"evil\x1b]0;owned\x07\nfake line\x9b\u202e"
@@ -80,6 +83,10 @@ def test_consume_escapes_on_a_terminal_and_is_exact_in_a_pipe(broker: str, ottla
     assert escaped == on_terminal(broker, *consume).terminal
     assert exact == on_terminal(broker, *consume, "--raw").terminal
     assert exact == on_terminal(broker, *consume, stream="stderr").piped
+    raw = ("consume", "t-consume", "--format", "raw")
+    assert SHOWN.encode() == on_terminal(broker, *raw).terminal
+    assert EVIL.encode() == on_terminal(broker, *raw, "--raw").terminal
+    assert EVIL.encode() == on_terminal(broker, *raw, stream="stderr").piped
     json = on_terminal(broker, "consume", "t-consume", "--json").terminal
     assert (True, EVIL) == (json.isascii(), msgspec.json.decode(json)["value"])
     assert (
@@ -112,6 +119,22 @@ def test_producing_a_file_shows_percentages_on_a_terminal_only(broker: str, ottl
     assert 100_000 == len(ottla.ok("consume", "t-file").out.split())
 
 
+def test_a_terminal_shows_what_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OTTLA_CONFIG", str(tmp_path / "config.toml"))
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        address = f"127.0.0.1:{silent.getsockname()[1]}"
+        (tmp_path / "config.toml").write_text(
+            f'[profiles.silent]\nbootstrap = "{address}"\n'
+            'settings = { "request.timeout.ms" = "1700", "socket.connection.setup.timeout.ms" = "1700" }\n'
+        )
+        shown = on_terminal(address, "topics", "list", "--profile", "silent", stream="stderr")
+        piped = on_terminal(address, "topics", "list", "--profile", "silent")
+    assert 3 == shown.status
+    assert f"\rwaiting for {address} (1 s)".encode() in shown.terminal
+    assert b"waiting" not in shown.terminal.splitlines()[-1].rpartition(b"\r")[2], "the line was removed"
+    assert b"waiting" not in piped.piped
+
+
 def test_a_person_is_told_what_is_waited_for_and_that_there_is_nothing(broker: str, ottla: CommandLine) -> None:
     ottla.ok("topics", "create", "t-empty")
     shown = on_terminal(broker, "consume", "t-empty", stream="stderr")
@@ -122,7 +145,7 @@ def test_a_person_is_told_what_is_waited_for_and_that_there_is_nothing(broker: s
 def test_warnings_of_the_library_are_escaped() -> None:
     program = (
         "import logging\n"
-        "from ottla.cli.running import _show_warnings\n"
+        "from ottla.cli.command_runner import _show_warnings\n"
         "_show_warnings()\n"
         "logging.getLogger('ottla.client').warning('group %s', 'g\\x1b')\n"
     )

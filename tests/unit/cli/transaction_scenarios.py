@@ -3,6 +3,7 @@
 A transaction that hangs comes about differently in each broker, so the test hands in how to make one.
 """
 
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
@@ -37,6 +38,13 @@ def listed(ottla: CommandLine, *more: str) -> dict[str, str]:
     return {each["transactional_id"]: each["state"] for each in found}
 
 
+def wait_for_markers(ottla: CommandLine, transactional_id: str) -> None:
+    """A commit is answered before its markers are written: the transaction is in PrepareCommit for a moment."""
+    deadline = time.monotonic() + 30
+    while "PrepareCommit" == listed(ottla)[transactional_id] and time.monotonic() < deadline:
+        time.sleep(0.1)
+
+
 def producers_of(ottla: CommandLine, topic: str, *more: str) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = ottla.ok("transactions", "describe-producers", "--topic", topic, "--json", *more).json
     return found
@@ -51,6 +59,7 @@ def transactions(ottla: CommandLine, tmp_path: Path) -> None:
     under_way.produce("s-txn", b"open", partition=1)
     assert 0 == under_way.flush(30)
 
+    wait_for_markers(ottla, "s-done-1")
     assert {"s-done-1": "CompleteCommit", "s-open-1": "Ongoing"}.items() <= listed(ottla).items()
     ongoing = listed(ottla, "--state", "ongoing")
     assert ("Ongoing", False) == (ongoing["s-open-1"], "s-done-1" in ongoing)
@@ -70,7 +79,7 @@ def transactions(ottla: CommandLine, tmp_path: Path) -> None:
     complete = ottla.ok("transactions", "describe", "s-done-1", "--json").json
     assert ("CompleteCommit", [], None) == tuple(complete[key] for key in ("state", "partitions", "running_ms"))
     missing = ottla("transactions", "describe", "s-nobody")
-    assert (1, True) == (missing.status, "`ottla transactions list` shows what there is" in missing.err)
+    assert (1, True) == (missing.status, "`ottla transactions list` shows all ids" in missing.err)
 
     first, second = producers_of(ottla, "s-txn")
     assert (0, None, complete["producer_id"]) == tuple(
@@ -81,7 +90,10 @@ def transactions(ottla: CommandLine, tmp_path: Path) -> None:
     broker = ottla.ok("cluster", "describe", "--json").json["brokers"][0]["id"]
     assert [second] == producers_of(ottla, "s-txn:1", "--broker", str(broker))
     nobody = ottla("transactions", "describe-producers", "--topic", "s-txn", "--broker", "77")
-    assert (1, True) == (nobody.status, f"broker 77 is not in the cluster; brokers: {broker}" in nobody.err)
+    assert (1, True) == (
+        nobody.status,
+        f"broker 77 is not registered in this cluster; registered: {broker}" in nobody.err,
+    )
 
     hanging = ("transactions", "hanging", "--max-transaction-timeout", "0")
     assert "no hanging transactions in 2 partitions\n" == ottla.ok(*hanging, "--topic", "s-txn").out, (
@@ -110,16 +122,36 @@ def abort_of_what_is_under_way(ottla: CommandLine, tmp_path: Path) -> None:
     ids = ("--producer-id", str(held["producer_id"]), "--producer-epoch", str(held["producer_epoch"]))
     abort = ("transactions", "abort", "-t", "s-cut", "-p", "0", "--yes")
     elsewhere = ottla(*abort, "--start-offset", "5")
-    assert (1, True) == (elsewhere.status, "begins at offset 5; open ones begin at 0" in elsewhere.err)
+    assert (1, True) == (elsewhere.status, "starts at offset 5; open transactions start at 0" in elsewhere.err)
     assert {"topic": "s-cut", "partition": 0, "producer_id": held["producer_id"], "aborted": True} == (
         ottla.ok(*abort, *ids, "--coordinator-epoch", "0", "--json").json
     )
     (held,) = producers_of(ottla, "s-cut")
     assert (None, 0) == (held["start_offset"], held["coordinator_epoch"])
     again = ottla(*abort, "--start-offset", "0")
-    assert (1, True) == (again.status, "begins at offset 0; none is open there" in again.err)
+    assert (1, True) == (again.status, "starts at offset 0; the partition has no open transaction" in again.err)
     producer.abort_transaction(30)
     ottla.ok("topics", "delete", "s-cut", "--yes")
+
+
+def an_open_transaction_is_terminated(ottla: CommandLine, tmp_path: Path) -> None:
+    """Its producer is fenced, and the transaction aborted everywhere."""
+    create_topic(ottla, "s-ended")
+    producer = transactional(ottla, "s-ended-1")
+    producer.produce("s-ended", b"lost")
+    assert 0 == producer.flush(30)
+    (held,) = producers_of(ottla, "s-ended")
+    ended = ottla.ok("transactions", "terminate", "s-ended-1", "--yes", "--json").json
+    assert (held["producer_id"], [{"topic": "s-ended", "partition": 0}]) == (ended["producer_id"], ended["partitions"])
+    deadline = time.monotonic() + 30
+    while listed(ottla).get("s-ended-1") in ("Ongoing", "PrepareAbort") and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert [None] == [each["start_offset"] for each in producers_of(ottla, "s-ended")]
+    again = ottla("transactions", "terminate", "s-ended-1", "--yes")
+    assert (1, True) == (again.status, "has no open transaction" in again.err)
+    missing = ottla("transactions", "terminate", "s-nobody", "--yes")
+    assert (1, True) == (missing.status, "does not exist" in missing.err)
+    ottla.ok("topics", "delete", "s-ended", "--yes")
 
 
 def a_hanging_transaction(ottla: CommandLine, hang: Hang) -> None:
@@ -156,7 +188,12 @@ def a_hanging_transaction(ottla: CommandLine, hang: Hang) -> None:
     ottla.ok("topics", "delete", "s-hangs", "--yes")
 
 
-SCENARIOS: Final[list[Scenario]] = [transactions, an_id_without_a_transaction, abort_of_what_is_under_way]
+SCENARIOS: Final[list[Scenario]] = [
+    transactions,
+    an_id_without_a_transaction,
+    abort_of_what_is_under_way,
+    an_open_transaction_is_terminated,
+]
 
 WRONG_USAGE: Final = (
     ("transactions", "list", "--state", "asleep"),

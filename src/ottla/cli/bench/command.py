@@ -1,6 +1,7 @@
 """`ottla bench`: producing, consuming and end-to-end latency, against any broker that speaks Kafka's protocol.
 
-The same tool measures Ottla and Kafka. Each command makes a topic of its own and removes it, unless it is given one.
+The same tool measures Ottla and Kafka. Each command creates a topic and deletes it afterwards, or uses that of
+`--topic`.
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -9,10 +10,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ottla.cli.options import Acks, AsJson, Bootstrap, Compression, Profile, parse_acks, parse_choice, parse_size
+from ottla.cli.command_runner import application, examples, run_with_cluster
+from ottla.cli.options import Acks, AsJson, Bootstrap, Compression, Profile, parse_acks, parse_codec, parse_size
 from ottla.cli.output import human_bytes, print_json, print_table
 from ottla.cli.progress import Progress
-from ottla.cli.running import application, examples, run_with_cluster
 
 if TYPE_CHECKING:
     from ottla.cli.bench.loads import LoadShape, Tick
@@ -105,12 +106,12 @@ def consume(
 
     async def measure(cluster: "Cluster", tick: "Tick") -> "BenchResult":
         from ottla.cli.bench.loads import ProduceLoad, consume_load
-        from ottla.client.consumer.reader import OffsetRange
+        from ottla.client.fetch.range_fetch import OffsetRange
         from ottla.client.network.list_offsets import offset_bounds
 
         async with _topic(cluster, topic, partitions) as chosen:
             if topic is None:
-                await ProduceLoad(cluster, chosen, shape, lambda *_: None).run()
+                await ProduceLoad(cluster, chosen, shape, tick).run()
             bounds = await offset_bounds(cluster, chosen)
             ranges = {each: OffsetRange(start=start, end=end) for each, (start, end) in bounds.items()}
             return await consume_load(
@@ -161,12 +162,19 @@ def _run(
 ) -> None:
     async def work(cluster: "Cluster") -> None:
         progress = Progress()
+        began = last = 0.0
 
         def tick(records: int, size: int) -> None:
+            nonlocal began, last
+            if records < last:
+                # The count begins again when `consume` has written the records that it reads.
+                began = progress.seconds
+            last = records
+            seconds = max(progress.seconds - began, 1e-9)
             progress.tick(
                 lambda: (
-                    f"{records:,} records, {human_bytes(size)}, {records / progress.seconds:,.0f} records/s, "
-                    f"{human_bytes(size / progress.seconds)}/s"
+                    f"{records:,} records, {human_bytes(size)}, {records / seconds:,.0f} records/s, "
+                    f"{human_bytes(size / seconds)}/s"
                 )
             )
 
@@ -200,14 +208,13 @@ def _shape(
     duration: float,
 ) -> "LoadShape":
     from ottla.cli.bench.loads import LoadShape
-    from ottla.records.layout import Codec
 
     return LoadShape(
         records=records,
         record_bytes=parse_size(size, "--size"),
         batch_bytes=parse_size(batch_size, "--batch-size"),
         acks=parse_acks(acks),
-        codec=Codec[parse_choice(compression, list(Codec.__members__), "--compression")],
+        codec=parse_codec(compression),
         in_flight=in_flight,
         connections=connections,
         rate=rate,
@@ -217,7 +224,7 @@ def _shape(
 
 @asynccontextmanager
 async def _topic(cluster: "Cluster", name: str | None, partitions: int) -> "AsyncIterator[list[TopicPartition]]":
-    """The partitions of the topic that was named, or of one that is made now and removed afterwards."""
+    """The partitions of the named topic, or of a new one that is deleted afterwards."""
     from ottla.client.admin.topic_requests import create_topic, delete_topic
     from ottla.client.network.list_offsets import START, list_offsets
     from ottla.model.errors import OttlaError
@@ -227,10 +234,10 @@ async def _topic(cluster: "Cluster", name: str | None, partitions: int) -> "Asyn
     if name is None:
         await create_topic(cluster, chosen, partitions=partitions)
     try:
-        # A fresh topic's leaders may not be known for a moment.
+        # The leaders of a new topic may not be known at once.
         topic = await cluster.retry(lambda: cluster.topic(chosen, fresh=True))
         found = [TopicPartition(chosen, each.index) for each in topic.partitions]
-        # A leader that says where a partition begins knows that it leads it, and takes records; it tries until then.
+        # Retried until every leader answers: a leader that answers ListOffsets also accepts records.
         await list_offsets(cluster, dict.fromkeys(found, START))
         yield found
     finally:

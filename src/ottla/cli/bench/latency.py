@@ -1,6 +1,6 @@
-"""The load of `ottla bench latency`: single records at a rate, timed from when each should be sent to its arrival.
+"""The load of `ottla bench latency`: single records at a rate, timed from when each is due to its arrival.
 
-One process sends and reads, so one clock tells both times.
+One process sends and reads, so both times come from one clock.
 """
 
 import asyncio
@@ -12,8 +12,9 @@ from typing import Final
 
 from ottla.cli.bench.loads import BROKER_TIMEOUT_MS, REQUEST_TIMEOUT_MS, LoadShape, Tick
 from ottla.cli.bench.results import BenchResult, Latencies
-from ottla.client.consumer.reader import Chunk, OffsetRange, Reader
 from ottla.client.errors import DeadlineError, answer_error
+from ottla.client.fetch.chunk import Chunk
+from ottla.client.fetch.range_fetch import OffsetRange, RangeFetch
 from ottla.client.network.cluster import Cluster
 from ottla.model.ids import TopicPartition
 from ottla.protocol.apis import ApiKey
@@ -23,7 +24,7 @@ from ottla.transport.client_connection import Connection
 
 _STAMP: Final = Struct(">q")
 _WARM_UP: Final = 0
-"""A record with this stamp only shows that both sides are ready."""
+"""The stamp of a record that only shows that both sides are ready."""
 _ARRIVAL_SECONDS: Final = 10.0
 
 
@@ -43,11 +44,11 @@ class LatencyLoad:
         self._connections: dict[TopicPartition, Connection] = {}
 
     async def run(self, ends: dict[TopicPartition, int]) -> BenchResult:
-        """Runs both sides from these offsets on; raises if a record does not come back within ten seconds."""
+        """Sends and reads from these offsets; raises if a record does not arrive within ten seconds."""
         for partition in self._partitions:
             leader = await self._cluster.leader_of(partition)
             self._connections[partition] = await self._cluster.broker_connection(leader)
-        chunks = Reader(self._cluster, {each: OffsetRange(start=end) for each, end in ends.items()}).chunks()
+        chunks = RangeFetch(self._cluster, {each: OffsetRange(start=end) for each, end in ends.items()}).chunks()
         reading = asyncio.create_task(self._read(chunks))
         try:
             await asyncio.gather(*(self._send(each, _WARM_UP) for each in self._partitions))
@@ -113,7 +114,7 @@ class LatencyLoad:
             await chunks.aclose()
 
     async def _wait(self, reading: "asyncio.Task[None]", condition: Callable[[], bool]) -> None:
-        """Returns once the condition holds; raises what the reading side raised, or that nothing arrives."""
+        """Returns once the condition holds. Raises the error of the reading side, or that nothing arrives."""
         while not condition():
             self._changed.clear()
             changing = asyncio.create_task(self._changed.wait())

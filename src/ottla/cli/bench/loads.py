@@ -1,8 +1,7 @@
 """The loads of `ottla bench` that move bytes: prebuilt batches by raw frames, and fetches counted by batch headers.
 
-Nothing here is done per record, so that the broker is measured and not this program. One process drives all
-connections; where it is the limit, `client_cpu_seconds` comes near the seconds that passed. The time that single
-records take is `bench_latency.py`'s.
+No work is done per record, so that the broker is measured and not this program. One process drives all connections;
+if it is the limit, `client_cpu_seconds` is close to the elapsed seconds. `latency.py` measures single records.
 """
 
 import asyncio
@@ -13,8 +12,8 @@ from itertools import cycle
 from typing import Final
 
 from ottla.cli.bench.results import BenchResult, Latencies
-from ottla.client.consumer.reader import OffsetRange, Reader
 from ottla.client.errors import answer_error
+from ottla.client.fetch.range_fetch import OffsetRange, RangeFetch, RangeRules
 from ottla.client.network.cluster import Cluster
 from ottla.env.ports import Random
 from ottla.model.buffer import Buffer
@@ -28,15 +27,15 @@ from ottla.transport.client_connection import Connection
 
 REQUEST_TIMEOUT_MS: Final = 60_000
 _RECORD_OVERHEAD_BYTES: Final = 20
-"""More than a record's lengths, deltas and attributes take."""
+"""An upper bound for the lengths, deltas and attributes of a record."""
 BROKER_TIMEOUT_MS: Final = 30_000
 Tick = Callable[[int, int], None]
-"""Told how many records and bytes there are so far."""
+"""Called with the records and bytes so far."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadShape:
-    """What is sent: so many records of that size, gathered to batches; or for so long, if `seconds` is given."""
+    """What is sent: a number of records of one size, in batches; or for some time, if `seconds` is given."""
 
     records: int
     record_bytes: int
@@ -46,12 +45,12 @@ class LoadShape:
     in_flight: int = 5
     connections: int = 1
     rate: float = 0.0
-    """Records a second; 0 for as many as go."""
+    """Records per second; 0 for no limit."""
     seconds: float = 0.0
 
 
 class ProduceLoad:
-    """Sends one prebuilt batch a request, round robin over the partitions, with a bound on requests in flight."""
+    """Sends one prebuilt batch per request, round robin over the partitions, with a limit of requests in flight."""
 
     def __init__(self, cluster: Cluster, partitions: Sequence[TopicPartition], shape: LoadShape, tick: Tick) -> None:
         self._cluster = cluster
@@ -69,7 +68,7 @@ class ProduceLoad:
         self._failure: OttlaError | None = None
 
     async def run(self) -> BenchResult:
-        """Sends everything and waits until it is answered; raises the first refusal."""
+        """Sends everything and waits for all responses; raises the first error."""
         leaders = {each: await self._cluster.leader_of(each) for each in self._partitions}
         connections = [
             await self._cluster.own_connection(leader)
@@ -97,7 +96,7 @@ class ProduceLoad:
     def _spread(
         self, connections: Sequence[Connection], leaders: dict[TopicPartition, int]
     ) -> list[tuple[Connection, list[list[Buffer]]]]:
-        """For each connection the request bodies that it sends in turn, those of the partitions of its broker."""
+        """For each connection the request bodies that it sends in turn: those of the partitions of its broker."""
         per_broker = self._shape.connections
         brokers = sorted(set(leaders.values()))
         return [
@@ -112,7 +111,7 @@ class ProduceLoad:
         return produce_body([(partition, self._batch)], acks=self._shape.acks, timeout_ms=BROKER_TIMEOUT_MS)
 
     async def _drive(self, connection: Connection, bodies: list[list[Buffer]]) -> None:
-        """Keeps one connection busy until nothing is left to send, then waits for the last answers."""
+        """Keeps one connection busy until nothing is left to send, then waits for the last responses."""
         version = connection.version_for(ApiKey.PRODUCE, VERSION_MAX)
         slots = asyncio.Semaphore(self._shape.in_flight)
         interval = self._batch_records / self._shape.rate if self._shape.rate else 0.0
@@ -125,7 +124,7 @@ class ProduceLoad:
             if self._left <= 0 or self._failure is not None or time.perf_counter() >= self._deadline:
                 break
             self._left -= self._batch_records
-            # With a rate, the time counts from when it should have been sent, or a slow broker would look fast.
+            # With a rate, latency counts from when the request was due, or a slow broker would look fast.
             due = self._start + self._sent_requests * interval if interval else 0.0
             self._sent_requests += 1
             if interval and due > time.perf_counter():
@@ -137,7 +136,7 @@ class ProduceLoad:
                 await connection.wait_sent()
                 self._on_done(time.perf_counter() - began)
                 slots.release()
-                # A socket that always has room would never let anybody else run.
+                # Lets other tasks run: writing to a socket that has room never waits.
                 await asyncio.sleep(0)
                 continue
             answer = connection.request_bytes(ApiKey.PRODUCE, version, body, timeout_ms=REQUEST_TIMEOUT_MS)
@@ -167,10 +166,10 @@ class ProduceLoad:
 
 
 def make_batch(shape: LoadShape, random: Random) -> tuple[bytes, int]:
-    """One batch, and how many records are in it: as many as fit, one at least."""
+    """One batch and its number of records: as many as fit, at least one."""
     builder = BatchBuilder(codec=shape.codec)
     now = time.time_ns() // 1_000_000
-    # Half of each value is noise, half is not, so that a codec has something to do and cannot do everything.
+    # Half of each value is random, so that a codec compresses it to about half.
     noise_bytes = shape.record_bytes - shape.record_bytes // 2
     filling = b"." * (shape.record_bytes // 2)
     count = 0
@@ -190,14 +189,15 @@ async def consume_load(
     connections: int,
     tick: Tick,
 ) -> BenchResult:
-    """Reads the ranges, or so many records of them, or for so long, and counts by batch headers."""
+    """Reads the ranges, up to a number of records or for some time, and counts by batch headers."""
     counted = [0, 0, 0]
     cpu = time.process_time()
     start = time.perf_counter()
     deadline = start + seconds if seconds else float("inf")
 
     async def read_some(some: dict[TopicPartition, OffsetRange]) -> None:
-        chunks = Reader(cluster, some, fetch_bytes_max=50 * 1024 * 1024, partition_bytes_max=8 * 1024 * 1024).chunks()
+        rules = RangeRules(fetch_bytes_max=50 * 1024 * 1024, partition_bytes_max=8 * 1024 * 1024)
+        chunks = RangeFetch(cluster, some, rules).chunks()
         try:
             async for chunk in chunks:
                 counted[0] += chunk.count()

@@ -1,16 +1,16 @@
-"""What a measurement comes to: latencies in a histogram, and a result that prints as a table or as JSON. Pure."""
+"""Results of a measurement: latencies in a histogram, and totals that print as a table or as JSON. Pure."""
 
 import math
 from dataclasses import dataclass
 from typing import Any, Final
 
 _STEP: Final = math.log(1.01)
-"""Neighbouring buckets differ by one percent, which is all that a percentile claims here."""
+"""Neighbouring buckets differ by one percent: the precision of a percentile."""
 _SHORTEST: Final = 1e-7
 
 
 class Latencies:
-    """How long things took, in buckets of one percent; memory does not grow with how many there were."""
+    """A histogram of latencies, in buckets of one percent; memory does not grow with their number."""
 
     __slots__ = ("_buckets", "count", "longest", "total")
 
@@ -21,7 +21,7 @@ class Latencies:
         self.total = 0.0
 
     def add(self, seconds: float) -> None:
-        """One more; a negative one, as clocks may give, counts as none at all."""
+        """Adds a latency; a negative one counts as the shortest."""
         seconds = max(seconds, _SHORTEST)
         bucket = int(math.log(seconds / _SHORTEST) / _STEP)
         self._buckets[bucket] = self._buckets.get(bucket, 0) + 1
@@ -30,7 +30,7 @@ class Latencies:
         self.longest = max(self.longest, seconds)
 
     def percentile(self, share: float) -> float:
-        """Seconds that this share of them, 0 to 100, did not exceed by more than a percent; 0 if there were none."""
+        """The percentile in seconds, within one percent; 0 if there are no latencies."""
         if self.count == 0:
             return 0.0
         wanted = max(math.ceil(self.count * share / 100), 1)
@@ -42,7 +42,7 @@ class Latencies:
         return self.longest
 
     def summary_ms(self) -> dict[str, float]:
-        """The usual figures, in milliseconds."""
+        """Mean, percentiles and maximum, in milliseconds."""
         shares = {"p50_ms": 50, "p95_ms": 95, "p99_ms": 99, "p99.9_ms": 99.9}
         found = {name: round(self.percentile(share) * 1000, 3) for name, share in shares.items()}
         mean = self.total / self.count if self.count else 0.0

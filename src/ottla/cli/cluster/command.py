@@ -1,28 +1,32 @@
 """`ottla cluster`: describes the cluster and its brokers, checks its health, and elects leaders.
 
-Moving replicas is in `cluster_reassign.py`, whether brokers answer in `broker_states.py`.
+`reassign.py` moves replicas; `features.py` changes features. `ottla.client.admin.broker_states` finds out which brokers
+answer, `ottla.client.admin.cluster_problems` what is wrong.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
+from ottla.cli.cluster.features import EPILOG as FEATURES_EPILOG
+from ottla.cli.cluster.features import features
 from ottla.cli.cluster.reassign import app as reassign_app
+from ottla.cli.command_runner import ExitStatus, application, examples, run_with_cluster
 from ottla.cli.confirmation import confirm
 from ottla.cli.options import AsJson, AssumeYes, Bootstrap, Profile
-from ottla.cli.output import human_bytes, human_count, print_facts, print_json, print_table, say, tell
-from ottla.cli.running import ExitStatus, application, examples, run_with_cluster
-from ottla.model.min_isr import effective_min_isr
+from ottla.cli.output import human_bytes, human_count, print_facts, print_json, print_table, say_errors, tell
+from ottla.cli.topic_choices import partition_outcome
 
 if TYPE_CHECKING:
-    from ottla.cli.cluster.broker_states import BrokerProbe
+    from ottla.client.admin.broker_states import BrokerProbe
     from ottla.client.admin.topic_requests import LogDir
     from ottla.client.network.cluster import Cluster
     from ottla.client.network.cluster_view import ClusterView
 
 app = application("Describe the cluster, check its health, elect leaders, and move replicas.")
 app.add_typer(reassign_app, name="reassign")
+app.command("features", epilog=FEATURES_EPILOG)(features)
 
 _TIMEOUT_MS: Final = 60_000
 
@@ -32,7 +36,7 @@ def describe(bootstrap: Bootstrap = None, profile: Profile = None, as_json: AsJs
     """Show the cluster: its id, controller, brokers and log dirs, and the number of topics and partitions."""
 
     async def work(cluster: "Cluster") -> None:
-        from ottla.cli.cluster.broker_states import probe_brokers
+        from ottla.client.admin.broker_states import probe_brokers
 
         view = await cluster.refresh()
         probes = await probe_brokers(cluster, view)
@@ -68,7 +72,7 @@ def brokers(bootstrap: Bootstrap = None, profile: Profile = None, as_json: AsJso
     """
 
     async def work(cluster: "Cluster") -> None:
-        from ottla.cli.cluster.broker_states import probe_brokers
+        from ottla.client.admin.broker_states import probe_brokers
 
         view = await cluster.refresh()
         rows = [_broker_document(view, each, probe) for each, probe in (await probe_brokers(cluster, view)).items()]
@@ -101,15 +105,16 @@ def elect(
     yes: AssumeYes = False,
     bootstrap: Bootstrap = None,
     profile: Profile = None,
+    as_json: AsJson = False,
 ) -> None:
     """Elect the preferred replica (the first in the list) as the leader of partitions, by default of all."""
     if partition is not None and topic is None:
         raise typer.BadParameter("needs --topic", param_hint="--partition")
-    if unclean and not yes:
-        confirm("an unclean election loses the records that the new leader does not have; continue?")
+    if unclean:
+        confirm("an unclean election loses the records that the new leader does not have; continue?", yes=yes)
 
     async def work(cluster: "Cluster") -> int:
-        from ottla.client.admin.partition_moves import ElectionType, elect_leaders
+        from ottla.client.admin.replica_requests import ElectionType, elect_leaders
         from ottla.model.ids import TopicPartition
 
         wanted = None
@@ -118,10 +123,39 @@ def elect(
             wanted = [TopicPartition(topic, each) for each in (range(count) if partition is None else [partition])]
         kind = ElectionType.UNCLEAN if unclean else ElectionType.PREFERRED
         elected, refused = await elect_leaders(cluster, kind, wanted, timeout_ms=_TIMEOUT_MS)
-        for error in refused.values():
-            say(f"ottla: {error}")
-        tell(f"elected the leader of {human_count(len(elected), 'partition')}")
+        say_errors(refused.values())
+        if as_json:
+            print_json([partition_outcome(each, refused) for each in sorted([*elected, *refused])])
+        else:
+            tell(f"elected the leader of {human_count(len(elected), 'partition')}")
         return ExitStatus.REFUSED if refused else ExitStatus.DONE
+
+    run_with_cluster(bootstrap, profile, work)
+
+
+@app.command("unregister", epilog=examples("ottla cluster unregister 3"))
+def unregister(
+    broker: Annotated[int, typer.Argument(metavar="ID", min=0, help="The broker to forget.", show_default=False)],
+    yes: AssumeYes = False,
+    bootstrap: Bootstrap = None,
+    profile: Profile = None,
+    as_json: AsJson = False,
+) -> None:
+    """Let the cluster forget a broker that will not come back.
+
+    Removes its dynamic configs and what the cluster knows of its data dirs. The broker must be stopped, and its
+    replicas moved to other brokers.
+    """
+    confirm(f"forget broker {broker}?", yes=yes)
+
+    async def work(cluster: "Cluster") -> None:
+        from ottla.client.admin.quorum_requests import unregister_broker
+
+        await unregister_broker(cluster, broker)
+        if as_json:
+            print_json({"broker": broker, "unregistered": True})
+        else:
+            tell(f"unregistered broker {broker}")
 
     run_with_cluster(bootstrap, profile, work)
 
@@ -136,78 +170,18 @@ def health(bootstrap: Bootstrap = None, profile: Profile = None, as_json: AsJson
     """
 
     async def work(cluster: "Cluster") -> int:
-        from ottla.cli.cluster.broker_states import BrokerState, probe_brokers
-        from ottla.cli.cluster.lost_replicas import lost_replica_troubles
-        from ottla.client.admin.log_troubles import log_troubles
+        from ottla.client.admin.cluster_problems import find_problems
 
         view = await cluster.refresh()
-        minimums = await _minimums(cluster, view)
-        probes = await probe_brokers(cluster, view)
-        troubles = list(_troubles(view, minimums, probes))
-        troubles += await lost_replica_troubles(cluster, view)
-        online = [broker for broker, probe in probes.items() if probe.state is BrokerState.ONLINE]
-        troubles += map(str, await log_troubles(cluster, view, online))
+        problems = [str(each) for each in await find_problems(cluster, view)]
         if as_json:
-            print_json({"healthy": not troubles, "troubles": troubles})
+            print_json({"healthy": not problems, "problems": problems})
         else:
-            tell(*(troubles or [f"healthy: {_counts(view)}"]))
-        return ExitStatus.REFUSED if troubles else ExitStatus.DONE
+            healthy = f"healthy: {human_count(len(view.brokers), 'broker')}, {human_count(len(view.topics), 'topic')}"
+            tell(*(problems or [healthy]))
+        return ExitStatus.REFUSED if problems else ExitStatus.DONE
 
     run_with_cluster(bootstrap, profile, work)
-
-
-async def _minimums(cluster: "Cluster", view: "ClusterView") -> dict[str, int]:
-    """min.insync.replicas of the topics with partitions that are not fully in sync."""
-    from ottla.client.admin.config_requests import Resource, ResourceType, describe_configs
-
-    found: dict[str, int] = {}
-    for name, topic in sorted(view.topics.items()):
-        if any(len(each.isr) < len(each.replicas) for each in topic.partitions):
-            resource = Resource(type=ResourceType.TOPIC, name=name)
-            (entry,) = await describe_configs(cluster, resource, ["min.insync.replicas"], of_any=True)
-            found[name] = int(entry.value or 1)
-    return found
-
-
-def _troubles(view: "ClusterView", minimums: dict[str, int], probes: "Mapping[int, BrokerProbe]") -> Iterator[str]:
-    if view.controller is None:
-        yield "no controller: topics cannot be changed and leaders cannot be elected"
-    for broker, probe in probes.items():
-        yield from _broker_troubles(view, broker, probe)
-    for name in sorted(view.topics):
-        for each in view.topics[name].partitions:
-            if each.leader is None:
-                yield f"partition {name}-{each.index} has no leader: it can be neither read nor written"
-            elif len(each.isr) < (needed := effective_min_isr(minimums.get(name, 1), len(each.replicas))):
-                in_sync = human_count(len(each.isr), "in-sync replica")
-                yield (
-                    f"partition {name}-{each.index} refuses writes with acks=all: {in_sync}, "
-                    f"min.insync.replicas requires {needed}"
-                )
-            elif len(each.isr) < len(each.replicas):
-                yield (
-                    f"partition {name}-{each.index} is under-replicated: "
-                    f"{len(each.isr)} of {len(each.replicas)} replicas in sync"
-                )
-
-
-def _broker_troubles(view: "ClusterView", broker: int, probe: "BrokerProbe") -> Iterator[str]:
-    from ottla.cli.cluster.broker_states import BrokerState
-
-    found = _broker_document(view, broker, probe)
-    role = ", the controller," if found["controller"] else ""
-    held = human_count(found["replicas"], "partition")
-    if probe.state is BrokerState.SILENT:
-        yield f"broker {broker} at {found['address']}{role} does not answer; it has replicas of {held}"
-    elif probe.state is BrokerState.MISSING:
-        yield f"broker {broker} is missing: it has replicas of {held}, but is not registered in the cluster"
-    for log_dir in probe.log_dirs:
-        if log_dir.error_code:
-            yield f"log dir {log_dir.path} of broker {broker} has failed: {log_dir.error_code.name}"
-
-
-def _counts(view: "ClusterView") -> str:
-    return f"{human_count(len(view.brokers), 'broker')}, {human_count(len(view.topics), 'topic')}"
 
 
 def _broker_document(view: "ClusterView", broker: int, probe: "BrokerProbe") -> dict[str, Any]:

@@ -1,46 +1,45 @@
 """`ottla cluster reassign`: moves replicas between brokers. A plan is generated, executed, verified or cancelled.
 
-What a plan looks like and how it is made is in `cluster_plan.py`.
+`ottla.operations.reassignment` makes, reads and executes plans.
 """
 
 import sys
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from ottla.cli.cluster.plan import PlanError, plan_moves, read_plan, write_plan
-from ottla.cli.cluster.throttle import clear_throttle, set_throttle
+from ottla.cli.command_runner import ExitStatus, application, examples, guarded, run_with_cluster
 from ottla.cli.confirmation import confirm
 from ottla.cli.options import AsJson, AssumeYes, Bootstrap, Profile, parse_size
-from ottla.cli.output import human_bytes, human_count, json_line, print_json, print_table, say, tell
-from ottla.cli.running import ExitStatus, application, examples, guarded, run_with_cluster
+from ottla.cli.output import (
+    clear_line,
+    human_bytes,
+    human_count,
+    json_line,
+    print_json,
+    print_table,
+    say,
+    say_errors,
+    tell,
+)
+from ottla.cli.topic_choices import partition_outcome
 from ottla.model.ids import TopicPartition
+from ottla.operations.reassignment.plan import PlanError, plan_document, plan_moves, read_plan, write_plan
 
 if TYPE_CHECKING:
-    from ottla.client.admin.partition_moves import PartitionReassignment
     from ottla.client.network.cluster import Cluster
-    from ottla.client.network.cluster_view import ClusterView
+    from ottla.operations.reassignment.progress import Progress
 
 app = application("Move replicas between brokers.")
 
-_TIMEOUT_MS: Final = 60_000
 _WATCH_SECONDS: Final = 1.0
 
 PlanFile = Annotated[Path, typer.Argument(metavar="FILE", help="Plan; - for stdin.", show_default=False)]
 PlanFileOrAll = Annotated[
     Path | None, typer.Argument(metavar="FILE", help="Plan; without one, all moves.", show_default=False)
 ]
-
-
-class Progress(NamedTuple):
-    """How far moves have come."""
-
-    moving: dict[TopicPartition, "PartitionReassignment"]
-    bytes_left: int
-    bytes_copied: int
-    """What those replicas have that are still to come."""
 
 
 @app.command(
@@ -71,6 +70,8 @@ def generate(
     ids = _ids(brokers)
 
     async def work(cluster: "Cluster") -> None:
+        from ottla.operations.reassignment.progress import placement_of
+
         view = await cluster.refresh()
         unknown = sorted(set(ids) - view.brokers.keys())
         if unknown:
@@ -80,7 +81,7 @@ def generate(
         for name in topic or ():
             if name not in view.topics:
                 raise PlanError(f"topic {name} does not exist")
-        present = _replicas(view, topic)
+        present = placement_of(view, topic or None)
         plan = plan_moves(present, {each: view.brokers[each].rack for each in ids}, replication_factor)
         print(write_plan(plan))
         new = sum(len(set(replicas) - set(present[each])) for each, replicas in plan.items())
@@ -101,30 +102,28 @@ def execute(
     ] = None,
     bootstrap: Bootstrap = None,
     profile: Profile = None,
+    as_json: AsJson = False,
 ) -> None:
     """Start moving replicas according to a plan; clients are not interrupted.
 
-    The present replicas are printed to stderr, as a plan that undoes the move. A throttle stays until `verify` finds
-    the plan completed or `cancel` stops it; executing the plan again changes the throttle.
+    The present replicas are printed to stderr (with --json, as `before`), as a plan that undoes the move. A throttle
+    stays until `verify` finds the plan completed or `cancel` stops it; executing the plan again changes the throttle.
     """
     plan = _read(plan_file)
     rate = None if throttle is None else parse_size(throttle, "--throttle")
 
     async def work(cluster: "Cluster") -> int:
-        from ottla.client.admin.partition_moves import alter_reassignments, list_reassignments
+        from ottla.operations.reassignment.execution import start_moves
 
-        present = _replicas(await cluster.refresh(), None)
-        before = {each: present[each] for each in plan if each in present}
-        if rate is not None:
-            moving = await list_reassignments(cluster, plan, timeout_ms=_TIMEOUT_MS)
-            gone = {each: tuple(set(move.replicas) - set(move.adding_replicas)) for each, move in moving.items()}
-            await set_throttle(cluster, {**before, **gone}, plan, rate)
-        refused = await alter_reassignments(cluster, plan, timeout_ms=_TIMEOUT_MS)
-        for error in refused.values():
-            say(f"ottla: {error}")
-        say(f"before: {write_plan(before)}")
-        started = human_count(len(plan) - len(refused), "move")
-        tell(f"started {started}; `ottla cluster reassign verify` shows the progress")
+        before, refused = await start_moves(cluster, plan, rate)
+        say_errors(refused.values())
+        if as_json:
+            moves = [partition_outcome(each, refused) | {"replicas": plan[each]} for each in sorted(plan)]
+            print_json({"moves": moves, "before": plan_document(before)})
+        else:
+            say(f"before: {write_plan(before)}")
+            started = human_count(len(plan) - len(refused), "move")
+            tell(f"started {started}; `ottla cluster reassign verify` shows the progress")
         return ExitStatus.REFUSED if refused else ExitStatus.DONE
 
     run_with_cluster(bootstrap, profile, work)
@@ -148,16 +147,18 @@ def verify(
         import asyncio
         import time
 
-        now, before = time.monotonic(), await _progress(cluster, plan)
+        from ottla.operations.reassignment.progress import not_there, progress_of
+
+        now, before = time.monotonic(), await progress_of(cluster, plan)
         while watch and before.moving:
             await asyncio.sleep(_WATCH_SECONDS)
-            progress = await _progress(cluster, plan)
+            progress = await progress_of(cluster, plan)
             seconds, now = time.monotonic() - now, time.monotonic()
             rate = max(progress.bytes_copied - before.bytes_copied, 0) / seconds
             if len(progress.moving) == len(before.moving):
-                _tell(progress, rate, as_json)
+                _print_progress(progress, rate, as_json)
             before = progress
-        pending = _not_there(await cluster.refresh(), plan, before)
+        pending = not_there(await cluster.refresh(), plan or {}, before)
         if plan is not None and not before.moving and not pending:
             await _clear_throttle(cluster, plan)
         if as_json:
@@ -171,24 +172,31 @@ def verify(
 
 @app.command("cancel", epilog=examples("ottla cluster reassign cancel --yes"))
 def cancel(
-    plan_file: PlanFileOrAll = None, yes: AssumeYes = False, bootstrap: Bootstrap = None, profile: Profile = None
+    plan_file: PlanFileOrAll = None,
+    yes: AssumeYes = False,
+    bootstrap: Bootstrap = None,
+    profile: Profile = None,
+    as_json: AsJson = False,
 ) -> None:
     """Cancel moves in progress: replicas stay where they were, and copied data is removed."""
     plan = None if plan_file is None else _read(plan_file)
 
     async def work(cluster: "Cluster") -> int:
-        from ottla.client.admin.partition_moves import alter_reassignments, list_reassignments
+        from ottla.client.admin.replica_requests import list_reassignments
+        from ottla.operations.reassignment.execution import cancel_moves
+        from ottla.operations.reassignment.progress import TIMEOUT_MS
 
-        moving = await list_reassignments(cluster, plan, timeout_ms=_TIMEOUT_MS)
+        moving = await list_reassignments(cluster, plan, timeout_ms=TIMEOUT_MS)
         if not moving:
-            tell("no moves in progress")
+            print_json([]) if as_json else tell("no moves in progress")
             return ExitStatus.DONE
-        if not yes:
-            confirm(f"cancel {human_count(len(moving), 'move')}?")
-        refused = await alter_reassignments(cluster, dict.fromkeys(moving), timeout_ms=_TIMEOUT_MS)
-        for error in refused.values():
-            say(f"ottla: {error}")
-        tell(f"cancelled {human_count(len(moving) - len(refused), 'move')}")
+        confirm(f"cancel {human_count(len(moving), 'move')}?", yes=yes)
+        refused = await cancel_moves(cluster, moving)
+        say_errors(refused.values())
+        if as_json:
+            print_json([partition_outcome(each, refused) for each in sorted(moving)])
+        else:
+            tell(f"cancelled {human_count(len(moving) - len(refused), 'move')}")
         if not refused:
             await _clear_throttle(cluster, moving)
         return ExitStatus.REFUSED if refused else ExitStatus.DONE
@@ -197,7 +205,9 @@ def cancel(
 
 
 async def _clear_throttle(cluster: "Cluster", moved: Iterable[TopicPartition]) -> None:
-    if await clear_throttle(cluster, sorted({each.topic for each in moved})):
+    from ottla.operations.reassignment.execution import clear_throttle_of
+
+    if await clear_throttle_of(cluster, moved):
         say("removed the throttle")
 
 
@@ -213,50 +223,10 @@ def _read(path: Path) -> dict[TopicPartition, tuple[int, ...]]:
         return read_plan(sys.stdin.buffer.read() if str(path) == "-" else path.read_bytes())
 
 
-def _replicas(view: "ClusterView", topics: list[str] | None) -> dict[TopicPartition, tuple[int, ...]]:
-    return {
-        TopicPartition(name, each.index): each.replicas
-        for name, topic in view.topics.items()
-        if not topics or name in topics
-        for each in topic.partitions
-    }
-
-
-async def _progress(cluster: "Cluster", plan: dict[TopicPartition, tuple[int, ...]] | None) -> Progress:
-    from ottla.client.admin.partition_moves import list_reassignments
-    from ottla.client.admin.topic_requests import describe_log_dirs, partition_sizes
-
-    moving = await list_reassignments(cluster, plan, timeout_ms=_TIMEOUT_MS)
-    view = await cluster.refresh()
-    sizes = await partition_sizes(cluster, list(moving))
-    coming: dict[int, list[TopicPartition]] = {}
-    for partition, move in moving.items():
-        for broker in move.adding_replicas:
-            if broker in view.brokers:
-                coming.setdefault(broker, []).append(partition)
-    copied = left = 0
-    for broker, partitions in coming.items():
-        dirs = await describe_log_dirs(cluster, broker, partitions)
-        there = {each.partition: each.size_bytes for log_dir in dirs for each in log_dir.partitions}
-        for partition in partitions:
-            copied += there.get(partition, 0)
-            left += max(sizes.get(partition, 0) - there.get(partition, 0), 0)
-    return Progress(moving, left, copied)
-
-
-def _not_there(
-    view: "ClusterView", plan: dict[TopicPartition, tuple[int, ...]] | None, progress: Progress
-) -> list[TopicPartition]:
-    """What is neither as the plan says nor on the way."""
-    present = _replicas(view, None)
-    return [
-        each for each, wanted in (plan or {}).items() if each not in progress.moving and present.get(each) != wanted
-    ]
-
-
-def _tell(progress: Progress, rate: float, as_json: bool) -> None:
+def _print_progress(progress: "Progress", rate: float, as_json: bool) -> None:
     if as_json:
         line = {**_document(progress), "bytes_per_second": round(rate)}
+        clear_line()
         sys.stdout.buffer.write(json_line(line))
         sys.stdout.flush()
     elif progress.moving:
@@ -265,7 +235,7 @@ def _tell(progress: Progress, rate: float, as_json: bool) -> None:
         sys.stdout.flush()
 
 
-def _document(progress: Progress) -> dict[str, Any]:
+def _document(progress: "Progress") -> dict[str, Any]:
     return {
         "moving": [
             {
@@ -281,10 +251,10 @@ def _document(progress: Progress) -> dict[str, Any]:
     }
 
 
-def _print_state(progress: Progress, pending: list[TopicPartition]) -> None:
+def _print_state(progress: "Progress", pending: list[TopicPartition]) -> None:
     if progress.moving:
         rows = [
-            (str(each), _spell(move.replicas), _spell(move.adding_replicas), _spell(move.removing_replicas))
+            (str(each), _ids_text(move.replicas), _ids_text(move.adding_replicas), _ids_text(move.removing_replicas))
             for each, move in progress.moving.items()
         ]
         print_table(("partition", "replicas", "adding", "removing"), rows)
@@ -295,5 +265,5 @@ def _print_state(progress: Progress, pending: list[TopicPartition]) -> None:
         tell("done: no moves in progress")
 
 
-def _spell(brokers: tuple[int, ...]) -> str:
+def _ids_text(brokers: tuple[int, ...]) -> str:
     return ",".join(map(str, brokers))

@@ -13,21 +13,21 @@ from typing import Annotated, Any, Final
 
 import typer
 
+from ottla.cli.command_runner import application, examples
 from ottla.cli.help_pages import is_argument, metavar_of
-from ottla.cli.running import application, examples
 
 app = application(
     "Print a script for command completion. It completes commands, options, choices, topics, groups and profiles."
 )
 
-PATIENCE_SECONDS: Final = 1.0
+TIMEOUT_SECONDS: Final = 1.0
 """Topics and groups are offered only if the cluster answers within this time."""
 _SAFE: Final = re.compile(r"[A-Za-z0-9._:/@+-]+")
-"""Names that a shell takes as they are. A group id may hold anything, and what is offered ends in a command line."""
+"""Names that need no quoting. A group id may hold any character, and the shell inserts what is offered."""
 
 
 class Shell(StrEnum):
-    """A shell that there is a script for."""
+    """A shell with a completion script."""
 
     BASH = "bash"
     ZSH = "zsh"
@@ -92,7 +92,7 @@ def words(
 
 
 def candidates(before: Sequence[str], current: str) -> Iterable[str]:
-    """What may stand at the end of a command line."""
+    """What may complete the last word of a command line."""
     from ottla.__main__ import COMMANDS
 
     if not before:
@@ -171,6 +171,7 @@ def _profiles() -> list[str]:
 def _of_cluster(given: Sequence[str], *, is_group: bool) -> list[str]:
     """Topics or groups of the cluster that the command line names; nothing if it does not answer quickly."""
     import asyncio
+    from dataclasses import replace
 
     from ottla.cli.profile.store import chosen_connection
     from ottla.client.admin.group_requests import list_groups
@@ -180,18 +181,24 @@ def _of_cluster(given: Sequence[str], *, is_group: bool) -> list[str]:
 
     async def ask() -> list[str]:
         connection = chosen_connection(_given(given, "--bootstrap"), _given(given, "--profile"))
+        if (properties := _given(given, "--command-config")) is not None:
+            connection = replace(connection, command_config=properties)
         async with (
-            asyncio.timeout(PATIENCE_SECONDS),
-            Cluster(parse_bootstrap(connection.bootstrap), client_id=connection.client_id) as cluster,
+            asyncio.timeout(TIMEOUT_SECONDS),
+            Cluster(
+                parse_bootstrap(connection.bootstrap), client_id=connection.client_id, security=connection.security
+            ) as cluster,
         ):
             if is_group:
                 return [each.group_id for each in await list_groups(cluster)]
-            return [name for name, topic in (await cluster.refresh()).topics.items() if not topic.is_internal]
+            # Companions of queues are internal too, but people produce to them.
+            topics = (await cluster.refresh()).topics
+            return [name for name, topic in topics.items() if not (topic.is_internal and name.startswith("__"))]
 
     try:
         return asyncio.run(ask())
     except (OttlaError, OSError):
-        # TimeoutError is an OSError. A completion has no place for messages.
+        # TimeoutError is an OSError. Completion cannot print messages.
         return []
 
 

@@ -3,17 +3,16 @@
 from collections.abc import Mapping, Sequence
 from contextlib import aclosing
 
-from ottla.cli.consume.last_records import last_of_each, youngest
-from ottla.cli.consume.positions import AtOffset, AtTime, Beginning, End, FromEnd, Position
 from ottla.cli.consume.record_sink import RecordSink
 from ottla.cli.output import human_count, say
-from ottla.client.consumer.reader import OffsetRange, Reader
-from ottla.client.network.cluster import Cluster, UnknownPartitionInTopicError
-from ottla.client.network.list_offsets import END, list_offsets, offset_bounds
+from ottla.client.fetch.range_fetch import OffsetRange, RangeFetch, RangeRules
+from ottla.client.network.cluster import Cluster
+from ottla.client.network.list_offsets import END, list_offsets
 from ottla.model.ids import TopicPartition
+from ottla.operations.last_records import last_of_each, youngest
+from ottla.operations.position_offsets import Bounds, bounds_of, chosen_partitions
+from ottla.operations.positions import End, Position
 from ottla.protocol.fetch_frames import READ_COMMITTED
-
-Bounds = Mapping[TopicPartition, tuple[int, int]]
 
 
 class Consuming:
@@ -26,43 +25,15 @@ class Consuming:
     async def bounds(
         self, topics: Sequence[str], partitions: Sequence[int] | None, start: Position, end: Position
     ) -> dict[TopicPartition, tuple[int, int]]:
-        """What the positions mean in each partition, now: first offset, and the offset after the last."""
-        asked = [each for topic in topics for each in await self._chosen(topic, partitions)]
-        whole = await offset_bounds(self._cluster, asked, isolation_level=self._isolation_level)
-        starts = await self._resolve(start, whole)
-        ends = await self._resolve(end, whole)
+        """The present offsets of the positions in each partition: start, and end (exclusive)."""
+        asked = [each for topic in topics for each in await chosen_partitions(self._cluster, topic, partitions)]
+        found = await bounds_of(self._cluster, asked, start, end, isolation_level=self._isolation_level)
         if isinstance(end, End) and self._isolation_level == READ_COMMITTED:
-            await self._tell_hidden(ends)
-        return {each: (starts[each], max(ends[each], starts[each])) for each in asked}
-
-    async def _chosen(self, name: str, partitions: Sequence[int] | None) -> list[TopicPartition]:
-        topic = await self._cluster.topic(name)
-        for index in partitions or ():
-            if index >= len(topic.partitions):
-                count = human_count(len(topic.partitions), "partition")
-                raise UnknownPartitionInTopicError(f"topic {name} has no partition {index}; it has {count}, from 0")
-        chosen = sorted(set(partitions)) if partitions else range(len(topic.partitions))
-        return [TopicPartition(name, index) for index in chosen]
-
-    async def _resolve(self, position: Position, bounds: Bounds) -> dict[TopicPartition, int]:
-        match position:
-            case Beginning():
-                return {each: start for each, (start, _) in bounds.items()}
-            case End():
-                return {each: end for each, (_, end) in bounds.items()}
-            case AtOffset(offset):
-                return {each: min(max(offset, start), end) for each, (start, end) in bounds.items()}
-            case FromEnd(count):
-                return {each: max(end - count, start) for each, (start, end) in bounds.items()}
-            case AtTime(timestamp):
-                found = await list_offsets(self._cluster, dict.fromkeys(bounds, timestamp))
-                return {
-                    each: min(found[each].offset if found[each].offset >= 0 else end, end)
-                    for each, (_, end) in bounds.items()
-                }
+            await self._tell_hidden({each: bounds[1] for each, bounds in found.items()})
+        return found
 
     async def _tell_hidden(self, ends: Mapping[TopicPartition, int]) -> None:
-        """A read_committed reader stops at the first open transaction; otherwise it looks as if nothing was there."""
+        """Says if an open transaction hides records: otherwise the output of read_committed would look complete."""
         written = await list_offsets(self._cluster, dict.fromkeys(ends, END))
         for partition, end in ends.items():
             hidden = written[partition].offset - end
@@ -75,9 +46,10 @@ class Consuming:
     async def run(self, bounds: Bounds, sink: RecordSink, *, follow: bool) -> None:
         """Writes the records between the bounds; with `follow` also those that are written later."""
         ranges = {each: OffsetRange(start=start, end=None if follow else end) for each, (start, end) in bounds.items()}
-        async with aclosing(Reader(self._cluster, ranges, isolation_level=self._isolation_level).chunks()) as chunks:
+        rules = RangeRules(isolation_level=self._isolation_level)
+        async with aclosing(RangeFetch(self._cluster, ranges, rules).chunks()) as chunks:
             async for chunk in chunks:
-                sink.put(chunk.partition, chunk.records())
+                await sink.write(chunk.partition, chunk.records())
                 if follow:
                     sink.flush()
                 if sink.is_full:
@@ -89,7 +61,7 @@ class Consuming:
         for topic in dict.fromkeys(each.topic for each in bounds):
             of_topic = {each: records for each, records in found.items() if each.topic == topic}
             for partition, record in youngest(of_topic, last):
-                sink.put(partition, (record,))
+                await sink.write(partition, (record,))
         if follow and not sink.is_full:
             sink.flush()
             await self.run({each: (end, end) for each, (_, end) in bounds.items()}, sink, follow=True)

@@ -1,7 +1,7 @@
 """The work of `ottla consume --group`: joins the group, writes its records, and commits those that were written."""
 
-from collections.abc import Collection, Sequence
-from typing import Final, Literal
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, Final, Literal
 
 from ottla.cli.consume.record_sink import RecordSink
 from ottla.cli.output import say
@@ -29,6 +29,7 @@ class GroupConsuming(ConsumerRebalanceListener):
         pattern: str | None,
         auto_offset_reset: Literal["earliest", "latest"],
         isolation_level: Literal["read_uncommitted", "read_committed"],
+        client_options: Mapping[str, Any],
     ) -> None:
         self._group_id = group_id
         self._consumer = AsyncConsumer(
@@ -38,8 +39,9 @@ class GroupConsuming(ConsumerRebalanceListener):
             auto_offset_reset=auto_offset_reset,
             isolation_level=isolation_level,
             allow_auto_create_topics=False,
+            **client_options,
         )
-        self._consumer.subscribe(topics, pattern=None if pattern is None else rf"(?:{pattern})\Z", listener=self)
+        self._consumer.subscribe(topics, pattern=None if pattern is None else rf"(?:{pattern})$", listener=self)
         self._is_assigned = False
         self._empty_polls = 0
         self._ends: dict[TopicPartition, int] = {}
@@ -61,7 +63,7 @@ class GroupConsuming(ConsumerRebalanceListener):
                 polled = await self._consumer.poll(POLL_MS, sink.room(POLL_RECORDS_MAX))
                 is_written = False
                 for partition, records in polled.items():
-                    sink.put(
+                    await sink.write(
                         partition,
                         (
                             Record(each.offset, each.timestamp, each.key, each.value, tuple(each.headers))

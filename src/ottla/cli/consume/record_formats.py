@@ -22,6 +22,7 @@ from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import Any, Final
 
+from ottla.cli.consume.decoded_record import DecodedRecord
 from ottla.cli.output import json_line, printable_bytes
 from ottla.model.errors import MisuseError
 from ottla.model.ids import TopicPartition
@@ -68,10 +69,10 @@ _Part = Callable[[TopicPartition, Record], bytes]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LineStyle:
-    """How the parts of a record look, whatever the format."""
+    """How the parts of a record are printed, in every format."""
 
     fields: tuple[Field, ...] = ()
-    """What stands on a line, in order; the value follows unless it is among them."""
+    """The fields of a line, in order; the value follows unless it is one of them."""
     separator: bytes = b"\t"
     null_mark: bytes = b"null"
     time_format: TimeFormat = TimeFormat.EPOCH
@@ -95,10 +96,11 @@ def record_format(text: str, style: LineStyle) -> Format:
     if kind is OutputFormat.JSON:
         return lambda partition, record: _as_json(partition, record, is_for_terminal=style.is_escaped)
     if kind is OutputFormat.RAW:
-        return lambda _, record: record.value or b""
+        show = printable_bytes if style.is_escaped else bytes
+        return lambda _, record: show(record.value or b"")
     encode, null_mark = _ENCODE[kind], style.null_mark
     if not style.fields and not style.is_escaped:
-        # The most used format is worth a shorter way.
+        # The usual case, without the detour over a list of fields.
         return lambda _, record: (null_mark if record.value is None else encode(record.value)) + b"\n"
     parts = _parts(encode, style)
     fields = style.fields if Field.VALUE in style.fields else (*style.fields, Field.VALUE)
@@ -161,17 +163,18 @@ def _template_format(text: str, style: LineStyle) -> Format:
         known = ", ".join(OutputFormat)
         raise BadTemplateError(rf"{text!r} is not one of {known}, nor a template such as '%t %p %o %k %s\n'")
     named = _parts(bytes, style)
-    parts = [_template_part(found, named) for found in _TOKEN.finditer(text)]
+    parts = [_template_part(found, named, is_escaped=style.is_escaped) for found in _TOKEN.finditer(text)]
     return lambda partition, record: b"".join([part(partition, record) for part in parts])
 
 
-def _template_part(found: re.Match[str], named: dict[Field, _Part]) -> _Part:
+def _template_part(found: re.Match[str], named: dict[Field, _Part], *, is_escaped: bool) -> _Part:
     letter, escape = found["letter"], found["escape"]
     if letter is not None and letter != "%":
         if letter in _LETTERS:
             return named[_LETTERS[letter]]
         if letter in _LENGTHS:
-            return _LENGTHS[letter]
+            length = _LENGTHS[letter]
+            return (lambda partition, record: printable_bytes(length(partition, record))) if is_escaped else length
         raise BadTemplateError(
             f"%{letter} is not known; use {' '.join(f'%{each}' for each in (*_LETTERS, *_LENGTHS, '%'))}"
         )
@@ -198,7 +201,7 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def time_text(timestamp: int, kind: TimeFormat) -> str:
-    """A timestamp in ms since 1970 as it is shown; one that no calendar has stays a number."""
+    """A timestamp in ms since 1970 as it is printed; one outside of the calendar stays a number."""
     if kind is TimeFormat.EPOCH or timestamp < 0:
         return str(timestamp)
     try:
@@ -215,22 +218,27 @@ def _as_json(partition: TopicPartition, record: Record, *, is_for_terminal: bool
     headers: Any = {name: json_bytes(value) for name, value in record.headers}
     if len(headers) < len(names):
         headers = [[name, json_bytes(value)] for name, value in record.headers]
-    return json_line(
-        {
-            "topic": partition.topic,
-            "partition": partition.partition,
-            "offset": record.offset,
-            "timestamp": record.timestamp,
-            "key": json_bytes(record.key),
-            "value": json_bytes(record.value),
-            "headers": headers,
-        },
-        is_for_terminal=is_for_terminal,
-    )
+    document = {
+        "topic": partition.topic,
+        "partition": partition.partition,
+        "offset": record.offset,
+        "timestamp": record.timestamp,
+        "key": json_bytes(record.key),
+        "value": json_bytes(record.value),
+        "headers": headers,
+    }
+    if isinstance(record, DecodedRecord):
+        for name, data, part in (
+            ("key", record.raw_key, record.key_part),
+            ("value", record.raw_value, record.value_part),
+        ):
+            document[name] = part.value if part.error is None else json_bytes(data)
+            document[f"{name}_schema"] = part.schema
+    return json_line(document, is_for_terminal=is_for_terminal)
 
 
 def json_bytes(data: bytes | None) -> Any:
-    """Text where it is text, else base64 in a wrapper that `ottla produce --format json` reads back."""
+    """UTF-8 as text, other bytes as base64 in a wrapper that `ottla produce --format json` reads back."""
     if data is None:
         return None
     try:

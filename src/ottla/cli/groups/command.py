@@ -1,87 +1,70 @@
-"""`ottla groups`: lists and describes consumer groups, and resets or deletes their committed offsets."""
+"""`ottla groups`: lists and describes groups of all types, and resets or deletes their offsets."""
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ottla.cli.command_runner import ExitStatus, application, examples, guarded, run_with_cluster
 from ottla.cli.confirmation import confirm
-from ottla.cli.durations import parse_duration
-from ottla.cli.options import AsJson, AssumeYes, Bootstrap, Profile, parse_choices
-from ottla.cli.output import MISSING, human_count, print_json, print_table, say, tell
+from ottla.cli.deletions import delete_each
+from ottla.cli.groups import options
+from ottla.cli.options import AsJson, AssumeYes, Bootstrap, Profile, UsageError, parse_choices
+from ottla.cli.output import MISSING, human_count, print_json, print_list, print_table, say, say_errors, tell
 from ottla.cli.progress import Progress
-from ottla.cli.running import ExitStatus, application, examples, guarded, run_with_cluster
-from ottla.cli.topic_choices import Topics, parse_topic_choice
+from ottla.cli.topic_choices import Topics, checked_topic_choices, partition_outcome
+from ottla.operations.durations import parse_duration
 
 if TYPE_CHECKING:
-    from ottla.cli.groups.offset_resets import PlannedReset, Target
-    from ottla.client.admin.group_offsets import CommittedOffset
     from ottla.client.admin.group_requests import GroupDescription
     from ottla.client.errors import AnswerError
     from ottla.client.network.cluster import Cluster
     from ottla.model.ids import TopicPartition
+    from ottla.operations.groups.offset_resets import PlannedReset, Target, ToGroup
+    from ottla.operations.groups.offsets_by_type import GroupOffsets
 
-app = application("List and describe consumer groups and their lag; reset and delete their offsets.")
+app = application("List and describe groups of all types and their lag; reset and delete their offsets.")
 
-STATES: Final = (
-    "Stable",
-    "Empty",
-    "PreparingRebalance",
-    "CompletingRebalance",
-    "Assigning",
-    "Reconciling",
-    "Dead",
+
+@app.command(
+    "list",
+    epilog=examples(
+        "ottla groups list", "ottla groups list --state stable --type consumer", "ottla groups list --type share"
+    ),
 )
-TYPES: Final = ("classic", "consumer", "share", "streams")
-_DESCRIBED_TYPES: Final = ("classic", "consumer")
-
-GroupName = Annotated[str, typer.Argument(metavar="GROUP", help="Name of the group.", show_default=False)]
-
-
-@app.command("list", epilog=examples("ottla groups list", "ottla groups list --state stable --type consumer"))
 def list_groups(
-    state: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--state", metavar="STATE,...", help=f"Only groups in these states: {', '.join(STATES)}; may be repeated."
-        ),
-    ] = None,
-    kind: Annotated[
-        list[str] | None,
-        typer.Option("--type", metavar="classic|consumer", help="Only groups of this protocol; may be repeated."),
-    ] = None,
+    state: options.States = None,
+    kind: options.Types = None,
     bootstrap: Bootstrap = None,
     profile: Profile = None,
     as_json: AsJson = False,
 ) -> None:
     """List the groups with their state, type and coordinator."""
-    states = parse_choices(state, STATES, "--state")
-    types = parse_choices(kind, TYPES, "--type")
+    states = parse_choices(state, options.STATES, "--state")
+    types = parse_choices(kind, options.TYPES, "--type")
 
     async def work(cluster: "Cluster") -> None:
         from ottla.client.admin.group_requests import list_groups
 
-        found = await list_groups(cluster, states=states, types=types)
-        if as_json:
-            print_json(
-                [
-                    {
-                        "group": each.group_id,
-                        "state": each.state,
-                        "type": each.type,
-                        "protocol_type": each.protocol_type,
-                        "coordinator": each.coordinator,
-                    }
-                    for each in found
-                ]
-            )
-        else:
-            rows = [
-                (each.group_id, each.state, each.type, each.protocol_type or MISSING, each.coordinator)
-                for each in found
-            ]
-            print_table(("group", "state", "type", "protocol", "coordinator"), rows)
+        documents = [
+            {
+                "group": each.group_id,
+                "state": each.state,
+                "type": each.type,
+                "protocol_type": each.protocol_type,
+                "coordinator": each.coordinator,
+            }
+            for each in await list_groups(cluster, states=states, types=types)
+        ]
+        columns = {
+            "group": "group",
+            "state": "state",
+            "type": "type",
+            "protocol": "protocol_type",
+            "coordinator": "coordinator",
+        }
+        print_list(documents, columns, as_json=as_json)
 
     run_with_cluster(bootstrap, profile, work)
 
@@ -106,20 +89,22 @@ def describe(
 ) -> None:
     """Show a group: its state and, for each partition, committed offset, end offset, lag and member.
 
-    With --all and --json, prints a list of groups.
+    A share group has a start offset instead: the group is done with all records before it. With --all and --json,
+    prints a list of groups.
     """
     if (group is None) is not every:
-        raise typer.BadParameter("pass either GROUP or --all")
+        raise UsageError("pass either GROUP or --all")
 
     async def work(cluster: "Cluster") -> None:
-        from ottla.cli.groups.views import Views, end_offsets, group_document, idle_words, print_group, progress_of
+        from ottla.cli.groups.views import Views, group_document, idle_words, print_group
+        from ottla.operations.groups.progress import end_offsets, progress_of
 
         none_chosen = not (offsets or members or state)
         views = Views(members=members or (as_json and none_chosen), offsets=offsets or none_chosen)
         found = await _described(cluster, group, with_offsets=views.offsets)
-        asked = {partition for each, committed in found for partition in (*committed, *_assigned(each))}
+        asked = {partition for each, offsets in found for partition in (*offsets.offsets, *_assigned(each))}
         ends = await end_offsets(cluster, asked) if views.offsets and asked else {}
-        shown = [(each, progress_of(each, committed, ends)) for each, committed in found]
+        shown = [(each, progress_of(each, offsets, ends)) for each, offsets in found]
         if as_json:
             documents = [group_document(each, progress, views) for each, progress in shown]
             print_json(documents if every else documents[0])
@@ -132,7 +117,7 @@ def describe(
             if words is not None and not every:
                 say(words)
 
-    run_with_cluster(bootstrap, profile, work)
+    run_with_cluster(bootstrap, profile, work, shows_progress=every)
 
 
 @app.command(
@@ -143,84 +128,61 @@ def describe(
         "ottla groups reset-offsets billing --all-topics --to-datetime 2024-05-01T12:00:00Z --execute",
         "ottla groups reset-offsets billing --all-topics --to-current --export > offsets.csv",
         "ottla groups reset-offsets billing --from-file offsets.csv --execute",
+        "ottla groups reset-offsets billing-2 --from-group billing --execute",
     ),
 )
 def reset_offsets(
-    group: GroupName,
+    group: options.GroupName,
     topic: Topics = None,
-    all_topics: Annotated[
-        bool, typer.Option("--all-topics", help="All topics that the group has committed offsets for.")
-    ] = False,
-    to_earliest: Annotated[bool, typer.Option("--to-earliest", help="To the first offset of each partition.")] = False,
-    to_latest: Annotated[bool, typer.Option("--to-latest", help="To the end of each partition.")] = False,
-    to_current: Annotated[
-        bool, typer.Option("--to-current", help="To the committed offset; to the end if there is none.")
-    ] = False,
-    to_offset: Annotated[
-        int | None, typer.Option("--to-offset", metavar="OFFSET", help="To this offset.", min=0)
-    ] = None,
-    shift_by: Annotated[
-        int | None, typer.Option("--shift-by", metavar="N", help="Forward by N offsets, or back if negative.")
-    ] = None,
-    to_datetime: Annotated[
-        str | None,
-        typer.Option(
-            "--to-datetime",
-            metavar="TIME",
-            help="To the first record at or after an ISO 8601 time; UTC without a zone.",
-        ),
-    ] = None,
-    by_duration: Annotated[
-        str | None,
-        typer.Option("--by-duration", metavar="DURATION", help="To the first record of the last 90m, 2d or PT1H30M."),
-    ] = None,
-    from_file: Annotated[
-        str | None,
-        typer.Option(
-            "--from-file", metavar="FILE", help="To the offsets in lines of topic,partition,offset; - for stdin."
-        ),
-    ] = None,
-    execute: Annotated[
-        bool, typer.Option("--execute", help="Reset the offsets; without it, the plan is only shown.")
-    ] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show the plan (the default).")] = False,
-    export: Annotated[bool, typer.Option("--export", help="Print the plan as CSV, for --from-file.")] = False,
+    all_topics: options.AllTopics = False,
+    to_earliest: options.ToEarliest = False,
+    to_latest: options.ToLatest = False,
+    to_current: options.ToCurrent = False,
+    to_offset: options.ToOffset = None,
+    shift_by: options.ShiftBy = None,
+    to_datetime: options.ToDatetime = None,
+    by_duration: options.ByDuration = None,
+    from_file: options.FromFile = None,
+    from_group: options.FromGroup = None,
+    execute: options.Execute = False,
+    dry_run: options.DryRun = False,
+    export: options.Export = False,
     bootstrap: Bootstrap = None,
     profile: Profile = None,
     as_json: AsJson = False,
 ) -> None:
-    """Reset the committed offsets of a group that has no members. Shows the plan; --execute carries it out.
+    """Reset the offsets of a group that has no members. Shows the plan; --execute carries it out.
 
-    An offset beyond the bounds of a partition becomes the nearest bound. A group that does not exist is created.
+    Sets the committed offsets, or the start offsets of a share group. An offset beyond the bounds of a partition
+    becomes the nearest bound. A group that does not exist is created, as a group of consumers.
     """
     if execute and dry_run:
-        raise typer.BadParameter("pass either --execute or --dry-run")
-    scopes = [bool(topic), all_topics, from_file is not None]
-    if sum(scopes) != 1:
-        raise typer.BadParameter("pass one of --topic TOPIC, --all-topics and --from-file FILE")
-    wishes = {
-        "to_earliest": to_earliest,
-        "to_latest": to_latest,
-        "to_current": to_current,
-        "to_offset": to_offset,
-        "shift_by": shift_by,
-        "to_datetime": to_datetime,
-        "by_duration": by_duration,
-        "from_file": from_file,
+        raise UsageError("pass either --execute or --dry-run")
+    if sum([bool(topic), all_topics, from_file is not None, from_group is not None]) != 1:
+        raise UsageError("pass one of --topic TOPIC, --all-topics, --from-file FILE and --from-group GROUP")
+    given = {
+        "--to-earliest": to_earliest,
+        "--to-latest": to_latest,
+        "--to-current": to_current,
+        "--to-offset": to_offset,
+        "--shift-by": shift_by,
+        "--to-datetime": to_datetime,
+        "--by-duration": by_duration,
+        "--from-file": from_file,
+        "--from-group": from_group,
     }
+    choices = checked_topic_choices(topic)
     with guarded():
-        for choice in topic or ():
-            parse_topic_choice(choice)
-        target = _target({name: value for name, value in wishes.items() if value not in (None, False)}, group)
+        target = _target({name: value for name, value in given.items() if value not in (None, False)}, group)
 
     async def work(cluster: "Cluster") -> int:
-        from ottla.cli.groups.reset import carry_out, plan_resets, refuse_group_in_use
+        from ottla.operations.groups.reset import carry_out, plan_resets, type_of_idle_group
 
-        is_known = await refuse_group_in_use(cluster, group)
-        plan = await plan_resets(cluster, group, target, topic or [], all_topics=all_topics)
-        refused = await carry_out(cluster, group, plan) if execute else {}
+        group_type = await type_of_idle_group(cluster, group)
+        plan = await plan_resets(cluster, group, group_type, target, choices, all_topics=all_topics)
+        refused = await carry_out(cluster, group, group_type, plan) if execute else {}
         _print_resets(group, plan, refused, executed=execute, export=export, as_json=as_json)
-        if not is_known:
+        if group_type is None:
             say(f"group {group} {'did not exist; it was created' if execute else 'does not exist; a reset creates it'}")
         if not execute:
             say("nothing was changed; pass --execute to reset the offsets")
@@ -238,33 +200,20 @@ def delete(
     profile: Profile = None,
     as_json: AsJson = False,
 ) -> None:
-    """Delete groups without members, and their committed offsets."""
-    if not yes:
-        confirm(f"delete {', '.join(groups)} and all committed offsets?")
+    """Delete groups of any type without members, and their offsets."""
+    confirm(f"delete {', '.join(groups)} and all of their offsets?", yes=yes)
 
     async def work(cluster: "Cluster") -> int:
         from ottla.client.admin.group_requests import delete_group
-        from ottla.client.errors import AnswerError
         from ottla.model.error_codes import ErrorCode
 
-        outcomes: dict[str, str] = {}
-        failed = False
-        for group in groups:
-            try:
-                await delete_group(cluster, group)
-                outcomes[group] = "deleted"
-            except AnswerError as error:
-                if error.error_code is ErrorCode.GROUP_ID_NOT_FOUND and if_exists:
-                    outcomes[group] = "does not exist"
-                    continue
-                outcomes[group] = error.error_code.name.lower()
-                failed = True
-                say(f"ottla: {error}")
-        if as_json:
-            print_json(outcomes)
-        else:
-            tell(*(f"{group}: {outcome}" for group, outcome in outcomes.items()))
-        return ExitStatus.REFUSED if failed else ExitStatus.DONE
+        return await delete_each(
+            groups,
+            lambda group: delete_group(cluster, group),
+            not_found=ErrorCode.GROUP_ID_NOT_FOUND,
+            if_exists=if_exists,
+            as_json=as_json,
+        )
 
     run_with_cluster(bootstrap, profile, work)
 
@@ -277,32 +226,29 @@ def delete(
     ),
 )
 def delete_offsets(
-    group: GroupName,
+    group: options.GroupName,
     topic: Topics = None,
     yes: AssumeYes = False,
     bootstrap: Bootstrap = None,
     profile: Profile = None,
     as_json: AsJson = False,
 ) -> None:
-    """Delete the committed offsets of a group in topics that no member reads."""
-    if not topic:
-        raise typer.BadParameter("pass --topic TOPIC")
-    with guarded():
-        for choice in topic:
-            parse_topic_choice(choice)
-    if not yes:
-        confirm(f"delete the committed offsets of group {group} in {', '.join(topic)}?")
+    """Delete the offsets of a group in topics that no member reads; of a share group, in whole topics."""
+    choices = checked_topic_choices(topic, required=True)
+    confirm(f"delete the offsets of group {group} in {', '.join(choices)}?", yes=yes)
 
     async def work(cluster: "Cluster") -> int:
-        from ottla.cli.topic_choices import chosen_partitions
-        from ottla.client.admin import group_offsets
+        from ottla.client.admin.any_group import describe_any_group
+        from ottla.operations.groups.offsets_by_type import remove_offsets
+        from ottla.operations.topic_choices import chosen_partitions
 
-        partitions = await chosen_partitions(cluster, topic)
-        refused = await group_offsets.delete_offsets(cluster, group, partitions)
+        described = await describe_any_group(cluster, group)
+        partitions = await chosen_partitions(cluster, choices)
+        refused = await remove_offsets(cluster, described.type, group, choices, partitions)
         if as_json:
-            print_json([_partition_document(each) | _outcome_document(refused.get(each)) for each in partitions])
+            print_json([partition_outcome(each, refused) for each in partitions])
         else:
-            _tell(refused)
+            say_errors(refused.values())
             if len(refused) < len(partitions):
                 tell(f"{group}: deleted the offsets of {human_count(len(partitions) - len(refused), 'partition')}")
         return ExitStatus.REFUSED if refused else ExitStatus.DONE
@@ -312,29 +258,29 @@ def delete_offsets(
 
 async def _described(
     cluster: "Cluster", name: str | None, *, with_offsets: bool
-) -> "list[tuple[GroupDescription, dict[TopicPartition, CommittedOffset]]]":
-    """One group, or all that can be described, with their committed offsets if they are wanted."""
-    from ottla.client.admin.group_offsets import committed_offsets
-    from ottla.client.admin.group_requests import describe_group, list_groups
+) -> "list[tuple[GroupDescription, GroupOffsets]]":
+    """One group or all groups, with their offsets if `with_offsets`."""
+    from ottla.client.admin.any_group import describe_any_group
+    from ottla.client.admin.group_requests import list_groups
     from ottla.client.errors import AnswerError
     from ottla.model.error_codes import ErrorCode
+    from ottla.operations.groups.offsets_by_type import GroupOffsets, offsets_of
 
-    names = (
-        [name] if name is not None else [each.group_id for each in await list_groups(cluster, types=_DESCRIBED_TYPES)]
-    )
-    found: list[tuple[GroupDescription, dict[TopicPartition, CommittedOffset]]] = []
+    names = [name] if name is not None else [each.group_id for each in await list_groups(cluster)]
+    found: list[tuple[GroupDescription, GroupOffsets]] = []
     progress = Progress()
     for group_id in names:
         progress.tick(lambda: f"{len(found):,} of {human_count(len(names), 'group')} described")
         try:
-            description = await describe_group(cluster, group_id)
+            description = await describe_any_group(cluster, group_id)
+            offsets = await offsets_of(cluster, description.type, group_id) if with_offsets else GroupOffsets()
         except AnswerError as error:
-            # Among all groups, one that was deleted in the meantime is not an error.
+            # With --all, a group that was deleted in the meantime is not an error.
             if name is not None or error.error_code is not ErrorCode.GROUP_ID_NOT_FOUND:
                 progress.end()
                 raise
             continue
-        found.append((description, await committed_offsets(cluster, group_id) if with_offsets else {}))
+        found.append((description, offsets))
     progress.end()
     return found
 
@@ -343,35 +289,36 @@ def _assigned(group: "GroupDescription") -> "list[TopicPartition]":
     return [partition for member in group.members for partition in member.assignment or ()]
 
 
-def _target(wishes: dict[str, Any], group: str) -> "Target":
-    """The one target that was given."""
+def _target(given: dict[str, Any], group: str) -> "Target | ToGroup":
+    """The one target that was given, by the name of its option."""
     import time
 
-    from ottla.cli.groups import offset_resets as resets
+    from ottla.operations.groups import offset_resets as resets
 
-    names = ["--" + name.replace("_", "-") for name in wishes]
-    if len(names) != 1:
-        given = "" if not names else f", not {' and '.join(names)} together"
-        raise typer.BadParameter(
+    if len(given) != 1:
+        names = "" if not given else f", not {' and '.join(given)} together"
+        raise UsageError(
             "pass one of --to-earliest, --to-latest, --to-current, --to-offset, --shift-by, --to-datetime, "
-            f"--by-duration and --from-file{given}"
+            f"--by-duration, --from-file and --from-group{names}"
         )
-    ((name, value),) = wishes.items()
-    match name:
-        case "to_earliest":
+    ((option, value),) = given.items()
+    match option:
+        case "--to-earliest":
             return resets.ToEarliest()
-        case "to_latest":
+        case "--to-latest":
             return resets.ToLatest()
-        case "to_current":
+        case "--to-current":
             return resets.ToCurrent()
-        case "to_offset":
+        case "--to-offset":
             return resets.ToOffset(value)
-        case "shift_by":
+        case "--shift-by":
             return resets.ShiftBy(value)
-        case "to_datetime":
+        case "--to-datetime":
             return resets.parse_datetime(value)
-        case "by_duration":
+        case "--by-duration":
             return resets.ToTime(time.time_ns() // 1_000_000 - parse_duration(value))
+        case "--from-group":
+            return resets.ToGroup(value)
         case _:
             text = sys.stdin.read() if value == "-" else Path(value).read_text()
             return resets.parse_listed(text.splitlines(), "stdin" if value == "-" else value, group)
@@ -388,14 +335,13 @@ def _print_resets(
 ) -> None:
     if as_json:
         documents = [
-            _partition_document(each.partition)
+            partition_outcome(each.partition, refused)
             | {"current_offset": each.current, "new_offset": each.new, "note": each.note or None}
-            | _outcome_document(refused.get(each.partition))
             for each in plan
         ]
         print_json({"group": group, "executed": executed, "partitions": documents})
         return
-    _tell(refused)
+    say_errors(refused.values())
     if export:
         tell(*(f"{each.partition.topic},{each.partition.partition},{each.new}" for each in plan))
         return
@@ -410,16 +356,3 @@ def _print_resets(
         for each in plan
     ]
     print_table(("topic", "partition", "current", "new", "note"), rows)
-
-
-def _tell(refused: "dict[TopicPartition, AnswerError]") -> None:
-    for error in refused.values():
-        say(f"ottla: {error}")
-
-
-def _partition_document(partition: "TopicPartition") -> dict[str, Any]:
-    return {"topic": partition.topic, "partition": partition.partition}
-
-
-def _outcome_document(error: "AnswerError | None") -> dict[str, Any]:
-    return {"error": None if error is None else error.error_code.name}

@@ -1,81 +1,34 @@
-"""The progress of groups, and how a group is shown: facts and tables for people, one object in JSON."""
+"""How a group and its progress are shown: facts and tables for people, one object in JSON."""
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from ottla.cli.output import MISSING, Cell, print_facts, print_table
-from ottla.client.admin.group_offsets import CommittedOffset
 from ottla.client.admin.group_requests import GroupDescription, GroupMember
-from ottla.client.network.cluster import Cluster
-from ottla.client.network.list_offsets import END, list_offsets
-from ottla.model.ids import TopicPartition
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PartitionProgress:
-    """The progress of a group in one partition, and the member that reads it. `end` is None if it is not known."""
-
-    partition: TopicPartition
-    committed: CommittedOffset | None
-    end: int | None
-    member: GroupMember | None
-
-    @property
-    def lag(self) -> int | None:
-        """Offsets between the committed one and the end; None if either is not known."""
-        return None if self.committed is None or self.end is None else max(self.end - self.committed.offset, 0)
+from ottla.client.admin.share_group_requests import SHARE
+from ottla.client.admin.streams_group_requests import STREAMS, StreamsGroupDescription, StreamsGroupMember, Tasks
+from ottla.operations.groups.progress import PartitionProgress, by_topic, partitions_text
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Views:
-    """Which parts of a group are shown, besides what it is."""
+    """Which parts of a group are shown besides its state."""
 
     members: bool
     offsets: bool
 
 
-async def end_offsets(cluster: Cluster, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-    """The end offset of each partition; one that was deleted, or has no leader, is left out."""
-    asked = set(partitions)
-    topics = (await cluster.retry(lambda: cluster.refresh({each.topic for each in asked}))).topics
-    led = {
-        TopicPartition(topic.name, each.index)
-        for topic in topics.values()
-        for each in topic.partitions
-        if each.leader is not None
-    }
-    found = await list_offsets(cluster, dict.fromkeys(asked & led, END))
-    return {partition: place.offset for partition, place in found.items()}
-
-
-def progress_of(
-    group: GroupDescription,
-    committed: Mapping[TopicPartition, CommittedOffset],
-    ends: Mapping[TopicPartition, int],
-) -> list[PartitionProgress]:
-    """Every partition that the group committed to, or that a member has."""
-    members = {partition: member for member in group.members for partition in member.assignment or ()}
-    return [
-        PartitionProgress(
-            partition=partition,
-            committed=committed.get(partition),
-            end=ends.get(partition),
-            member=members.get(partition),
-        )
-        for partition in sorted(committed.keys() | members.keys())
-    ]
-
-
-# For people
+# Text
 
 
 def print_group(group: GroupDescription, progress: Sequence[PartitionProgress], views: Views) -> None:
-    """What the group is, and its offsets or members below it."""
+    """Prints the group, with its offsets or members below."""
+    has_usual_protocol = group.protocol_type in ("", "consumer", group.type)
     facts: dict[str, Cell] = {
         "group": group.group_id,
         "state": group.state,
-        "type": group.type if group.protocol_type in ("", "consumer") else f"{group.type}, {group.protocol_type}",
+        "type": group.type if has_usual_protocol else f"{group.type}, {group.protocol_type}",
         "assignor": group.assignor or "none",
         "coordinator": group.coordinator,
         "members": len(group.members),
@@ -88,13 +41,22 @@ def print_group(group: GroupDescription, progress: Sequence[PartitionProgress], 
     print_facts(facts)
     if views.members:
         print()
-        print_table(
-            ("member", "client", "host", "instance", "partitions", "assignment"), map(_member_row, group.members)
-        )
+        if group.type == STREAMS:
+            print_table(
+                ("member", "client", "host", "process", "active", "standby", "warmup"),
+                [_streams_row(each) for each in group.members if isinstance(each, StreamsGroupMember)],
+            )
+        else:
+            print_table(
+                ("member", "client", "host", "instance", "partitions", "assignment"), map(_member_row, group.members)
+            )
     if views.offsets:
         print()
-        columns = ("topic", "partition", "committed", "end", "lag", "member", "host", "client")
-        print_table(columns, map(_progress_row, progress))
+        if group.type == SHARE:
+            print_table(("topic", "partition", "start", "end", "lag"), [_progress_row(each)[:5] for each in progress])
+        else:
+            columns = ("topic", "partition", "committed", "end", "lag", "member", "host", "client")
+            print_table(columns, map(_progress_row, progress))
 
 
 def _progress_row(progress: PartitionProgress) -> Sequence[Cell]:
@@ -120,9 +82,19 @@ def _member_row(member: GroupMember) -> Sequence[Cell]:
     )
 
 
-def partitions_text(partitions: Iterable[TopicPartition]) -> str:
-    """Partitions as `--topic` takes them: events:0,1 users:3."""
-    return " ".join(f"{topic}:{','.join(map(str, some))}" for topic, some in _by_topic(partitions).items())
+def _streams_row(member: StreamsGroupMember) -> Sequence[Cell]:
+    return (
+        member.member_id,
+        member.client_id,
+        member.host,
+        member.process_id,
+        *(_tasks_text(tasks) or MISSING for tasks in (member.active_tasks, member.standby_tasks, member.warmup_tasks)),
+    )
+
+
+def _tasks_text(tasks: Tasks) -> str:
+    """Tasks with their partitions: 0:0,1 1:3."""
+    return " ".join(f"{part}:{','.join(map(str, some))}" for part, some in sorted(tasks.items()))
 
 
 def idle_words(group: GroupDescription) -> str | None:
@@ -130,7 +102,7 @@ def idle_words(group: GroupDescription) -> str | None:
     return None if group.members else f"group {group.group_id} has no active members"
 
 
-# For programs
+# JSON
 
 
 def group_document(group: GroupDescription, progress: Sequence[PartitionProgress], views: Views) -> dict[str, Any]:
@@ -146,15 +118,28 @@ def group_document(group: GroupDescription, progress: Sequence[PartitionProgress
         "assignment_epoch": group.assignment_epoch,
         "member_count": len(group.members),
     }
+    if isinstance(group, StreamsGroupDescription):
+        found["topology_epoch"] = group.topology_epoch
+        found["subtopologies"] = [asdict(each) for each in group.subtopologies]
     if views.members:
         found["members"] = [_member_document(each) for each in group.members]
     if views.offsets:
-        found["offsets"] = [_progress_document(each) for each in progress]
+        document = _share_document if group.type == SHARE else _progress_document
+        found["offsets"] = [document(each) for each in progress]
         found["lag"] = sum(each.lag or 0 for each in progress)
     return found
 
 
 def _member_document(member: GroupMember) -> dict[str, Any]:
+    tasks: dict[str, Any] = {}
+    if isinstance(member, StreamsGroupMember):
+        tasks = {
+            "process_id": member.process_id,
+            "topology_epoch": member.topology_epoch,
+            "active_tasks": dict(member.active_tasks),
+            "standby_tasks": dict(member.standby_tasks),
+            "warmup_tasks": dict(member.warmup_tasks),
+        }
     return {
         "member_id": member.member_id,
         "instance_id": member.instance_id,
@@ -162,8 +147,21 @@ def _member_document(member: GroupMember) -> dict[str, Any]:
         "host": member.host,
         "member_epoch": member.member_epoch,
         "subscription": member.subscription,
-        "assignment": None if member.assignment is None else _by_topic(member.assignment),
-        "target_assignment": None if member.target is None else _by_topic(member.target),
+        "assignment": None if member.assignment is None else by_topic(member.assignment),
+        "target_assignment": None if member.target is None else by_topic(member.target),
+        **tasks,
+    }
+
+
+def _share_document(progress: PartitionProgress) -> dict[str, Any]:
+    start = progress.committed
+    return {
+        "topic": progress.partition.topic,
+        "partition": progress.partition.partition,
+        "start_offset": None if start is None else start.offset,
+        "leader_epoch": None if start is None or start.leader_epoch < 0 else start.leader_epoch,
+        "end_offset": progress.end,
+        "lag": progress.lag,
     }
 
 
@@ -181,10 +179,3 @@ def _progress_document(progress: PartitionProgress) -> dict[str, Any]:
         "client_id": None if member is None else member.client_id,
         "host": None if member is None else member.host,
     }
-
-
-def _by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
-    found: dict[str, list[int]] = {}
-    for partition in sorted(partitions):
-        found.setdefault(partition.topic, []).append(partition.partition)
-    return found

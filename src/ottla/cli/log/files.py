@@ -1,7 +1,7 @@
-"""Takes the files of a log apart: segments, indexes, snapshots, checkpoints, Ottla's or Kafka's. Only reads.
+"""Decodes the files of a log: segments, indexes, snapshots and checkpoints of Ottla or Kafka. Only reads.
 
-Everything comes out as findings, plain dictionaries with a `kind`; damage is a finding too, with the place where it is,
-and reading goes on behind it where a length can be believed. `log.py` prints them.
+The results are findings, dictionaries with a `kind`. Damage is a finding with its position; reading continues after it
+if the length of the batch can be trusted. `command.py` prints the findings.
 """
 
 from collections.abc import Callable, Iterator
@@ -14,21 +14,23 @@ from ottla.records.batch import Batch
 from ottla.records.control import read_marker
 from ottla.records.decode import decode_records
 from ottla.records.layout import HEADER_BYTES, LENGTH_AT, LENGTH_PREFIX_BYTES, MAGIC_AT, Codec
-from ottla.storage import names
-from ottla.storage.checkpoints import read_epochs, read_offsets, read_properties
-from ottla.storage.producer_snapshot import decode_snapshot
-from ottla.storage.scanner import DamagedSegmentError, scan_file
-from ottla.storage.transaction_index import TransactionIndex
+from ottla.storage.data_dirs import names
+from ottla.storage.data_dirs.checkpoints import read_epochs, read_offsets, read_properties
+from ottla.storage.producers.producer_snapshot import decode_snapshot
+from ottla.storage.segments.scanner import DamagedSegmentError, scan_file
+from ottla.storage.segments.transaction_index import TransactionIndex
 
 Finding = dict[str, Any]
 
 _OFFSET_ENTRY: Final = Struct(">ii")
 _TIME_ENTRY: Final = Struct(">qi")
 _LENGTH: Final = Struct(">i")
+_ZEROS_BYTES: Final = 1024 * 1024
+"""How much is looked at at once for zeros."""
 
 
 def read_path(disk: Disk, path: str, *, records: bool) -> Iterator[Finding]:
-    """What is in a file, a partition's folder, or a data dir with all its partitions; each finding names its file."""
+    """The findings in a file, a partition folder, or a data dir with all its partitions; each names its file."""
     if not disk.exists(path):
         raise CorruptError(f"{path}: no such file or folder")
     if not disk.is_dir(path):
@@ -40,7 +42,7 @@ def read_path(disk: Disk, path: str, *, records: bool) -> Iterator[Finding]:
     if not known and not folders:
         raise CorruptError(f"{path}: not a partition folder or a data dir: it has no log files")
     for name in known:
-        # A broker at work may take a file away between the listing and the reading.
+        # A running broker may delete a file in between.
         if disk.exists(f"{path}/{name}"):
             yield from _read_file(disk, f"{path}/{name}", records=records)
     for name in folders:
@@ -51,9 +53,9 @@ def _read_file(disk: Disk, path: str, *, records: bool) -> Iterator[Finding]:
     name = path.rpartition("/")[2]
     reader = _reader_of(name)
     if reader is None:
-        raise CorruptError(f"{path}: not the name of a log file, which ends in .log, .index, .timeindex or the like")
+        raise CorruptError(f"{path}: not a log file; the name must end in .log, .index, .timeindex or the like")
     if disk.size(path) == 0:
-        # A fresh segment, or a checkpoint that was never written.
+        # A new segment, or a checkpoint that was never written.
         yield {"file": path, "kind": "empty"}
         return
     found = _read_segment(disk, path, records=records) if reader is _read_segment else reader(disk, path)
@@ -82,6 +84,9 @@ def _read_segment(disk: Disk, path: str, *, records: bool = False) -> Iterator[F
                         if records:
                             yield from _records(batch)
             except DamagedSegmentError as error:
+                if _is_unwritten(file, error.position, size):
+                    yield {"kind": "unwritten", "position": error.position, "size_bytes": size - error.position}
+                    return
                 position = _next_batch(file, error.position, size)
                 yield {
                     "kind": "damage",
@@ -93,8 +98,15 @@ def _read_segment(disk: Disk, path: str, *, records: bool = False) -> Iterator[F
         file.close()
 
 
+def _is_unwritten(file: File, position: int, size: int) -> bool:
+    """Whether a file has nothing but zeros from here on, as segments have that Kafka preallocates."""
+    return all(
+        not any(file.read_at(start, min(_ZEROS_BYTES, size - start))) for start in range(position, size, _ZEROS_BYTES)
+    )
+
+
 def _next_batch(file: File, position: int, size: int) -> int | None:
-    """Where reading goes on behind a damaged batch: its end, if its length leads to what looks like a batch."""
+    """Where reading continues after a damaged batch: its end, if its length leads to another batch."""
     header = file.read_at(position, HEADER_BYTES)
     if len(header) < HEADER_BYTES:
         return None
@@ -157,7 +169,7 @@ def _read_offset_index(disk: Disk, path: str) -> Iterator[Finding]:
     before = 0
     for slot, (relative, position) in enumerate(_OFFSET_ENTRY.iter_unpack(_entries(disk, path, _OFFSET_ENTRY.size))):
         if relative == 0 and position == 0:
-            # Kafka keeps room behind the entries of the segment that it writes to.
+            # Kafka preallocates the index of the active segment.
             return
         if slot and relative <= before:
             raise CorruptError(f"entry {slot}: offset {base + relative} follows {base + before}")
@@ -189,7 +201,7 @@ def _read_transaction_index(disk: Disk, path: str) -> Iterator[Finding]:
         yield {"kind": "aborted_transaction", **aborted._asdict()}
 
 
-# What is small
+# Snapshots and checkpoints
 
 
 def _read_snapshot(disk: Disk, path: str) -> Iterator[Finding]:
@@ -239,7 +251,7 @@ _BY_SUFFIX: Final[dict[str, Callable[[Disk, str], Iterator[Finding]]]] = {
     names.HIGH_WATERMARKS: _read_offsets,
     names.CLEANER_OFFSETS: _read_offsets,
 }
-"""By the end of a file's name; a segment may also be on its way out or in."""
+"""By the suffix of the file name, after removing those of deleted and swapped files."""
 
 
 def _reader_of(name: str) -> Callable[[Disk, str], Iterator[Finding]] | None:
@@ -249,6 +261,6 @@ def _reader_of(name: str) -> Callable[[Disk, str], Iterator[Finding]] | None:
 
 
 def _belongs_to_a_log(name: str) -> bool:
-    """Whether a folder's file is one of a log: other programs write files that end in .log, too."""
+    """Whether a file belongs to a log; other programs also write files that end in .log."""
     is_segment = name.startswith(".") is False and "." in name and not name.endswith((".metadata", ".properties"))
     return _reader_of(name) is not None and (not is_segment or names.base_offset_of(name) is not None)

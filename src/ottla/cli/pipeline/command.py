@@ -1,6 +1,6 @@
-"""`ottla pipeline`: make, check, run, watch and reset pipelines that are declared in files.
+"""`ottla pipeline`: creates, checks, runs, watches and resets pipelines that are declared in files.
 
-What a project is, and how it runs, is in `ottla.spark.pipelines`. Spark is imported only by what needs it.
+Projects and how they run are in `ottla.spark.pipelines`. Spark is imported only by the commands that need it.
 """
 
 from importlib.util import find_spec
@@ -9,56 +9,66 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from ottla.cli.command_runner import ExitStatus, application, examples, guarded
 from ottla.cli.confirmation import confirm
-from ottla.cli.options import AsJson, AssumeYes, parse_pairs
-from ottla.cli.output import json_line, print_json, say
-from ottla.cli.running import ExitStatus, application, examples, guarded
+from ottla.cli.options import AsJson, AssumeYes, Profile, ProjectBootstrap, parse_pairs
+from ottla.cli.output import json_line, print_json, say, tell
 from ottla.model.errors import MisuseError
 
 if TYPE_CHECKING:
-    from ottla.spark.pipelines.project import Project
+    from ottla.spark.pipelines.declaration.project import Project
 
-app = application("Make, check, run, watch and reset pipelines on Spark, declared in files.")
+app = application("Create, check, run, watch and reset pipelines on Spark, declared in files.")
 
 MASTER_DEFAULT: Final = "local[*]"
-Folder = Annotated[Path, typer.Argument(metavar="DIR", help="The project's folder.", show_default="here")]
+Folder = Annotated[Path, typer.Argument(metavar="DIR", help="Project folder.", show_default="current folder")]
 Settings = Annotated[
     list[str] | None,
     typer.Option(
         "--set",
         metavar="KEY=VALUE",
-        help="Set a key of pipeline.toml (trigger, sources.orders.topic, …) or of Spark (spark.…); may be repeated.",
+        help="Set a key of pipeline.toml (such as trigger or sources.orders.topic) or of Spark (spark.*); may be"
+        " repeated.",
     ),
 ]
 Master = Annotated[
     str,
     typer.Option(
-        "--master", metavar="URL", help="Where Spark runs: local[4], spark://host:7077, yarn, k8s://…, sc://…"
+        "--master", metavar="URL", help="Spark master: local[4], spark://HOST:PORT, yarn, k8s://URL or sc://HOST:PORT."
     ),
 ]
-ProjectBootstrap = Annotated[
-    str | None,
+ProjectName = Annotated[
+    str | None, typer.Option("--name", metavar="NAME", help="Name of the pipeline.", show_default="the folder's name")
+]
+Deep = Annotated[
+    bool, typer.Option("--deep", help="Also start Spark to check every column and type; topics must exist.")
+]
+Once = Annotated[
+    bool | None,
     typer.Option(
-        "--bootstrap",
-        envvar="OTTLA_BOOTSTRAP",
-        metavar="HOST:PORT[,…]",
-        help="Where brokers listen, instead of what pipeline.toml says.",
-        show_default=False,
+        "--once/--continuous",
+        help="Process all present records and exit, or run until interrupted.",
+        show_default="mode in pipeline.toml",
     ),
+]
+CreateTopics = Annotated[bool, typer.Option("--create-topics", help="Create topics that do not exist.")]
+Sinks = Annotated[
+    list[str] | None, typer.Option("--sink", metavar="SINK", help="Only this sink or query; may be repeated.")
 ]
 
 
 @app.command("init", epilog=examples("ottla pipeline init shop", "ottla pipeline init --name billing"))
-def init(
-    folder: Folder = Path("."),
-    name: Annotated[str | None, typer.Option(help="The pipeline's name.", show_default="the folder's")] = None,
-) -> None:
-    """Make a project with a pipeline.toml and two steps, to be changed."""
+def init(folder: Folder = Path("."), name: ProjectName = None, as_json: AsJson = False) -> None:
+    """Create a project with a pipeline.toml and two steps, to be changed."""
+    chosen = name or folder.resolve().name
     with guarded():
-        from ottla.spark.pipelines.starter import make_project
+        from ottla.spark.pipelines.declaration.project_template import make_project
 
-        for path in make_project(folder, name or folder.resolve().name):
-            print(path)
+        files = [str(path) for path in make_project(folder, chosen)]
+    if as_json:
+        print_json({"name": chosen, "files": files})
+        return
+    tell(*files)
     at = "" if folder == Path(".") else f" {folder}"
     say(f"check it with `ottla pipeline validate{at}`, run it with `ottla pipeline run{at}`")
 
@@ -71,36 +81,31 @@ def init(
 )
 def validate(
     folder: Folder = Path("."),
-    deep: Annotated[
-        bool, typer.Option("--deep", help="Let Spark check every column and type; topics must exist.")
-    ] = False,
+    deep: Deep = False,
     master: Master = MASTER_DEFAULT,
     bootstrap: ProjectBootstrap = None,
+    profile: Profile = None,
     settings: Settings = None,
     as_json: AsJson = False,
 ) -> None:
-    """Check a project: its keys, its steps, what they read. All that is wrong is told at once."""
+    """Check a project: its keys, its steps and the views that they read. Prints all problems at once."""
     with guarded():
-        from ottla.spark.pipelines.problems import ProjectError
+        from ottla.spark.pipelines.declaration.problems import ProjectError
 
         declared = _declarative(folder)
         if declared is not None:
             raise typer.Exit(_run_declarative(declared, master, settings, dry=True))
         try:
-            project = _loaded(folder, bootstrap, settings)
+            project = _loaded(folder, bootstrap, profile, settings)
             if deep:
                 _deeply(project, master)
         except ProjectError as error:
             if not as_json:
                 raise
-            print_json(
-                {
-                    "valid": False,
-                    "problems": [{"file": e.file, "line": e.line, "words": e.words} for e in error.problems],
-                }
-            )
+            problems = [{"file": each.file, "line": each.line, "message": each.message} for each in error.problems]
+            print_json({"valid": False, "problems": problems})
             raise typer.Exit(ExitStatus.USAGE) from None
-        _tell_project(project, as_json=as_json)
+        _print_project(project, as_json=as_json)
 
 
 @app.command(
@@ -114,19 +119,15 @@ def validate(
 )
 def run(
     folder: Folder = Path("."),
-    once: Annotated[
-        bool | None,
-        typer.Option(
-            "--once/--continuous", help="All there is and then the end; or until Ctrl-C.", show_default="mode"
-        ),
-    ] = None,
+    once: Once = None,
     master: Master = MASTER_DEFAULT,
     bootstrap: ProjectBootstrap = None,
+    profile: Profile = None,
     settings: Settings = None,
-    create_topics: Annotated[bool, typer.Option("--create-topics", help="Make topics that do not exist.")] = False,
+    create_topics: CreateTopics = False,
     as_json: AsJson = False,
 ) -> None:
-    """Run a project, from where the last run stopped. Ctrl-C or SIGTERM end it after the running micro-batches.
+    """Run a project from where its last run stopped. Ctrl-C and SIGTERM stop it after the current micro-batches.
 
     A folder with a spark-pipeline.yml is run by Spark's own declarative pipelines.
     """
@@ -134,13 +135,13 @@ def run(
         declared = _declarative(folder)
         if declared is not None:
             raise typer.Exit(_run_declarative(declared, master, settings, dry=False))
-        project = _loaded(folder, bootstrap, settings)
+        project = _loaded(folder, bootstrap, profile, settings)
         _need_spark()
         from ottla.cli.pipeline.live_table import run_watched
-        from ottla.spark.pipelines.topics import provide_topics
+        from ottla.spark.pipelines.running.project_topics import ensure_topics
 
-        for topic in provide_topics(project, create=create_topics):
-            say(f"topic {topic} was made")
+        for topic in ensure_topics(project, create=create_topics):
+            say(f"created topic {topic}")
         is_once = project.settings.mode == "once" if once is None else once
         run_watched(project, master=master, once=is_once, as_json=as_json)
 
@@ -149,85 +150,108 @@ def run(
 def status(
     folder: Folder = Path("."),
     bootstrap: ProjectBootstrap = None,
+    profile: Profile = None,
     settings: Settings = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show how far each sink is: batch, offsets, lag. Works while the project runs and afterwards."""
+    """Show the progress of each sink: batch, offsets and lag. Works while the project runs and afterwards."""
     with guarded():
-        from ottla.cli.pipeline.status import print_standing
-        from ottla.spark.pipelines.standing import standing_of
+        from ottla.cli.pipeline.status import print_status
+        from ottla.spark.pipelines.running.project_status import read_status
 
-        project = _loaded(folder, bootstrap, settings)
-        print_standing(project, standing_of(project), as_json=as_json)
+        project = _loaded(folder, bootstrap, profile, settings)
+        print_status(project, read_status(project), as_json=as_json)
 
 
 @app.command("reset", epilog=examples("ottla pipeline reset shop --sink totals", "ottla pipeline reset shop --yes"))
 def reset(
     folder: Folder = Path("."),
-    sink: Annotated[list[str] | None, typer.Option(help="Only this sink, or query; may be repeated.")] = None,
+    sink: Sinks = None,
     yes: AssumeYes = False,
     bootstrap: ProjectBootstrap = None,
+    profile: Profile = None,
     settings: Settings = None,
     as_json: AsJson = False,
 ) -> None:
-    """Forget how far a project is: the next run begins where its sources say, and writes again what was written."""
-    with guarded():
-        from ottla.spark.pipelines.problems import meant
-        from ottla.spark.pipelines.queries import query_names
-        from ottla.spark.pipelines.run_files import checkpoint_folder, checkpoint_place, remove_checkpoint, the_only_run
-        from ottla.spark.pipelines.standing import forget_groups
+    """Delete the checkpoints and consumer groups of a project, so that its next run starts from the beginning.
 
-        project = _loaded(folder, bootstrap, settings)
+    The next run writes the records that were written before again.
+    """
+    with guarded():
+        from ottla.spark.pipelines.declaration.problems import suggestion
+        from ottla.spark.pipelines.running.project_status import delete_groups
+        from ottla.spark.pipelines.running.query_names import query_names
+        from ottla.spark.pipelines.running.run_files import checkpoint_folder, remove_checkpoint, run_lock
+
+        project = _loaded(folder, bootstrap, profile, settings)
         known = query_names(project)
         for name in sink or ():
             if name not in known:
-                raise MisuseError(f"{project.name} has no sink {name}; {meant(name, known)}")
-        with the_only_run(project):
+                raise MisuseError(f"{project.name} has no sink {name}; {suggestion(name, known)}")
+        with run_lock(project):
             wanted = [name for name in known if not sink or name in sink]
             there = [name for name in wanted if (at := checkpoint_folder(project, name)) is None or at.exists()]
-            if there and not yes:
-                lines = [f"  {name}: {checkpoint_place(project, name)}" for name in there]
-                say("the next run of these reads from the start of their sources, and writes again what they wrote:")
-                say(*lines)
-                confirm("forget how far they are?")
             if there:
-                forget_groups(project, there)
+                _confirm_reset(project, there, yes=yes)
+                delete_groups(project, there)
             for name in there:
                 remove_checkpoint(project, name)
         if as_json:
             print(json_line({"reset": there}).decode(), end="")
         else:
-            print("\n".join(f"{name}: forgotten" for name in there) or "there was nothing to forget")
+            tell(*([f"{name}: reset" for name in there] or ["nothing to reset"]))
 
 
-def _loaded(folder: Path, bootstrap: str | None, settings: list[str] | None) -> "Project":
-    from ottla.spark.pipelines.loading import load_project
+def _confirm_reset(project: "Project", names: list[str], *, yes: bool) -> None:
+    from ottla.spark.pipelines.running.run_files import checkpoint_place
+
+    if not yes:
+        say("the next run reads the sources of these sinks from the start, and writes their records again:")
+        say(*(f"  {name}: {checkpoint_place(project, name)}" for name in names))
+    confirm("delete their checkpoints and consumer groups?", yes=yes)
+
+
+def _loaded(folder: Path, bootstrap: str | None, profile: str | None, settings: list[str] | None) -> "Project":
+    from ottla.cli.profile.store import overriding_connection
+    from ottla.spark.pipelines.declaration.loading import load_project
 
     overrides = parse_pairs(settings or (), "--set")
-    if bootstrap is not None:
-        overrides["bootstrap"] = bootstrap
+    chosen = overriding_connection(bootstrap, profile)
+    if chosen.bootstrap is not None:
+        overrides["bootstrap"] = chosen.bootstrap
+    if chosen.command_config is not None:
+        # In pipeline.toml a path begins at the project's folder, here at the current one.
+        overrides["client_properties"] = str(Path(chosen.command_config).absolute())
     return load_project(folder, overrides)
 
 
 def _declarative(folder: Path) -> Path | None:
-    from ottla.spark.pipelines.loading import declarative_file
+    from ottla.cli.command_config import given_command_config
+    from ottla.spark.pipelines.declaration.loading import declarative_file
 
-    return declarative_file(folder)
+    found = declarative_file(folder)
+    if found is not None and given_command_config() is not None:
+        raise MisuseError(
+            f"--command-config has no effect on {found.name}, which Spark runs; set options such as"
+            " kafka.security.protocol in its sources and sinks"
+        )
+    return found
 
 
 def _run_declarative(file: Path, master: str, settings: list[str] | None, *, dry: bool) -> int:
     _need_spark()
-    from ottla.spark.pipelines.declarative import run_declarative
+    from ottla.spark.pipelines.running.spark_declarative import run_declarative
 
     return run_declarative(file, master=master, settings=parse_pairs(settings or (), "--set"), dry=dry)
 
 
 def _deeply(project: "Project", master: str) -> None:
     _need_spark()
-    from ottla.spark.pipelines.runner import validate_deeply
-    from ottla.spark.pipelines.topics import provide_topics
+    from ottla.spark.pipelines.running.project_topics import ensure_topics
+    from ottla.spark.pipelines.running.runner import validate_deeply
 
-    provide_topics(project, create=False)
+    ensure_topics(project, create=False)
+    say(f"{project.name}: starting Spark on {master} ...")
     validate_deeply(project, master=master)
 
 
@@ -236,25 +260,25 @@ def _need_spark() -> None:
         raise MisuseError("running pipelines needs PySpark; install it with: pip install 'ottla[spark]'")
 
 
-def _tell_project(project: "Project", *, as_json: bool) -> None:
-    from ottla.spark.pipelines.loading import unused_views
+def _print_project(project: "Project", *, as_json: bool) -> None:
+    from ottla.spark.pipelines.declaration.loading import unused_views
 
     unused = unused_views(project)
+    sinks = project.settings.sinks
     if as_json:
         document = {
             "valid": True,
             "name": project.name,
             "views": {view: list(project.reads(view)) for view in project.order},
-            "sinks": {name: sink.view for name, sink in project.settings.sinks.items()},
+            "sinks": {name: sink.view for name, sink in sinks.items()},
             "unused": unused,
         }
         print_json(document)
         return
     for view in project.order:
         reads = project.reads(view)
-        print(f"{view} from {', '.join(reads)}" if reads else f"{view}, a source")
-    for name, sink in project.settings.sinks.items():
-        print(f"{name} writes {sink.view} to {sink.topic or sink.parquet or sink.delta}")
+        tell(f"{view} reads {', '.join(reads)}" if reads else f"{view} is a source")
+    tell(*(f"{name} writes {sink.view} to {sink.topic or sink.parquet or sink.delta}" for name, sink in sinks.items()))
     if unused:
-        say(f"nothing writes {', '.join(unused)}: never run")
-    print(f"{project.name} is right")
+        say(f"no sink uses {', '.join(unused)}; it will not run")
+    tell(f"{project.name}: valid")

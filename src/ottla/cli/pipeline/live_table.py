@@ -1,4 +1,4 @@
-"""What a person sees while a pipeline runs: a table that changes in place, or lines where there is no terminal."""
+"""The progress of a running pipeline: a table that changes in place, or lines if there is no terminal."""
 
 import sys
 import time
@@ -13,20 +13,20 @@ from ottla.cli.output import MISSING, human_bytes, json_line, print_table, say
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from ottla.spark.pipelines.project import Project
-    from ottla.spark.pipelines.query_report import QueryReport
+    from ottla.spark.pipelines.declaration.project import Project
+    from ottla.spark.pipelines.running.query_report import QueryReport
 
 LINES_SECONDS: Final = 10.0
-"""How often a run tells how far it is, where there is no terminal."""
+"""How often a run prints its progress if there is no terminal."""
 COLUMNS: Final = ("sink", "to", "state", "batch", "rows", "rows/s", "bytes/s", "batch time", "behind", "state rows")
 
 NAMES: Final = ("sink", "to")
-"""The columns that may be cut."""
+"""The columns that may be shortened."""
 NAME_WIDTH_MIN: Final = 12
 DISPENSABLE: Final = ("state rows", "batch time", "bytes/s", "to", "batch")
-"""The columns that are left out of a narrow terminal, the first one first."""
+"""The columns that are left out on a narrow terminal, in this order."""
 GAP: Final = 3
-"""What a column takes beside its content."""
+"""Width of a column beside its content."""
 
 
 class _Watcher(Protocol):
@@ -34,16 +34,17 @@ class _Watcher(Protocol):
 
 
 def run_watched(project: "Project", *, master: str, once: bool, as_json: bool) -> None:
-    """Runs a project and shows its progress; prints what came of it at the end."""
-    from ottla.spark.pipelines.runner import run_project
+    """Runs a project, shows its progress, and prints the final state of its queries."""
+    from ottla.spark.pipelines.running.runner import run_project
 
     with _watcher(project, as_json=as_json) as watch:
-        say(f"{project.name}: starting Spark on {master} …")
+        say(f"{project.name}: starting Spark on {master} ...")
 
         def ready() -> None:
             if as_json:
                 _print_json({"event": "ready", "pipeline": project.name})
-            say(f"{project.name}: running" + (", until all there is has been read" if once else "; Ctrl-C ends it"))
+            end = "until all present records are processed" if once else "until Ctrl-C"
+            say(f"{project.name}: running {end}")
 
         reports = run_project(project, master=master, once=once, watch=watch, ready=ready)
     if as_json:
@@ -91,7 +92,7 @@ def _watcher(project: "Project", *, as_json: bool) -> Iterator[_Watcher]:
 def drawn(title: str, reports: "list[QueryReport]", width: int) -> "Table":
     """The reports as a table for a terminal of that width.
 
-    Numbers are never cut: names are, and where that is not enough the columns that matter least are left out.
+    Numbers are never shortened. Names are; if that is not enough, the least important columns are left out.
     """
     from rich import box
     from rich.table import Table
@@ -112,7 +113,7 @@ def drawn(title: str, reports: "list[QueryReport]", width: int) -> "Table":
 
 
 def widths_for(rows: list[list[str]], width: int) -> dict[str, int]:
-    """The columns for which there is room, and how wide each is: names take what numbers leave."""
+    """The columns that fit, with their widths; names take the width that numbers leave."""
     whole = {heading: max(len(heading), *(len(row[at]) for row in rows), 0) for at, heading in enumerate(COLUMNS)}
     widths = {heading: min(size, NAME_WIDTH_MIN) if heading in NAMES else size for heading, size in whole.items()}
     for least in DISPENSABLE:
@@ -126,12 +127,12 @@ def widths_for(rows: list[list[str]], width: int) -> dict[str, int]:
 
 
 def _spare(widths: dict[str, int], width: int) -> int:
-    """How much room these columns leave; negative if there is not enough."""
+    """Width that these columns leave; negative if they do not fit."""
     return width - sum(size + GAP for size in widths.values())
 
 
 class _Lines:
-    """Tells of each micro-batch, or of as many as there is time for."""
+    """Prints each micro-batch, or those that come after an interval."""
 
     def __init__(self, tell: Any, every_seconds: float = 0.0) -> None:
         self._tell = tell

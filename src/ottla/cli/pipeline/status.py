@@ -1,38 +1,38 @@
-"""Prints where a pipeline stands: for people a line for each query and topic, for programs all of it."""
+"""Prints the status of a pipeline: a table with a line per query and topic, or everything as JSON."""
 
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from ottla.cli.output import MISSING, Cell, print_json, print_table, say
+from ottla.cli.output import MISSING, Cell, print_json, print_table, say, tell
 
 if TYPE_CHECKING:
-    from ottla.spark.pipelines.project import Project
-    from ottla.spark.pipelines.standing import QueryStanding, Standing
+    from ottla.spark.pipelines.declaration.project import Project
+    from ottla.spark.pipelines.running.project_status import ProjectStatus, QueryStatus
 
 
-def print_standing(project: "Project", standing: "Standing", *, as_json: bool) -> None:
-    """Prints a project's standing."""
+def print_status(project: "Project", status: "ProjectStatus", *, as_json: bool) -> None:
+    """Prints the status of a project."""
     if as_json:
         print_json(
             {
                 "pipeline": project.name,
-                "running": standing.process is not None,
-                "process": standing.process,
-                "remark": standing.remark,
-                "queries": [document_of(query) for query in standing.queries],
+                "running": status.process is not None,
+                "process": status.process,
+                "remark": status.remark,
+                "queries": [document_of(query) for query in status.queries],
             }
         )
         return
-    by = f"is being run by process {standing.process}" if standing.process is not None else "is not running"
-    print(f"{project.name} {by}")
+    state = f"is running (process {status.process})" if status.process is not None else "is not running"
+    tell(f"{project.name} {state}")
     columns = ("sink", "to", "batch", "at", "rows/s", "batch time", "topic", "read", "committed", "lag")
-    print_table(columns, [row for query in standing.queries for row in _rows(query)])
-    if standing.remark:
-        say(standing.remark)
+    print_table(columns, [row for query in status.queries for row in _rows(query)])
+    if status.remark:
+        say(status.remark)
 
 
-def document_of(query: "QueryStanding") -> dict[str, Any]:
-    """One query for programs."""
+def document_of(query: "QueryStatus") -> dict[str, Any]:
+    """One query in JSON."""
     state = query.checkpoint
     return {
         "name": query.name,
@@ -58,7 +58,7 @@ def document_of(query: "QueryStanding") -> dict[str, Any]:
     }
 
 
-def _rows(query: "QueryStanding") -> list[tuple[Cell, ...]]:
+def _rows(query: "QueryStatus") -> list[tuple[Cell, ...]]:
     state = query.checkpoint
     batch: Cell = MISSING if state is None or state.batch is None else state.batch
     at = MISSING

@@ -1,10 +1,12 @@
 """`ottla produce`: lines of files or of a pipe as records into a topic. `record_lines.py` parses the lines."""
 
+import asyncio
 import sys
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import typer
 
+from ottla.cli.command_runner import CONTEXT, application, examples, run_with_cluster
 from ottla.cli.options import (
     Acks,
     AsJson,
@@ -12,15 +14,28 @@ from ottla.cli.options import (
     Compression,
     Profile,
     TopicName,
+    UsageError,
     parse_acks,
-    parse_choice,
+    parse_codec,
     parse_size,
 )
 from ottla.cli.output import human_bytes, human_count, print_json, say
-from ottla.cli.produce.record_lines import InputFormat, LineShape, parse_headers
-from ottla.cli.running import CONTEXT, application, examples, run_with_cluster
+from ottla.cli.produce import options
+from ottla.cli.produce.record_lines import BadLineError, Headers, InputFormat, LineShape, parse_headers
+from ottla.cli.schemas.options import (
+    IdPlace,
+    KeyFormat,
+    KeyMessage,
+    KeySchema,
+    SchemaIdPlace,
+    SchemaRegistry,
+    ValueFormat,
+    ValueMessage,
+    ValueSchema,
+)
 
 if TYPE_CHECKING:
+    from ottla.cli.produce.sending import Encode
     from ottla.client.network.cluster import Cluster
 
 app = application("Write records from files or a pipe to a topic.")
@@ -33,55 +48,33 @@ app = application("Write records from files or a pipe to a topic.")
         "echo hello | ottla produce events",
         "ottla produce users --file users.txt --key-separator :",
         'echo \'{"key": "k", "value": "v", "headers": {"a": "1"}}\' | ottla produce events --format json',
+        "echo '{\"id\": 1}' | ottla produce orders --value-schema order.avsc",
+        "echo '7|{\"id\": 7}' | ottla produce orders --value-schema latest --key-separator '|'",
     ),
 )
 def produce(
     topic: TopicName,
-    files: Annotated[
-        list[str] | None, typer.Argument(metavar="FILE", help="Files to read; - for stdin.", show_default="stdin")
-    ] = None,
-    more_files: Annotated[
-        list[str] | None,
-        typer.Option("--file", metavar="FILE", help="File to read, like the argument FILE; may be repeated."),
-    ] = None,
-    input_format: Annotated[
-        InputFormat,
-        typer.Option(
-            "--format",
-            "-F",
-            metavar="text|json|hex|base64",
-            help="What a line is: a value, optionally with key and headers, as text, hex or base64; or a JSON object"
-            " with key, value, headers, timestamp and partition.",
-        ),
-    ] = InputFormat.TEXT,
-    key_separator: Annotated[
-        str | None,
-        typer.Option("--key-separator", "-K", metavar="TEXT", help="Text between key and value; a line must have it."),
-    ] = None,
-    header_separator: Annotated[
-        str | None,
-        typer.Option(
-            "--header-separator", metavar="TEXT", help="Text after the headers (a=1,b=2) at the beginning of a line."
-        ),
-    ] = None,
-    headers: Annotated[str, typer.Option("--headers", metavar="A=1,B=2", help="Headers of every record.")] = "",
-    key: Annotated[
-        str | None, typer.Option("--key", "-k", metavar="TEXT", help="Key of records without their own.")
-    ] = None,
-    null_value: Annotated[
-        str | None, typer.Option("--null-value", metavar="TEXT", help="Key or value that means null.")
-    ] = None,
+    files: options.Files = None,
+    more_files: options.MoreFiles = None,
+    input_format: options.Format = InputFormat.TEXT,
+    key_separator: options.KeySeparator = None,
+    header_separator: options.HeaderSeparator = None,
+    headers: options.Headers = "",
+    key: options.Key = None,
+    null_value: options.NullValue = None,
     compression: Compression = "none",
     acks: Acks = "all",
-    partition: Annotated[
-        int | None, typer.Option("--partition", "-p", metavar="N", min=0, help="Write to this partition.")
-    ] = None,
-    batch_size: Annotated[
-        str, typer.Option("--batch-size", metavar="BYTES", help="Size at which a batch is sent, such as 64k.")
-    ] = "512k",
-    timeout_ms: Annotated[
-        int, typer.Option("--timeout-ms", metavar="MS", min=1, help="How long to try to deliver a batch.")
-    ] = 30_000,
+    partition: options.Partition = None,
+    batch_size: options.BatchSize = "512k",
+    timeout_ms: options.TimeoutMs = 30_000,
+    value_schema: ValueSchema = None,
+    key_schema: KeySchema = None,
+    value_format: ValueFormat = None,
+    key_format: KeyFormat = None,
+    value_message: ValueMessage = None,
+    key_message: KeyMessage = None,
+    schema_id: SchemaIdPlace = IdPlace.PREFIX,
+    schema_registry: SchemaRegistry = None,
     bootstrap: Bootstrap = None,
     profile: Profile = None,
     as_json: AsJson = False,
@@ -90,44 +83,96 @@ def produce(
 
     On a terminal, a bar shows the progress of files.
     """
-    from ottla.cli.produce.sending import Producing
-    from ottla.records.layout import Codec
-
-    codec = Codec[parse_choice(compression, list(Codec.__members__), "--compression")]
-    acks_number = parse_acks(acks)
+    settings: dict[str, Any] = {
+        "codec": parse_codec(compression),
+        "acks": parse_acks(acks),
+        "batch_bytes": parse_size(batch_size, "--batch-size"),
+        "partition": partition,
+        "timeout_ms": timeout_ms,
+    }
+    has_key_schema = bool(key_schema or key_format or key_message)
     shape = LineShape(
         format=input_format,
         key_separator=_separator(key_separator, "--key-separator"),
         header_separator=_separator(header_separator, "--header-separator"),
         null_mark=None if null_value is None else _bytes(null_value),
         key=None if key is None else _bytes(key),
-        headers=parse_headers(headers),
+        headers=_headers(headers),
+        is_json_key=has_key_schema,
+        is_json_value=bool(value_schema or value_format or value_message or (schema_registry and not has_key_schema)),
     )
-    batch_bytes = parse_size(batch_size, "--batch-size")
+    id_place: _IdPlace = "header" if schema_id is IdPlace.HEADER else "prefix"
+    schemas = _Schemas(
+        key=(key_schema, key_format, key_message, id_place),
+        value=(value_schema, value_format, value_message, id_place),
+        registry=schema_registry,
+        connection=(bootstrap, profile),
+    )
+    if shape.is_json_key and key_separator is None and key is None and input_format is not InputFormat.JSON:
+        raise UsageError("--key-schema needs keys: pass --key-separator, --key, or --format json")
+    if (shape.is_json_key or shape.is_json_value) and input_format not in (InputFormat.TEXT, InputFormat.JSON):
+        raise UsageError("with a schema, --format is text or json: keys and values are JSON")
+    sources = [*(files or ()), *(more_files or ())] or ["-"]
 
     async def work(cluster: "Cluster") -> None:
-        producing = Producing(
-            cluster,
-            await cluster.topic(topic, auto_create=True),
-            shape=shape,
-            codec=codec,
-            partition=partition,
-            batch_bytes=batch_bytes,
-            acks=acks_number,
-            timeout_ms=timeout_ms,
-        )
-        sources = [*(files or ()), *(more_files or ())] or ["-"]
+        from ottla.cli.produce.sending import Producing
+
+        view = await cluster.topic(topic, auto_create=True)
+        encode = None
+        if shape.is_json_key or shape.is_json_value:
+            encode = await asyncio.to_thread(_encoder, topic, shape, schemas)
+        producing = Producing(cluster, view, shape=shape, encode=encode, **settings)
         if "-" in sources and sys.stdin.isatty() and sys.stderr.isatty():
             say("type one record per line; Ctrl-D ends the input")
         await producing.run(sources)
-        totals = producing.totals()
-        if as_json:
-            print_json({"topic": topic, **totals})
-        elif sys.stderr.isatty():
-            size, seconds = human_bytes(totals["bytes"]), totals["seconds"]
-            say(f"sent {human_count(totals['records'], 'record')}, {size} to {topic} in {seconds:.2f} s")
+        _print_totals(topic, producing.totals(), as_json=as_json)
 
     run_with_cluster(bootstrap, profile, work, in_bulk=True, request_timeout_ms=timeout_ms)
+
+
+_IdPlace = Literal["prefix", "header"]
+
+
+class _Schemas(NamedTuple):
+    """What was asked for: schema, format, message and place of the id, of keys and values."""
+
+    key: tuple[str | None, str | None, str | None, _IdPlace]
+    value: tuple[str | None, str | None, str | None, _IdPlace]
+    registry: str | None
+    connection: tuple[str | None, str | None]
+    """`--bootstrap` and `--profile`, which say how to log in."""
+
+
+def _encoder(topic: str, shape: LineShape, schemas: _Schemas) -> "Encode":
+    """Encodes records by their schemas; asks the registry for them."""
+    from ottla.cli.schemas.connection import open_registry
+
+    with open_registry(schemas.registry, *schemas.connection) as registry:
+        from ottla.cli.schemas.encoding import SchemaChoice, SchemaEncoder, record_encoder
+
+        key, value = (
+            SchemaEncoder(registry, topic, SchemaChoice(*choice), is_key=is_key) if is_used else None
+            for is_key, is_used, choice in (
+                (True, shape.is_json_key, schemas.key),
+                (False, shape.is_json_value, schemas.value),
+            )
+        )
+        return record_encoder(key, value)
+
+
+def _print_totals(topic: str, totals: dict[str, Any], *, as_json: bool) -> None:
+    if as_json:
+        print_json({"topic": topic, **totals})
+    elif sys.stderr.isatty():
+        size, seconds = human_bytes(totals["bytes"]), totals["seconds"]
+        say(f"sent {human_count(totals['records'], 'record')}, {size} to {topic} in {seconds:.2f} s")
+
+
+def _headers(text: str) -> Headers:
+    try:
+        return parse_headers(text)
+    except BadLineError as error:
+        raise typer.BadParameter(str(error), param_hint="--headers") from None
 
 
 def _bytes(text: str) -> bytes:
@@ -136,7 +181,7 @@ def _bytes(text: str) -> bytes:
 
 
 def _separator(text: str | None, option: str) -> bytes | None:
-    """With \\t and \\n for tab and newline."""
+    """A separator, with \\t and \\n for tab and newline."""
     if text is None:
         return None
     if not text:

@@ -1,6 +1,6 @@
-"""Reads a file, a pipe or a terminal piece by piece on the event loop, and says when nothing more comes for a while.
+"""Reads a file, a pipe or a terminal in pieces on the event loop, and reports pauses of the input.
 
-No thread reads: one that waits in a terminal could not be interrupted, and the program would not end.
+This does not use a thread: a thread that waits for a terminal cannot be interrupted, and the program would not end.
 """
 
 import asyncio
@@ -13,14 +13,14 @@ PAUSE_SECONDS: Final = 0.02
 
 
 async def read_pieces(descriptor: int, on_pause: Callable[[], Awaitable[None]]) -> AsyncIterator[bytes]:
-    """What the descriptor holds, in pieces, to its end; `on_pause` is awaited whenever none has come for a moment."""
+    """The content of the descriptor, in pieces; `on_pause` is awaited when no input has come for a moment."""
     loop = asyncio.get_running_loop()
     readable = asyncio.Event()
     try:
         loop.add_reader(descriptor, readable.set)
         is_watched = True
     except PermissionError:
-        # A plain file is always ready, so the system has nothing to watch.
+        # A regular file is always readable and cannot be watched.
         is_watched = False
     try:
         while True:

@@ -39,7 +39,7 @@ class NewRecord(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LineShape:
-    """What the parts of a line are separated by: `headers<sep>key<sep>value`, of which only the value must be."""
+    """What separates the parts of a line: `headers<sep>key<sep>value`; only the value is required."""
 
     format: InputFormat = InputFormat.TEXT
     key_separator: bytes | None = None
@@ -50,10 +50,13 @@ class LineShape:
     """For every record without its own."""
     headers: Headers = ()
     """For every record, before its own."""
+    is_json_key: bool = False
+    """Whether keys are JSON that is encoded by a schema."""
+    is_json_value: bool = False
 
     @property
     def is_bare(self) -> bool:
-        """Whether every line is a value as it stands, and nothing else."""
+        """Whether every line is just a value."""
         return self == LineShape()
 
 
@@ -73,7 +76,7 @@ _DECODE: Final[dict[InputFormat, Callable[[bytes], bytes]]] = {
 
 
 def line_parser(shape: LineShape) -> Callable[[bytes], NewRecord]:
-    """A function from a line, without its end, to a record; it raises `BadLineError`."""
+    """A function that turns a line, without its line end, into a record; it raises `BadLineError`."""
     if shape.format is InputFormat.JSON:
         return lambda line: _from_json(line, shape)
     plain = shape.format is InputFormat.TEXT and shape.null_mark is None
@@ -84,10 +87,12 @@ def line_parser(shape: LineShape) -> Callable[[bytes], NewRecord]:
 
 
 def parse_headers(text: str) -> Headers:
-    """`name=value,name=value`; a name alone has a null value."""
+    """`name=value,name=value`; `name=` has an empty value, `name` alone a null one. Raises `BadLineError`."""
     found: list[tuple[str, bytes | None]] = []
     for part in filter(None, text.split(",")):
         name, separator, value = part.partition("=")
+        if not name:
+            raise BadLineError(f"header {part!r} has no name; write NAME=VALUE, NAME= (empty) or NAME (null)")
         found.append((name, value.encode("utf-8", "surrogateescape") if separator else None))
     return tuple(found)
 
@@ -116,8 +121,9 @@ def _value(part: bytes, shape: LineShape) -> bytes | None:
 
 # JSON lines
 
-_FIELDS: Final = frozenset({"key", "value", "headers", "timestamp", "partition", "offset", "topic", "timestamp_type"})
-"""What a line may have; the last three are printed by `ottla consume` and ignored."""
+_IGNORED: Final = frozenset({"offset", "topic", "timestamp_type", "key_schema", "value_schema"})
+"""Printed by `ottla consume`."""
+_FIELDS: Final = frozenset({"key", "value", "headers", "timestamp", "partition"}) | _IGNORED
 
 
 def _from_json(line: bytes, shape: LineShape) -> NewRecord:
@@ -131,12 +137,18 @@ def _from_json(line: bytes, shape: LineShape) -> NewRecord:
     if unknown:
         raise BadLineError(f"unknown field {unknown[0]!r}; known fields: {', '.join(sorted(_FIELDS))}")
     return NewRecord(
-        _json_bytes(found["key"], "key") if "key" in found else shape.key,
-        _json_bytes(found.get("value"), "value"),
+        _json_part(found["key"], "key", is_json=shape.is_json_key) if "key" in found else shape.key,
+        _json_part(found.get("value"), "value", is_json=shape.is_json_value),
         (*shape.headers, *_json_headers(found.get("headers"))),
         _json_number(found.get("timestamp"), "timestamp", -(2**63)),
         _json_number(found.get("partition"), "partition", 0),
     )
+
+
+def _json_part(value: Any, name: str, *, is_json: bool) -> bytes | None:
+    if is_json:
+        return None if value is None else msgspec.json.encode(value)
+    return _json_bytes(value, name)
 
 
 def _json_bytes(value: Any, name: str) -> bytes | None:
@@ -156,7 +168,7 @@ def _json_bytes(value: Any, name: str) -> bytes | None:
 
 
 def _json_headers(value: Any) -> Iterator[tuple[str, bytes | None]]:
-    """An object, or a list of pairs where a name comes more than once."""
+    """Headers from an object, or from a list of pairs if a name is repeated."""
     pairs = list(value.items()) if isinstance(value, dict) else [] if value is None else value
     if not isinstance(pairs, list):
         raise BadLineError("its headers are not an object or a list of [name, value]")

@@ -20,7 +20,7 @@ from ottla.cli.progress import Progress, ProgressBar
 from ottla.client.errors import AnswerError
 from ottla.client.network.cluster import Cluster
 from ottla.client.network.cluster_view import TopicView
-from ottla.client.producer.batch_sender import Sender
+from ottla.client.producer.batch_sender import BatchSender
 from ottla.client.producer.partitioner import StickyChoice, partition_for_key
 from ottla.model.buffer import Buffer
 from ottla.model.errors import InvalidRequestError, OttlaError
@@ -32,6 +32,9 @@ from ottla.records.columns_encode import encode
 from ottla.records.layout import Codec
 from ottla.records.packed import BinaryColumn
 
+Encode = Callable[[NewRecord], NewRecord]
+"""Encodes key and value by their schemas. Raises `BadLineError`."""
+
 LINE_BYTES_MAX: Final = 64 * 1024 * 1024
 """More than any broker accepts in one record by default."""
 BATCH_RECORDS_MAX: Final = 1_000_000
@@ -42,7 +45,7 @@ class LineError(InvalidRequestError):
 
 
 class _Gathering:
-    """The batch of one partition that is being filled, and the lines that it holds."""
+    """The batch of a partition that is being filled, and its lines."""
 
     __slots__ = ("builder", "first_line", "last_line")
 
@@ -67,6 +70,7 @@ class Producing:
         topic: TopicView,
         *,
         shape: LineShape,
+        encode: Encode | None = None,
         codec: Codec,
         partition: int | None,
         batch_bytes: int,
@@ -79,10 +83,11 @@ class Producing:
         self._codec = codec
         self._partition = partition
         self._batch_bytes = batch_bytes
-        self._sender = Sender(cluster, acks=acks, timeout_ms=timeout_ms)
+        self._sender = BatchSender(cluster, acks=acks, timeout_ms=timeout_ms)
         self._sticky = StickyChoice(len(topic.partitions), cluster.random)
         self._gathering: dict[int, _Gathering] = {}
-        self._is_bare = shape.is_bare
+        self._encode = encode
+        self._is_bare = shape.is_bare and encode is None
         self._bare: list[bytes] = []
         self._bare_bytes = 0
         self._progress = Progress()
@@ -117,7 +122,7 @@ class Producing:
             await self._sender.close()
 
     def totals(self) -> dict[str, Any]:
-        """What was sent, and in what time."""
+        """Totals of what was sent."""
         return {
             "records": self._records,
             "bytes": self._bytes,
@@ -144,7 +149,7 @@ class Producing:
                 os.close(descriptor)
 
     async def _send_lines(self, descriptor: int, bar: ProgressBar | None) -> None:
-        """Splits what is read into lines; the last one needs no end."""
+        """Splits the input into lines; the last one needs no line end."""
         rest = b""
         async for piece in read_pieces(descriptor, self._on_pause):
             lines = piece.split(b"\n")
@@ -165,7 +170,7 @@ class Producing:
             await (self._gather_bare([rest]) if self._is_bare else self._gather_all([rest]))
 
     async def _on_pause(self) -> None:
-        """Sends the gathered records, so that lines of a slow writer arrive at once."""
+        """Sends the gathered records, so that lines of a slow writer arrive promptly."""
         await self._send_gathered()
         await self._flush()
 
@@ -177,7 +182,7 @@ class Producing:
                 await self._send(full)
 
     async def _gather_bare(self, lines: list[bytes]) -> None:
-        """Keeps lines that are values as they stand; they become batches together, by the columnar kernel."""
+        """Keeps lines that are just values; the columnar kernel encodes many of them at once."""
         self._bare += lines
         size = sum(map(len, lines))
         self._bare_bytes += size
@@ -206,6 +211,8 @@ class Producing:
         """Adds a line to the batch of its partition; returns the partition if that batch is full now."""
         try:
             record = self._parse(line)
+            if self._encode is not None:
+                record = self._encode(record)
         except BadLineError as error:
             raise self._line_error(str(error)) from error
         index = self._choose(record)
@@ -244,7 +251,7 @@ class Producing:
             await self._send(index)
 
     async def _send(self, index: int) -> None:
-        """Hands a partition's gathered batch over."""
+        """Builds and sends the gathered batch of a partition."""
         gathering = self._gathering.pop(index)
         batch = await asyncio.to_thread(gathering.builder.build)
         await self._hand_over(index, batch, gathering.first_line, gathering.last_line)
@@ -260,18 +267,18 @@ class Producing:
         try:
             produced = await self._sender.send(TopicPartition(self._topic.name, index), batch)
         except OttlaError as error:
-            raise self._blamed(error) from error
+            raise self._with_lines(error) from error
         self._pending.append(_Pending(produced, self._name, first_line, last_line))
 
     async def _flush(self) -> None:
         try:
             await self._sender.flush()
         except OttlaError as error:
-            raise self._blamed(error) from error
+            raise self._with_lines(error) from error
         self._pending.clear()
 
-    def _blamed(self, error: OttlaError) -> OttlaError:
-        """The error of a batch, with the numbers of its lines."""
+    def _with_lines(self, error: OttlaError) -> OttlaError:
+        """The error of a batch, with the line numbers of its records."""
         for pending in self._pending:
             if isinstance(error, AnswerError) and pending.produced.done() and pending.produced.exception() is error:
                 first, last = pending.first_line, pending.last_line
@@ -288,13 +295,13 @@ class Producing:
 
 
 def bare_batches(lines: list[bytes], timestamp: int, *, batch_bytes_max: int, codec: Codec) -> list[memoryview]:
-    """Lines as the values of records without key, as batches."""
+    """Batches of records without a key whose values are the lines."""
     offsets = array("q", accumulate(map(len, lines), initial=0))
     values = BinaryColumn(validity=None, offsets=offsets, data=b"".join(lines), wide=True)
     batches = encode(
         len(lines), values=values, default_timestamp=timestamp, batch_bytes_max=batch_bytes_max, codec=codec
     )
     for batch in batches:
-        # Each is sent alone, and the batch of a producer begins at offset 0.
+        # A produced batch begins at offset 0.
         Batch(batch).stamp(0, NO_LEADER_EPOCH)
     return batches

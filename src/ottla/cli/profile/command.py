@@ -1,4 +1,4 @@
-"""`ottla profile`: named connections, so that commands need no `--bootstrap`. `profiles.py` stores and chooses them."""
+"""`ottla profile`: named connections, so that commands need no `--bootstrap`. `store.py` keeps and chooses them."""
 
 import os
 from pathlib import Path
@@ -6,8 +6,9 @@ from typing import Annotated, Any
 
 import typer
 
+from ottla.cli.command_runner import application, examples, guarded
 from ottla.cli.confirmation import confirm
-from ottla.cli.options import AsJson, AssumeYes, parse_pairs
+from ottla.cli.options import AsJson, AssumeYes, UsageError, parse_pairs
 from ottla.cli.output import human_count, print_facts, print_json, print_table, say, tell
 from ottla.cli.profile.store import (
     SETTINGS,
@@ -20,7 +21,6 @@ from ottla.cli.profile.store import (
     read_profiles,
     write_profiles,
 )
-from ottla.cli.running import application, examples, guarded
 
 app = application(
     "Store connections to clusters under a name and choose the one that commands use.\n\n"
@@ -62,7 +62,7 @@ def create(
         else:
             tell(f"created profile {name} ({stored.bootstrap}); commands use it from now on")
         if os.environ.get("OTTLA_BOOTSTRAP"):
-            say("OTTLA_BOOTSTRAP is set and goes before it; unset it, or pass --profile")
+            say("OTTLA_BOOTSTRAP is set and takes precedence; unset it, or pass --profile")
 
 
 @app.command("list", epilog=examples("ottla profile list", "ottla profile list --json"))
@@ -96,7 +96,7 @@ def show(
         path, profiles = _read()
         chosen = name or os.environ.get("OTTLA_PROFILE") or profiles.current
         if chosen is None:
-            raise ProfileError("no profile is in use; `ottla profile use PROFILE` chooses one")
+            raise ProfileError("no profile is in use; choose one with `ottla profile use PROFILE`")
         document = _document(chosen, profiles.find(chosen), in_use=chosen == profiles.current)
         if as_json:
             print_json(document)
@@ -118,30 +118,36 @@ def use(
         str | None, typer.Argument(metavar="PROFILE", help="Name of the profile.", show_default=False)
     ] = None,
     none: Annotated[bool, typer.Option("--none", help="Use no profile from now on.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Choose the profile that commands use from now on."""
     if (name is None) is not none:
-        raise typer.BadParameter("pass either PROFILE or --none")
+        raise UsageError("pass either PROFILE or --none")
     with guarded():
         path, profiles = _read()
         if name is not None:
             profiles.find(name)
         write_profiles(path, Profiles(current=name, profiles=profiles.profiles))
-        tell("no profile is in use" if name is None else f"commands use profile {name} from now on")
+        if as_json:
+            print_json({"in_use": name})
+        else:
+            tell("no profile is in use" if name is None else f"commands use profile {name} from now on")
 
 
 @app.command("delete", epilog=examples("ottla profile delete prod --yes"))
-def delete(name: ProfileName, yes: AssumeYes = False) -> None:
+def delete(name: ProfileName, yes: AssumeYes = False, as_json: AsJson = False) -> None:
     """Delete a profile."""
     with guarded():
         path, profiles = _read()
         profiles.find(name)
-        if not yes:
-            confirm(f"delete profile {name}?")
+        confirm(f"delete profile {name}?", yes=yes)
         kept = {each: stored for each, stored in profiles.profiles.items() if each != name}
         current = None if profiles.current == name else profiles.current
         write_profiles(path, Profiles(current=current, profiles=kept))
-        tell(f"deleted profile {name}; {human_count(len(kept), 'profile')} left")
+        if as_json:
+            print_json({"deleted": name, "left": sorted(kept)})
+        else:
+            tell(f"deleted profile {name}; {human_count(len(kept), 'profile')} left")
 
 
 def _read() -> tuple[Path, Profiles]:

@@ -1,4 +1,4 @@
-"""Connection profiles: named clusters in a file of the user's, and which cluster a command connects to.
+"""Connection profiles: named clusters in a file of the user, and which cluster a command connects to.
 
 The file is `$OTTLA_CONFIG`, else `ottla/config.toml` in `$XDG_CONFIG_HOME` or `~/.config`. Only its owner may read it.
 """
@@ -10,15 +10,20 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
+from ottla.cli.command_config import given_command_config
 from ottla.model.errors import InvalidRequestError, MisuseError
+
+if TYPE_CHECKING:
+    from ottla.transport.client_security import ClientSecurity
 
 BOOTSTRAP_DEFAULT: Final = "localhost:9092"
 SETTINGS: Final = {
     "client.id": "name that brokers see in their logs and quotas",
     "request.timeout.ms": "how long to wait for a broker's response",
     "socket.connection.setup.timeout.ms": "how long to wait for a connection",
+    "command.config": "file with Kafka's client properties, such as security.protocol and sasl.jaas.config",
 }
 """What a profile may set besides its brokers."""
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
@@ -42,6 +47,33 @@ class Connection:
     connect_timeout_ms: int = 10_000
     profile: str | None = None
     """The profile that named the brokers, for error messages."""
+    command_config: str | None = None
+    """The file with the client properties; None if there is none."""
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """The security options of a client, by the names of `ClientConfig`. Reads the file. Raises `MisuseError`."""
+        if self.command_config is None:
+            return {}
+        from ottla.client.properties import read_properties, security_options
+
+        try:
+            return security_options(read_properties(self.command_config))
+        except MisuseError as error:
+            raise MisuseError(f"{self.command_config}: {error}") from None
+
+    @property
+    def security(self) -> "ClientSecurity | None":
+        """How connections are encrypted and log in; None for PLAINTEXT. Raises `MisuseError`."""
+        if self.command_config is None:
+            return None
+        from ottla.client.options import ClientConfig
+
+        options = self.options
+        try:
+            return ClientConfig(**options).security
+        except MisuseError as error:
+            raise MisuseError(f"{self.command_config}: {error}") from None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,6 +91,7 @@ class StoredProfile:
             client_id=self.settings.get("client.id", made.client_id),
             request_timeout_ms=int(self.settings.get("request.timeout.ms", made.request_timeout_ms)),
             connect_timeout_ms=int(self.settings.get("socket.connection.setup.timeout.ms", made.connect_timeout_ms)),
+            command_config=self.settings.get("command.config"),
         )
 
 
@@ -72,8 +105,8 @@ class Profiles:
     def find(self, name: str) -> StoredProfile:
         """The profile of that name. Raises `ProfileError`."""
         if name not in self.profiles:
-            known = ", ".join(sorted(self.profiles)) or "none; `ottla profile create` makes one"
-            raise ProfileError(f"there is no profile {name!r}; existing profiles: {known}")
+            known = ", ".join(sorted(self.profiles)) or "none; create one with `ottla profile create`"
+            raise ProfileError(f"profile {name!r} does not exist; existing profiles: {known}")
         return self.profiles[name]
 
 
@@ -82,8 +115,14 @@ def chosen_connection(
 ) -> Connection:
     """The connection of a command: options before the environment, the environment before the profile in use.
 
-    `--bootstrap` replaces only the brokers of a profile that is named as well.
+    `--bootstrap` replaces only the brokers of a profile that is named as well, and `--command-config` its properties.
     """
+    chosen = _chosen(bootstrap, profile, environment)
+    given = given_command_config()
+    return chosen if given is None else replace(chosen, command_config=given)
+
+
+def _chosen(bootstrap: str | None, profile: str | None, environment: Mapping[str, str] | None) -> Connection:
     env = os.environ if environment is None else environment
     if profile is not None:
         named = read_profiles(config_file(env)).find(profile).connection(profile)
@@ -94,6 +133,26 @@ def chosen_connection(
     stored = read_profiles(config_file(env))
     in_use = env.get("OTTLA_PROFILE") or stored.current
     return Connection() if in_use is None else stored.find(in_use).connection(in_use)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Overrides:
+    """What options or the environment say instead of a project's own settings; None for what they do not name."""
+
+    bootstrap: str | None = None
+    command_config: str | None = None
+
+
+def overriding_connection(
+    bootstrap: str | None, profile: str | None, environment: Mapping[str, str] | None = None
+) -> Overrides:
+    """The brokers and client properties that options or the environment name. The profile in use does not count."""
+    env = os.environ if environment is None else environment
+    named = env.get("OTTLA_BOOTSTRAP") or env.get("OTTLA_PROFILE")
+    if bootstrap is None and profile is None and not named:
+        return Overrides(command_config=given_command_config())
+    chosen = chosen_connection(bootstrap, profile, env)
+    return Overrides(bootstrap=chosen.bootstrap, command_config=chosen.command_config)
 
 
 def config_file(environment: Mapping[str, str]) -> Path:
@@ -107,7 +166,7 @@ def config_file(environment: Mapping[str, str]) -> Path:
 
 
 def read_profiles(path: Path) -> Profiles:
-    """What the file holds; a missing file holds nothing. Raises `ProfileError` for one that makes no sense."""
+    """The profiles of the file; none if it is missing. Raises `ProfileError` if it is not valid."""
     try:
         found = tomllib.loads(path.read_text())
     except FileNotFoundError:
@@ -124,7 +183,7 @@ def read_profiles(path: Path) -> Profiles:
 
 
 def write_profiles(path: Path, profiles: Profiles) -> None:
-    """Replaces the file in one step; nobody but the owner may read it."""
+    """Replaces the file atomically; only the owner may read it."""
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     lines = [] if profiles.current is None else [f"current = {_quoted(profiles.current)}", ""]
     for name, profile in sorted(profiles.profiles.items()):

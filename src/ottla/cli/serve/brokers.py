@@ -1,35 +1,47 @@
-"""`ottla serve --brokers N`: what each of several brokers of one machine is told.
+"""`ottla serve --brokers N`: the settings of each of several brokers on one machine.
 
-Ids, ports and the ports of metrics count up from the first broker's. The first one has the data dir itself, so that a
-single broker's data dir can be grown; the others have `brokers/ID` in it. They share the metadata file of the data dir,
-unless the cluster's metadata lives elsewhere. The processes are `ottla.broker.supervisor`'s.
+Ids, ports and metrics ports count up from those of the first broker. The first broker uses the data dir itself, so that
+a single broker can be extended to several; the others use `brokers/ID` in it. They share the metadata file of the data
+dir, unless `--metadata` names another store. `ottla.broker.supervisor` runs the processes.
 """
 
 from collections.abc import Mapping
+from itertools import pairwise
 from pathlib import Path
 from typing import Final
 
-from ottla.broker.configuration import BrokerConfig, Endpoint
+from ottla.broker.configs.configuration import BrokerConfig
+from ottla.broker.configs.listener_config import Endpoint
 from ottla.cli.serve.metadata_option import EMBEDDED
 from ottla.model.errors import InvalidConfigError
 
 BROKERS_FOLDER: Final = "brokers"
 BROKERS_MAX: Final = 64
+REGISTRY_URL: Final = "confluent.schema.registry.url"
+_THIS_MACHINE: Final = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}
+"""Where to find a registry that listens on all addresses."""
 _PORT_MAX: Final = 65535
 _BUSY_TIMEOUT_MS: Final = 5_000
 _CHANGES_KEPT: Final = 5_000
 
 
 def broker_ids(first: BrokerConfig, count: int) -> range:
-    """The ids of so many brokers. Raises InvalidConfigError for a number that makes no sense."""
+    """The ids of the brokers. Raises InvalidConfigError if the number is out of range, or too large for the ports."""
     if not 1 <= count <= BROKERS_MAX:
         raise InvalidConfigError(f"--brokers {count}: must be from 1 to {BROKERS_MAX}")
+    ports = sorted({each.port for each in first.endpoints if each.port})
+    for port, following in pairwise(ports):
+        if following - port < count:
+            raise InvalidConfigError(
+                f"--brokers {count}: the ports of each listener count up, and listeners have the ports {port} and"
+                f" {following}; leave at least {count} between them"
+            )
     return range(first.broker_id, first.broker_id + count)
 
 
 def broker_settings(first: BrokerConfig, place: int, address: str | None) -> Mapping[str, str]:
-    """What the broker at that place, 0 for the first, is told otherwise than the first; `address` is where it served
-    before, whose port it keeps."""
+    """The settings in which a broker differs from the first; `place` is 0 for the first. If the broker ran before, it
+    keeps the port of `address`."""
     listeners = [_up(each, place) for each in first.endpoints]
     if address is not None and listeners[0].port == 0:
         listeners[0] = listeners[0]._replace(port=int(address.rpartition(":")[2]))
@@ -43,13 +55,22 @@ def broker_settings(first: BrokerConfig, place: int, address: str | None) -> Map
 
 
 def http_of(http: tuple[str, int] | None, place: int) -> tuple[str, int] | None:
-    """Where that broker serves metrics."""
+    """The metrics address of the broker at that place."""
     return None if http is None else (http[0], _count_up(http[1], place))
 
 
+def registry_settings(registry: tuple[str, int] | None, place: int, count: int) -> Mapping[str, str]:
+    """Where the broker at that place finds the registries of this command, its own first. Nothing without a registry,
+    or if the system chooses its port."""
+    if registry is None or registry[1] == 0:
+        return {}
+    host = _THIS_MACHINE.get(registry[0], registry[0])
+    ports = [_count_up(registry[1], each) for each in (place, *range(place), *range(place + 1, count))]
+    return {REGISTRY_URL: ",".join(f"http://{f'[{host}]' if ':' in host else host}:{port}" for port in ports)}
+
+
 def shared_metadata(first: BrokerConfig, metadata: str) -> str:
-    """Where several brokers have their metadata: the option's word, but for a single broker's own file, which they
-    share."""
+    """The metadata store of several brokers: that of the option; for `embedded`, the file in the data dir, shared."""
     from ottla.broker.broker import METADATA_FILE
 
     return f"sqlite:{first.log_dirs[0]}/{METADATA_FILE}" if metadata == EMBEDDED else metadata
@@ -62,7 +83,7 @@ def refuse_to_leave_replicas(first: BrokerConfig, brokers: range) -> None:
         return
     from ottla.broker.broker import METADATA_FILE
     from ottla.metadata.changes import image_of
-    from ottla.metadata.sqlite_file import SqliteFile
+    from ottla.metadata.sqlite.sqlite_file import SqliteFile
 
     path = folder / METADATA_FILE
     if not path.is_file():
@@ -93,7 +114,7 @@ def _up(endpoint: Endpoint, place: int) -> Endpoint:
 
 
 def _count_up(port: int, place: int) -> int:
-    """Any free port is any free port."""
+    """The port at that place; port 0 takes a free one."""
     counted = port + place if port else 0
     if counted > _PORT_MAX:
         raise InvalidConfigError(

@@ -1,4 +1,4 @@
-"""How the broker's log looks: lines for people, or one JSON object for each line."""
+"""The log of the broker: lines of text, or one JSON object per line."""
 
 import json
 import logging
@@ -11,7 +11,7 @@ _TEXT: Final = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 
 
 class JsonFormatter(logging.Formatter):
-    """One object for each record: time, level, logger, message, and the broker and the traceback if there is one."""
+    """One JSON object per log record: time, level, logger, message, and broker and traceback if any."""
 
     def __init__(self, broker: int | None = None) -> None:
         super().__init__()
@@ -33,8 +33,8 @@ class JsonFormatter(logging.Formatter):
 
 
 def set_up_logging(log_format: str, level: str, broker: int | None = None) -> None:
-    """Everything goes to stderr, so that stdout has only what was promised there. With a broker's id, each line has it:
-    several write to the same place."""
+    """Logs to stderr; stdout has only the `ready` line. With a broker id, each line has it: several brokers write to
+    the same stream."""
     if log_format not in ("text", "json"):
         raise InvalidConfigError(f"--log-format {log_format}: expected text or json")
     number = logging.getLevelNamesMapping().get(level.upper())
@@ -44,3 +44,5 @@ def set_up_logging(log_format: str, level: str, broker: int | None = None) -> No
     text = _TEXT if broker is None else _TEXT.replace("%(name)s", f"[broker {broker}] %(name)s")
     handler.setFormatter(JsonFormatter(broker) if log_format == "json" else logging.Formatter(text))
     logging.basicConfig(level=number, handlers=[handler], force=True)
+    # At INFO it logs each request to the schema registry.
+    logging.getLogger("httpx").setLevel(max(number, logging.WARNING) if number > logging.DEBUG else number)

@@ -4,10 +4,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ottla.cli.command_runner import application, examples, run_with_cluster
 from ottla.cli.confirmation import confirm
-from ottla.cli.options import AsJson, AssumeYes, Bootstrap, DryRun, Profile, TopicName, parse_pairs
-from ottla.cli.output import human_bytes, human_count, print_facts, print_json, print_table, say, tell
-from ottla.cli.running import ExitStatus, application, examples, run_with_cluster
+from ottla.cli.deletions import delete_each
+from ottla.cli.options import AsJson, AssumeYes, Bootstrap, DryRun, Profile, TopicName, UsageError, parse_pairs
+from ottla.cli.output import human_bytes, human_count, print_facts, print_json, print_list, print_table, say, tell
 
 if TYPE_CHECKING:
     from ottla.client.network.cluster import Cluster
@@ -15,13 +16,40 @@ if TYPE_CHECKING:
 
 app = application("List, describe, create and delete topics; add partitions; delete records.")
 
+Partitions = Annotated[
+    int,
+    typer.Option(
+        "--partitions", "-p", metavar="N", help="Number of partitions.", min=-1, show_default="set by the broker"
+    ),
+]
+ReplicationFactor = Annotated[
+    int,
+    typer.Option(
+        "--replication-factor",
+        "-r",
+        metavar="N",
+        help="Replicas of each partition.",
+        min=-1,
+        show_default="set by the broker",
+    ),
+]
+TopicConfigs = Annotated[
+    list[str] | None,
+    typer.Option("--config", "-c", metavar="KEY=VALUE", help="Config of the topic; may be repeated."),
+]
+IfNotExists = Annotated[bool, typer.Option("--if-not-exists", help="Succeed if the topic exists already.")]
+
 
 @app.command("list", epilog=examples("ottla topics list", "ottla topics list --json | jq -r '.[].name'"))
 def list_topics(
     bootstrap: Bootstrap = None,
     profile: Profile = None,
     internal: Annotated[
-        bool, typer.Option("--internal", help="Also list internal topics, such as __consumer_offsets.")
+        bool,
+        typer.Option(
+            "--internal",
+            help="Also list internal topics, such as __consumer_offsets and the companions that only the broker reads.",
+        ),
     ] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -39,12 +67,34 @@ def list_topics(
     run_with_cluster(bootstrap, profile, work)
 
 
-@app.command("describe", epilog=examples("ottla topics describe events"))
-def describe(topic: TopicName, bootstrap: Bootstrap = None, profile: Profile = None, as_json: AsJson = False) -> None:
+@app.command(
+    "describe",
+    epilog=examples(
+        "ottla topics describe events", "ottla topics describe orders --schema-registry http://localhost:8081"
+    ),
+)
+def describe(
+    topic: TopicName,
+    schema_registry: Annotated[
+        str | None,
+        typer.Option(
+            "--schema-registry",
+            metavar="URL",
+            help="Also show the topic's subjects in this schema registry.",
+            show_default="OTTLA_REGISTRY, if it is set",
+        ),
+    ] = None,
+    bootstrap: Bootstrap = None,
+    profile: Profile = None,
+    as_json: AsJson = False,
+) -> None:
     """Show a topic: its configs, and the leader, in-sync replicas, offsets and size of each partition."""
 
     async def work(cluster: "Cluster") -> None:
         description = await _describe(cluster, await cluster.topic(topic))
+        subjects = await _subjects(topic, schema_registry, bootstrap, profile)
+        if subjects is not None:
+            description["subjects"] = subjects
         if as_json:
             print_json(description)
             return
@@ -61,6 +111,10 @@ def describe(topic: TopicName, bootstrap: Bootstrap = None, profile: Profile = N
         print()
         columns = ("partition", "leader", "epoch", "replicas", "isr", "start", "end", "size")
         print_table(columns, [_row(each) for each in description["partitions"]])
+        if subjects is not None:
+            print()
+            facts = ("subject", "version", "id", "type", "compatibility")
+            print_table(facts, [[each[name] for name in facts] for each in subjects])
 
     run_with_cluster(bootstrap, profile, work)
 
@@ -73,30 +127,10 @@ def describe(topic: TopicName, bootstrap: Bootstrap = None, profile: Profile = N
 )
 def create(
     topic: TopicName,
-    partitions: Annotated[
-        int,
-        typer.Option(
-            "--partitions", "-p", metavar="N", help="Number of partitions.", min=-1, show_default="set by the broker"
-        ),
-    ] = -1,
-    replication_factor: Annotated[
-        int,
-        typer.Option(
-            "--replication-factor",
-            "-r",
-            metavar="N",
-            help="Replicas of each partition.",
-            min=-1,
-            show_default="set by the broker",
-        ),
-    ] = -1,
-    config: Annotated[
-        list[str] | None,
-        typer.Option("--config", "-c", metavar="KEY=VALUE", help="Config of the topic; may be repeated."),
-    ] = None,
-    if_not_exists: Annotated[
-        bool, typer.Option("--if-not-exists", help="Succeed if the topic exists already.")
-    ] = False,
+    partitions: Partitions = -1,
+    replication_factor: ReplicationFactor = -1,
+    config: TopicConfigs = None,
+    if_not_exists: IfNotExists = False,
     dry_run: DryRun = False,
     bootstrap: Bootstrap = None,
     profile: Profile = None,
@@ -111,7 +145,7 @@ def create(
         from ottla.model.error_codes import ErrorCode
 
         outcome: dict[str, Any] = {"name": topic, "created": not dry_run}
-        words = f"topic {topic} can be created" if dry_run else f"created topic {topic}"
+        message = f"topic {topic} can be created" if dry_run else f"created topic {topic}"
         try:
             created = await create_topic(
                 cluster,
@@ -123,13 +157,13 @@ def create(
             )
             outcome |= {"partitions": created.partitions, "replication_factor": created.replication_factor}
             outcome["id"] = None if dry_run else created.id
-            words += f" with {human_count(created.partitions, 'partition')}" if created.partitions > 0 else ""
+            message += f" with {human_count(created.partitions, 'partition')}" if created.partitions > 0 else ""
         except AnswerError as error:
             if error.error_code is not ErrorCode.TOPIC_ALREADY_EXISTS or not if_not_exists:
                 raise
             outcome["created"] = False
-            words = f"topic {topic} exists already"
-        print_json(outcome) if as_json else tell(words)
+            message = f"topic {topic} exists already"
+        print_json(outcome) if as_json else tell(message)
 
     run_with_cluster(bootstrap, profile, work)
 
@@ -144,33 +178,19 @@ def delete(
     as_json: AsJson = False,
 ) -> None:
     """Delete topics and all their records."""
-    if not yes:
-        confirm(f"delete {', '.join(topics)} and all records?")
+    confirm(f"delete {', '.join(topics)} and all records?", yes=yes)
 
     async def work(cluster: "Cluster") -> int:
         from ottla.client.admin.topic_requests import delete_topic
-        from ottla.client.errors import AnswerError
         from ottla.model.error_codes import ErrorCode
 
-        outcomes: dict[str, str] = {}
-        failed = False
-        for topic in topics:
-            try:
-                await delete_topic(cluster, topic)
-                outcomes[topic] = "deleted"
-            except AnswerError as error:
-                missing = error.error_code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-                if missing and if_exists:
-                    outcomes[topic] = "does not exist"
-                    continue
-                outcomes[topic] = error.error_code.name.lower()
-                failed = True
-                say(f"ottla: {error}")
-        if as_json:
-            print_json(outcomes)
-        else:
-            tell(*(f"{topic}: {outcome}" for topic, outcome in outcomes.items()))
-        return ExitStatus.REFUSED if failed else ExitStatus.DONE
+        return await delete_each(
+            topics,
+            lambda topic: delete_topic(cluster, topic),
+            not_found=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+            if_exists=if_exists,
+            as_json=as_json,
+        )
 
     run_with_cluster(bootstrap, profile, work)
 
@@ -226,9 +246,8 @@ def delete_records(
 ) -> None:
     """Delete the oldest records of a topic, up to an offset. The topic stays."""
     if (before is None) is not every:
-        raise typer.BadParameter("pass either --before OFFSET or --all")
-    if not yes:
-        confirm(f"delete {'all records' if before is None else f'records below {before}'} of {topic}?")
+        raise UsageError("pass either --before OFFSET or --all")
+    confirm(f"delete {'all records' if before is None else f'records below {before}'} of {topic}?", yes=yes)
 
     async def work(cluster: "Cluster") -> None:
         from ottla.client.admin import topic_requests as admin_requests
@@ -237,10 +256,8 @@ def delete_records(
         chosen = partition or [each.index for each in (await cluster.topic(topic)).partitions]
         asked = {TopicPartition(topic, index): -1 if before is None else before for index in chosen}
         starts = await admin_requests.delete_records(cluster, asked)
-        if as_json:
-            print_json([{"partition": each.partition, "start_offset": start} for each, start in starts.items()])
-        else:
-            print_table(("partition", "start offset"), [(each.partition, start) for each, start in starts.items()])
+        documents = [{"partition": each.partition, "start_offset": start} for each, start in starts.items()]
+        print_list(documents, {"partition": "partition", "start offset": "start_offset"}, as_json=as_json)
 
     run_with_cluster(bootstrap, profile, work)
 
@@ -265,6 +282,30 @@ def _problems(topic: "TopicView") -> str:
     summary = _summary(topic)
     words = {"without_leader": "without leader", "under_replicated": "under-replicated"}
     return ", ".join(f"{summary[key]} {said}" for key, said in words.items() if summary[key])
+
+
+async def _subjects(
+    topic: str, url: str | None, bootstrap: str | None, profile: str | None
+) -> list[dict[str, Any]] | None:
+    """The topic's subjects; None without a registry. One that only the environment names may be away."""
+    import asyncio
+    import os
+
+    from ottla.cli.schemas.connection import URL_VARIABLE, open_registry
+    from ottla.model.errors import OttlaError
+
+    if url is None and not os.environ.get(URL_VARIABLE):
+        return None
+    try:
+        with open_registry(url, bootstrap, profile) as registry:
+            from ottla.cli.schemas.topic_subjects import topic_subjects
+
+            return await asyncio.to_thread(topic_subjects, registry, topic)
+    except OttlaError as error:
+        if url is not None:
+            raise
+        say(f"the subjects of {topic} are not shown: {error}")
+        return None
 
 
 async def _describe(cluster: "Cluster", topic: "TopicView") -> dict[str, Any]:

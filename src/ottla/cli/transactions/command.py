@@ -5,13 +5,14 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
+from ottla.cli.command_runner import ExitStatus, application, examples, guarded, run_with_cluster
 from ottla.cli.confirmation import confirm
-from ottla.cli.durations import human_duration, parse_duration
-from ottla.cli.options import AsJson, AssumeYes, Bootstrap, Profile, parse_choices
-from ottla.cli.output import MISSING, human_count, print_facts, print_json, print_table, say, tell
+from ottla.cli.known_brokers import refuse_unknown_broker
+from ottla.cli.options import AsJson, AssumeYes, Bootstrap, Profile, UsageError, parse_choices
+from ottla.cli.output import MISSING, human_count, print_facts, print_json, print_list, print_table, say, tell
 from ottla.cli.progress import Progress
-from ottla.cli.running import ExitStatus, application, examples, guarded, run_with_cluster
-from ottla.cli.topic_choices import Topics, parse_topic_choice
+from ottla.cli.topic_choices import Topics, checked_topic_choices
+from ottla.operations.durations import human_duration, parse_duration
 
 if TYPE_CHECKING:
     from ottla.client.admin.hanging_transactions import OpenTransaction
@@ -22,11 +23,48 @@ if TYPE_CHECKING:
 app = application("List and describe transactions; find and abort hanging ones.")
 
 FIRST_COORDINATOR_EPOCH: Final = 0
-"""For a partition into which no coordinator has written yet: any is at least as new."""
+"""Accepted by a partition into which no coordinator has written yet."""
+_TRANSACTION_FIELDS: Final = ("transactional_id", "state", "producer_id", "coordinator")
 
 Partitions = Annotated[
     list[int] | None,
     typer.Option("--partition", "-p", metavar="N", help="Only this partition of the topics; may be repeated.", min=0),
+]
+OneTopic = Annotated[str, typer.Option("--topic", "-t", metavar="TOPIC", help="Topic.", show_default=False)]
+OnePartition = Annotated[
+    int, typer.Option("--partition", "-p", metavar="N", help="Partition.", min=0, show_default=False)
+]
+StartOffset = Annotated[
+    int | None, typer.Option("--start-offset", metavar="OFFSET", help="First offset of the transaction.", min=0)
+]
+ProducerId = Annotated[
+    int | None, typer.Option("--producer-id", metavar="ID", help="Its producer, instead of --start-offset.", min=0)
+]
+ProducerEpoch = Annotated[
+    int | None, typer.Option("--producer-epoch", metavar="N", help="Required with --producer-id.", min=0, max=32767)
+]
+CoordinatorEpoch = Annotated[
+    int | None, typer.Option("--coordinator-epoch", metavar="N", help="Required with --producer-id.", min=-1)
+]
+States = Annotated[
+    list[str] | None,
+    typer.Option("--state", metavar="STATE,...", help="Only these states, such as Ongoing; may be repeated."),
+]
+ProducerIds = Annotated[
+    list[int] | None, typer.Option("--producer-id", metavar="ID", help="Only of this producer; may be repeated.")
+]
+LongerThan = Annotated[
+    str | None,
+    typer.Option(
+        "--duration",
+        "--duration-filter",
+        metavar="DURATION",
+        help="Only transactions that run for longer than 90s, 5m, or a number of milliseconds.",
+    ),
+]
+IdPattern = Annotated[
+    str | None,
+    typer.Option("--pattern", "--transactional-id-pattern", metavar="REGEX", help="Only ids that match as a whole."),
 ]
 Broker = Annotated[
     int | None,
@@ -43,28 +81,10 @@ Broker = Annotated[
     ),
 )
 def list_transactions(
-    state: Annotated[
-        list[str] | None,
-        typer.Option("--state", metavar="STATE,...", help="Only these states, such as Ongoing; may be repeated."),
-    ] = None,
-    producer_id: Annotated[
-        list[int] | None, typer.Option("--producer-id", metavar="ID", help="Only of this producer; may be repeated.")
-    ] = None,
-    duration: Annotated[
-        str | None,
-        typer.Option(
-            "--duration",
-            "--duration-filter",
-            metavar="DURATION",
-            help="Only transactions that run for longer than 90s, 5m, or a number of milliseconds.",
-        ),
-    ] = None,
-    pattern: Annotated[
-        str | None,
-        typer.Option(
-            "--pattern", "--transactional-id-pattern", metavar="REGEX", help="Only ids that match as a whole."
-        ),
-    ] = None,
+    state: States = None,
+    producer_id: ProducerIds = None,
+    duration: LongerThan = None,
+    pattern: IdPattern = None,
     bootstrap: Bootstrap = None,
     profile: Profile = None,
     as_json: AsJson = False,
@@ -82,21 +102,16 @@ def list_transactions(
         found = await list_transactions(
             cluster, states=states, producer_ids=producer_id or (), duration_ms=duration_ms, pattern=pattern
         )
-        if as_json:
-            print_json(
-                [
-                    {
-                        "transactional_id": each.transactional_id,
-                        "state": each.state,
-                        "producer_id": each.producer_id,
-                        "coordinator": each.coordinator,
-                    }
-                    for each in found
-                ]
-            )
-        else:
-            rows = [(each.transactional_id, each.state, each.producer_id, each.coordinator) for each in found]
-            print_table(("transactional id", "state", "producer id", "coordinator"), rows)
+        documents = [
+            {
+                "transactional_id": each.transactional_id,
+                "state": each.state,
+                "producer_id": each.producer_id,
+                "coordinator": each.coordinator,
+            }
+            for each in found
+        ]
+        print_list(documents, {field.replace("_", " "): field for field in _TRANSACTION_FIELDS}, as_json=as_json)
 
     run_with_cluster(bootstrap, profile, work)
 
@@ -139,15 +154,13 @@ def describe_producers(
     as_json: AsJson = False,
 ) -> None:
     """Show the active producers of partitions, and where their open transactions begin."""
-    choices = _choices(topic)
-    if not choices:
-        raise typer.BadParameter("pass --topic TOPIC")
+    choices = checked_topic_choices(topic, required=True)
 
     async def work(cluster: "Cluster") -> None:
-        from ottla.cli.topic_choices import chosen_partitions
         from ottla.client.admin.transaction_requests import describe_producers
+        from ottla.operations.topic_choices import chosen_partitions
 
-        await _refuse_unknown(cluster, broker)
+        await refuse_unknown_broker(cluster, broker)
         partitions = await chosen_partitions(cluster, choices, partition or ())
         found = await describe_producers(cluster, partitions, broker=broker)
         pairs = [(where, each) for where, producers in found.items() for each in producers]
@@ -186,16 +199,16 @@ def hanging(
     They block read_committed consumers. Searches all partitions unless --topic or --broker is given. The exit status
     is 1 if any is found.
     """
-    choices = _choices(topic)
+    choices = checked_topic_choices(topic)
     if partition and not choices:
-        raise typer.BadParameter("--partition needs --topic")
+        raise UsageError("--partition needs --topic")
     with guarded():
         timeout_ms = parse_duration(max_transaction_timeout, bare_unit="m")
 
     async def work(cluster: "Cluster") -> int:
         from ottla.client.admin.hanging_transactions import find_hanging
 
-        await _refuse_unknown(cluster, broker)
+        await refuse_unknown_broker(cluster, broker)
         partitions = await _searched(cluster, choices, partition or [], broker)
         progress = Progress()
 
@@ -214,7 +227,7 @@ def hanging(
             _print_hanging(found, len(partitions), cluster.clock.now_ms())
         return ExitStatus.REFUSED if found else ExitStatus.DONE
 
-    run_with_cluster(bootstrap, profile, work)
+    run_with_cluster(bootstrap, profile, work, shows_progress=True)
 
 
 @app.command(
@@ -225,23 +238,12 @@ def hanging(
     ),
 )
 def abort(
-    topic: Annotated[str, typer.Option("--topic", "-t", metavar="TOPIC", help="Topic.", show_default=False)],
-    partition: Annotated[
-        int, typer.Option("--partition", "-p", metavar="N", help="Partition.", min=0, show_default=False)
-    ],
-    start_offset: Annotated[
-        int | None, typer.Option("--start-offset", metavar="OFFSET", help="First offset of the transaction.", min=0)
-    ] = None,
-    producer_id: Annotated[
-        int | None, typer.Option("--producer-id", metavar="ID", help="Its producer, instead of --start-offset.", min=0)
-    ] = None,
-    producer_epoch: Annotated[
-        int | None,
-        typer.Option("--producer-epoch", metavar="N", help="Required with --producer-id.", min=0, max=32767),
-    ] = None,
-    coordinator_epoch: Annotated[
-        int | None, typer.Option("--coordinator-epoch", metavar="N", help="Required with --producer-id.", min=-1)
-    ] = None,
+    topic: OneTopic,
+    partition: OnePartition,
+    start_offset: StartOffset = None,
+    producer_id: ProducerId = None,
+    producer_epoch: ProducerEpoch = None,
+    coordinator_epoch: CoordinatorEpoch = None,
     yes: AssumeYes = False,
     bootstrap: Bootstrap = None,
     profile: Profile = None,
@@ -253,34 +255,66 @@ def abort(
     """
     ids = [producer_id, producer_epoch, coordinator_epoch]
     if (start_offset is None) is (None in ids) or (start_offset is not None and ids != [None] * 3):
-        raise typer.BadParameter(
-            "pass either --start-offset, or --producer-id, --producer-epoch and --coordinator-epoch"
-        )
-    if not yes:
-        whose = f"at offset {start_offset}" if producer_id is None else f"of producer {producer_id}"
-        confirm(f"abort the transaction {whose} in {topic}-{partition}?")
+        raise UsageError("pass either --start-offset, or --producer-id, --producer-epoch and --coordinator-epoch")
+    which = f"at offset {start_offset}" if producer_id is None else f"of producer {producer_id}"
+    confirm(f"abort the transaction {which} in {topic}-{partition}?", yes=yes)
 
     async def work(cluster: "Cluster") -> None:
         from ottla.client.admin.transaction_requests import abort_transaction, open_transaction_at
         from ottla.model.ids import TopicPartition
 
         where = TopicPartition(topic, partition)
-        chosen = (producer_id, producer_epoch, coordinator_epoch)
+        found_id, found_epoch, found_coordinator = producer_id, producer_epoch, coordinator_epoch
         if start_offset is not None:
             producer = await open_transaction_at(cluster, where, start_offset)
-            chosen = (producer.producer_id, producer.producer_epoch, producer.coordinator_epoch)
-        of_producer, of_epoch, of_coordinator = chosen
+            found_id, found_epoch = producer.producer_id, producer.producer_epoch
+            found_coordinator = producer.coordinator_epoch
         await abort_transaction(
             cluster,
             where,
-            producer_id=of_producer or 0,
-            producer_epoch=of_epoch or 0,
-            coordinator_epoch=FIRST_COORDINATOR_EPOCH if of_coordinator is None else of_coordinator,
+            producer_id=found_id or 0,
+            producer_epoch=found_epoch or 0,
+            coordinator_epoch=FIRST_COORDINATOR_EPOCH if found_coordinator is None else found_coordinator,
         )
         if as_json:
-            print_json({"topic": topic, "partition": partition, "producer_id": of_producer, "aborted": True})
+            print_json({"topic": topic, "partition": partition, "producer_id": found_id, "aborted": True})
         else:
-            tell(f"{where}: aborted the transaction of producer {of_producer}")
+            tell(f"{where}: aborted the transaction of producer {found_id}")
+
+    run_with_cluster(bootstrap, profile, work)
+
+
+@app.command("terminate", epilog=examples("ottla transactions terminate etl-7 --yes"))
+def terminate(
+    transactional_id: Annotated[str, typer.Argument(metavar="ID", help="Transactional id.", show_default=False)],
+    yes: AssumeYes = False,
+    bootstrap: Bootstrap = None,
+    profile: Profile = None,
+    as_json: AsJson = False,
+) -> None:
+    """Abort the open transaction of a transactional id in all partitions. Its producer is fenced."""
+    confirm(f"abort the open transaction of {transactional_id} and fence its producer?", yes=yes)
+
+    async def work(cluster: "Cluster") -> None:
+        from ottla.cli.profile.store import chosen_connection
+        from ottla.client.producer.async_producer import AsyncProducer
+        from ottla.operations.termination import terminate_transaction
+
+        connection = chosen_connection(bootstrap, profile)
+
+        def new_producer(id: str) -> AsyncProducer:
+            return AsyncProducer(
+                bootstrap_servers=connection.bootstrap,
+                client_id=connection.client_id,
+                **connection.options,
+                transactional_id=id,
+            )
+
+        ended = await terminate_transaction(cluster, transactional_id, new_producer)
+        if as_json:
+            print_json(_transaction_document(ended, None))
+        else:
+            tell(f"{transactional_id}: aborted the transaction of producer {ended.producer_id}")
 
     run_with_cluster(bootstrap, profile, work)
 
@@ -289,30 +323,12 @@ def abort(
 app.command("find-hanging", hidden=True)(hanging)
 
 
-def _choices(topics: list[str] | None) -> list[str]:
-    with guarded():
-        for choice in topics or ():
-            parse_topic_choice(choice)
-    return topics or []
-
-
-async def _refuse_unknown(cluster: "Cluster", broker: int | None) -> None:
-    """Refuses a broker id that is not in the cluster at once, instead of waiting for it."""
-    from ottla.model.errors import InvalidRequestError
-
-    known = (await cluster.refresh([])).brokers
-    if broker is not None and broker not in known:
-        raise InvalidRequestError(
-            f"broker {broker} is not in the cluster; brokers: {', '.join(map(str, sorted(known)))}"
-        )
-
-
 async def _searched(
     cluster: "Cluster", choices: list[str], indexes: list[int], broker: int | None
 ) -> "list[TopicPartition]":
     """The partitions that were chosen, or all that have a leader; of one broker only those it has a replica of."""
-    from ottla.cli.topic_choices import chosen_partitions
     from ottla.model.ids import TopicPartition
+    from ottla.operations.topic_choices import chosen_partitions
 
     if choices:
         return await chosen_partitions(cluster, choices, indexes)
@@ -333,7 +349,7 @@ def _moment(timestamp_ms: int) -> str:
 
 
 def _print_transaction(found: "TransactionDescription", running_ms: int | None) -> None:
-    from ottla.cli.groups.views import partitions_text
+    from ottla.operations.groups.progress import partitions_text
 
     print_facts(
         {

@@ -15,6 +15,8 @@ from ottla.testing import BrokerCluster
 from tests.unit.cli.command_line import CommandLine
 from tests.unit.cli.serve.test_brokers import serving, wait
 
+pytestmark = pytest.mark.broker
+
 SECONDS = 60
 HEALTH_SECONDS = 9
 """Less than a connection attempt may take (10 s): nothing waited for the broker that hangs."""
@@ -51,12 +53,22 @@ def test_brokers_and_health(cluster: BrokerCluster, ottla: CommandLine) -> None:
     assert [
         f"partition t-{each} refuses writes with acks=all: 1 in-sync replica, min.insync.replicas requires 2"
         for each in range(3)
-    ] == [each for each in sick.json["troubles"] if each.startswith("partition t-")]
+    ] == [each for each in sick.json["problems"] if each.startswith("partition t-")]
     cluster.brokers[1].start()
     told = [f"partition t-{each} is under-replicated: 2 of 3 replicas in sync" for each in range(3)]
     deadline = time.monotonic() + SECONDS
-    while not set(told) <= set((sick := ottla("cluster", "health", "--json")).json["troubles"]):
+    while not set(told) <= set((sick := ottla("cluster", "health", "--json")).json["problems"]):
         assert time.monotonic() < deadline, sick
+
+
+def test_a_broker_that_is_gone_is_unregistered(cluster: BrokerCluster, ottla: CommandLine) -> None:
+    refused = ottla("cluster", "unregister", "2", "--yes")
+    assert (1, True) == (refused.status, "broker 2 is running" in refused.err), refused
+    cluster.brokers[2].stop()
+    cluster.wait_brokers()
+    assert "unregistered broker 2\n" == ottla.ok("cluster", "unregister", "2", "--yes").out
+    again = ottla("cluster", "unregister", "2", "--yes")
+    assert (1, True) == (again.status, "BROKER_ID_NOT_REGISTERED" in again.err), again
 
 
 def test_health_tells_of_lost_logs(cluster: BrokerCluster, ottla: CommandLine) -> None:
@@ -73,14 +85,14 @@ def test_health_tells_of_lost_logs(cluster: BrokerCluster, ottla: CommandLine) -
     for each in (last, *others):
         each.start()
     cluster.wait_brokers()
-    told = ottla("cluster", "health", "--json").json["troubles"]
+    told = ottla("cluster", "health", "--json").json["problems"]
     assert (
         f"t-0 has lost its log on broker {last.id}: no in-sync replica has it. Restore its folder and restart the"
         " broker; or accept the loss with ottla cluster elect --unclean --topic t --partition 0"
     ) in told
     assert 0 == ottla("cluster", "elect", "--unclean", "--yes", "--topic", "t", "--partition", "0").status
     cluster.wait_in_sync("t")
-    assert [] == ottla("cluster", "health", "--json").json["troubles"]
+    assert [] == ottla("cluster", "health", "--json").json["problems"]
 
 
 def test_election_of_the_preferred(cluster: BrokerCluster, ottla: CommandLine) -> None:
@@ -91,6 +103,13 @@ def test_election_of_the_preferred(cluster: BrokerCluster, ottla: CommandLine) -
     assert "elected the leader of 1 partition\n" == ottla.ok("cluster", "elect").out
     assert {0, 1, 2} == {cluster.leader_of("t", each).id for each in range(3)}
     assert "elected the leader of 3 partitions\n" == ottla.ok("cluster", "elect", "--topic", "t").out
+    again = ottla.ok("cluster", "elect", "--topic", "t", "--json").json
+    assert [{"topic": "t", "partition": each, "error": None} for each in range(3)] == again
+    refused = ottla("cluster", "elect", "--topic", "t", "--partition", "7", "--json")
+    assert (1, [("t", 7, "UNKNOWN_TOPIC_OR_PARTITION")]) == (
+        refused.status,
+        [(each["topic"], each["partition"], each["error"]) for each in refused.json],
+    )
     assert 1 == ottla("cluster", "elect", "--topic", "t", "--partition", "7").status
     assert 2 == ottla("cluster", "elect", "--partition", "7").status
     assert 2 == ottla("cluster", "elect", "--unclean").status
@@ -120,7 +139,11 @@ def test_replicas_move(cluster: BrokerCluster, ottla: CommandLine, tmp_path: Pat
     rows = ottla.ok("cluster", "brokers", "--json").json
     assert [(4, 2), (4, 2), (0, 0)] == [(each["replicas"], each["preferred"]) for each in rows]
     # And back again, by what was told.
-    ottla.ok("cluster", "reassign", "execute", "-", stdin=back.encode())
+    document = ottla.ok("cluster", "reassign", "execute", "-", "--json", stdin=back.encode()).json
+    assert [("t", each, None) for each in range(4)] == [
+        (one["topic"], one["partition"], one["error"]) for one in document["moves"]
+    ]
+    assert msgspec.json.decode(generated.out) == document["before"]
     ottla.ok("cluster", "reassign", "verify", "--watch")
     assert 4 == sum(each["replicas"] for each in ottla.ok("cluster", "brokers", "--json").json)
 
@@ -143,6 +166,7 @@ def test_a_move_is_watched_and_taken_back(cluster: BrokerCluster, ottla: Command
     cancelled = ottla.ok("cluster", "reassign", "cancel", "--yes")
     assert ("cancelled 1 move\n", "removed the throttle\n") == (cancelled.out, cancelled.err)
     assert "no moves in progress\n" == ottla.ok("cluster", "reassign", "cancel", "--yes").out
+    assert [] == ottla.ok("cluster", "reassign", "cancel", "--yes", "--json").json
     assert "done: no moves in progress\n" == ottla.ok("cluster", "reassign", "verify").out
 
 
@@ -166,7 +190,7 @@ def assert_told_of(ottla: CommandLine, broker: int, words: str, state: str) -> N
     done = ottla("cluster", "health", "--json")
     seconds = time.monotonic() - began
     assert (1, "") == (done.status, done.err)
-    first = done.json["troubles"][0]
+    first = done.json["problems"][0]
     assert (True, True) == (first.startswith(f"broker {broker} "), words in first), first
     assert seconds < HEALTH_SECONDS
     assert {each: state if each == broker else "online" for each in range(3)} == states(ottla)

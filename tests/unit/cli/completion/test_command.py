@@ -11,6 +11,8 @@ import pytest
 from ottla.__main__ import COMMANDS
 from tests.unit.cli.command_line import CommandLine
 
+pytestmark = pytest.mark.broker
+
 
 @pytest.fixture(autouse=True)
 def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -43,6 +45,9 @@ def test_topics_groups_and_profiles(ottla: CommandLine) -> None:
     assert ["k-events", "k-orders"] == offered(ottla, "consume", "k-")
     assert ["k-orders"] == offered(ottla, "consume", "k-events", "--follow", "k-o")
     assert ["k-events"] == offered(ottla, "groups", "reset-offsets", "g", "--topic", "k-e")
+    assert [] == offered(ottla, "consume", "__")
+    ottla.ok("queues", "create", "k-parked", "--delay")
+    assert ["k-parked", "k-parked.delayed"] == offered(ottla, "produce", "k-p")
     assert ["k-billing"] == offered(ottla, "groups", "describe", "k-"), "only names that are safe on a command line"
     assert ["k-billing"] == offered(ottla, "consume", "--group", "k-")
     assert ["prod"] == offered(ottla, "topics", "list", "--profile", "p")

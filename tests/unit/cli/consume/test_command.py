@@ -7,13 +7,15 @@ from typing import Any
 
 import pytest
 
-from ottla.cli.consume import last_records
-from ottla.cli.consume.last_records import STEP_OFFSETS_MIN
-from ottla.client.consumer.reader import OffsetRange, Reader
+from ottla.client.fetch.range_fetch import OffsetRange, RangeFetch, RangeRules
 from ottla.model.ids import TopicPartition
+from ottla.operations import last_records
+from ottla.operations.last_records import STEP_OFFSETS_MIN
 from tests.unit.cli.command_line import CommandLine
 from tests.unit.cli.test_commands import TIMEOUT_S, started
 from tests.unit.cli.transaction_scenarios import initialized
+
+pytestmark = pytest.mark.broker
 
 
 def write_transactions(ottla: CommandLine, topic: str, *transactions: tuple[list[bytes], bool]) -> None:
@@ -55,12 +57,12 @@ def test_last_is_over_all_partitions_of_each_topic_by_timestamp(ottla: CommandLi
 def test_last_reads_backwards_in_growing_steps(ottla: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[tuple[int, int]] = []
 
-    class Watched(Reader):
-        def __init__(self, cluster: Any, ranges: dict[TopicPartition, OffsetRange], **options: Any) -> None:
+    class Watched(RangeFetch):
+        def __init__(self, cluster: Any, ranges: dict[TopicPartition, OffsetRange], rules: RangeRules) -> None:
             asked.extend((each.start, each.end or -1) for each in ranges.values())
-            super().__init__(cluster, ranges, **options)
+            super().__init__(cluster, ranges, rules)
 
-    monkeypatch.setattr(last_records, "Reader", Watched)
+    monkeypatch.setattr(last_records, "RangeFetch", Watched)
     ottla.ok("topics", "create", "c-steps")
     ottla.ok("produce", "c-steps", stdin=b"".join(b"%d\n" % number for number in range(50_000)))
     lost = [b"lost"] * 300

@@ -10,6 +10,8 @@ from tests.unit.cli.command_line import CommandLine
 from tests.unit.cli.command_scenarios import Scenario
 from tests.unit.cli.group_scenarios import SCENARIOS, WRONG_USAGE
 
+pytestmark = pytest.mark.broker
+
 
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:

@@ -91,7 +91,18 @@ def test_damage_is_shown_where_it_is_and_reading_goes_on_behind_it(tmp_path: Pat
     assert (size, 2 * size) == (findings[1]["position"], findings[1]["continues_at"])
     assert "fails its checksum" in findings[1]["problem"]
     assert (4 * size, None) == (findings[4]["position"], findings[4]["continues_at"])
-    assert "cut off" in findings[4]["problem"]
+    assert "incomplete" in findings[4]["problem"]
+
+
+def test_zeros_up_to_the_end_are_unwritten_and_zeros_before_other_bytes_are_damage(tmp_path: Path) -> None:
+    path, whole = tmp_path / "00000000000000000000.log", batch([b"a"], 0)
+    for content in (whole, b""):
+        path.write_bytes(content + bytes(3_000_000))
+        *read, last = found(path)
+        assert [] == [each for each in read if each["kind"] != "batch"]
+        assert ("unwritten", len(content), 3_000_000) == (last["kind"], last["position"], last["size_bytes"])
+    path.write_bytes(whole + bytes(3_000_000) + b"x")
+    assert ["batch", "damage"] == [each["kind"] for each in found(path)]
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import pytest
 from rich.console import Console
 
 from ottla.cli.pipeline.live_table import COLUMNS, drawn, row_of
-from ottla.spark.pipelines.query_report import QueryReport, when_begun, when_idle, with_progress
+from ottla.spark.pipelines.running.query_report import QueryReport, when_begun, when_idle, with_progress
 
 REPORTS = [
     QueryReport(

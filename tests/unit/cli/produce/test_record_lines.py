@@ -56,6 +56,7 @@ def test_a_line_becomes_a_record(shape: LineShape, line: bytes, expected: NewRec
     [
         (LineShape(key_separator=b":"), b"none", "it has no ':' between key and value"),
         (LineShape(header_separator=b"|"), b"none", "after its headers"),
+        (LineShape(header_separator=b"|"), b"=1|v", "header '=1' has no name"),
         (LineShape(format=InputFormat.HEX), b"abc", "it is not hex"),
         (LineShape(format=InputFormat.BASE64), b"*", "it is not base64"),
         (LineShape(format=InputFormat.JSON), b"{", "it is not JSON"),
@@ -170,3 +171,7 @@ def test_times(timestamp: int, kind: TimeFormat, expected: str, monkeypatch: pyt
     finally:
         monkeypatch.undo()
         time.tzset()
+
+
+def test_a_header_has_a_value_an_empty_value_or_null() -> None:
+    assert (("a", b"1"), ("b", b""), ("c", None), ("d", b"x=y")) == parse_headers("a=1,b=,c,d=x=y")

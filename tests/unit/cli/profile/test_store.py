@@ -22,6 +22,8 @@ from ottla.cli.profile.store import (
 )
 from tests.unit.cli.command_line import CommandLine
 
+pytestmark = pytest.mark.broker
+
 
 @pytest.fixture(autouse=True)
 def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
@@ -129,11 +131,12 @@ def test_the_commands(config: Path, ottla: CommandLine, monkeypatch: pytest.Monk
     assert (3, True) == (unreachable.status, unreachable.err.startswith("ottla: profile nowhere: cannot reach"))
     assert "profiled" in ottla.ok("topics", "list", "--profile", "here").out
     unknown = ottla("topics", "list", "--profile", "there")
-    assert (2, "ottla: there is no profile 'there'; existing profiles: here, nowhere\n") == (
+    assert (2, "ottla: profile 'there' does not exist; existing profiles: here, nowhere\n") == (
         unknown.status,
         unknown.err,
     )
 
+    assert {"in_use": "nowhere"} == ottla.ok("profile", "use", "nowhere", "--json").json
     assert "commands use profile here from now on\n" == ottla.ok("profile", "use", "here").out
     shown = ottla.ok("profile", "show").out
     assert ["here", ottla.bootstrap, "client.id=it's me", "yes", str(config)] == [
@@ -142,6 +145,7 @@ def test_the_commands(config: Path, ottla: CommandLine, monkeypatch: pytest.Monk
     assert 2 == ottla("profile", "delete", "here").status, "not a terminal, and no --yes"
     assert "deleted profile here; 1 profile left\n" == ottla.ok("profile", "delete", "here", "--yes").out
     assert (None, ["nowhere"]) == (read_profiles(config).current, list(read_profiles(config).profiles))
+    assert {"deleted": "nowhere", "left": []} == ottla.ok("profile", "delete", "nowhere", "--yes", "--json").json
     none = ottla("profile", "show")
     assert (2, True) == (none.status, "no profile is in use" in none.err)
 
@@ -154,9 +158,9 @@ def test_the_commands(config: Path, ottla: CommandLine, monkeypatch: pytest.Monk
         (("create", "a"), "--bootstrap"),
         (("create", "a", "--bootstrap", "h:1", "--set", "colour=red"), f"known settings: {', '.join(SETTINGS)}"),
         (("create", "a", "--bootstrap", "h:1", "--set", "request.timeout.ms=soon"), "expected milliseconds"),
-        (("use", "a"), "there is no profile 'a'"),
+        (("use", "a"), "profile 'a' does not exist"),
         (("use",), "pass either PROFILE or --none"),
-        (("show", "a"), "there is no profile 'a'; existing profiles: none"),
+        (("show", "a"), "profile 'a' does not exist; existing profiles: none"),
     ],
 )
 def test_wrong_usage(arguments: tuple[str, ...], words: str, capfd: pytest.CaptureFixture[str]) -> None:

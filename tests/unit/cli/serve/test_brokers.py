@@ -6,24 +6,30 @@ import socket
 import subprocess
 import sys
 import time
+from argparse import Namespace
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
 
-from ottla.broker.configuration import BrokerConfig
+from ottla.broker.configs.configuration import BrokerConfig
+from ottla.broker.configs.listener_config import Endpoint
 from ottla.broker.supervisor import Restarts
 from ottla.cli.serve import metadata_option
 from ottla.cli.serve.brokers import broker_ids, broker_settings, http_of
+from ottla.cli.serve.command import configuration, parser
 from ottla.cli.serve.metadata_option import check_metadata_option
 from ottla.client.admin.blocking_admin import Admin
 from ottla.client.admin.values import NewTopic
 from ottla.client.consumer.blocking_consumer import Consumer
 from ottla.client.producer.blocking_producer import Producer
-from ottla.model.errors import InvalidConfigError
+from ottla.model.errors import InvalidConfigError, MisuseError
 from ottla.protocol.apis import ApiKey
+from tests.free_ports import consecutive_free_ports
 from tests.wire.exchange import RawConnection
+
+pytestmark = pytest.mark.broker
 
 SECONDS = 60
 QUICK = ["offsets.topic.num.partitions=1", "group.initial.rebalance.delay.ms=0"]
@@ -76,19 +82,6 @@ def wait(is_so: Callable[[], bool]) -> None:
         time.sleep(0.02)
 
 
-def free_ports(count: int) -> int:
-    """The first of so many free ports in a row."""
-    while True:
-        with socket.create_server(("127.0.0.1", 0)) as first:
-            port: int = first.getsockname()[1]
-        try:
-            for each in range(port, port + count):
-                socket.create_server(("127.0.0.1", each)).close()
-        except (OSError, OverflowError):
-            continue
-        return port
-
-
 def cluster_addresses(admin: Admin) -> list[str]:
     return [str(each.address) for each in sorted(admin.describe_cluster().brokers, key=lambda broker: broker.id)]
 
@@ -129,6 +122,60 @@ def test_numbers_that_make_no_sense() -> None:
             broker_ids(first, count)
     with pytest.raises(InvalidConfigError, match="65536 is not a valid port"):
         broker_settings(first, 1, None)
+
+
+def test_listeners_of_several_brokers_need_room_between_their_ports() -> None:
+    settings = {"log.dirs": "/a", "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CLIENT:PLAINTEXT"}
+    wide = BrokerConfig.parse({**settings, "listeners": "PLAINTEXT://:9092,CLIENT://:9095"})
+    assert range(3) == broker_ids(wide, 3)
+    for other in (9093, 9094, 9091):
+        close = BrokerConfig.parse({**settings, "listeners": f"PLAINTEXT://:9092,CLIENT://:{other}"})
+        with pytest.raises(
+            InvalidConfigError, match=rf"--brokers 3: .*ports {min(9092, other)} and {max(9092, other)}"
+        ):
+            broker_ids(close, 3)
+    pair = BrokerConfig.parse({**settings, "listeners": "PLAINTEXT://127.0.0.1:9092,CLIENT://[::1]:9092"})
+    assert range(3) == broker_ids(pair, 3)
+
+
+def options(*arguments: str) -> Namespace:
+    return parser().parse_args(arguments)
+
+
+def test_the_advertised_address_is_that_of_the_only_listener(tmp_path: Path) -> None:
+    named = ("--set", "listeners=client://127.0.0.1:9092", "--set", "listener.security.protocol.map=CLIENT:PLAINTEXT")
+    (listener,) = configuration(options(*named, "--advertise", "one.example:19092")).listeners
+    assert Endpoint("CLIENT", "one.example", 19092) == listener.advertised
+    file = tmp_path / "broker.toml"
+    file.write_text('listeners = "OWN://:9092"\nlistener.security.protocol.map = "OWN:PLAINTEXT"\n')
+    (listener,) = configuration(options("--config", str(file), "--advertise", "[::1]:1")).listeners
+    assert Endpoint("OWN", "::1", 1) == listener.advertised
+    (listener,) = configuration(options("--advertise", "one.example:1")).listeners
+    assert Endpoint("PLAINTEXT", "one.example", 1) == listener.advertised
+
+
+def test_one_advertised_address_is_not_enough_for_several_listeners() -> None:
+    protocols = "listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CLIENT:PLAINTEXT"
+    two = ("--set", "listeners=PLAINTEXT://:9092,CLIENT://:9093", "--set", protocols, "--advertise", "one.example:9092")
+    with pytest.raises(InvalidConfigError, match=r"--advertise is for one listener.*advertised\.listeners"):
+        configuration(options(*two))
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "config", "equal", "other"),
+    [
+        ("--listen", "127.0.0.1:9092", "listeners", "PLAINTEXT://127.0.0.1:9092", "PLAINTEXT://127.0.0.1:9093"),
+        ("--data", "/a", "log.dirs", "/a", "/a,/b"),
+        ("--node-id", "1", "node.id", "1", "2"),
+        ("--advertise", "a:1", "advertised.listeners", "PLAINTEXT://a:1", "PLAINTEXT://b:1"),
+    ],
+)
+def test_an_option_and_a_setting_do_not_contradict_each_other(
+    option: str, value: str, config: str, equal: str, other: str
+) -> None:
+    assert equal == configuration(options(option, value, "--set", f"{config}={equal}")).static[config]
+    with pytest.raises(MisuseError, match=f"^{option} sets {config}={equal}, but --set sets {config}={other}; remove"):
+        configuration(options(option, value, "--set", f"{config}={other}"))
 
 
 def test_pauses_grow_and_begin_anew_after_a_steady_life() -> None:
@@ -173,7 +220,7 @@ def test_one_that_dies_comes_back_and_all_stop_one_after_the_other(tmp_path: Pat
             wait(lambda: addresses.split(",") == cluster_addresses(admin))
         status, log = served.end()
     assert 0 == status, log
-    assert f"process {before[1]}, ended by SIGKILL; it is started again at once" in log
+    assert f"(process {before[1]}) ended by SIGKILL; restarting it at once" in log
     stopping = [line.split("[")[1].split("]")[0] for line in log.splitlines() if line.endswith(": stopping")]
     assert ["broker 7", "broker 6", "broker 5"] == stopping
     for folder in (data, data / "brokers" / "6", data / "brokers" / "7"):
@@ -208,7 +255,7 @@ def test_a_single_broker_grows_and_may_not_leave_replicas_behind(tmp_path: Path)
 
 
 def test_one_that_cannot_start_ends_all(tmp_path: Path) -> None:
-    port = free_ports(2)
+    port = consecutive_free_ports(2)
     with (
         socket.create_server(("127.0.0.1", port + 1)),
         serving(tmp_path, "--brokers", "2", listen=f"127.0.0.1:{port}") as served,
@@ -216,7 +263,7 @@ def test_one_that_cannot_start_ends_all(tmp_path: Path) -> None:
         _, log = served.process.communicate(timeout=SECONDS)
     assert 1 == served.process.returncode
     assert f"cannot listen on 127.0.0.1:{port + 1}" in log
-    assert "broker 1 could not be started: it ended with status 1; all brokers stop" in log
+    assert "broker 1 could not be started: it ended with status 1; stopping all brokers" in log
     assert (tmp_path / ".kafka_cleanshutdown").exists()
 
 
@@ -278,10 +325,10 @@ allowed = pathlib.Path({str(tmp_path / "allowed")!r})
 
 def run(broker, address, say):
     say(f"host:{{broker}}")
-    print("serving", broker, flush=True)
+    print(f"serving {{broker}}\\n", end="", flush=True)
     while broker == 1 and not allowed.exists():
         time.sleep(0.01)
-    print("sees all", broker, flush=True)
+    print(f"sees all {{broker}}\\n", end="", flush=True)
     say(SEES_ALL)
     time.sleep(60)
     return 0

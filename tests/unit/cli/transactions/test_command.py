@@ -13,6 +13,8 @@ from tests.unit.cli.command_line import CommandLine
 from tests.unit.cli.command_scenarios import Scenario
 from tests.unit.cli.transaction_scenarios import SCENARIOS, WRONG_USAGE, a_hanging_transaction
 
+pytestmark = pytest.mark.broker
+
 
 @pytest.fixture(scope="module")
 def process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:

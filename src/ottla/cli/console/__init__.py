@@ -1,0 +1,1 @@
+"""`ottla console`: the web console in a process of its own; the console itself is `ottla.console`."""

@@ -1,0 +1,1 @@
+"""`ottla queues`: queues of topics, and the dead letters in them (`dead_letters`)."""

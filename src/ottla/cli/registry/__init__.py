@@ -1,0 +1,1 @@
+"""`ottla registry`: runs a schema registry, and works with any registry that has Confluent's interface."""

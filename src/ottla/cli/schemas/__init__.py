@@ -1,0 +1,1 @@
+"""Keys and values by the schemas of a registry: `ottla consume` decodes them, `ottla produce` encodes them."""

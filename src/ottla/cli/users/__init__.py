@@ -1,0 +1,1 @@
+"""`ottla users`: the users that log in with SCRAM."""
