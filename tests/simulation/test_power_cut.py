@@ -8,7 +8,7 @@ import pytest
 from ottla.client.admin.values import NewTopic
 from ottla.model.ids import TopicPartition
 from ottla.sim.history import History
-from ottla.sim.life import Life, run
+from ottla.sim.simulated_world import SimulatedWorld, run
 
 TOPIC = "ledger"
 WHERE = TopicPartition(TOPIC, 0)
@@ -18,20 +18,20 @@ SEEDS = range(8)
 def story_with(flush_messages: str | None, acked: dict[int, bytes]) -> object:
     """Writes until the power fails after some seconds; then everything comes back, and is read."""
 
-    async def story(life: Life) -> None:
-        life.boot()
-        await life.wait_until(lambda: all(each.is_serving for each in life.machines), 20)
+    async def story(world: SimulatedWorld) -> None:
+        world.boot()
+        await world.wait_until(lambda: all(each.is_serving for each in world.machines), 20)
         configs = {"min.insync.replicas": "2"}
         if flush_messages is not None:
             configs["flush.messages"] = flush_messages
 
         async def create() -> None:
-            admin = life.client("admin").admin()
+            admin = world.client("admin").admin()
             await admin.create_topics([NewTopic(TOPIC, replica_assignments={0: [1, 2, 3]}, topic_configs=configs)])
             await admin.close()
 
         async def write() -> None:
-            producer = life.client("writer").producer(linger_ms=2)
+            producer = world.client("writer").producer(linger_ms=2)
             await producer.start()
             number = 0
             while True:
@@ -41,33 +41,33 @@ def story_with(flush_messages: str | None, acked: dict[int, bytes]) -> object:
                 )
                 acked.update({metadata.offset: b"%d-%d" % (number, each) for each, metadata in enumerate(sent)})
 
-        await asyncio.wait([life.spawn("admin", create())[1]])
+        await asyncio.wait([world.spawn("admin", create())[1]])
         # Another one leads, so that the one who leads afterwards has only what it copied.
-        await life.machines[0].stop()
-        await life.wait_until(lambda: life.truth().topics[TOPIC].partitions[0].leader == 2, 30)
-        life.machines[0].boot()
-        await life.wait_until(life.is_whole, 30)
-        process, _ = life.spawn("writer", write())
-        await life.wait_until(lambda: len(acked) > 60, 30)
-        for machine in life.machines:
+        await world.machines[0].stop()
+        await world.wait_until(lambda: world.truth().topics[TOPIC].partitions[0].leader == 2, 30)
+        world.machines[0].boot()
+        await world.wait_until(world.is_whole, 30)
+        process, _ = world.spawn("writer", write())
+        await world.wait_until(lambda: len(acked) > 60, 30)
+        for machine in world.machines:
             machine.crash()
         process.end()
-        for machine in life.machines:
+        for machine in world.machines:
             machine.boot()
-        await life.wait_until(life.is_whole, 60)
-        found = await read_all(life)
+        await world.wait_until(world.is_whole, 60)
+        found = await read_all(world)
         for offset, value in acked.items():
-            life.history.check(found.get(offset) == value, "acked records survive", f"{value!r} at {offset} is lost")
+            world.history.check(found.get(offset) == value, "acked records survive", f"{value!r} at {offset} is lost")
 
     return story
 
 
-async def read_all(life: Life) -> dict[int, bytes]:
+async def read_all(world: SimulatedWorld) -> dict[int, bytes]:
     """The partition's records by offset."""
     found: dict[int, bytes] = {}
 
     async def read() -> None:
-        consumer = life.client("reader").consumer(auto_offset_reset="earliest")
+        consumer = world.client("reader").consumer(auto_offset_reset="earliest")
         consumer.assign([WHERE])
         end = (await consumer.end_offsets([WHERE]))[WHERE]
         while await consumer.position(WHERE) < end:
@@ -75,7 +75,7 @@ async def read_all(life: Life) -> dict[int, bytes]:
                 found.update({record.offset: record.value for record in records})
         await consumer.close()
 
-    task = life.spawn("reader", read())[1]
+    task = world.spawn("reader", read())[1]
     await asyncio.wait([task], timeout=60)
     task.result()
     return found

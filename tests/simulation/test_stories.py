@@ -6,13 +6,13 @@ from typing import Any
 import pytest
 
 from ottla.sim.history import History
-from ottla.sim.life import Life, run
 from ottla.sim.mutants import applied
 from ottla.sim.mutants.planted import MUTANTS
+from ottla.sim.simulated_world import SimulatedWorld, run
 from tests.simulation.loss_stories import LOSS_STORIES
 from tests.simulation.stories import STORIES
 
-Story = Callable[[Life], Coroutine[Any, Any, None]]
+Story = Callable[[SimulatedWorld], Coroutine[Any, Any, None]]
 
 
 def told(story: Story, mutant: str | None) -> History:

@@ -12,50 +12,50 @@ from ottla.model.ids import TopicPartition
 from ottla.sim.checkers import Contents
 from ottla.sim.checkers.logs_equal import LogsEqual
 from ottla.sim.history import History
-from ottla.sim.life import Life, run
 from ottla.sim.machine import Machine
 from ottla.sim.mutants import applied
+from ottla.sim.simulated_world import SimulatedWorld, run
 
 MUTANT = "truncation by high watermark"
 TOPIC = "ledger"
 
 
-async def begin(life: Life) -> tuple[Machine, Machine]:
+async def begin(world: SimulatedWorld) -> tuple[Machine, Machine]:
     """Two brokers with one partition; answers its leader and its follower."""
-    life.boot()
-    await life.wait_until(lambda: all(each.is_serving for each in life.machines), 20)
+    world.boot()
+    await world.wait_until(lambda: all(each.is_serving for each in world.machines), 20)
 
     async def create() -> None:
-        admin = life.client("admin").admin()
+        admin = world.client("admin").admin()
         configs = {"min.insync.replicas": "1", "unclean.leader.election.enable": "true"}
         await admin.create_topics([NewTopic(TOPIC, replica_assignments={0: [1, 2]}, topic_configs=configs)])
         await admin.close()
 
-    await asyncio.wait([life.spawn("admin", create())[1]])
-    return life.machines[0], life.machines[1]
+    await asyncio.wait([world.spawn("admin", create())[1]])
+    return world.machines[0], world.machines[1]
 
 
-async def write(life: Life, value: bytes) -> None:
+async def write(world: SimulatedWorld, value: bytes) -> None:
     """Writes a record, and waits until it is acknowledged by all in sync."""
 
     async def send() -> None:
-        producer = life.client("writer").producer()
+        producer = world.client("writer").producer()
         await producer.start()
         metadata = await producer.send_and_wait(TOPIC, value, partition=0)
-        life.history.on_acked(TopicPartition(TOPIC, 0), value, metadata.offset)
+        world.history.on_acked(TopicPartition(TOPIC, 0), value, metadata.offset)
         await producer.close()
 
-    task = life.spawn("writer", send())[1]
+    task = world.spawn("writer", send())[1]
     await asyncio.wait([task], timeout=60)
     task.result()
 
 
-async def read_all(life: Life) -> list[bytes]:
+async def read_all(world: SimulatedWorld) -> list[bytes]:
     """The partition's records, as a consumer sees them."""
     found: list[bytes] = []
 
     async def read() -> None:
-        consumer = life.client("reader").consumer(auto_offset_reset="earliest")
+        consumer = world.client("reader").consumer(auto_offset_reset="earliest")
         consumer.assign([TopicPartition(TOPIC, 0)])
         end = (await consumer.end_offsets([TopicPartition(TOPIC, 0)]))[TopicPartition(TOPIC, 0)]
         while len(found) < end:
@@ -63,50 +63,50 @@ async def read_all(life: Life) -> list[bytes]:
                 found.extend(record.value for record in records)
         await consumer.close()
 
-    task = life.spawn("reader", read())[1]
+    task = world.spawn("reader", read())[1]
     await asyncio.wait([task], timeout=60)
     task.result()
     return found
 
 
-async def a_committed_record_is_kept(life: Life) -> None:
+async def a_committed_record_is_kept(world: SimulatedWorld) -> None:
     """A follower has a record, and has not heard that it is committed, when both brokers are killed.
 
     The follower comes back first and leads. Its high watermark is older than the record; to cut its log there would
     lose what was acknowledged.
     """
-    leader, follower = await begin(life)
-    await write(life, b"first")
-    await write(life, b"second")
+    leader, follower = await begin(world)
+    await write(world, b"first")
+    await write(world, b"second")
     leader.kill()
     follower.kill()
     follower.boot()
-    await life.wait_until(lambda: follower.is_serving and life.truth().topics[TOPIC].partitions[0].leader == 2, 30)
-    life.history.check([b"first", b"second"] == await read_all(life), "acked records survive", "the second is lost")
+    await world.wait_until(lambda: follower.is_serving and world.truth().topics[TOPIC].partitions[0].leader == 2, 30)
+    world.history.check([b"first", b"second"] == await read_all(world), "acked records survive", "the second is lost")
 
 
-async def replicas_do_not_diverge(life: Life) -> None:
+async def replicas_do_not_diverge(world: SimulatedWorld) -> None:
     """A leader writes alone and is killed; the other broker, which lacks the record, leads instead and writes another.
 
     When the first one returns, its log has a different record at the same offset, below its own high watermark: only
     the epochs tell that it is not the leader's.
     """
-    leader, follower = await begin(life)
-    await write(life, b"common")
+    leader, follower = await begin(world)
+    await write(world, b"common")
     follower.kill()
-    await life.wait_until(lambda: life.truth().topics[TOPIC].partitions[0].isr == (1,), 30)
-    await write(life, b"of the first leader")
+    await world.wait_until(lambda: world.truth().topics[TOPIC].partitions[0].isr == (1,), 30)
+    await write(world, b"of the first leader")
     leader.kill()
-    await life.wait_until(lambda: 1 not in life.truth().brokers, 30)
+    await world.wait_until(lambda: 1 not in world.truth().brokers, 30)
     follower.boot()
-    await life.wait_until(lambda: life.truth().topics[TOPIC].partitions[0].leader == 2, 30)
-    life.history.reads.clear()
-    await write(life, b"of the second leader")
+    await world.wait_until(lambda: world.truth().topics[TOPIC].partitions[0].leader == 2, 30)
+    world.history.reads.clear()
+    await write(world, b"of the second leader")
     leader.boot()
-    await life.wait_until(life.is_whole, 30)
-    LogsEqual().finish(life, Contents(everything={}, committed={}))
-    life.history.check(
-        [b"common", b"of the second leader"] == await read_all(life), "the leader decides", "it does not"
+    await world.wait_until(world.is_whole, 30)
+    LogsEqual().finish(world, Contents(everything={}, committed={}))
+    world.history.check(
+        [b"common", b"of the second leader"] == await read_all(world), "the leader decides", "it does not"
     )
 
 

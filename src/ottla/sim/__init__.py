@@ -1,5 +1,5 @@
-"""The simulated world: twins of the ports in `ottla.env` that one seed replays, faults and all.
+"""The simulator: implementations of the ports in `ottla.env` that replay a run, with its faults, from one seed.
 
-`disk.py` states its fault model first and is the place to start; `clock.py` stands still until it is moved; `random.py`
-repeats itself. What runs on them is the same code that runs on the real ones.
+Start with `disk.py`, which states its fault model; `clock.py` has a clock that is moved by hand, `random.py` a seeded
+random generator. Brokers and clients run on them unchanged.
 """

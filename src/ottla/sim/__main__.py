@@ -1,4 +1,4 @@
-"""Replays a cluster's life from a seed, or many. See docs/simulation.md."""
+"""Runs simulations of a cluster from one seed or many. docs/simulation.md explains them."""
 
 import argparse
 import sys
@@ -12,9 +12,9 @@ from ottla.sim.report import Report, simulate
 from ottla.sim.swarm import SCENARIOS
 
 SHOWN_MAX: Final = 5
-"""Violations of one seed that are printed; the first says most."""
+"""The number of violations of one seed that are printed."""
 TOLD_EVERY: Final = 50
-"""After so many seeds it is told how far it is, where no terminal shows it all the time."""
+"""Progress is printed after this number of seeds if there is no terminal."""
 EXAMPLES: Final = """examples:
   python -m ottla.sim --seed 104 --trace
   python -m ottla.sim --seeds 0..100 --jobs 2
@@ -23,7 +23,7 @@ EXAMPLES: Final = """examples:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The command; answers its exit code."""
+    """The command; returns its exit status."""
     parser = argparse.ArgumentParser(
         prog="python -m ottla.sim",
         description=__doc__,
@@ -35,13 +35,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     which.add_argument("--seeds", type=_seeds, metavar="A..B", help="the seeds from A up to B, without B")
     parser.add_argument("--trace", action="store_true", help="print what happened, line by line")
     parser.add_argument("--mutant", choices=list(MUTANTS), metavar="NAME", help="plant this bug (docs/simulation.md)")
-    parser.add_argument("--scenario", choices=list(SCENARIOS), default="swarm", help="what a life consists of")
+    parser.add_argument("--scenario", choices=list(SCENARIOS), default="swarm", help="workloads and faults of a run")
     parser.add_argument("--jobs", type=int, default=1, help="how many processes")
     options = parser.parse_args(arguments)
     seeds = options.seeds if options.seed is None else range(options.seed, options.seed + 1)
     one = partial(simulate, mutant=options.mutant, scenario=options.scenario)
     if len(seeds) > 1:
-        # A process of its own for each: what one life leaves in memory must not touch the next.
+        # One process per seed: a run must not be affected by what an earlier run left in memory.
         with ProcessPoolExecutor(options.jobs, max_tasks_per_child=1) as pool:
             reports = _told(pool.map(one, seeds), len(seeds), options.trace)
     else:

@@ -1,4 +1,4 @@
-"""The real clients on the simulated network: producers, consumers and administrators, each with its own process."""
+"""Real clients on the simulated network: producers, consumers and admin clients, each in its own process."""
 
 from collections.abc import Sequence
 from typing import Final, Unpack
@@ -23,7 +23,7 @@ REQUEST_TIMEOUT_MS: Final = 5_000
 
 
 class ClientMachine:
-    """Where a client runs; makes its clients."""
+    """The machine of a client; creates its clients."""
 
     def __init__(
         self, name: str, loop: VirtualLoop, wire: Wire, random: SimRandom, bootstrap: Sequence[tuple[str, int]]
@@ -35,7 +35,7 @@ class ClientMachine:
         self._bootstrap = [Address(*each) for each in bootstrap]
 
     def cluster(self) -> Cluster:
-        """A way into the cluster."""
+        """A connection to the cluster."""
         return Cluster(
             self._bootstrap,
             network=SimNetwork(self._wire, self.host),
@@ -57,7 +57,7 @@ class ClientMachine:
         return producer
 
     def consumer(self, *topics: str, **options: Unpack[ConsumerOptions]) -> AsyncConsumer:
-        """A consumer; to be made within its process."""
+        """A consumer; must be created in its process."""
         options.setdefault("request_timeout_ms", REQUEST_TIMEOUT_MS)
         consumer = AsyncConsumer(**options)
         consumer._made = ConsumerCore(consumer.config, cluster=self.cluster())
@@ -66,7 +66,7 @@ class ClientMachine:
         return consumer
 
     def admin(self) -> AsyncAdmin:
-        """An administrator."""
+        """An admin client."""
         admin = AsyncAdmin(request_timeout_ms=REQUEST_TIMEOUT_MS)
         admin._cluster = self.cluster()
         return admin

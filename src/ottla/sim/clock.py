@@ -1,4 +1,4 @@
-"""A clock that stands still until a test or the simulator moves it."""
+"""A clock that does not move until a test or the simulator moves it."""
 
 import asyncio
 import heapq
@@ -7,12 +7,12 @@ from typing import Final
 from ottla.model.ids import TimestampMs
 
 START_MS: Final = TimestampMs(1_700_000_000_000)
-"""Where the wall clock starts: an arbitrary day, the same in every run."""
+"""The start of the wall clock: an arbitrary day, the same in every run."""
 
 
 class SimClock:
-    """The `Clock` port by hand. `advance` moves both clocks and wakes sleepers in the order of their deadlines; `jump`
-    moves the wall clock alone, as an administrator or a time service does."""
+    """The `Clock` port, moved by hand. `advance` moves both clocks and wakes sleepers in the order of their deadlines;
+    `jump` moves only the wall clock, as an operator or NTP does."""
 
     __slots__ = ("_monotonic", "_sleepers", "_ticket", "_wall_ms")
 
@@ -27,7 +27,7 @@ class SimClock:
         return TimestampMs(int(self._wall_ms))
 
     def monotonic(self) -> float:
-        """Seconds since the clock was made."""
+        """Seconds since the clock was created."""
         return self._monotonic
 
     async def sleep(self, seconds: float) -> None:
@@ -41,9 +41,9 @@ class SimClock:
         await woken
 
     def advance(self, seconds: float) -> None:
-        """Moves time on. Sleepers whose deadline was reached run at the loop's next turn."""
+        """Moves time forward. Sleepers whose deadline was reached run in the next turn of the loop."""
         if seconds < 0:
-            raise ValueError(f"time does not go back: advance({seconds})")
+            raise ValueError(f"time cannot go back: advance({seconds})")
         self._monotonic += seconds
         self._wall_ms += seconds * 1000
         while self._sleepers and self._sleepers[0][0] <= self._monotonic:

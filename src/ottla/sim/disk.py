@@ -1,4 +1,4 @@
-"""A disk in memory that crashes exactly as badly as this page says, and repeatably.
+"""A disk in memory with a precise and repeatable fault model.
 
 # The fault model
 A *kill* (of the process) loses no byte and no name: the page cache survives; handles, mappings and locks end.
@@ -13,7 +13,7 @@ A *crash* (of the machine) keeps what was synced and decides for the rest, from 
   does not sync its name. Unsynced ones survive as a prefix of each folder's order, or, with `NameOrder.NAME`, of each
   name's order only. A rename is one step: a crash finds the old name or the new one, never both and never neither.
 - **A failed sync** leaves any part written and forgets the rest: a second sync that succeeds does not save it (Linux
-  marks the pages clean). Whoever meets it must not trust the file's unsynced bytes.
+  marks the pages clean). The unsynced bytes of the file must not be trusted afterwards.
 - **Not modelled by a crash**: synced bytes that are lost. See below.
 After a crash or kill this object and all it gave out are dead and raise `SimulatedCrash`; `crash` and `kill` return the
 disk that the next process finds. So a task of the dead process that is still unwinding cannot reach the new disk.
@@ -25,7 +25,7 @@ gone for good, synced or not:
 - `cut` takes the end of a file away;
 - `flip` turns one bit over, in place.
 A loss leaves no trace elsewhere: names, checkpoints and clean-shutdown marks in other files stay as they were. Which
-copies may be taken at a time is in `harm.py`, what is taken in `losses.py`.
+copies may be taken at a time is in `fault_limits.py`, what is taken in `losses.py`.
 
 # Faults
 Every mutating operation is counted and traced. Run a scenario once, look at `operation_count`, then run it again for
@@ -39,6 +39,7 @@ import asyncio
 import errno
 import posixpath
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Final, ParamSpec, TypeVar
 
 from ottla.env.ports import Random
@@ -57,41 +58,42 @@ T = TypeVar("T")
 __all__ = ["Moment", "NameOrder", "Operation", "SimDisk", "SimulatedCrash"]
 
 UNLIMITED_FREE_BYTES: Final = 1 << 40
-"""What a disk without a capacity says is free."""
+"""The free space of a disk without a capacity."""
 
 
+@lru_cache(maxsize=10_000)
 def normal(path: str) -> str:
-    """One spelling per path, from the root."""
+    """The normalized absolute path."""
     return posixpath.normpath("/" + path).replace("//", "/")
 
 
 class SimDisk:
-    """The `Disk` port in memory. `seed` decides what a failed sync leaves behind, and a crash that brings no randomness
-    of its own; `capacity` in bytes makes the disk finite."""
+    """The `Disk` port in memory. `seed` decides what a failed sync leaves, and a crash without its own randomness;
+    `capacity` limits the disk, in bytes."""
 
     def __init__(self, seed: int = 0, *, capacity: int | None = None, order: NameOrder = NameOrder.FOLDER) -> None:
         self.capacity = capacity
         self.latency_seconds = 0.0
-        """How long it takes before what was given to the background is begun."""
+        """The delay before background work begins."""
         self.faults: Final = Faults()
         self.boot_id = "boot 0"
         self.now_ms: Callable[[], TimestampMs] = lambda: START_MS
-        """The wall clock that files get their time of modification from."""
+        """The wall clock for modification times of files."""
         self._random: Random = SimRandom(seed)
         self._tree = Tree(order)
         self._locks: dict[Inode, SimLock] = {}
 
-    # The end of the machine, or of the process
+    # Crash and kill
 
     def crash(self, random: Random | None = None) -> "SimDisk":
-        """Cuts the power, if a planned crash has not, and gives the disk as the restarted machine finds it."""
+        """Cuts the power, unless a planned crash did; returns the disk that the restarted machine finds."""
         self.faults.dead = True
         disk = self._successor(self._tree.after_crash(random or self._random))
         disk.boot_id = f"boot {int(self.boot_id.split()[1]) + 1}"
         return disk
 
     def kill(self) -> "SimDisk":
-        """Ends the process, and gives the disk as the next process of the same machine finds it."""
+        """Ends the process; returns the disk that the next process of the machine finds."""
         self.faults.dead = True
         return self._successor(self._tree.after_kill())
 
@@ -106,12 +108,12 @@ class SimDisk:
 
     @property
     def operation_count(self) -> int:
-        """How many mutating operations there have been; the next one has this number."""
+        """The number of mutating operations so far; the next one has this number."""
         return self.faults.operation_count
 
     @property
     def trace(self) -> list[Operation]:
-        """The operations so far, for naming the one a test fails at."""
+        """The operations so far, to name the one at which a test fails."""
         return self.faults.trace
 
     def fail_at(
@@ -120,11 +122,11 @@ class SimDisk:
         fault: OSError | SimulatedCrash | type[SimulatedCrash] = SimulatedCrash,
         moment: Moment = Moment.BEFORE,
     ) -> None:
-        """The operation of this number fails, once; with a crash, the disk and every handle is dead from then on."""
+        """The operation with this number fails once; with a crash, the disk and every handle is dead afterwards."""
         self.faults.plan(number, fault, moment)
 
     def break_path(self, path: str, code: int = errno.EIO) -> None:
-        """Everything at or below this path fails, reads too, until `heal`."""
+        """All operations at or below this path fail, also reads, until `heal`."""
         self.faults.break_path(normal(path), code)
 
     def make_read_only(self, path: str = "/") -> None:
@@ -136,39 +138,46 @@ class SimDisk:
         self.faults.heal(normal(path))
 
     def vanish(self, path: str) -> None:
-        """A file or folder is gone, durably, behind the program's back; handles to it still work."""
+        """Removes a file or folder durably and unnoticed; open handles still work."""
         self._tree.vanish(normal(path))
 
     def cut(self, path: str, size: int) -> None:
-        """The end of a file is gone, durably, behind the program's back."""
+        """Removes the end of a file durably and unnoticed."""
         inode = self._tree.file(normal(path))
         inode.durable = inode.content[:size]
         inode.content = bytearray(inode.durable)
         inode.unsynced.clear()
 
     def flip(self, path: str, position: int, bit: int) -> None:
-        """One bit rots, in memory and on disk."""
+        """Flips one bit, in memory and on disk."""
         inode = self._tree.file(normal(path))
         inode.content[position] ^= 1 << bit
         if position < len(inode.durable):
             inode.durable[position] ^= 1 << bit
         if inode.unsynced:
-            # The byte may be among those still to be written back; then it rots there, too.
+            # The byte may be in a pending write; then it is flipped there too.
             inode.unsynced.append(Write(position, bytes(inode.content[position : position + 1])))
 
     def used_bytes(self) -> int:
-        """The room that all named files take."""
+        """The space that all named files take."""
         return sum(inode.room_bytes for inode in set(self._tree.files()))
 
     # The port
 
     def open(self, path: str, *, create: bool = False, writable: bool = True) -> SimFile:
-        """Opens an existing file, or with `create` makes it if it is missing."""
+        """Opens an existing file; with `create`, creates it if it is missing."""
         name = normal(path)
         if writable or create:
             self.faults.touch_to_change(name)
         self.faults.touch(name)
         return SimFile(self, self._find_or_create(name) if create else self._tree.file(name), name, writable=writable)
+
+    def open_scratch(self, folder: str) -> SimFile:
+        """A new file without a name; it ends with the process, and takes no space of the capacity."""
+        name = normal(folder)
+        self.faults.touch_to_change(name)
+        self._tree.folder(name)
+        return SimFile(self, Inode(modified_ms=self.now_ms()), name, writable=True)
 
     def _find_or_create(self, path: str) -> Inode:
         if self._tree.find(path) is not None:
@@ -184,7 +193,7 @@ class SimDisk:
         return SimMapping(self, self._file(path), normal(path))
 
     def read(self, path: str) -> bytes:
-        """The whole of a small file."""
+        """The content of a small file."""
         return bytes(self._file(path).content)
 
     def _file(self, path: str) -> Inode:
@@ -197,7 +206,7 @@ class SimDisk:
         return self._tree.find(normal(path)) is not None
 
     def size(self, path: str) -> int:
-        """In bytes."""
+        """The size in bytes."""
         return len(self._file(path).content)
 
     def modified_ms(self, path: str) -> TimestampMs:
@@ -205,7 +214,7 @@ class SimDisk:
         return self._file(path).modified_ms
 
     def truncate(self, path: str, size: int) -> None:
-        """Cuts the file, or extends it with zeros."""
+        """Truncates the file, or extends it with zeros."""
         inode = self._file(path)
         if size < 0:
             raise os_error(errno.EINVAL, path)
@@ -222,7 +231,7 @@ class SimDisk:
         return isinstance(self._tree.find(normal(path)), Folder)
 
     def make_dir(self, path: str) -> None:
-        """One folder in an existing one; nothing happens if it is there."""
+        """Creates a folder in an existing one, if it does not exist."""
         path = normal(path)
         self.faults.touch(path)
         if isinstance(self._tree.find(path), Folder):
@@ -235,7 +244,7 @@ class SimDisk:
             self._tree.assign((folder, name, Folder()))
 
     def make_dirs(self, path: str) -> None:
-        """The folder and those above it; nothing happens if it is there. Their names are synced."""
+        """Creates the folder and its parents, if they do not exist, and syncs their names."""
         made = ""
         for part in normal(path).split("/")[1:]:
             above, made = made or "/", f"{made}/{part}"
@@ -244,7 +253,7 @@ class SimDisk:
                 self.sync_dir(above)
 
     def remove(self, path: str) -> None:
-        """Removes a file; missing is an error."""
+        """Removes a file; raises if it is missing."""
         self._file(path)
         self._remove(normal(path), "remove")
 
@@ -255,7 +264,7 @@ class SimDisk:
             self._tree.assign((folder, name, None))
 
     def remove_tree(self, path: str) -> None:
-        """Removes a folder with all in it; missing is not an error."""
+        """Removes a folder and its content, if it exists."""
         name = normal(path)
         if not self.exists(path):
             return
@@ -311,7 +320,7 @@ class SimDisk:
         return self.used_bytes() + free if self.capacity is None else self.capacity
 
     def try_lock(self, path: str, owner: str) -> SimLock | str:
-        """Takes an exclusive lock and writes `owner` into the file; or, if it is held, answers who holds it."""
+        """Takes an exclusive lock and writes `owner` into the file; if it is held, returns the owner."""
         file = self.open(path, create=True)
         inode = self._tree.file(normal(path))
         if inode in self._locks:
@@ -322,17 +331,16 @@ class SimDisk:
         return lock
 
     async def in_background(self, function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
-        """Runs in place, in one instant. Other tasks get a turn before and after, so that they meet the work under way
-        as they would meet a thread."""
+        """Runs the work at once. Other tasks run before and after it, so that they see it in progress."""
         await asyncio.sleep(self.latency_seconds)
         answer = function(*args, **kwargs)
         await asyncio.sleep(0)
         return answer
 
-    # What the handles carry out
+    # Operations of handles
 
     def write(self, inode: Inode, path: str, write: Write) -> None:
-        """Into the page cache; half of it if a fault is planned for the middle, what fits if the disk is full."""
+        """Writes to the page cache; half of it if a fault is planned, or what fits if the disk is full."""
         self.faults.touch_to_change(path)
         inode.modified_ms = self.now_ms()
         planned = self.faults.begin("write", path)
@@ -348,14 +356,14 @@ class SimDisk:
         raise os_error(errno.ENOSPC, path)
 
     def _room_left(self, inode: Inode) -> int:
-        """How far this file may reach. Names are what counts: an unnamed open file takes no room here."""
+        """The maximum size of this file. Only named files take space."""
         if self.capacity is None:
             return UNLIMITED_FREE_BYTES
         free = max(0, self.capacity - self.used_bytes()) // PAGE_BYTES * PAGE_BYTES
         return inode.room_bytes + free
 
     def resize(self, inode: Inode, path: str, size: int) -> None:
-        """Cuts, or extends with zeros, which take room as any bytes do."""
+        """Truncates, or extends with zeros, which take space."""
         self.faults.touch_to_change(path)
         with self.faults.atomic("truncate", path):
             if size > self._room_left(inode):
@@ -364,7 +372,7 @@ class SimDisk:
             inode.modified_ms = self.now_ms()
 
     def sync_file(self, inode: Inode, path: str) -> None:
-        """Makes a file's bytes durable; a planned error, whenever it strikes, leaves what a failed sync leaves."""
+        """Makes the bytes of a file durable; a planned error leaves the result of a failed sync."""
         self.faults.touch(path)
         try:
             planned = self.faults.begin("sync", path)

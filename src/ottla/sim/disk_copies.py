@@ -1,7 +1,7 @@
-"""A partition's copy as its bytes lie on a simulated disk, whatever any broker says of it.
+"""Reads the replica of a partition from a simulated disk, independently of any broker.
 
-Covers finding folders and segments, and walking their batches, also past damage. Of `ottla.storage` only the names are
-asked: the checkers hold its word against this.
+Finds folders and segments, and walks their batches, also past damage. It uses only file names of `ottla.storage`:
+checkers compare the broker with this.
 """
 
 from collections.abc import Iterator, Mapping
@@ -14,21 +14,21 @@ from ottla.model.ids import TopicPartition
 from ottla.records.batch import Batch
 from ottla.records.decode import decode_records
 from ottla.sim.disk import SimDisk
-from ottla.storage.names import LOG, partition_of
+from ottla.storage.data_dirs.names import LOG, partition_of
 
 FRONT_BYTES: Final = 12
-"""A batch's base offset and its length."""
+"""Base offset and length of a batch."""
 HEADER_BYTES: Final = 61
 CHECKED_FROM: Final = 21
-"""Where in a batch the checksum begins to cover it."""
+"""The position in a batch where the checksum begins."""
 LAST_DELTA: Final = slice(23, 27)
-"""Where in a batch the distance from its first offset to its last one is."""
+"""The position of the last offset delta in a batch."""
 BATCHES_REMEMBERED: Final = 20_000
-"""The same batches are read again and again."""
+"""A cache: the same batches are read repeatedly."""
 
 
 class Place(NamedTuple):
-    """Where a batch lies."""
+    """The place of a batch."""
 
     path: str
     position: int
@@ -42,10 +42,10 @@ class Copy:
     """What a folder holds."""
 
     values: Mapping[int, bytes]
-    """By offset, of all batches whose checksum is right."""
+    """By offset, from all batches with a valid checksum."""
     end_offset: int
     is_whole: bool
-    """Whether every batch is right and no offset is left out. Compaction may leave some out: that is not asked here."""
+    """Whether every batch is valid and no offset is missing. Not used for compacted topics."""
 
 
 def held_by(disk: SimDisk, data_dir: str) -> list[TopicPartition]:
@@ -86,7 +86,7 @@ def places(disk: SimDisk, path: str) -> Iterator[Place]:
 
 
 def read_copy(disk: SimDisk, folder: str) -> Copy | None:
-    """What a folder holds; None if there is no such folder."""
+    """The content of a folder; None if it does not exist."""
     if not disk.is_dir(folder):
         return None
     values: dict[int, bytes] = {}

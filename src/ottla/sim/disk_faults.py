@@ -28,8 +28,10 @@ class Moment(Enum):
     BEFORE = "before"
     """Nothing of it has happened."""
     MIDDLE = "middle"
-    """Half of a write is done; of anything else all, but the caller never hears it. (A crash before a sync is also a
-    crash in its middle: what is unsynced then survives in part.)"""
+    """Half of a write is done; any other operation is completed, but the caller gets no result.
+
+    (A crash before a sync is also a crash in its middle: what is unsynced then survives in part.)
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 class SimFile:
     """An open file of the simulated disk."""
 
-    __slots__ = ("_disk", "_inode", "_open", "_writable", "path")
+    __slots__ = ("__weakref__", "_disk", "_inode", "_open", "_writable", "path")
 
     def __init__(self, disk: "SimDisk", inode: Inode, path: str, *, writable: bool) -> None:
         self.path: Final = path
@@ -57,12 +57,12 @@ class SimFile:
         return len(found)
 
     def size(self) -> int:
-        """In bytes."""
+        """The size in bytes."""
         self._check(0)
         return len(self._inode.content)
 
     def truncate(self, size: int) -> None:
-        """Cuts the file, or extends it with zeros."""
+        """Truncates the file, or extends it with zeros."""
         self._check(size)
         if not self._writable:
             raise os_error(errno.EINVAL, self.path)

@@ -1,6 +1,6 @@
-"""What happened in a run, as its clients saw it; and what was found wrong with that.
+"""What the clients of a run observed, and the violations found.
 
-Workloads write it, checkers read it. `trace` is the run's story: two runs of one seed have the same one.
+Workloads write it, checkers read it. `trace` lists all events: two runs of one seed have the same trace.
 """
 
 from collections import defaultdict
@@ -10,10 +10,12 @@ from typing import NamedTuple
 
 from ottla.model.ids import TopicPartition
 from ottla.sim.loop import VirtualLoop
+from ottla.sim.queue_history import QueueHistory
+from ottla.sim.shares.history import ShareHistory
 
 
 class Acked(NamedTuple):
-    """A record that the cluster said it has (acks=all)."""
+    """A record that was acknowledged with acks=all."""
 
     value: bytes
     offset: int
@@ -21,7 +23,7 @@ class Acked(NamedTuple):
 
 @dataclass(slots=True, kw_only=True)
 class Transaction:
-    """One transaction. `outcome` is what its producer knows: committed, aborted, or unknown."""
+    """One transaction. `outcome` is what its producer knows: committed, aborted or unknown."""
 
     name: str
     records: list[tuple[TopicPartition, bytes]] = field(default_factory=list)
@@ -29,7 +31,7 @@ class Transaction:
 
 
 class History:
-    """See the module's docstring."""
+    """The history of one run."""
 
     def __init__(self, loop: VirtualLoop) -> None:
         self._loop = loop
@@ -40,13 +42,15 @@ class History:
         self.fault_counts: dict[str, int] = defaultdict(int)
         self.acked: dict[TopicPartition, list[Acked]] = defaultdict(list)
         self.reads: dict[TopicPartition, dict[int, bytes]] = defaultdict(dict)
-        """What was ever read at an offset, by whichever consumer."""
+        """The value read at an offset, by any consumer."""
         self.committed_reads: dict[TopicPartition, dict[int, bytes]] = defaultdict(dict)
-        """The same for those that read committed records only."""
+        """The same, by read_committed consumers."""
         self.transactions: dict[str, Transaction] = {}
         self.owners: dict[tuple[str, int, TopicPartition], str] = {}
         self.group_offsets: dict[tuple[str, TopicPartition], int] = defaultdict(int)
         """The largest offset whose commit was confirmed."""
+        self.queues = QueueHistory()
+        self.shares = ShareHistory()
         self.sent = 0
         self.deleted: set[str] = set()
         """Topics that a client asked to delete."""
@@ -54,17 +58,17 @@ class History:
         """Partitions that a client asked to move to other brokers."""
 
     def note(self, text: str) -> None:
-        """One more line of the story."""
+        """Adds a line to the trace."""
         self.trace.append(f"{self._loop.time():11.6f} {text}")
 
     def violated(self, checker: str, what: str) -> None:
-        """A promise was broken."""
+        """Records a violation."""
         self.note(f"VIOLATION {checker}: {what}")
         self.violations.append(f"{checker}: {what}")
         self.on_violation()
 
     def check(self, is_right: bool, checker: str, what: str) -> None:
-        """Counts a check, and notes if it fails."""
+        """Counts a check, and records a violation if it fails."""
         self.checks += 1
         if not is_right:
             self.violated(checker, what)
@@ -72,7 +76,7 @@ class History:
     # What clients saw
 
     def on_acked(self, partition: TopicPartition, value: bytes, offset: int) -> None:
-        """The cluster has this record."""
+        """The cluster acknowledged this record."""
         self.acked[partition].append(Acked(value, offset))
         self._see(self.reads, partition, offset, value, "an acknowledgement")
 
@@ -94,7 +98,7 @@ class History:
         self.check(
             before == value,
             "one record per offset",
-            f"{partition} offset {offset} was {before!r}, and is {value!r} for {who}",
+            f"{partition} offset {offset} was {before!r}, but is {value!r} for {who}",
         )
 
     def on_owned(self, group: str, generation: int, member: str, partition: TopicPartition) -> None:
@@ -107,11 +111,11 @@ class History:
         )
 
     def on_group_offset(self, group: str, partition: TopicPartition, offset: int) -> None:
-        """A commit of a group's offset was confirmed."""
+        """The commit of an offset of a group was confirmed."""
         self.group_offsets[group, partition] = max(self.group_offsets[group, partition], offset)
 
     def on_group_offset_read(self, group: str, partition: TopicPartition, offset: int, floor: int) -> None:
-        """A group's offset was asked for; `floor` was confirmed before."""
+        """The committed offset of a group was read; `floor` was confirmed before."""
         self.check(
             offset >= floor,
             "group offsets never go back",

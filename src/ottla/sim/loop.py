@@ -1,13 +1,14 @@
 """An event loop on virtual time: when nothing is left to do now, the clock jumps to the next timer.
 
 One thread, no sockets, no executor: the order of everything is that in which it was scheduled, so that one seed gives
-one run. A *process* is what can be killed or stopped as a whole: each callback belongs to the process in whose context
-it was scheduled, and once that has ended it is not called any more, in the middle of whatever it was doing. What the
-process waited for simply never comes, as after kill -9; nothing is unwound.
+one run. A *process* can be killed or paused as a whole: each callback belongs to the process in whose context it was
+scheduled, and is not called after that process has ended. What the process waited for never comes, as after kill -9;
+nothing is unwound.
 """
 
 import asyncio
 import contextvars
+import inspect
 from collections import deque
 from collections.abc import Callable, Coroutine
 from typing import Any, Final, TypeVar, TypeVarTuple
@@ -17,15 +18,15 @@ Ts = TypeVarTuple("Ts")
 
 RESOLUTION_SECONDS: Final = 1e-9
 TURN_SECONDS: Final = 1e-6
-"""What a turn takes. Without it, who waits for what is left of a time that rounding made too short waits for ever."""
+"""The duration of a turn. Without it, a wait that rounding made too short would repeat forever."""
 
 
 class DeadlockError(Exception):
-    """Nothing is ready and no timer is set: whoever waits would wait for ever."""
+    """Nothing is ready and no timer is set: all tasks would wait forever."""
 
 
 class Process:
-    """What lives and dies together: a broker or a client with all its tasks, timers and connections."""
+    """A process: a broker or a client with all its tasks, timers and connections."""
 
     __slots__ = ("_held", "_loop", "_tasks", "is_alive", "is_stopped", "name")
 
@@ -35,32 +36,39 @@ class Process:
         self.is_stopped = False
         self._loop = loop
         self._held: list[tuple[asyncio.Handle | None, Callable[..., object], tuple[Any, ...], contextvars.Context]] = []
-        # Kept beyond its end: a task that is collected would be unwound, at a moment that no seed decides.
+        # Kept after its end: garbage collection would unwind a task at a moment that the seed does not decide.
         self._tasks: list[asyncio.Task[Any]] = []
 
     def spawn(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
-        """Runs something in this process."""
+        """Runs a coroutine in this process."""
         context = contextvars.Context()
         context.run(PROCESS.set, self)
         return self._loop.create_task(work, context=context)
 
     def keep(self, task: asyncio.Task[Any]) -> None:
-        """Remembers a task of this process as long as the process is remembered."""
+        """Keeps a task as long as the process is kept."""
         self._tasks.append(task)
         if len(self._tasks) % 1000 == 0:
             self._tasks = [each for each in self._tasks if not each.done()]
 
     def end(self) -> None:
-        """Kills it: nothing of it runs any more."""
+        """Kills the process: nothing of it runs any more."""
         self.is_alive = False
         self._held.clear()
 
+    def close_unstarted(self) -> None:
+        """Closes the coroutines of tasks that never began, about which Python would warn. None of their code runs."""
+        for task in self._tasks:
+            work = task.get_coro()
+            if inspect.iscoroutine(work) and inspect.getcoroutinestate(work) == inspect.CORO_CREATED:
+                work.close()
+
     def stop(self) -> None:
-        """Stops it where it is, until `resume`; time goes on meanwhile, and what arrives waits."""
+        """Pauses the process until `resume`; time passes, and what arrives waits."""
         self.is_stopped = True
 
     def resume(self) -> None:
-        """Everything that was due meanwhile is done now, in order."""
+        """Continues a paused process: everything that was due is done now, in order."""
         self.is_stopped = False
         held, self._held = self._held, []
         for handle, callback, args, context in held:
@@ -74,7 +82,7 @@ class Process:
         args: tuple[Any, ...],
         context: contextvars.Context,
     ) -> None:
-        """Calls back, if there is still somebody to be called."""
+        """Runs the callback, if its process is still alive."""
         if not self.is_alive:
             return
         if self.is_stopped:
@@ -87,7 +95,7 @@ PROCESS: Final[contextvars.ContextVar[Process | None]] = contextvars.ContextVar(
 
 
 TURNS_WITHOUT_TIME_MAX: Final = 20_000
-"""So many turns in one instant are no work any more: something spins."""
+"""More turns than this in one instant mean that something spins."""
 
 
 class SpinError(Exception):
@@ -95,7 +103,7 @@ class SpinError(Exception):
 
 
 class _Jump:
-    """In the place of a selector: to wait is to move the clock."""
+    """Replaces the selector: waiting moves the clock."""
 
     def __init__(self, loop: "VirtualLoop") -> None:
         self._loop = loop
@@ -104,15 +112,15 @@ class _Jump:
     def select(self, timeout: float | None) -> list[object]:
         self._turns = 0 if timeout is None or timeout > 0 else self._turns + 1
         if self._turns > TURNS_WITHOUT_TIME_MAX:
-            raise SpinError(f"something spins at {self._loop.time():.3f} s: {self._loop.spinning()}")
+            raise SpinError(f"a task spins at {self._loop.time():.3f} s: {self._loop.spinning()}")
         if timeout is None:
-            raise DeadlockError(f"nothing is left to happen after {self._loop.time():.3f} s")
+            raise DeadlockError(f"no event is left after {self._loop.time():.3f} s")
         self._loop.now += max(timeout, 0.0) + TURN_SECONDS
         return []
 
 
 class VirtualLoop(asyncio.BaseEventLoop):
-    """See the module's docstring. `now` is the virtual time in seconds."""
+    """The event loop on virtual time. `now` is the time in seconds."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -121,7 +129,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self.steps = 0
         self._is_over = False
         self._selector = _Jump(self)
-        # The base class's own queues, which type checkers do not know of.
+        # Queues of the base class, which type checkers do not know.
         self._ready: deque[asyncio.Handle]
         self._scheduled: list[asyncio.TimerHandle]
         self._clock_resolution = RESOLUTION_SECONDS
@@ -140,7 +148,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
     def call_soon(  # type: ignore[override]
         self, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None
     ) -> asyncio.Handle:
-        """In the next turn, if the process of this context still lives then."""
+        """Schedules a callback for the next turn, if the process of its context is still alive then."""
         if self._is_over:
             return asyncio.Handle(callback, args, self, context)
         self.steps += 1
@@ -156,7 +164,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
     def call_at(  # type: ignore[override]
         self, when: float, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None
     ) -> asyncio.TimerHandle:
-        """At a time, if the process of this context still lives then."""
+        """Schedules a callback for a time, if the process of its context is still alive then."""
         if self._is_over:
             return asyncio.TimerHandle(when, callback, args, self, context)
         context = context if context is not None else contextvars.copy_context()
@@ -169,7 +177,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         return handle
 
     def spinning(self) -> str:
-        """Whose tasks are ready to run, and where they wait, for the one who looks for the loop."""
+        """The tasks that are ready to run and where they wait, to find a task that spins."""
         found: list[str] = []
         for handle in list(self._ready):
             args = tuple(handle._args or ())
@@ -185,13 +193,15 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self.set_exception_handler(None)
         self._ready.clear()
         self._scheduled.clear()
+        for process in self.processes:
+            process.close_unstarted()
         self.processes.clear()
 
     def _process_events(self, event_list: list[object]) -> None:
-        """There are none: what arrives comes by timers."""
+        """There are no events: everything arrives by timers."""
 
     def _write_to_self(self) -> None:
-        """There is no other thread that the loop would have to be woken for."""
+        """Does nothing: there is no other thread."""
 
 
 def _make_task(

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from ottla.broker.broker import Broker
-from ottla.broker.configuration import BrokerConfig
+from ottla.broker.configs.configuration import BrokerConfig
 from ottla.env.inline_helper import InlineHelper
 from ottla.env.world import World
 from ottla.model.errors import OttlaError
@@ -23,7 +23,7 @@ STORE_TIMEOUT_MS: Final = 6_000
 
 
 class Machine:
-    """See the module's docstring. `note` hears what happens to it; `broken` what must never happen."""
+    """One machine. `note` is called with what happens to it, `broken` with what must never happen."""
 
     def __init__(
         self,
@@ -47,15 +47,15 @@ class Machine:
         self.process: Process | None = None
         self.is_up = True
         self.may_fail = False
-        """Whether a broker that gives up is the fault of what was done to its disk."""
+        """Whether a broker may fail because of what was done to its disk."""
         self.accepts_older_metadata = False
-        """Whether its next broker is told to start with an older metadata store."""
+        """Whether its next broker accepts an older metadata store."""
         self._loop = loop
         self._wire = wire
         self._ensemble = ensemble
         self._random = random
         self.settings = dict(settings)
-        """What its next broker is told."""
+        """The configs of its next broker."""
         self._note = note
         self._broken = broken
         self._lives = 0
@@ -70,8 +70,12 @@ class Machine:
         """Whether its broker has started, and is registered as far as it knows."""
         return self.broker is not None and self.broker.is_ready and self.broker.is_registered
 
+    def excuses(self, error: BaseException) -> bool:
+        """Whether an error may come from what was done to the disk."""
+        return self.may_fail and isinstance(error, (OSError, OttlaError))
+
     def boot(self) -> None:
-        """Starts the broker, and starts it again if it gives up."""
+        """Starts the broker, and restarts it if it fails."""
         if self.process is not None:
             return
         self._lives += 1
@@ -108,12 +112,12 @@ class Machine:
             self._note(f"{self.host} serves")
             error = await broker.wait_failure()
         except (OttlaError, OSError) as failed:
-            # As under a supervisor: the store, or the disk, may be there at the next try.
+            # As under a supervisor: the store or the disk may be available at the next attempt.
             self._note(f"{self.host} does not start: {type(failed).__name__}")
         else:
             self._note(f"{self.host} fails: {type(error).__name__}")
-            if not self.may_fail:
-                self._broken(f"{self.host}: background work failed: {error!r}")
+            if not self.excuses(error):
+                self._broken(f"{self.host}: background task failed: {error!r}")
         if self.process is process:
             context = self._wire.context
             self._loop.call_soon(self.kill, context=context)
@@ -124,7 +128,7 @@ class Machine:
             self.boot()
 
     def kill(self) -> None:
-        """Ends the process at once, as kill -9 does; what it wrote is still there."""
+        """Ends the process at once, like kill -9; what it wrote is still there."""
         if self.process is None:
             return
         self._note(f"{self.host} is killed")
@@ -132,7 +136,7 @@ class Machine:
         self.disk = self.disk.kill()
 
     def crash(self) -> None:
-        """Cuts the machine's power: what was not synced may be lost, and nobody is told."""
+        """Cuts the machine's power: what was not synced may be lost, and its connections do not close."""
         if not self.is_up:
             return
         self._note(f"{self.host} loses power")
@@ -151,7 +155,7 @@ class Machine:
         self.process = self.broker = self.store = None
 
     async def stop(self) -> None:
-        """Stops the broker as an operator does, and waits for it; kills it if it takes too long."""
+        """Stops the broker as SIGTERM does, and waits for it; kills it if it takes too long."""
         process, broker = self.process, self.broker
         if process is None or broker is None:
             return
@@ -159,7 +163,12 @@ class Machine:
         task = process.spawn(broker.stop())
         await asyncio.wait([task], timeout=30)
         if self.process is process:
-            if task.done() and not task.cancelled() and (error := task.exception()) is not None and not self.may_fail:
+            if (
+                task.done()
+                and not task.cancelled()
+                and (error := task.exception()) is not None
+                and not self.excuses(error)
+            ):
                 self._broken(f"{self.host}: stopping failed: {error!r}")
             self._note(f"{self.host} has stopped" if task.done() else f"{self.host} does not stop")
             self._end_process()

@@ -1,4 +1,4 @@
-"""The network in memory: streams between machines, on virtual time, that fail exactly as this page says.
+"""The network in memory: streams between machines, on virtual time, with a precise fault model.
 
 # The fault model
 Connections are TCP's: bytes arrive once, in order, or not at all. So what a packet network does to messages (loss,
@@ -7,13 +7,13 @@ duplication, reordering) shows here as it does above TCP:
   those of different connections do. A *lost* packet is one that takes a retransmission's time longer.
 - **Cut.** Nothing passes from one machine to another, in this direction or in both. What was sent waits, and arrives
   when the cut heals, unless the connection broke meanwhile. Connecting waits, too; time limits are the caller's.
-- **Break.** A connection is reset: what is under way is lost, in both directions, and nobody knows how much arrived. A
-  client that sends again what was not answered makes the duplicates. One side may hear of it later, or only when it
-  next sends (*half-open*).
+- **Break.** A connection is reset: bytes in flight are lost, in both directions, and neither side knows how much
+  arrived. A client that sends unanswered requests again makes the duplicates. One side may notice it later, or only
+  when it next sends (*half-open*).
 - **The end of a process** closes its connections, and the other side hears of it. The end of a machine closes nothing:
   the other side hears of it when it sends and the machine is there again, and does not know the connection.
 - **Keep-alive**, as real sockets have it: a side of a half-open connection that waits in silence is told when it asks
-  whether the other is alive, 10 s after the last byte; or when nobody has answered for 15 s more. That a cut lasts so
+  whether the other is alive, 10 s after the last byte; or when there was no answer for 15 s more. That a cut lasts so
   long between two that both know their connection is not simulated.
 
 `Wire` is what lies between the machines; each has a `SimNetwork` on it, the `Network` port.
@@ -37,7 +37,7 @@ from ottla.sim.loop import PROCESS, Process, VirtualLoop
 from ottla.sim.random import SimRandom
 
 WINDOW_BYTES: Final = 256 * 1024
-"""So much may be under way or unread on a stream before sending must wait."""
+"""Bytes that may be in flight or unread on a stream before sending must wait."""
 RETRANSMISSION_SECONDS: Final = 0.3
 HALF_OPEN_SHARE: Final = 0.3
 """Of the broken connections, how many leave one side that does not know."""
@@ -161,7 +161,7 @@ class SimSocket:
         self._under_way.clear()
 
     def reset(self) -> None:
-        """This side hears that the connection is broken; what it sent and has not arrived is lost."""
+        """This side learns that the connection is broken; what it sent and has not arrived is lost."""
         self._end = End.RESET
         self._received.clear()
         self._under_way.clear()
@@ -169,12 +169,12 @@ class SimSocket:
         self.call_if_due()
 
     def lose_all(self) -> None:
-        """What is under way from this side is lost; it does not hear of it."""
+        """What is in flight from this side is lost without notice."""
         self._under_way.clear()
         self._under_way_bytes = 0
 
     def ask_alive(self) -> None:
-        """The other side does not know this connection any more: hears of it by keep-alive, unless it sends before."""
+        """The other side no longer has this connection: this side learns that from a keep-alive, or when it sends."""
         if self._asks is None:
             self._ask_at(self._heard_at + ALIVE_ASKED_AFTER_SECONDS)
 
@@ -205,7 +205,7 @@ class SimSocket:
                 self._timer = loop.call_at(arrival, self.pump, context=self._wire.context)
                 return
             if not self._wire.is_open(self.host, self.peer_host):
-                # Whoever heals the link calls again.
+                # Called again when the link heals.
                 return
             self._under_way.popleft()
             if isinstance(content, bytes):
@@ -221,7 +221,7 @@ class SimSocket:
         """The other side's bytes, or the end of them, are here."""
         if self.is_closed:
             if content is not End.RESET and self.other is not None:
-                # Nobody knows this connection here, and that is answered.
+                # This machine does not know the connection, and says so.
                 if self._wire.is_open(self.host, self.peer_host):
                     self.other.reset()
                 else:
@@ -237,7 +237,7 @@ class SimSocket:
         self.call_if_due()
 
     def call_if_due(self) -> None:
-        """Sees to it that whoever waits for this side is called."""
+        """Wakes the waiters of this side."""
         if self._is_called or self._context is None or not (self._wants_read or self._wants_write):
             return
         self._is_called = True
@@ -307,7 +307,7 @@ class SimListener:
 
 
 class Wire:
-    """Everything between the machines; see the module's docstring. Counts the faults in `fault_counts`."""
+    """The network between the machines. Counts the faults in `fault_counts`."""
 
     def __init__(self, loop: VirtualLoop, random: SimRandom) -> None:
         self.loop = loop
@@ -355,7 +355,7 @@ class Wire:
         self._announce()
 
     def set_down(self, host: str) -> None:
-        """The machine is off: nothing reaches it, and what was connected to it hears nothing."""
+        """The machine is off: nothing reaches it, and its peers are not notified."""
         self._down[host] = None
         for socket in [each for each in self._sockets if each.host == host]:
             socket.vanish()
@@ -378,7 +378,7 @@ class Wire:
             socket.close()
 
     def break_connection(self, socket: SimSocket) -> None:
-        """Both sides lose what is under way; one of them may hear of it only when it next sends."""
+        """Both sides lose what is in flight; one of them may notice only when it next sends."""
         other = socket.other
         if other is not None and self._random.random() < HALF_OPEN_SHARE:
             # What the other side sends from now on is answered by a reset.
@@ -417,14 +417,14 @@ class Wire:
         return seconds
 
     async def pass_once(self, source: str, target: str) -> None:
-        """Returns when something small has come through."""
+        """Returns when a small message has arrived."""
         await asyncio.sleep(self.delay(source, target))
         while not self.is_open(source, target):
             await self._healed.wait()
             await asyncio.sleep(self._random.random() * RETRANSMISSION_SECONDS)
 
     def pair(self, source: str, listener: SimListener) -> SimSocket:
-        """A new connection; the accepting side's process hears of it."""
+        """A new connection; the listening process accepts it."""
         near = SimSocket(self, source, listener.host, PROCESS.get())
         far = SimSocket(self, listener.host, source, listener.process)
         near.other, far.other = far, near
@@ -443,7 +443,7 @@ class Wire:
         return listener
 
     def listener(self, host: str, port: int) -> SimListener | None:
-        """Who listens there."""
+        """The listener at that address."""
         return self._listeners.get((host, port))
 
     def unlisten(self, listener: SimListener) -> None:

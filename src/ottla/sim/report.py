@@ -1,16 +1,16 @@
-"""One seed, run to its end, and what came of it."""
+"""Runs one seed and reports the result."""
 
 from dataclasses import dataclass
 from functools import partial
 
-from ottla.sim.life import run
 from ottla.sim.mutants import applied
+from ottla.sim.simulated_world import run
 from ottla.sim.swarm import live
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """What came of one seed."""
+    """The result of one seed."""
 
     seed: int
     violations: list[str]
@@ -21,7 +21,7 @@ class Report:
 
 
 def simulate(seed: int, mutant: str | None = None, *, scenario: str = "swarm", to_first: bool = False) -> Report:
-    """Runs one seed; if asked, only to the first violation."""
+    """Runs one seed; with `to_first`, only to the first violation."""
     with applied(mutant):
         history = run(partial(live, scenario=scenario), seed, to_first=to_first)
     end = float(history.trace[-1].split()[0])

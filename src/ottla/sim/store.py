@@ -1,4 +1,4 @@
-"""A metadata store in memory, on virtual time, that fails exactly as this page says, and repeatably.
+"""A metadata store in memory, on virtual time, with a precise and repeatable fault model.
 
 # The fault model
 `SimMetadata` (in `store_ensemble.py`) is the ensemble: it holds the keys, and never loses or reorders a commit. Each
@@ -9,9 +9,9 @@ broker has a `SimStore` on it, the `MetadataStore` port, with a clock of its own
 - **Cut** (one client) and **outage** (all of them). Nothing passes. Calls wait; when `request_timeout_ms` is over they
   raise StoreUnavailableError, or CommitUnknownError if the request may have arrived. Followers wait, and catch up.
 - **Expiry.** A session that was not heard of for `session_timeout_ms` by the ensemble's clock ends, and with it its
-  leases; `expire` ends one at once. During an outage nobody expires, and afterwards everybody has a whole timeout
-  again, as when an ensemble has elected a new leader. The client believes in its session for two thirds of the timeout
-  by its own clock, from before its last answered request; then it ends its leases and begins another session.
+  leases; `expire` ends one at once. During an outage no session expires, and afterwards every session has a full
+  timeout again, as after the election of a new leader of the ensemble. The client trusts its session for two thirds of
+  the timeout by its own clock, from before its last answered request; then it ends its leases and begins another one.
 - **Crash.** `crash` is the end of the client's process: nothing that it waits for comes, and its session expires.
 - **Skipped history.** With `changes_kept`, a follower that is further behind gets RevisionGoneError.
 - **An older store.** While no client is connected, `restore` replaces everything by a `backup` of some earlier moment,
@@ -26,6 +26,7 @@ from functools import partial
 from typing import Any, Final, TypeVar
 
 from ottla.env.ports import Clock
+from ottla.env.wait_first import wait_first
 from ottla.metadata.session_lease import SessionLease
 from ottla.metadata.store import (
     Change,
@@ -40,7 +41,6 @@ from ottla.metadata.store import (
     check_key,
     check_operations,
 )
-from ottla.metadata.waiting import wait_first
 from ottla.model.errors import MisuseError
 from ottla.sim.store_ensemble import LostError, SessionOverError, SimMetadata, StoreFaults
 
@@ -88,7 +88,7 @@ class SimSession:
 
 
 class SimStore:
-    """`MetadataStore` of one broker on a `SimMetadata`; see the module's docstring."""
+    """`MetadataStore` of one broker on a `SimMetadata`."""
 
     def __init__(self, ensemble: SimMetadata, clock: Clock, name: str, *, request_timeout_ms: int = 30_000) -> None:
         self.session: SimSession | None = None
@@ -109,7 +109,7 @@ class SimStore:
     async def open(self) -> None:
         """Begins a session. Raises StoreUnavailableError."""
         if self._is_open:
-            raise MisuseError(f"the metadata store of {self._name} is open already")
+            raise MisuseError(f"the metadata store of {self._name} is already open")
         self._is_open = True
         self._closed = asyncio.Event()
         self._keeping = asyncio.create_task(self._keep_session())
@@ -120,7 +120,7 @@ class SimStore:
             raise
 
     async def close(self) -> None:
-        """Ends the session with its leases, where the ensemble can be reached. Twice is no error."""
+        """Ends the session with its leases, where the ensemble can be reached. Calling it twice is not an error."""
         if not self._is_open:
             return
         session = self.session
@@ -176,7 +176,7 @@ class SimStore:
         while True:
             revision, holder = await self._run(self._ask(lambda: self._ensemble.held_by(key)))
             if revision and holder is None:
-                raise ConflictError(f"{key!r} exists, and is no lease: nobody can hold it")
+                raise ConflictError(f"{key!r} exists and is not a lease")
             if revision:
                 raise ConflictError(f"{key!r} is held by {holder}: wait until its session expires")
             await self._limited(self._has_session.wait())
@@ -195,7 +195,7 @@ class SimStore:
                 self._leases[key] = lease
                 self._start(self._watch(lease))
                 return lease
-            # It ended before its owner heard of it, who tries again.
+            # It ended before its owner was informed; the owner tries again.
 
     async def _release(self, lease: SessionLease) -> None:
         while True:

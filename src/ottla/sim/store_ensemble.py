@@ -1,4 +1,4 @@
-"""The ensemble behind the simulated metadata store: keys, sessions, history, and who can reach it.
+"""The ensemble of the simulated metadata store: keys, sessions, history, and reachability.
 
 The fault model is in `store.py`, which has the clients.
 """
@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from ottla.env.ports import Clock, Random
+from ottla.env.wait_first import wait_first
 from ottla.metadata.key_table import Held, KeyDraft, KeyTable
 from ottla.metadata.store import Change, Entry, Operation, RevisionGoneError
-from ottla.metadata.waiting import wait_first
 
 
 @dataclass(slots=True, kw_only=True)
@@ -54,7 +54,7 @@ class LostError(Exception):
 
 
 class SimMetadata:
-    """The ensemble; see the module's docstring. Counts what it did in `commits`, and the faults in `fault_counts`."""
+    """The ensemble. Counts what it did in `commits`, and the faults in `fault_counts`."""
 
     def __init__(
         self,
@@ -83,7 +83,7 @@ class SimMetadata:
     # Faults
 
     def begin_outage(self) -> None:
-        """Nobody reaches the ensemble any more."""
+        """Makes the ensemble unreachable for all clients."""
         self.fault_counts["outages"] += not self._is_out
         self._is_out = True
         self.announce()
@@ -109,7 +109,7 @@ class SimMetadata:
             self.announce()
 
     def expire(self, token: str) -> None:
-        """Ends a session, if it lives; its client hears of it when it next asks."""
+        """Ends a session, if it exists; its client notices at its next request."""
         if token in self._deadlines:
             self.fault_counts["expiries"] += 1
             self.end_session(token)
@@ -148,7 +148,7 @@ class SimMetadata:
         return token
 
     def touch(self, token: str) -> bool:
-        """A session was heard of; False if it is over."""
+        """A session sent a sign of life; False if it has ended."""
         if not self._lives(token):
             return False
         self._deadlines[token] = self.clock.monotonic() + self.session_seconds
@@ -160,7 +160,7 @@ class SimMetadata:
             self.make([(key, None) for key, _ in self.table.owned_by([token])])
 
     def end_silent_sessions(self) -> None:
-        """Ends those whose time is up; called whenever somebody asks for something, or waits."""
+        """Ends expired sessions; called for every request and wait."""
         for token in list(self._deadlines):
             if not self._is_out and self._deadlines[token] <= self.clock.monotonic():
                 self.fault_counts["expiries"] += 1
@@ -194,7 +194,7 @@ class SimMetadata:
         return self.table.revision
 
     def held_by(self, key: str) -> tuple[int, str | None]:
-        """A key's revision, 0 if it does not exist, and who leases it."""
+        """The revision of a key, 0 if it does not exist, and the owner of its lease."""
         self.end_silent_sessions()
         held = self.table.get(key)
         return (0, None) if held is None else (held.revision, held.owner)
@@ -217,7 +217,7 @@ class SimMetadata:
         return self._history[revision:]
 
     def announce(self) -> None:
-        """Wakes whoever waits for something of the ensemble."""
+        """Wakes all waiters."""
         self._changed.set()
         self._changed = asyncio.Event()
 

@@ -1,9 +1,9 @@
 """An acknowledged record is on some disk at every moment; the leader and all replicas in sync have all of them.
 
 `acked_survive.py` asks at the end what clients can read; this looks at the disks' bytes all along. Losses are bounded
-so that one intact copy lives (`harm.py`): if no copy has a record, brokers removed the last one. A broker that leads
-with less than was acknowledged makes its followers cut their logs, and gives out offsets twice. One that is in the ISR
-with less may be elected at any time.
+so that one intact copy is left (`fault_limits.py`): if no copy has a record, brokers removed the last one. A broker
+that leads with less than was acknowledged makes its followers truncate their logs, and assigns offsets twice. One that
+is in the ISR with less may be elected at any time.
 """
 
 from collections.abc import Iterator
@@ -15,15 +15,15 @@ from ottla.model.ids import BrokerId, TopicPartition
 from ottla.sim.checkers import Contents
 from ottla.sim.disk_copies import Copy, read_copy
 from ottla.sim.history import Acked
-from ottla.sim.life import Life
 from ottla.sim.machine import DATA_DIR, Machine
+from ottla.sim.simulated_world import SimulatedWorld
 
 LOOK_SECONDS: Final = 1.0
 """Logs are read from beginning to end, so not at every look."""
 
 
 class AckedKept:
-    """See the module's docstring. A partition is reported once."""
+    """Reports a partition once."""
 
     name = "acked records are kept"
 
@@ -33,30 +33,30 @@ class AckedKept:
         self._lacking: set[tuple[str, TopicPartition]] = set()
         """Broker processes in sync that lacked something at the last look: a broker may need a moment to withdraw."""
 
-    def look(self, life: Life) -> None:
+    def look(self, world: SimulatedWorld) -> None:
         """Every acknowledged record against the copies on all disks, first of those that count."""
-        if life.loop.time() < self._next_look:
+        if world.loop.time() < self._next_look:
             return
-        self._next_look = life.loop.time() + LOOK_SECONDS
-        image = life.truth()
+        self._next_look = world.loop.time() + LOOK_SECONDS
+        image = world.truth()
         lacking: set[tuple[str, TopicPartition]] = set()
-        for partition, acked in life.history.acked.items():
+        for partition, acked in world.history.acked.items():
             if partition not in self._reported:
-                wrong = self._what_is_wrong(life, image, partition, acked, lacking)
-                life.history.check(not wrong, self.name, f"{partition}: {wrong}")
+                wrong = self._what_is_wrong(world, image, partition, acked, lacking)
+                world.history.check(not wrong, self.name, f"{partition}: {wrong}")
                 if wrong:
                     self._reported.add(partition)
         self._lacking = lacking
 
     def _what_is_wrong(
         self,
-        life: Life,
+        world: SimulatedWorld,
         image: ClusterImage,
         partition: TopicPartition,
         acked: list[Acked],
         lacking: set[tuple[str, TopicPartition]],
     ) -> str:
-        copies = {each.id: read_copy(each.disk, f"{DATA_DIR}/{partition}") for each in life.machines}
+        copies = {each.id: read_copy(each.disk, f"{DATA_DIR}/{partition}") for each in world.machines}
         gone = [offset for value, offset in acked if not any(_has(each, offset, value) for each in copies.values())]
         if gone:
             return f"no broker has the acknowledged records at {_span(gone)}"
@@ -64,7 +64,7 @@ class AckedKept:
         if topic is None or partition.partition >= len(topic.partitions):
             return ""
         record = topic.partitions[partition.partition]
-        for machine, leads in _counted_on(life, image, partition, record):
+        for machine, leads in _counted_on(world, image, partition, record):
             missing = [offset for value, offset in acked if not _has(copies[machine.id], offset, value)]
             if missing and leads:
                 return f"broker {machine.id} leads without the acknowledged records at {_span(missing)}"
@@ -74,10 +74,10 @@ class AckedKept:
                     return f"broker {machine.id} is in sync without the acknowledged records at {_span(missing)}"
         return ""
 
-    def finish(self, life: Life, contents: Contents) -> None:
+    def finish(self, world: SimulatedWorld, contents: Contents) -> None:
         """One more look."""
         self._next_look = 0.0
-        self.look(life)
+        self.look(world)
 
 
 def _has(copy: Copy | None, offset: int, value: bytes) -> bool:
@@ -85,7 +85,7 @@ def _has(copy: Copy | None, offset: int, value: bytes) -> bool:
 
 
 def _counted_on(
-    life: Life, image: ClusterImage, partition: TopicPartition, record: PartitionImage
+    world: SimulatedWorld, image: ClusterImage, partition: TopicPartition, record: PartitionImage
 ) -> Iterator[tuple[Machine, bool]]:
     """The brokers that count as having everything, and whether each leads.
 
@@ -93,21 +93,21 @@ def _counted_on(
     that they may lack something, until they are counted in the ISR after that.
     """
     revision = image.revision_of(partition_key(*partition))
-    for machine in life.machines:
+    for machine in world.machines:
         held = None if machine.broker is None else machine.broker.partitions.held.get(partition)
-        if held is None or not held.log.health.is_sound or (machine.id, *partition) in life.rotten:
+        if held is None or not held.log.health.is_sound or (machine.id, *partition) in world.rotten:
             continue
         registered = image.revision_of(broker_key(BrokerId(machine.id)))
         is_trusted = registered > 0 and (image.brokers[BrokerId(machine.id)].is_intact or registered < revision)
         if machine.id == record.leader and held.leader is not None and held.leader_epoch == record.leader_epoch:
             yield machine, True
-        elif machine.id in record.isr and is_trusted and _is_registered(life, machine):
+        elif machine.id in record.isr and is_trusted and _is_registered(world, machine):
             yield machine, False
 
 
-def _is_registered(life: Life, machine: Machine) -> bool:
+def _is_registered(world: SimulatedWorld, machine: Machine) -> bool:
     """Whether it is this process that is registered, and not one before it. By the store: brokers are not disturbed."""
-    lease = life.ensemble.table.get(broker_key(BrokerId(machine.id)))
+    lease = world.ensemble.table.get(broker_key(BrokerId(machine.id)))
     session = None if machine.store is None else machine.store.session
     return lease is not None and session is not None and lease.owner == session.token
 

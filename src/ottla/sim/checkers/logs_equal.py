@@ -2,25 +2,25 @@
 
 from ottla.replication.partition import Partition
 from ottla.sim.checkers import Contents
-from ottla.sim.life import Life
+from ottla.sim.simulated_world import SimulatedWorld
 
 
 class LogsEqual:
-    """See the module's docstring. Looks into the brokers' logs, at the end, when all are in sync."""
+    """Compares the logs of the brokers at the end, when all replicas are in sync."""
 
     name = "replicas are equal"
 
-    def look(self, life: Life) -> None:
+    def look(self, world: SimulatedWorld) -> None:
         """Nothing to see before the end."""
 
-    def finish(self, life: Life, contents: Contents) -> None:
+    def finish(self, world: SimulatedWorld, contents: Contents) -> None:
         """Compares every partition's copies, batch by batch, below the smallest high watermark."""
         copies: dict[tuple[str, int], list[tuple[int, Partition]]] = {}
-        for machine in life.machines:
+        for machine in world.machines:
             if machine.broker is not None:
                 for partition in machine.broker.partitions.held.values():
-                    if (machine.id, partition.topic, partition.index) in life.rotten:
-                        # Whether that has been found depends on whether anybody has looked.
+                    if (machine.id, partition.topic, partition.index) in world.rotten:
+                        # That is found only if a process has read it.
                         continue
                     if partition.leader is not None or partition.follower is not None:
                         copies.setdefault((partition.topic, partition.index), []).append((machine.id, partition))
@@ -33,7 +33,7 @@ class LogsEqual:
             batches = [(broker, _batches(each, start, end)) for broker, each in held]
             for broker, found in batches[1:]:
                 first, expected = batches[0]
-                life.history.check(
+                world.history.check(
                     found == expected,
                     self.name,
                     f"{topic}-{index}, offsets {start} to {end}: brokers {first} and {broker} differ",

@@ -1,18 +1,18 @@
-"""An idempotent producer's records are there once each, in the order in which it sent them."""
+"""Each record of an idempotent producer is in the log once, in the order of sending."""
 
 from ottla.sim.checkers import Contents
-from ottla.sim.life import Life
+from ottla.sim.simulated_world import SimulatedWorld
 
 
 class NoDuplicates:
-    """See the module's docstring. Values are `producer:number`."""
+    """Checks values of the form `producer:number`."""
 
     name = "no duplicates"
 
-    def look(self, life: Life) -> None:
+    def look(self, world: SimulatedWorld) -> None:
         """Nothing to see before the end."""
 
-    def finish(self, life: Life, contents: Contents) -> None:
+    def finish(self, world: SimulatedWorld, contents: Contents) -> None:
         """Every producer's numbers must rise in every partition."""
         for partition, records in contents.everything.items():
             latest: dict[bytes, tuple[int, int]] = {}
@@ -21,7 +21,7 @@ class NoDuplicates:
                 if not colon or not number.isdigit() or value.startswith(b"copy of "):
                     continue
                 before, where = latest.get(producer, (0, -1))
-                life.history.check(
+                world.history.check(
                     int(number) > before,
                     self.name,
                     f"{partition} offset {offset} has {value!r}, after number {before} at offset {where}",

@@ -1,4 +1,4 @@
-"""What a damaged copy still has is not thrown away: it stays in its place or is set aside, until the copy is whole.
+"""Records of a damaged replica are not deleted: they stay in place or are set aside until the replica is intact.
 
 Only what was acknowledged is asked for: the rest may be cut off, as the leader decides. Nor is it asked for after a
 power cut, which may take what was copied since.
@@ -7,27 +7,27 @@ power cut, which may take what was copied since.
 from ottla.model.ids import TopicPartition
 from ottla.sim.checkers import Contents
 from ottla.sim.disk_copies import values_kept
-from ottla.sim.life import Life
 from ottla.sim.machine import DATA_DIR, Machine
+from ottla.sim.simulated_world import SimulatedWorld
 
 
 class RemainsKept:
-    """See the module's docstring. Looks at the disks. A copy is reported once for each loss."""
+    """Reads the disks. Reports a replica once for each loss."""
 
     name = "what is left of a damaged copy is kept"
 
-    def look(self, life: Life) -> None:
+    def look(self, world: SimulatedWorld) -> None:
         """Every copy that something was taken from."""
-        remains = life.harm.remains
+        remains = world.fault_limits.remains
         for (broker, partition), (boot_id, left) in list(remains.items()):
-            machine = life.machines[broker - 1]
-            is_moved = partition in life.history.moved or partition.topic in life.history.deleted
-            if machine.disk.boot_id != boot_id or is_moved or life.harm.is_intact(machine, partition):
+            machine = world.machines[broker - 1]
+            is_moved = partition in world.history.moved or partition.topic in world.history.deleted
+            if machine.disk.boot_id != boot_id or is_moved or world.fault_limits.is_intact(machine, partition):
                 del remains[broker, partition]
                 continue
             now = _everything(machine, partition)
             gone = [offset for offset, value in left.items() if value not in now.get(offset, ())]
-            life.history.check(
+            world.history.check(
                 not gone,
                 self.name,
                 f"{machine.host}: {partition} had {len(left)} acknowledged records left, and lost {len(gone)} of them",
@@ -35,9 +35,9 @@ class RemainsKept:
             if gone:
                 del remains[broker, partition]
 
-    def finish(self, life: Life, contents: Contents) -> None:
+    def finish(self, world: SimulatedWorld, contents: Contents) -> None:
         """One more look."""
-        self.look(life)
+        self.look(world)
 
 
 def _everything(machine: Machine, partition: TopicPartition) -> dict[int, set[bytes]]:

@@ -1,4 +1,4 @@
-"""Planted bugs, to see that the simulator finds them: a checker that nothing can fail checks nothing.
+"""Planted bugs that the simulator must find: they show that the checkers can fail.
 
 `planted.py` has the bugs, `catching.py` a seed for each that catches it.
 """
@@ -20,9 +20,7 @@ def applied(name: str | None) -> Iterator[None]:
         return
     if name not in MUTANTS:
         near = get_close_matches(name, MUTANTS, n=1)
-        raise MisuseError(
-            f"there is no mutant {name!r}; " + (f"did you mean {near[0]!r}?" if near else "see planted.py")
-        )
+        raise MisuseError(f"unknown mutant {name!r}; " + (f"did you mean {near[0]!r}?" if near else "see planted.py"))
     before: list[tuple[Any, str, Any]] = []
     try:
         for owner, attribute, change in MUTANTS[name].patches:

@@ -1,6 +1,6 @@
 """Which seed finds each planted bug, in its own scenario.
 
-Some bugs need a moment that random lives seldom meet: `tests/simulation/stories.py` tells of these.
+Some bugs need a moment that random runs seldom reach: `tests/simulation/stories.py` has a story for each of these.
 """
 
 from typing import Final
@@ -8,7 +8,7 @@ from typing import Final
 CAUGHT_BY: Final = {
     "every marker commits": 0,
     "readers skip a record": 0,
-    "losing the lead acknowledges": 2,
+    "losing the lead acknowledges": 24,
     "coordinator forgets what it writes": 0,
     "high watermark of the leader alone": 2,
     "high watermark by the fastest": 4,
@@ -23,7 +23,7 @@ CAUGHT_BY: Final = {
     "epoch not noted": 8,
     "epochs forgotten": 7,
     "same epoch for the next leader": 0,
-    "anybody is elected": 0,
+    "any live replica is elected": 0,
     "lost disks are trusted": 6,
     "lost folders are not missed": 0,
     "older stores are trusted": 0,
@@ -37,11 +37,37 @@ CAUGHT_BY: Final = {
     "open transactions are shown": 0,
     "aborted transactions are shown": 0,
     "uncommitted records are shown": 4,
+    "queues deliver early": 0,
+    "ties are reversed": 0,
+    "deliveries are not idempotent": 0,
+    "plans are not read": 0,
+    "unfinished plans are forgotten": 1,
+    "queues deliver aborted records": 0,
+    "queues do not wait for markers": 0,
+    "cancels are ignored": 0,
+    "aborted cancels count": 3,
+    "releases are ignored": 0,
+    "cancels by offset are ignored": 0,
+    "aborted instructions count": 0,
+    "queues read the clock once": 4,
+    "queues ignore growth": 0,
+    "queues forget what they owe": 0,
+    "refused records are forgotten": 0,
+    "refused batches are not halved": 0,
+    "attempts are not counted": 0,
+    "undecided half messages are delivered": 0,
+    "rollbacks are commits": 0,
+    "expired records are shown": 0,
+    "share locks never expire": 0,
+    "share acknowledgements are answered early": 0,
+    "share start offsets pass acquired records": 1,
+    "share delivery counts are not loaded": 0,
+    "share locks are ignored": 1,
 }
-"""The seed, by the bug's name; the first that does."""
+"""The first seed that finds the bug, by its name."""
 
 UNSEEN: Final = {
-    "leader epoch unchecked": "a second lock on one door: a broker that leads no more cannot commit anything, since"
-    " those in sync ask the next leader, and its ISR is changed by compare-and-set; what it still shows is committed",
+    "leader epoch unchecked": "the check is redundant: a broker that no longer leads cannot commit anything, since"
+    " in-sync replicas fetch from the next leader, and its ISR changes by compare-and-set; what it serves is committed",
 }
-"""Bugs that break no promise by themselves, and why."""
+"""Bugs that break no guarantee by themselves, and why."""

@@ -1,79 +1,63 @@
-"""The planted bugs, one function each: what a tired engineer might write, or leave out.
+"""The planted bugs, one function each: mistakes that an engineer might make.
 
 A bug replaces attributes of classes or modules while it is applied. Each says what it breaks; `CAUGHT_BY` in
 `catching.py` names a seed that finds it.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Final
 
-from ottla.broker import isr_changes
 from ottla.broker.assignment import Assignment
-from ottla.broker.broker import Broker
-from ottla.broker.handlers import fetch, offsets
-from ottla.broker.lost_logs import LostLogs
-from ottla.broker.metadata_recovery import MetadataRecovery
-from ottla.broker.transaction_coordinator import TransactionCoordinator
+from ottla.broker.broker_lifecycle import BrokerLifecycle
+from ottla.broker.handlers.records import fetch, offsets
+from ottla.broker.startup.metadata_recovery import MetadataRecovery
 from ottla.controller import elections_state
 from ottla.coordination.runtime import shard as shards
 from ottla.coordination.runtime.effects import Respond, TransactionalWrite, Write
 from ottla.coordination.runtime.shard import Shard
+from ottla.coordination.transactions.coordinator import TransactionCoordinator
 from ottla.metadata.store import Put
 from ottla.model.ids import NO_OFFSET
 from ottla.records.layout import Marker
-from ottla.replication.follower_state import BeginAnew, FollowerState, Reaction, TruncateTo
+from ottla.replication import isr_proposals
+from ottla.replication.follower_state import FollowerState, Reaction, TruncateFully, TruncateTo
 from ottla.replication.leader_state import LeaderState
+from ottla.replication.log_repairs import LogRepairs
+from ottla.replication.lost_logs import LostLogs
 from ottla.replication.partition import Partition
-from ottla.storage import producer_files, producer_state, recovery
+from ottla.replication.partition_state import PartitionEffect, PartitionState, Tell, Told
+from ottla.sim.mutants.mutant import Mutant, always, always_property
+from ottla.sim.mutants.planted_queues import QUEUE_MUTANTS
+from ottla.sim.mutants.planted_shares import SHARE_MUTANTS
 from ottla.storage.epoch_history import EpochHistory
 from ottla.storage.log import Log
 from ottla.storage.log_store import LogStore
-from ottla.storage.producer_state import ProducerStates
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Mutant:
-    """A bug: what it is, and (owner, attribute, how the new one is made of the old one) for each place."""
-
-    what: str
-    scenario: str = "failover"
-    """Where it shows soonest."""
-    patches: tuple[tuple[Any, str, Callable[[Any], Any]], ...]
-
-
-def _always(value: Any) -> Callable[[Any], Any]:
-    return lambda _: lambda *args, **kwargs: value
-
-
-def _always_property(value: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    return lambda _: property(value)
+from ottla.storage.producers import producer_files, producer_state
+from ottla.storage.producers.producer_state import ProducerStates
+from ottla.storage.recovery import log_recovery as recovery
 
 
 def _advance_alone(_: Any) -> Any:
-    def advance(self: LeaderState) -> int:
-        self.high_watermark = max(self.high_watermark, self.local_end)
-        return self.high_watermark
+    def replicated_offset(self: LeaderState, min_isr: int) -> int:
+        return self.local_end
 
-    return advance
+    return replicated_offset
 
 
 def _advance_by_first(_: Any) -> Any:
-    def advance(self: LeaderState) -> int:
+    def replicated_offset(self: LeaderState, min_isr: int) -> int:
         ends = [self.followers[each].end_offset for each in self.isr if each in self.followers]
-        self.high_watermark = max(self.high_watermark, min(self.local_end, max(ends, default=self.local_end)))
-        return self.high_watermark
+        return min(self.local_end, max(ends, default=self.local_end))
 
-    return advance
+    return replicated_offset
 
 
 def _advance_if_few(_: Any) -> Any:
-    def advance(self: LeaderState) -> int:
+    def replicated_offset(self: LeaderState, min_isr: int) -> int:
         ends = [self.followers[each].end_offset for each in self.maximal_isr if each in self.followers]
-        self.high_watermark = max(self.high_watermark, min([self.local_end, *ends]))
-        return self.high_watermark
+        return min([self.local_end, *ends])
 
-    return advance
+    return replicated_offset
 
 
 def _nobody_eligible(_: Any) -> Any:
@@ -101,7 +85,7 @@ def _cut_to_high_watermark(old: Any) -> Any:
 
 def _cut_too_far(_: Any) -> Any:
     def on_diverging(self: FollowerState, epoch: int, end_offset: int, copy: Any) -> Reaction:
-        return Reaction((BeginAnew(copy.start_offset),))
+        return Reaction((TruncateFully(copy.start_offset),))
 
     return on_diverging
 
@@ -236,11 +220,12 @@ def _one_further(old: Any) -> Any:
 
 
 def _all_is_well(_: Any) -> Any:
-    def fail_waiting(self: Partition, error: Any) -> None:
+    def fail_waiting(self: PartitionState, error: Any) -> list[PartitionEffect]:
+        told: list[Told] = []
         for queue in (self._waiting_for_disk, self._waiting_for_commit):
-            while queue:
-                waiting = queue.popleft()
-                waiting.waiter.on_outcome(waiting.at, waiting.outcome)
+            told += [(each.waiter, each.at, each.outcome) for each in queue]
+            queue.clear()
+        return [Tell(told)] if told else []
 
     return fail_waiting
 
@@ -254,7 +239,7 @@ def _forget_offsets(_: Any) -> Any:
 
 def _folders_removed(_: Any) -> Any:
     def set_aside(self: Assignment, log: Log, why: str) -> None:
-        self._broker.store.delete(log.partition)
+        self._logs.delete(log.partition)
 
     return set_aside
 
@@ -289,111 +274,116 @@ MUTANTS: Final = {
         patches=((Partition, "append_marker", _commit_always),),
     ),
     "readers skip a record": Mutant(
-        what="Consumers are given what comes after the offset that they asked for.",
+        what="Consumers get records from after the requested offset.",
         patches=((Partition, "read", _one_further),),
     ),
     "losing the lead acknowledges": Mutant(
-        what="Whoever waits for followers when the leader changes is told that all is well.",
-        patches=((Partition, "fail_waiting", _all_is_well),),
+        what="Produce requests that wait for followers succeed when the leader changes.",
+        patches=((PartitionState, "fail_waiting", _all_is_well),),
     ),
     "coordinator forgets what it writes": Mutant(
-        what="A coordinator writes its records, and does not take them to heart.",
+        what="A coordinator writes its records, but does not apply them to its state.",
         scenario="groups",
         patches=((Shard, "_on_written", _forget_offsets),),
     ),
-    "ends are told early": Mutant(
-        what="A new leader tells an end of the partition below what its predecessor told.",
-        patches=((offsets, "_check_end_known", _always(None)),),
+    "end offset goes back": Mutant(
+        what="A new leader reports a lower end offset than its predecessor.",
+        patches=((offsets, "_check_end_known", always(None)),),
     ),
     "high watermark of the leader alone": Mutant(
         what="The high watermark follows the leader's own end, whatever its followers have.",
-        patches=((LeaderState, "_advance", _advance_alone),),
+        patches=((LeaderState, "replicated_offset", _advance_alone),),
     ),
     "high watermark by the fastest": Mutant(
-        what="The high watermark follows the follower that is furthest, not the one that is last.",
-        patches=((LeaderState, "_advance", _advance_by_first),),
+        what="The high watermark follows the fastest follower, not the slowest in-sync one.",
+        patches=((LeaderState, "replicated_offset", _advance_by_first),),
     ),
     "too few commit": Mutant(
         what="The high watermark follows an ISR that is below min.insync.replicas.",
-        patches=((LeaderState, "_advance", _advance_if_few),),
+        patches=((LeaderState, "replicated_offset", _advance_if_few),),
     ),
-    "nobody is eligible": Mutant(
-        what="Who leaves an ISR never leads, also if the ISR has become too small to commit anything.",
-        patches=((elections_state, "with_isr", _nobody_eligible), (isr_changes, "with_isr", _nobody_eligible)),
+    "no replica is eligible": Mutant(
+        what="A replica that leaves an ISR below min.insync.replicas does not become eligible to lead.",
+        patches=((elections_state, "with_isr", _nobody_eligible), (isr_proposals, "with_isr", _nobody_eligible)),
     ),
     "acks before replication": Mutant(
         what="acks=all is answered when the leader has the records.",
         patches=((Partition, "append_soon", _acks_one),),
     ),
     "fetching counts as having": Mutant(
-        what="A follower that fetches counts as if it had all that the leader has.",
+        what="A follower that fetches counts as having all records of the leader.",
         patches=((LeaderState, "on_follower_fetch", _fetch_is_all),),
     ),
     "ISR change not fenced": Mutant(
-        what="A leader writes its ISR without looking whether the record is still its own.",
+        what="A leader writes its ISR without checking that the partition's record is unchanged.",
         scenario="sessions",
-        patches=((isr_changes, "updates", _unfenced),),
+        patches=((isr_proposals, "updates", _unfenced),),
     ),
     "late replicas are in sync": Mutant(
         what="A replica enters the ISR before it has caught up.",
         scenario="sessions",
-        patches=((LeaderState, "_is_in_sync", _always(True)),),
+        patches=((LeaderState, "_is_in_sync", always(True)),),
     ),
     "truncation by high watermark": Mutant(
-        what="A new follower cuts its log to its high watermark, and epochs have no say.",
+        what="A new follower truncates its log to its high watermark, not by leader epoch.",
         patches=((Partition, "become_follower", _cut_to_high_watermark), (fetch, "_diverging", _later_epoch)),
     ),
     "no truncation": Mutant(
-        what="A leader does not tell a follower that their histories differ.",
+        what="A leader does not report to a follower that their logs diverge.",
         patches=((fetch, "_diverging", _later_epoch),),
     ),
     "truncation of everything": Mutant(
-        what="A follower whose history differs begins anew, and forgets what it acknowledged.",
+        what="A follower whose log diverges starts empty, and loses what it acknowledged.",
         scenario="power",
         patches=((FollowerState, "_on_diverging", _cut_too_far),),
     ),
     "truncation to the own end only": Mutant(
-        what="A follower cuts where its own epoch ends, not where the leader's does.",
+        what="A follower truncates where its own epoch ends, not where the leader's does.",
         patches=((FollowerState, "_on_diverging", _cut_too_little),),
     ),
     "epoch not noted": Mutant(
-        what="A new leader does not note where its epoch begins.",
+        what="A new leader does not record where its epoch begins.",
         patches=((Partition, "become_leader", _no_start),),
     ),
     "epochs forgotten": Mutant(
         what="The epoch history never grows.",
-        patches=((EpochHistory, "assign", _always(None)),),
+        patches=((EpochHistory, "assign", always(None)),),
     ),
     "leader epoch unchecked": Mutant(
         what="Requests of an older or newer leader epoch are served.",
-        patches=((Partition, "check_leader_epoch", _always(None)),),
+        patches=((Partition, "check_leader_epoch", always(None)),),
     ),
     "same epoch for the next leader": Mutant(
         what="A new leader leads in its predecessor's epoch.",
         patches=((elections_state, "led_by", _same_epoch),),
     ),
-    "anybody is elected": Mutant(
+    "any live replica is elected": Mutant(
         what="Any live replica is elected, in sync or not.",
         patches=((elections_state, "elected", _anybody),),
     ),
-    "the gone stay in sync": Mutant(
-        what="Who is not registered any more stays in the ISR, and is elected when it returns.",
+    "dead replicas stay in sync": Mutant(
+        what="A replica whose broker is not registered stays in the ISR, and is elected when it returns.",
         patches=((elections_state, "settled", lambda _: lambda image, where, partition, rules: partition),),
     ),
     "lost disks are trusted": Mutant(
-        what="A broker whose machine went down says that it has everything.",
+        what="A broker whose machine went down registers as intact.",
         scenario="power",
-        patches=((LogStore, "is_intact", _always_property(lambda self: True)),),
+        patches=((LogStore, "is_intact", always_property(lambda self: True)),),
+    ),
+    "full disks are not eligible": Mutant(
+        what="A leader without disk space hands over and cannot lead again, although its log has everything.",
+        scenario="queue power",
+        patches=((LogRepairs, "_is_sound", always(False)),),
     ),
     "lost folders are not missed": Mutant(
-        what="A broker that finds no folder for a partition makes an empty one, and counts as in sync.",
+        what="A broker that finds no folder for a partition creates an empty one, and counts as in sync.",
         scenario="folders",
-        patches=((LostLogs, "_find", _always(())),),
+        patches=((LostLogs, "_find", always(())),),
     ),
     "older stores are trusted": Mutant(
         what="A broker starts with a metadata store that is older than what it has seen.",
         scenario="stores",
-        patches=((MetadataRecovery, "_why_older", _always(None)), (Assignment, "_check_epoch", _always(None))),
+        patches=((MetadataRecovery, "_why_older", always(None)), (Assignment, "_check_epoch", always(None))),
     ),
     "unknown folders are removed": Mutant(
         what="A folder whose topic the metadata does not have counts as that of a deleted topic.",
@@ -401,33 +391,33 @@ MUTANTS: Final = {
         patches=((Assignment, "_set_aside", _folders_removed),),
     ),
     "damage ends the log": Mutant(
-        what="A batch that is damaged beyond the recovery point ends the log; what is behind it is removed.",
+        what="A batch that is damaged after the recovery point ends the log; everything after it is removed.",
         scenario="damage",
         patches=(
             (recovery._Recovery, "_is_torn_tail", _damage_ends_it),
             (recovery, "_take_out", _segment_removed),
-            (recovery, "_keep_range", _always("")),
+            (recovery, "_keep_range", always("")),
         ),
     ),
     "holes are not missed": Mutant(
         what="A log without its first segment, or one in its middle, counts as whole.",
         scenario="holes",
         patches=(
-            (recovery._Recovery, "check_continuity", _always(None)),
-            (recovery._Recovery, "_note_gap", _always(None)),
-            (recovery, "_compare", _always(None)),
+            (recovery._Recovery, "check_continuity", always(None)),
+            (recovery._Recovery, "_note_gap", always(None)),
+            (recovery, "_compare", always(None)),
             (recovery, "_start_of", _first_segment_is_the_start),
         ),
     ),
     "lease ignored": Mutant(
-        what="A broker leads by records that were meant for its former life, and does not resign.",
+        what="A broker leads by records written for its previous registration, and does not resign.",
         scenario="sessions",
-        patches=((Broker, "may_lead_since", _always(True)), (Assignment, "resign", _always(None))),
+        patches=((BrokerLifecycle, "may_lead_since", always(True)), (Assignment, "resign", always(None))),
     ),
     "markers are forgotten": Mutant(
-        what="Markers whose decision was not safe at first are never sent.",
+        what="Markers whose decision was not committed at first are never sent.",
         scenario="markers",
-        patches=((TransactionCoordinator, "_leave_out", _always(None)),),
+        patches=((TransactionCoordinator, "_leave_out", always(None)),),
     ),
     "restarts forget batches": Mutant(
         what="A broker that restarts knows only the last batch of each producer.",
@@ -435,25 +425,25 @@ MUTANTS: Final = {
         patches=((producer_files, "encode_snapshot", _last_batches),),
     ),
     "flush forgotten": Mutant(
-        what="flush.messages=1 is not heeded.",
+        what="flush.messages=1 has no effect.",
         scenario="blackouts",
-        patches=((Log, "flush_is_due", _always_property(lambda self: False)),),
+        patches=((Log, "flush_is_due", always_property(lambda self: False)),),
     ),
     "sequence check dropped": Mutant(
-        what="Batches that come again are written again.",
+        what="Batches that are sent again are written again.",
         scenario="retries",
         patches=(
-            (ProducerStates, "duplicate_of", _always(None)),
-            (producer_state, "_check_sequence", _always(None)),
+            (ProducerStates, "duplicate_of", always(None)),
+            (producer_state, "_check_sequence", always(None)),
         ),
     ),
     "followers forget producers": Mutant(
-        what="A follower does not learn who wrote what; as a leader it takes batches twice.",
+        what="A follower does not keep producer state; as a leader it accepts batches twice.",
         scenario="retries",
         patches=((Log, "append_as_follower", _no_producers),),
     ),
     "new leaders forget producers": Mutant(
-        what="Who becomes leader begins without producers.",
+        what="A new leader starts without producer state.",
         scenario="retries",
         patches=((Partition, "become_leader", _one_sequence),),
     ),
@@ -473,18 +463,20 @@ MUTANTS: Final = {
         patches=((Shard, "_load_from", _nothing_loaded),),
     ),
     "open transactions are shown": Mutant(
-        what="Who reads committed records reads as far as the high watermark.",
+        what="read_committed consumers read up to the high watermark.",
         scenario="transactions",
-        patches=((Log, "last_stable_offset", _always_property(lambda self: self.high_watermark)),),
+        patches=((Log, "last_stable_offset", always_property(lambda self: self.high_watermark)),),
     ),
     "aborted transactions are shown": Mutant(
-        what="Who reads committed records is not told what was aborted.",
+        what="read_committed consumers do not get the list of aborted transactions.",
         scenario="transactions",
-        patches=((fetch, "_aborted", _always([])),),
+        patches=((fetch, "_aborted", always([])),),
     ),
     "uncommitted records are shown": Mutant(
         what="Consumers read beyond the high watermark.",
         patches=((Partition, "read", _read_everything),),
     ),
+    **QUEUE_MUTANTS,
+    **SHARE_MUTANTS,
 }
 """By name."""

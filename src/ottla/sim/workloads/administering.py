@@ -1,21 +1,21 @@
-"""An administrator at work: topics come and go, grow, and move between brokers; leaders are elected."""
+"""An admin client: creates, deletes and extends topics, moves replicas, elects leaders."""
 
-from ottla.client.admin.partition_moves import ElectionType
+from ottla.client.admin.replica_requests import ElectionType
 from ottla.client.admin.values import NewPartitions, NewTopic
 from ottla.model.errors import OttlaError
 from ottla.model.ids import TopicPartition
-from ottla.sim.life import Life
+from ottla.sim.simulated_world import SimulatedWorld
 
 DEEDS = ("create", "delete", "grow", "move", "elect")
 
 
-async def administer(life: Life, name: str, topics: list[str], deeds: list[str]) -> None:
+async def administer(world: SimulatedWorld, name: str, topics: list[str], deeds: list[str]) -> None:
     """Does one of the deeds now and then, until the faults end."""
-    client, history, random = life.client(name), life.history, life.random.fork()
+    client, history, random = world.client(name), world.history, world.random.fork()
     made: list[str] = []
     count = 0
-    brokers = [each.id for each in life.machines]
-    while not life.is_calm:
+    brokers = [each.id for each in world.machines]
+    while not world.is_calm:
         await client.clock.sleep(1 + 4 * random.random())
         deed = deeds[random.randrange(len(deeds))]
         admin = client.admin()
@@ -38,8 +38,8 @@ async def administer(life: Life, name: str, topics: list[str], deeds: list[str])
                 await admin.alter_partition_reassignments({TopicPartition(topic, 0): replicas})
             elif deed == "elect":
                 await admin.elect_leaders(ElectionType.PREFERRED, None, raise_errors=False)
-            history.note(f"{name}: {deed} is done")
+            history.note(f"{name}: {deed} succeeded")
         except OttlaError as error:
-            history.note(f"{name}: {deed} fails: {type(error).__name__}")
+            history.note(f"{name}: {deed} failed: {type(error).__name__}")
         history.fault_counts[f"admin: {deed}"] += 1
         await admin.close()

@@ -1,17 +1,17 @@
-"""Programs that read one topic in a group and write what they read to another, exactly once, in transactions."""
+"""Programs that copy one topic to another exactly once: a consumer group and transactions."""
 
 from ottla.client.values import OffsetAndMetadata
 from ottla.model.errors import OttlaError
 from ottla.model.ids import TopicPartition
-from ottla.sim.life import Life
+from ottla.sim.simulated_world import SimulatedWorld
 
 GROUP = "copying"
 
 
-async def copy(life: Life, name: str, source: str, target: str, partitions: int) -> None:
-    """Copies until the life is over; after a failure begins again where the last committed transaction ended."""
-    client, history = life.client(name), life.history
-    while not life.is_over:
+async def copy(world: SimulatedWorld, name: str, source: str, target: str, partitions: int) -> None:
+    """Copies until the end of the run; after a failure it continues after the last committed transaction."""
+    client, history = world.client(name), world.history
+    while not world.is_over:
         producer = client.producer(
             transactional_id=name, transaction_timeout_ms=10_000, delivery_timeout_ms=15_000, max_block_ms=10_000
         )
@@ -28,7 +28,7 @@ async def copy(life: Life, name: str, source: str, target: str, partitions: int)
         )
         try:
             await producer.init_transactions()
-            while not life.is_over:
+            while not world.is_over:
                 found = await consumer.poll(timeout_ms=500, max_records=20)
                 if not found:
                     continue
@@ -46,10 +46,10 @@ async def copy(life: Life, name: str, source: str, target: str, partitions: int)
                     history.on_group_offset(GROUP, partition, offset.offset)
                 await client.clock.sleep(0.3)
         except OttlaError as error:
-            history.note(f"{name} begins again: {type(error).__name__}")
+            history.note(f"{name} restarts: {type(error).__name__}")
             await client.clock.sleep(0.2)
         for closing in (consumer.close(), producer.close(timeout=5)):
             try:
                 await closing
             except OttlaError as error:
-                history.note(f"{name} does not close: {type(error).__name__}")
+                history.note(f"{name} cannot close: {type(error).__name__}")

@@ -2,25 +2,31 @@
 
 import asyncio
 
-from ottla.client.producer.deliveries import AsyncDelivery
+from ottla.client.producer.batching.deliveries import AsyncDelivery
 from ottla.model.errors import OttlaError
 from ottla.model.ids import TopicPartition
-from ottla.sim.life import Life
+from ottla.sim.simulated_world import SimulatedWorld
 
 IN_FLIGHT_MAX = 6
 
 
-async def produce(life: Life, name: str, topic: str, partitions: int, pause_seconds: float) -> None:
-    """Sends numbered records until the life is over; a producer that fails is replaced by another."""
-    client, history, random = life.client(name), life.history, life.random.fork()
+async def produce(
+    world: SimulatedWorld, name: str, topic: str, partitions: int, pause_seconds: float, *, until_calm: bool = False
+) -> None:
+    """Sends numbered records until the run is over, or the faults end; a producer that fails is replaced by another."""
+    client, history, random = world.client(name), world.history, world.random.fork()
     number = 0
-    while not life.is_over:
-        lives = next(life.numbers[name])
+
+    def is_over() -> bool:
+        return world.is_over or (until_calm and world.is_calm)
+
+    while not is_over():
+        lives = next(world.numbers[name])
         producer = client.producer(delivery_timeout_ms=20_000, linger_ms=random.randrange(3) * 5, max_block_ms=10_000)
         await producer.start()
         waiting: list[asyncio.Task[bool]] = []
         is_well = True
-        while is_well and not life.is_over:
+        while is_well and not is_over():
             number += 1
             where = TopicPartition(topic, random.randrange(partitions))
             value = f"{name}.{lives}:{number}".encode()
@@ -31,7 +37,7 @@ async def produce(life: Life, name: str, topic: str, partitions: int, pause_seco
                 history.note(f"{name} cannot send: {type(error).__name__}")
                 is_well = False
                 break
-            waiting.append(asyncio.create_task(_wait_acked(life, where, value, delivery)))
+            waiting.append(asyncio.create_task(_wait_acked(world, where, value, delivery)))
             while len(waiting) >= IN_FLIGHT_MAX:
                 is_well = await waiting.pop(0) and is_well
             await client.clock.sleep(pause_seconds * random.random() * 2)
@@ -40,11 +46,11 @@ async def produce(life: Life, name: str, topic: str, partitions: int, pause_seco
         await producer.close(timeout=5)
 
 
-async def _wait_acked(life: Life, where: TopicPartition, value: bytes, delivery: AsyncDelivery) -> bool:
+async def _wait_acked(world: SimulatedWorld, where: TopicPartition, value: bytes, delivery: AsyncDelivery) -> bool:
     try:
         metadata = await delivery
     except OttlaError as error:
-        life.history.note(f"{value.decode()} is not acknowledged: {type(error).__name__}")
+        world.history.note(f"{value.decode()} is not acknowledged: {type(error).__name__}")
         return False
-    life.history.on_acked(where, value, metadata.offset)
+    world.history.on_acked(where, value, metadata.offset)
     return True

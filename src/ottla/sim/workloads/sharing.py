@@ -1,4 +1,4 @@
-"""Groups whose members come, go and crash while they share a topic's partitions."""
+"""Groups whose members join, leave and crash while they consume a topic."""
 
 import asyncio
 from collections.abc import Collection
@@ -8,22 +8,22 @@ from ottla.client.consumer.async_consumer import AsyncConsumer
 from ottla.client.group.rebalance_listener import ConsumerRebalanceListener
 from ottla.model.errors import OttlaError
 from ottla.model.ids import TopicPartition
-from ottla.sim.life import Life
 from ottla.sim.loop import Process
+from ottla.sim.simulated_world import SimulatedWorld
 
 
 class _Owning(ConsumerRebalanceListener):
     """Notes what a member is given, and checks where the group is there."""
 
-    def __init__(self, life: Life, group: str, consumer: AsyncConsumer) -> None:
-        self._life = life
+    def __init__(self, world: SimulatedWorld, group: str, consumer: AsyncConsumer) -> None:
+        self._world = world
         self._group = group
         self._consumer = consumer
 
     async def on_partitions_assigned(self, assigned: Collection[TopicPartition]) -> None:
         """See `ConsumerRebalanceListener`."""
         member = self._consumer.group_metadata()
-        history = self._life.history
+        history = self._world.history
         history.note(f"{self._group} generation {member.generation_id}: {len(assigned)} partitions")
         for partition in assigned:
             history.on_owned(self._group, member.generation_id, member.member_id, partition)
@@ -40,35 +40,35 @@ class Group:
     """Keeps some members of a group alive, and now and then ends one."""
 
     def __init__(
-        self, life: Life, name: str, topic: str, members: int, protocol: Literal["classic", "consumer"]
+        self, world: SimulatedWorld, name: str, topic: str, members: int, protocol: Literal["classic", "consumer"]
     ) -> None:
         self.name = name
         self.topic = topic
         self.owned: dict[str, set[TopicPartition]] = {}
         """What each living member reads now."""
-        self._life = life
+        self._world = world
         self._members = members
         self._protocol: Literal["classic", "consumer"] = protocol
-        self._random = life.random.fork()
+        self._random = world.random.fork()
 
     async def run(self) -> None:
-        """Until the life is over."""
-        life, random = self._life, self._random
+        """Until the run is over."""
+        world, random = self._world, self._random
         living: dict[str, tuple[Process, asyncio.Task[None]]] = {}
         count = 0
-        while not life.is_over:
+        while not world.is_over:
             while len(living) < self._members:
                 count += 1
                 name = f"{self.name}-{count}"
-                living[name] = life.spawn(name, self._be_member(name))
+                living[name] = world.spawn(name, self._be_member(name))
             await asyncio.sleep(2 + random.random() * 6)
-            if not life.is_calm and random.random() < 0.5:
+            if not world.is_calm and random.random() < 0.5:
                 name = list(living)[random.randrange(len(living))]
                 process, _ = living.pop(name)
-                life.history.note(f"{name} is killed")
-                life.history.fault_counts["members killed"] += 1
+                world.history.note(f"{name} is killed")
+                world.history.fault_counts["members killed"] += 1
                 process.end()
-                life.wire.end_process(process)
+                world.wire.end_process(process)
                 self.owned.pop(name, None)
             for name in [name for name, (_, task) in living.items() if task.done()]:
                 del living[name]
@@ -76,8 +76,8 @@ class Group:
             await asyncio.wait([task for _, task in living.values()], timeout=30)
 
     async def _be_member(self, name: str) -> None:
-        life, history = self._life, self._life.history
-        client = life.client(name)
+        world, history = self._world, self._world.history
+        client = world.client(name)
         consumer = client.consumer(
             group_id=self.name,
             group_protocol=self._protocol,
@@ -88,8 +88,8 @@ class Group:
             metadata_max_age_ms=3_000,
             default_api_timeout_ms=10_000,
         )
-        consumer.subscribe([self.topic], listener=_Owning(life, self.name, consumer))
-        while not life.is_over:
+        consumer.subscribe([self.topic], listener=_Owning(world, self.name, consumer))
+        while not world.is_over:
             try:
                 found = await consumer.poll(timeout_ms=500)
                 self.owned[name] = consumer.assignment()

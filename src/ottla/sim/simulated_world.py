@@ -1,7 +1,7 @@
-"""A cluster's life: machines, clients, faults, checks; first in danger, then healed.
+"""The world of a simulated run: machines, clients, faults and checks; first with faults, then healed.
 
-`Life` has the parts and the phases. What goes wrong is chosen in `dangers.py`, what clients do is in `workloads/`, what
-must hold is in `checkers/`. A seed decides everything.
+`SimulatedWorld` has the parts and the phases. `fault_injector.py` chooses faults, `workloads/` has the clients,
+`checkers/` the invariants. The seed decides everything.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ from ottla.metadata.changes import image_of
 from ottla.metadata.image import ClusterImage
 from ottla.metadata.store import Entry
 from ottla.sim.clients import ClientMachine
-from ottla.sim.harm import Harm
+from ottla.sim.fault_limits import FaultLimits
 from ottla.sim.history import History
 from ottla.sim.loop import DeadlockError, Process, SpinError, VirtualLoop
 from ottla.sim.machine import PORT, Machine
@@ -52,11 +52,11 @@ SETTINGS: Final = {
     "replica.high.watermark.checkpoint.interval.ms": "2000",
     "log.flush.offset.checkpoint.interval.ms": "4000",
 }
-"""A small cluster in which things happen soon."""
+"""Settings of a small cluster with short timeouts."""
 
 
 class Program(NamedTuple):
-    """A client that runs until the life is over."""
+    """A client that runs until the end of the run."""
 
     process: Process | None
     task: asyncio.Task[None]
@@ -64,8 +64,8 @@ class Program(NamedTuple):
     may_be_killed: bool
 
 
-class Life:
-    """See the module's docstring. Make one within its loop."""
+class SimulatedWorld:
+    """The world of one run. Must be created inside of its event loop."""
 
     def __init__(
         self, loop: VirtualLoop, seed: int, *, brokers: int = 3, settings: Mapping[str, str] = SETTINGS
@@ -92,75 +92,83 @@ class Life:
         self.clients: dict[str, ClientMachine] = {}
         self.checkers: list[Checker] = []
         self.is_calm = False
-        """Whether no more faults come."""
+        """Whether no more faults are injected."""
+        self.healed_at = 0.0
+        """When that was so, in the world's time."""
+        self.whole_at = 0.0
+        """When every replica was in sync again after that."""
         self.is_over = False
-        """Whether clients should come to an end."""
+        """Whether clients should stop."""
         self.works: list[asyncio.Task[None]] = []
         self.programs: dict[str, Program] = {}
-        """The clients' work by name, which comes to an end when the life is over."""
+        """The tasks of clients by name, which stop at the end of the run."""
         self.numbers: dict[str, Iterator[int]] = defaultdict(partial(count, 1))
-        """Counts what a client of this name makes, over all its processes."""
+        """Counters of clients by name, over all their processes."""
         self.rotten: set[tuple[int, str, int]] = set()
-        """(broker, topic, partition) of copies that a bit was turned over in."""
-        self.harm = Harm(self)
-        """What was lost and is not made good yet."""
+        """(broker, topic, partition) of replicas with a flipped bit."""
+        self.fault_limits = FaultLimits(self)
+        """Losses that are not yet repaired."""
         self.is_flushed = False
-        """Whether what is acknowledged is on disk, so that everything may lose power at once."""
+        """Whether acknowledged records are synced, so that all machines may lose power at once."""
         loop.set_exception_handler(self._on_unexpected)
 
     def _on_unexpected(self, _: asyncio.AbstractEventLoop, what: dict[str, Any]) -> None:
         error = what.get("exception")
-        if error is not None and not any(each.may_fail for each in self.machines):
+        if error is not None and not any(each.excuses(error) for each in self.machines):
             self.history.violated("nothing unexpected", f"{what.get('message')}: {error!r}")
 
     # Parts
 
     def client(self, name: str) -> ClientMachine:
-        """The machine of a client, with this name; made when it is first asked for."""
+        """The machine of a client with this name, created on first use."""
         if name not in self.clients:
             bootstrap = [(each.host, PORT) for each in self.machines]
             self.clients[name] = ClientMachine(name, self.loop, self.wire, self.random.fork(), bootstrap)
         return self.clients[name]
 
     def spawn(self, name: str, work: Coroutine[Any, Any, None]) -> tuple[Process, asyncio.Task[None]]:
-        """Runs a client in a process of its own."""
+        """Runs a client in its own process."""
         process = self.loop.process(name)
         return process, process.spawn(work)
 
     def begin(self, name: str, make: Callable[[], Coroutine[Any, Any, None]], *, may_be_killed: bool = False) -> None:
-        """Runs a client that ends with the life; also again, in place of one that was killed."""
+        """Runs a client until the end of the run; also to replace a killed one."""
         process, task = self.spawn(name, make())
         self.programs[name] = Program(process, task, make, may_be_killed)
 
     def run_beside(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        """Runs something of the simulation's own for the rest of the run."""
+        """Runs a task of the simulator for the rest of the run."""
         task = self.loop.create_task(work)
         self.works.append(task)
         return task
 
     def truth(self) -> ClusterImage:
-        """The cluster as the metadata store has it at this moment."""
+        """The present image of the metadata store."""
         entries: list[Entry] = self.ensemble.table.entries()
         return image_of(self.ensemble.table.revision, entries)
+
+    def partitions_of(self, topic: str) -> int:
+        """How many partitions a topic has."""
+        return len(self.truth().topics[topic].partitions)
 
     # Phases
 
     def flush_each(self) -> None:
-        """Makes it a cluster in which acknowledged means on disk; before it is booted."""
+        """Makes brokers sync before they acknowledge; before the cluster is booted."""
         self.is_flushed = True
         self.history.note("everything is flushed before it is acknowledged")
         for machine in self.machines:
             machine.settings["log.flush.interval.messages"] = "1"
 
     def boot(self) -> None:
-        """Starts all machines, and begins to look."""
+        """Starts all machines and the checkers."""
         for machine in self.machines:
             machine.boot()
         self.run_beside(self._look())
         self.run_beside(self._follow_store())
 
     async def _follow_store(self) -> None:
-        """Tells every change of a partition's leader or ISR, and who is registered."""
+        """Traces every change of leaders, ISRs and registered brokers."""
         told: dict[str, str] = {}
         while True:
             image = self.truth()
@@ -192,7 +200,7 @@ class Life:
                 )
 
     async def wait_until(self, what: Callable[[], bool], seconds: float) -> bool:
-        """Whether something became true within that time."""
+        """Whether the condition became true within that time."""
         deadline = self.loop.time() + seconds
         while not what():
             if self.loop.time() >= deadline:
@@ -201,8 +209,9 @@ class Life:
         return True
 
     def heal(self) -> None:
-        """Undoes everything that was done to the cluster."""
+        """Ends all faults."""
         self.is_calm = True
+        self.healed_at = self.loop.time()
         self.history.note("healed")
         self.wire.heal_all()
         self.ensemble.end_outage()
@@ -221,18 +230,18 @@ class Life:
             machine.boot()
 
     def has_begun(self) -> bool:
-        """Whether all brokers serve, and know each other: none would place replicas on those it has not heard of."""
+        """Whether all brokers are ready and see each other, so that replicas are placed on all of them."""
         return all(
             each.is_serving and each.broker is not None and len(each.broker.image.brokers) == len(self.machines)
             for each in self.machines
         )
 
     def is_manned(self) -> bool:
-        """Whether every client runs: one that was killed comes to an end only by its successor."""
+        """Whether every client runs: only the successor of a killed client completes its work."""
         return all(each.process is None or each.process.is_alive for each in self.programs.values())
 
     def is_whole(self) -> bool:
-        """Whether every broker serves, and every replica of every partition is in sync."""
+        """Whether every broker is ready, and every replica of every partition is in sync."""
         if not all(machine.is_serving for machine in self.machines):
             return False
         image = self.truth()
@@ -247,12 +256,12 @@ class Life:
 
 
 def run(
-    story: Callable[[Life], Coroutine[Any, Any, None]], seed: int, *, brokers: int = 3, to_first: bool = False
+    story: Callable[[SimulatedWorld], Coroutine[Any, Any, None]], seed: int, *, brokers: int = 3, to_first: bool = False
 ) -> History:
-    """Runs one life on a loop of its own, and cleans up after it; if asked, only to the first violation."""
+    """Runs one simulation on its own loop, and cleans up; with `to_first`, only to the first violation."""
     loop = VirtualLoop()
-    life = Life(loop, seed, brokers=brokers)
-    history = life.history
+    world = SimulatedWorld(loop, seed, brokers=brokers)
+    history = world.history
     level = logging.root.manager.disable
     logging.disable(logging.CRITICAL)
     hook = sys.unraisablehook
@@ -260,7 +269,7 @@ def run(
     gc.disable()
     try:
         asyncio.set_event_loop(loop)
-        task = loop.create_task(story(life))
+        task = loop.create_task(story(world))
         if to_first:
             history.on_violation = loop.stop
         try:
@@ -272,15 +281,17 @@ def run(
                 raise
         return history
     finally:
-        # What dead processes left behind is unwound here, where it can do no harm, and is not reported.
+        # Tasks of dead processes are unwound here, where they have no effect; their errors are not reported.
         sys.unraisablehook = lambda _: None
-        loop.forget()
-        asyncio.set_event_loop(None)
-        loop.close()
-        del task, life
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            gc.collect()
+            loop.forget()
+            asyncio.set_event_loop(None)
+            loop.close()
+            del task, world
+            # The errors of what is unwound hold what it would have awaited until the next collection.
+            while gc.collect():
+                pass
         sys.unraisablehook = hook
         logging.disable(level)
         if was_collecting:
@@ -288,6 +299,6 @@ def run(
 
 
 def chosen(random: SimRandom, kinds: Sequence[str], share: float) -> list[str]:
-    """Some of these, each with this probability, one at least."""
+    """Some of these, each with this probability, at least one."""
     some = [each for each in kinds if random.random() < share]
     return some or [kinds[random.randrange(len(kinds))]]

@@ -1,6 +1,6 @@
-"""What may happen to a cluster, chosen from a seed: each life has some kinds of danger, and its own rhythm.
+"""Faults that happen to a cluster, chosen from a seed: each run has some kinds of faults, at its own pace.
 
-What may be harmed at a time is in `harm.py`; what is lost from disks that no process uses, in `losses.py`.
+`fault_limits.py` limits what may fail at a time; `losses.py` has losses of disks that no process uses.
 """
 
 import asyncio
@@ -9,9 +9,9 @@ from typing import Final
 
 from ottla.model.ids import TopicPartition
 from ottla.sim.disk_copies import CHECKED_FROM, held_by, places, segments
-from ottla.sim.life import Life, chosen
 from ottla.sim.machine import DATA_DIR, Machine
 from ottla.sim.random import SimRandom
+from ottla.sim.simulated_world import SimulatedWorld, chosen
 
 KINDS: Final = (
     "kill", "crash", "restart", "freeze", "cut", "one-way cut", "isolate", "cut from store", "store outage",
@@ -19,26 +19,26 @@ KINDS: Final = (
     "full disk", "failing sync", "clients cut off",
 )  # fmt: skip
 RARE_KINDS: Final = ("long clock jump", "clock drift", "slow disk", "rotten bit", "kill client")
-"""Drawn by a generator of their own."""
+"""Chosen with a separate random generator."""
 RARE_SHARE: Final = 0.12
 HOUR_MS: Final = 3_600_000
 
 
-class Dangers:
-    """See the module's docstring; `run` until the life is calm."""
+class FaultInjector:
+    """Injects faults until the calm phase of the run."""
 
-    def __init__(self, life: Life, rare: SimRandom, kinds: list[str] | None = None) -> None:
-        self._life = life
-        self._harm = life.harm
-        self._random = life.random.fork()
+    def __init__(self, world: SimulatedWorld, rare: SimRandom, kinds: list[str] | None = None) -> None:
+        self._world = world
+        self._fault_limits = world.fault_limits
+        self._random = world.random.fork()
         self.kinds = kinds if kinds is not None else chosen(self._random, KINDS, 0.3)
         if kinds is None:
             self.kinds += [each for each in RARE_KINDS if rare.random() < RARE_SHARE]
-            self.kinds += ["blackout"] if life.is_flushed else []
+            self.kinds += ["blackout"] if world.is_flushed else []
         self._pause_seconds = 0.4 + (3 if kinds is None else 0.6) * self._random.random()
 
     async def run(self) -> None:
-        """One danger after another, some at the same time."""
+        """Injects faults one after another, some at the same time."""
         deeds: dict[str, Callable[[Machine], Awaitable[None]]] = {
             "kill": self._kill,
             "crash": self._crash,
@@ -65,23 +65,23 @@ class Dangers:
             "kill client": self._kill_client,
             "blackout": self._black_out,
         }
-        life, random = self._life, self._random
-        life.history.note(f"dangers: {', '.join(self.kinds)}")
-        while not life.is_calm:
+        world, random = self._world, self._random
+        world.history.note(f"faults: {', '.join(self.kinds)}")
+        while not world.is_calm:
             await asyncio.sleep(self._pause_seconds * (0.2 + 1.6 * random.random()))
             kind = self.kinds[random.randrange(len(self.kinds))]
-            machine = life.machines[random.randrange(len(life.machines))]
-            if not life.is_calm:
-                life.run_beside(self._do(kind, deeds[kind], machine))
+            machine = world.machines[random.randrange(len(world.machines))]
+            if not world.is_calm:
+                world.run_beside(self._do(kind, deeds[kind], machine))
 
     async def _do(self, kind: str, deed: Callable[[Machine], Awaitable[None]], machine: Machine) -> None:
-        self._life.history.note(f"danger: {kind} ({machine.host})")
-        self._life.history.fault_counts[kind] += 1
+        self._world.history.note(f"fault: {kind} ({machine.host})")
+        self._world.history.fault_counts[kind] += 1
         await deed(machine)
 
     async def _a_while(self, most: float = 8.0) -> None:
-        """Until the danger ends, or the life is calm."""
-        await self._life.wait_until(lambda: self._life.is_calm, 0.1 + most * self._random.random() ** 2)
+        """Waits until the fault ends, or the run is in its calm phase."""
+        await self._world.wait_until(lambda: self._world.is_calm, 0.1 + most * self._random.random() ** 2)
 
     # Machines and processes
 
@@ -92,24 +92,24 @@ class Dangers:
             machine.boot()
 
     async def _crash(self, machine: Machine) -> None:
-        if not self._harm.may_crash(machine):
+        if not self._fault_limits.may_crash(machine):
             return
-        self._harm.on_machine_lost(machine)
+        self._fault_limits.on_machine_lost(machine)
         machine.crash()
         await self._a_while()
         machine.boot()
 
     async def _black_out(self, _: Machine) -> None:
-        machines = [each for each in self._life.machines if self._harm.may_crash(each)]
+        machines = [each for each in self._world.machines if self._fault_limits.may_crash(each)]
         for machine in machines:
-            self._harm.on_machine_lost(machine)
+            self._fault_limits.on_machine_lost(machine)
             machine.crash()
         await self._a_while(3)
         for machine in machines:
             machine.boot()
 
     async def _restart(self, machine: Machine) -> None:
-        if not self._harm.may_stop():
+        if not self._fault_limits.may_stop():
             return
         await machine.stop()
         await self._a_while(3)
@@ -125,17 +125,17 @@ class Dangers:
                 process.resume()
 
     async def _kill_client(self, _: Machine) -> None:
-        """Kills a client that writes; another takes its place, with the same transactional id."""
-        names = [name for name, program in self._life.programs.items() if program.may_be_killed]
+        """Kills a client that writes; another one replaces it, with the same transactional id."""
+        names = [name for name, program in self._world.programs.items() if program.may_be_killed]
         name = names[self._random.randrange(len(names))]
-        program = self._life.programs[name]
+        program = self._world.programs[name]
         if program.process is None or not program.process.is_alive:
             return
-        self._life.history.note(f"{name} is killed")
+        self._world.history.note(f"{name} is killed")
         program.process.end()
-        self._life.wire.end_process(program.process)
+        self._world.wire.end_process(program.process)
         await self._a_while(15)
-        self._life.begin(name, program.make, may_be_killed=True)
+        self._world.begin(name, program.make, may_be_killed=True)
 
     # The network
 
@@ -146,62 +146,62 @@ class Dangers:
         await self._cut_for_a_while([(machine.host, self._other(machine))], both=False)
 
     async def _isolate(self, machine: Machine) -> None:
-        others = [each.host for each in self._life.machines if each is not machine]
+        others = [each.host for each in self._world.machines if each is not machine]
         await self._cut_for_a_while([(machine.host, each) for each in others], both=self._random.random() < 0.7)
 
     async def _cut_clients(self, machine: Machine) -> None:
         await self._cut_for_a_while(
-            [(each, machine.host) for each in self._life.clients], both=self._random.random() < 0.7
+            [(each, machine.host) for each in self._world.clients], both=self._random.random() < 0.7
         )
 
     async def _cut_for_a_while(self, links: list[tuple[str, str]], *, both: bool) -> None:
         every = [*links, *((target, source) for source, target in links if both)]
         for source, target in every:
-            self._life.wire.cut(source, target)
+            self._world.wire.cut(source, target)
         await self._a_while()
         for source, target in every:
-            self._life.wire.heal(source, target)
+            self._world.wire.heal(source, target)
 
     def _other(self, machine: Machine) -> str:
-        others = [each.host for each in self._life.machines if each is not machine]
+        others = [each.host for each in self._world.machines if each is not machine]
         return others[self._random.randrange(len(others))]
 
     async def _lossy(self, _: Machine) -> None:
-        self._life.wire.faults.lost_share = 0.1 * self._random.random()
+        self._world.wire.faults.lost_share = 0.1 * self._random.random()
         await self._a_while()
-        self._life.wire.faults.lost_share = 0.0
+        self._world.wire.faults.lost_share = 0.0
 
     async def _breaking(self, _: Machine) -> None:
-        self._life.wire.faults.break_share = 0.03 * self._random.random()
+        self._world.wire.faults.break_share = 0.03 * self._random.random()
         await self._a_while()
-        self._life.wire.faults.break_share = 0.0
+        self._world.wire.faults.break_share = 0.0
 
     async def _slow(self, machine: Machine) -> None:
         other = self._other(machine)
-        self._life.wire.slow(machine.host, other, 500 * self._random.random())
+        self._world.wire.slow(machine.host, other, 500 * self._random.random())
         await self._a_while()
-        self._life.wire.slow(machine.host, other, 0)
+        self._world.wire.slow(machine.host, other, 0)
 
     # The store
 
     async def _cut_from_store(self, machine: Machine) -> None:
         store = machine.store
         if store is not None:
-            self._life.ensemble.cut(store)
+            self._world.ensemble.cut(store)
             await self._a_while()
-            self._life.ensemble.heal(store)
+            self._world.ensemble.heal(store)
 
     async def _store_outage(self, _: Machine) -> None:
-        self._life.ensemble.begin_outage()
+        self._world.ensemble.begin_outage()
         await self._a_while()
-        self._life.ensemble.end_outage()
+        self._world.ensemble.end_outage()
 
     async def _expire(self, machine: Machine) -> None:
         if machine.store is not None and machine.store.session is not None:
-            self._life.ensemble.expire(machine.store.session.token)
+            self._world.ensemble.expire(machine.store.session.token)
 
     async def _lose_answers(self, _: Machine) -> None:
-        faults = self._life.ensemble.faults
+        faults = self._world.ensemble.faults
         faults.lost_answer_share = faults.lost_request_share = 0.3 * self._random.random()
         await self._a_while()
         faults.lost_answer_share = faults.lost_request_share = 0.0
@@ -225,8 +225,8 @@ class Dangers:
         machine.disk.latency_seconds = 0.0
 
     async def _rot(self, machine: Machine) -> None:
-        """A bit turns over in a copy that others have, too, while no process runs that could have seen it before."""
-        if not self._harm.may_crash(machine) or not self._harm.is_none():
+        """Flips a bit in a replica that other brokers have too, while no process runs that could have read it."""
+        if not self._fault_limits.may_crash(machine) or not self._fault_limits.is_none():
             return
         machine.kill()
         partitions = held_by(machine.disk, DATA_DIR)
@@ -242,8 +242,8 @@ class Dangers:
         path, start, size, _, _ = batches[self._random.randrange(len(batches))]
         position = start + CHECKED_FROM + self._random.randrange(size - CHECKED_FROM)
         disk.flip(path, position, self._random.randrange(8))
-        self._life.rotten.add((machine.id, *partition))
-        self._life.history.note(f"{machine.host}: a bit turns over in {path} at {position}")
+        self._world.rotten.add((machine.id, *partition))
+        self._world.history.note(f"{machine.host}: a bit flips in {path} at {position}")
 
     async def _full_disk(self, machine: Machine) -> None:
         machine.may_fail = True
@@ -257,19 +257,19 @@ class Dangers:
             machine.boot()
 
     async def _failing_sync(self, machine: Machine) -> None:
-        """The next change of the disk fails; afterwards the broker is started anew, as an operator would.
+        """The next change of the disk fails; afterwards the broker is restarted, as an operator would do.
 
-        Nobody can say what a disk has that failed, so this is one loss more, as a power cut is.
+        The content of a failed disk is unknown, so this counts as a loss, like a power cut.
         """
-        if not self._life.is_flushed:
-            if not self._harm.is_none():
+        if not self._world.is_flushed:
+            if not self._fault_limits.is_none():
                 return
-            self._harm.on_machine_lost(machine)
+            self._fault_limits.on_machine_lost(machine)
         machine.may_fail = True
         machine.disk.fail_at(machine.disk.operation_count + self._random.randrange(20), OSError(5, "simulated"))
         await self._a_while()
         machine.kill()
-        # If no process ran that it could strike, it must not strike the next one.
+        # If no process was running, the fault must not hit the next one.
         machine.disk.faults.forget_plans()
         await self._a_while(2)
         machine.may_fail = False
