@@ -17,11 +17,19 @@ COMMANDS: Final = {
     "consume": "Read records of topics",
     "groups": "List and describe consumer groups and their lag; reset and delete their offsets",
     "transactions": "List and describe transactions; find and abort hanging ones",
+    "registry": "Run a schema registry; list, register, show, check and delete schemas",
+    "queues": "Create, list and show queues; cancel or deliver parked records; redrive dead letters",
+    "console": "Serve web pages for a cluster: topics, records, groups, schemas, pipelines",
     "configs": "Show and change the configs of topics and brokers",
+    "acls": "Add, list, remove and check access control lists",
+    "users": "List, create and delete the users that log in with a password",
+    "tokens": "Create, renew, expire and describe delegation tokens",
+    "quotas": "Show and change the quotas of users, client ids and addresses",
     "cluster": "Describe the cluster, check its health, elect leaders, move replicas",
     "log": "Dump log files, and list the log dirs of brokers",
     "pipeline": "Create, check, run, watch and reset pipelines on Spark",
     "bench": "Measure producing, consuming and latency of any broker",
+    "doctor": "Check whether this machine can run a broker well, and say what to change",
     "profile": "Store connections to clusters under a name",
     "completion": "Print a script for command completion in bash, zsh or fish",
 }
@@ -87,7 +95,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         from ottla.cli.serve.command import main as serve
 
         return serve(given[1:])
-    from ottla.cli.running import run_command
+    from ottla.cli.command_runner import run_command
 
     return run_command(given[0], given[1:])
 

@@ -1,6 +1,9 @@
 """Every Python sample of README.md and docs/*.md runs as it stands, by itself, on a real broker.
 
-Samples of docs/pipelines.md need Spark (`tests/spark/test_documented_samples.py`), those of docs/testing.md are tests.
+Samples of docs/pipelines.md need Spark (`tests/spark/test_documented_samples.py`), those of docs/schemas.md a registry
+(`tests/unit/registry/serde/test_documented_serializers.py`), those of docs/testing.md are tests,
+those of docs/queues.md run beside those for other languages (`tests/compat/clients/test_documented_queues.py`), and
+those of docs/share-consumers.md need a broker with share groups (`tests/compat/test_share_consumer.py`).
 """
 
 import os
@@ -15,8 +18,10 @@ from ottla import Admin, NewTopic, Producer
 from tests.documented import ADDRESS, DOCUMENTS, ROOT, samples
 from tests.unit.client.broker_process import running_broker
 
+pytestmark = pytest.mark.broker
+
 SAMPLE_SECONDS = 120
-ELSEWHERE = {"docs/pipelines.md", "docs/testing.md"}
+ELSEWHERE = {"docs/pipelines.md", "docs/queues.md", "docs/schemas.md", "docs/share-consumers.md", "docs/testing.md"}
 PRINTED = {
     "README.md": ["[b'order 0', b'order 1', b'order 2']"],
     "docs/clients.md": [
@@ -25,6 +30,7 @@ PRINTED = {
         "",
         "orders [0, 0, 0]\n",
         "exists",
+        "",
         "",
         "",
         "",
@@ -96,4 +102,4 @@ def test_tests(tmp_path: Path) -> None:
     named = [] if is_installed else ["-p", "ottla.testing.plugin"]
     command = [sys.executable, "-m", "pytest", "-q", "--strict-markers", "-p", "no:cacheprovider", *named]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=300, check=False)
-    assert (0, True) == (done.returncode, "4 passed" in done.stdout), done.stdout + done.stderr
+    assert (0, True) == (done.returncode, "5 passed" in done.stdout), done.stdout + done.stderr

@@ -8,6 +8,8 @@ import pytest
 from ottla.__main__ import COMMANDS, main
 from ottla.version import __version__
 
+pytestmark = pytest.mark.broker
+
 
 def ottla(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, "-m", "ottla", *arguments], capture_output=True, text=True, check=False)

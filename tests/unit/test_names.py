@@ -5,6 +5,8 @@ import sys
 
 import pytest
 
+pytestmark = pytest.mark.broker
+
 LOOK = """
 import sys
 import {package}

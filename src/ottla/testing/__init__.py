@@ -1,34 +1,43 @@
-"""Real brokers for tests: started in a fraction of a second, on a free port and a folder of their own, and broken at
-will.
+"""Real brokers for tests: they start in a fraction of a second on a free port, and can be killed and paused.
 
-`plugin.py` has the pytest fixtures `ottla_broker`, `ottla_cluster`, their twins as processes, `ottla_shared_broker` and
-`ottla_topic`; pytest finds it by itself wherever Ottla is installed. The brokers behind them can be used without
-pytest, too: `InProcessBroker` lives in a thread of the test's own process, `ProcessBroker` in a process as in
-production. Both are `BrokerHandle`s; a `BrokerCluster` has several of them. `docs/testing.md` has examples.
+`plugin.py` has the pytest fixtures `ottla_broker`, `ottla_cluster`, the same as processes, `ottla_secured_broker`,
+`ottla_shared_broker` and `ottla_topic`; pytest loads it wherever Ottla is installed. The brokers also work without
+pytest: `InProcessBroker` runs in a thread of the test process, `ProcessBroker` in its own process, as in production;
+`SecuredBroker` is an `InProcessBroker` with TLS, logins and ACLs. All are `BrokerHandle`s; a `BrokerCluster` has
+several of them. `CertificateAuthority` makes certificates. `docs/testing.md` has examples.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
+
+from ottla.lazy_names import lazy_names
 
 if TYPE_CHECKING:
     from ottla.testing.broker_cluster import BrokerCluster
     from ottla.testing.broker_handle import BrokerDidNotStartError, BrokerHandle
+    from ottla.testing.certificates import CertificateAuthority
     from ottla.testing.in_process_broker import InProcessBroker
     from ottla.testing.process_broker import ProcessBroker
+    from ottla.testing.secured_broker import SecuredBroker
 
-__all__ = ["BrokerCluster", "BrokerDidNotStartError", "BrokerHandle", "InProcessBroker", "ProcessBroker"]
+__all__ = [
+    "BrokerCluster",
+    "BrokerDidNotStartError",
+    "BrokerHandle",
+    "CertificateAuthority",
+    "InProcessBroker",
+    "ProcessBroker",
+    "SecuredBroker",
+]
 
 _HOMES: Final = {
     "BrokerCluster": "ottla.testing.broker_cluster",
     "BrokerDidNotStartError": "ottla.testing.broker_handle",
     "BrokerHandle": "ottla.testing.broker_handle",
+    "CertificateAuthority": "ottla.testing.certificates",
     "InProcessBroker": "ottla.testing.in_process_broker",
     "ProcessBroker": "ottla.testing.process_broker",
+    "SecuredBroker": "ottla.testing.secured_broker",
 }
 
-
-def __getattr__(name: str) -> Any:
-    """Loads a broker when it is first asked for: every run of pytest loads this package, and few need one."""
-    if name not in _HOMES:
-        raise AttributeError(f"module 'ottla.testing' has no attribute {name!r}")
-    return getattr(import_module(_HOMES[name]), name)
+# Every pytest run imports this package, and few need a broker.
+__getattr__, __dir__ = lazy_names(__name__, _HOMES)

@@ -1,7 +1,7 @@
-"""Several brokers that are one cluster, in the test's process or as processes; each can be broken by itself.
+"""A cluster of several brokers, in the test process or as processes; each can be killed and paused.
 
-What can be done to one broker is `broker_handle.py`'s. What the cluster is like is asked of its brokers
-(`cluster_watch.py`), never of the files.
+`broker_handle.py` has the methods of one broker. The state of the cluster is read from its brokers
+(`cluster_watch.py`), never from files.
 """
 
 from collections.abc import Mapping
@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from types import MappingProxyType, TracebackType
-from typing import TYPE_CHECKING, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
 from ottla.model.errors import MisuseError
 from ottla.testing.broker_handle import BrokerHandle, create_topic
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
     _Question = Callable[[list[ClusterView]], bool]
 
-PATIENCE_SECONDS: Final = 60.0
-"""How long a method waits for the cluster, unless it is told otherwise, before it raises TimeoutError."""
+TIMEOUT_SECONDS: Final = 60.0
+"""The default timeout of methods that wait for the cluster; then they raise TimeoutError."""
 QUICK_CLUSTER_SETTINGS: Final[Mapping[str, str]] = MappingProxyType(
     {
         "broker.session.timeout.ms": "3000",
@@ -32,16 +32,18 @@ QUICK_CLUSTER_SETTINGS: Final[Mapping[str, str]] = MappingProxyType(
         "replica.lag.time.max.ms": "5000",
     }
 )
-"""What makes small tests fast: a broker that hangs is given up sooner than Kafka would."""
+"""Settings for fast tests: shorter timeouts than Kafka's defaults for brokers that hang."""
 REPLICAS_MAX: Final = 3
 
 
 class BrokerCluster:
     """Brokers numbered from 0, on free ports and folders below `folder`. A context manager that starts them all.
 
-    `kind` is `InProcessBroker` or `ProcessBroker`, or whatever makes one of what these are made of; `settings` are
-    configs of every broker by Kafka's names. Topics get as many replicas as there are brokers, at most three, unless
-    asked otherwise; with three, `min.insync.replicas` is 2: what is acknowledged to `acks=all` survives any one broker.
+    `kind` is `InProcessBroker`, `ProcessBroker`, or a function with the same arguments; `settings` are broker configs.
+    By default, topics have as many replicas as there are brokers, at most three; with three, `min.insync.replicas` is
+    2, so that records acknowledged with `acks=all` survive the loss of one broker. If the brokers' listeners need TLS
+    or a login, `client_options` are the security options of the clients with which the cluster creates topics and
+    reads metadata.
     """
 
     def __init__(
@@ -51,11 +53,12 @@ class BrokerCluster:
         *,
         brokers: int = 3,
         kind: "Callable[..., BrokerHandle]" = InProcessBroker,
+        client_options: Mapping[str, Any] | None = None,
     ) -> None:
         if brokers < 1:
-            raise MisuseError(f"a cluster of {brokers} brokers: at least one is needed")
+            raise MisuseError(f"brokers={brokers}: a cluster needs at least one broker")
         self.replicas: Final = min(brokers, REPLICAS_MAX)
-        """How many replicas a topic gets."""
+        """The default number of replicas of a topic."""
         self.settings: Final = {
             **QUICK_CLUSTER_SETTINGS,
             "default.replication.factor": str(self.replicas),
@@ -63,6 +66,7 @@ class BrokerCluster:
             **(settings or {}),
         }
         self._kind = kind
+        self._client_options = dict(client_options or {})
         self._folder = folder
         self._brokers = {each: self._make(each) for each in range(brokers)}
         self._watch: ClusterWatch | None = None
@@ -73,10 +77,10 @@ class BrokerCluster:
 
     @property
     def brokers(self) -> tuple[BrokerHandle, ...]:
-        """All brokers by their numbers, whatever state they are in."""
+        """All brokers in the order of their ids, running or not."""
         return tuple(self._brokers.values())
 
-    # Life
+    # Lifecycle
 
     def __enter__(self) -> Self:
         self.start()
@@ -88,16 +92,14 @@ class BrokerCluster:
         self.close()
 
     def start(self) -> None:
-        """Starts all brokers that do not run, and returns when all know of each other."""
-        from ottla.testing.cluster_watch import ClusterWatch
-
+        """Starts all brokers that are not running, and returns when each sees all others."""
         self._folder.mkdir(parents=True, exist_ok=True)
         if self._watch is None:
-            self._watch = ClusterWatch()
+            self._watch = self._new_watch()
         waiting = [each for each in self.brokers if not each.is_running]
         try:
             for first in waiting[:1]:
-                # Whoever comes first founds the cluster.
+                # The first broker creates the metadata of the cluster.
                 first.start()
             with ThreadPoolExecutor(len(self.brokers)) as threads:
                 list(threads.map(lambda each: each.start(), waiting[1:]))
@@ -106,8 +108,14 @@ class BrokerCluster:
             self.close()
             raise
 
+    def _new_watch(self) -> "ClusterWatch":
+        from ottla.client.options import ClientConfig, configured
+        from ottla.testing.cluster_watch import ClusterWatch
+
+        return ClusterWatch(configured(ClientConfig, type(self).__name__, self._client_options).security)
+
     def close(self) -> None:
-        """Ends all brokers for good, whatever state they are in; nothing of them stays but their folders."""
+        """Stops all brokers, running, paused or not; only their folders remain."""
         watch, self._watch = self._watch, None
         with ExitStack() as everything:
             if watch is not None:
@@ -118,13 +126,13 @@ class BrokerCluster:
                 each.resume()
 
     def restart(self) -> None:
-        """Restarts one broker after the other, each when the one before is in sync again, as at an upgrade."""
+        """A rolling restart: restarts each broker when the one before is in sync again."""
         for each in self.brokers:
             each.restart()
             self.wait_in_sync()
 
     def grow(self) -> BrokerHandle:
-        """Adds a broker, and returns when all know of it. It has no replicas until it is given some."""
+        """Adds a broker, and returns when all others see it. It has no replicas until some are assigned."""
         number = max(self._brokers) + 1
         self._brokers[number] = self._make(number)
         self._brokers[number].start()
@@ -132,7 +140,7 @@ class BrokerCluster:
         return self._brokers[number]
 
     def retire(self, broker: BrokerHandle) -> None:
-        """Stops a broker cleanly for good; its replicas should have been moved away."""
+        """Removes a broker after a clean stop; its replicas should have been moved away."""
         del self._brokers[broker.id]
         broker.close()
         self.wait_brokers()
@@ -141,7 +149,7 @@ class BrokerCluster:
 
     @property
     def bootstrap(self) -> str:
-        """The addresses for `bootstrap_servers`, with commas; they stay the same across restarts."""
+        """The addresses for `bootstrap_servers`, separated by commas; they stay the same across restarts."""
         return ",".join(each.bootstrap for each in self.brokers)
 
     @property
@@ -156,22 +164,23 @@ class BrokerCluster:
         configs: Mapping[str, str] | None = None,
         replicas: int | None = None,
     ) -> str:
-        """Creates a topic and answers its name; every broker that runs knows it, and its leaders take records.
+        """Creates a topic and returns its name when every running broker sees its leaders.
 
-        With fewer replicas than usual, `min.insync.replicas` is lower, too, unless it is among the configs.
+        With fewer replicas than the default, `min.insync.replicas` is lower too, unless it is among the configs.
         """
         asked = ",".join(each.bootstrap for each in self._need_answering())
         wanted = dict(configs or {})
         if replicas is not None and replicas < self.replicas:
             wanted = {"min.insync.replicas": str(max(replicas - 1, 1)), **wanted}
-        create_topic(asked, name, partitions, wanted, self.replicas if replicas is None else replicas)
+        count = self.replicas if replicas is None else replicas
+        create_topic(asked, name, partitions, wanted, count, **self._client_options)
         self._wait(lambda views: all(_is_led(view, name) for view in views), f"topic {name} to be led everywhere")
         return name
 
-    def leader_of(self, topic: str, partition: int = 0, *, timeout: float = PATIENCE_SECONDS) -> BrokerHandle:
-        """The broker that leads a partition, as all brokers say that answer; waits until it is one of those.
+    def leader_of(self, topic: str, partition: int = 0, *, timeout: float = TIMEOUT_SECONDS) -> BrokerHandle:
+        """The leader of a partition, once all brokers that answer agree on it and it is one of them.
 
-        Raises TimeoutError, as all that waits here.
+        Raises TimeoutError, as all methods that wait.
         """
         answering = {each.id: each for each in self._need_answering()}
 
@@ -183,14 +192,14 @@ class BrokerCluster:
         return answering[_leader(views[0], topic, partition) or 0]
 
     def followers_of(self, topic: str, partition: int = 0) -> list[BrokerHandle]:
-        """The other brokers that have a replica, whether they run or not."""
+        """The other brokers with a replica, running or not."""
         leader = self.leader_of(topic, partition)
         views = self._wait(lambda views: _partition(views[0], topic, partition) is not None, f"{topic}-{partition}")
         found = _partition(views[0], topic, partition)
         return [self._brokers[each] for each in (found.replicas if found else ()) if each != leader.id]
 
-    def wait_brokers(self, *, timeout: float = PATIENCE_SECONDS) -> None:
-        """Returns when the brokers that answer are the cluster's brokers, as all of them say."""
+    def wait_brokers(self, *, timeout: float = TIMEOUT_SECONDS) -> None:
+        """Returns when all brokers that answer agree that they are the brokers of the cluster."""
         ids = {each.id for each in self._need_answering()}
         self._wait(
             lambda views: all(ids == view.brokers.keys() and view.controller in ids for view in views),
@@ -198,10 +207,10 @@ class BrokerCluster:
             timeout,
         )
 
-    def wait_in_sync(self, topic: str | None = None, *, timeout: float = PATIENCE_SECONDS) -> None:
-        """Returns when every replica of a topic, None for all, is in sync, as all brokers say that answer.
+    def wait_in_sync(self, topic: str | None = None, *, timeout: float = TIMEOUT_SECONDS) -> None:
+        """Returns when all brokers that answer agree that every replica of a topic (None: of all topics) is in sync.
 
-        That cannot be while a broker with a replica is away.
+        This cannot happen while a broker with a replica is down.
         """
         self._wait(
             lambda views: all(_is_in_sync(view, topic) for view in views),
@@ -215,9 +224,9 @@ class BrokerCluster:
             raise MisuseError("no broker of the cluster answers; `start` or `resume` one first")
         return found
 
-    def _wait(self, is_so: "_Question", what: str, timeout: float = PATIENCE_SECONDS) -> "list[ClusterView]":
+    def _wait(self, is_so: "_Question", what: str, timeout: float = TIMEOUT_SECONDS) -> "list[ClusterView]":
         if self._watch is None:
-            raise MisuseError("the cluster does not run; `start` it first")
+            raise MisuseError("the cluster is not running; `start` it first")
         last: list[ClusterView] = []
 
         def look(views: "list[ClusterView]") -> bool:

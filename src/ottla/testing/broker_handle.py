@@ -1,13 +1,13 @@
-"""What a test has in its hand: a broker that it can talk to, stop, kill, pause and start again.
+"""A broker that a test can start, stop, kill, pause and resume.
 
-How that is done is the subclass's: `in_process_broker.py`, `process_broker.py`.
+The subclasses are in `in_process_broker.py` and `process_broker.py`.
 """
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType, TracebackType
-from typing import Final, Self
+from typing import Any, Final, Self
 
 from ottla.model.errors import MisuseError, OttlaError
 
@@ -18,22 +18,22 @@ QUICK_SETTINGS: Final[Mapping[str, str]] = MappingProxyType(
         "group.initial.rebalance.delay.ms": "0",
     }
 )
-"""What makes small tests fast: few internal partitions, and groups that do not wait for more members."""
+"""Settings for fast tests: few internal partitions, and groups that do not wait for more members."""
 
 
 class BrokerDidNotStartError(OttlaError):
-    """A test's broker could not be started; says what it said."""
+    """A broker could not be started; the message has its error or log."""
 
 
 class BrokerHandle(ABC):
-    """One broker. A context manager that starts it, and in the end removes all of it but its folder.
+    """One broker. A context manager that starts it, and closes it at the end.
 
-    `settings` are broker configs by Kafka's names. The port is free at the first start, and stays the same. `metadata`
-    is the file that a cluster's brokers share; without it the broker is a cluster by itself.
+    `settings` are broker configs. The first start takes a free port, which stays the same. `metadata` is the file that
+    the brokers of a cluster share; without it the broker is a cluster of one.
     """
 
     host = "127.0.0.1"
-    """The address that it serves at, without the port."""
+    """The host that it listens on."""
 
     def __init__(
         self, folder: Path, settings: Mapping[str, str] | None = None, *, metadata: Path | None = None
@@ -46,7 +46,7 @@ class BrokerHandle(ABC):
 
     @property
     def id(self) -> int:
-        """The broker's number in its cluster."""
+        """The id of the broker."""
         return int(self.settings.get("node.id", "0"))
 
     def __enter__(self) -> Self:
@@ -68,42 +68,42 @@ class BrokerHandle(ABC):
     @property
     @abstractmethod
     def is_running(self) -> bool:
-        """Whether it was started and not stopped or killed; a paused one is running."""
+        """Whether it was started and not stopped or killed; a paused broker is running."""
 
     @property
     @abstractmethod
     def is_paused(self) -> bool:
-        """Whether it hangs."""
+        """Whether it is paused."""
 
     @abstractmethod
     def start(self) -> None:
-        """Returns once it serves, with all that was written before. Raises `BrokerDidNotStartError`."""
+        """Starts it on its data, and returns when it is ready. Raises `BrokerDidNotStartError`."""
 
     @abstractmethod
     def stop(self) -> None:
-        """Ends it cleanly, as at a planned restart; nothing happens if it does not run."""
+        """Stops it cleanly; does nothing if it is not running."""
 
     @abstractmethod
     def kill(self) -> None:
-        """Ends it at once, as if its process was killed: clients lose their connections, and the next start finds the
-        files as they were. Nothing happens if it does not run."""
+        """Ends it at once, as if its process was killed: clients lose their connections, and the next start recovers
+        the files. Does nothing if it is not running."""
 
     @abstractmethod
     def pause(self) -> None:
-        """Lets it hang: connections stay open, and new ones are taken, but nothing is answered."""
+        """Makes it hang: connections stay open and new ones are accepted, but nothing is answered."""
 
     @abstractmethod
     def resume(self) -> None:
-        """Lets a paused broker go on; nothing happens if it is not paused."""
+        """Continues a paused broker; does nothing if it is not paused."""
 
     def restart(self) -> None:
-        """Stops it cleanly if it runs, and starts it on the same files and the same port."""
+        """Stops it cleanly if it is running, and starts it on the same data and port."""
         self.resume()
         self.stop()
         self.start()
 
     def close(self) -> None:
-        """Ends it for good, whatever state it is in; nothing of it stays but its folder."""
+        """Stops it, running, paused or not; only its folder remains."""
         self.resume()
         self.stop()
 
@@ -114,15 +114,17 @@ class BrokerHandle(ABC):
         configs: Mapping[str, str] | None = None,
         replicas: int = 1,
     ) -> str:
-        """Creates a topic and answers its name; it can be used at once."""
+        """Creates a topic and returns its name; it can be used at once."""
         return create_topic(self.bootstrap, name, partitions, configs, replicas)
 
 
-def create_topic(bootstrap: str, name: str, partitions: int, configs: Mapping[str, str] | None, replicas: int) -> str:
-    """Creates a topic and answers its name; whoever is asked for it now knows it."""
+def create_topic(
+    bootstrap: str, name: str, partitions: int, configs: Mapping[str, str] | None, replicas: int, **security: Any
+) -> str:
+    """Creates a topic and returns its name when the brokers know it; `security` are options of the client."""
     from ottla.client.admin.blocking_admin import Admin
     from ottla.client.admin.values import NewTopic
 
-    with Admin(bootstrap_servers=bootstrap, client_id="ottla-testing") as admin:
+    with Admin(bootstrap_servers=bootstrap, client_id="ottla-testing", **security) as admin:
         admin.create_topics([NewTopic(name, partitions, replicas, topic_configs=configs or {})], wait_for_metadata=True)
     return name

@@ -1,4 +1,4 @@
-"""Asks brokers, each by itself, what they say of their cluster: a test wants to know when all of them agree."""
+"""Reads the metadata of each broker separately, so that a test can wait until all of them agree."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -11,25 +11,27 @@ from ottla.model.errors import OttlaError
 from ottla.protocol.apis import ApiKey
 from ottla.transport.addresses import Address
 from ottla.transport.client_connection import Connection
+from ottla.transport.client_security import ClientSecurity
 
 _ANSWER_TIMEOUT_MS: Final = 5_000
 _PAUSE_SECONDS: Final = 0.02
 
 
 class ClusterWatch:
-    """Belongs to the thread that uses it; `close` it."""
+    """Reads the metadata of brokers. Used by one thread; must be closed. `security` says how to connect to them."""
 
-    def __init__(self) -> None:
+    def __init__(self, security: ClientSecurity | None = None) -> None:
+        self._security = security
         self._thread: Final = LoopThread("ottla cluster watch")
 
     def close(self) -> None:
-        """Ends it; nothing of it stays."""
+        """Stops its thread."""
         self._thread.close()
 
     def wait_views(
         self, addresses: Callable[[], Sequence[str]], is_so: Callable[[list[ClusterView]], bool], seconds: float
     ) -> list[ClusterView]:
-        """What the brokers at those addresses say, as soon as it `is_so`; raises TimeoutError.
+        """The metadata of the brokers at these addresses, as soon as `is_so` is true for it; raises TimeoutError.
 
         A broker that does not answer is asked again.
         """
@@ -39,7 +41,9 @@ class ClusterWatch:
         self, addresses: Callable[[], Sequence[str]], is_so: Callable[[list[ClusterView]], bool]
     ) -> list[ClusterView]:
         while True:
-            answers = await asyncio.gather(*(_view(each) for each in addresses()), return_exceptions=True)
+            answers = await asyncio.gather(
+                *(_view(each, self._security) for each in addresses()), return_exceptions=True
+            )
             views = [each for each in answers if isinstance(each, ClusterView)]
             for answer in answers:
                 if isinstance(answer, BaseException) and not isinstance(answer, OttlaError | OSError):
@@ -49,12 +53,16 @@ class ClusterWatch:
             await asyncio.sleep(_PAUSE_SECONDS)
 
 
-async def _view(address: str) -> ClusterView:
+async def _view(address: str, security: ClientSecurity | None) -> ClusterView:
     from kio.schema.metadata.v13.request import MetadataRequest
 
     host, _, port = address.rpartition(":")
     connection = await Connection.open(
-        RealNetwork(), Address(host, int(port)), client_id="ottla-testing", timeout_ms=_ANSWER_TIMEOUT_MS
+        RealNetwork(),
+        Address(host, int(port)),
+        client_id="ottla-testing",
+        timeout_ms=_ANSWER_TIMEOUT_MS,
+        security=security,
     )
     try:
         asked = MetadataRequest(topics=None, allow_auto_topic_creation=False, include_topic_authorized_operations=False)

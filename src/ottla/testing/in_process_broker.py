@@ -1,11 +1,11 @@
-"""A broker in a thread of the test's own process: the fastest to start, with the same code, sockets and files.
+"""A broker in a thread of the test process: the fastest to start, with the same code, sockets and files.
 
-What it does not have is a process's own memory and interpreter: a load test wants `process_broker.py`.
+It shares memory and interpreter with the test; use `process_broker.py` for load tests.
 """
 
 import shutil
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -17,14 +17,15 @@ from ottla.testing.sparse_copy import copy_folder
 if TYPE_CHECKING:
     from ottla.broker.broker import Broker
     from ottla.env.real_disk import RealDisk
-    from ottla.testing.mortal_network import MortalNetwork
-    from ottla.testing.mortal_store import MortalStore
+    from ottla.security.scram_argument import ScramUser
+    from ottla.testing.killable_network import KillableNetwork
+    from ottla.testing.killable_store import KillableStore
 
 _PAUSE_SECONDS: Final = 10.0
 
 
 class InProcessBroker(BrokerHandle):
-    """See `BrokerHandle`. `broker` is the broker itself, whose loop belongs to another thread."""
+    """A broker in a thread. `broker` is the broker itself, whose event loop belongs to that thread."""
 
     def __init__(
         self, folder: Path, settings: Mapping[str, str] | None = None, *, metadata: Path | None = None
@@ -34,30 +35,30 @@ class InProcessBroker(BrokerHandle):
         self._broker: Broker | None = None
         self._resumed: threading.Event | None = None
         self._disk: RealDisk | None = None
-        self._network: MortalNetwork | None = None
-        self._store: MortalStore | None = None
+        self._network: KillableNetwork | None = None
+        self._store: KillableStore | None = None
 
     @property
     def is_paused(self) -> bool:
-        """See `BrokerHandle`."""
+        """Whether it is paused."""
         return self._resumed is not None
 
     @property
     def is_running(self) -> bool:
-        """See `BrokerHandle`."""
+        """Whether it was started and not stopped or killed."""
         return self._thread is not None
 
     @property
     def broker(self) -> "Broker":
-        """The broker while it runs. Use it only to look at."""
+        """The running broker. Only for reading."""
         if self._broker is None:
-            raise MisuseError("the broker does not run; `start` it first")
+            raise MisuseError("the broker is not running; `start` it first")
         return self._broker
 
     def start(self) -> None:
-        """See `BrokerHandle`."""
+        """Starts it on its data, and returns when it is ready."""
         if self._thread is not None:
-            raise MisuseError(f"the broker at {self.bootstrap} runs already")
+            raise MisuseError(f"the broker at {self.bootstrap} is already running")
         from ottla.env.real_disk import RealDisk
 
         thread, disk = LoopThread("ottla broker"), RealDisk()
@@ -70,27 +71,38 @@ class InProcessBroker(BrokerHandle):
                 raise BrokerDidNotStartError(f"the broker in {self.folder} did not start: {error}") from error
             raise
         self._thread, self._disk = thread, disk
-        self.port = self._broker.port
+        self._on_started(self._broker)
+
+    def _listeners(self) -> str:
+        """The config `listeners`: after the first start, with the ports that it took."""
+        return f"PLAINTEXT://{self.host}:{self.port}"
+
+    def _first_users(self) -> "Sequence[ScramUser]":
+        """The users to create before the broker listens."""
+        return ()
+
+    def _on_started(self, broker: "Broker") -> None:
+        self.port = broker.port
 
     async def _start(self, disk: "RealDisk") -> "Broker":
         from ottla.broker.broker import Broker
-        from ottla.broker.configuration import BrokerConfig
+        from ottla.broker.configs.configuration import BrokerConfig
         from ottla.env.inline_helper import InlineHelper
         from ottla.env.real_clock import RealClock
         from ottla.env.real_random import RealRandom
         from ottla.env.world import World
-        from ottla.testing.mortal_network import MortalNetwork
-        from ottla.testing.mortal_store import MortalStore
+        from ottla.testing.killable_network import KillableNetwork
+        from ottla.testing.killable_store import KillableStore
 
-        given = {"log.dirs": str(self.data), "listeners": f"PLAINTEXT://127.0.0.1:{self.port}"}
+        given = {"log.dirs": str(self.data), "listeners": self._listeners()}
         config = BrokerConfig.parse(settings={**self.settings, **given})
         clock = RealClock()
-        self._network = MortalNetwork()
+        self._network = KillableNetwork()
         self._store = None
         if self.metadata is not None:
             session_ms = config.broker_session_timeout_ms
-            self._store = MortalStore(str(self.metadata), clock, shared=True, lease_timeout_ms=session_ms)
-        # Compaction happens in place of in a child: a test's folder is small, and a child would outlive a kill.
+            self._store = KillableStore(str(self.metadata), clock, shared=True, lease_timeout_ms=session_ms)
+        # Compaction runs in process: a child process would outlive a kill.
         world = World(
             clock=clock,
             disk=disk,
@@ -98,22 +110,21 @@ class InProcessBroker(BrokerHandle):
             random=RealRandom(),
             start_helper=InlineHelper,
         )
-        broker = Broker(config, world=world, store=self._store)
+        broker = Broker(config, world=world, store=self._store, first_users=self._first_users())
         await broker.start()
         return broker
 
     def stop(self) -> None:
-        """See `BrokerHandle`."""
+        """Stops it cleanly."""
         self._refuse_while_paused("stopped")
         self._clear_away()
 
     def kill(self) -> None:
-        """See `BrokerHandle`. The files are kept as they are at this moment; what is done to them afterwards, while
-        the broker's remains are cleared away, is undone."""
+        """Ends it at once. The files are kept as they are now: what the broker writes during shutdown is undone."""
         if self._thread is None:
             return
         kept = self.folder / "data-when-killed"
-        # Before a paused one goes on: it shall not answer what came meanwhile.
+        # Before a paused broker continues: it must not answer requests that came meanwhile.
         self._thread.post(self._cut)
         self.resume()
         self._thread.call(self._keep(kept))
@@ -122,9 +133,9 @@ class InProcessBroker(BrokerHandle):
         kept.rename(self.data)
 
     def _cut(self) -> None:
-        """Closes the port and every connection, in the middle of whatever is being said, and refuses what the broker
-        would say to its cluster: nobody hears of what it does to its files from now on."""
-        listener = self.broker.listener
+        """Closes the listener and every connection, and refuses writes to the metadata store: others do not see what
+        the broker does to its files from now on."""
+        listener = self.broker.parts.listeners
         listener.stop_accepting()
         for connection in list(listener.connections):
             connection.close("the broker is killed")
@@ -134,11 +145,11 @@ class InProcessBroker(BrokerHandle):
             self._store.die()
 
     async def _keep(self, target: Path) -> None:
-        # No other code of the broker runs while this does: it has one thread, but for the metadata file's, whose log
-        # is made to be found at any moment.
+        # No other code of the broker runs meanwhile, except the thread of the metadata file, whose log can be copied
+        # at any moment.
         copy_folder(self.data, target)
         if self._store is not None:
-            # Of a process that dies, the others are told at once.
+            # Other brokers notice a dead process at once.
             await self._store.end_session()
 
     def _clear_away(self) -> None:
@@ -153,9 +164,9 @@ class InProcessBroker(BrokerHandle):
             disk.close()
 
     def pause(self) -> None:
-        """See `BrokerHandle`."""
+        """Makes it hang."""
         if self._thread is None:
-            raise MisuseError("the broker does not run, so it cannot be paused")
+            raise MisuseError("the broker is not running, so it cannot be paused")
         if self._resumed is not None:
             return
         is_paused, resumed = threading.Event(), threading.Event()
@@ -171,7 +182,7 @@ class InProcessBroker(BrokerHandle):
             raise MisuseError(f"the broker at {self.bootstrap} is too busy to be paused")
 
     def resume(self) -> None:
-        """See `BrokerHandle`."""
+        """Continues a paused broker."""
         if self._resumed is not None:
             self._resumed.set()
             self._resumed = None
@@ -179,7 +190,7 @@ class InProcessBroker(BrokerHandle):
     def create_topic(
         self, name: str, partitions: int = 1, configs: Mapping[str, str] | None = None, replicas: int = 1
     ) -> str:
-        """See `BrokerHandle`."""
+        """Creates a topic and returns its name."""
         self._refuse_while_paused("asked for a topic")
         return super().create_topic(name, partitions, configs, replicas)
 

@@ -1,4 +1,4 @@
-"""The pytest plugin: fixtures that give real brokers and topics. Found by pytest by itself where Ottla is installed.
+"""The pytest plugin: fixtures with real brokers and topics. pytest loads it wherever Ottla is installed.
 
 Each test process makes its own brokers on free ports in folders of their own, so tests may run side by side
 (`pytest-xdist`). Nothing of the broker is loaded before a test asks for one.
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 
 if TYPE_CHECKING:
-    from ottla.testing import BrokerCluster, BrokerHandle, InProcessBroker, ProcessBroker
+    from ottla.testing import BrokerCluster, BrokerHandle, InProcessBroker, ProcessBroker, SecuredBroker
 
 _MARKERS: Final = (
     "ottla_broker(settings): broker configs for the test's brokers, by Kafka's names",
@@ -29,19 +29,20 @@ _BROKERS: Final = (
     "ottla_broker_process",
     "ottla_cluster",
     "ottla_cluster_process",
+    "ottla_secured_broker",
     "ottla_shared_broker",
 )
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Makes the markers known."""
+    """Registers the markers."""
     for marker in _MARKERS:
         config.addinivalue_line("markers", marker)
 
 
 @pytest.fixture
 def ottla_broker(request: pytest.FixtureRequest) -> "Iterator[InProcessBroker]":
-    """A fresh broker in this process: `bootstrap`, `create_topic`, `stop`, `kill`, `pause`, `resume`, `restart`."""
+    """A new broker in this process: `bootstrap`, `create_topic`, `stop`, `kill`, `pause`, `resume`, `restart`."""
     from ottla.testing.in_process_broker import InProcessBroker
 
     with _folder() as folder, InProcessBroker(folder, _settings(request)) as broker:
@@ -50,16 +51,26 @@ def ottla_broker(request: pytest.FixtureRequest) -> "Iterator[InProcessBroker]":
 
 @pytest.fixture
 def ottla_broker_process(request: pytest.FixtureRequest) -> "Iterator[ProcessBroker]":
-    """A fresh broker in a process of its own, with the same methods; faults are the operating system's."""
+    """A new broker in its own process, with the same methods; kill and pause are signals."""
     from ottla.testing.process_broker import ProcessBroker
 
     with _folder() as folder, ProcessBroker(folder, _settings(request)) as broker:
         yield broker
 
 
+@pytest.fixture
+def ottla_secured_broker(request: pytest.FixtureRequest) -> "Iterator[SecuredBroker]":
+    """A new broker in this process with TLS, SCRAM logins, client certificates and ACLs: `client_options("alice")` has
+    the arguments of a Python client, `client_properties("alice")` those of a Java client; `admin` may do everything."""
+    from ottla.testing.secured_broker import SecuredBroker
+
+    with _folder() as folder, SecuredBroker(folder, _settings(request)) as broker:
+        yield broker
+
+
 @pytest.fixture(scope="session")
 def ottla_shared_broker() -> "Iterator[InProcessBroker]":
-    """One broker in this process for all tests that ask for it; they should use topics and groups of their own."""
+    """One broker in this process, shared by all tests that use it; each should use its own topics and groups."""
     from ottla.testing.in_process_broker import InProcessBroker
 
     with _folder() as folder, InProcessBroker(folder) as broker:
@@ -68,7 +79,7 @@ def ottla_shared_broker() -> "Iterator[InProcessBroker]":
 
 @pytest.fixture
 def ottla_cluster(request: pytest.FixtureRequest) -> "Iterator[BrokerCluster]":
-    """Three fresh brokers in this process, one cluster: `bootstrap`, `brokers`, `leader_of`, `wait_in_sync`, and each
+    """A cluster of three new brokers in this process: `bootstrap`, `brokers`, `leader_of`, `wait_in_sync`, and each
     broker with its own `kill`, `pause`, `restart`."""
     from ottla.testing.in_process_broker import InProcessBroker
 
@@ -78,7 +89,7 @@ def ottla_cluster(request: pytest.FixtureRequest) -> "Iterator[BrokerCluster]":
 
 @pytest.fixture
 def ottla_cluster_process(request: pytest.FixtureRequest) -> "Iterator[BrokerCluster]":
-    """The same with a process for each broker."""
+    """A cluster of three new brokers, each in its own process."""
     from ottla.testing.process_broker import ProcessBroker
 
     with _cluster(request, ProcessBroker) as cluster:
@@ -87,7 +98,7 @@ def ottla_cluster_process(request: pytest.FixtureRequest) -> "Iterator[BrokerClu
 
 @pytest.fixture
 def ottla_topic(request: pytest.FixtureRequest) -> str:
-    """The name of a fresh topic, on the broker that the test asks for, else on its `ottla_broker`."""
+    """The name of a new topic, on the broker fixture of the test, else on `ottla_broker`."""
     asked = [name for name in _BROKERS if name in request.fixturenames]
     broker = request.getfixturevalue(asked[0] if asked else _BROKERS[0])
     readable = re.sub(r"[^a-zA-Z0-9._-]+", "-", request.node.name)[:100].strip("-.")
@@ -107,13 +118,13 @@ def _cluster(request: pytest.FixtureRequest, kind: "type[BrokerHandle]") -> "Ite
 
 
 def _arguments(request: pytest.FixtureRequest, marker_name: str, names: Sequence[str]) -> dict[str, Any]:
-    """What the nearest marker of that name was given, by name."""
+    """The keyword arguments of the nearest marker of that name."""
     marker = request.node.get_closest_marker(marker_name)
     return {} if marker is None else {**dict(zip(names, marker.args, strict=False)), **marker.kwargs}
 
 
 def _settings(request: pytest.FixtureRequest) -> Mapping[str, str]:
-    """What the markers of a test, its class and its module say, the nearest last."""
+    """The settings in the markers of a test, its class and its module; the nearest takes precedence."""
     settings: dict[str, str] = {}
     for marker in reversed(list(request.node.iter_markers("ottla_broker"))):
         for given in marker.args:
@@ -123,7 +134,7 @@ def _settings(request: pytest.FixtureRequest) -> Mapping[str, str]:
 
 @contextmanager
 def _folder() -> Iterator[Path]:
-    """A folder that is gone afterwards; pytest's own would stay for three runs, and brokers are not small."""
+    """A folder that is deleted afterwards; pytest keeps its own for three runs."""
     folder = Path(tempfile.mkdtemp(prefix="ottla-"))
     try:
         yield folder

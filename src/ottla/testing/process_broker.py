@@ -1,4 +1,4 @@
-"""A broker as a process of its own, `ottla serve`, as in production: faults are the operating system's signals."""
+"""A broker in its own process, `ottla serve`, as in production: kill and pause are signals."""
 
 import os
 import select
@@ -20,10 +20,12 @@ _LOG_TOLD: Final = 2000
 
 
 class ProcessBroker(BrokerHandle):
-    """See `BrokerHandle`. What it logs is in `broker.log` of its folder.
+    """A broker in its own process. Its log is `broker.log` in its folder.
 
     `store` is a metadata store as `--metadata` takes it, in place of the file. `host` is the address to serve at.
-    `launcher` is what the command begins with: something that puts the process elsewhere and becomes it.
+    `launcher` is what the command begins with: something that puts the process elsewhere and becomes it. With
+    `registry`, a schema registry runs beside it, on a free port. `protocol` is the security protocol of its listener;
+    `first_users` are created before it listens, as `--add-scram` takes them.
     """
 
     def __init__(
@@ -35,50 +37,65 @@ class ProcessBroker(BrokerHandle):
         store: str | None = None,
         host: str = BrokerHandle.host,
         launcher: Sequence[str] = (),
+        registry: bool = False,
+        protocol: str = "PLAINTEXT",
+        first_users: Sequence[str] = (),
     ) -> None:
         super().__init__(folder, settings, metadata=metadata)
         self.host = host
         self._store = f"sqlite:{metadata}" if store is None and metadata is not None else store
         self._launcher = tuple(launcher)
+        self._has_registry = registry
+        self._protocol = protocol
+        self._first_users = tuple(first_users)
+        self._registry_url: str | None = None
+        self._said = b""
         self._process: subprocess.Popen[bytes] | None = None
         self._is_paused = False
 
     @property
     def is_running(self) -> bool:
-        """See `BrokerHandle`."""
+        """Whether it was started and not stopped or killed."""
         return self._process is not None and self._process.poll() is None
 
     @property
     def is_paused(self) -> bool:
-        """See `BrokerHandle`."""
+        """Whether it is paused."""
         return self._is_paused
 
     @property
     def pid(self) -> int:
-        """The process's number while it runs."""
+        """The process id, while it is running."""
         if self._process is None:
-            raise MisuseError("the broker does not run; `start` it first")
+            raise MisuseError("the broker is not running; `start` it first")
         return self._process.pid
 
     @property
     def log(self) -> str:
-        """All that it ever logged."""
+        """The whole log."""
         path = self.folder / "broker.log"
         return path.read_text(errors="replace") if path.exists() else ""
 
     def start(self) -> None:
-        """See `BrokerHandle`."""
+        """Starts it on its data, and returns when it is ready."""
         if self._process is not None:
-            raise MisuseError(f"the broker at {self.bootstrap} runs already")
+            raise MisuseError(f"the broker at {self.bootstrap} is already running")
         self.folder.mkdir(parents=True, exist_ok=True)
         address = f"{self.host}:{self.port}"
         command = [*self._launcher, sys.executable, "-P", "-m", "ottla", "serve"]
-        command += ["--data", str(self.data), "--listen", address]
+        command += ["--data", str(self.data)]
+        if self._protocol == "PLAINTEXT":
+            command += ["--listen", address]
+        else:
+            command += ["--set", f"listeners={self._protocol}://{address}"]
+        if self._has_registry:
+            command += ["--registry", f"{self.host}:0"]
         if self._store is not None:
             command += ["--metadata", self._store]
+        command += [part for each in self._first_users for part in ("--add-scram", each)]
         command += [part for key, value in self.settings.items() for part in ("--set", f"{key}={value}")]
         with (self.folder / "broker.log").open("ab") as log:
-            # A session of its own: Ctrl-C on the tests must not reach it, and its helper can be killed with it.
+            # A new session: Ctrl-C must not reach it, and its helper process can be killed with it.
             self._process = subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log, start_new_session=True
             )
@@ -89,34 +106,47 @@ class ProcessBroker(BrokerHandle):
             raise
 
     def _wait_ready(self, process: "subprocess.Popen[bytes]") -> int:
+        self._said, self._registry_url = b"", None
+        return int(self._next_line(process).split()[1].rpartition(b":")[2])
+
+    def wait_registry(self) -> str:
+        """Waits until the schema registry answers, and returns its URL."""
+        if self._process is None or not self._has_registry:
+            raise MisuseError("no schema registry runs beside the broker; `start` one with registry=True")
+        if self._registry_url is None:
+            self._registry_url = self._next_line(self._process).split()[1].decode()
+        return self._registry_url
+
+    def _next_line(self, process: "subprocess.Popen[bytes]") -> bytes:
+        """The next line of its output: `ready` and addresses, then `registry` and its URL."""
         if process.stdout is None:
             raise MisuseError("the broker was started without a pipe")
         deadline = time.monotonic() + START_SECONDS
-        said = b""
-        while not said.endswith(b"\n"):
+        while b"\n" not in self._said:
             readable, _, _ = select.select([process.stdout], [], [], max(deadline - time.monotonic(), 0))
             more = os.read(process.stdout.fileno(), 4096) if readable else b""
             if not more:
-                why = "it ended" if readable else f"it is not ready after {START_SECONDS:.0f} s"
+                why = "it exited" if readable else f"it was not ready after {START_SECONDS:.0f} s"
                 raise BrokerDidNotStartError(
                     f"the broker in {self.folder} did not start: {why}\n{self.log[-_LOG_TOLD:].strip()}"
                 )
-            said += more
-        return int(said.split()[1].rpartition(b":")[2])
+            self._said += more
+        line, _, self._said = self._said.partition(b"\n")
+        return line
 
     def stop(self) -> None:
-        """See `BrokerHandle`."""
+        """Stops it cleanly."""
         if self._process is None:
             return
         self.resume()
         self._process.terminate()
-        # A stop that hangs is the test's to see, in what it finds; nothing may be left behind in any case.
+        # A stop that hangs becomes a kill, so that no process is left behind.
         with suppress(subprocess.TimeoutExpired):
             self._process.wait(STOP_SECONDS)
         self.kill()
 
     def kill(self) -> None:
-        """See `BrokerHandle`."""
+        """Ends it at once."""
         process, self._process = self._process, None
         self._is_paused = False
         if process is None:
@@ -128,14 +158,14 @@ class ProcessBroker(BrokerHandle):
             process.stdout.close()
 
     def pause(self) -> None:
-        """See `BrokerHandle`."""
+        """Makes it hang."""
         if not self.is_running:
-            raise MisuseError("the broker does not run, so it cannot be paused")
+            raise MisuseError("the broker is not running, so it cannot be paused")
         os.kill(self.pid, signal.SIGSTOP)
         self._is_paused = True
 
     def resume(self) -> None:
-        """See `BrokerHandle`."""
+        """Continues a paused broker."""
         if self._is_paused and self.is_running:
             os.kill(self.pid, signal.SIGCONT)
         self._is_paused = False

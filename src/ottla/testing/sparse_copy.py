@@ -1,13 +1,16 @@
-"""Copies a folder with only the parts of its files that hold data: a broker's indexes are mostly holes."""
+"""Copies a folder with sparse files: indexes of a broker are mostly holes."""
 
 import os
+import shutil
+import stat
 from errno import ENXIO
 from pathlib import Path
 
 
 def copy_folder(source: Path, target: Path) -> None:
-    """Copies files and folders below `source`; a file that disappears meanwhile is left out."""
+    """Copies files and folders below `source` with their modes; files that disappear meanwhile are skipped."""
     target.mkdir()
+    shutil.copymode(source, target)
     for entry in os.scandir(source):
         if entry.is_dir(follow_symlinks=False):
             copy_folder(source / entry.name, target / entry.name)
@@ -27,7 +30,7 @@ def _copy_file(source: Path, target: Path) -> None:
                 start = os.lseek(read.fileno(), position, os.SEEK_DATA)
             except OSError as error:
                 if error.errno == ENXIO:
-                    # Nothing but a hole follows.
+                    # Only a hole follows.
                     break
                 raise
             end = os.lseek(read.fileno(), start, os.SEEK_HOLE)
@@ -40,3 +43,4 @@ def _copy_file(source: Path, target: Path) -> None:
                 position += copied
             position = max(position, end)
         written.truncate(size)
+        os.fchmod(written.fileno(), stat.S_IMODE(os.fstat(read.fileno()).st_mode))

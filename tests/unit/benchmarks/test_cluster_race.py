@@ -12,6 +12,8 @@ from benchmarks.cluster_race.memory import parse_pss, proportional_bytes
 from benchmarks.kafka_race.brokers import Address, kafka_properties
 from benchmarks.kafka_race.raw_load import LoadError
 
+pytestmark = [pytest.mark.broker, pytest.mark.slow]
+
 
 def test_proportional_memory_is_read_from_the_rollup() -> None:
     assert 100 * 1024 == parse_pss("55d-7ff [rollup]\nRss:       2048 kB\nPss:      100 kB\nPss_Dirty:  50 kB\n")

@@ -6,7 +6,6 @@ that is asked here must lead to the end of the load, and every refusal that a gr
 
 from collections import Counter
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Any
 from uuid import UUID
 
@@ -18,14 +17,10 @@ from ottla.protocol.apis import ApiKey
 from ottla.records.batch import Batch
 from tests.unit.benchmarks.coordination_listener import Answers, Listener, listener
 
+pytestmark = [pytest.mark.broker, pytest.mark.slow]
+
 TOPIC_ID = UUID(int=77)
 Fields = Mapping[str, Any]
-
-
-@pytest.fixture(scope="module")
-def raw(tmp_path_factory: pytest.TempPathFactory) -> RawLoad:
-    folder: Path = tmp_path_factory.mktemp("load")
-    return RawLoad(folder)
 
 
 def found(request: Any) -> Fields:
@@ -267,7 +262,10 @@ def test_members_of_a_server_side_group_speak_until_all_partitions_are_held(raw:
     with listener(answers) as broker:
         times = raw.consumer_group(broker.port, "somewhere", members=3, partitions=7, repeats=1, name="g")
     assert {} == group.members
-    assert (TOPIC_ID, (0, 3, 6)) in group.confirmed
+    # The load leaves as soon as all partitions are held: which shares are confirmed before that depends on the order.
+    shares = {(TOPIC_ID, tuple(range(at, 7, count))) for count in (1, 2, 3) for at in range(count)}
+    assert group.confirmed
+    assert {*group.confirmed} <= shares
     assert {f"g-{number}" for number in (1000, 1001, 1002)} == {each.member_id for _, each in broker.seen[1:]}
     assert min(times.formed_ms, times.left_ms, times.joined_ms) > 0
 

@@ -17,6 +17,8 @@ from benchmarks.kafka_race.scoreboard import Measure, Sample, better_by, markdow
 from benchmarks.kafka_race.throughput import batch_records, throughput
 from benchmarks.vs_kafka import Samples, chosen, of_round, rotated
 
+pytestmark = pytest.mark.broker
+
 RATE = Measure(case="produce", quantity="MB/s", more_is_better=True, goal=1.5)
 TIME = Measure(case="start", quantity="s", more_is_better=False, goal=10.0)
 

@@ -23,13 +23,9 @@ from benchmarks.kafka_race.brokers import free_port
 from benchmarks.kafka_race.raw_load import LoadError, RawLoad, first_answer
 from ottla.records.batch import Batch
 
+pytestmark = pytest.mark.broker
+
 Answer = Callable[[Any], Any]
-
-
-@pytest.fixture(scope="module")
-def raw(tmp_path_factory: pytest.TempPathFactory) -> RawLoad:
-    folder: Path = tmp_path_factory.mktemp("load")
-    return RawLoad(folder)
 
 
 def api(name: str, version: int, side: str) -> Any:

@@ -5,6 +5,10 @@ import sys
 from importlib.metadata import entry_points
 from pathlib import Path
 
+import pytest
+
+pytestmark = pytest.mark.broker
+
 TESTS = """
 import pytest
 from ottla.client.admin.values import ConfigResource
@@ -59,6 +63,13 @@ def test_cluster_process(ottla_cluster_process, ottla_topic):
         assert [(leader.id,)] == [tuple(each.replicas) for each in admin.describe_topics()[ottla_topic].partitions]
 
 
+@pytest.mark.ottla_broker({"log.retention.ms": "12345"})
+def test_secured(ottla_secured_broker, ottla_topic):
+    assert "12345" == ottla_secured_broker.settings["log.retention.ms"]
+    with Admin(**ottla_secured_broker.client_options()) as admin:
+        assert [ottla_topic] == admin.list_topics()
+
+
 def test_a_topic_alone_has_a_broker(ottla_topic, request):
     with Producer(bootstrap_servers=request.getfixturevalue("ottla_broker").bootstrap) as producer:
         assert 0 == producer.send(ottla_topic, b"x").get(30).offset
@@ -80,7 +91,7 @@ def test_fixtures_markers_and_xdist(tmp_path: Path) -> None:
         timeout=300,
         check=False,
     )
-    assert (0, True) == (done.returncode, "10 passed" in done.stdout), done.stdout + done.stderr
+    assert (0, True) == (done.returncode, "11 passed" in done.stdout), done.stdout + done.stderr
     assert [] == [each.name for each in (tmp_path / "temporary").iterdir() if each.name.startswith("ottla-")]
 
 

@@ -1,7 +1,7 @@
-"""The real network for a broker that may be killed in process: what it has opened itself can be cut at once.
+"""The real network for a broker that is killed in process: all connections that it opened can be closed at once.
 
-A follower that goes on asking its leader while its files are set back to the moment of its death would have the leader
-count on records that are gone. Connections that others made to the broker are its listener's.
+A follower that continued to fetch while its files are reset to the moment of the kill would make the leader count on
+records that are gone. The listener closes the connections of clients.
 """
 
 import errno
@@ -10,7 +10,7 @@ from typing import Final
 from ottla.env.real_network import RealNetwork, RealSocket
 
 
-class MortalNetwork(RealNetwork):
+class KillableNetwork(RealNetwork):
     """TCP until `die`."""
 
     __slots__ = ("_is_dead", "_opened")
@@ -20,7 +20,7 @@ class MortalNetwork(RealNetwork):
         self._is_dead = False
 
     async def connect(self, host: str, port: int) -> RealSocket:
-        """See `RealNetwork`; refused after `die`."""
+        """Connects; refused after `die`."""
         opened = await super().connect(host, port)
         if self._is_dead:
             opened.close()
@@ -29,7 +29,7 @@ class MortalNetwork(RealNetwork):
         return opened
 
     def die(self) -> None:
-        """Closes every connection that was opened from here; nothing is sent from now on."""
+        """Closes every connection that the broker opened, and refuses new ones."""
         self._is_dead = True
         for each in self._opened:
             each.close()

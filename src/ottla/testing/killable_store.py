@@ -1,34 +1,34 @@
-"""A cluster's shared metadata file for a broker that may be killed in process.
+"""The shared metadata file of a cluster, for a broker that is killed in process.
 
-A process that dies says nothing more to the file, and the others end its leases at once. In process, both are played.
+A dead process writes nothing more to the file, and other brokers end its leases at once. Both are simulated here.
 """
 
 from collections.abc import Sequence
 
-from ottla.metadata.sqlite_store import SqliteLease, SqliteStore
+from ottla.metadata.sqlite.sqlite_store import SqliteLease, SqliteStore
 from ottla.metadata.store import Operation, StoreUnavailableError
 
 
-class MortalStore(SqliteStore):
-    """See `SqliteStore`; after `die` it takes nothing more."""
+class KillableStore(SqliteStore):
+    """A `SqliteStore` that refuses all writes after `die`."""
 
     _is_dead = False
 
     def die(self) -> None:
-        """Refuses whatever the broker wants to write from now on."""
+        """Refuses all writes from now on."""
         self._is_dead = True
 
     async def end_session(self) -> None:
-        """Ends every lease, as the others do when they see that a process died."""
+        """Ends every lease, as other brokers do when a process dies."""
         await self.release(list(self._leases.values()))
 
     async def commit(self, operations: Sequence[Operation]) -> int:
-        """See `MetadataStore.commit`."""
+        """Commits, unless the broker was killed."""
         self._refuse_if_dead()
         return await super().commit(operations)
 
     async def lease(self, key: str, value: bytes) -> SqliteLease:
-        """See `MetadataStore.lease`."""
+        """Takes a lease, unless the broker was killed."""
         self._refuse_if_dead()
         return await super().lease(key, value)
 
