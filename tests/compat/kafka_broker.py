@@ -8,7 +8,6 @@ addresses, folders, replication factors of the internal topics (1 instead of 3),
 import contextlib
 import os
 import signal
-import socket
 import subprocess
 import time
 from collections.abc import Mapping
@@ -20,6 +19,7 @@ from confluent_kafka import KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from tests.compat.kafka_jars import KAFKA_VERSION, java_command, kafka_tool
+from tests.free_ports import free_ports
 
 CLUSTER_ID: Final = "b3R0bGEta2Fma2EtdGVzdA"
 START_TIMEOUT_S: Final = 90.0
@@ -103,13 +103,17 @@ class KafkaBroker:
         self._process.wait()
         self._process = None
 
+    def is_running(self) -> bool:
+        """Whether it was started and has not ended by itself."""
+        return self._process is not None and self._process.poll() is None
+
     def log_text(self) -> str:
         """All that the broker wrote to its console since it last started."""
         path = self.folder / "console.log"
         return path.read_text(errors="replace") if path.exists() else ""
 
     def _write_properties(self) -> Path:
-        broker_port, controller_port = _free_ports(2)
+        broker_port, controller_port = free_ports(2)
         self.bootstrap = f"127.0.0.1:{broker_port}"
         properties = {
             "process.roles": "broker,controller",
@@ -181,11 +185,3 @@ def _serves_everything(admin: AdminClient) -> bool:
         for answer in admin.list_offsets({each: spec.latest() for each in partitions}).values():
             answer.result(1)
     return True
-
-
-def _free_ports(count: int) -> list[int]:
-    with contextlib.ExitStack() as held:
-        sockets = [held.enter_context(socket.socket()) for _ in range(count)]
-        for each in sockets:
-            each.bind(("127.0.0.1", 0))
-        return [each.getsockname()[1] for each in sockets]

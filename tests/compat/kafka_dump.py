@@ -34,6 +34,8 @@ class DumpedRecord:
     value: bytes | None
     marker: str | None
     coordinator_epoch: int | None
+    control_type: str | None
+    """Of a control record that is not a marker."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -258,6 +260,7 @@ _RECORD: Final = re.compile(
     r"\| offset: (?P<offset>\d+) (?:CreateTime|LogAppendTime): (?P<timestamp>-?\d+) keySize: (?P<key_size>-?\d+) "
     r"valueSize: (?P<value_size>-?\d+) sequence: (?P<sequence>-?\d+) headerKeys: \[(?P<header_names>.*?)\]"
     r"(?: endTxnMarker: (?P<marker>\w+) coordinatorEpoch: (?P<coordinator_epoch>-?\d+))?"
+    r"(?: controlType: (?P<control_type>\S+))?"
     r"(?: key: (?P<key>[0-9a-f]*))?(?: payload: (?P<value>[0-9a-f]*))?"
 )
 
@@ -276,6 +279,7 @@ def _record(line: str) -> DumpedRecord:
         value=None if value is None else bytes.fromhex(value),
         marker=found["marker"],
         coordinator_epoch=None if epoch is None else int(epoch),
+        control_type=found["control_type"],
     )
 
 

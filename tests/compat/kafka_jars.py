@@ -18,6 +18,9 @@ KAFKA_VERSION: Final = "4.3.0"
 OLD_KAFKA_VERSION: Final = "3.9.2"
 """The last of the line before, which many still run."""
 
+NEWEST_CLIENTS_VERSION: Final = "4.4.0"
+"""The newest clients, of a version whose broker is not published."""
+
 MAVEN_TIMEOUT_S: Final = 600
 TOOL_TIMEOUT_S: Final = 120
 
@@ -65,6 +68,65 @@ POM: Final = """\
 """
 
 
+CLIENTS_POM: Final = """\
+<project xmlns="http://maven.apache.org/POM/4.0.0">
+  <modelVersion>4.0.0</modelVersion>
+  <groupId>ottla</groupId>
+  <artifactId>kafka-clients-for-tests</artifactId>
+  <version>1</version>
+  <dependencies>
+    <dependency>
+      <groupId>org.apache.kafka</groupId>
+      <artifactId>kafka-clients</artifactId>
+      <version>{version}</version>
+    </dependency>
+    <dependency>
+      <groupId>com.fasterxml.jackson.core</groupId>
+      <artifactId>jackson-databind</artifactId>
+      <version>2.19.4</version>
+    </dependency>
+    <dependency>
+      <groupId>org.slf4j</groupId>
+      <artifactId>slf4j-simple</artifactId>
+      <version>1.7.36</version>
+    </dependency>
+  </dependencies>
+</project>
+"""
+
+
+CONNECT_POM: Final = """\
+<project xmlns="http://maven.apache.org/POM/4.0.0">
+  <modelVersion>4.0.0</modelVersion>
+  <groupId>ottla</groupId>
+  <artifactId>connect-for-tests</artifactId>
+  <version>1</version>
+  <dependencies>
+    <dependency>
+      <groupId>org.apache.kafka</groupId>
+      <artifactId>connect-mirror</artifactId>
+      <version>{version}</version>
+    </dependency>
+    <dependency>
+      <groupId>org.apache.kafka</groupId>
+      <artifactId>connect-file</artifactId>
+      <version>{version}</version>
+    </dependency>
+    <dependency>
+      <groupId>org.apache.kafka</groupId>
+      <artifactId>connect-json</artifactId>
+      <version>{version}</version>
+    </dependency>
+    <dependency>
+      <groupId>org.slf4j</groupId>
+      <artifactId>slf4j-simple</artifactId>
+      <version>1.7.36</version>
+    </dependency>
+  </dependencies>
+</project>
+"""
+
+
 class KafkaUnavailableError(Exception):
     """Java, Maven or the jars are missing; the message says which, and how to get them."""
 
@@ -75,14 +137,26 @@ class KafkaToolError(Exception):
 
 def class_path(version: str = KAFKA_VERSION) -> str:
     """The class path of that Kafka, every entry an existing file."""
-    cached = _cache_dir() / f"kafka-{version}.classpath"
+    if version == NEWEST_CLIENTS_VERSION:
+        return maven_class_path(f"kafka-clients-{version}", CLIENTS_POM.format(version=version))
+    return maven_class_path(f"kafka-{version}", POM.format(version=version))
+
+
+def connect_class_path(version: str = KAFKA_VERSION) -> str:
+    """The class path of that version's Kafka Connect and MirrorMaker."""
+    return maven_class_path(f"connect-{version}", CONNECT_POM.format(version=version))
+
+
+def maven_class_path(name: str, pom: str) -> str:
+    """The class path of the dependencies of a Maven project, every entry an existing file; kept under that name."""
+    cached = _cache_dir() / f"{name}.classpath"
     if cached.exists():
         path = cached.read_text()
         if _all_exist(path):
             return path
-    path = _resolve(version)
+    path = _resolve(name, pom)
     if not _all_exist(path):
-        raise KafkaUnavailableError(f"Maven named jars for Kafka {version} that do not exist: {path}")
+        raise KafkaUnavailableError(f"Maven named jars for {name} that do not exist: {path}")
     cached.parent.mkdir(parents=True, exist_ok=True)
     # Several test runs may resolve at once; each replaces the file whole.
     with tempfile.NamedTemporaryFile("w", dir=cached.parent, delete=False) as fresh:
@@ -96,7 +170,7 @@ def java_command(
 ) -> list[str]:
     """A command line that runs a class of that Kafka, or one of ours from `extra_path` on top of it."""
     path = f"{extra_path}{os.pathsep}{class_path(version)}" if extra_path else class_path(version)
-    return [_program("java"), *jvm_options, *UTF8_JVM, "-cp", path, main_class, *args]
+    return [program("java"), *jvm_options, *UTF8_JVM, "-cp", path, main_class, *args]
 
 
 def kafka_tool(
@@ -119,20 +193,25 @@ def kafka_tool(
 
 def compile_java(source: Path, target: Path, version: str = KAFKA_VERSION) -> None:
     """Compiles one Java file, or all in a folder, against that Kafka into the folder `target`."""
+    compile_against(source, target, class_path(version))
+
+
+def compile_against(source: Path, target: Path, path: str) -> None:
+    """Compiles one Java file, or all in a folder, with a class path into the folder `target`."""
     names = map(str, sorted(source.glob("*.java")) if source.is_dir() else [source])
-    command = [_program("javac"), "-cp", class_path(version), "-d", str(target), *names]
+    command = [program("javac"), "-cp", path, "-d", str(target), *names]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120)
     if done.returncode != 0:
-        raise KafkaUnavailableError(f"{source} does not compile against Kafka {version}:\n{done.stderr}")
+        raise KafkaUnavailableError(f"{source} does not compile:\n{done.stderr}")
 
 
-def _resolve(version: str) -> str:
-    with tempfile.TemporaryDirectory(prefix="ottla-kafka-pom-") as folder:
-        pom = Path(folder) / "pom.xml"
-        pom.write_text(POM.format(version=version))
+def _resolve(name: str, pom: str) -> str:
+    with tempfile.TemporaryDirectory(prefix="ottla-pom-") as folder:
+        file = Path(folder) / "pom.xml"
+        file.write_text(pom)
         answer = Path(folder) / "classpath"
         command = [
-            _program("mvn"), "-q", "-B", "-f", str(pom), "dependency:build-classpath",
+            program("mvn"), "-q", "-B", "-f", str(file), "dependency:build-classpath",
             f"-Dmdep.outputFile={answer}", "-Dmdep.includeScope=runtime",
         ]  # fmt: skip
         done = subprocess.run(
@@ -140,7 +219,7 @@ def _resolve(version: str) -> str:
         )
         if done.returncode != 0 or not answer.exists():
             raise KafkaUnavailableError(
-                f"Maven could not fetch Kafka {version}; check the network and Maven's settings:\n"
+                f"Maven could not fetch {name}; check the network and Maven's settings:\n"
                 f"{done.stdout[-4000:]}{done.stderr[-2000:]}"
             )
         return answer.read_text().strip()
@@ -154,7 +233,8 @@ def _cache_dir() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "ottla-tests"
 
 
-def _program(name: str) -> str:
+def program(name: str) -> str:
+    """The path of a program that the tests need."""
     found = shutil.which(name)
     if found is None:
         raise KafkaUnavailableError(f"{name} is not on the PATH; run tests/compat/prepare to install what is missing")

@@ -19,9 +19,9 @@ from ottla.records.batch import Batch
 from ottla.records.builder import build_batch
 from ottla.records.layout import Codec, Marker, TimestampType
 from ottla.records.record import Record
-from ottla.storage.cleaner import Cleaner, CleanerConfig
-from ottla.storage.config import UNLIMITED, LogConfig
+from ottla.storage.cleaning.cleaner import Cleaner, CleanerConfig
 from ottla.storage.log import Log
+from ottla.storage.log_config import UNLIMITED, LogConfig
 from tests.golden import stores
 from tests.golden.record_set import ODD_HEADERS, odd_records
 

@@ -31,7 +31,7 @@ from ottla.records.layout import (
 from tests.compat.kafka_broker import KafkaBroker
 from tests.compat.kafka_jars import java_command
 from tests.compat.ottla_broker import OttlaBroker
-from tests.wire.exchange import RawConnection
+from tests.wire.exchange import RawConnection, read_response, request_frame
 
 PRODUCE_VERSION: Final = 11
 FETCH_VERSION: Final = 12
@@ -432,3 +432,26 @@ def test_java_hears_which_records_are_at_fault(kafka: KafkaBroker, ottla: OttlaB
     theirs, ours = complaints(kafka.bootstrap), complaints(ottla.bootstrap)
     assert theirs == ours
     assert 0 < sum(ours.values())
+
+
+def test_a_client_that_sends_no_more_gets_its_responses(both: Both) -> None:
+    """Also to a fetch that waits for records, and to what was sent behind it."""
+
+    def scenario(connection: RawConnection) -> Any:
+        topic = create(connection, new_name())
+        produce(connection, topic, batch((NOW, b"a")))
+        part = {"partition": 0, "fetch_offset": 1, "partition_max_bytes": 1 << 20, "current_leader_epoch": -1}
+        waiting = {"max_wait": timedelta(milliseconds=500), "min_bytes": 1, "max_bytes": 1 << 20}
+        fetch = {"replica_id": -1, "session_epoch": -1, "last_fetched_epoch": -1, **waiting}
+        asked: list[tuple[ApiKey, int, dict[str, Any]]] = [
+            (ApiKey.FETCH, FETCH_VERSION, {**fetch, "topics": [{"topic": topic, "partitions": [part]}]}),
+            (ApiKey.METADATA, 9, {"topics": [{"name": topic}], "allow_auto_topic_creation": False}),
+            (ApiKey.API_VERSIONS, 0, {}),
+        ]
+        connection.send(b"".join(request_frame(*each, correlation_id=at) for at, each in enumerate(asked)))
+        connection.end_sending()
+        answered = [read_response(api_key, version, connection.receive())[0] for api_key, version, _ in asked]
+        return answered, connection.wait_closed()
+
+    theirs, ours = both(scenario)
+    assert ([0, 1, 2], b"") == theirs == ours

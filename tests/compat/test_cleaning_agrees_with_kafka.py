@@ -11,8 +11,8 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from ottla.model.ids import TopicPartition
-from ottla.storage.config import LogConfig
 from ottla.storage.log import Log
+from ottla.storage.log_config import LogConfig
 from tests.compat import ottla_logs
 from tests.compat.kafka_broker import QUICK_START_JVM_OPTIONS, KafkaBroker
 from tests.compat.kafka_dump import Dump, dump, log_files

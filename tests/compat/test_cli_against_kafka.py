@@ -15,7 +15,7 @@ from ottla.protocol.produce_frames import produce_body, read_produce_answer
 from ottla.records.builder import BatchBuilder
 from ottla.transport.addresses import parse_bootstrap
 from tests.compat.kafka_broker import KafkaBroker
-from tests.unit.cli import group_scenarios, transaction_scenarios
+from tests.unit.cli import dead_letter_scenarios, group_scenarios, transaction_scenarios
 from tests.unit.cli.command_line import CommandLine
 from tests.unit.cli.command_scenarios import SCENARIOS, Scenario
 
@@ -31,7 +31,12 @@ def ottla(kafka: KafkaBroker, capfd: pytest.CaptureFixture[str]) -> CommandLine:
 
 @pytest.mark.parametrize(
     "scenario",
-    [*SCENARIOS, *group_scenarios.SCENARIOS, *transaction_scenarios.SCENARIOS],
+    [
+        *SCENARIOS,
+        *group_scenarios.SCENARIOS,
+        *transaction_scenarios.SCENARIOS,
+        *dead_letter_scenarios.SCENARIOS,
+    ],
     ids=lambda scenario: scenario.__name__,
 )
 def test_scenario(scenario: Scenario, ottla: CommandLine, tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import pytest
 from ottla.model.ids import LeaderEpoch, TopicPartition
 from ottla.records.batch import scan
 from ottla.records.decode import decode_records
-from ottla.storage.config import LogConfig
+from ottla.storage.log_config import LogConfig
 from tests.compat import ottla_logs
 from tests.compat.kafka_dump import Dump, DumpedAbort, DumpedBatch, DumpedProducer, dump, log_files, verify_indexes
 from tests.golden import readings, stores

@@ -14,7 +14,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from ottla.model.ids import TopicPartition
-from ottla.storage.partition_identity import encode_identity
+from ottla.storage.data_dirs.partition_identity import encode_identity
 from tests.compat import ottla_logs
 from tests.compat.kafka_broker import QUICK_START_JVM_OPTIONS, KafkaBroker
 from tests.compat.kafka_dump import dump, log_files

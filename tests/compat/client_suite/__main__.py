@@ -1,13 +1,15 @@
 """Runs the suite against Ottla, Kafka 4 and Kafka 3.9 side by side: `python -m tests.compat.client_suite [TARGET...]`.
 
-Most tests wait for timeouts of groups, so three at once take little longer than one. What each printed follows when it
-is done; the exit status is that of the first that failed.
+Most tests wait for timeouts of groups, so three at once take little longer than one. The output of each target follows
+when it is done, or when it takes too long: then with the stack of the test that hangs. The exit status is that of the
+first target that failed.
 """
 
 import os
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
@@ -20,12 +22,17 @@ PARTS: Final[dict[str, tuple[str, ...]]] = {
 }
 """The targets, and what of the suite is run against each."""
 
+TIMEOUT_S: Final = 600.0
+"""For all targets together: several times what they take on two busy cores."""
+OPTIONS: Final = ("-v", "--durations=5", "-o", "faulthandler_timeout=120")
+"""Each test is named before it runs, and the stacks of one that takes longer than two minutes are printed."""
+
 
 def main(targets: Sequence[str]) -> int:
     """Runs them all, and returns the exit status."""
     unknown = [target for target in targets if target not in PARTS]
     if unknown:
-        print(f"{unknown[0]} is no target; there are {', '.join(PARTS)}", file=sys.stderr)
+        print(f"unknown target {unknown[0]}; the targets are {', '.join(PARTS)}", file=sys.stderr)
         return 2
     suite = str(Path(__file__).parent)
     failed = 0
@@ -35,14 +42,19 @@ def main(targets: Sequence[str]) -> int:
             for target in targets or PARTS:
                 with (Path(folder) / target).open("wb") as output:
                     running[target] = subprocess.Popen(
-                        [sys.executable, "-m", "pytest", suite, "--durations=5", *PARTS[target]],
+                        [sys.executable, "-m", "pytest", suite, *OPTIONS, *PARTS[target]],
                         env={**os.environ, "OTTLA_COMPAT_TARGET": target},
                         stdin=subprocess.DEVNULL,
                         stdout=output,
                         stderr=subprocess.STDOUT,
                     )
+            deadline = time.monotonic() + TIMEOUT_S
             for target, process in running.items():
-                status = process.wait()
+                try:
+                    status = process.wait(max(deadline - time.monotonic(), 0))
+                except subprocess.TimeoutExpired:
+                    print(f"-- {target} did not end within {TIMEOUT_S:.0f} s", flush=True)
+                    status = 1
                 print(f"-- {target}\n{(Path(folder) / target).read_text(errors='replace')}", flush=True)
                 failed = failed or status
         finally:

@@ -19,7 +19,10 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
 
 @pytest.fixture
 def bootstrap(broker: Broker) -> str:
-    """Its address."""
+    """Its address. A broker that a failed test left down is started again: the other tests must not wait for it."""
+    if not broker.is_running():
+        broker.kill()
+        broker.start()
     return broker.bootstrap
 
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 
 from ottla.client.admin.topic_requests import create_topic
 from ottla.client.network.cluster import Cluster
-from ottla.client.producer.batch_sender import Sender
+from ottla.client.producer.batch_sender import BatchSender
 from ottla.model.ids import TopicPartition
 from ottla.records.builder import BatchBuilder
 from ottla.transport.addresses import parse_bootstrap
@@ -30,7 +30,7 @@ def fill(bootstrap: str, values: Mapping[TopicPartition, Sequence[bytes]], batch
     """Appends values, timestamps counting up from T0 in each call, in batches of so many records."""
 
     async def send() -> None:
-        async with Cluster(parse_bootstrap(bootstrap)) as cluster, Sender(cluster) as sender:
+        async with Cluster(parse_bootstrap(bootstrap)) as cluster, BatchSender(cluster) as sender:
             for partition, some in values.items():
                 for at in range(0, len(some), batch_records):
                     builder = BatchBuilder()

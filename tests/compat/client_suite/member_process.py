@@ -54,6 +54,12 @@ class Member:
                 owned -= set(event["partitions"])
         return owned
 
+    @property
+    def generation(self) -> int | None:
+        """Its generation, or member epoch; None while it has not told that its listener was called for it."""
+        told = [event for event in list(self.events) if event["event"] != "read"]
+        return told[-1]["number"] if told and told[-1]["event"] == "generation" else None
+
     def read(self) -> set[tuple[int, int]]:
         """(partition, offset) of everything that it read."""
         return {

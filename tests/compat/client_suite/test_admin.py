@@ -8,7 +8,7 @@ import pytest
 from ottla.client.admin.async_admin import OffsetSpec
 from ottla.client.admin.blocking_admin import Admin
 from ottla.client.admin.config_requests import ConfigSource, ResourceType
-from ottla.client.admin.partition_moves import ElectionType
+from ottla.client.admin.replica_requests import ElectionType
 from ottla.client.admin.transaction_requests import NoOpenTransactionError
 from ottla.client.admin.values import ConfigResource, MemberToRemove, NewPartitions, NewTopic, Outcomes
 from ottla.client.consumer.blocking_consumer import Consumer

@@ -86,6 +86,12 @@ def test_cooperative_members_do_not_stop(bootstrap: str, topic: str, tmp_path: P
                 assert [set(range(PARTITIONS)) - first.owned] == revoked
 
 
+def settled(*members: Member) -> bool:
+    """Whether all partitions are shared out, and every member has heard of it, also one that only keeps what it had."""
+    generations = {member.generation for member in members}
+    return shared_out(*members) and len(generations) == 1 and None not in generations
+
+
 def test_static_members_come_back_without_a_rebalance(bootstrap: str, topic: str, tmp_path: Path) -> None:
     make_topic(bootstrap, topic, PARTITIONS)
     for flavour in ("range", "cooperative", "consumer"):
@@ -94,13 +100,15 @@ def test_static_members_come_back_without_a_rebalance(bootstrap: str, topic: str
         options = {"group_id": f"{topic}-{flavour}", **FLAVOURS[flavour], **patient}
         with Member(bootstrap, [topic], tmp_path, group_instance_id="one", **options) as first:
             with Member(bootstrap, [topic], tmp_path, group_instance_id="two", **options) as second:
-                wait_until(lambda a=first, b=second: shared_out(a, b), "both share")  # type: ignore[misc]
-                had, heard = second.owned, len(first.events)
+                wait_until(lambda a=first, b=second: settled(a, b), "both share")  # type: ignore[misc]
+                had, generation, heard = second.owned, second.generation, len(first.events)
                 # Both ways of going away for a moment are the same to the others; a coordinator that assigns must be
                 # told, or it takes the one who comes back for somebody else until the session is over.
                 second.kill() if flavour == "range" else second.close()
             with Member(bootstrap, [topic], tmp_path, group_instance_id="two", **options) as again:
                 wait_until(lambda again=again, had=had: had == again.owned, "it has what it had")  # type: ignore[misc]
+                wait_until(lambda again=again: again.generation is not None, "its listener was called")  # type: ignore[misc]
+                assert generation == again.generation
                 assert [] == [event for event in first.events[heard:] if event["event"] != "read"]
 
 

@@ -147,10 +147,10 @@ def test_an_offset_that_is_gone(bootstrap: str, topic: str) -> None:
         assert {partition: numbered(5)} == read(reading, 5)
     with consumer(bootstrap, auto_offset_reset="none") as strict:
         strict.assign([partition])
-        with pytest.raises(UnknownPositionError, match="seek to where reading shall begin"):
+        with pytest.raises(UnknownPositionError, match="call seek for each partition"):
             strict.poll(WAIT_MS)
         strict.seek(partition, 1000)
-        with pytest.raises(AnswerError, match="there is no such offset, and auto_offset_reset is none"):
+        with pytest.raises(AnswerError, match="offset out of range, and auto_offset_reset is none"):
             strict.poll(WAIT_MS)
         strict.seek(partition, 3)
         assert {partition: numbered(5)[3:]} == read(strict, 2)
@@ -167,7 +167,7 @@ def test_offsets_by_time_and_bounds(bootstrap: str, topic: str) -> None:
         assert {0, 1} == asking.partitions_for_topic(topic)
         assert asking.partitions_for_topic("no-such-topic-anywhere") is None
         assert topic in asking.topics()
-        with pytest.raises(MisuseError, match="is no time"):
+        with pytest.raises(MisuseError, match="is negative"):
             asking.offsets_for_times({full: -1})
 
 

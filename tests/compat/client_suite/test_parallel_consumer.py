@@ -6,10 +6,10 @@ from typing import Any
 from ottla.client.admin.blocking_admin import Admin
 from ottla.client.admin.values import NewTopic
 from ottla.client.consumer.blocking_consumer import Consumer
-from ottla.client.parallel import dead_letters
 from ottla.client.parallel.blocking_parallel_consumer import ParallelConsumer
 from ottla.client.producer.blocking_producer import Producer
 from ottla.client.values import ConsumerRecord
+from ottla.model import dead_letters
 
 RECORDS = 400
 
@@ -44,7 +44,7 @@ def test_order_per_key_dead_letters_and_commits(bootstrap: str, topic: str) -> N
     headers = dict(letter.headers)
     assert (b"3", b"123") == (letter.key, letter.value)
     assert (topic.encode(), b"bad luck", b"2") == (
-        headers[dead_letters.ORIGIN_TOPIC],
-        headers[dead_letters.REASON],
-        headers[dead_letters.ATTEMPTS],
+        headers[dead_letters.TOPIC],
+        headers[dead_letters.MESSAGE],
+        headers[dead_letters.DELIVERY_COUNT],
     )

@@ -8,11 +8,11 @@ import pytest
 from ottla.client.admin.group_offsets import committed_offsets
 from ottla.client.errors import AnswerError
 from ottla.client.network.cluster import Cluster
-from ottla.client.producer import transactions as producer_transactions
 from ottla.client.producer.async_producer import AsyncProducer
 from ottla.client.producer.blocking_producer import Producer
 from ottla.client.producer.errors import ProducerFencedError, TransactionFailedError
 from ottla.client.producer.partitioner import partition_for_key
+from ottla.client.producer.transactions import producer_transactions as producer_transactions
 from ottla.client.values import OffsetAndMetadata
 from ottla.model.error_codes import ErrorCode
 from ottla.model.ids import TopicPartition

@@ -5,7 +5,6 @@ Both keep their address when they start again: a client that was told one addres
 
 import contextlib
 import os
-import socket
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -17,6 +16,7 @@ from confluent_kafka.admin import AdminClient, OffsetSpec
 from tests.compat.kafka_broker import QUICK_START_JVM_OPTIONS, KafkaBroker
 from tests.compat.kafka_jars import KAFKA_VERSION, OLD_KAFKA_VERSION
 from tests.compat.ottla_broker import OttlaBroker
+from tests.free_ports import free_ports
 
 TARGET: Final = os.environ.get("OTTLA_COMPAT_TARGET", "ottla")
 KAFKA_VERSIONS: Final = {"kafka": KAFKA_VERSION, "kafka-3.9": OLD_KAFKA_VERSION}
@@ -48,9 +48,7 @@ class SteadyKafkaBroker(KafkaBroker):
     """
 
     def __init__(self, folder: Path, settings: Mapping[str, str], advertised: str | None, version: str) -> None:
-        with socket.socket() as client, socket.socket() as controller, socket.socket() as own:
-            self._address, self._own_address = _free_address(client), _free_address(own)
-            controller_address = _free_address(controller)
+        self._address, self._own_address, controller_address = (f"127.0.0.1:{port}" for port in free_ports(3))
         overrides = {
             "listeners": f"PLAINTEXT://{self._address},OWN://{self._own_address},CONTROLLER://{controller_address}",
             "advertised.listeners": f"PLAINTEXT://{advertised or self._address},OWN://{self._own_address}",
@@ -95,11 +93,6 @@ def broker_under_test(
             return SteadyKafkaBroker(folder, settings, advertised, KAFKA_VERSIONS[TARGET])
         case _:
             raise ValueError(f"OTTLA_COMPAT_TARGET is {TARGET!r}; it can be ottla, {' or '.join(KAFKA_VERSIONS)}")
-
-
-def _free_address(unused: socket.socket) -> str:
-    unused.bind(("127.0.0.1", 0))
-    return f"127.0.0.1:{unused.getsockname()[1]}"
 
 
 def settled(ask: Callable[[], Answer], expected: Answer) -> Answer:

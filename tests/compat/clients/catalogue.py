@@ -14,7 +14,7 @@ from typing import Final
 
 from tests.compat.clients import client_builds
 from tests.compat.clients.foreign_client import ForeignClient
-from tests.compat.kafka_jars import KAFKA_VERSION, SHORT_LIVED_JVM, java_command
+from tests.compat.kafka_jars import KAFKA_VERSION, NEWEST_CLIENTS_VERSION, SHORT_LIVED_JVM, java_command
 
 CODECS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
 """All clients speak all of them; the position is the number in a batch's attributes."""
@@ -119,8 +119,14 @@ KINDS: Final = (
         abilities=frozenset({CLUSTER_ID, AUTO_CREATE, SENDS_OFFSETS}),
     ),
 )
-BY_NAME: Final = {kind.name: kind for kind in KINDS}
-NAMES: Final = tuple(BY_NAME)
+NEWEST_JAVA: Final = ClientKind(
+    name=f"java-{NEWEST_CLIENTS_VERSION}",
+    command=functools.partial(_java, NEWEST_CLIENTS_VERSION),
+    abilities=ALL_ABILITIES,
+)
+"""Has a module of its own, `test_newest_java.py`: what it does differently from the version before."""
+NAMES: Final = tuple(kind.name for kind in KINDS)
+BY_NAME: Final = {kind.name: kind for kind in (*KINDS, NEWEST_JAVA)}
 JAVA: Final = f"java-{KAFKA_VERSION}"
 
 

@@ -14,11 +14,18 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Final
 
-from tests.compat.kafka_jars import KAFKA_VERSION, OLD_KAFKA_VERSION, class_path, compile_java
+from tests.compat.kafka_jars import (
+    KAFKA_VERSION,
+    NEWEST_CLIENTS_VERSION,
+    OLD_KAFKA_VERSION,
+    class_path,
+    compile_java,
+    connect_class_path,
+)
 
 HERE: Final = Path(__file__).parent
 JAVA_VERSIONS: Final = (KAFKA_VERSION, OLD_KAFKA_VERSION)
-GO_PROGRAMS: Final = ("franz", "sarama")
+GO_PROGRAMS: Final = ("franz", "franzshare", "sarama")
 BUILD_TIMEOUT_S: Final = 600
 
 
@@ -30,7 +37,7 @@ class BuildError(Exception):
 def java_classes(version: str) -> Path:
     """The folder with `ClientProgram` compiled against that version of Kafka's clients."""
     sources = sorted((HERE / "java").glob("*.java"))
-    return _built(f"java-{version}", sources, lambda folder: compile_java(HERE / "java", folder, version))
+    return built(f"java-{version}", sources, lambda folder: compile_java(HERE / "java", folder, version))
 
 
 @functools.cache
@@ -40,35 +47,59 @@ def go_program(name: str) -> Path:
 
     def build(folder: Path) -> None:
         programs = [f"./{each}" for each in GO_PROGRAMS]
-        _run([_go(), "build", "-trimpath", "-buildvcs=false", "-o", f"{folder}{os.sep}", *programs], "go")
+        command = [go_command(), "build", "-trimpath", "-buildvcs=false", "-o", f"{folder}{os.sep}", *programs]
+        run_tool(command, HERE / "go")
 
-    return _built("go", sources, build) / name
+    return built("go", sources, build) / name
+
+
+def java_sample(source: Path) -> Path:
+    """The folder with one Java file compiled against the newest of Kafka's clients."""
+    return built("java-sample", [source], lambda folder: compile_java(source, folder, KAFKA_VERSION))
+
+
+def go_sample(source: Path) -> Path:
+    """A program of one Go file, with the modules that `go/` has."""
+    modules = [HERE / "go" / "go.mod", HERE / "go" / "go.sum"]
+
+    def build(folder: Path) -> None:
+        command = [go_command(), "build", "-trimpath", "-buildvcs=false", "-o", str(folder / "sample"), str(source)]
+        run_tool(command, HERE / "go")
+
+    return built("go-sample", [source, *modules], build) / "sample"
 
 
 @functools.cache
 def node_modules() -> Path:
     """The folder with the packages that `node/package-lock.json` names."""
-    files = [HERE / "node" / "package.json", HERE / "node" / "package-lock.json"]
+    return packages_of(HERE / "node", "node")
+
+
+def packages_of(project: Path, name: str) -> Path:
+    """The folder with the packages that a folder's `package-lock.json` names, kept under that name."""
+    files = [project / "package.json", project / "package-lock.json"]
 
     def build(folder: Path) -> None:
         for path in files:
             shutil.copy(path, folder)
-        _run([_program("npm"), "ci", "--no-audit", "--no-fund", "--prefix", str(folder)], str(folder))
+        run_tool([_program("npm"), "ci", "--no-audit", "--no-fund", "--prefix", str(folder)], folder)
 
-    return _built("node", files, build) / "node_modules"
+    return built(name, files, build) / "node_modules"
 
 
 def build_all() -> None:
     """Everything that the tests would otherwise build when they first need it."""
-    for version in JAVA_VERSIONS:
+    for version in (*JAVA_VERSIONS, NEWEST_CLIENTS_VERSION):
         class_path(version)
         java_classes(version)
+    connect_class_path()
     for name in GO_PROGRAMS:
         go_program(name)
     node_modules()
 
 
-def _built(name: str, sources: Iterable[Path], build: Callable[[Path], None]) -> Path:
+def built(name: str, sources: Iterable[Path], build: Callable[[Path], None]) -> Path:
+    """The folder with a finished build of these sources; `build` fills it if there is none."""
     digest = hashlib.sha256(b"".join(path.read_bytes() for path in sources)).hexdigest()[:16]
     target = _cache_dir() / f"client-{name}-{digest}"
     if target.exists():
@@ -87,10 +118,11 @@ def _built(name: str, sources: Iterable[Path], build: Callable[[Path], None]) ->
     return target
 
 
-def _run(command: list[str], folder: str) -> None:
+def run_tool(command: list[str], folder: Path) -> None:
+    """Runs a compiler or package fetcher in a folder. Raises `BuildError` if it fails."""
     done = subprocess.run(
         command,
-        cwd=HERE / folder,
+        cwd=folder,
         # Some distributions forbid Go to fetch the newer Go that a go.mod asks for.
         env={**os.environ, "GOTOOLCHAIN": "auto"},
         stdin=subprocess.DEVNULL,
@@ -104,7 +136,7 @@ def _run(command: list[str], folder: str) -> None:
         )
 
 
-def _go() -> str:
+def go_command() -> str:
     """The Go that `tests/compat/prepare` may have put beside the builds, or the one on the PATH."""
     own = _cache_dir() / "go" / "bin" / "go"
     return str(own) if own.exists() else _program("go")

@@ -11,8 +11,8 @@ import queue
 import subprocess
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final, Literal
 
@@ -61,6 +61,24 @@ class Read:
     headers: Headers
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Login:
+    """Another listener than the program's own, and what a client needs there. Files are PEM; keys are PKCS #8."""
+
+    bootstrap: str
+    protocol: Literal["SSL", "SASL_SSL"]
+    authority: str
+    """The file with the certificate that the broker's must be signed with."""
+    certificate: str | None = None
+    """The file with the client's certificate."""
+    key: str | None = None
+    mechanism: str | None = None
+    username: str | None = None
+    password: str | None = None
+    token: str | None = None
+    """The file with the token of OAUTHBEARER."""
+
+
 class ForeignClient:
     """One running program. The methods are the commands; producers and consumers live until closed."""
 
@@ -81,7 +99,9 @@ class ForeignClient:
     def close(self) -> None:
         """Ends the program; one that does not leave when its input ends is killed."""
         if self._process.stdin is not None:
-            self._process.stdin.close()
+            # A program that ended before was reported by its last command.
+            with suppress(BrokenPipeError):
+                self._process.stdin.close()
         try:
             self._process.wait(5)
         except subprocess.TimeoutExpired:
@@ -118,11 +138,17 @@ class ForeignClient:
 
     @contextmanager
     def producer(
-        self, *, codec: str = "none", idempotent: bool | None = None, request_bytes_max: int | None = None
+        self,
+        *,
+        codec: str = "none",
+        idempotent: bool | None = None,
+        request_bytes_max: int | None = None,
+        login: Login | None = None,
     ) -> Iterator["ForeignProducer"]:
         """A producer, closed in the end; None leaves the library's default."""
         number = self.next_number()
-        self.call("open_producer", id=number, codec=codec, idempotent=idempotent, request_bytes_max=request_bytes_max)
+        options = {"codec": codec, "idempotent": idempotent, "request_bytes_max": request_bytes_max}
+        self.call("open_producer", id=number, **options, **_given(login))
         try:
             yield ForeignProducer(self, number)
         finally:
@@ -130,12 +156,12 @@ class ForeignClient:
 
     @contextmanager
     def consumer(
-        self, topic: str, positions: Mapping[int, int], *, reset: str = "earliest"
+        self, topic: str, positions: Mapping[int, int], *, reset: str = "earliest", login: Login | None = None
     ) -> Iterator["ForeignConsumer"]:
         """A consumer of these partitions (partition to offset), closed in the end."""
         number = self.next_number()
         pairs = [list(pair) for pair in positions.items()]
-        self.call("open_consumer", id=number, topic=topic, positions=pairs, reset=reset)
+        self.call("open_consumer", id=number, topic=topic, positions=pairs, reset=reset, **_given(login))
         try:
             yield ForeignConsumer(self, number)
         finally:
@@ -146,9 +172,9 @@ class ForeignClient:
         with self.producer(**options) as producer:
             return producer.send(topic, records)
 
-    def read(self, topic: str, count: int, *, partitions: int = 1) -> list[Read]:
+    def read(self, topic: str, count: int, *, partitions: int = 1, login: Login | None = None) -> list[Read]:
         """The first `count` records of the topic, by a consumer of its own, in the order of partition and offset."""
-        with self.consumer(topic, dict.fromkeys(range(partitions), EARLIEST)) as consumer:
+        with self.consumer(topic, dict.fromkeys(range(partitions), EARLIEST), login=login) as consumer:
             return sorted(consumer.poll(count), key=lambda record: (record.partition, record.offset))
 
     def create_topic(self, topic: str, *, partitions: int = 1, configs: Mapping[str, str] | None = None) -> None:
@@ -176,8 +202,12 @@ class ForeignClient:
                 self._answers.put(line)
         self._answers.put(b"")
 
+    def log_text(self) -> str:
+        """All that the program wrote to its log."""
+        return self._log.read_text(errors="replace")
+
     def _log_end(self) -> str:
-        return self._log.read_text(errors="replace")[-4000:]
+        return self.log_text()[-4000:]
 
 
 class ForeignProducer:
@@ -224,6 +254,10 @@ class ForeignConsumer:
             )
             for row in answer["records"]
         ]
+
+
+def _given(login: Login | None) -> dict[str, Any]:
+    return {} if login is None else {"login": asdict(login)}
 
 
 def _text(data: bytes | None) -> str | None:

@@ -175,13 +175,21 @@ def wait_failed(member: Member) -> int | None:
 
 def check_never_shared(members: Sequence[Member]) -> None:
     """A member is assigned a partition only when whoever had it before has given it up."""
-    events = [(event, index) for index, member in enumerate(members) for event in member.state().events]
+    events = [
+        (event, index, number)
+        for index, member in enumerate(members)
+        for number, event in enumerate(member.state().events)
+    ]
     owners: dict[Place, int] = {}
-    # What happened in the same millisecond is taken in the order that is right.
-    for event, index in sorted(events, key=lambda pair: (pair[0].at_ms, pair[0].kind == "assigned")):
+    given_up: dict[tuple[int, Place], int] = {}
+    # What happened in the same millisecond is taken in the order that is right; a member's own events have an order.
+    for event, index, number in sorted(events, key=lambda each: (each[0].at_ms, each[0].kind == "assigned")):
         for place in event.places:
             if event.kind != "assigned":
                 owners.pop(place, None)
+                given_up[index, place] = number
+            elif given_up.get((index, place), -1) > number:
+                continue
             elif (other := owners.setdefault(place, index)) != index:
                 raise AssertionError(f"member {index} got {place} while member {other} had it: {events}")
 

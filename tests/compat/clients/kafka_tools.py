@@ -19,13 +19,20 @@ TOOLS: Final = {
     "kafka-consumer-perf-test": "org.apache.kafka.tools.ConsumerPerformance",
     "kafka-cluster": "org.apache.kafka.tools.ClusterTool",
     "kafka-transactions": "org.apache.kafka.tools.TransactionsCommand",
+    "kafka-acls": "org.apache.kafka.tools.AclCommand",
+    "kafka-features": "org.apache.kafka.tools.FeatureCommand",
+    "kafka-metadata-quorum": "org.apache.kafka.tools.MetadataQuorumCommand",
+    "kafka-reassign-partitions": "org.apache.kafka.tools.reassign.ReassignPartitionsCommand",
+    "kafka-delegation-tokens": "org.apache.kafka.tools.DelegationTokenCommand",
 }
 """The class behind each script."""
 OLDER_TOOLS: Final = {
     "kafka-console-producer": "kafka.tools.ConsoleProducer",
     "kafka-broker-api-versions": "kafka.admin.BrokerApiVersionsCommand",
+    "kafka-acls": "kafka.admin.AclCommand",
 }
 """Where they were before version 4."""
+_ADDRESS_FIRST: Final = {"kafka-transactions", "kafka-features", "kafka-metadata-quorum"}
 
 
 class Tools:
@@ -58,7 +65,7 @@ class Tools:
         address = ["--bootstrap-server", self._bootstrap]
         if tool == "kafka-producer-perf-test":
             address = ["--producer-props", f"bootstrap.servers={self._bootstrap}"]
-        # And one must have it before the command.
-        args = (*address, *args) if tool == "kafka-transactions" else (*args, *address)
+        # And some must have it before the command.
+        args = (*address, *args) if tool in _ADDRESS_FIRST else (*args, *address)
         command = java_command(older.get(tool, TOOLS[tool]), *args, version=self._version, jvm_options=SHORT_LIVED_JVM)
         return subprocess.run(command, input=given, capture_output=True, encoding="utf-8", timeout=TOOL_TIMEOUT_S)

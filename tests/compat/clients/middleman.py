@@ -1,16 +1,22 @@
 """A middleman between clients and a broker that can keep the broker's answers to itself.
 
 A client that hears nothing does not know whether what it asked for was done; what it does then is up to its library.
-Clients must be told the middleman's address only, so the broker has to advertise it.
+Only answers to writes are lost: a client that refreshes its metadata at that moment would otherwise wait for them and
+not write at all. Clients must be told the middleman's address only, so the broker has to advertise it.
 """
 
 import contextlib
 import socket
 import threading
+from collections.abc import Callable
+from struct import Struct
 from types import TracebackType
 from typing import Final, Self
 
 PIECE_BYTES: Final = 65536
+WRITES: Final = frozenset({0, 26})
+"""The API keys of Produce and EndTxn."""
+_HEAD: Final = Struct(">ih")
 
 
 class Middleman:
@@ -37,7 +43,7 @@ class Middleman:
         self.cut_off()
 
     def withhold_answers(self) -> None:
-        """From now on the broker hears its clients, but they do not hear it."""
+        """From now on the broker hears its clients, but a connection that writes does not hear it any more."""
         self._withholding.set()
 
     def cut_off(self) -> None:
@@ -77,19 +83,54 @@ class Middleman:
             _close(client)
             _close(broker)
             return
-        threading.Thread(target=self._pass_on, args=(broker, client, self._withholding), daemon=True).start()
-        self._pass_on(client, broker, threading.Event())
+        is_deaf = threading.Event()
+        requests = _Requests()
 
-    def _pass_on(self, source: socket.socket, target: socket.socket, withholding: threading.Event) -> None:
+        def on_requests(piece: bytes) -> bool:
+            if requests.has_write(piece) and self._withholding.is_set():
+                is_deaf.set()
+            return True
+
+        threading.Thread(
+            target=self._pass_on, args=(broker, client, lambda _: not is_deaf.is_set()), daemon=True
+        ).start()
+        self._pass_on(client, broker, on_requests)
+
+    def _pass_on(self, source: socket.socket, target: socket.socket, may_pass: Callable[[bytes], bool]) -> None:
         """Until one side is gone; then the other one goes as well."""
         with contextlib.suppress(OSError):
             while piece := source.recv(PIECE_BYTES):
-                if not withholding.is_set():
+                if may_pass(piece):
                     target.sendall(piece)
         with self._lock:
             self._sockets -= {source, target}
         _close(source)
         _close(target)
+
+
+class _Requests:
+    """The requests of one connection, found in pieces of any size."""
+
+    def __init__(self) -> None:
+        self._head = b""
+        self._body_left = 0
+
+    def has_write(self, piece: bytes) -> bool:
+        """Whether a request that writes begins in the piece, or is known to only now."""
+        found = False
+        while piece:
+            if self._body_left:
+                passed = min(self._body_left, len(piece))
+                self._body_left -= passed
+                piece = piece[passed:]
+                continue
+            wanted = _HEAD.size - len(self._head)
+            self._head, piece = self._head + piece[:wanted], piece[wanted:]
+            if len(self._head) == _HEAD.size:
+                size, api_key = _HEAD.unpack(self._head)
+                self._head, self._body_left = b"", size - 2
+                found |= api_key in WRITES
+        return found
 
 
 def _close(end: socket.socket) -> None:

@@ -83,7 +83,10 @@ def lives(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Life]]
                 life.outcomes.append(pool.submit(step, life))
             deadline = time.monotonic() + ARRIVAL_TIMEOUT_S
             while not all(map(arrived, chosen)):
-                assert time.monotonic() < deadline, "what the clients sent did not arrive"
+                if time.monotonic() > deadline:
+                    middleman.cut_off()
+                    middleman.resume()
+                    raise AssertionError(f"what the clients sent did not arrive: {_arrivals(data, chosen)}")
                 time.sleep(LOOK_S)
             broker.kill()
             middleman.cut_off()
@@ -125,6 +128,13 @@ def _begin_client(kind: ClientKind, address: str, folder: Path, opened: contextl
     for each in (life.topic, life.transaction_topic):
         client.create_topic(each, configs=KEEP_ALL)
     return life
+
+
+def _arrivals(data: Path, lives: list[Life]) -> str:
+    """What the broker has written for each client."""
+    return ", ".join(
+        f"{life.client.name}: {_count(data, life.topic)} records, {_markers(data, life)} markers" for life in lives
+    )
 
 
 def _count(data: Path, topic: str) -> int:

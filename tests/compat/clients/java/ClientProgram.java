@@ -121,7 +121,7 @@ public final class ClientProgram {
     }
 
     private void openProducer(JsonNode in) {
-        Properties settings = settings();
+        Properties settings = settings(in);
         settings.put("compression.type", in.get("codec").asText());
         if (!in.get("idempotent").isNull()) {
             settings.put("enable.idempotence", in.get("idempotent").asText());
@@ -154,7 +154,7 @@ public final class ClientProgram {
     }
 
     private void openConsumer(JsonNode in) {
-        Properties settings = settings();
+        Properties settings = settings(in);
         settings.put("auto.offset.reset", in.get("reset").asText());
         ByteArrayDeserializer bytes = new ByteArrayDeserializer();
         KafkaConsumer<byte[], byte[]> consumer = new KafkaConsumer<>(settings, bytes, bytes);
@@ -264,6 +264,13 @@ public final class ClientProgram {
     private Properties settings() {
         Properties settings = new Properties();
         settings.put("bootstrap.servers", bootstrap);
+        return settings;
+    }
+
+    /** Settings of a client of another listener, if the command asks for one. */
+    private Properties settings(JsonNode in) {
+        Properties settings = settings();
+        Logins.add(in.get("login"), settings);
         return settings;
     }
 

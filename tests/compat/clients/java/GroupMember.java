@@ -34,6 +34,7 @@ final class GroupMember extends Thread implements ConsumerRebalanceListener {
     private static final ObjectMapper JSON = new ObjectMapper();
     private static final long TIMEOUT_S = 30;
     private static final Duration POLL = Duration.ofMillis(100);
+    private static final long COMMIT_PAUSE_MS = 50;
     private static final Comparator<TopicPartition> ORDER =
         Comparator.comparing(TopicPartition::topic).thenComparing(TopicPartition::partition);
 
@@ -134,7 +135,7 @@ final class GroupMember extends Thread implements ConsumerRebalanceListener {
 
     @Override
     public void onPartitionsRevoked(Collection<TopicPartition> partitions) {
-        save();
+        saveForNextOwner();
         note("revoked", partitions);
     }
 
@@ -144,15 +145,32 @@ final class GroupMember extends Thread implements ConsumerRebalanceListener {
         note("lost", partitions);
     }
 
-    private void save() {
+    /** Commits what was read; returns whether nothing is left to commit. */
+    private boolean save() {
         if (!commits || !unsaved) {
-            return;
+            return true;
         }
         try {
             consumer.commitSync();
             unsaved = false;
         } catch (RebalanceInProgressException | RetriableException later) {
             // The next poll goes on with the rebalance, and the commit comes behind it.
+        }
+        return !unsaved;
+    }
+
+    /** The next owner starts at the committed offsets, so a commit that fails for now is retried before partitions go. */
+    private void saveForNextOwner() {
+        long deadline = System.nanoTime() + TimeUnit.SECONDS.toNanos(TIMEOUT_S);
+        while (!save()) {
+            if (System.nanoTime() > deadline) {
+                throw new IllegalStateException("the offsets of revoked partitions could not be committed");
+            }
+            try {
+                Thread.sleep(COMMIT_PAUSE_MS);
+            } catch (InterruptedException interrupted) {
+                throw new IllegalStateException(interrupted);
+            }
         }
     }
 

@@ -4,6 +4,7 @@
 // what a broker sends, and leave out what was aborted, just as the consumer does. It has no log dirs and no timestamps of offsets.
 'use strict'
 
+const fs = require('node:fs')
 const readline = require('node:readline')
 const { Kafka, CompressionTypes, CompressionCodecs, ConfigResourceTypes, logLevel } = require('kafkajs')
 const Batch = require('kafkajs/src/consumer/batch')
@@ -53,6 +54,18 @@ const toText = (data) => (data === null || data === undefined ? null : Buffer.fr
 const bootstrap = process.argv[2]
 const kafka = new Kafka({ brokers: [bootstrap], logLevel: logLevel.WARN })
 const admin = kafka.admin()
+
+// Kafka at the listener of a login, or at the program's own. It tries a refused TLS handshake again; once is enough.
+const kafkaOf = (login) => {
+  if (!login) return kafka
+  const read = (path) => (path === null ? undefined : fs.readFileSync(path, 'utf8'))
+  const { bootstrap, authority, certificate, key, mechanism, username, password, token } = login
+  const ssl = { ca: [read(authority)], cert: read(certificate), key: read(key) }
+  const oauthBearerProvider = async () => ({ value: read(token) })
+  const secret = mechanism === 'OAUTHBEARER' ? { oauthBearerProvider } : { username, password }
+  const sasl = mechanism === null ? undefined : { mechanism: mechanism.toLowerCase(), ...secret }
+  return new Kafka({ brokers: [bootstrap], ssl, sasl, logLevel: logLevel.WARN, retry: { retries: 1 } })
+}
 const producers = new Map()
 const consumers = new Map()
 
@@ -71,8 +84,8 @@ const fromHeaders = (headers) =>
     Array.isArray(value) ? value.map((each) => [name, toText(each)]) : [[name, toText(value)]]
   )
 
-const open_producer = async ({ id, codec, idempotent }) => {
-  const producer = kafka.producer(idempotent === null ? {} : { idempotent })
+const open_producer = async ({ id, codec, idempotent, login }) => {
+  const producer = kafkaOf(login).producer(idempotent === null ? {} : { idempotent })
   await producer.connect()
   producers.set(id, { producer, compression: CODECS[codec] })
 }
@@ -112,9 +125,9 @@ const close_producer = async ({ id }) => {
   producers.delete(id)
 }
 
-const open_consumer = async ({ id, topic, positions }) => {
+const open_consumer = async ({ id, topic, positions, login }) => {
   const symbol = Object.getOwnPropertySymbols(kafka).find((each) => each.description.endsWith('createCluster'))
-  const cluster = kafka[symbol]({ metadataMaxAge: 300000, allowAutoTopicCreation: false, maxInFlightRequests: null })
+  const cluster = kafkaOf(login)[symbol]({ metadataMaxAge: 300000, allowAutoTopicCreation: false, maxInFlightRequests: null })
   await cluster.connect()
   await cluster.addTargetTopic(topic)
   const next = new Map()

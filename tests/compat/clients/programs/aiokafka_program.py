@@ -1,11 +1,14 @@
 """aiokafka as a client program. Its admin client has no offsets and no log dirs; the consumer looks offsets up."""
 
 import asyncio
+import ssl
 import sys
 from collections.abc import Callable, Coroutine
+from pathlib import Path
 from typing import Any
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
+from aiokafka.abc import AbstractTokenProvider
 from aiokafka.admin import AIOKafkaAdminClient, NewPartitions, NewTopic, RecordsToDelete
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from aiokafka.errors import BrokerResponseError, ProducerFenced, for_code
@@ -26,13 +29,20 @@ class Program:
         self._producers: dict[int, Any] = {}
         self._consumers: dict[int, Any] = {}
 
-    async def open_producer(self, id: int, codec: str, idempotent: bool | None, request_bytes_max: int | None) -> None:
+    async def open_producer(
+        self,
+        id: int,
+        codec: str,
+        idempotent: bool | None,
+        request_bytes_max: int | None,
+        login: dict[str, Any] | None = None,
+    ) -> None:
         settings: dict[str, Any] = {"compression_type": None if codec == "none" else codec}
         if idempotent is not None:
             settings["enable_idempotence"] = idempotent
         if request_bytes_max is not None:
             settings["max_request_size"] = request_bytes_max
-        producer = AIOKafkaProducer(bootstrap_servers=self._bootstrap, **settings)
+        producer = AIOKafkaProducer(**self._settings(login), **settings)
         await producer.start()
         self._producers[id] = producer
 
@@ -54,8 +64,10 @@ class Program:
     async def close_producer(self, id: int) -> None:
         await self._producers.pop(id).stop()
 
-    async def open_consumer(self, id: int, topic: str, positions: list[list[int]], reset: str) -> None:
-        consumer = AIOKafkaConsumer(bootstrap_servers=self._bootstrap, group_id=None, auto_offset_reset=reset)
+    async def open_consumer(
+        self, id: int, topic: str, positions: list[list[int]], reset: str, login: dict[str, Any] | None = None
+    ) -> None:
+        consumer = AIOKafkaConsumer(**self._settings(login), group_id=None, auto_offset_reset=reset)
         await consumer.start()
         consumer.assign([TopicPartition(topic, partition) for partition, _ in positions])
         for partition, offset in positions:
@@ -67,6 +79,22 @@ class Program:
             else:
                 await consumer.seek_to_end(at)
         self._consumers[id] = consumer
+
+    def _settings(self, login: dict[str, Any] | None) -> dict[str, Any]:
+        if login is None:
+            return {"bootstrap_servers": self._bootstrap}
+        context = ssl.create_default_context(cafile=login["authority"])
+        if login["certificate"] is not None:
+            context.load_cert_chain(login["certificate"], login["key"])
+        return {
+            "bootstrap_servers": login["bootstrap"],
+            "security_protocol": login["protocol"],
+            "ssl_context": context,
+            "sasl_mechanism": login["mechanism"] or "PLAIN",
+            "sasl_plain_username": login["username"],
+            "sasl_plain_password": login["password"],
+            "sasl_oauth_token_provider": None if login["token"] is None else Token(login["token"]),
+        }
 
     async def poll(self, id: int, count: int, timeout_ms: int) -> dict[str, Any]:
         rows: list[dict[str, Any]] = []
@@ -154,6 +182,16 @@ class Program:
 def _check(code: int) -> None:
     if code:
         raise for_code(code)()
+
+
+class Token(AbstractTokenProvider):  # type: ignore[misc]
+    """What a file holds."""
+
+    def __init__(self, path: str) -> None:
+        self._token = Path(path).read_text()
+
+    async def token(self) -> str:
+        return self._token
 
 
 def _row(record: Any) -> dict[str, Any]:

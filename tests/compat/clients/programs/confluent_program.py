@@ -2,6 +2,7 @@
 
 import sys
 import time
+from pathlib import Path
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicCollection, TopicPartition
@@ -32,8 +33,15 @@ class Program:
         self._producers: dict[int, Any] = {}
         self._consumers: dict[int, Any] = {}
 
-    def open_producer(self, id: int, codec: str, idempotent: bool | None, request_bytes_max: int | None) -> None:
-        settings = {**self._settings, "compression.type": codec}
+    def open_producer(
+        self,
+        id: int,
+        codec: str,
+        idempotent: bool | None,
+        request_bytes_max: int | None,
+        login: dict[str, Any] | None = None,
+    ) -> None:
+        settings = {**self._settings, **_secured(login), "compression.type": codec}
         if idempotent is not None:
             settings["enable.idempotence"] = idempotent
         if request_bytes_max is not None:
@@ -65,7 +73,11 @@ class Program:
                 on_delivery=lambda error, message, index=index: delivered(index, error, message),
                 **options,
             )
-        producer.flush(TIMEOUT_S)
+        try:
+            _deliver(producer)
+        except KafkaException:
+            producer.purge()
+            raise
         if errors:
             raise KafkaException(errors[0])
         return {"acks": [acks[index] for index in range(len(records))]}
@@ -73,10 +85,11 @@ class Program:
     def close_producer(self, id: int) -> None:
         self._producers.pop(id).flush(1)
 
-    def open_consumer(self, id: int, topic: str, positions: list[list[int]], reset: str) -> None:
-        consumer = Consumer(
-            {**self._settings, "group.id": "unused", "enable.auto.commit": False, "auto.offset.reset": reset}
-        )
+    def open_consumer(
+        self, id: int, topic: str, positions: list[list[int]], reset: str, login: dict[str, Any] | None = None
+    ) -> None:
+        settings = {**self._settings, **_secured(login)}
+        consumer = Consumer({**settings, "group.id": "unused", "enable.auto.commit": False, "auto.offset.reset": reset})
         consumer.assign([TopicPartition(topic, partition, offset) for partition, offset in positions])
         self._consumers[id] = consumer
 
@@ -146,6 +159,39 @@ class Program:
 
 # What a consumer hears while its broker is away; it connects again by itself.
 LOST_CONNECTION = (KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN, KafkaError._RESOLVE)
+
+
+def _secured(login: dict[str, Any] | None) -> dict[str, Any]:
+    if login is None:
+        return {}
+    settings = {
+        "bootstrap.servers": login["bootstrap"],
+        "security.protocol": login["protocol"],
+        "ssl.ca.location": login["authority"],
+        "ssl.certificate.location": login["certificate"],
+        "ssl.key.location": login["key"],
+        "sasl.mechanism": login["mechanism"],
+        "sasl.username": login["username"],
+        "sasl.password": login["password"],
+        "error_cb": _raise_refusal,
+    }
+    if login["token"] is not None:
+        token = Path(login["token"]).read_text()
+        settings["oauth_cb"] = lambda _: (token, time.time() + 3600)
+    return {name: value for name, value in settings.items() if value is not None}
+
+
+def _raise_refusal(error: Any) -> None:
+    # librdkafka itself tries again for ever: the password may be right the next time.
+    if error.code() in (KafkaError._AUTHENTICATION, KafkaError._SSL):
+        raise KafkaException(error)
+
+
+def _deliver(producer: Any) -> None:
+    # Unlike `flush`, `poll` ends at once when a callback raises.
+    deadline = time.monotonic() + TIMEOUT_S
+    while len(producer) and time.monotonic() < deadline:
+        producer.poll(0.1)
 
 
 def _wait(answers: Any) -> Any:

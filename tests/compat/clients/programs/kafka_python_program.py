@@ -1,12 +1,15 @@
 """kafka-python as a client program."""
 
+import logging
 import sys
 import time
+from pathlib import Path
 from typing import Any
 
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.admin import ConfigResource, ConfigResourceType, KafkaAdminClient, NewTopic, OffsetSpec
 from kafka.errors import BrokerResponseError
+from kafka.net.sasl.oauth import AbstractTokenProvider
 
 from tests.compat.clients.programs.command_loop import commands_of, row_of, run, to_bytes, to_headers
 from tests.compat.clients.programs.kafka_python_groups import Groups
@@ -24,13 +27,21 @@ class Program:
         self._producers: dict[int, Any] = {}
         self._consumers: dict[int, Any] = {}
 
-    def open_producer(self, id: int, codec: str, idempotent: bool | None, request_bytes_max: int | None) -> None:
-        settings: dict[str, Any] = {"compression_type": None if codec == "none" else codec}
+    def open_producer(
+        self,
+        id: int,
+        codec: str,
+        idempotent: bool | None,
+        request_bytes_max: int | None,
+        login: dict[str, Any] | None = None,
+    ) -> None:
+        # Records of one `send` share a batch: a second one would wait for the response to the first.
+        settings: dict[str, Any] = {"compression_type": None if codec == "none" else codec, "linger_ms": 50}
         if idempotent is not None:
             settings["enable_idempotence"] = idempotent
         if request_bytes_max is not None:
             settings["max_request_size"] = request_bytes_max
-        self._producers[id] = KafkaProducer(bootstrap_servers=self._bootstrap, **settings)
+        self._producers[id] = KafkaProducer(**self._connected(login), **settings)
 
     def send(self, id: int, topic: str, records: list[dict[str, Any]]) -> dict[str, Any]:
         producer = self._producers[id]
@@ -52,8 +63,10 @@ class Program:
     def close_producer(self, id: int) -> None:
         self._producers.pop(id).close(timeout=1)
 
-    def open_consumer(self, id: int, topic: str, positions: list[list[int]], reset: str) -> None:
-        consumer = KafkaConsumer(bootstrap_servers=self._bootstrap, group_id=None, auto_offset_reset=reset)
+    def open_consumer(
+        self, id: int, topic: str, positions: list[list[int]], reset: str, login: dict[str, Any] | None = None
+    ) -> None:
+        consumer = KafkaConsumer(**self._connected(login), group_id=None, auto_offset_reset=reset)
         consumer.assign([TopicPartition(topic, partition) for partition, _ in positions])
         for partition, offset in positions:
             at = TopicPartition(topic, partition)
@@ -135,6 +148,33 @@ class Program:
             }
         }
 
+    def _connected(self, login: dict[str, Any] | None) -> dict[str, Any]:
+        if login is None:
+            return {"bootstrap_servers": self._bootstrap}
+        return {
+            "bootstrap_servers": login["bootstrap"],
+            # It tries a refused login again until then, and only logs why it was refused.
+            "bootstrap_timeout_ms": 2000,
+            "security_protocol": login["protocol"],
+            "ssl_cafile": login["authority"],
+            "ssl_certfile": login["certificate"],
+            "ssl_keyfile": login["key"],
+            "sasl_mechanism": login["mechanism"],
+            "sasl_plain_username": login["username"],
+            "sasl_plain_password": login["password"],
+            "sasl_oauth_token_provider": None if login["token"] is None else Token(login["token"]),
+        }
+
+
+class Token(AbstractTokenProvider):  # type: ignore[misc]
+    """What a file holds."""
+
+    def __init__(self, path: str) -> None:
+        self._token = Path(path).read_text()
+
+    def token(self) -> str:
+        return self._token
+
 
 def _row(record: Any) -> dict[str, Any]:
     return row_of(
@@ -152,6 +192,7 @@ def _code_of(error: BaseException) -> int | None:
 
 
 if __name__ == "__main__":
+    logging.basicConfig(level=logging.WARNING)
     program = Program(sys.argv[1])
     transactions = Transactions(sys.argv[1], program._producers, program._consumers)
     groups = Groups(sys.argv[1], _code_of)

@@ -31,6 +31,7 @@ type Arguments struct {
 	Kind            string            `json:"kind"`
 	Name            string            `json:"name"`
 	At              any               `json:"at"`
+	Login           *Login            `json:"login"`
 
 	line []byte
 }

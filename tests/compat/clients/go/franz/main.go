@@ -103,7 +103,11 @@ func soon() (context.Context, context.CancelFunc) {
 }
 
 func (p *program) openProducer(in *loop.Arguments) (loop.Answer, error) {
-	options := []kgo.Opt{kgo.SeedBrokers(p.bootstrap), kgo.ProducerBatchCompression(codecs[in.Codec])}
+	options, err := p.connected(in.Login)
+	if err != nil {
+		return nil, err
+	}
+	options = append(options, kgo.ProducerBatchCompression(codecs[in.Codec]))
 	if in.Idempotent != nil && !*in.Idempotent {
 		options = append(options, kgo.DisableIdempotentWrite())
 	}
@@ -111,6 +115,9 @@ func (p *program) openProducer(in *loop.Arguments) (loop.Answer, error) {
 		options = append(options, kgo.ProducerBatchMaxBytes(*in.RequestBytesMax))
 	}
 	p.options[in.ID] = options
+	if in.Login != nil {
+		return nil, p.tryLogin(options)
+	}
 	return nil, nil
 }
 
@@ -188,11 +195,14 @@ func (p *program) openConsumer(in *loop.Arguments) (loop.Answer, error) {
 			positions[int32(pair[0])] = kgo.NewOffset().At(pair[1])
 		}
 	}
-	client, err := kgo.NewClient(
-		kgo.SeedBrokers(p.bootstrap),
+	options, err := p.connected(in.Login)
+	if err != nil {
+		return nil, err
+	}
+	client, err := kgo.NewClient(append(options,
 		kgo.ConsumeResetOffset(reset),
 		kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{in.Topic: positions}),
-	)
+	)...)
 	if err == nil {
 		p.consumers[in.ID] = &consumer{client: client}
 	}

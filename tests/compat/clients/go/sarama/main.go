@@ -17,9 +17,14 @@ import (
 type program struct {
 	bootstrap string
 	admin     sarama.ClusterAdmin
-	settings  map[int]*sarama.Config
+	settings  map[int]connection
 	producers map[producerKey]sarama.SyncProducer
 	consumers map[int]*consumer
+}
+
+type connection struct {
+	addresses []string
+	config    *sarama.Config
 }
 
 // One producer of a test is up to two: only another partitioner heeds partitions that we choose.
@@ -50,7 +55,7 @@ func main() {
 	p := &program{
 		bootstrap: os.Args[1],
 		admin:     admin,
-		settings:  map[int]*sarama.Config{},
+		settings:  map[int]connection{},
 		producers: map[producerKey]sarama.SyncProducer{},
 		consumers: map[int]*consumer{},
 	}
@@ -92,7 +97,10 @@ func codeOf(err error) *int16 {
 }
 
 func (p *program) openProducer(in *loop.Arguments) (loop.Answer, error) {
-	config := sarama.NewConfig()
+	addresses, config, err := p.connected(in.Login)
+	if err != nil {
+		return nil, err
+	}
 	config.Producer.Return.Successes = true // what a SyncProducer asks for
 	config.Producer.Compression = codecs[in.Codec]
 	if in.Idempotent != nil && *in.Idempotent {
@@ -103,7 +111,7 @@ func (p *program) openProducer(in *loop.Arguments) (loop.Answer, error) {
 	if in.RequestBytesMax != nil {
 		config.Producer.MaxMessageBytes = int(*in.RequestBytesMax)
 	}
-	p.settings[in.ID] = config
+	p.settings[in.ID] = connection{addresses, config}
 	return nil, nil
 }
 
@@ -111,11 +119,12 @@ func (p *program) producer(key producerKey) (sarama.SyncProducer, error) {
 	if producer, open := p.producers[key]; open {
 		return producer, nil
 	}
-	config := *p.settings[key.id]
+	settings := p.settings[key.id]
+	config := *settings.config
 	if key.chosen {
 		config.Producer.Partitioner = sarama.NewManualPartitioner
 	}
-	producer, err := sarama.NewSyncProducer([]string{p.bootstrap}, &config)
+	producer, err := sarama.NewSyncProducer(settings.addresses, &config)
 	if err == nil {
 		p.producers[key] = producer
 	}
@@ -175,11 +184,15 @@ func (p *program) closeProducer(in *loop.Arguments) (loop.Answer, error) {
 }
 
 func (p *program) openConsumer(in *loop.Arguments) (loop.Answer, error) {
-	return nil, p.consume(in, sarama.NewConfig())
+	addresses, config, err := p.connected(in.Login)
+	if err != nil {
+		return nil, err
+	}
+	return nil, p.consume(in, addresses, config)
 }
 
-func (p *program) consume(in *loop.Arguments, config *sarama.Config) error {
-	parent, err := sarama.NewConsumer([]string{p.bootstrap}, config)
+func (p *program) consume(in *loop.Arguments, addresses []string, config *sarama.Config) error {
+	parent, err := sarama.NewConsumer(addresses, config)
 	if err != nil {
 		return err
 	}

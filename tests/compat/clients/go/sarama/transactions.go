@@ -92,7 +92,7 @@ func (p *program) openIsolatedConsumer(in *loop.Arguments) (loop.Answer, error) 
 	if asked.FetchWaitMs != nil {
 		config.Consumer.MaxWaitTime = time.Duration(*asked.FetchWaitMs) * time.Millisecond
 	}
-	return nil, p.consume(in, config)
+	return nil, p.consume(in, []string{p.bootstrap}, config)
 }
 
 func (p *program) transform(in *loop.Arguments) (loop.Answer, error) {

@@ -1,0 +1,1 @@
+"""Kafka Streams applications on Ottla and on Apache Kafka."""
