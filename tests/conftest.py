@@ -1,13 +1,73 @@
-"""What every test shares: how Hypothesis runs.
+"""What every test shares: how Hypothesis runs, what garbage collection leaves out, and which tests are pure.
 
 A shared machine may stall for a second in the middle of an example, so no example has a time limit: a limit would fail
 without anything being wrong. Under `CI` Hypothesis's own profile takes over, which also repeats the same examples.
+
+A test that starts a broker or another process, or opens a port, has the marker `broker`; `make test-unit` leaves these
+out, and those with the marker `slow`, which `make test` leaves to `make test-slow`. A test without the marker that does
+it anyway fails.
 """
 
+import gc
 import os
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
+import pytest
 from hypothesis import settings
+
+# Assertions of the modules that tests share also say what they compared.
+pytest.register_assert_rewrite(
+    *(f"tests.{folder.name}" for folder in Path(__file__).parent.iterdir() if folder.is_dir())
+)
+
+gc.disable()  # until everything is collected: imports make millions of objects and next to no garbage
 
 settings.register_profile("house", deadline=None, print_blob=True)
 if not os.environ.get("CI"):
     settings.load_profile("house")
+
+PURE_FOLDERS = ("tests/unit/", "tests/state/", "tests/golden/", "tests/scenarios/", "tests/test_tidy.py")
+"""Tests elsewhere all have the marker `broker`."""
+IMPURE_EVENTS = frozenset({"os.fork", "os.posix_spawn", "socket.bind", "subprocess.Popen"})
+"""Python's audit events of what a pure test does not do."""
+
+_pure_test: str | None = None
+"""The test that runs, if it is pure."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Marks whole suites, and tests that use a broker which others may have started."""
+    for item in items:
+        fixtures = item.fixturenames if isinstance(item, pytest.Function) else ()
+        if "broker" in fixtures or not item.nodeid.startswith(PURE_FOLDERS):
+            item.add_marker("broker")
+
+
+def pytest_collection_finish() -> None:
+    """gc.freeze(): nine thousand collected tests are left out of every garbage collection from here on."""
+    gc.collect()
+    gc.freeze()
+    gc.enable()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
+    """Tells the audit hook which test runs."""
+    global _pure_test
+    _pure_test = None if item.get_closest_marker("broker") else item.nodeid
+    try:
+        return (yield)
+    finally:
+        _pure_test = None
+
+
+def _audit(event: str, _: tuple[Any, ...]) -> None:
+    if _pure_test is not None and event in IMPURE_EVENTS and threading.current_thread() is threading.main_thread():
+        raise RuntimeError(f"{_pure_test} causes {event}; give its module `pytestmark = pytest.mark.broker`")
+
+
+sys.addaudithook(_audit)

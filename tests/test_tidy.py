@@ -15,7 +15,8 @@ from tests import tidy_checks, tidy_documents
 ROOT = Path(__file__).parents[1]
 NOT_OURS = {".git", ".venv", "build", "dist", "node_modules", "__pycache__", "ottla-data"}
 TEXT = {".py", ".pyx", ".pyi", ".pxd", ".h", ".md", ".toml", ".txt", ".yaml", ".yml", ".svg", ".java", ".cfg", ""}
-FRONT_DOCUMENTS = ("README.md", "CONTRIBUTING.md", "docs/architecture.md")
+FILES_OF_USERS = ("ottla/config.toml", "shop/pipeline.toml", "error.txt")
+"""Files that documents name and that the project does not have: a user's configuration, a user's project, a log."""
 
 
 def project_files() -> Iterator[Path]:
@@ -94,6 +95,12 @@ def test_modules_are_named_by_their_duty() -> None:
     assert_tidy(found, lambda path, _: tidy_checks.badly_named_module(PurePosixPath(path.relative_to(ROOT).as_posix())))
 
 
+def test_prose_is_plain() -> None:
+    suffixes = (".py", ".pyx", ".pyi", ".pxd", ".h", ".java", ".md")
+    found = [path for folder in ("src", "docs", "benchmarks") for path in sources(*suffixes, below=folder)]
+    assert_tidy(found, lambda _, text: tidy_checks.badly_worded(text))
+
+
 def test_pure_modules_are_pure() -> None:
     found = sources(".py", ".pyx", ".pxd", below="src/ottla")
     assert_tidy(found, lambda path, text: tidy_checks.impure(below_src(path), text))
@@ -116,8 +123,8 @@ def test_nothing_is_tied_to_a_machine() -> None:
     assert_tidy(list(texts()), lambda _, text: tidy_checks.tied_to_a_machine(text))
 
 
-def documents(names: tuple[str, ...] = FRONT_DOCUMENTS) -> list[Path]:
-    return [ROOT / name for name in names]
+def documents() -> list[Path]:
+    return [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sources(".md", below="docs")]
 
 
 def subcommands() -> set[str]:
@@ -137,7 +144,7 @@ def test_modules_in_the_documents_exist() -> None:
 
 
 def test_files_named_in_the_documents_exist() -> None:
-    files = [path.relative_to(ROOT).as_posix() for path in FILES]
+    files = [*(path.relative_to(ROOT).as_posix() for path in FILES), *FILES_OF_USERS]
     assert_tidy(documents(), lambda _, text: tidy_documents.missing_files(text, files=files))
 
 
@@ -243,12 +250,28 @@ def test_name_check_complains(code: str, expected: list[str]) -> None:
 
 
 @pytest.mark.parametrize(
+    ("line", "phrases"),
+    [
+        ("# Read anew by whoever asks.", ["anew", "whoever"]),
+        ('"""Nobody waits: the broker shall stop."""', ["Nobody", "shall"]),
+        ("Waits so many milliseconds.", ["so many"]),
+        ("a timeout is no duration, and brokers are no clients", ["is no duration", "are no clients"]),
+        ("There is no leader, and the old one is no longer in the ISR, which is no more than a hint.", []),
+        ("shallow, marshall, nobody_count", []),
+    ],
+)
+def test_prose_check_complains(line: str, phrases: list[str]) -> None:
+    complaints = tidy_checks.badly_worded(line)
+    assert sorted(phrases) == sorted(each.split(": ")[1] for each in complaints)
+
+
+@pytest.mark.parametrize(
     ("path", "code", "imported"),
     [
         ("ottla/storage/log.py", "import os", ["os"]),
         ("ottla/storage/log.py", "def f():\n    from time import monotonic", ["time"]),
         ("ottla/storage/log.py", "import asyncio", []),
-        ("ottla/storage/producer_state.py", "import asyncio", ["asyncio"]),
+        ("ottla/storage/producers/producer_state.py", "import asyncio", ["asyncio"]),
         ("ottla/replication/leader_state.py", "import os.path", ["os"]),
         ("ottla/records/batch.pyx", "from time import time", ["time"]),
         ("ottla/records/batch.pyx", "cimport cython\nimport random, zlib", ["random"]),
@@ -270,6 +293,14 @@ def test_purity_check_complains(path: str, code: str, imported: list[str]) -> No
         ("ottla/model/ids.py", "import ottla.env.ports", ["model may not know env"]),
         ("ottla/records/batch.pyx", "from ottla.env.real_disk cimport x", ["records may not know env"]),
         ("ottla/storage/log.py", "from ottla.sim import disk", ["storage may not know sim"]),
+        ("ottla/security/quotas.py", "from ottla.protocol import apis", ["security may not know protocol"]),
+        ("ottla/registry/service/app.py", "from ottla.metadata import image", ["registry may not know metadata"]),
+        ("ottla/cellar/wine.py", "", ["room cellar is in none of the layers of pyproject.toml"]),
+        (
+            "ottla/controller/controller.py",
+            "from ottla.replication import partition",
+            ["controller may not know replication"],
+        ),
         (
             "ottla/client/producer/async_producer.py",
             "from ottla.broker import dispatch",

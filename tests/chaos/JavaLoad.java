@@ -7,25 +7,30 @@ import java.io.UncheckedIOException;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.time.Duration;
+import java.util.ArrayDeque;
 import java.util.ArrayList;
 import java.util.Collection;
 import java.util.HashSet;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.Optional;
 import java.util.Properties;
 import java.util.Random;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.TimeUnit;
+import org.apache.kafka.clients.consumer.AcknowledgeType;
 import org.apache.kafka.clients.consumer.CommitFailedException;
 import org.apache.kafka.clients.consumer.ConsumerRebalanceListener;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.clients.consumer.ConsumerRecords;
 import org.apache.kafka.clients.consumer.KafkaConsumer;
+import org.apache.kafka.clients.consumer.KafkaShareConsumer;
 import org.apache.kafka.clients.consumer.OffsetAndMetadata;
 import org.apache.kafka.clients.producer.KafkaProducer;
 import org.apache.kafka.clients.producer.ProducerRecord;
 import org.apache.kafka.common.KafkaException;
+import org.apache.kafka.common.TopicIdPartition;
 import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.errors.RetriableException;
 import org.apache.kafka.common.errors.TimeoutException;
@@ -35,32 +40,43 @@ import org.apache.kafka.common.serialization.StringSerializer;
 /**
  * Kafka's own Java clients as a load, with everything they are told in a history.
  *
- * Arguments: bootstrap, history, name, partitions, roles with commas. Roles, input and output are those of
- * librdkafka_load.py, but for the copier.
+ * Arguments: bootstrap, history, name, partitions, roles with commas, and a file with more options of all clients, if
+ * there are any. Roles, input and output are those of librdkafka_load.py, but for the copier, and the sharer of
+ * share_load.py.
  */
 public final class JavaLoad {
     private static final ObjectMapper JSON = new ObjectMapper();
     private static final long PAUSE_MS = 20;
     private static final int GIVE_UP_MS = 90_000;
+    private static final int BUFFERED_POLLS = 6;
 
     private final String bootstrap;
     private final BufferedWriter history;
     private final String name;
     private final int partitions;
+    private final Properties options;
     private final CountDownLatch quiet = new CountDownLatch(1);
     private final CountDownLatch over = new CountDownLatch(1);
 
-    private JavaLoad(String bootstrap, BufferedWriter history, String name, int partitions) {
+    private JavaLoad(String bootstrap, BufferedWriter history, String name, int partitions, Properties options) {
         this.bootstrap = bootstrap;
         this.history = history;
         this.name = name;
         this.partitions = partitions;
+        this.options = options;
     }
 
     public static void main(String[] args) throws Exception {
+        Properties options = new Properties();
+        if (args.length > 5) {
+            try (BufferedReader file = Files.newBufferedReader(Path.of(args[5]))) {
+                options.load(file);
+            }
+        }
+        int partitions = Integer.parseInt(args[3]);
         try (BufferedWriter history = Files.newBufferedWriter(Path.of(args[1]))) {
             System.out.println("ready");
-            new JavaLoad(args[0], history, args[2], Integer.parseInt(args[3])).run(List.of(args[4].split(",")));
+            new JavaLoad(args[0], history, args[2], partitions, options).run(List.of(args[4].split(",")));
         }
     }
 
@@ -73,6 +89,7 @@ public final class JavaLoad {
                 case "mover" -> writing.add(start(this::move));
                 case "reader" -> reading.add(start(this::read));
                 case "member" -> reading.add(start(this::join));
+                case "sharer" -> reading.add(start(this::share));
                 default -> throw new IllegalArgumentException(role);
             }
         }
@@ -231,6 +248,70 @@ public final class JavaLoad {
         }
     }
 
+    /** A member of the share group that share_load.py configures; after an error, a new one. */
+    private void share() {
+        Properties settings = settings();
+        settings.put("key.deserializer", StringDeserializer.class.getName());
+        settings.put("value.deserializer", StringDeserializer.class.getName());
+        settings.put("group.id", "sharers");
+        settings.put("share.acknowledgement.mode", "explicit");
+        settings.put("max.poll.records", 20);
+        Random random = new Random(name.hashCode());
+        for (int life = 1; over.getCount() > 0; life++) {
+            try (KafkaShareConsumer<String, String> consumer = new KafkaShareConsumer<>(settings)) {
+                consumer.subscribe(List.of("plain"));
+                share(consumer, "sharer." + life, random);
+            } catch (KafkaException error) {
+                tell("sharer." + life, "trouble", Map.of("error", error.toString()));
+            }
+        }
+    }
+
+    private void share(KafkaShareConsumer<String, String> consumer, String role, Random random) {
+        ArrayDeque<Double> begun = new ArrayDeque<>(List.of(now()));
+        while (over.getCount() > 0) {
+            // What a poll returns may have been fetched for one of the polls before it.
+            double since = begun.peekFirst();
+            begun.addLast(now());
+            if (begun.size() > BUFFERED_POLLS) {
+                begun.removeFirst();
+            }
+            ConsumerRecords<String, String> found = consumer.poll(Duration.ofMillis(500));
+            if (found.isEmpty()) {
+                continue;
+            }
+            List<List<Object>> records = new ArrayList<>();
+            List<Integer> counts = new ArrayList<>();
+            Map<TopicPartition, Map<String, List<Long>>> given = new LinkedHashMap<>();
+            for (ConsumerRecord<String, String> each : found) {
+                TopicPartition at = new TopicPartition(each.topic(), each.partition());
+                records.add(List.of(at.toString(), each.offset(), each.value()));
+                counts.add((int) each.deliveryCount().orElse((short) 0));
+                int draw = random.nextInt(100);
+                AcknowledgeType how = draw < 80 ? AcknowledgeType.ACCEPT
+                        : draw < 95 ? AcknowledgeType.RELEASE : AcknowledgeType.REJECT;
+                consumer.acknowledge(each, how);
+                given.computeIfAbsent(at, key -> new LinkedHashMap<>())
+                        .computeIfAbsent(how.toString(), key -> new ArrayList<>()).add(each.offset());
+            }
+            tell(role, "acquired", Map.of("records", records, "counts", counts, "since", since, "group", "sharers"));
+            tellGiven(role, "acknowledging", given);
+            Map<TopicPartition, Map<String, List<Long>>> stored = new LinkedHashMap<>();
+            for (Map.Entry<TopicIdPartition, Optional<KafkaException>> each : consumer.commitSync().entrySet()) {
+                TopicPartition at = each.getKey().topicPartition();
+                if (each.getValue().isEmpty() && given.containsKey(at)) {
+                    stored.put(at, given.get(at));
+                }
+            }
+            tellGiven(role, "acknowledged", stored);
+        }
+    }
+
+    private void tellGiven(String role, String what, Map<TopicPartition, Map<String, List<Long>>> given) {
+        given.forEach((at, types) -> types.forEach((how, offsets) ->
+                tell(role, what, Map.of("at", at.toString(), "how", how, "offsets", offsets))));
+    }
+
     private void begin(KafkaConsumer<String, String> consumer, Collection<TopicPartition> mine) {
         double since = now();
         Map<TopicPartition, OffsetAndMetadata> found = new LinkedHashMap<>();
@@ -332,6 +413,7 @@ public final class JavaLoad {
         settings.put("reconnect.backoff.ms", 50);
         settings.put("reconnect.backoff.max.ms", 500);
         settings.put("retry.backoff.ms", 50);
+        settings.putAll(options);
         return settings;
     }
 

@@ -1,7 +1,8 @@
 """A cluster in a network of its own, with its metadata store and its clients, each in a place: what faults are done to.
 
 `arena` makes it and takes all of it away again. The brokers are `ottla.testing`'s processes; ZooKeeper's servers are
-`tests.cluster.zookeeper`'s. The clients are programs that write a history (`history.py`).
+`tests.cluster.zookeeper`'s. The clients are programs that write a history (`history.py`). In a secured arena brokers
+and clients use SASL_SSL with SCRAM and ACLs and log in again every few seconds; ZooKeeper has TLS and SASL for brokers.
 """
 
 import select
@@ -9,10 +10,11 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import Any, Final
+from types import MappingProxyType
+from typing import Any, Final, NamedTuple
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
 
@@ -20,13 +22,19 @@ from ottla.testing import BrokerCluster, BrokerHandle, ProcessBroker
 from tests.chaos.checker import Contents
 from tests.chaos.history import Event, read_events
 from tests.chaos.network import Network, Place, network
+from tests.cluster.cluster_security import ClusterSecurity, client_acls
 from tests.cluster.zookeeper import ZooKeeperEnsemble
+from tests.cluster.zookeeper_security import ZooKeeperSecurity
 from tests.compat.kafka_jars import SHORT_LIVED_JVM, compile_java, java_command
 
 SESSION_SECONDS: Final = 3.0
 PARTITIONS: Final = 3
 TOPICS: Final = ("plain", "moves", "copies")
 BROKERS_MAX: Final = 4
+APP: Final = "app"
+"""The user of all clients in a secured arena."""
+SESSION_LIFETIME_MS: Final = 5000
+"""In a secured arena, connections log in again after this time."""
 SERVERS: Final = 3
 CLIENTS: Final = "clients"
 SAID_SECONDS: Final = 150.0
@@ -37,13 +45,13 @@ READ_SECONDS: Final = 60.0
 class LoadProcess:
     """A program that writes a history until it is told to end."""
 
-    def __init__(self, name: str, command: Sequence[str], place: Place, history: Path, log: Path) -> None:
+    def __init__(self, name: str, command: Sequence[str], place: Place | None, history: Path, log: Path) -> None:
         self.name = name
         self.history = history
         self._log = log
         with log.open("wb") as errors:
             self._process = subprocess.Popen(
-                [*place.launcher, *command],
+                [*(place.launcher if place is not None else ()), *command],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=errors,
@@ -86,23 +94,45 @@ class LoadProcess:
                     pipe.close()
 
 
+class LoadProgram(NamedTuple):
+    """A program that is a load."""
+
+    command: Sequence[str]
+    """What its command line begins with; `start_load` adds addresses, history, name, partitions and roles."""
+    roles: str
+    security_options: Callable[[ClusterSecurity], Mapping[str, str]]
+    """The options of its clients in a secured arena."""
+
+
 class Arena:
     """Made by `arena`."""
 
     def __init__(
-        self, folder: Path, net: Network, cluster: BrokerCluster, zookeeper: ZooKeeperEnsemble | None, stack: ExitStack
+        self,
+        folder: Path,
+        net: Network,
+        cluster: BrokerCluster,
+        zookeeper: ZooKeeperEnsemble | None,
+        security: ClusterSecurity | None,
+        stack: ExitStack,
     ) -> None:
         self.folder = folder
         self.network = net
         self.cluster = cluster
         self.zookeeper = zookeeper
+        self.security = security
         self.loads: list[LoadProcess] = []
         self._stack = stack
 
-    def start_load(self, name: str, command: Callable[[str, Path, str, int], Sequence[str]]) -> LoadProcess:
-        """Starts a program in the clients' place; `command` is given addresses, history, name and partitions."""
+    def start_load(self, name: str, program: LoadProgram) -> LoadProcess:
+        """Starts a program in the clients' place."""
         history = self.folder / f"{name}.history"
-        words = command(self.cluster.bootstrap, history, name, PARTITIONS)
+        words = [*program.command, self.cluster.bootstrap, str(history), name, str(PARTITIONS), program.roles]
+        if self.security is not None:
+            options = program.security_options(self.security)
+            path = self.folder / f"{name}.properties"
+            path.write_text("".join(f"{key}={value}\n" for key, value in options.items()))
+            words.append(str(path))
         load = LoadProcess(name, words, self.network.places[CLIENTS], history, self.folder / f"{name}.log")
         self._stack.callback(load.kill)
         self.loads.append(load)
@@ -137,23 +167,31 @@ class Arena:
 
     def contents(self) -> Contents:
         """Everything that is committed in the topics, read from the start to the end that there is now."""
-        consumer = Consumer(
-            {
-                "bootstrap.servers": self.cluster.bootstrap,
-                "group.id": "contents",
-                "enable.auto.commit": False,
-                "enable.partition.eof": True,
-                "isolation.level": "read_committed",
-            }
+        return read_contents(
+            self.cluster.bootstrap, TOPICS, {} if self.security is None else self.security.librdkafka_options(APP)
         )
-        partitions = [TopicPartition(topic, at, OFFSET_BEGINNING) for topic in TOPICS for at in range(PARTITIONS)]
-        found: dict[str, list[tuple[int, str]]] = {f"{each.topic}-{each.partition}": [] for each in partitions}
-        try:
-            consumer.assign(partitions)
-            _read_to_ends(consumer, found)
-        finally:
-            consumer.close()
-        return found
+
+
+def read_contents(bootstrap: str, topics: Iterable[str], options: Mapping[str, str]) -> Contents:
+    """What is committed in topics with `PARTITIONS` partitions; `options` are more of librdkafka's."""
+    consumer = Consumer(
+        {
+            **options,
+            "bootstrap.servers": bootstrap,
+            "group.id": "contents",
+            "enable.auto.commit": False,
+            "enable.partition.eof": True,
+            "isolation.level": "read_committed",
+        }
+    )
+    partitions = [TopicPartition(topic, at, OFFSET_BEGINNING) for topic in topics for at in range(PARTITIONS)]
+    found: dict[str, list[tuple[int, str]]] = {f"{each.topic}-{each.partition}": [] for each in partitions}
+    try:
+        consumer.assign(partitions)
+        _read_to_ends(consumer, found)
+    finally:
+        consumer.close()
+    return found
 
 
 def place_of(broker: BrokerHandle) -> str:
@@ -176,51 +214,67 @@ def _read_to_ends(consumer: Consumer, found: dict[str, list[tuple[int, str]]]) -
                 found[at].append((each.offset() or 0, value.decode()))
 
 
-def librdkafka_load(roles: str) -> Callable[[str, Path, str, int], Sequence[str]]:
-    """The command of `librdkafka_load.py`."""
-
-    def command(bootstrap: str, history: Path, name: str, partitions: int) -> Sequence[str]:
-        module = "tests.chaos.librdkafka_load"
-        return [sys.executable, "-m", module, bootstrap, str(history), name, str(partitions), roles]
-
-    return command
+def librdkafka_load(roles: str) -> LoadProgram:
+    """`librdkafka_load.py`."""
+    command = [sys.executable, "-m", "tests.chaos.librdkafka_load"]
+    return LoadProgram(command, roles, lambda security: security.librdkafka_options(APP))
 
 
-def java_load(classes: Path, roles: str) -> Callable[[str, Path, str, int], Sequence[str]]:
-    """The command of `JavaLoad.java`, which is compiled into `classes` the first time."""
+def java_load(classes: Path, roles: str) -> LoadProgram:
+    """`JavaLoad.java`, which is compiled into `classes` the first time."""
     if not (classes / "JavaLoad.class").exists():
         classes.mkdir(exist_ok=True)
         compile_java(Path(__file__).with_name("JavaLoad.java"), classes)
+    command = java_command("JavaLoad", jvm_options=SHORT_LIVED_JVM, extra_path=str(classes))
+    return LoadProgram(command, roles, lambda security: security.java_options(APP))
 
-    def command(bootstrap: str, history: Path, name: str, partitions: int) -> Sequence[str]:
-        words = ("JavaLoad", bootstrap, str(history), name, str(partitions), roles)
-        return java_command(*words, jvm_options=SHORT_LIVED_JVM, extra_path=str(classes))
 
-    return command
+def share_load(roles: str) -> LoadProgram:
+    """`share_load.py`; without logins."""
+    return LoadProgram([sys.executable, "-m", "tests.chaos.share_load"], roles, lambda _: {})
 
 
 @contextmanager
-def arena(folder: Path, store: str) -> Iterator[Arena]:
-    """Three brokers on `zookeeper` or `sqlite`, with the topics that loads use. Only the folder is left of it."""
+def arena(
+    folder: Path, store: str, *, is_secured: bool = False, configs: Mapping[str, str] = MappingProxyType({})
+) -> Iterator[Arena]:
+    """Three brokers on `zookeeper` or `sqlite`, with the topics that loads use. Only the folder is left of it.
+
+    `configs` are more of the brokers'.
+    """
     with ExitStack() as stack:
         brokers = [f"b{number}" for number in range(BROKERS_MAX)]
         servers = [f"z{number + 1}" for number in range(SERVERS)] if store == "zookeeper" else []
         net = stack.enter_context(network([*brokers, *servers, CLIENTS]))
-        zookeeper = None
+        security = ClusterSecurity(folder / "security", APP) if is_secured else None
+        chosen = {"broker.session.timeout.ms": str(int(SESSION_SECONDS * 1000)), **configs}
+        zookeeper, addresses = None, ""
         if servers:
             places = [net.places[name] for name in servers]
-            zookeeper = stack.enter_context(ZooKeeperEnsemble(folder / "zookeeper", SERVERS, places=places))
+            guard = None if security is None else ZooKeeperSecurity(security.certificates, places)
+            server_options: dict[str, Any] = {} if guard is None else guard.server_options()
+            zookeeper = stack.enter_context(
+                ZooKeeperEnsemble(folder / "zookeeper", SERVERS, places=places, **server_options)
+            )
+            addresses = zookeeper.servers if guard is None else guard.addresses
+            chosen |= {} if guard is None else guard.broker_configs()
 
         def make(at: Path, configs: Mapping[str, str], *, metadata: Path) -> ProcessBroker:
-            number = int(configs["node.id"])
-            where: dict[str, Any] = {"metadata": metadata}
-            if zookeeper is not None:
-                where = {"store": f"zookeeper://{zookeeper.servers}/ottla"}
-            place = net.places[f"b{number}"]
+            where: dict[str, Any] = (
+                {"metadata": metadata} if not addresses else {"store": f"zookeeper://{addresses}/ottla"}
+            )
+            place = net.places[f"b{configs['node.id']}"]
+            if security is not None:
+                return security.make_broker(at, configs, place, **where)
             return ProcessBroker(at, configs, host=place.address, launcher=place.launcher, **where)
 
-        chosen = {"broker.session.timeout.ms": str(int(SESSION_SECONDS * 1000))}
-        cluster = stack.enter_context(BrokerCluster(folder / "brokers", chosen, kind=make))
+        if security is not None:
+            chosen["connections.max.reauth.ms"] = str(SESSION_LIFETIME_MS)
+        options = {} if security is None else security.client_options()
+        cluster = stack.enter_context(BrokerCluster(folder / "brokers", chosen, kind=make, client_options=options))
+        if security is not None:
+            with security.admin(cluster.bootstrap) as admin:
+                admin.create_acls(client_acls(APP))
         for topic in TOPICS:
             cluster.create_topic(topic, PARTITIONS)
-        yield Arena(folder, net, cluster, zookeeper, stack)
+        yield Arena(folder, net, cluster, zookeeper, security, stack)

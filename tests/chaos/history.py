@@ -11,8 +11,13 @@ Every line has `t`, seconds of the machine's monotonic clock, `who`, and `what`;
 | `began` | `at`, perhaps `offset`, `group`, `since` | a reader starts anew; a group's where its offset was when asked |
 | `read` | `records`: [at, offset, value] each, perhaps `group` | what one poll gave, read committed |
 | `saved` | `at`, `offset`, `group` | a group's offset is acknowledged |
+| `acquired` | `records` as above, `counts`, `since`, `group` | a share consumer's poll, with delivery counts |
+| `acknowledging`, `acknowledged` | `at`, `offsets`, `how` | a share consumer accepts, releases, rejects; it is stored |
+| `start` | `at`, `offset`, `since` | the share group's start offset, asked for at `since` |
+| `undone` | `error` | the share group was not done with all records in time |
 | `end` | `at`, `offset`, `since` | the partition's end, asked for at `since` |
 | `trouble` | `error` | an error that the library did not get over by itself |
+| `complained` | `error` | an error that the library reported and got over, such as a connection that broke |
 
 `at` is a partition as `topic-0`. Values are sent once. `checker.py` judges all of it.
 """
@@ -44,6 +49,9 @@ class Event:
     since: float = 0.0
     error: str = ""
     records: tuple[Line, ...] = field(default=())
+    counts: tuple[int, ...] = ()
+    offsets: tuple[int, ...] = ()
+    how: str = ""
 
 
 class HistoryWriter:
@@ -78,4 +86,5 @@ def _lines(path: Path) -> Iterator[Event]:
             if line.endswith("\n"):
                 fields = json.loads(line)
                 records = tuple((at, offset, value) for at, offset, value in fields.pop("records", ()))
-                yield Event(records=records, **fields)
+                counts, offsets = tuple(fields.pop("counts", ())), tuple(fields.pop("offsets", ()))
+                yield Event(records=records, counts=counts, offsets=offsets, **fields)

@@ -1,11 +1,13 @@
 """A program: librdkafka's clients as a load, with everything they are told in a history.
 
-    python -m tests.chaos.librdkafka_load BOOTSTRAP HISTORY NAME PARTITIONS ROLES
+    python -m tests.chaos.librdkafka_load BOOTSTRAP HISTORY NAME PARTITIONS ROLES [PROPERTIES]
 
 Roles, with commas: `writer` (idempotent, acks=all, to `plain`), `mover` (transactions over `moves`), `reader` (of both,
 from the start, and their ends), `member` (of the group `members`, of `plain`), `copier` (`plain` to `copies`, offsets
-and records in one transaction). At the first line of its input those that write end, wait for their answers, and
-`quiet` is printed; when the input ends, members read on to the end that there is then. `JavaLoad.java` is its twin.
+and records in one transaction), `visitor` (a new producer for each record to `plain`). At the first line of its input
+those that write end, wait for their answers, and `quiet` is printed; when the input ends, members read on to the end
+that there is then. The properties are more options of all clients, such as how they log in. `JavaLoad.java` is its
+twin, without the last two roles.
 """
 
 import faulthandler
@@ -15,18 +17,20 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
+from ottla.client.properties import read_properties
 from tests.chaos.checker import COPIED
 from tests.chaos.history import HistoryWriter
 
-WRITING: Final = frozenset({"writer", "mover", "copier"})
+WRITING: Final = frozenset({"writer", "mover", "copier", "visitor"})
 PAUSE_SECONDS: Final = 0.02
+VISIT_SECONDS: Final = 0.3
 GIVE_UP_SECONDS: Final = 90.0
 OFFSETS_SECONDS: Final = 10.0
 STUCK_SECONDS: Final = 15.0
@@ -50,8 +54,16 @@ class StuckError(Exception):
 class Load:
     """One run of the program."""
 
-    def __init__(self, bootstrap: str, history: HistoryWriter, name: str, partitions: int) -> None:
-        self.common = {**COMMON, "bootstrap.servers": bootstrap, "client.id": name}
+    def __init__(
+        self, bootstrap: str, history: HistoryWriter, name: str, partitions: int, options: Mapping[str, str]
+    ) -> None:
+        self.common = {
+            **COMMON,
+            "bootstrap.servers": bootstrap,
+            "client.id": name,
+            "error_cb": lambda error: self.tell("client", "complained", error=str(error)),
+            **options,
+        }
         self.history = history
         self.name = name
         self.partitions = partitions
@@ -84,6 +96,15 @@ class Load:
                 self._send(producer, "writer", "plain", partition, number)
             producer.poll(0)
         producer.flush(GIVE_UP_SECONDS)
+
+    def visitor(self) -> None:
+        """A new producer for each record: connections that are opened all the time."""
+        number = 0
+        while not self.is_quiet.wait(VISIT_SECONDS):
+            number += 1
+            producer = Producer({**self.common, "acks": "all", "message.timeout.ms": int(GIVE_UP_SECONDS * 1000)})
+            self._send(producer, f"visitor-{number}", "plain", number % self.partitions, number)
+            producer.flush(GIVE_UP_SECONDS)
 
     def mover(self) -> None:
         """One transaction after the other; every fourth is aborted. After what cannot be got over, a new producer."""
@@ -331,11 +352,12 @@ def _patiently(call: Callable[[], Any]) -> Any:
 def main() -> None:
     """See the module's docstring."""
     faulthandler.register(signal.SIGUSR1, all_threads=True)
-    bootstrap, path, name, partitions, roles = sys.argv[1:]
+    bootstrap, path, name, partitions, roles, *properties = sys.argv[1:]
+    options = read_properties(properties[0]) if properties else {}
     with Path(path).open("w") as file:
         history = HistoryWriter(file)
         print("ready", flush=True)
-        Load(bootstrap, history, name, int(partitions)).run(roles.split(","))
+        Load(bootstrap, history, name, int(partitions), options).run(roles.split(","))
 
 
 if __name__ == "__main__":

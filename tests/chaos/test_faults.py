@@ -1,6 +1,8 @@
 """Faults one after the other under load: nothing acknowledged is lost, and writing goes on soon.
 
-The first two tests are what every change goes through, in about two minutes; the long one takes ten.
+The short tests are what every change goes through, in about two minutes; each long one takes ten. On ZooKeeper the
+short one is secured: brokers, clients and ZooKeeper use TLS and logins, so that faults also meet handshakes and logins.
+On one machine's store everything is PLAINTEXT.
 """
 
 import os
@@ -33,6 +35,7 @@ ON_SQLITE: Final = (
 )
 LONG_SECONDS: Final = 600.0
 DISK_MIB: Final = 64
+SECURED: Final = pytest.param(True, id="sasl_ssl")
 
 
 def start_loads(made: Arena, folder: Path, *, cuts_clients: bool = False) -> None:
@@ -52,8 +55,9 @@ def named(names: tuple[str, ...]) -> list[Fault]:
     return [by_name[name] for name in names]
 
 
-def test_single_faults_on_zookeeper(tmp_path: Path) -> None:
-    with arena(tmp_path, "zookeeper") as made:
+@pytest.mark.parametrize("is_secured", [pytest.param(False, marks=pytest.mark.long, id="plaintext"), SECURED])
+def test_single_faults_on_zookeeper(tmp_path: Path, is_secured: bool) -> None:
+    with arena(tmp_path, "zookeeper", is_secured=is_secured) as made:
         start_loads(made, tmp_path)
         assert [] == verdict(made, undergo(made, named(ON_ZOOKEEPER)))
 
@@ -84,9 +88,10 @@ def filled(disk: SmallFilesystem) -> Iterator[None]:
 
 
 @pytest.mark.long
-def test_many_faults_on_zookeeper(tmp_path: Path) -> None:
+@pytest.mark.parametrize("is_secured", [pytest.param(False, id="plaintext"), SECURED])
+def test_many_faults_on_zookeeper(tmp_path: Path, is_secured: bool) -> None:
     """Each fault there is, then any of them."""
-    with arena(tmp_path, "zookeeper") as made:
+    with arena(tmp_path, "zookeeper", is_secured=is_secured) as made:
         start_loads(made, tmp_path, cuts_clients=True)
         assert [] == verdict(made, undergo(made, many(FAULTS)))
 

@@ -11,9 +11,9 @@ import pytest
 
 from ottla.metadata.key_table import KeyTable
 from ottla.metadata.store import CommitUnknownError, Put, StoreUnavailableError
-from ottla.metadata.zookeeper_commits import ZooKeeperCommits
-from ottla.metadata.zookeeper_log import TRANSACTION_BYTES_MAX, LogEntry
-from ottla.metadata.zookeeper_session import BadVersionError
+from ottla.metadata.zookeeper.commit_log import TRANSACTION_BYTES_MAX, LogEntry
+from ottla.metadata.zookeeper.commits import Commits
+from ottla.metadata.zookeeper.session import BadVersionError
 
 SOON = 30.0
 AT_ONCE = 0.02
@@ -36,7 +36,7 @@ class ScriptedEnsemble:
         self.bytes_each = 10
         self.others_first = 0
         """So many transactions come too late, since another broker was faster."""
-        self.commits: ZooKeeperCommits
+        self.commits: Commits
 
     async def ask(self, attempt: "Callable[[ScriptedEnsemble], Awaitable[bool]]") -> bool:
         await self.connected.wait()
@@ -66,10 +66,10 @@ class ScriptedEnsemble:
         """Nothing to write to."""
 
 
-def run(test: Callable[[ScriptedEnsemble, ZooKeeperCommits], Awaitable[None]], *, seconds: float = SOON) -> None:
+def run(test: Callable[[ScriptedEnsemble, Commits], Awaitable[None]], *, seconds: float = SOON) -> None:
     async def inside() -> None:
         ensemble: Any = ScriptedEnsemble()
-        commits = ensemble.commits = ZooKeeperCommits(
+        commits = ensemble.commits = Commits(
             ensemble, ensemble, ensemble,
             request_seconds=seconds, snapshot_every=1000, changes_kept=1000,
             unavailable=lambda kind: kind("scripted"),
@@ -85,7 +85,7 @@ def run(test: Callable[[ScriptedEnsemble, ZooKeeperCommits], Awaitable[None]], *
 
 
 def test_without_a_connection_nothing_came_of_it_also_later() -> None:
-    async def test(ensemble: ScriptedEnsemble, commits: ZooKeeperCommits) -> None:
+    async def test(ensemble: ScriptedEnsemble, commits: Commits) -> None:
         ensemble.connected.clear()
         with pytest.raises(StoreUnavailableError) as raised:
             await commits.submit([Put("a", b"1")])
@@ -99,7 +99,7 @@ def test_without_a_connection_nothing_came_of_it_also_later() -> None:
 
 
 def test_who_gives_up_while_the_parts_of_a_large_commit_are_written_does_not_know() -> None:
-    async def test(ensemble: ScriptedEnsemble, commits: ZooKeeperCommits) -> None:
+    async def test(ensemble: ScriptedEnsemble, commits: Commits) -> None:
         ensemble.parts_written.clear()
         with pytest.raises(CommitUnknownError):
             await commits.submit([Put("a", b"1")])
@@ -114,7 +114,7 @@ def test_who_gives_up_while_the_parts_of_a_large_commit_are_written_does_not_kno
 
 
 def test_each_attempt_has_its_number_and_so_names_of_its_own_for_its_parts() -> None:
-    async def test(ensemble: ScriptedEnsemble, commits: ZooKeeperCommits) -> None:
+    async def test(ensemble: ScriptedEnsemble, commits: Commits) -> None:
         ensemble.others_first = 2
         assert (1, None) == await commits.submit([Put("a", b"1")])
         assert [("a", 0), ("a", 1), ("a", 2)] == ensemble.attempts
@@ -123,7 +123,7 @@ def test_each_attempt_has_its_number_and_so_names_of_its_own_for_its_parts() -> 
 
 
 def test_what_is_too_much_for_one_transaction_goes_into_the_next() -> None:
-    async def test(ensemble: ScriptedEnsemble, commits: ZooKeeperCommits) -> None:
+    async def test(ensemble: ScriptedEnsemble, commits: Commits) -> None:
         ensemble.bytes_each = TRANSACTION_BYTES_MAX * 2 // 5
         ensemble.connected.clear()
         asked = [asyncio.create_task(commits.submit([Put(key, b"1")])) for key in "abcde"]

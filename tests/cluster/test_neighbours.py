@@ -35,7 +35,7 @@ def patient(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZooKeeperEnsem
 
 
 async def holder(world: ZooKeeperWorld, folder: Path) -> asyncio.subprocess.Process:
-    importing = "__import__('ottla.metadata.zookeeper_store', fromlist=['_'])."
+    importing = "__import__('ottla.metadata.zookeeper.zookeeper_store', fromlist=['_'])."
     made = f"ZooKeeperStore({world.servers + world.path!r}, RealClock(), session_timeout_ms={TIMEOUT_MS})"
     process = await other_process(folder, HOLD, store=importing + made)
     assert "held" == await heard(process)

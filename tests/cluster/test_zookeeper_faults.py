@@ -22,7 +22,7 @@ from ottla.metadata.store import (
     RevisionGoneError,
     StoreUnavailableError,
 )
-from ottla.metadata.zookeeper_store import ZooKeeperStore
+from ottla.metadata.zookeeper.zookeeper_store import ZooKeeperStore
 from ottla.model.errors import MisuseError, StorageError
 from tests.cluster.cutting_proxy import Direction, cutting_proxy
 from tests.cluster.zookeeper import ZooKeeperEnsemble
@@ -351,7 +351,7 @@ def test_data_that_was_replaced_is_not_believed(zookeeper: ZooKeeperEnsemble) ->
 
 @pytest.mark.parametrize("servers", ["", "/path", "a:1,,b:2", "a:1//b", "a:1/b/"])
 def test_addresses_that_are_none(servers: str) -> None:
-    with pytest.raises(MisuseError, match="names no ZooKeeper"):
+    with pytest.raises(MisuseError, match="is not a ZooKeeper address"):
         ZooKeeperStore(servers, RealClock())
 
 
@@ -371,7 +371,7 @@ def test_a_process_that_was_stopped_does_not_act_on_what_it_lost(zookeeper: ZooK
     async def scenario() -> None:
         world = ZooKeeperWorld(zookeeper.servers, session_timeout_ms=2_000)
         made = f"""ZooKeeperStore({world.servers + world.path!r}, RealClock(), session_timeout_ms=2_000)"""
-        importing = "__import__('ottla.metadata.zookeeper_store', fromlist=['_'])."
+        importing = "__import__('ottla.metadata.zookeeper.zookeeper_store', fromlist=['_'])."
         async with clients(world, 1) as (store,):
             await check_paused_leader(await other_process(tmp_path, LEAD, store=importing + made), store)
 

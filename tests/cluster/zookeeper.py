@@ -18,6 +18,7 @@ from types import TracebackType
 from typing import Final, Self
 
 from tests.chaos.network import Place
+from tests.free_ports import free_ports
 
 START_TIMEOUT_S: Final = 60.0
 START_TRIES: Final = 3
@@ -40,11 +41,15 @@ class ZooKeeperEnsemble:
         tick_ms: int = 200,
         session_timeout_max_ms: int | None = None,
         places: Sequence[Place] = (),
+        settings: Sequence[str] = (),
+        jvm_options: Sequence[str] = (),
     ) -> None:
         self.ids = tuple(range(1, count + 1))
         self._folder = folder
         self._tick_ms = tick_ms
         self._session_timeout_max_ms = session_timeout_max_ms
+        self._settings = tuple(settings)
+        self._jvm_options = tuple(jvm_options)
         self._places = dict(zip(self.ids, places, strict=True)) if places else {}
         self._ports: dict[int, tuple[int, int, int]] = {}
         self._processes: dict[int, subprocess.Popen[bytes]] = {}
@@ -84,7 +89,7 @@ class ZooKeeperEnsemble:
         for attempt in range(1, START_TRIES + 1):
             is_new = not self._ports
             if is_new:
-                ports = _free_ports(3 * len(self.ids))
+                ports = free_ports(3 * len(self.ids))
                 self._ports = {number: tuple(ports[3 * place : 3 * place + 3]) for place, number in enumerate(self.ids)}  # type: ignore[misc]
             for number in wanted:
                 self._launch(number)
@@ -175,6 +180,7 @@ class ZooKeeperEnsemble:
             "maxClientCnxns=0",
             "admin.enableServer=false",
             "4lw.commands.whitelist=srvr",
+            *self._settings,
         ]
         if self._session_timeout_max_ms is not None:
             settings.append(f"maxSessionTimeout={self._session_timeout_max_ms}")
@@ -188,6 +194,7 @@ class ZooKeeperEnsemble:
         # The first packets of an election may be lost while the others start: ask again soon.
         options = (
             *JVM_OPTIONS,
+            *self._jvm_options,
             "-Dzookeeper.admin.enableServer=false",
             "-Dzookeeper.fastleader.maxNotificationInterval=500",
         )
@@ -213,12 +220,9 @@ def _class_path() -> str:
     if spec is None or spec.origin is None:
         raise RuntimeError("ZooKeeper's server comes with PySpark, which is not installed: pip install ottla[spark]")
     jars = sorted((Path(spec.origin).parent / "jars").glob("*.jar"))
-    return ":".join(str(jar) for jar in jars if jar.name.startswith(JARS) and "-native-" not in jar.name)
-
-
-def _free_ports(count: int) -> list[int]:
-    with contextlib.ExitStack() as held:
-        sockets = [held.enter_context(socket.socket()) for _ in range(count)]
-        for each in sockets:
-            each.bind(("127.0.0.1", 0))
-        return [each.getsockname()[1] for each in sockets]
+    # TLS needs one of the native jars, for classes without native code.
+    return ":".join(
+        str(jar)
+        for jar in jars
+        if jar.name.startswith(JARS) and ("-native-" not in jar.name or "-unix-common-" in jar.name)
+    )

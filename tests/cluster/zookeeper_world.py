@@ -8,9 +8,9 @@ from typing import Any, TypeVar
 from kazoo.client import KazooClient
 
 from ottla.env.real_clock import RealClock
+from ottla.env.wait_first import wait_first
 from ottla.metadata.store import MetadataStore
-from ottla.metadata.waiting import wait_first
-from ottla.metadata.zookeeper_store import ZooKeeperStore
+from ottla.metadata.zookeeper.zookeeper_store import ZooKeeperStore
 
 T = TypeVar("T")
 TIME_LIMIT_SECONDS = 90.0

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final, Self, TypeVar
 
 from ottla.broker.broker import Broker
-from ottla.broker.configuration import BrokerConfig
+from ottla.broker.configs.configuration import BrokerConfig
 from ottla.env.world import real_world
 from tests.crash.watched_disk import Point, WatchedDisk
 
@@ -73,6 +73,10 @@ class DoomedBroker:
     def left_at(self, name: str) -> Path:
         """What it left at a point; it must have come there."""
         return self._on_loop(lambda: self._disk.copy_of(name))
+
+    def has_reached(self, name: str) -> bool:
+        """Whether it has come to a point."""
+        return self._on_loop(lambda: self._disk.has_copied(name))
 
     def _on_loop(self, work: Callable[[], T]) -> T:
         async def run() -> T:

@@ -13,7 +13,7 @@ from kio.schema.errors import ErrorCode
 
 from ottla.protocol.apis import ApiKey
 from ottla.records.record import Record
-from ottla.storage import names
+from ottla.storage.data_dirs import names
 from tests.crash.load import Producer, RefusedError, ask, fetch
 from tests.hostile.broker_process import BrokerProcess
 from tests.hostile.requests import SPAN
@@ -169,7 +169,7 @@ def test_a_write_that_a_kill_cut_short(tmp_path: Path) -> None:
         broker.start()
         assert COUNT == len(readable(broker.address, producer.topic_id, COUNT))
         assert f"{last}, byte {size}: " in broker.log_text()
-        assert f"the log ends at offset {COUNT}, and a torn tail of 999 bytes is cut off" in broker.log_text()
+        assert f"truncated a torn tail of 999 bytes, the log ends at offset {COUNT}" in broker.log_text()
         assert 999 == (last.parent / f"{last.name}.{size}{names.ASIDE}").stat().st_size
         assert size == last.stat().st_size
         assert COUNT == producer.send_once()

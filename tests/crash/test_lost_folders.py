@@ -11,7 +11,7 @@ import pytest
 from ottla.client.consumer.async_consumer import AsyncConsumer
 from ottla.client.producer.async_producer import AsyncProducer
 from ottla.model.ids import TopicPartition
-from ottla.storage import names
+from ottla.storage.data_dirs import names
 from ottla.testing.broker_cluster import BrokerCluster
 from ottla.testing.process_broker import ProcessBroker
 

@@ -143,10 +143,14 @@ class WatchedDisk(RealDisk):
                     file.truncate(min(self._synced.get(str(original), 0), path.stat().st_size))
         return target
 
+    def has_copied(self, name: str) -> bool:
+        """Whether a point was reached."""
+        return (self._copies / name).is_dir()
+
     def copy_of(self, name: str) -> Path:
         """What was left at a point; it must have been reached."""
         target = self._copies / name
-        assert target.is_dir(), f"the broker never came to {name!r}"
+        assert self.has_copied(name), f"the broker never came to {name!r}"
         return target
 
     def open(self, path: str, *, create: bool = False, writable: bool = True) -> RealFile:

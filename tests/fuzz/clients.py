@@ -9,14 +9,14 @@ from random import Random
 from struct import pack
 from typing import Any, NamedTuple
 
-from ottla.client.producer.deliveries import BatchPromise
-from ottla.client.producer.murmur2 import murmur2, partition_for_key
-from ottla.client.producer.row_split import split_rows
+from ottla.client.producer.batching.deliveries import BatchPromise
+from ottla.client.producer.tables.row_split import split_rows
 from ottla.model.errors import OttlaError
 from ottla.model.ids import TopicPartition
 from ottla.records.aborted import AbortedTransactions
 from ottla.records.batch import Batch, scan
 from ottla.records.decode import decode_records
+from ottla.records.murmur2 import murmur2, partition_for_key
 from ottla.records.packed import BinaryColumn
 from ottla.records.record_reader import RecordReader
 from tests.fuzz import damage

@@ -1,8 +1,9 @@
 """Feeds the kernels damaged batches, lying columns and damaged requests until the time is up.
 
-Committed offsets have their targets in `offsets.py`, the client its own in `clients.py`. What may come of it: a result,
-or one of our own errors. Two readers that share only their innermost parser must agree on each batch. Reads and writes
-outside a buffer are found by the sanitizer, which ends the process; started by `run`.
+Headers have their targets in `headers.py`, committed offsets in `offsets.py`, the client in `clients.py`, Avro and
+Protobuf values in `schemas.py`. What may come of it: a result, or one of our own errors. Two readers that share only
+their innermost parser must agree on each batch. Reads and writes outside a buffer are found by the sanitizer, which
+ends the process; started by `run`.
 """
 
 import argparse
@@ -25,13 +26,14 @@ from ottla.records.compaction import OffsetMap, compact_batch, empty_batch, stam
 from ottla.records.compression import compress, decompress
 from ottla.records.control import read_marker
 from ottla.records.decode import decode_records
+from ottla.records.expiry import drop_expired, expiries, expiry_bounds
 from ottla.records.layout import Codec, TimestampType
 from ottla.records.recompress import recompress
 from ottla.records.record import Record
-from ottla.storage.config import LogConfig
-from ottla.storage.search import find_batch_header, first_disorder, last_slot_at_most
-from ottla.storage.validation import validate
-from tests.fuzz import clients, damage, offsets, requests
+from ottla.storage.batch_validation import validate
+from ottla.storage.log_config import LogConfig
+from ottla.storage.segments.search import find_batch_header, first_disorder, last_slot_at_most
+from tests.fuzz import clients, damage, headers, offsets, requests, schemas
 from tests.unit.records.unpacked_columns import records_of
 
 LIMIT = 1 << 20
@@ -197,6 +199,24 @@ def compact(chance: Random) -> None:
             Batch(stamp_horizon(batch, 2**50)).check()
 
 
+def expire(chance: Random) -> None:
+    """What has not expired are records that were there, in a batch that is whole."""
+    ttl_ms, now = chance.choice((-1, 0, 1000, 2**62)), chance.getrandbits(42)
+    for found in scan(damage.log(chance), check_crc=False)[0]:
+        batch = Batch(damage.exact(found.buffer))
+        with suppress(OttlaError):
+            earliest, latest = expiry_bounds(batch, ttl_ms)
+            pairs = expiries(batch, ttl_ms)
+            kept, content = drop_expired(batch, ttl_ms, now)
+            if earliest > latest or len(pairs) > 2 * batch.count or (content is not None) != (0 < kept < batch.count):
+                raise AssertionError(f"{batch}: expires from {earliest} to {latest}, {len(pairs)} numbers, {kept} kept")
+            if content is not None:
+                left = Batch(content)
+                left.check()
+                if not set(decode_records(left)) <= set(decode_records(batch)):
+                    raise AssertionError(f"{batch}: {decode_records(left)} were not in it")
+
+
 def search(chance: Random) -> None:
     """Bisection and header walks over bytes that are no index and no segment."""
     noise = chance.choice((bytes(damage.log(chance)), chance.randbytes(chance.randrange(200))))
@@ -237,9 +257,11 @@ def serve(chance: Random) -> None:
 
 
 TARGETS: tuple[Callable[[Random], None], ...] = (
-    *(walk, stamp, survey, read, read, agree, agree, unpack, write, compact, compact, search, serve, serve),
+    *(walk, stamp, survey, read, read, agree, agree, unpack, write, compact, compact, expire, search, serve, serve),
     *(offsets.commit, offsets.commit, offsets.write_offsets, offsets.read_offsets, offsets.read_offsets),
+    *(headers.edit, headers.edit, headers.pick, headers.pick),
     *(clients.consume, clients.consume, clients.hash_key, clients.deliver, clients.split),
+    *(schemas.avro, schemas.avro, schemas.avro_columns, schemas.protobuf_columns, schemas.protobuf_columns),
 )
 
 

@@ -4,7 +4,8 @@ from array import array
 from random import Random
 from struct import pack
 
-from ottla.protocol.scan import Endpoint, FetchResult, ProduceResult
+from ottla.protocol.results import FetchResult, ProduceResult
+from ottla.protocol.scan import Endpoint
 from tests.fuzz import damage
 
 PRODUCE, FETCH = 0, 1
@@ -136,11 +137,12 @@ def produce_result(chance: Random) -> ProduceResult:
         (None, [], [(1, None), (2, chance.choice(TEXTS))] * chance.choice((1, chance.randrange(100))))
     )
     leader = chance.choice((None, (1, 2), (-1, -1)))
-    return (chance.randrange(100), chance.getrandbits(40), -1, 0, errors, chance.choice((None, *TEXTS)), leader)
+    message = chance.choice((None, *TEXTS))
+    return ProduceResult(chance.randrange(100), chance.getrandbits(40), -1, 0, errors, message, leader)
 
 
 def fetch_result(chance: Random, topic: str | bytes, partition: int) -> FetchResult:
     records = chance.choice((None, b"", chance.randbytes(chance.choice((1, 126, 127, 128, 20_000)))))
     aborted = chance.choice((None, [], [(1, 2)] * chance.choice((1, chance.randrange(130)))))
     tags = chance.choice((None, (3, 4))), chance.choice((None, (1, 2)))
-    return (topic, partition, 0, 9, 9, 0, aborted, -1, records, len(records or b""), *tags)
+    return FetchResult(topic, partition, 0, 9, 9, 0, aborted, -1, records, len(records or b""), *tags)

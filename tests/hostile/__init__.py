@@ -2,5 +2,6 @@
 
 `broker_process.py` is the broker as the operating system sees it, `bystander.py` the client beside it. What is sent:
 `requests.py` has a valid request of every API and version, `mutations.py` spoils them, `batches.py` spoils records.
+`secured.py` has a broker whose listeners want a login, for what is sent before a login, amid it and after it.
 The number of rounds is bounded; OTTLA_HOSTILE_SECONDS makes the fuzzing longer, OTTLA_HOSTILE_SEED another one.
 """

@@ -2,6 +2,7 @@
 
 import zlib
 from collections.abc import Callable
+from functools import cache
 from random import Random
 from struct import pack, pack_into
 from typing import Final
@@ -53,11 +54,13 @@ def batch_around(codec: int, payload: bytes, count: int = 1) -> bytes:
 _ZEROS: Final = bytes(1 << 20)
 
 
+@cache
 def _gzip_bomb(size: int) -> bytes:
     deflate = zlib.compressobj(9, zlib.DEFLATED, 31)
     return b"".join([*(deflate.compress(_ZEROS) for _ in range(size >> 20)), deflate.flush()])
 
 
+@cache
 def _lz4_bomb(size: int) -> bytes:
     writer = cramjam.lz4.Compressor(level=1, content_checksum=False, block_linked=False)
     for _ in range(size >> 20):
@@ -65,6 +68,7 @@ def _lz4_bomb(size: int) -> bytes:
     return bytes(writer.finish())
 
 
+@cache
 def _zstd_bomb(size: int) -> bytes:
     writer = cramjam.zstd.Compressor(level=1)
     for _ in range(size >> 20):

@@ -7,7 +7,6 @@ import contextlib
 import os
 import resource
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -15,6 +14,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
+
+from tests.free_ports import free_port
 
 START_TIMEOUT_S: Final = 120.0
 STOP_TIMEOUT_S: Final = 300.0
@@ -59,7 +60,9 @@ class BrokerProcess:
             raise RuntimeError(f"the broker in {self.folder} is running already")
         self.folder.mkdir(parents=True, exist_ok=True)
         known = len(self._console())
-        command = [sys.executable, "-m", "ottla", "serve", "--data", str(self.data), "--listen", self.address]
+        command = [sys.executable, "-m", "ottla", "serve", "--data", str(self.data)]
+        if "listeners" not in self._settings:
+            command += ["--listen", self.address]
         settings = [part for key, value in self._settings.items() for part in ("--set", f"{key}={value}")]
         with (self.folder / "console.log").open("ab") as console, (self.folder / "broker.log").open("ab") as log:
             self._process = subprocess.Popen(
@@ -170,14 +173,6 @@ def wait_for(condition: Callable[[], bool], what: str, *, must: bool = True) -> 
                 raise TimeoutError(f"waited {SETTLE_TIMEOUT_S} s in vain until {what}")
             return
         time.sleep(LOOK_SECONDS)
-
-
-def free_port() -> int:
-    """A port that nobody listens on just now."""
-    with socket.socket() as held:
-        held.bind(("127.0.0.1", 0))
-        port: int = held.getsockname()[1]
-        return port
 
 
 def _allow_descriptors() -> None:

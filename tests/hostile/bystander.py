@@ -7,6 +7,7 @@ compared with how long they took before the others came.
 import statistics
 import threading
 import time
+from collections.abc import Callable
 from types import TracebackType
 from typing import Final, Self
 from uuid import UUID
@@ -26,12 +27,16 @@ SLOWER_MAX: Final = 200
 """Nine in ten requests may take so many times as long as the middle one took on an idle broker: far from a stall."""
 FETCH_BYTES: Final = 1 << 20
 
+Connect = Callable[[str], RawConnection]
+"""Opens a connection to an address, and logs in where that is needed."""
+
 
 class Bystander:
     """Runs in a thread while the `with` block runs; `check` afterwards says whether it was disturbed."""
 
-    def __init__(self, address: str, *, idle_seconds: float = IDLE_SECONDS) -> None:
+    def __init__(self, address: str, *, idle_seconds: float = IDLE_SECONDS, connect: Connect = RawConnection) -> None:
         self.address = address
+        self._connect = connect
         self._idle_seconds = idle_seconds
         self.idle: list[float] = []
         self.disturbed: list[float] = []
@@ -39,7 +44,7 @@ class Bystander:
         self._failure: BaseException | None = None
         self._is_over = threading.Event()
         self._is_idle = True
-        with RawConnection(address) as connection:
+        with connect(address) as connection:
             self.topic_id: UUID = create_topic(connection, unused_name(), 1, retention_ms="-1")
         self._thread = threading.Thread(target=self._run, daemon=True)
 
@@ -57,7 +62,7 @@ class Bystander:
 
     def _run(self) -> None:
         try:
-            with RawConnection(self.address) as connection:
+            with self._connect(self.address) as connection:
                 while not self._is_over.wait(PAUSE_SECONDS):
                     times = self.idle if self._is_idle else self.disturbed
                     began = time.monotonic()
@@ -84,7 +89,7 @@ class Bystander:
         assert len(self.idle) > 10, "the idle broker answered too few requests to compare with"
         assert self.disturbed or not pace, "the bystander did nothing while the others were there"
         expected = [b"record %d" % number for number in range(self.written)]
-        assert expected == read_all(self.address, self.topic_id, self.written)
+        assert expected == read_all(self.address, self.topic_id, self.written, connect=self._connect)
         usual, slow = statistics.median(self.idle), slow_end(self.disturbed or self.idle)
         print(f"bystander: {len(self.disturbed)} rounds; idle {usual * 1e3:.2f} ms, {self.story()}")
         assert not pace or slow <= SLOWER_MAX * usual, f"idle {usual * 1e3:.2f} ms, {self.story()}"
@@ -117,10 +122,12 @@ def read_values(connection: RawConnection, topic_id: UUID, offset: int, partitio
     return [b" ".join((record.value or b"").split(b" ", 2)[:2]) for record in records]
 
 
-def read_all(address: str, topic_id: UUID, count: int, partition: int = 0) -> list[bytes]:
+def read_all(
+    address: str, topic_id: UUID, count: int, partition: int = 0, *, connect: Connect = RawConnection
+) -> list[bytes]:
     """The beginnings of all values, at least as many as are said to be there; one offset after the other."""
     values: list[bytes] = []
-    with RawConnection(address) as connection:
+    with connect(address) as connection:
         while True:
             more = read_values(connection, topic_id, len(values), partition)
             values += more

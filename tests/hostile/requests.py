@@ -171,6 +171,77 @@ def _find_coordinator(target: Target, random: Random) -> dict[str, Any]:
     return {"key": keys[0], "key_type": random.randrange(2), "coordinator_keys": keys}
 
 
+def _create_acls(target: Target, random: Random) -> dict[str, Any]:
+    made = {
+        "resource_type": random.randrange(2, 8),
+        "resource_name": random.choice((target.topic, "kafka-cluster", "*")),
+        "resource_pattern_type": random.choice((3, 4)),
+        "principal": "User:nobody",
+        "host": random.choice(("*", "10.1.2.3", "10.0.0.0/8")),
+        "operation": random.randrange(2, 16),
+        "permission_type": random.choice((2, 3)),
+    }
+    return {"creations": [made]}
+
+
+def _acl_filters(target: Target, random: Random) -> dict[str, Any]:
+    wanted = {
+        "resource_type_filter": random.randrange(1, 8),
+        "resource_name_filter": random.choice((None, target.topic)),
+        "pattern_type_filter": random.randrange(1, 5),
+        "principal_filter": random.choice((None, "User:nobody")),
+        "host_filter": None,
+        "operation": random.randrange(1, 16),
+        "permission_type": random.randrange(1, 4),
+    }
+    return {**wanted, "filters": [wanted]}
+
+
+def _quotas(target: Target, random: Random) -> dict[str, Any]:
+    entity = [{"entity_type": random.choice(("user", "client-id")), "entity_name": random.choice((None, "nobody"))}]
+    quota = random.choice(("producer_byte_rate", "request_percentage", "controller_mutation_rate"))
+    change = {"key": quota, "value": float(2**40), "remove": random.random() < 0.5}
+    match_type = random.randrange(3)
+    components = [{"entity_type": "user", "match_type": match_type, "match": None if match_type else "nobody"}]
+    return {"entries": [{"entity": entity, "ops": [change]}], "components": components, "validate_only": True}
+
+
+def _scram(target: Target, random: Random) -> dict[str, Any]:
+    user = {"name": "nobody", "mechanism": random.choice((1, 2))}
+    if random.random() < 0.3:
+        return {"users": [user], "deletions": [user]}
+    password = {"iterations": 4096, "salt": random.randbytes(20), "salted_password": random.randbytes(32)}
+    return {"users": [user], "upsertions": [{**user, **password}]}
+
+
+def _tokens(target: Target, random: Random) -> dict[str, Any]:
+    user = {"principal_type": "User", "principal_name": "nobody"}
+    return {
+        "owner_principal_type": "User",
+        "owner_principal_name": random.choice((None, "nobody")),
+        "renewers": [user],
+        "owners": random.choice((None, [user])),
+        "max_lifetime": SPAN,
+        "hmac": random.randbytes(64),
+        "renew_period": SPAN,
+        "expiry_time_period": SPAN,
+    }
+
+
+SECURITY_FIELDS: Final[dict[ApiKey, Callable[[Target, Random], dict[str, Any]]]] = {
+    ApiKey.CREATE_ACLS: _create_acls,
+    ApiKey.DESCRIBE_ACLS: _acl_filters,
+    ApiKey.DELETE_ACLS: _acl_filters,
+    ApiKey.ALTER_CLIENT_QUOTAS: _quotas,
+    ApiKey.DESCRIBE_CLIENT_QUOTAS: _quotas,
+    ApiKey.ALTER_USER_SCRAM_CREDENTIALS: _scram,
+    ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: _scram,
+    ApiKey.CREATE_DELEGATION_TOKEN: _tokens,
+    ApiKey.RENEW_DELEGATION_TOKEN: _tokens,
+    ApiKey.EXPIRE_DELEGATION_TOKEN: _tokens,
+    ApiKey.DESCRIBE_DELEGATION_TOKEN: _tokens,
+}
+
 _FIELDS: Final[dict[ApiKey, Callable[[Target, Random], dict[str, Any]]]] = {
     ApiKey.PRODUCE: _produce,
     ApiKey.METADATA: _metadata,
@@ -193,5 +264,6 @@ _FIELDS: Final[dict[ApiKey, Callable[[Target, Random], dict[str, Any]]]] = {
     ApiKey.CREATE_PARTITIONS: _create_partitions,
     ApiKey.ALTER_PARTITION_REASSIGNMENTS: _reassignments,
     ApiKey.DESCRIBE_PRODUCERS: lambda target, random: {"topics": [{"name": target.topic, "partition_indexes": [0, 1]}]},
+    **SECURITY_FIELDS,
 }
 """Where an API's fields are its own."""

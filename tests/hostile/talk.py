@@ -2,7 +2,9 @@
 
 import select
 import socket
+import ssl
 import time
+from collections.abc import Callable
 from typing import Final
 
 from ottla.protocol.apis import ApiKey
@@ -16,20 +18,34 @@ PATIENCE_SECONDS: Final = 0.3
 CLOSING_SECONDS: Final = 30.0
 
 
-def exchange(address: str, content: bytes, *, patience: float = PATIENCE_SECONDS) -> tuple[bool, bytes]:
+def exchange(
+    address: str,
+    content: bytes,
+    *,
+    patience: float = PATIENCE_SECONDS,
+    open_socket: Callable[[str], socket.socket] = connect,
+) -> tuple[bool, bytes]:
     """(whether the broker answered our last request or closed, what it sent); afterwards the connection is closed."""
-    with connect(address) as connection:
+    with open_socket(address) as connection:
         try:
             connection.sendall(content + PING)
         except OSError:
             return True, b""
         received, is_settled = _receive(connection, patience)
         if not is_settled:
-            connection.shutdown(socket.SHUT_WR)
+            hang_up(connection)
             rest, is_settled = _receive(connection, CLOSING_SECONDS, until_closed=True)
             assert is_settled, "we hung up, and the broker did not"
             return False, received + rest
         return True, received
+
+
+def hang_up(connection: socket.socket) -> None:
+    """Closes our half of the connection, below TLS if there is any."""
+    if isinstance(connection, ssl.SSLSocket):
+        socket.socket.shutdown(connection, socket.SHUT_WR)
+    else:
+        connection.shutdown(socket.SHUT_WR)
 
 
 def _receive(connection: socket.socket, patience: float, *, until_closed: bool = False) -> tuple[bytes, bool]:
@@ -38,8 +54,8 @@ def _receive(connection: socket.socket, patience: float, *, until_closed: bool =
     while True:
         if not until_closed and has_ping(received):
             return bytes(received), True
-        ready, _, _ = select.select([connection], [], [], max(0.0, deadline - time.monotonic()))
-        if not ready:
+        has_more = isinstance(connection, ssl.SSLSocket) and connection.pending() > 0
+        if not has_more and not select.select([connection], [], [], max(0.0, deadline - time.monotonic()))[0]:
             return bytes(received), False
         try:
             piece = connection.recv(1 << 16)

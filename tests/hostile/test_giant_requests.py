@@ -1,21 +1,23 @@
 """Requests that name more than anybody has: answered, or refused at a bound; never believed, never a stall for long."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import Field, fields, is_dataclass
 from datetime import timedelta
 from typing import Any, get_args, get_origin
 
 import pytest
+from kio.schema.errors import ErrorCode
 from kio.static.constants import EntityType
 
 from ottla.protocol.apis import SERVED, ApiKey
-from ottla.protocol.shapes import ELEMENTS_MAX
+from ottla.protocol.shapes import ELEMENTS_ALWAYS, ELEMENTS_MAX
 from tests.hostile.broker_process import BrokerProcess
 from tests.hostile.bystander import Bystander
 from tests.hostile.conftest import GROWTH_BYTES_MAX
 from tests.hostile.requests import Target
 from tests.hostile.talk import exchange
 from tests.wire.exchange import RawConnection, message_class, request_frame
+from tests.wire.groups import wait_coordinator
 
 MANY = 20_000
 HOT = {ApiKey.PRODUCE, ApiKey.FETCH}
@@ -80,14 +82,89 @@ def test_giants_are_answered_or_refused(
     bystander.check(pace=False)
 
 
-@pytest.mark.parametrize("api_key", [ApiKey.METADATA, ApiKey.LIST_OFFSETS, ApiKey.DELETE_TOPICS])
-def test_beyond_the_bound_the_connection_ends(broker: BrokerProcess, api_key: ApiKey) -> None:
-    names = [f"{number}" for number in range(ELEMENTS_MAX + 1)]
-    topics: list[dict[str, Any]] = [{"name": name, "topic_id": None, "partitions": []} for name in names]
-    frame = request_frame(api_key, SERVED[api_key].highest, COMMON | {"topics": topics})
+def test_beyond_the_bound_the_connection_ends(broker: BrokerProcess) -> None:
+    """Elements are counted in all, and by the bytes that arrived."""
+    topics = [{"name": "t", "partitions": []} for _ in range(ELEMENTS_MAX + 1)]
+    too_many = request_frame(ApiKey.LIST_OFFSETS, SERVED[ApiKey.LIST_OFFSETS].highest, {"topics": topics})
+    too_short = request_frame(ApiKey.LIST_CONFIG_RESOURCES, 1, {"resource_types": [2] * (ELEMENTS_ALWAYS + 1)})
+    for frame in (too_many, too_short):
+        with RawConnection(broker.address) as connection:
+            connection.send(frame)
+            assert b"" == connection.wait_closed()
+
+
+LARGE = 60_000
+"""Topics and groups of a large cluster."""
+LARGE_OFFSETS = 100_000
+LEGITIMATE: dict[ApiKey, tuple[dict[str, Any], Callable[[Any], int], int]] = {
+    ApiKey.METADATA: (
+        {"topics": [{"name": f"t{each}", "topic_id": None} for each in range(LARGE)]},
+        lambda answer: len(answer.topics),
+        LARGE,
+    ),
+    ApiKey.DELETE_TOPICS: (
+        {"topics": [{"name": f"t{each}", "topic_id": None} for each in range(LARGE)]},
+        lambda answer: len(answer.responses),
+        LARGE,
+    ),
+    ApiKey.DESCRIBE_CONFIGS: (
+        {"resources": [{"resource_type": 2, "resource_name": f"t{each}"} for each in range(LARGE)]},
+        lambda answer: len(answer.results),
+        LARGE,
+    ),
+    ApiKey.OFFSET_COMMIT: (
+        {
+            "group_id": "many",
+            "generation_id_or_member_epoch": -1,
+            "topics": [
+                {
+                    "name": "target",
+                    "partitions": [{"partition_index": each, "committed_offset": 1} for each in range(LARGE_OFFSETS)],
+                }
+            ],
+        },
+        lambda answer: sum(len(topic.partitions) for topic in answer.topics),
+        LARGE_OFFSETS,
+    ),
+    ApiKey.OFFSET_FETCH: (
+        {
+            "groups": [
+                {"group_id": "many", "topics": [{"name": "target", "partition_indexes": list(range(LARGE_OFFSETS))}]}
+            ]
+        },
+        lambda answer: sum(len(topic.partitions) for group in answer.groups for topic in group.topics),
+        LARGE_OFFSETS,
+    ),
+}
+"""A request, what to count in its answer, and how many there must be."""
+
+
+@pytest.mark.parametrize("api_key", LEGITIMATE, ids=lambda api_key: api_key.name)
+def test_nothing_legitimate_is_refused(broker: BrokerProcess, target: Target, api_key: ApiKey) -> None:
+    values, count, expected = LEGITIMATE[api_key]
+    by_name = min(SERVED[api_key].highest, 9)
+    with RawConnection(broker.address, timeout_s=120.0) as connection:
+        if api_key in (ApiKey.OFFSET_COMMIT, ApiKey.OFFSET_FETCH):
+            wait_coordinator(connection, "many")
+        assert expected == count(connection.ask(api_key, by_name, COMMON | values))
+
+
+@pytest.mark.parametrize(
+    ("api_key", "name"),
+    [
+        (ApiKey.LIST_GROUPS, "states_filter"),
+        (ApiKey.LIST_GROUPS, "types_filter"),
+        (ApiKey.LIST_TRANSACTIONS, "state_filters"),
+    ],
+)
+def test_filters_with_more_words_than_there_are(
+    broker: BrokerProcess, target: Target, api_key: ApiKey, name: str
+) -> None:
+    """Every partition of the coordinator would look at each of them."""
     with RawConnection(broker.address) as connection:
-        connection.send(frame)
-        assert b"" == connection.wait_closed()
+        for count, expected in ((100, ErrorCode.none), (101, ErrorCode.invalid_request)):
+            words = [f"w{each}" for each in range(count)]
+            assert expected is connection.ask_newest(api_key, {name: words, "duration_filter": -1}).error_code
 
 
 def test_counts_that_lie_cost_nothing(broker: BrokerProcess) -> None:

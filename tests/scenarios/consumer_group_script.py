@@ -42,9 +42,9 @@ from ottla.coordination.groups.consumer.records import (
     decode,
 )
 from ottla.coordination.groups.consumer.requests import ConsumerHeartbeat, ConsumerHeartbeatResponse, MigrationPolicy
-from ottla.coordination.groups.consumer_protocol import NamedAssignment, read_assignment
 from ottla.coordination.groups.requests import JoinResponse, OffsetCommitRequest, OffsetCommitResponse, SyncResponse
 from ottla.model.error_codes import ErrorCode
+from ottla.protocol.consumer_protocol import PartitionsByTopic, read_assignment
 from tests.scenarios.consumer_offsets_rig import ConsumerOffsetsRig
 from tests.scenarios.group_script import Client, GroupScript, new_offsets
 from tests.scenarios.script_blocks import milliseconds, options
@@ -80,7 +80,7 @@ class ConsumerGroupScript(GroupScript):
     def __init__(self) -> None:
         super().__init__(ConsumerOffsetsRig())
         self.consumers: dict[str, Consumer] = {}
-        self.classic_owned: dict[str, NamedAssignment] = {}
+        self.classic_owned: dict[str, PartitionsByTopic] = {}
         self.topic_names: dict[UUID, str] = {}
         self.deaf: set[Hashable] = set()
 
@@ -194,7 +194,7 @@ class ConsumerGroupScript(GroupScript):
         return assignment({topic: tuple(map(int, numbers.split(","))) for topic, numbers in topics})
 
     def decoded(self, said: bytes) -> str:
-        return "+".join(f"{topic}:{numbers(of)}" for topic, of in read_assignment(said)[0].items()) or "-"
+        return "+".join(f"{topic}:{numbers(of)}" for topic, of in read_assignment(said).partitions.items()) or "-"
 
     # What the world does
 
@@ -232,7 +232,7 @@ class ConsumerGroupScript(GroupScript):
             case ConsumerHeartbeatResponse() if token not in self.deaf:
                 self.take_in(self.consumers[name], response)
             case SyncResponse(error=ErrorCode.NONE):
-                self.classic_owned[name] = read_assignment(response.assignment)[0]
+                self.classic_owned[name] = read_assignment(response.assignment).partitions
             case JoinResponse(error=ErrorCode.UNKNOWN_MEMBER_ID):
                 self.classic_owned.pop(name, None)
 

@@ -6,9 +6,10 @@ Like `GroupRig`, with the topics of a cluster, and true to what a failed write m
 from collections.abc import Iterable
 from uuid import UUID
 
-from ottla.coordination.groups.consumer.group import ConsumerGroup, Topic, Topics
+from ottla.coordination.groups.consumer.group import ConsumerGroup
 from ottla.coordination.groups.consumer.requests import ConsumerGroupConfig
-from ottla.coordination.groups.consumer_offsets_shard_state import ConsumerOffsetsShard
+from ottla.coordination.groups.group_kind import Topic, Topics
+from ottla.coordination.groups.group_shard_state import GroupShard
 from ottla.coordination.groups.requests import GroupEffect
 from ottla.coordination.runtime.effects import Respond, TransactionalWrite
 from ottla.model.ids import NO_PRODUCER_ID
@@ -19,7 +20,7 @@ from tests.unit.coordination.group_rig import GroupRig, Logged
 class ConsumerOffsetsRig(GroupRig):
     """A shard of both kinds of groups, its log, its clock, the topics, and every response that was given."""
 
-    shard: ConsumerOffsetsShard
+    shard: GroupShard
 
     def __init__(self, config: ConsumerGroupConfig | None = None) -> None:
         self.config = config or ConsumerGroupConfig()
@@ -27,9 +28,9 @@ class ConsumerOffsetsRig(GroupRig):
         self._topic_ids = 0
         super().__init__()
 
-    def _loaded(self) -> ConsumerOffsetsShard:
+    def _loaded(self) -> GroupShard:
         self.lives += 1
-        self.shard = ConsumerOffsetsShard(self.settings, self.config, SimRandom(self.lives))
+        self.shard = GroupShard(self.settings, self.config, SimRandom(self.lives))
         self.shard.on_metadata(self.topics, self.now_ms)
         for entry in self.log:
             if isinstance(entry, Logged):
