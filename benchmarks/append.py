@@ -13,8 +13,8 @@ from benchmarks.measure import Goal, Result, interleaved, report
 from ottla.env.real_clock import RealClock
 from ottla.model.ids import LeaderEpoch, TopicPartition
 from ottla.records.batch import Batch
-from ottla.storage.config import LogConfig
 from ottla.storage.log import Log
+from ottla.storage.log_config import LogConfig
 
 KIB = 1024
 SIZES = {"1 KiB": KIB, "16 KiB": 16 * KIB, "64 KiB": 64 * KIB, "1 MiB": 1024 * KIB}

@@ -14,8 +14,8 @@ from ottla.model.errors import OttlaError
 from ottla.model.ids import LeaderEpoch, TopicPartition
 from ottla.records.batch import Batch
 from ottla.records.builder import BatchBuilder
-from ottla.storage.config import LogConfig
 from ottla.storage.log import Log
+from ottla.storage.log_config import LogConfig
 from ottla.storage.log_store import LogStore
 
 PARTITION = TopicPartition("bench", 0)

@@ -101,7 +101,7 @@ class Stage:
     def perform(self, kind: type[Session]) -> float:
         """Its work; how many records."""
         if self._open is None:
-            raise RuntimeError("nobody is on stage")
+            raise RuntimeError("no client is open")
         count = self.count * kind.share
         before = time.process_time()
         self._open.work(count)
@@ -110,7 +110,7 @@ class Stage:
         return count
 
     def leave(self) -> None:
-        """Closes whoever is there."""
+        """Closes the client that is open, if any."""
         session, self._open = self._open, None
         if session is not None:
             session.close()

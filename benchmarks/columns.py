@@ -89,7 +89,7 @@ def write_objects(builder_class: Any, records: list[tuple[int, bytes, bytes]]) -
 def run(quick: bool = False) -> list[Result]:
     """Both ways, all three in turn."""
     if "_crecords" not in AiokafkaBatch.__module__:
-        raise RuntimeError("aiokafka runs without its C extension: that would be no rival")
+        raise RuntimeError("aiokafka runs without its C extension: the comparison would be unfair")
     records = rows()
     table = table_of(records)
     log = b"".join(encode_arrow(table, batch_records_max=BATCH_RECORDS))

@@ -20,10 +20,10 @@ from ottla.model.ids import LeaderEpoch, Offset, TimestampMs, TopicPartition
 from ottla.records.batch import Batch
 from ottla.records.builder import BatchBuilder
 from ottla.records.layout import Codec
-from ottla.storage.cleaner import Cleaner, CleanerConfig
-from ottla.storage.config import MIB, LogConfig
+from ottla.storage.cleaning.cleaner import Cleaner, CleanerConfig
 from ottla.storage.log import Log
-from ottla.storage.recovery import Opening, open_parts
+from ottla.storage.log_config import MIB, LogConfig
+from ottla.storage.recovery.log_recovery import Opening, open_parts
 
 NOW = TimestampMs(1_700_000_000_000)
 CONFIG = LogConfig(segment_bytes=64 * MIB, cleanup_compact=True)

@@ -17,10 +17,12 @@ from typing import Any, Final, cast
 
 from benchmarks.measure import Result, interleaved, report
 from ottla.broker.broker import Broker
-from ottla.broker.configuration import BrokerConfig
+from ottla.broker.configs.configuration import BrokerConfig
 from ottla.protocol.apis import ApiKey
 from ottla.protocol.scan import scan_requests
 from ottla.records.builder import BatchBuilder
+from ottla.security.connection_context import ConnectionContext
+from ottla.security.security_protocol import SecurityProtocol
 from ottla.transport.connection import Connection, Slot
 from tests.wire.exchange import read_response, request_frame
 
@@ -61,7 +63,9 @@ Values = dict[str, Any]
 class Caller:
     """In the place of a connection: takes the one answer that it waits for."""
 
-    peer = "127.0.0.1:0"
+    context = ConnectionContext(
+        listener="PLAINTEXT", security_protocol=SecurityProtocol.PLAINTEXT, address="127.0.0.1:0"
+    )
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
@@ -80,7 +84,7 @@ class Caller:
         """Offers the request, again if the broker had no room for it; it will then call this once more."""
         self._slot = Slot(cast(Connection, self))
         (request,) = scan_requests(self._frame, 0, len(self._frame), FRAME_BYTES_MAX)[0]
-        self._broker.dispatch.serve(request, self._frame, self._slot)
+        self._broker.parts.pipeline.serve(request, self._frame, self._slot)
 
     def on_completed(self) -> None:
         """The slot has its answer."""
@@ -294,7 +298,7 @@ class Bench:
         return await self._repeat(frame)
 
     async def commit(self, partitions: int) -> float:
-        """Commits for so many partitions."""
+        """Commits for the first `partitions` partitions."""
         offsets = [
             {"partition_index": number, "committed_offset": 123_456, "committed_metadata": ""}
             for number in range(partitions)
@@ -346,7 +350,7 @@ def run(quick: bool = False) -> list[Result]:
     """One comparison."""
     loop = asyncio.new_event_loop()
     with tempfile.TemporaryDirectory(prefix="ottla-bench-") as folder:
-        # The delay has the members of a new group find each other; it is no part of what is timed afterwards.
+        # The delay has the members of a new group find each other; it ends before the clock starts.
         delay = {"group.initial.rebalance.delay.ms": "1000"}
         settings = {"log.dirs": folder, "listeners": "PLAINTEXT://127.0.0.1:0", **delay}
         broker = Broker(BrokerConfig.parse(settings))

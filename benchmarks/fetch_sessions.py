@@ -13,9 +13,9 @@ from typing import Final
 
 from benchmarks.measure import Goal, Result, interleaved, report
 from ottla.client.admin.topic_requests import create_topic
-from ottla.client.consumer import fetcher
 from ottla.client.consumer.async_consumer import AsyncConsumer
-from ottla.client.consumer.fetch_session_state import FetchSessionState
+from ottla.client.fetch import fetcher
+from ottla.client.fetch.fetch_session_state import FetchSessionState
 from ottla.client.network.cluster import Cluster
 from ottla.client.producer.async_producer import AsyncProducer
 from ottla.model.ids import TopicPartition

@@ -6,7 +6,7 @@ import random
 from benchmarks.bench_log import bench_store, fill, make_batch
 from benchmarks.measure import Result, interleaved, report
 from ottla.model.ids import Offset, TimestampMs
-from ottla.storage.config import LogConfig
+from ottla.storage.log_config import LogConfig
 
 GIB = 1 << 30
 LOOK_UPS = 5_000

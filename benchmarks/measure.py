@@ -30,7 +30,7 @@ with a function `run(quick)` that `python -m benchmarks` finds:
 
 A rival returns how many units it did, or None for one; its rate is units per second, and more is better. A call should
 take some ten milliseconds at least, so that the clock and the first touch of memory do not count. Work that must be
-done anew before each call, but not be timed, goes to `before`.
+repeated before each call, but not be timed, goes to `before`.
 
 Why turns: on a shared machine the speed drifts by a third within a minute. Each round runs every rival once, the order
 rotates from round to round, and a ratio is taken within its round; the drift then hits both sides alike.

@@ -12,7 +12,7 @@ import time
 from benchmarks.bench_log import BenchStore, bench_store, fill, make_batch
 from benchmarks.measure import Result, interleaved, report
 from ottla.model.ids import TopicPartition
-from ottla.storage.config import LogConfig
+from ottla.storage.log_config import LogConfig
 
 PARTITIONS = 10_000
 

@@ -10,8 +10,8 @@ from ottla.env.real_clock import RealClock
 from ottla.env.real_disk import RealDisk
 from ottla.model.ids import Offset
 from ottla.records.batch import crc32c
-from ottla.storage.config import LogConfig
-from ottla.storage.recovery import Opening, open_parts
+from ottla.storage.log_config import LogConfig
+from ottla.storage.recovery.log_recovery import Opening, open_parts
 
 KIB = 1024
 LOG_BYTES = 256 * KIB * KIB

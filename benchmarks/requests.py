@@ -19,7 +19,8 @@ from kio.serial import entity_reader, entity_writer
 from kio.static.constants import EntityType
 
 from benchmarks.measure import Goal, Result, interleaved, report
-from ottla.protocol.scan import FetchRequest, FetchResult, ProduceRequest, ProduceResult, scan_requests
+from ottla.protocol.results import FetchResult, ProduceResult
+from ottla.protocol.scan import FetchRequest, ProduceRequest, scan_requests
 
 TURNS = 50_000
 PARTITIONS = 16
@@ -29,9 +30,9 @@ RECORDS = bytes(170)
 SCAN_GOAL, ANSWER_GOAL = 3.0, 50.0
 """kio reads in compiled code and writes in Python."""
 
-PRODUCE_RESULTS: list[ProduceResult] = [(0, 123_456, -1, 0, None, None, None)]
+PRODUCE_RESULTS: list[ProduceResult] = [ProduceResult(0, 123_456, -1, 0, None, None, None)]
 FETCH_RESULTS: list[FetchResult] = [
-    (TOPIC_ID, number, 0, 1_000_000, 1_000_000, 0, None, -1, RECORDS, len(RECORDS), None, None)
+    FetchResult(TOPIC_ID, number, 0, 1_000_000, 1_000_000, 0, None, -1, RECORDS, len(RECORDS), None, None)
     for number in range(PARTITIONS)
 ]
 
@@ -106,12 +107,12 @@ def kio_answer(correlation_id: int, response: Any) -> bytes:
 def kio_answer_produce(correlation_id: int, request: Any) -> bytes:
     """One topic with one partition, as the results say."""
     (topic,) = request.topic_data
-    ((error_code, base_offset, _, log_start_offset, *_),) = PRODUCE_RESULTS
+    (result,) = PRODUCE_RESULTS
     part = produce_out.PartitionProduceResponse(
         index=topic.partition_data[0].index,
-        error_code=ErrorCode(error_code),
-        base_offset=base_offset,
-        log_start_offset=log_start_offset,
+        error_code=ErrorCode(result.error_code),
+        base_offset=result.base_offset,
+        log_start_offset=result.log_start_offset,
         record_errors=(),
     )
     answer = produce_out.TopicProduceResponse(name=topic.name, partition_responses=(part,))
@@ -122,17 +123,15 @@ def kio_answer_fetch(correlation_id: int, request: Any) -> bytes:
     """One topic, as the results say."""
     parts = (
         fetch_out.PartitionData(
-            partition_index=partition,
-            error_code=ErrorCode(error_code),
-            high_watermark=high_watermark,
-            last_stable_offset=last_stable_offset,
-            log_start_offset=log_start_offset,
-            aborted_transactions=aborted,
-            records=records,
+            partition_index=result.partition,
+            error_code=ErrorCode(result.error_code),
+            high_watermark=result.high_watermark,
+            last_stable_offset=result.last_stable_offset,
+            log_start_offset=result.log_start_offset,
+            aborted_transactions=result.aborted,
+            records=result.records,
         )
-        for _, partition, error_code, high_watermark, last_stable_offset, log_start_offset, aborted, _, records, *_ in (
-            FETCH_RESULTS
-        )
+        for result in FETCH_RESULTS
     )
     topic = fetch_out.FetchableTopicResponse(topic_id=request.topics[0].topic_id, partitions=tuple(parts))
     response = fetch_out.FetchResponse(throttle_time=timedelta(0), error_code=ErrorCode.none, responses=(topic,))
@@ -140,7 +139,7 @@ def kio_answer_fetch(correlation_id: int, request: Any) -> bytes:
 
 
 def turns(step: Callable[[], object], count: int) -> Callable[[], float]:
-    """The step so many times."""
+    """Runs the step `count` times."""
 
     def run_turns() -> float:
         for _ in range(count):

@@ -16,7 +16,7 @@ from benchmarks.bench_log import PARTITION, BenchStore, bench_store, fill, make_
 from benchmarks.measure import Goal, Result, interleaved, report
 from ottla.model.ids import Offset
 from ottla.records.batch import Batch
-from ottla.storage.config import LogConfig
+from ottla.storage.log_config import LogConfig
 
 MIB = 1024 * 1024
 LOG_BYTES = 256 * MIB

@@ -10,8 +10,8 @@ How it is kept fair:
 - The same records in both brokers, written by the same producer; four partitions; nothing is compressed.
 - The same options, as a program has that changes nothing but the format's name; all else by default. Reading only
   values is the exception: there `ottla` is given a schema, which is how it is told.
-- They take turns within each round, on warm JVMs and Python workers; who read or wrote something else than all rows
-  ends the run.
+- They take turns within each round, on warm JVMs and Python workers; a format that reads or writes anything but all
+  rows ends the run.
 - The sinks are not alike: the connector's delivers at least once, ours exactly once.
 """
 
@@ -71,7 +71,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--json", action="store_true", help="one JSON object on standard output instead of tables")
     options = parser.parse_args(arguments)
     count = options.count or (COUNT_QUICK if options.quick else COUNT)
-    # Whoever ends this ends brokers and Spark with it.
+    # SIGTERM ends brokers and Spark, too.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     found = []
     if not options.json:

@@ -181,7 +181,7 @@ class Race:
 
 
 def rotated(names: list[str], number: int) -> list[str]:
-    """Who goes first changes from round to round."""
+    """The names in the order of a round: another one is first in each."""
     start = number % len(names)
     return names[start:] + names[:start]
 
@@ -198,7 +198,7 @@ def chosen(cases: Sequence[Case], *, only: Sequence[str], quick: bool) -> list[C
 
 
 def progress(line: str) -> None:
-    """For whoever waits."""
+    """Prints what is done at the moment, on stderr."""
     print(f"  .. {line}", file=sys.stderr, flush=True)
 
 
@@ -212,8 +212,9 @@ def temporary_folder(beside: Path | None) -> Iterator[Path]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.vs_kafka", description="Ottla beside Apache Kafka.")
+def options_of(arguments: Sequence[str] | None, *, program: str, description: str) -> argparse.Namespace:
+    """The options of a race on the command line."""
+    parser = argparse.ArgumentParser(prog=f"python -m benchmarks.{program}", description=description)
     parser.add_argument("--quick", action="store_true", help="one round, small volumes: shows that it works")
     parser.add_argument("--only", action="append", default=[], metavar="WORDS", help="cases whose name has these words")
     parser.add_argument("--rounds", type=int, help=f"how many rounds (default {ROUNDS}, with --quick 1)")
@@ -239,11 +240,16 @@ def _print(options: argparse.Namespace, samples: Samples) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Returns the exit status."""
-    options = _options(arguments)
+    options = options_of(arguments, program="vs_kafka", description="Ottla beside Apache Kafka.")
     cases = chosen(all_cases(), only=options.only, quick=options.quick)
     starts = not options.only or any(words in "start" for words in options.only)
+    return run_race(options, cases, starts=starts)
+
+
+def run_race(options: argparse.Namespace, cases: Sequence[Case], *, starts: bool) -> int:
+    """Runs the cases, or only names them, as the options of the command line say; the exit status."""
     if options.list:
-        print("\n".join(["start", *(case.name for case in cases)]))
+        print("\n".join([*(["start"] if starts else []), *(case.name for case in cases)]))
         return 0
     if not cases and not starts:
         print(f"no case has {' or '.join(options.only)} in its name; --list shows them all", file=sys.stderr)

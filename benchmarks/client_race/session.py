@@ -1,4 +1,4 @@
-"""What every client in the race does: open, send or read so many records, close.
+"""What every client in the race does: open, send or read records, close.
 
 Covers the frame and what is the same for all: records, batches, waits. The clients are in the modules beside this one.
 """
@@ -43,7 +43,7 @@ class Session:
         """Connects, and does what is done once; a consumer asks for nothing yet."""
 
     def work(self, count: int) -> None:
-        """Sends so many records, until they are acknowledged; or reads as many."""
+        """Sends `count` records, until they are acknowledged; or reads as many."""
         raise NotImplementedError
 
     def close(self) -> None:
@@ -83,6 +83,6 @@ class AsyncSession(Session):
 
 
 def check_read(read: int, size: int, lane: Lane) -> None:
-    """A race is no use if a client read something else than was written."""
+    """Fails if a client read anything but what was written: its time would say nothing."""
     if size != read * len(lane.value):
         raise RuntimeError(f"{read} values of {lane.topic} have {size} bytes, not {len(lane.value)} each")

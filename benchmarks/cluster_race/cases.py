@@ -35,7 +35,7 @@ QUICK: Final = Volumes(small_records=300_000, large_records=60_000, behind_bytes
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    """`run` gets the cluster, the volumes and the name of a fresh topic with so many partitions, 0 for the many."""
+    """`run` gets the cluster, the volumes and a fresh topic's name; `partitions` is 0 for the topic with many."""
 
     name: str
     partitions: int
@@ -91,7 +91,7 @@ def _killed(
 
 
 def _hanging(cluster: RaceCluster, volumes: Volumes, topic: str) -> Figures:
-    """Nobody can see that it will not come back, so its session has to end. librdkafka would wait for a minute."""
+    """The cluster cannot know that it is gone for good: its session has to end. librdkafka would wait for a minute."""
     leader = cluster.brokers[cluster.leaders(topic)[0]]
     try:
         with ottla_writer(cluster.bootstrap, topic) as write:

@@ -106,7 +106,7 @@ class RaceCluster:
         self.wait(lambda: len(admin.list_topics(timeout=5).brokers) == BROKERS, "all brokers to be in it")
 
     def stop(self) -> None:
-        """Ends all at once: nobody needs what they have, and the last of three Kafkas would wait for the others."""
+        """Kills all at once: their data is not needed, and the last of three Kafkas would wait for the others."""
         for each in self.brokers.values():
             each.kill()
 
@@ -126,7 +126,7 @@ class RaceCluster:
         return AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0})
 
     def leaders(self, topic: str) -> dict[int, int]:
-        """Who leads each partition; -1 for nobody."""
+        """The leader of each partition; -1 without a leader."""
         admin = self.admin()
         partitions = admin.list_topics(topic, timeout=30).topics[topic].partitions
         return {number: int(each.leader) for number, each in partitions.items()}

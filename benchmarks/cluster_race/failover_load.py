@@ -1,6 +1,6 @@
 """Writes with acks=all, one record after the other's acknowledgement, and finds the longest pause around a fault.
 
-The pause is from the last acknowledgement before to the first one after, as whoever writes sees it: it has in it how
+The pause is from the last acknowledgement before to the first one after, as the writer sees it: it includes how
 long the cluster takes to see that a broker is gone and to have another lead, and how long the client takes to find it.
 """
 
@@ -40,7 +40,7 @@ def ottla_writer(bootstrap: str, topic: str) -> Iterator[Write]:
 
 
 def pause_around(write: Write, fault: Callable[[], None]) -> float:
-    """The seconds for which nothing was acknowledged around a fault that happens while somebody writes."""
+    """The seconds for which nothing was acknowledged around a fault that happens during writes."""
     acknowledged: list[float] = []
     failures: list[BaseException] = []
     done = threading.Event()
@@ -100,7 +100,7 @@ def first_records(bootstrap: str, topic: str, partitions: int, fault: Callable[[
 
 
 def _librdkafka_writes(bootstrap: str, topic: str, partitions: int) -> Write:
-    """Writes a record to each of so many partitions."""
+    """Writes a record to each partition."""
     from confluent_kafka import KafkaError, Message, Producer
 
     settings = {"bootstrap.servers": bootstrap, "acks": "all", "linger.ms": 0, "log_level": 0}

@@ -1,6 +1,6 @@
 """Where a case works: a running broker, the loads, how much of them, and a topic for the time of the case.
 
-What the cases are is in `cases.py`, `group_cases.py` and `transaction_cases.py`.
+What the cases are is in `cases.py`, `group_cases.py`, `share_cases.py` and `transaction_cases.py`.
 """
 
 import os
@@ -37,6 +37,9 @@ class Volumes:
     rebalances: int
     transactions_s: int
     idle_s: int
+    share_bytes: int
+    acknowledgements: int
+    deaths: int
 
 
 FULL: Final = Volumes(
@@ -50,6 +53,9 @@ FULL: Final = Volumes(
     rebalances=50,
     transactions_s=10,
     idle_s=30,
+    share_bytes=400 * MB,
+    acknowledgements=20_000,
+    deaths=20,
 )
 QUICK: Final = Volumes(
     raw_bytes=300 * MB,
@@ -62,6 +68,9 @@ QUICK: Final = Volumes(
     rebalances=10,
     transactions_s=1,
     idle_s=5,
+    share_bytes=100 * MB,
+    acknowledgements=4_000,
+    deaths=5,
 )
 
 
@@ -83,7 +92,7 @@ WarmUp = Callable[[Arena, str], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    """`run` gets the arena and the name of a fresh topic with so many partitions."""
+    """`run` gets the arena and the name of a fresh topic with `partitions` partitions."""
 
     name: str
     partitions: int

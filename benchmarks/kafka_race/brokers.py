@@ -30,7 +30,7 @@ COMMON_SETTINGS: Final = {
     "group.consumer.assignment.interval.ms": "0",
 }
 """By default a new group waits three seconds for more members, and a server-side one computes an assignment once in a
-second at most: waits that are no broker's merit or fault."""
+second at most: waits that say nothing about a broker's speed."""
 
 KAFKA_JVM_OPTIONS: Final = (
     "-Xmx1G",
@@ -230,7 +230,7 @@ def kafka_properties(folder: Path, address: Address, overrides: Mapping[str, str
 
 
 def free_port() -> int:
-    """A port that nobody listens on now."""
+    """A port without a listener."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]

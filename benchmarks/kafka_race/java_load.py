@@ -71,7 +71,7 @@ def produce(
 
 
 def consume(bootstrap: str, topic: str, *, records: int, group: str, protocol: str) -> Consumed:
-    """Reads so many records as the only member of a group, whose protocol is `classic` or `consumer`."""
+    """Reads `records` records as the only member of a group, whose protocol is `classic` or `consumer`."""
     words = [
         "--topic", topic, "--num-records", str(records), "--bootstrap-server", bootstrap, "--group", group,
         "--command-property", f"group.protocol={protocol}",
@@ -90,7 +90,7 @@ def transactions(
     warm_up_s: float,
     seconds: float,
 ) -> Work:
-    """Transactions of so many records, one after another; the requests of the work are transactions."""
+    """Transactions of `records` records, one after another; the requests of the work are transactions."""
     if not (folder / f"{TRANSACTION_LOAD}.class").exists():
         compile_java(SOURCES / f"{TRANSACTION_LOAD}.java", folder)
     words = [bootstrap, topic, topic, *map(str, (records, record_bytes, warm_up_s, seconds))]

@@ -10,7 +10,7 @@ import resource
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
@@ -23,16 +23,26 @@ LATENCY_WARM_UP_S: Final = 2
 SILENCE_MAX_S: Final = 30.0
 
 
-def produce(bootstrap: str, topic: str, *, records: int, record_bytes: int, acks: str) -> Work:
+def produce(
+    bootstrap: str,
+    topic: str,
+    *,
+    records: int,
+    record_bytes: int,
+    acks: str,
+    security: Mapping[str, str] | None = None,
+) -> Work:
     """As many records as the client can send, without keys, spread over the partitions by the client."""
     options = {"bootstrap": bootstrap, "topic": topic, "records": records, "record_bytes": record_bytes, "acks": acks}
-    return work_of(_in_process("produce", options))
+    return work_of(_in_process("produce", {**options, "security": dict(security or {})}))
 
 
-def consume(bootstrap: str, topic: str, *, partitions: int, records: int) -> Work:
-    """Reads so many records from the beginning of all partitions."""
+def consume(
+    bootstrap: str, topic: str, *, partitions: int, records: int, security: Mapping[str, str] | None = None
+) -> Work:
+    """Reads `records` records from the beginning of all partitions."""
     options = {"bootstrap": bootstrap, "topic": topic, "partitions": partitions, "records": records}
-    return work_of(_in_process("consume", options))
+    return work_of(_in_process("consume", {**options, "security": dict(security or {})}))
 
 
 def latency(bootstrap: str, topic: str, *, rate: int, seconds: int, record_bytes: int) -> Latency:
@@ -42,7 +52,7 @@ def latency(bootstrap: str, topic: str, *, rate: int, seconds: int, record_bytes
 
 
 def transactions(bootstrap: str, topic: str, *, records: int, record_bytes: int, seconds: float) -> Work:
-    """Transactions of so many records, one after another; the requests of the work are transactions."""
+    """Transactions of `records` records, one after another; the requests of the work are transactions."""
     options = {"bootstrap": bootstrap, "topic": topic, "records": records, "record_bytes": record_bytes}
     return work_of(_in_process("transactions", {**options, "seconds": seconds}))
 
@@ -78,6 +88,7 @@ def _run_produce(options: dict[str, Any]) -> dict[str, float]:
             "queue.buffering.max.kbytes": 1_000_000,
             # Only failures come back: a Python call for every record would be the slowest part of the run.
             "delivery.report.only.error": True,
+            **options.get("security", {}),
         }
     )
     producer.list_topics(options["topic"], timeout=10)
@@ -113,6 +124,7 @@ def _assigned(options: dict[str, Any], partitions: int, **settings: object) -> "
             "group.id": "benchmark",
             "enable.auto.commit": False,
             "auto.offset.reset": "earliest",
+            **options.get("security", {}),
             **settings,
         }
     )

@@ -19,7 +19,7 @@ SAMPLE_INTERVAL_S: Final = 1.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessStat:
-    """One line of `/proc/<pid>/stat`: who started it and the CPU seconds it used."""
+    """One line of `/proc/<pid>/stat`: its parent and the CPU seconds it used."""
 
     parent: int
     own_cpu_s: float

@@ -63,15 +63,19 @@ class RawLoad:
     """The compiled program."""
 
     def __init__(self, folder: Path) -> None:
-        """Compiles it into `folder`; a machine without a C compiler gets a `LoadError` that says so."""
+        """Compiles it into `folder` unless it is there; without a C compiler on the machine it raises `LoadError`."""
         self._program = folder / "load"
+        if self._program.exists():
+            return
         compiler = shutil.which("cc")
         if compiler is None:
             raise LoadError("cc is not on the PATH: the load generator is written in C and needs a compiler")
         command = [compiler, *COMPILER_OPTIONS, f"-I{CRC_FOLDER}", *map(str, sorted(SOURCES.glob("*.c")))]
-        done = subprocess.run([*command, "-o", str(self._program)], capture_output=True, text=True)
+        compiled = folder / "load.new"
+        done = subprocess.run([*command, "-o", str(compiled)], capture_output=True, text=True)
         if done.returncode != 0:
             raise LoadError(f"the load generator does not compile:\n{done.stderr}")
+        compiled.rename(self._program)
 
     def produce(self, port: int, topic: str, **options: Option) -> Work:
         """Pipelined Produce requests; `load.h` names the options."""
@@ -106,6 +110,18 @@ class RawLoad:
     def transactions(self, port: int, topic: str, **options: Option) -> Work:
         """Transactions one after another; the requests of the work are transactions."""
         return work_of(self._run("transactions", port, topic, options))
+
+    def share_consume(self, port: int, topic: str, **options: Option) -> Work:
+        """A share group that reads and accepts; the records of the work are those whose acceptance was answered."""
+        return work_of(self._run("share_consume", port, topic, options))
+
+    def share_acknowledge(self, port: int, topic: str, **options: Option) -> Work:
+        """A share group that accepts every record by a request of its own; the records of the work are these."""
+        return work_of(self._run("share_acknowledge", port, topic, options))
+
+    def share_redelivery(self, port: int, topic: str, **options: Option) -> float:
+        """Milliseconds from a member's death until another member has its records: the median of the repeats."""
+        return self._run("share_redelivery", port, topic, options)["redelivered_ms"]
 
     def start_idle_groups(self, port: int, topic: str, **options: Option) -> "subprocess.Popen[str]":
         """Groups with one member each: prints a line when all have one, and another one before they leave."""

@@ -35,7 +35,7 @@ def batch_records(record_bytes: int, batch_bytes: int = BATCH_BYTES) -> int:
 def fill(
     arena: Arena, topic_name: str, record_bytes: int, batch_bytes: int, partitions: int, size: int, acks: int = 1
 ) -> Work:
-    """Writes about so many bytes over the partitions, with the load generator."""
+    """Writes about `size` bytes over the partitions, with the load generator."""
     return arena.raw.produce(
         arena.broker.address.port,
         topic_name,

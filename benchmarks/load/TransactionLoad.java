@@ -5,7 +5,7 @@ import org.apache.kafka.clients.producer.ProducerRecord;
 import org.apache.kafka.common.serialization.ByteArraySerializer;
 
 /**
- * Transactions one after another by the Java producer with its default settings: so many records, then a commit.
+ * Transactions one after another by the Java producer with its default settings: a number of records, then a commit.
  *
  * Arguments: bootstrap, topic, transactional id, records in a transaction, bytes of a record, seconds of warming up,
  * seconds that are measured. Prints one JSON object.

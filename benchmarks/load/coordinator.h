@@ -5,7 +5,7 @@
 #include "load.h"
 #include "wire.h"
 
-/* Asks who coordinates the group or transactional id until the broker knows; fails after some seconds. */
+/* Asks for the coordinator of the group or transactional id until the broker knows it; fails after some seconds. */
 void await_coordinator(const struct options *options, int key_type, const char *key);
 
 /* Sends the frame, again and again while the coordinator is only starting. Any other error ends the program. */

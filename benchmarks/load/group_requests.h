@@ -179,7 +179,7 @@ static inline int take_error(struct reader *in) {
     return in->broken ? UNREADABLE : error;
 }
 
-/* Commits the same offset for the first partitions of one topic, by nobody's membership. */
+/* Commits the same offset for the first partitions of one topic, without a member id. */
 static inline struct writer new_commit(const char *group, const char *topic, int partitions) {
     struct writer out = {0};
     put_header(&out, OFFSET_COMMIT_KEY, 8, 6);

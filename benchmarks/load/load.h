@@ -23,6 +23,7 @@ struct options {
     int groups;  /* that commits go to in turn, or that have one member each */
     int members; /* of one group */
     int repeats; /* of a group's changes */
+    int records_max; /* that a member of a share group acquires at once */
     int transaction_batches; /* in each */
     int transaction_version; /* 1: partitions are added by the client; 2: by the broker */
 };
@@ -33,7 +34,7 @@ double cpu_seconds(void); /* that this process has used */
 
 __attribute__((noreturn, format(printf, 1, 2))) void fail(const char *format, ...);
 
-/* A connected socket with Nagle's delay off; -1 if nobody listens there and `patient` is set, else it fails. */
+/* A connected socket with Nagle's delay off; -1 if the port is closed and `patient` is set, else it fails. */
 int connect_to(const struct options *options, int patient);
 void send_all(int socket, const uint8_t *data, size_t size);
 
@@ -51,6 +52,9 @@ void run_rebalance(const struct options *options);
 void run_consumer_group(const struct options *options);
 void run_idle_groups(const struct options *options);
 void run_transactions(const struct options *options);
+void run_share_consume(const struct options *options);
+void run_share_acknowledge(const struct options *options);
+void run_share_redelivery(const struct options *options);
 
 /* Sorts the numbers; the one in the middle. */
 double median(double *numbers, int count);

@@ -1,5 +1,6 @@
 /* The load generator: `load MODE name=value...`. Modes: produce, fetch, latency, first, commit, rebalance,
- * consumer_group, idle_groups, transactions, sink; each has its own file, but for `first`, which is in produce.c.
+ * consumer_group, idle_groups, transactions, share_consume, share_acknowledge, share_redelivery, sink; each has its own
+ * file, but for `first`, which is in produce.c, and `share_acknowledge`, which is in share_consume.c.
  *
  * It exists because every full client is slower than a good broker: this one sends prepared bytes and throws away what
  * it reads, so that what is measured is the broker. One thread serves all connections, and leaves the other core alone.
@@ -116,7 +117,7 @@ static void set_option(struct options *options, const char *word) {
         {"partition_bytes_max", &options->partition_bytes_max}, {"rate", &options->rate},
         {"seconds", &options->seconds}, {"groups", &options->groups}, {"members", &options->members},
         {"repeats", &options->repeats}, {"transaction_batches", &options->transaction_batches},
-        {"transaction_version", &options->transaction_version},
+        {"transaction_version", &options->transaction_version}, {"records_max", &options->records_max},
     };
     size_t length = (size_t)(equals - word);
     for (size_t at = 0; at < sizeof numbers / sizeof *numbers; at++) {
@@ -138,8 +139,8 @@ static void check_options(const struct options *options) {
     if (options->partitions < 1 || options->connections < 1 || options->in_flight < 1 || options->batch_records < 1)
         fail("partitions, connections, in_flight and batch_records are at least 1");
     if (options->record_bytes < 16) fail("record_bytes is at least 16");
-    if (options->groups < 1 || options->members < 2 || options->repeats < 1 || options->transaction_batches < 1)
-        fail("groups, repeats and transaction_batches are at least 1, members at least 2");
+    if (options->groups < 1 || options->repeats < 1 || options->transaction_batches < 1 || options->records_max < 1)
+        fail("groups, repeats, transaction_batches and records_max are at least 1");
     if (options->transaction_version < 1 || options->transaction_version > 2) fail("transaction_version is 1 or 2");
     if (options->produce_version < 9 || options->produce_version > 12) fail("produce_version is 9 to 12");
 }
@@ -149,19 +150,21 @@ int main(int count, char **words) {
         .host = "127.0.0.1", .partitions = 1, .connections = 1, .in_flight = 5, .acks = 1, .produce_version = 12,
         .batch_records = 1, .record_bytes = 100, .requests = 1000, .bytes = 100 << 20,
         .partition_bytes_max = 1 << 20, .rate = 1000, .seconds = 10, .name = "load", .groups = 1, .members = 50,
-        .repeats = 10, .transaction_batches = 1, .transaction_version = 2,
+        .repeats = 10, .transaction_batches = 1, .transaction_version = 2, .records_max = 500,
     };
-    struct { const char *name; void (*run)(const struct options *); } modes[] = {
-        {"produce", run_produce}, {"fetch", run_fetch}, {"latency", run_latency}, {"first", run_first},
-        {"sink", run_sink},
-        {"commit", run_commit}, {"rebalance", run_rebalance}, {"consumer_group", run_consumer_group},
-        {"idle_groups", run_idle_groups}, {"transactions", run_transactions},
+    struct { const char *name; void (*run)(const struct options *); int members_min; } modes[] = {
+        {"produce", run_produce, 0}, {"fetch", run_fetch, 0}, {"latency", run_latency, 0}, {"first", run_first, 0},
+        {"sink", run_sink, 0}, {"commit", run_commit, 0}, {"idle_groups", run_idle_groups, 0},
+        {"transactions", run_transactions, 0}, {"rebalance", run_rebalance, 2},
+        {"consumer_group", run_consumer_group, 2}, {"share_consume", run_share_consume, 1},
+        {"share_acknowledge", run_share_acknowledge, 1}, {"share_redelivery", run_share_redelivery, 2},
     };
     if (count < 2) fail("usage: load MODE name=value...");
     for (int at = 2; at < count; at++) set_option(&options, words[at]);
     check_options(&options);
     for (size_t at = 0; at < sizeof modes / sizeof *modes; at++) {
         if (strcmp(words[1], modes[at].name) == 0) {
+            if (options.members < modes[at].members_min) fail("%s: members at least %d", words[1], modes[at].members_min);
             modes[at].run(&options);
             return 0;
         }

@@ -28,7 +28,7 @@ void receive_more(struct peer *peer);
 /* The next whole answer, behind its correlation id and the tags of its header; false if there is none yet. */
 bool take_answer(struct peer *peer, struct reader *in);
 
-/* What has come for whom: the number of owners, after at most so many milliseconds. */
+/* Waits at most `timeout_ms` for data; returns the number of owners that have some. */
 int wait_peers(int epoll, void **owners, int owners_max, int timeout_ms);
 
 int new_epoll(void);

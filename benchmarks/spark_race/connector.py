@@ -17,7 +17,7 @@ SPARK_VERSION: Final = "4.2.0"
 """The newest release of which both PySpark and the connector are published."""
 
 TOKEN_PROVIDER_VERSION: Final = "4.1.0-preview1"
-"""A part of the connector that gets delegation tokens, for which nobody asks here. The newest one published."""
+"""A part of the connector that gets delegation tokens, which are not used here. The newest one published."""
 
 MAVEN_TIMEOUT_S: Final = 600
 PIP_TIMEOUT_S: Final = 900

@@ -111,7 +111,7 @@ def _told_again(clock: ReportedTime, runs: Iterator[tuple[float, float]], part: 
 
 
 def _check_count(ground: Ground, contender: Contender, topic: str, count: int) -> None:
-    """A race is no use if somebody reads something else than was written."""
+    """Fails if a format reads anything but what was written: its time would say nothing."""
     read = ground.spark.read.format(contender.format).options(**contender.reading(topic)).load().count()
     if read != count:
         raise RuntimeError(f"{contender.name} counts {read} of {count} rows in {topic}")

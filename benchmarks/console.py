@@ -1,0 +1,242 @@
+"""The console: how fast the viewer searches, as a ratio to the Arrow consumer, and what many topics cost.
+
+Filters are searched over the same topic that `poll_arrow` reads, in the same run. Then a console process opens the list
+of 10,000 topics (`python -m benchmarks.console --topics N` for another number), beside a request for all metadata. The
+time of the first page, and the memory of the console's process, are told on standard error.
+"""
+
+import argparse
+import asyncio
+import json
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow as pa
+
+from benchmarks.measure import Goal, Result, interleaved, report
+from ottla.client.admin.async_admin import AsyncAdmin
+from ottla.client.admin.values import NewTopic
+from ottla.client.consumer.async_consumer import AsyncConsumer
+from ottla.client.producer.async_producer import AsyncProducer
+from ottla.console.services.records.query import RecordsQuery
+from ottla.console.services.records.scan import scan_plan
+from ottla.console.services.records.search import Search, all_rows, bounds_for
+from ottla.model.ids import TopicPartition
+from ottla.protocol.apis import ApiKey
+from tests.console.console_process import FormClient, running_console
+from tests.hostile.broker_process import BrokerProcess
+from tests.wire.exchange import RawConnection
+
+TOPIC: Final = "searched"
+PARTITIONS: Final = 4
+RECORDS: Final = 1_000_000
+RECORDS_QUICK: Final = 100_000
+SEND_RECORDS: Final = 50_000
+TOPICS: Final = 10_000
+TOPICS_QUICK: Final = 300
+TOPICS_AT_ONCE: Final = 200
+FILTERS: Final = {
+    "contains": 'value contains "nowhere to be found"',
+    "key ==": 'key == "key-77777"',
+    "any text": '"nowhere to be found"',
+    "field == text": 'value.user.name == "user 77777"',
+    "field == number": "value.user.id == 77777",
+    "field > number": "value.amount > 5000",
+}
+"""The last one has to decode every record; the others are decided, or nearly, on the bytes."""
+
+
+def run(quick: bool = False, topics: int | None = None) -> list[Result]:
+    """Searches, then the list of topics."""
+    with _folder() as folder:
+        with BrokerProcess(folder / "records") as broker:
+            results = [_searches(broker.address, folder, quick)]
+        with BrokerProcess(folder / "topics", settings={"auto.create.topics.enable": "false"}) as broker:
+            results.append(_topic_list(broker, folder, topics or (TOPICS_QUICK if quick else TOPICS), quick))
+    return results
+
+
+# Searches
+
+
+def _searches(bootstrap: str, folder: Path, quick: bool) -> Result:
+    records = RECORDS_QUICK if quick else RECORDS
+    with asyncio.Runner() as runner:
+        admin = AsyncAdmin(bootstrap_servers=bootstrap)
+        runner.run(_fill(admin, bootstrap, records))
+
+        def rival(work: Callable[[], Coroutine[Any, Any, int]]) -> Callable[[], float]:
+            def measured() -> float:
+                done = runner.run(work())
+                assert done == records, (done, records)
+                return done
+
+            return measured
+
+        rivals = {"poll_arrow": rival(lambda: _poll(bootstrap, records))}
+        rivals |= {name: rival(lambda text=text: _search(admin, text)) for name, text in FILTERS.items()}  # type: ignore[misc]
+        result = interleaved(
+            rivals,
+            title=f"search of {records} records of JSON, {PARTITIONS} partitions",
+            unit="records",
+            baseline="poll_arrow",
+            goals=[Goal(rival=each, at_least=0.5) for each in ("contains", "key ==", "any text", "field == text")],
+            quick=quick,
+        )
+        runner.run(admin.close())
+    _tell_search_memory(bootstrap, folder)
+    return result
+
+
+async def _fill(admin: AsyncAdmin, bootstrap: str, records: int) -> None:
+    await admin.create_topics([NewTopic(TOPIC, PARTITIONS)], wait_for_metadata=True)
+    async with AsyncProducer(bootstrap_servers=bootstrap) as producer:
+        for start in range(0, records, SEND_RECORDS):
+            numbers = range(start, min(start + SEND_RECORDS, records))
+            values = [
+                json.dumps({"user": {"id": each, "name": f"user {each}"}, "amount": each % 1000, "note": "x" * 100})
+                for each in numbers
+            ]
+            table = pa.table({"key": pa.array([f"key-{each}" for each in numbers]), "value": pa.array(values)})
+            await producer.send_table(TOPIC, table)
+            await producer.flush()
+
+
+async def _poll(bootstrap: str, records: int) -> int:
+    options: dict[str, Any] = {"isolation_level": "read_committed", "auto_offset_reset": "earliest"}
+    async with AsyncConsumer(bootstrap_servers=bootstrap, **options) as consumer:
+        consumer.assign([TopicPartition(TOPIC, each) for each in range(PARTITIONS)])
+        done = 0
+        while done < records:
+            done += sum(batch.num_rows for batch in (await consumer.poll_arrow(1000)).values())
+        return done
+
+
+async def _search(admin: AsyncAdmin, text: str) -> int:
+    query = RecordsQuery.of({"filter": text})
+    bounds = await bounds_for(admin.cluster, TOPIC, query)
+    _, progress = await all_rows(Search(admin.cluster, bounds, scan_plan(query, None), query).events())
+    return progress.scanned
+
+
+def _tell_search_memory(bootstrap: str, folder: Path) -> None:
+    with running_console(folder / "search-console", "--bootstrap", bootstrap) as console:
+        client = FormClient(console.url)
+        assert console.process is not None
+        client.get(f"/topics/{TOPIC}/records")
+        before = _resident_bytes(console.process.pid)
+        with client.client.stream(
+            "GET", f"/topics/{TOPIC}/records/search", params={"filter": FILTERS["contains"]}, timeout=300
+        ) as answer:
+            for _ in answer.iter_bytes():
+                pass
+        after = _resident_bytes(console.process.pid, "VmHWM")
+        client.close()
+    _tell(
+        f"a console: {before >> 20} MiB after the first page, at most {after >> 20} MiB during a search of all records"
+    )
+
+
+# Topics
+
+
+def _topic_list(broker: BrokerProcess, folder: Path, topics: int, quick: bool) -> Result:
+    began = time.perf_counter()
+    with RawConnection(broker.address) as connection:
+        connection._socket.settimeout(300)
+        for start in range(0, topics, TOPICS_AT_ONCE):
+            wishes = [
+                {"name": f"topic-{each:05d}", "num_partitions": 1, "replication_factor": 1}
+                for each in range(start, min(start + TOPICS_AT_ONCE, topics))
+            ]
+            connection.ask_newest(ApiKey.CREATE_TOPICS, {"topics": wishes, "timeout": timedelta(minutes=5)})
+    _tell(f"creating {topics} topics took {time.perf_counter() - began:.1f} s")
+    with (
+        running_console(folder / "topics-console", "--bootstrap", broker.address) as console,
+        RawConnection(broker.address) as connection,
+    ):
+        client = FormClient(console.url)
+        began = time.perf_counter()
+        assert client.get("/topics").status_code == 200
+        _tell(f"the first page of {topics} topics: {time.perf_counter() - began:.3f} s")
+        _wait_sampled(client)
+
+        def page(path: str) -> Callable[[], float]:
+            def load() -> float:
+                assert client.get(path).status_code == 200
+                return 1
+
+            return load
+
+        def metadata() -> float:
+            connection.ask_newest(ApiKey.METADATA, {"topics": None})
+            return 1
+
+        rivals = {"all metadata, read in Python": metadata, "/topics": page("/topics")}
+        rivals |= {
+            "/topics, filtered": page("/topics?q=topic-0001"),
+            "/topics, by records": page("/topics?sort=-records"),
+        }
+        result = interleaved(
+            rivals,
+            title=f"the list of {topics} topics",
+            unit="pages",
+            baseline="all metadata, read in Python",
+            quick=quick,
+        )
+        for name in ("/topics", "/topics?sort=-records"):
+            assert console.process is not None
+            began, used = time.perf_counter(), _cpu_seconds(console.process.pid)
+            client.get(name)
+            used = _cpu_seconds(console.process.pid) - used
+            _tell(
+                f"{name} of {topics} topics: {time.perf_counter() - began:.3f} s, {used:.2f} s of CPU, samples included"
+            )
+        assert console.process is not None
+        _tell(f"a console of {topics} topics: {_resident_bytes(console.process.pid) >> 20} MiB")
+        client.close()
+    return result
+
+
+def _wait_sampled(client: FormClient) -> None:
+    """The first sample of a large cluster takes a moment; pages are measured after it."""
+    deadline = time.monotonic() + 120
+    while time.monotonic() < deadline:
+        if len(client.get("/samples.json?s=a:cluster.size:").json()["times"]) > 1:
+            return
+        time.sleep(0.2)
+
+
+def _resident_bytes(pid: int, field: str = "VmRSS") -> int:
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(field))
+
+
+def _cpu_seconds(pid: int) -> float:
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+@contextmanager
+def _folder() -> Iterator[Path]:
+    with tempfile.TemporaryDirectory() as made:
+        yield Path(made)
+
+
+def _tell(words: str) -> None:
+    print(words, file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--topics", type=int)
+    given = parser.parse_args()
+    report(run(given.quick, given.topics))
