@@ -1,9 +1,10 @@
 """`make demo`: a broker, a stream of orders, and a pipeline on Spark that is killed in the middle and counts each once.
 
 The pipeline is the project in `examples/orders`: orders are cleaned, enriched by a compacted topic, summed up by minute
-into a topic, and kept in Parquet; wrong ones go to the dead letters. It runs as anybody would run it, by `ottla
-pipeline run`, in a process of its own, which gets SIGKILL half-way and is started again. At the end everything is
-counted. Exit status 1 if an order is missing or counted twice.
+into a topic, and kept in Parquet; wrong ones go to the dead letters. Orders are in Avro, with a schema registry, and
+their schema evolves while the pipeline runs. It runs as anybody would run it, by `ottla pipeline run`, in a process of
+its own, which gets SIGKILL half-way and is started again. At the end everything is counted. Exit status 1 if an order
+is missing or counted twice.
 """
 
 import argparse
@@ -21,26 +22,27 @@ from typing import Any, Final
 
 from examples.demo_screen import Screen
 from examples.order_proof import WINDOWS_TOPIC, Line, prove
-from examples.order_stream import CUSTOMERS_TOPIC, ORDERS_TOPIC, OrderWriter, write_customers
+from examples.order_stream import CUSTOMERS_TOPIC, EVOLVE_AT, ORDERS_TOPIC, OrderBytes, OrderWriter, write_customers
+from ottla.registry.serde import RegistryClient
 from ottla.testing import ProcessBroker
 
 PROJECT: Final = Path(__file__).parent / "orders"
 PARTITIONS: Final = 2
 DEAD_TOPIC: Final = "orders-dead"
 KILL_AT: Final = 0.45
-"""How many of the orders are written when the pipeline is killed."""
+"""The share of orders that are written when the pipeline is killed."""
 PAUSE_AT: Final = 0.6
-"""How many are written at most before the kill, however slowly Spark starts: there must be some left for the rest."""
+"""The maximum share before the kill, however slowly Spark starts: some orders must be left."""
 FINISH_SECONDS: Final = 300.0
 POLL_SECONDS: Final = 0.2
 LOOK_SECONDS: Final = 2.0
 
 
 class PipelineProcess:
-    """`ottla pipeline run` as a process, and what it says about itself."""
+    """`ottla pipeline run` as a process, and its progress."""
 
-    def __init__(self, project: Path, bootstrap: str, master: str) -> None:
-        settings = ["spark.driver.memory=1g", "spark.sql.shuffle.partitions=2"]
+    def __init__(self, project: Path, bootstrap: str, registry: str, master: str) -> None:
+        settings = [f"registry={registry}", "spark.driver.memory=1g", "spark.sql.shuffle.partitions=2"]
         arguments = ["run", str(project), "--bootstrap", bootstrap, "--master", master, "--json"]
         arguments += [part for each in settings for part in ("--set", each)]
         self._errors = (project / "run.log").open("ab")
@@ -60,12 +62,12 @@ class PipelineProcess:
         return self._process.poll() is None
 
     def kill(self) -> None:
-        """SIGKILL for the driver, its JVM and the Python processes of its tasks, all at once."""
+        """Sends SIGKILL to the driver, its JVM and the Python processes of its tasks at once."""
         os.killpg(self._process.pid, signal.SIGKILL)
         self._ended()
 
     def stop(self) -> int:
-        """SIGTERM, and a clean end; answers the exit status."""
+        """Sends SIGTERM and waits for a clean stop; returns the exit status."""
         if self.is_running:
             self._process.terminate()
         try:
@@ -91,7 +93,7 @@ class PipelineProcess:
 
 
 class Demo:
-    """The whole story, from an empty broker to the proof."""
+    """The demo, from an empty broker to the check of the results."""
 
     def __init__(self, folder: Path, count: int, seconds: float, master: str, screen: Screen) -> None:
         self._folder = folder
@@ -99,29 +101,33 @@ class Demo:
         self._count, self._seconds, self._master = count, seconds, master
         self._screen = screen
         self._look_due = 0.0
+        self._registry = ""
 
     def run(self) -> list[Line]:
-        """Plays it, and answers the claims of the proof. Raises `RuntimeError` if the pipeline fails by itself."""
+        """Runs the demo and returns the checked claims. Raises `RuntimeError` if the pipeline fails."""
         shutil.copytree(PROJECT, self._project, ignore=shutil.ignore_patterns(".ottla", "archive"))
-        with ProcessBroker(self._folder / "broker") as broker:
-            self._screen.say(f"a broker serves at {broker.bootstrap}")
+        with ProcessBroker(self._folder / "broker", registry=True) as broker:
+            self._registry = broker.wait_registry()
+            self._screen.say(f"started a broker at {broker.bootstrap}, and a schema registry at {self._registry}")
             broker.create_topic(CUSTOMERS_TOPIC, partitions=PARTITIONS, configs={"cleanup.policy": "compact"})
             for topic in (ORDERS_TOPIC, WINDOWS_TOPIC, DEAD_TOPIC):
                 broker.create_topic(topic, partitions=PARTITIONS)
             write_customers(broker.bootstrap)
-            writer = OrderWriter(broker.bootstrap, self._count, self._seconds, pause_at=round(self._count * PAUSE_AT))
-            writer.start()
-            self._screen.say("orders are being written to the topic orders; Spark starts, which takes 10 to 30 s")
-            pipeline = self._started(broker.bootstrap, writer)
-            try:
-                pipeline = self._play(broker.bootstrap, pipeline, writer)
-            finally:
-                pipeline.stop()
+            with RegistryClient(self._registry) as registry:
+                values, pause_at = OrderBytes(registry), round(self._count * PAUSE_AT)
+                writer = OrderWriter(broker.bootstrap, values, self._count, self._seconds, pause_at=pause_at)
+                writer.start()
+                self._screen.say("orders are being written to the topic orders; Spark starts, which takes 10 to 30 s")
+                pipeline = self._started(broker.bootstrap, writer)
+                try:
+                    pipeline = self._play(broker.bootstrap, pipeline, writer)
+                finally:
+                    pipeline.stop()
             self._screen.say("the pipeline has ended cleanly; now everything is counted")
             return self._proof(broker.bootstrap, writer)
 
     def _started(self, bootstrap: str, writer: OrderWriter) -> PipelineProcess:
-        pipeline = PipelineProcess(self._project, bootstrap, self._master)
+        pipeline = PipelineProcess(self._project, bootstrap, self._registry, self._master)
         try:
             while not pipeline.is_ready:
                 self._tick(pipeline, writer)
@@ -132,9 +138,10 @@ class Demo:
 
     def _play(self, bootstrap: str, pipeline: PipelineProcess, writer: OrderWriter) -> PipelineProcess:
         self._screen.say("the pipeline runs; it reads the orders that are there, then each as it comes")
+        self._screen.say(f"after {self._count * EVOLVE_AT:,.0f} orders their schema has a field more, in a new version")
         while writer.expected.orders < self._count * KILL_AT or not self._is_under_way(pipeline):
             self._tick(pipeline, writer)
-        self._screen.say(f"SIGKILL to the whole pipeline, at {writer.expected.orders:,} orders; it is started again")
+        self._screen.say(f"killed the pipeline (SIGKILL) after {writer.expected.orders:,} orders; starting it again")
         pipeline.kill()
         writer.go_on()
         pipeline = self._started(bootstrap, writer)
@@ -151,7 +158,7 @@ class Demo:
         return all(pipeline.queries.get(name, {}).get("rows", 0) > 0 for name in ("per_minute", "archive"))
 
     def _is_finished(self, bootstrap: str, writer: OrderWriter) -> bool:
-        """Whether everything has come out; looked at once in a while, since it reads all of it."""
+        """Whether all results are there; checked rarely, since it reads all of them."""
         if time.monotonic() < self._look_due:
             return False
         finished = all(line.holds for line in self._proof(bootstrap, writer))
@@ -163,9 +170,9 @@ class Demo:
 
     def _tick(self, pipeline: PipelineProcess, writer: OrderWriter) -> None:
         if writer.error is not None:
-            raise RuntimeError(f"the orders could not be written: {writer.error}")
+            raise RuntimeError(f"cannot write orders: {writer.error}")
         if not pipeline.is_running:
-            raise RuntimeError(f"the pipeline ended by itself:\n{(self._project / 'run.log').read_text()[-3000:]}")
+            raise RuntimeError(f"the pipeline ended unexpectedly:\n{(self._project / 'run.log').read_text()[-3000:]}")
         self._screen.show(writer.expected, self._count, pipeline.queries)
         time.sleep(POLL_SECONDS)
 
@@ -176,7 +183,7 @@ def main() -> int:
     parser.add_argument("--orders", type=int, default=40_000, help="how many are written (default 40,000)")
     parser.add_argument("--seconds", type=float, default=40.0, help="how long that takes (default 40)")
     parser.add_argument("--master", default="local[2]", help="where Spark runs (default local[2])")
-    parser.add_argument("--json", action="store_true", help="print a summary for programs")
+    parser.add_argument("--json", action="store_true", help="print a summary as JSON")
     given = parser.parse_args()
     begin = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="ottla-demo-") as folder, Screen(shown=not given.json) as screen:

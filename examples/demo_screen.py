@@ -1,4 +1,4 @@
-"""What a person sees of the demo: how many orders have come, what each query does, what has happened so far."""
+"""The screen of the demo: orders written, progress of the queries, events so far."""
 
 import sys
 import time
@@ -19,7 +19,7 @@ PLAIN_SECONDS: Final = 5.0
 
 
 class Screen:
-    """A picture that changes in place on a terminal, lines elsewhere, nothing if it is not shown. A context manager."""
+    """A display that changes in place on a terminal, lines elsewhere, nothing if it is hidden. A context manager."""
 
     def __init__(self, *, shown: bool) -> None:
         self._shown = shown
@@ -41,13 +41,13 @@ class Screen:
             self._live.stop()
 
     def say(self, words: str) -> None:
-        """Something has happened."""
+        """Shows an event."""
         self._story.append(f"{time.monotonic() - self._begin:6.1f} s  {words}")
         if self._shown and self._live is None:
             print(self._story[-1], flush=True)
 
     def show(self, written: Expected, count: int, queries: dict[str, dict[str, Any]]) -> None:
-        """How far everything is."""
+        """Shows the progress."""
         if self._live is not None:
             self._live.update(self._picture(written, count, queries))
         elif self._shown and time.monotonic() >= self._due:
@@ -57,7 +57,7 @@ class Screen:
             print(f"{time.monotonic() - self._begin:6.1f} s  {words}", flush=True)
 
     def show_proof(self, lines: list[Line], count: int, seconds: float) -> None:
-        """The table at the end."""
+        """Prints the final table."""
         table = Table(
             title=f"{count:,} orders, one SIGKILL, {seconds:.0f} s", title_justify="left", box=box.SIMPLE_HEAD
         )

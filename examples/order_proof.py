@@ -1,4 +1,4 @@
-"""The proof of the demo: what was written against what is in the topics and in the Parquet files, each order once."""
+"""The check of the demo: compares the written orders with the topics and Parquet files, each order once."""
 
 import json
 from collections import Counter
@@ -10,7 +10,8 @@ import pyarrow.parquet as pq
 
 from examples.order_stream import Expected
 from ottla import Consumer, TopicPartition
-from ottla.spark.pipelines.parquet_files import committed_files
+from ottla.model.dead_letters import OFFSET, PARTITION, SCHEMA_ID, TOPIC
+from ottla.spark.pipelines.running.parquet_files import committed_files
 
 WINDOWS_TOPIC: Final = "orders-per-minute"
 DEAD_TOPIC: Final = "orders-dead"
@@ -19,7 +20,7 @@ CLOSING: Final = "closing"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Line:
-    """One claim: two numbers that must be the same."""
+    """One claim: two numbers that must be equal."""
 
     claim: str
     expected: int
@@ -31,7 +32,7 @@ class Line:
 
 
 def committed_records(bootstrap: str, topic: str, partitions: int) -> list[Any]:
-    """All records of a topic that a reader of committed ones sees."""
+    """All committed records of a topic."""
     places = [TopicPartition(topic, index) for index in range(partitions)]
     found: list[Any] = []
     with Consumer(
@@ -46,7 +47,7 @@ def committed_records(bootstrap: str, topic: str, partitions: int) -> list[Any]:
 
 
 def windows_of(records: list[Any]) -> tuple[Counter[tuple[str, str]], Counter[tuple[str, str]], int]:
-    """Orders and cents by minute and country, and how many windows came more than once."""
+    """Orders and cents by minute and country, and the number of duplicate windows."""
     orders: Counter[tuple[str, str]] = Counter()
     cents: Counter[tuple[str, str]] = Counter()
     for record in records:
@@ -57,20 +58,21 @@ def windows_of(records: list[Any]) -> tuple[Counter[tuple[str, str]], Counter[tu
     return orders, cents, len(records) - len(orders)
 
 
+def _has_schema(record: Any) -> bool:
+    return any(key == SCHEMA_ID for key, _ in record.headers)
+
+
 def prove(bootstrap: str, partitions: int, archive: Path, expected: Expected) -> list[Line]:
-    """Every claim with what was found."""
+    """All claims with the numbers found."""
     orders, cents, twice = windows_of(committed_records(bootstrap, WINDOWS_TOPIC, partitions))
     dead = committed_records(bootstrap, DEAD_TOPIC, partitions)
-    origins = {
-        tuple(
-            value
-            for key, value in record.headers
-            if key.startswith("ottla.dead.") and key[11:] in ("topic", "partition", "offset")
-        )
-        for record in dead
-    }
+    origins = {tuple(value for key, value in record.headers if key in (TOPIC, PARTITION, OFFSET)) for record in dead}
     files = committed_files(archive) if archive.exists() else []
-    ids = [name for file in files for name in pq.ParquetFile(file).read(["id"]).column("id").to_pylist()]
+    archived = [row for file in files for row in pq.ParquetFile(file).read(["id", "schema_id"]).to_pylist()]
+    ids = [row["id"] for row in archived]
+    # The ids of schemas count up.
+    schemas = sorted({int(row["schema_id"]) for row in archived})
+    evolved = [row for row in archived if schemas.index(int(row["schema_id"])) == 1 and row["id"] != CLOSING]
     clean = expected.orders - expected.wrong
     return [
         Line(claim="orders in dead letters", expected=expected.wrong, found=len(dead)),
@@ -86,4 +88,7 @@ def prove(bootstrap: str, partitions: int, archive: Path, expected: Expected) ->
         Line(claim="windows written twice", expected=0, found=twice),
         Line(claim="orders in Parquet", expected=clean, found=len([name for name in ids if name != CLOSING])),
         Line(claim="different ones among them", expected=clean, found=len(set(ids) - {CLOSING})),
+        Line(claim="with the second schema", expected=expected.evolved, found=len(evolved)),
+        Line(claim="schemas of orders", expected=2, found=len(schemas)),
+        Line(claim="dead letters that name their schema", expected=expected.named, found=sum(map(_has_schema, dead))),
     ]

@@ -1,2 +1,2 @@
-SELECT id, upper(trim(customer)) AS customer, amount, at
+SELECT id, upper(trim(customer)) AS customer, amount, at, _origin.schema_id AS schema_id
 FROM raw_orders
