@@ -3,14 +3,22 @@ PYTHON ?= python3
 VENV ?= .venv
 FUZZ_SECONDS ?= 60
 BIN := $(VENV)/bin
+# Many tests wait for processes and timeouts: two for each core keep the cores busy.
+WORKERS ?= $(shell echo $$((2 * $$(nproc))))
+# The tests write thousands of data dirs and flush them; on a RAM disk, if there is one with 4 GB left, this costs little.
+RAM_DISK ?= $(shell test "$$(df -Pk /dev/shm 2>/dev/null | awk 'NR == 2 {print $$4}')" -ge 4194304 2>/dev/null && echo /dev/shm)
 INSTALL := $(BIN)/python -m pip install --disable-pip-version-check
+PYTEST := $(if $(RAM_DISK),TMPDIR=$(RAM_DISK) )$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 KERNELS := $(shell find src -name '*.pyx' -o -name '*.pxd' -o -name '*.h')
+
+# The tests start hundreds of Python processes: each would compile every module again if none were kept.
+export PYTHONDONTWRITEBYTECODE :=
 
 # Two installations at once would trip over each other.
 .NOTPARALLEL:
-.PHONY: run test demo check bench bench-guard docs test-compat test-spark test-hostile test-sim sim test-cluster chaos fuzz clean help
+.PHONY: run test test-slow test-unit demo check bench bench-guard docs wheels test-arm test-compat compat test-spark test-console screenshots test-hostile test-sim sim test-cluster chaos fuzz clean help
 
-help:  ## what can be made
+help:  ## list these targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
 
 $(BIN)/python:
@@ -41,29 +49,45 @@ run: $(VENV)/.installed  ## set up and start the broker
 	$(BIN)/ottla serve
 
 test: $(VENV)/.installed-dev  ## set up and run the tests
-	$(BIN)/python -m pytest -n auto
+	$(PYTEST) -m "not slow"
 
-demo: $(VENV)/.installed-spark  ## a broker, a stream of orders, a pipeline on Spark killed in the middle, and a count
+test-slow: $(VENV)/.installed-dev  ## the tests that make test leaves out: more than a second of CPU time each, such as damage to every bit of a file
+	$(PYTEST) -m slow
+
+test-unit: $(VENV)/.installed-dev  ## the tests that start no broker and are fast: in seconds
+	$(BIN)/python -m pytest tests/unit -n $(WORKERS) -m "not broker and not slow"
+
+demo: $(VENV)/.installed-spark  ## a broker, a stream of orders, and a Spark pipeline that is killed and loses nothing
 	$(BIN)/python -m examples.demo
 
-check: $(VENV)/.installed-dev  ## style, types, layers, tidiness
+check: $(VENV)/.installed-dev  ## style, types, layers, tidiness, the build
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
-	$(BIN)/python -m pytest tests/test_tidy.py
+	$(BIN)/python -m pytest tests/test_tidy.py tests/test_setup.py -n 2
 
-test-compat: $(VENV)/.installed-compat  ## real Kafka, its tools and foreign clients (tests/compat/prepare gets them)
-	$(BIN)/python -m pytest tests/compat --ignore tests/compat/client_suite
+test-compat: $(VENV)/.installed-compat  ## real Kafka, its tools and foreign clients (install them with tests/compat/prepare)
+	$(BIN)/python -m pytest tests/compat --ignore tests/compat/client_suite -n 2 --dist loadfile -m "not long"
 	$(BIN)/python -m tests.compat.client_suite
 
-test-spark: $(VENV)/.installed-dev $(VENV)/.installed-spark  ## real Spark: reads, writes, kills, pipelines (tests/compat/prepare gets Kafka); not the long runs
-	$(BIN)/python -m pytest tests/spark -m "not long and not install"
+compat: $(VENV)/.installed-compat  ## the same with the long runs: MirrorMaker from Kafka to Ottla and back
+	OTTLA_COMPAT_RESTARTS=1 $(BIN)/python -m pytest tests/compat --ignore tests/compat/client_suite -n 2 --dist loadfile
+	$(BIN)/python -m tests.compat.client_suite
 
-test-hostile: $(VENV)/.installed-dev  ## clients that break every rule, kill -9, a full disk (as root, to mount a small one)
-	$(BIN)/python -m pytest tests/hostile tests/crash
+test-spark: $(VENV)/.installed-dev $(VENV)/.installed-spark  ## real Spark: reads, writes, kills, pipelines, without the long runs (install Kafka with tests/compat/prepare)
+	$(BIN)/python -m pytest tests/spark -m "not long and not install" -n 2 --dist loadfile
 
-test-sim: $(VENV)/.installed-dev  ## a cluster's life from 100 seeds, classic failures, planted bugs, determinism
+test-console: $(VENV)/.installed-browser  ## the web console in a real browser (install Chromium with tests/console/prepare)
+	$(BIN)/python -m pytest tests/console -n 2 --dist loadfile
+
+screenshots: $(VENV)/.installed-browser  ## every page of the console, in three sizes, light and dark, in build/screenshots
+	$(BIN)/python -m tests.console.screenshots
+
+test-hostile: $(VENV)/.installed-dev  ## hostile clients, kill -9, a full disk (as root, to mount a small disk)
+	$(BIN)/python -m pytest tests/hostile tests/crash -n 2 --dist loadfile
+
+test-sim: $(VENV)/.installed-dev  ## simulated clusters from 100 seeds, classic failures, planted bugs, determinism
 	$(BIN)/python -m ottla.sim --seeds 0..100 --jobs 2
 	$(BIN)/python -m pytest tests/simulation -n 2
 
@@ -71,7 +95,7 @@ sim: $(VENV)/.installed-dev  ## the same from 2,000 seeds, and every planted bug
 	$(BIN)/python -m ottla.sim --seeds 0..2000 --jobs $$(nproc)
 	OTTLA_SIM_MUTANTS=all $(BIN)/python -m pytest tests/simulation -n auto
 
-test-cluster: $(VENV)/.installed-dev $(VENV)/.installed-spark $(VENV)/.installed-cluster  ## three brokers, real ZooKeeper, cut networks, kills (as root; tests/compat/prepare gets Java and ip)
+test-cluster: $(VENV)/.installed-dev $(VENV)/.installed-spark $(VENV)/.installed-cluster  ## three brokers, real ZooKeeper, cut networks, kills (as root; install Java and ip with tests/compat/prepare)
 	$(BIN)/python -m pytest tests/cluster tests/chaos -m "not long"
 
 chaos: $(VENV)/.installed-dev $(VENV)/.installed-spark $(VENV)/.installed-cluster  ## the same for ten minutes and more
@@ -83,9 +107,19 @@ bench: $(VENV)/.installed-compat $(VENV)/.installed-spark  ## every benchmark, w
 bench-guard: $(VENV)/.installed-dev  ## the few ratios that must not get worse, in three minutes
 	$(BIN)/python -m benchmarks.guard
 
-docs: $(VENV)/.installed-docs  ## the documentation as a site, into build/site
+docs: $(VENV)/.installed-docs  ## build the documentation site in build/site
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
 	@echo "open build/site/index.html, or run: $(BIN)/mkdocs serve"
+
+wheels: $(VENV)/.installed-wheels  ## sdist and a manylinux wheel for this Python in dist/, installed and tried without a compiler
+	rm -rf dist build/wheels
+	$(BIN)/python -m build --no-isolation --sdist --outdir dist
+	$(BIN)/python -m build --no-isolation --wheel --outdir build/wheels
+	PATH=$(abspath $(BIN)):$$PATH $(BIN)/auditwheel repair --strip --wheel-dir dist build/wheels/*.whl
+	$(BIN)/python -m tests.wheels.check_wheel dist
+
+test-arm: $(VENV)/.installed-dev  ## the kernels compiled for 64-bit ARM, and their checksums run by qemu-user (install both from Debian)
+	$(BIN)/python -m tests.arm64.check_kernels
 
 fuzz: $(VENV)/.installed-dev  ## the kernels under address sanitizer, for FUZZ_SECONDS=60
 	PYTHON=$(abspath $(BIN)/python) tests/fuzz/run --seconds $(FUZZ_SECONDS)
