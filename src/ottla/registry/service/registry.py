@@ -380,16 +380,23 @@ class Registry:
             start, end = await topic.bounds()
             image = RegistryImage(LANGUAGES, self.config.options, self.image.schemas)
             contradicted: dict[SchemaKey, None] = {}
+            unreadable: dict[SchemaKey, None] = {}
             if start < end:
                 async for chunk in topic.read(start, end):
                     for number, record in enumerate(chunk.records):
-                        _apply_noting(image, record, contradicted)
+                        _apply_noting(image, record, contradicted, unreadable)
                         if number % _RECORDS_IN_TURN == _RECORDS_IN_TURN - 1:
                             await asyncio.sleep(0)
             await self._applied.wait(end)
             if self._applied.offset > end:
                 # A registry that does not use transactions wrote meanwhile.
                 continue
+            for key in unreadable:
+                # The record that the followed image took is compacted already: only this instance still has it.
+                kept = self.image.record_of(key)
+                if kept.value is not None and image.version(key.subject, key.version, deleted=True) is None:
+                    image.apply(kept, self._cluster.clock.now_ms())
+                    contradicted[key] = None
             lost = _lost_from(self.image, image)
             if lost is not None:
                 raise SchemasTopicLostError(
@@ -414,21 +421,29 @@ def _apply(image: RegistryImage, record: TopicRecord) -> bool:
     return True
 
 
-def _apply_noting(image: RegistryImage, record: TopicRecord, contradicted: dict[SchemaKey, None]) -> None:
+def _apply_noting(
+    image: RegistryImage,
+    record: TopicRecord,
+    contradicted: dict[SchemaKey, None],
+    unreadable: dict[SchemaKey, None],
+) -> None:
     """As `_apply`, for a leader: notes the versions whose last record the image did not take.
 
-    Compaction would keep that record, and remove the one before it that the image did take.
+    Compaction would keep that record, and remove the one before it that the image did take. Versions of which only a
+    record in an unknown format is left are `unreadable`.
     """
     try:
         decoded = decode_record(record.key, record.value)
     except RecordFormatError as error:
         key = error.key
-        # If there was no version before, the record may be in the format of a newer registry: it is left alone.
-        if isinstance(key, SchemaKey) and image.version(key.subject, key.version, deleted=True) is not None:
-            contradicted[key] = None
+        if isinstance(key, SchemaKey):
+            # If there was no version before, the record may be in the format of a newer registry: it is left alone.
+            is_known = image.version(key.subject, key.version, deleted=True) is not None
+            (contradicted if is_known else unreadable)[key] = None
         return
     if isinstance(decoded.key, SchemaKey):
         contradicted.pop(decoded.key, None)
+        unreadable.pop(decoded.key, None)
     if image.apply(decoded, record.timestamp) is not None and isinstance(decoded.key, SchemaKey):
         contradicted[decoded.key] = None
 

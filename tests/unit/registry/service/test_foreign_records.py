@@ -119,6 +119,37 @@ def test_a_schema_that_garbage_replaced_outlives_compaction(tmp_path: Path) -> N
         run(scenario(broker.bootstrap))
 
 
+def test_a_schema_that_garbage_replaced_and_compaction_removed_is_written_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The instance has read the schema before: it is not taken for a truncated topic."""
+
+    async def scenario(bootstrap: str) -> None:
+        await make_topic(bootstrap, COMPACTED_SOON)
+        check_intact = SchemasTopic.check_intact
+
+        async def check_after_compaction(topic: SchemasTopic) -> None:
+            await until_compacted(bootstrap, lambda each: each.key == schema_key("b") and each.value != b"garbage")
+            await check_intact(topic)
+
+        async with served(bootstrap) as one:
+            assert 1 == await registered(one, "a", "A")
+            assert 2 == await registered(one, "b", "Beta")
+            monkeypatch.setattr(SchemasTopic, "check_intact", check_after_compaction)
+            await write(bootstrap, (schema_key("b"), b"garbage"))
+            while one.registry.leadership is not None:
+                await one.registry.wait_change()
+            assert 3 == await registered(one, "c", "C")
+            assert 2 == (await one.call("GET", "/subjects/b/versions/1"))["id"]
+        monkeypatch.undo()
+        async with served(bootstrap) as again:
+            assert ["a", "b", "c"] == await again.call("GET", "/subjects")
+            assert 2 == (await again.call("GET", "/subjects/b/versions/1"))["id"]
+
+    with InProcessBroker(tmp_path, CLEANER) as broker:
+        run(scenario(broker.bootstrap))
+
+
 def test_an_id_whose_schema_another_registry_deleted_is_not_given_again(tmp_path: Path) -> None:
     """Confluent's registry leaves a tombstone, and compaction removes it."""
 
