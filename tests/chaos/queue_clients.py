@@ -107,6 +107,8 @@ class QueueClients:
         self._is_quiet = Event()
         self._is_over = Event()
         self._failures: list[BaseException] = []
+        self._unanswered = 0
+        """Records that were sent and are neither acknowledged nor given up."""
         works = [*(LOADS[name] for name in loads), QueueClients._read]
         self._threads = [Thread(target=self._guarded, args=(work,), daemon=True) for work in works]
 
@@ -122,7 +124,7 @@ class QueueClients:
             for thread in self._threads[:-1]:
                 thread.join(ARRIVE_SECONDS)
             deadline = time.monotonic() + ARRIVE_SECONDS
-            while self._missing() and time.monotonic() < deadline and not self._failures:
+            while self._awaits() and time.monotonic() < deadline and not self._failures:
                 time.sleep(0.1)
             time.sleep(QUIET_SECONDS)
             self._is_over.set()
@@ -135,9 +137,10 @@ class QueueClients:
         with self._lock:
             return sum(each.is_acked and each.name.startswith(load) for each in self.history.parked.values())
 
-    def _missing(self) -> list[str]:
+    def _awaits(self) -> bool:
+        """Whether something must arrive yet, or must once it is acknowledged: the reader itself hands back records."""
         with self._lock:
-            return self.history.missing()
+            return self._unanswered > 0 or bool(self.history.missing())
 
     def _guarded(self, work: "Callable[[QueueClients], None]") -> None:
         try:
@@ -151,10 +154,13 @@ class QueueClients:
     def _send(self, producer: Producer, topic: str, parked: Parked, value: str, headers: Headers, place: int) -> None:
         with self._lock:
             self.history.parked[parked.name] = parked
+            self._unanswered += 1
 
         def on_delivery(error: object, _: object) -> None:
-            if error is None:
-                parked.is_acked = True
+            with self._lock:
+                self._unanswered -= 1
+                if error is None:
+                    parked.is_acked = True
 
         producer.produce(topic, value, headers=headers, partition=place, on_delivery=on_delivery)
         producer.poll(0)
@@ -339,6 +345,9 @@ class QueueClients:
         is_tied = not value.startswith("paid") and HALF_ID not in headers
         due_ms = int(headers.get(DUE_MS, b"-1")) if is_tied else -1
         origin = headers[ORIGIN].decode()
+        if topic == redelivery_topic(JOBS, GROUP):
+            # Before it has arrived: a job is awaited all the time until it is a dead letter.
+            self._retry(producer, value, int(headers[RETRY_ATTEMPT]) + 1, list(message.headers()), place)
         with self._lock:
             self.history.arrived.append(Arrived(name, topic, place, message.offset(), seen_ms, origin, due_ms))
             if topic == half_checks_topic(PAYMENTS):
@@ -347,8 +356,6 @@ class QueueClients:
                 self.history.parked.setdefault(name, Parked(name=name, sink=topic, due_ms=0))
         if topic == half_checks_topic(PAYMENTS):
             self._decide(producer, asked, outcome_of(value), (place + 1) % PARTITIONS)
-        if topic == redelivery_topic(JOBS, GROUP):
-            self._retry(producer, value, int(headers[RETRY_ATTEMPT]) + 1, list(message.headers()), place)
 
 
 def half(name: str, state: str) -> Headers:
