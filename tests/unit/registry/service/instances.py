@@ -13,6 +13,7 @@ from ottla.registry.service.election_protocol import Instance
 from ottla.registry.service.leader_election import ElectionOptions
 from ottla.registry.service.registry import Registry, RegistryConfig
 from ottla.registry.service.served_registry import ServedRegistry
+from ottla.registry.state.errors import OPERATION_TIMEOUT, UNKNOWN_LEADER
 from ottla.transport.addresses import Address
 
 ELECTION = ElectionOptions(session_timeout_ms=6_000, heartbeat_interval_ms=200)
@@ -60,6 +61,19 @@ class Started:
         assert {"error_code", "message"} == set(told), told
         assert told["message"]
         return response.status_code, told["error_code"]
+
+    async def register(self, subject: str, schema: dict[str, Any]) -> int:
+        """Registers a schema and returns its id.
+
+        A leader that resigns meanwhile does not know whether it was written, and electing another one may take long:
+        the request is repeated, as clients do.
+        """
+        while True:
+            response = await self.http.post(f"/subjects/{subject}/versions", json=schema)
+            answer = response.json()
+            if answer.get("error_code") not in (OPERATION_TIMEOUT, UNKNOWN_LEADER):
+                assert response.status_code == 200, answer
+                return int(answer["id"])
 
     async def until_leading(self) -> None:
         """Returns when this instance leads."""
