@@ -13,6 +13,6 @@ from tests.state.metadata_machine import StoresMachine
 def test_random_lives(zookeeper: ZooKeeperEnsemble, snapshot_every: int) -> None:
     class ZooKeeperMachine(StoresMachine):
         def make_world(self) -> ZooKeeperWorld:
-            return ZooKeeperWorld(zookeeper.servers, session_timeout_ms=4_000, snapshot_every=snapshot_every)
+            return ZooKeeperWorld(zookeeper.servers, snapshot_every=snapshot_every)
 
     run_state_machine_as_test(ZooKeeperMachine, settings=effort(examples=15, steps=25))

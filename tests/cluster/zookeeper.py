@@ -21,6 +21,8 @@ from tests.chaos.network import Place
 from tests.free_ports import free_ports
 
 START_TIMEOUT_S: Final = 60.0
+SESSION_TIMEOUT_MAX_MS: Final = 60_000
+"""For tests whose sessions must outlive a machine that stalls: with such short ticks, the default is four seconds."""
 START_TRIES: Final = 3
 """Free ports are looked up before the servers bind them, so another process may take one in between."""
 POLL_S: Final = 0.02

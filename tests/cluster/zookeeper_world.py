@@ -23,7 +23,8 @@ class ZooKeeperWorld:
     def __init__(self, servers: str, **options: Any) -> None:
         self.servers = servers
         self.path = f"/tests/{next(_numbers)}"
-        self.options: dict[str, Any] = {"session_timeout_ms": 3_000, **options}
+        # So long that no session ends by itself, also on a machine that stalls for a while.
+        self.options: dict[str, Any] = {"session_timeout_ms": 30_000, **options}
 
     def limited(self, scenario: Coroutine[Any, Any, T]) -> Coroutine[Any, Any, T]:
         return asyncio.wait_for(scenario, TIME_LIMIT_SECONDS)
