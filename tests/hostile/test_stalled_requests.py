@@ -5,6 +5,8 @@ import socket
 import statistics
 import threading
 import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from struct import pack
 from uuid import UUID
 
@@ -22,6 +24,7 @@ SENT_BYTES = 9 * 1024
 BEGINNING = pack(">ihhih", CLAIMED_BYTES, ApiKey.PRODUCE, 9, 1, -1) + b"x" * SENT_BYTES
 LARGE_BATCH = numbered_batch(0, 1, size=600_000)
 ROUNDS = 60
+TURNS = 5
 SLOWER_MAX = 3.0
 """A ratio of medians on a shared machine; before memory followed what arrives, the requests did not end at all."""
 STALL_SECONDS_MAX = 75.0
@@ -39,55 +42,77 @@ def seconds_each(broker: BrokerProcess, topic_id: UUID) -> float:
     return statistics.median(times)
 
 
+def check_speed(broker: BrokerProcess, topic_id: UUID, attack: Callable[[], AbstractContextManager[None]]) -> None:
+    """Large requests are about as fast beside an attack as alone, in one of some turns.
+
+    Another program may slow the machine down during one of both. Requests that wait for the attackers are slow in every
+    turn.
+    """
+    ratios: list[float] = []
+    while len(ratios) < TURNS and min(ratios, default=SLOWER_MAX) >= SLOWER_MAX:
+        alone = seconds_each(broker, topic_id)
+        with attack():
+            beside = seconds_each(broker, topic_id)
+        print(f"{alone * 1e3:.2f} ms alone, {beside * 1e3:.2f} ms beside the attack")
+        ratios.append(beside / alone)
+    assert min(ratios) < SLOWER_MAX, ratios
+
+
 @pytest.mark.parametrize("attackers", [2, 20])
 def test_large_requests_of_others_keep_their_speed(broker: BrokerProcess, attackers: int) -> None:
     with RawConnection(broker.address) as connection:
         topic_id = create_topic(connection, f"fast-{attackers}", 1, retention_bytes="100000000")
-    alone = seconds_each(broker, topic_id)
-    is_over = threading.Event()
-    with connections(broker.address, attackers) as opened:
 
-        def drip() -> None:
-            while not is_over.wait(0.1):
+    @contextlib.contextmanager
+    def attack() -> Iterator[None]:
+        is_over = threading.Event()
+        with connections(broker.address, attackers) as opened:
+
+            def drip() -> None:
+                while not is_over.wait(0.1):
+                    for each in opened:
+                        each.sendall(b"x")
+
+            for content in (BEGINNING, b"x", b"x"):
                 for each in opened:
-                    each.sendall(b"x")
+                    each.sendall(content)
+                with RawConnection(broker.address) as other:
+                    # The broker has read what was sent before: it answers connections in the order of their events.
+                    other.ask_newest(ApiKey.METADATA, {"topics": []})
+            dripping = threading.Thread(target=drip, daemon=True)
+            dripping.start()
+            try:
+                yield
+            finally:
+                is_over.set()
+                dripping.join()
 
-        for content in (BEGINNING, b"x", b"x"):
-            for each in opened:
-                each.sendall(content)
-            with RawConnection(broker.address) as other:
-                # The broker has read what was sent before: it answers connections in the order of their events.
-                other.ask_newest(ApiKey.METADATA, {"topics": []})
-        dripping = threading.Thread(target=drip, daemon=True)
-        dripping.start()
-        try:
-            beside = seconds_each(broker, topic_id)
-        finally:
-            is_over.set()
-            dripping.join()
-    print(f"{alone * 1e3:.2f} ms alone, {beside * 1e3:.2f} ms beside {attackers} stalled requests")
-    assert beside < SLOWER_MAX * alone
+    check_speed(broker, topic_id, attack)
 
 
 def test_one_address_cannot_take_the_receive_memory_of_others(broker: BrokerProcess) -> None:
     """Twenty connections of another address really send 12 MB each, more than all receive memory holds, and stall."""
     with RawConnection(broker.address) as connection:
         topic_id = create_topic(connection, "others", 1, retention_bytes="100000000")
-    alone = seconds_each(broker, topic_id)
+    seconds_each(broker, topic_id)
     broker.forget_peak()
     before = broker.resident_bytes()
     content = BEGINNING + bytes(12_000_000)
     host, _, port = broker.address.rpartition(":")
-    with contextlib.ExitStack() as opened:
-        taken = 0
-        for _ in range(20):
-            attacker = opened.enter_context(
-                socket.create_connection((host, int(port)), source_address=("127.0.0.2", 0))
-            )
-            taken += send_what_is_taken(attacker, content, seconds=0.2)
-        beside = seconds_each(broker, topic_id)
-    print(f"{taken >> 20} MiB were taken; {alone * 1e3:.2f} ms alone, {beside * 1e3:.2f} ms beside them")
-    assert beside < SLOWER_MAX * alone
+
+    @contextlib.contextmanager
+    def attack() -> Iterator[None]:
+        with contextlib.ExitStack() as opened:
+            taken = 0
+            for _ in range(20):
+                attacker = opened.enter_context(
+                    socket.create_connection((host, int(port)), source_address=("127.0.0.2", 0))
+                )
+                taken += send_what_is_taken(attacker, content, seconds=0.2)
+            print(f"{taken >> 20} MiB were taken")
+            yield
+
+    check_speed(broker, topic_id, attack)
     # A quarter of 256 MiB, twice that while a buffer grows.
     assert broker.peak_bytes() - before < 160 << 20
 
