@@ -69,6 +69,16 @@ def load(broker: BrokerProcess, topic: str, headers: Callable[[int], list[tuple[
         sending.join()
 
 
+def settled_values(broker: BrokerProcess, topic: str) -> Counter[bytes]:
+    """How often each value is in a topic, once nothing more comes for a second in which the broker answers."""
+    found = values_in(broker.address, topic)
+    while True:
+        time.sleep(1)
+        before, found = found, values_in(broker.address, topic)
+        if before == found:
+            return found
+
+
 def configure(admin: Admin, topic: str, **configs: str) -> None:
     wanted = {name.replace("_", "."): value for name, value in configs.items()}
     admin.alter_configs([ConfigResource(ResourceType.TOPIC, topic, wanted)])
@@ -84,8 +94,7 @@ def test_expired_records_are_in_one_of_the_dead_letter_topics(broker: BrokerProc
                 time.sleep(1)
                 configure(admin, "offers", **{DEAD_LETTERS: ""})
                 # What was on its way arrives.
-                time.sleep(1)
-                found += values_in(broker.address, "dead")
+                found += settled_values(broker, "dead")
                 admin.delete_topics(["dead"])
                 time.sleep(0.3)
                 configure(admin, "offers", **{DEAD_LETTERS: "dead"})
@@ -108,12 +117,12 @@ def test_parked_records_are_delivered_or_counted_in_the_log(broker: BrokerProces
                 configure(admin, "orders", ottla_delay_enable="true")
                 time.sleep(1)
         time.sleep(3)
+    delivered = settled_values(broker, "orders")
     counts = DELETED.findall(broker.log_text())
     deleted = sum(int(parked) for _, parked, _ in counts)
     under_way = sum(int(count) for _, _, count in counts)
     # Records that were committed just before the topic was deleted may not have been read yet.
     is_all = not any(at_least for at_least, _, _ in counts)
-    delivered = values_in(broker.address, "orders")
     print(f"{len(acked)} acknowledged, {delivered.total()} delivered; deleted: {counts}")
     assert deleted > 0
     assert delivered == Counter(delivered.keys()), "twice"
