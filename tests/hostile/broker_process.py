@@ -19,7 +19,7 @@ from tests.free_ports import free_port
 
 START_TIMEOUT_S: Final = 120.0
 STOP_TIMEOUT_S: Final = 300.0
-SETTLE_TIMEOUT_S: Final = 30.0
+SETTLE_TIMEOUT_S: Final = 120.0
 LOOK_SECONDS: Final = 0.02
 DESCRIPTORS_MAX: Final = 16_384
 

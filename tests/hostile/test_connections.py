@@ -21,6 +21,8 @@ STORM_SECONDS = 5.0
 ROW_BYTES = 1 << 20
 PING = request_frame(ApiKey.API_VERSIONS, 0, {}, correlation_id=1)
 REQUEST_BYTES_MAX = 100 << 20
+TURNS_MIN = 10
+"""So often the bystander writes and reads amid requests of another connection; if it waited for all, twice."""
 
 
 @pytest.mark.parametrize("length", [-(2**31), -1, 0, 1, 7, REQUEST_BYTES_MAX + 1, 2**31 - 1])
@@ -48,6 +50,7 @@ def test_lengths_alone_take_no_memory(broker: BrokerProcess) -> None:
         with RawConnection(broker.address) as other:
             other.send(PING)
             other.receive()
+        bystander.wait_disturbed()
     assert broker.peak_bytes() - before < GROWTH_BYTES_MAX
     bystander.check()
 
@@ -66,6 +69,7 @@ def test_a_thousand_half_open_connections(broker: BrokerProcess, target: Target)
                 other.send(PING)
                 other.receive()
             assert broker.descriptors() >= HALF_OPEN
+            bystander.wait_disturbed()
         assert broker.wait_descriptors(descriptors + 20) <= descriptors + 20
     assert broker.peak_bytes() - before < GROWTH_BYTES_MAX
     bystander.check()
@@ -119,13 +123,17 @@ def test_too_many_requests_in_flight_are_not_read(broker: BrokerProcess, target:
         taken = send_what_is_taken(connection, frame * 200_000, seconds=2.0)
         print(f"{taken // len(frame)} of 200000 requests were taken")
         assert taken < len(frame) * 200_000
+        bystander.wait_disturbed()
     assert broker.peak_bytes() - before < GROWTH_BYTES_MAX
     bystander.check()
 
 
 @pytest.mark.parametrize("api_key", [ApiKey.LIST_OFFSETS, ApiKey.METADATA, ApiKey.DESCRIBE_CONFIGS])
 def test_requests_in_a_row_leave_room_for_others(broker: BrokerProcess, target: Target, api_key: ApiKey) -> None:
-    """Each of them is small and legal, but they come without a pause, and each names many things."""
+    """Each of them is small and legal, but they come without a pause, and each names many things.
+
+    How often the bystander gets a turn among them does not depend on how busy the machine is; how long it waits does.
+    """
     parts = [{"partition_index": index % 3, "timestamp": -1} for index in range(100)]
     values = {
         "replica_id": -1,
@@ -142,4 +150,5 @@ def test_requests_in_a_row_leave_room_for_others(broker: BrokerProcess, target: 
             connection.receive()
         sender.join()
     print(f"{count} requests of {len(frame)} bytes")
-    bystander.check()
+    bystander.check(pace=False)
+    assert len(bystander.disturbed) >= TURNS_MIN

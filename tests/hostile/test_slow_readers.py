@@ -64,6 +64,7 @@ def test_fetches_that_are_not_read(broker: BrokerProcess, large: UUID) -> None:
         for connection in stuck:
             connection.sendall(fetch_frame(large) * 20)
         beside = read_rate(broker.address, large)
+        bystander.wait_disturbed()
     print(f"alone {alone / 1e6:.0f} MB/s, beside {STUCK} stuck consumers {beside / 1e6:.0f} MB/s")
     assert broker.peak_bytes() - before < GROWTH_BYTES_MAX
     assert alone <= SLOWER_MAX * beside
@@ -80,6 +81,7 @@ def test_metadata_that_is_not_read(broker: BrokerProcess) -> None:
         for silent in stuck:
             taken = send_what_is_taken(silent, frame * 200_000, seconds=0.5)
             assert taken < len(frame) * 200_000, "what nobody reads must not be answered for ever"
+        bystander.wait_disturbed()
     print(f"grown by {broker.peak_bytes() - before >> 20} MiB")
     assert broker.peak_bytes() - before < GROWTH_BYTES_MAX
     bystander.check()
