@@ -15,7 +15,9 @@ PING_ID: Final = 0x7E57
 PING: Final = request_frame(ApiKey.API_VERSIONS, 0, {}, correlation_id=PING_ID)
 PATIENCE_SECONDS: Final = 0.3
 """A mutated fetch may wait for hours, a mutated length for bytes that never come: then we hang up first."""
-CLOSING_SECONDS: Final = 30.0
+ANSWER_SECONDS: Final = 60.0
+"""For what must be answered: a busy machine may be slow."""
+CLOSING_SECONDS: Final = 60.0
 
 
 def exchange(

@@ -24,7 +24,7 @@ from tests.hostile.mutations import mutated
 from tests.hostile.requests import SECURITY_FIELDS, Target, every_version, valid_frame
 from tests.hostile.secured import ADMIN, MALLORY, PROTOCOLS, SecuredProcess
 from tests.hostile.sockets import send_what_is_taken
-from tests.hostile.talk import exchange, has_ping
+from tests.hostile.talk import ANSWER_SECONDS, exchange, has_ping
 from tests.wire.exchange import request_frame
 from tests.wire.world import create_topic, produce
 
@@ -87,6 +87,7 @@ def test_every_request_of_a_user_without_rights_is_answered(secured: SecuredProc
         is_settled, received = exchange(
             "SASL_PLAINTEXT",
             valid_frame(api_key, version, target, Random(3)),
+            patience=ANSWER_SECONDS,
             open_socket=partial(secured.open_as, MALLORY),
         )
         assert (True, True) == (is_settled, has_ping(received)), f"{api_key.name} v{version}"
@@ -175,6 +176,7 @@ def test_lengths_alone_take_no_memory(secured: SecuredProcess, protocol: str, by
             each.sendall(pack(">ihhi", REQUEST_BYTES_MAX, ApiKey.PRODUCE, 9, 1) + b"x" * 20_000)
         with secured.connection(ADMIN, protocol) as other:
             other.ask_newest(ApiKey.METADATA, {"topics": []})
+        bystander.wait_disturbed()
     # In a single buffer there would be 100 MiB for each.
     assert secured.peak_bytes() - before < GROWTH_BYTES_MAX / 2
     bystander.check()
@@ -195,6 +197,7 @@ def test_fetches_that_are_not_read(
             stuck.sendall(frame * 20)
         with secured.connection(ADMIN, protocol) as other:
             assert ErrorCode.none is other.ask(ApiKey.FETCH, 13, {**values, "session_epoch": -1}).error_code
+        bystander.wait_disturbed()
     grown = secured.peak_bytes() - before
     print(f"grown by {grown >> 20} MiB")
     # Ten responses of 20 MB would be 200 MB.
@@ -213,6 +216,7 @@ def test_answers_that_are_not_read(secured: SecuredProcess, protocol: str, bysta
             silent = opened.enter_context(secured.open_as(MALLORY, protocol, receive_bytes=4096))
             taken = send_what_is_taken(silent, content, seconds=0.3)
             assert taken < len(content), "what nobody reads must not be answered for ever"
+        bystander.wait_disturbed()
     grown = secured.peak_bytes() - before
     print(f"grown by {grown >> 20} MiB")
     assert grown < GROWTH_BYTES_MAX / 2

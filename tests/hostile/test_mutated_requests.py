@@ -11,7 +11,7 @@ from tests.hostile.conftest import GROWTH_BYTES_MAX
 from tests.hostile.effort import FUZZ_SECONDS, repeat
 from tests.hostile.mutations import mutated
 from tests.hostile.requests import Target, every_version, valid_frame
-from tests.hostile.talk import exchange, has_ping
+from tests.hostile.talk import ANSWER_SECONDS, exchange, has_ping
 from tests.wire.exchange import is_flexible, request_frame
 
 VERSIONS = tuple(every_version())
@@ -19,7 +19,8 @@ VERSIONS = tuple(every_version())
 
 def test_every_request_is_understood_before_it_is_spoiled(broker: BrokerProcess, target: Target) -> None:
     for api_key, version in VERSIONS:
-        is_settled, received = exchange(broker.address, valid_frame(api_key, version, target, Random(3)))
+        frame = valid_frame(api_key, version, target, Random(3))
+        is_settled, received = exchange(broker.address, frame, patience=ANSWER_SECONDS)
         assert (True, True) == (is_settled, has_ping(received)), f"{api_key.name} v{version}"
 
 
@@ -34,7 +35,8 @@ def test_unknown_tagged_fields_are_skipped(broker: BrokerProcess) -> None:
         if not is_flexible(api_key, version):
             continue
         spoiled = frame[4:-1] + unknown
-        _, received = exchange(broker.address, len(spoiled).to_bytes(4, "big") + spoiled)
+        content = len(spoiled).to_bytes(4, "big") + spoiled
+        _, received = exchange(broker.address, content, patience=ANSWER_SECONDS)
         assert has_ping(received), f"{api_key.name} v{version}"
 
 
@@ -42,9 +44,10 @@ def test_unknown_tagged_fields_are_skipped(broker: BrokerProcess) -> None:
 def test_a_refused_produce_request_without_batches(broker: BrokerProcess, acks: int, answers: int) -> None:
     """Found by the test below: there was no batch to give the reason."""
     frame = request_frame(ApiKey.PRODUCE, 4, {"transactional_id": "x", "acks": acks, "topic_data": []})
-    _, received = exchange(broker.address, frame)
+    _, received = exchange(broker.address, frame, patience=ANSWER_SECONDS)
     assert has_ping(received)
-    assert (answers > 0) == (len(received) > len(exchange(broker.address, b"")[1]))
+    _, without = exchange(broker.address, b"", patience=ANSWER_SECONDS)
+    assert (answers > 0) == (len(received) > len(without))
 
 
 def test_mutated_requests_are_answered_or_end_the_connection(broker: BrokerProcess, target: Target) -> None:
