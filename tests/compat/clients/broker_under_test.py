@@ -29,8 +29,8 @@ GROUP_SETTINGS: Final = {
     "group.initial.rebalance.delay.ms": "0",
     "group.consumer.heartbeat.interval.ms": "300",
     "group.consumer.min.heartbeat.interval.ms": "300",
-    "group.consumer.session.timeout.ms": "6000",
-    "group.consumer.min.session.timeout.ms": "6000",
+    "group.consumer.session.timeout.ms": "15000",
+    "group.consumer.min.session.timeout.ms": "15000",
 }
 """Groups of few members need not wait for more, and those whose timing the broker sets are as quick as the others."""
 

@@ -17,7 +17,7 @@ from tests.compat.clients.foreign_client import ForeignClient
 from tests.compat.clients.group_flavours import Flavour
 from tests.compat.clients.shapes import small
 
-SETTLE_TIMEOUT_S: Final = 40.0
+SETTLE_TIMEOUT_S: Final = 90.0
 LOOK_SECONDS: Final = 0.1
 ROUND: Final = 10
 """How many records a partition gets at a time."""

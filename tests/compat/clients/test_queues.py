@@ -20,6 +20,8 @@ SHOW_MESSAGES = frozenset({JAVA})
 """The clients that tell what the broker says about an error; the others only know its code."""
 INVALID_RECORD = 87
 SILENCE_MS = 300
+TTL_MS = 5000
+"""A reader that waits for a record reads it before, also on a machine that stalls."""
 
 DELAY = {"ottla.delay.enable": "true"}
 HALF = {"ottla.half.enable": "true", "ottla.half.check.interval.ms": "60000"}
@@ -85,7 +87,8 @@ def test_records_arrive_when_they_are_due(client: ForeignClient, topic: str) -> 
 
 def test_cancel_and_replace(client: ForeignClient, topic: str) -> None:
     client.create_topic(topic, configs=DELAY)
-    delay = ("ottla.delay-ms", b"1500")
+    # So long that the changes arrive before, also on a machine that stalls.
+    delay = ("ottla.delay-ms", b"5000")
     with client.consumer(topic, {0: EARLIEST}) as consumer, client.producer() as producer:
         ids = (b"cancelled", b"replaced", b"kept")
         producer.send(f"{topic}.delayed", [sent(id, delay, ("ottla.delay.id", id)) for id in ids])
@@ -117,11 +120,11 @@ def test_delayed_records_of_an_aborted_transaction_are_never_delivered(client: F
 def test_a_delayed_record_expires_after_it_was_delivered(client: ForeignClient, topic: str) -> None:
     client.create_topic(topic, configs={**DELAY, "ottla.ttl.enable": "true"})
     with client.consumer(topic, {0: EARLIEST}) as consumer:
-        short = sent(b"short", ("ottla.delay-ms", b"1000"), ("ottla.ttl-ms", b"900"))
+        short = sent(b"short", ("ottla.delay-ms", b"1000"), ("ottla.ttl-ms", b"%d" % TTL_MS))
         client.send(f"{topic}.delayed", [short, sent(b"lasting", ("ottla.delay-ms", b"1000"))])
         found = consumer.poll(2)
         assert [b"short", b"lasting"] == values(found)
-    time.sleep(max(0, number(found[0], "ottla.due-ms") + 900 - now_ms()) / 1000)
+    time.sleep(max(0, number(found[0], "ottla.due-ms") + TTL_MS - now_ms()) / 1000)
     assert found[1:] == client.read(topic, 1)
 
 

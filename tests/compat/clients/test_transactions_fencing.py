@@ -16,7 +16,8 @@ from tests.compat.clients.transactional import (
     transactional_producer,
 )
 
-TRANSACTION_TIMEOUT_MS = 1000
+TRANSACTION_TIMEOUT_MS = 3000
+"""So long that a record is written into the transaction before, also on a machine that stalls."""
 
 FENCED_LOCALLY = -144
 INVALID_PRODUCER_EPOCH = 47

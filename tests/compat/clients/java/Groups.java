@@ -15,7 +15,7 @@ import org.apache.kafka.common.TopicPartition;
 /** The commands about groups: members of either protocol, each in a thread of its own, and committed offsets. */
 final class Groups {
     private static final long TIMEOUT_S = 30;
-    private static final String SESSION_TIMEOUT_MS = "6000";
+    private static final String SESSION_TIMEOUT_MS = "15000";
     private static final String HEARTBEAT_MS = "300";
     private static final String METADATA_AGE_MS = "500";
     private static final Map<String, String> ASSIGNORS = Map.of(

@@ -3,7 +3,7 @@
 // It speaks the classic protocol, has no static members, and looks at a pattern only once.
 'use strict'
 
-const SESSION_TIMEOUT_MS = 6000
+const SESSION_TIMEOUT_MS = 15000
 const HEARTBEAT_MS = 300
 const METADATA_AGE_MS = 500
 const FETCH_WAIT_MS = 200

@@ -12,7 +12,7 @@ from concurrent.futures import Future
 from typing import Any, Protocol
 
 POLL_S = 0.1
-SESSION_TIMEOUT_MS = 6000
+SESSION_TIMEOUT_MS = 15_000
 HEARTBEAT_MS = 300
 METADATA_AGE_MS = 500
 

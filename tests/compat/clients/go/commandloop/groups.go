@@ -10,7 +10,7 @@ import (
 
 // What all members of groups have in common.
 const (
-	SessionTimeoutMs = 6000
+	SessionTimeoutMs = 15000
 	HeartbeatMs      = 300
 	MetadataAgeMs    = 500
 )
