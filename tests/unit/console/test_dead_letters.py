@@ -11,7 +11,6 @@ import pytest
 
 from ottla.client.admin.blocking_admin import Admin
 from ottla.client.admin.values import NewTopic
-from ottla.client.consumer.blocking_consumer import Consumer
 from ottla.client.producer.blocking_producer import Producer
 from ottla.client.values import ConsumerRecord
 from ottla.console.cluster.jobs import Job, JobState
@@ -21,6 +20,7 @@ from ottla.model.dead_letters import DeadLetter, Origin, story_headers
 from ottla.model.ids import TopicPartition
 from ottla.operations.dead_letters.letters import LetterFilter
 from ottla.testing import InProcessBroker
+from tests.unit.client.committed_records import read_committed
 from tests.unit.console.conftest import Visitor
 
 pytestmark = pytest.mark.broker
@@ -56,14 +56,7 @@ def die(broker: InProcessBroker, topic: str, count: int, reason: str, *, group: 
 
 
 def read(broker: InProcessBroker, topic: str) -> list[ConsumerRecord]:
-    with Consumer(
-        topic,
-        bootstrap_servers=broker.bootstrap,
-        auto_offset_reset="earliest",
-        isolation_level="read_committed",
-        consumer_timeout_ms=500,
-    ) as consumer:
-        return list(consumer)
+    return read_committed(broker.bootstrap, topic)
 
 
 def wait(job: Job, condition: Callable[[], bool]) -> None:

@@ -20,7 +20,7 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredBroker]
             made.create_topic(topic)
         with Producer(**made.client_options()) as producer:
             for topic in ("mine", "dlq.mine", "dlq.theirs"):
-                producer.send(topic, b"secret of " + topic.encode()).get(10)
+                producer.send(topic, b"secret of " + topic.encode()).get(60)
         for group in ("my-group", "their-group"):
             with Consumer("mine", group_id=group, auto_offset_reset="earliest", **made.client_options()) as consumer:
                 while not consumer.poll(timeout_ms=500):

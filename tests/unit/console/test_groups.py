@@ -237,7 +237,8 @@ def test_a_share_group_is_reset(console: Visitor, admin: Admin, broker: InProces
     broker.create_topic("jobs")
     produce(broker.bootstrap, "jobs", 5)
     with ShareConsumer("jobs", bootstrap_servers=broker.bootstrap, group_id="workers") as consumer:
-        consumer.poll(timeout_ms=300)
+        while not consumer.assignment():
+            consumer.poll(timeout_ms=300)
     reset(console, "workers", to="offset", value="2", topics="jobs")
     assert 2 == admin.list_share_group_offsets("workers")[TopicPartition("jobs", 0)].start_offset
     assert (

@@ -80,9 +80,9 @@ def parked(console: Visitor, topic: str, queue: str) -> list[tuple[int, bytes | 
 def test_queues_are_listed_and_counted(console: Visitor, producer: Producer, topic: str) -> None:
     for at in range(3):
         headers = [(DELAY_MS, HOUR), (DELAY_ID, b"id-%d" % at)]
-        producer.send(f"{topic}.delayed", b"<b>%d</b>" % at, b"k", headers).get(10)
-    producer.send(f"{topic}.billing.retry", b"again", b"k", [(RETRY_REASON, b"no database")]).get(10)
-    producer.send(f"{topic}.half", b"half", b"k", [(HALF_ID, b"h-1"), (HALF_STATE, b"prepare")]).get(10)
+        producer.send(f"{topic}.delayed", b"<b>%d</b>" % at, b"k", headers).get(60)
+    producer.send(f"{topic}.billing.retry", b"again", b"k", [(RETRY_REASON, b"no database")]).get(60)
+    producer.send(f"{topic}.half", b"half", b"k", [(HALF_ID, b"h-1"), (HALF_STATE, b"prepare")]).get(60)
     listed = console.get("/queues").text
     assert f'href="/topics/{topic}/queues"' in listed
     assert "delay, retry, half" in listed
@@ -105,7 +105,7 @@ def test_a_delayed_record_is_delivered_now(
     console: Visitor, broker: InProcessBroker, producer: Producer, topic: str
 ) -> None:
     queue = f"{topic}.delayed"
-    _, second = (producer.send(queue, value, b"k", [(DELAY_MS, HOUR)]).get(10).offset for value in (b"1st", b"2nd"))
+    _, second = (producer.send(queue, value, b"k", [(DELAY_MS, HOUR)]).get(60).offset for value in (b"1st", b"2nd"))
     address = f"/topics/{topic}/queues/{queue}/0/{second}"
     page = console.get(address).text
     assert f"ottla queues deliver-now {queue} --at 0:{second} --yes" in page
@@ -118,7 +118,7 @@ def test_a_delayed_record_is_delivered_now(
 def test_a_record_is_cancelled_by_its_place(console: Visitor, producer: Producer, topic: str) -> None:
     queue = f"{topic}.billing.retry"
     for value in (b"first", b"second"):
-        producer.send(queue, value, b"k").get(10)
+        producer.send(queue, value, b"k").get(60)
     address = f"/topics/{topic}/queues/{queue}/0/0"
     assert 422 == console.post(address, {"action": "cancel", "confirm": "0:1"}).status_code
     assert 303 == console.post(address, {"action": "cancel", "confirm": "0:0"}).status_code
@@ -130,7 +130,7 @@ def test_a_delayed_record_is_rescheduled(
 ) -> None:
     queue = f"{topic}.delayed"
     headers = [(DELAY_MS, HOUR), (DELAY_ID, b"order-1"), ("trace", b"\xff")]
-    producer.send(queue, b"later", b"k", headers, timestamp_ms=1_700_000_000_000).get(10)
+    producer.send(queue, b"later", b"k", headers, timestamp_ms=1_700_000_000_000).get(60)
     address = f"/topics/{topic}/queues/{queue}/0/0"
     before_ms = time.time_ns() // 1_000_000
     assert 303 == console.post(address, {"action": "reschedule", "due": "2h"}).status_code
@@ -152,7 +152,7 @@ def test_all_records_of_a_queue_are_released_by_a_job(
 ) -> None:
     queue = f"{topic}.billing.retry"
     for at in range(5):
-        producer.send(queue, b"%d" % at, b"k%d" % at).get(10)
+        producer.send(queue, b"%d" % at, b"k%d" % at).get(60)
     assert (
         f"ottla queues retry-now {queue} --all --yes" in console.get(f"/topics/{topic}/queues/{queue}/release-all").text
     )
@@ -170,7 +170,7 @@ def test_a_long_queue_is_counted_by_a_job(
 ) -> None:
     queue = f"{topic}.delayed"
     for _ in range(3):
-        producer.send(queue, b"v", b"k", [(DELAY_MS, HOUR)]).get(10)
+        producer.send(queue, b"v", b"k", [(DELAY_MS, HOUR)]).get(60)
     monkeypatch.setattr(queues, "SCANNED_MAX", 2)
     assert "too many to count while a page loads" in console.get(f"/topics/{topic}/queues").text
     started = console.post(f"/topics/{topic}/queues/{queue}/count")
@@ -182,8 +182,8 @@ def test_a_long_queue_is_counted_by_a_job(
 
 
 def test_what_cannot_be_done(console: Visitor, producer: Producer, topic: str) -> None:
-    producer.send(f"{topic}.half", b"half", b"k", [(HALF_ID, b"h-1"), (HALF_STATE, b"prepare")]).get(10)
-    producer.send(f"{topic}.billing.retry", b"again", b"k").get(10)
+    producer.send(f"{topic}.half", b"half", b"k", [(HALF_ID, b"h-1"), (HALF_STATE, b"prepare")]).get(60)
+    producer.send(f"{topic}.billing.retry", b"again", b"k").get(60)
     half, retry = (f"/topics/{topic}/queues/{topic}.{each}/0/0" for each in ("half", "billing.retry"))
     assert "It cannot be delivered or cancelled here" in console.get(half).text
     for address, fields, words in (
@@ -199,7 +199,7 @@ def test_what_cannot_be_done(console: Visitor, producer: Producer, topic: str) -
 def test_a_read_only_console_changes_nothing(
     visit: Callable[..., Visitor], broker: InProcessBroker, producer: Producer, topic: str
 ) -> None:
-    producer.send(f"{topic}.delayed", b"v", b"k", [(DELAY_MS, HOUR)]).get(10)
+    producer.send(f"{topic}.delayed", b"v", b"k", [(DELAY_MS, HOUR)]).get(60)
     reader = visit(broker.bootstrap, read_only=True)
     address = f"/topics/{topic}/queues/{topic}.delayed/0/0"
     assert "Deliver all now" not in reader.get(f"/topics/{topic}/queues").text

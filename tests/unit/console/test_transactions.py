@@ -39,7 +39,7 @@ def opened(broker: InProcessBroker, topic: str) -> Iterator[Producer]:
     with Producer(bootstrap_servers=broker.bootstrap, transactional_id=f"id-{topic}") as producer:
         producer.init_transactions()
         producer.begin_transaction()
-        producer.send(topic, b"open").get(10)
+        producer.send(topic, b"open").get(60)
         yield producer
 
 
@@ -102,7 +102,7 @@ def test_a_hanging_transaction_is_found_and_aborted(visit: Callable[..., Visitor
     with InProcessBroker(tmp_path / "broker") as broker:
         broker.create_topic("hangs")
         with Producer(bootstrap_servers=broker.bootstrap) as producer:
-            producer.send("hangs", b"before").get(10)
+            producer.send("hangs", b"before").get(60)
         broker.stop()
         segment = max((tmp_path / "broker").rglob("hangs-0/*.log"))
         builder = BatchBuilder(

@@ -6,13 +6,13 @@ from uuid import uuid4
 
 import pytest
 
-from ottla.client.consumer.blocking_consumer import Consumer
 from ottla.client.producer.blocking_producer import Producer
 from ottla.client.values import ConsumerRecord, Header
 from ottla.model.dead_letters import DeadLetter, DeadLetterHeaders, Origin, story_headers
 from tests.unit.cli.command_line import CommandLine
 from tests.unit.cli.command_scenarios import Scenario
 from tests.unit.cli.dead_letter_scenarios import SCENARIOS
+from tests.unit.client.committed_records import read_committed
 
 pytestmark = pytest.mark.broker
 
@@ -53,14 +53,7 @@ def die(ottla: CommandLine, topic: str, letters: Iterable[tuple[bytes, list[Head
 
 def read(ottla: CommandLine, topic: str) -> list[ConsumerRecord]:
     """The committed records of a topic."""
-    with Consumer(
-        topic,
-        bootstrap_servers=ottla.bootstrap,
-        auto_offset_reset="earliest",
-        isolation_level="read_committed",
-        consumer_timeout_ms=1000,
-    ) as consumer:
-        return list(consumer)
+    return read_committed(ottla.bootstrap, topic)
 
 
 def test_letters_are_listed_filtered_and_shown(ottla: CommandLine, topic: str) -> None:
