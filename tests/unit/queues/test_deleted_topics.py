@@ -18,7 +18,7 @@ from tests.unit.transport.rig import until
 
 pytestmark = pytest.mark.broker
 
-SOON_SECONDS = 30
+SOON_SECONDS = 120
 
 
 @pytest.fixture

@@ -31,7 +31,7 @@ from ottla.testing import InProcessBroker
 from tests.unit.broker.running_broker import make_topic, running
 from tests.unit.transport.rig import until
 
-SOON_SECONDS = 40
+SOON_SECONDS = 120
 
 
 def with_broker(folder: Path, test: Callable[[Broker], Awaitable[None]]) -> None:
@@ -153,10 +153,14 @@ def test_a_broker_that_is_killed_moves_each_expired_record_once(tmp_path: Path, 
             broker.kill()
             broker.start()
         with Consumer(
-            "dead", bootstrap_servers=broker.bootstrap, auto_offset_reset="earliest", consumer_timeout_ms=3000
+            "dead",
+            bootstrap_servers=broker.bootstrap,
+            auto_offset_reset="earliest",
+            consumer_timeout_ms=SOON_SECONDS * 1000,
         ) as consumer:
-            seen = sorted(int(record.value) for record in consumer)
-    assert list(range(total)) == seen
+            seen = sorted(int(record.value) for _, record in zip(range(total), consumer, strict=False))
+            assert list(range(total)) == seen
+            assert {} == consumer.poll(1000), "moved twice"
 
 
 @pytest.mark.broker

@@ -21,7 +21,7 @@ from tests.unit.broker.running_broker import append, make_topic, running
 
 pytestmark = pytest.mark.broker
 
-SOON_SECONDS = 30
+SOON_SECONDS = 120
 
 Headers = list[tuple[str, bytes | None]]
 
@@ -152,7 +152,7 @@ def test_the_broker_asks_and_delivers_after_the_answer(tmp_path: Path) -> None:
         await send(producer, "a", "commit")
         assert [b"1"] == [record.value for record in await read(broker, "t", 1)]
 
-    with_halves(tmp_path, test, ottla_half_check_interval_ms="100")
+    with_halves(tmp_path, test, ottla_half_check_interval_ms="100", ottla_half_check_max="100000")
 
 
 def test_a_message_without_a_decision_becomes_a_dead_letter(tmp_path: Path) -> None:
@@ -168,7 +168,7 @@ def test_a_message_without_a_decision_becomes_a_dead_letter(tmp_path: Path) -> N
         await send(producer, "a", "commit")
         await until(lambda: shard_of(broker).counts.contradicted == 1)
         assert 0 == end_offset(broker, "t")
-        await send(producer, "a", "prepare", "2")
+        await send(producer, "a", "prepare", "2", half__check_after_ms="3600000")
         await send(producer, "a", "commit")
         assert [b"2"] == [record.value for record in await read(broker, "t", 1)]
 
@@ -242,7 +242,7 @@ def test_too_many_open_messages_are_refused_until_some_are_decided(tmp_path: Pat
         await until(lambda: shard_of(broker).parked == 2)
         server = f"127.0.0.1:{broker.port}"
         async with AsyncProducer(
-            bootstrap_servers=server, request_timeout_ms=200, delivery_timeout_ms=400
+            bootstrap_servers=server, request_timeout_ms=1000, delivery_timeout_ms=3000
         ) as impatient:
             with pytest.raises(OttlaError, match=r"2 half messages wait.*ottla\.half\.open\.max=2"):
                 await send(impatient, "c", "prepare", "3")
