@@ -44,7 +44,9 @@ def run(task: Task) -> None:
             "group.id": task.group,
             "enable.auto.commit": False,
             "auto.offset.reset": "earliest",
-            "session.timeout.ms": 1000,
+            # The next consumer takes the killed one's place at once, and a busy machine does not end its session.
+            "group.instance.id": "handler",
+            "session.timeout.ms": 60_000,
             "heartbeat.interval.ms": 100,
             "fetch.wait.max.ms": 50,
             "reconnect.backoff.ms": 20,
