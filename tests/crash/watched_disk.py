@@ -8,6 +8,7 @@ SQLite's, which is not watched: choose moments at which no topic is being made.
 """
 
 import asyncio
+import contextlib
 import os
 import shutil
 from collections.abc import Callable, Iterable, Sequence
@@ -135,7 +136,7 @@ class WatchedDisk(RealDisk):
     def copy(self, name: str, *, loses_unsynced: bool = False) -> Path:
         """The files as they are now."""
         target = self._copies / name
-        shutil.copytree(self._data, target)
+        shutil.copytree(self._data, target, copy_function=_copy_if_there)
         if loses_unsynced:
             for path in target.glob(f"*/*{LOG_SUFFIX}"):
                 original = self._data / path.relative_to(target)
@@ -199,6 +200,12 @@ class WatchedFile(RealFile):
         size = self.size()
         super().sync()
         self._disk.on_synced(self.path, size)
+
+
+def _copy_if_there(source: str, target: str) -> None:
+    """A file; nothing if it is gone by now: what is written in the background gets its final name meanwhile."""
+    with contextlib.suppress(FileNotFoundError):
+        shutil.copy2(source, target)
 
 
 def _partition_of(path: str) -> tuple[str, int]:
