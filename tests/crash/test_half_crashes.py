@@ -67,9 +67,9 @@ def left(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
                 ]
             )
         with Producer(**options) as producer:
-            send(producer, SILENT, "dead", "prepare", ("ottla.half.check-after-ms", b"3000"))
+            send(producer, SILENT, "dead", "prepare", ("ottla.half.check-after-ms", b"8000"))
             broker.watch(POINTS)
-            send(producer, ORDERS, "good", "prepare", ("ottla.half.check-after-ms", b"500"))
+            send(producer, ORDERS, "good", "prepare", ("ottla.half.check-after-ms", b"3000"))
             send(producer, ORDERS, "bad", "prepare")
             wait_for(lambda: b"good" in values_in(broker.address, f"{ORDERS}.half-checks"), "it is asked")
             send(producer, ORDERS, "good", "commit")

@@ -29,7 +29,8 @@ TOPIC: Final = "orders"
 RETRY, BACK, DEAD = f"{TOPIC}.g.retry", f"{TOPIC}.g.redelivery", f"dlq.{TOPIC}"
 CONFIGS: Final = {
     "ottla.retry.enable": "true",
-    "ottla.retry.backoff.ms": "300",
+    # All are handed back before the first returns, on a busy machine too.
+    "ottla.retry.backoff.ms": "5000",
     "ottla.retry.backoff.jitter": "0",
     "ottla.retry.max.attempts": "1",
 }
