@@ -82,7 +82,8 @@ class Worker:
             {
                 **network,
                 "transactional.id": job.transactional_id,
-                "transaction.timeout.ms": 20_000,
+                # A worker that a busy machine holds up is not fenced by its own transaction.
+                "transaction.timeout.ms": 60_000,
                 "linger.ms": 0,
                 **job.producer,
             }

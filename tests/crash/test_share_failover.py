@@ -119,8 +119,8 @@ def test_a_share_group_survives_the_brokers_that_it_needs(tmp_path: Path) -> Non
             assert (1, end_offset - 1) == (acquired[0][0], acquired[-1][1])
             assert [ErrorCode.none] == third.acknowledge((1, end_offset - 1, [ACCEPT]))
         coordinator = cluster.leader_of("__consumer_offsets")
-        described = ask(
-            coordinator, ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS, {"groups": [{"group_id": "g", "topics": None}]}
-        )
-        (part,) = described.groups[0].topics[0].partitions
+        wanted = {"groups": [{"group_id": "g", "topics": None}]}
+        # It may be loading its groups.
+        (topic,) = eventually(lambda: ask(coordinator, ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS, wanted).groups[0].topics)
+        (part,) = topic.partitions
         assert (end_offset, 0) == (part.start_offset, part.lag)
