@@ -107,15 +107,26 @@ def table(bootstrap: str, *args: str) -> list[list[str]]:
     return rows[1:]
 
 
-def tasks_of_members(bootstrap: str) -> list[list[tuple[str, int]]]:
-    """The active tasks of each member, after all have what they are to have."""
+def tasks_of_members(bootstrap: str, counts: list[int]) -> list[list[tuple[str, int]]]:
+    """The active tasks of each member, after all have what they are to have, and that are so many tasks each.
+
+    An instance may start long after the other one: it then joins when all words have been counted.
+    """
     deadline = time.monotonic() + TIMEOUT_S
     while True:
         rows = table(bootstrap, "--describe", "--group", "counter", "--members", "--verbose")
         found = [re.match(r"ACTIVE: (.*?);? *TARGET-ACTIVE: (.*?);? *$", row[-1]) for row in rows]
-        if rows and all(each is not None and each[1] == each[2] for each in found):
-            return [_tasks(each[1]) for each in found if each is not None]
+        tasks = [_tasks(each[1]) for each in found if each is not None and each[1] == each[2]]
+        if counts == [len(each) for each in tasks] and len(tasks) == len(rows):
+            return tasks
         assert time.monotonic() < deadline, rows
+
+
+def wait_table(bootstrap: str, expected: list[list[str]], *args: str) -> None:
+    """Returns when the tool prints these rows, in any order: an instance commits its last positions a little later."""
+    deadline = time.monotonic() + TIMEOUT_S
+    while expected != (found := sorted(table(bootstrap, *args))):
+        assert time.monotonic() < deadline, found
 
 
 def _tasks(text: str) -> list[tuple[str, int]]:
@@ -142,21 +153,18 @@ def test_counts_exactly_once_through_a_killed_instance(bootstrap: str, tmp_path:
     ):
         counts.read_until(FIRST, one, two)
         everything = [(subtopology, at) for subtopology in "01" for at in range(4)]
-        members = tasks_of_members(bootstrap)
-        assert [2, 2, 2, 2] == [len(tasks) for tasks in members], members
+        members = tasks_of_members(bootstrap, [2, 2, 2, 2])
         assert everything == sorted(task for tasks in members for task in tasks)
         one.kill()
         feed(bootstrap, FIRST, ALL)
         counts.read_until(ALL, two)
-        members = tasks_of_members(bootstrap)
-        assert [4, 4] == [len(tasks) for tasks in members], members
+        members = tasks_of_members(bootstrap, [4, 4])
         assert everything == sorted(task for tasks in members for task in tasks)
-        assert [["counter", "Stable"]] == table(bootstrap, "--list", "--state")
-        lags = table(bootstrap, "--describe", "--group", "counter")
+        wait_table(bootstrap, [["counter", "Stable"]], "--list", "--state")
         expected = [
             ["counter", topic, str(at), "0"] for topic in ("counter-by-word-repartition", "words") for at in range(4)
         ]
-        assert expected == sorted(lags)
+        wait_table(bootstrap, expected, "--describe", "--group", "counter")
     counts.rest()
     expected_counts = list(range(1, ALL // WORDS + 1))
     assert {f"word-{number}": expected_counts for number in range(WORDS)} == counts.by_word
