@@ -20,7 +20,8 @@ from tests.compat.test_metrics_of_foreign_clients import Served
 from tests.wire.exchange import RawConnection
 
 SECONDS = 60
-RECORDS = 400
+RECORDS = 1200
+"""Sent in six seconds, so that there is time for many pushes."""
 INTERVAL_MS = 300
 INSTANCE = UUID("12345678-90ab-cdef-1234-567890abcdef")
 

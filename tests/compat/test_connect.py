@@ -18,7 +18,7 @@ from tests.compat.kafka_broker import KafkaBroker
 from tests.compat.ottla_broker import OttlaBroker
 from tests.free_ports import free_port
 
-DEADLINE_S: Final = 60
+DEADLINE_S: Final = 120
 COUNT: Final = 200
 MIRROR: Final = {
     "clusters": "kafka,ottla",

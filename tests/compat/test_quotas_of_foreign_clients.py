@@ -36,10 +36,10 @@ def test_librdkafka_is_told_that_it_is_throttled(broker: OttlaBroker) -> None:
     # Several requests in flight would all be served before the first of them is throttled.
     settings = {"bootstrap.servers": broker.bootstrap, "linger.ms": 0, "batch.size": 5000, "max.in.flight": 1}
     producer = Producer({**settings, "client.id": "limited", "throttle_cb": throttled.append})
+    began = time.monotonic()
     for _ in range(300):
         producer.produce("librdkafka", RECORD)
         producer.poll(0)
-    began = time.monotonic()
     assert 0 == producer.flush(SECONDS)
     # 300 kB at 20 kB/s, of which ten seconds' worth may be sent at once.
     assert time.monotonic() - began > 2
@@ -60,8 +60,8 @@ def test_librdkafka_reads_everything_slowly(broker: OttlaBroker) -> None:
             "throttle_cb": throttled.append,
         }
     )
-    consumer.assign([TopicPartition("read", 0, 0)])
     began, seen = time.monotonic(), 0
+    consumer.assign([TopicPartition("read", 0, 0)])
     while seen < 300 and time.monotonic() - began < SECONDS:
         seen += len(consumer.consume(100, timeout=1))
     consumer.close()
