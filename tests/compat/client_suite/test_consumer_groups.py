@@ -18,7 +18,11 @@ from tests.compat.clients.broker_under_test import TARGET, Broker
 
 PARTITIONS = 6
 POLL_MS = 20_000
-QUICK = {"session_timeout_ms": 6000, "heartbeat_interval_ms": 300, "metadata_max_age_ms": 1000}
+SESSION_TIMEOUT_MS = 15_000
+"""Also of members whose timeout the broker sets; longer than a busy machine stalls."""
+LEFT_S = 12
+"""How soon the others have what a member had that left: before its session would be over."""
+QUICK = {"session_timeout_ms": SESSION_TIMEOUT_MS, "heartbeat_interval_ms": 300, "metadata_max_age_ms": 1000}
 FLAVOURS: dict[str, dict[str, Any]] = {
     "range": {"partition_assignment_strategy": ["range"], **QUICK},
     "roundrobin": {"partition_assignment_strategy": ["roundrobin"], **QUICK},
@@ -69,7 +73,7 @@ def test_members_come_crash_and_go(bootstrap: str, topic: str, flavour: dict[str
         with Member(bootstrap, [topic], tmp_path, **options) as third:
             wait_until(lambda: shared_out(first, third), "a new one gets its share")
             third.close()
-            wait_until(lambda: set(range(PARTITIONS)) == first.owned, "one that leaves is not waited for", 5)
+            wait_until(lambda: set(range(PARTITIONS)) == first.owned, "one that leaves is not waited for", LEFT_S)
     assert not [event for event in first.events if event["event"] == "lost"]
 
 
@@ -152,7 +156,7 @@ def test_with_members_of_another_client(bootstrap: str, topic: str, tmp_path: Pa
                 **more,
             }
             if flavour != "consumer":
-                settings |= {"session.timeout.ms": 6000, "heartbeat.interval.ms": 300}
+                settings |= {"session.timeout.ms": SESSION_TIMEOUT_MS, "heartbeat.interval.ms": 300}
             ours: Member | None = None
             theirs: ConfluentConsumer | None = None
             try:
