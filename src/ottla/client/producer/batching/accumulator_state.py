@@ -354,6 +354,9 @@ class AccumulatorState:
         if error_code in _FENCING:
             fenced = ProducerFencedError(f"{error}; another producer has taken over")
             return self._finish(queue, batch, fenced)
+        if now >= batch.deadline and batch.tries <= self.limits.retries and error_code in RETRIABLE_CODES:
+            # The same error as from `expire`, which could have noticed first.
+            return self._finish(queue, batch, self._too_late(queue, batch))
         return self._finish(queue, batch, error)
 
     def not_encoded(self, queue: PartitionQueue, batch: ProducerBatch, error: Exception) -> list[Finished]:

@@ -1,5 +1,6 @@
 """The accumulator's decisions one by one: when a batch leaves, how much, where to, and what a full one refuses."""
 
+import re
 from typing import Any
 
 import pytest
@@ -143,6 +144,20 @@ def test_a_retry_waits_and_goes_first() -> None:
     (request,) = state.drain(1.2, ROOM)
     assert [(queue, batch)] == list(request.batches)
     assert 0 == Batch(batch.encoded()).base_sequence
+
+
+def test_a_failure_after_the_delivery_timeout_says_that_time_is_over() -> None:
+    """Whether the response or the timeout is noticed first makes no difference."""
+    state = accumulator(delivery_timeout=0.7)
+    queue = queue_of(state)
+    delivery = state.append(queue, 0, None, b"v", (), 0.0)
+    assert delivery is not None
+    ((_, batch),) = state.drain(0.0, ROOM)[0].batches
+    for done in state.refused(queue, batch, ErrorCode.NETWORK_EXCEPTION, "not answered", 0.8):
+        done.tell()
+    assert isinstance(delivery.exception(), NotDeliveredError)
+    expected = r"not acknowledged within 700 ms .*: sent once, may be in the log; last problem: .*not answered"
+    assert re.search(expected, str(delivery.exception()))
 
 
 def test_given_up_in_time_says_what_happened() -> None:
