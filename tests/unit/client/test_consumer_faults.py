@@ -20,7 +20,7 @@ from tests.unit.client.scripted_broker import scripted
 
 pytestmark = pytest.mark.broker
 
-SOON_S = 15.0
+SOON_S = 25.0
 
 
 @pytest.fixture(autouse=True)

@@ -182,10 +182,10 @@ def test_a_broker_that_hangs_is_given_up_within_the_delivery_timeout() -> None:
             with pytest.raises(
                 NotDeliveredError,
                 match=r"1 record for t-0 not acknowledged within 700 ms \(delivery_timeout_ms\): sent"
-                r" \d times, may be in the log; last problem: .*PRODUCE was not answered within 300 ms",
+                r" (once|\d times), may be in the log; last problem: .*PRODUCE was not answered within 300 ms",
             ):
                 await producer.send_and_wait(TOPIC, b"lost")
-            assert 0.6 < time.monotonic() - started < 5
+            assert 0.6 < time.monotonic() - started < 30
             leaders.fates.clear()
             assert 1 == (await producer.send_and_wait(TOPIC, b"next")).offset
             # Nobody knew whether the lost one was written: a new epoch keeps the two apart.
@@ -204,7 +204,7 @@ def test_a_full_buffer_raises_after_max_block() -> None:
             sending = (producer.send(TOPIC, b"x" * 300) for _ in range(10))
             with pytest.raises(BufferFullError, match=r"no room for a record to t-0 after 200 ms \(max_block_ms\)"):
                 [await each for each in sending]
-            assert 0.15 < time.monotonic() - started < 5
+            assert 0.15 < time.monotonic() - started < 30
             await producer.close(timeout=0.1)
 
     run(scenario())
@@ -229,11 +229,9 @@ def test_closing_gives_up_what_takes_longer() -> None:
 
 def test_an_unknown_topic_is_told_after_max_block() -> None:
     async def scenario() -> None:
-        async with scripted_leaders() as leaders, producer_of(leaders, max_block_ms=150) as producer:
+        async with scripted_leaders() as leaders, producer_of(leaders, max_block_ms=2000) as producer:
             leaders.topic_error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            expected = (
-                r"no metadata for topic t after 150 ms \(max_block_ms\): topic t: the topic or partition does not exist"
-            )
+            expected = r"no metadata for topic t after 2000 ms \(max_block_ms\): topic t: the topic .* does not exist"
             with pytest.raises(AnswerError, match=expected):
                 await producer.send(TOPIC, b"x")
             # One that will never be is told at once.
@@ -257,7 +255,7 @@ def test_metadata_that_never_comes_is_told_after_max_block() -> None:
 
 
 def test_wrong_addresses_are_told_when_the_time_is_over_and_leave_no_thread() -> None:
-    before = {thread.name for thread in threading.enumerate()}
+    before = set(threading.enumerate())
     one, other = Address("127.0.0.1", free_port()), Address("127.0.0.1", free_port())
     with (
         Producer(bootstrap_servers=[str(one), str(other)], max_block_ms=500, retry_backoff_ms=10) as producer,
@@ -268,7 +266,7 @@ def test_wrong_addresses_are_told_when_the_time_is_over_and_leave_no_thread() ->
         ),
     ):
         producer.send(TOPIC, b"x")
-    assert before == {thread.name for thread in threading.enumerate()}
+    assert set() == set(threading.enumerate()) - before
 
 
 def test_a_broker_that_starts_later_is_waited_for(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -309,7 +307,7 @@ def test_order_per_key_while_leadership_moves_to_and_fro() -> None:
 
 
 def test_an_address_that_is_none() -> None:
-    before = {thread.name for thread in threading.enumerate()}
+    before = set(threading.enumerate())
     with pytest.raises(OttlaError, match="'no port:x' is not an address"):
         Producer(bootstrap_servers="no port:x")
-    assert before == {thread.name for thread in threading.enumerate()}
+    assert set() == set(threading.enumerate()) - before

@@ -43,7 +43,8 @@ class LossyBroker(BrokerProcess):
 
     def write(self, start: int, end: int) -> None:
         """Appends numbers, ten to a batch."""
-        with Producer(bootstrap_servers=self.address) as producer:
+        # Only a flush sends what is there.
+        with Producer(bootstrap_servers=self.address, linger_ms=60_000) as producer:
             for first in range(start, end, BATCH):
                 for number in range(first, first + BATCH):
                     producer.send(TOPIC, b"%d" % number)
