@@ -1,11 +1,11 @@
 """What a reader of committed records finds in a topic: by confluent-kafka, whose code has nothing of ours."""
 
-from time import monotonic
+from time import monotonic, sleep
 from typing import NamedTuple
 
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, TopicPartition
 
-TIMEOUT_S = 30
+TIMEOUT_S = 90
 
 
 class Found(NamedTuple):
@@ -20,6 +20,7 @@ class Found(NamedTuple):
 
 def committed_records(bootstrap: str, topic: str) -> list[Found]:
     """All records of committed transactions up to the present end, by partition and offset."""
+    wait_ended(bootstrap)
     consumer = Consumer(
         {
             "bootstrap.servers": bootstrap,
@@ -39,8 +40,11 @@ def committed_records(bootstrap: str, topic: str) -> list[Found]:
             assert monotonic() < deadline, f"no end of {topic} after {TIMEOUT_S} s"
             # It waits until so many are there, so it must not wait long.
             for record in consumer.consume(10_000, 0.1):
-                if record.error() is not None:
-                    ended.add(record.partition())
+                error = record.error()
+                if error is not None:
+                    # Any other error is one that the consumer gets over.
+                    if error.code() == KafkaError._PARTITION_EOF:
+                        ended.add(record.partition())
                 else:
                     headers = tuple(record.headers() or ())
                     found.append(Found(record.partition(), record.offset(), record.key(), record.value(), headers))
@@ -52,6 +56,17 @@ def committed_records(bootstrap: str, topic: str) -> list[Found]:
 def committed_values(bootstrap: str, topic: str) -> list[bytes | None]:
     """Their values, sorted."""
     return sorted((each.value for each in committed_records(bootstrap, topic)), key=lambda value: value or b"")
+
+
+def wait_ended(bootstrap: str) -> None:
+    """Returns when the decided transactions have their markers: a commit is answered before its records are visible."""
+    from ottla import Admin
+
+    deadline = monotonic() + TIMEOUT_S
+    with Admin(bootstrap_servers=bootstrap) as admin:
+        while decided := admin.list_transactions(state_filters=["PrepareCommit", "PrepareAbort"]):
+            assert monotonic() < deadline, f"no markers after {TIMEOUT_S} s: {decided}"
+            sleep(0.05)
 
 
 def open_transactions(bootstrap: str) -> list[str]:

@@ -15,6 +15,7 @@ from ottla.spark.pipelines.declaration.loading import load_project
 from ottla.spark.pipelines.declaration.project import Project
 from ottla.spark.pipelines.running.query_report import QueryReport
 from ottla.spark.pipelines.running.runner import run_queries
+from tests.spark.committed_records import wait_ended
 from tests.spark.topics import Topics
 
 if TYPE_CHECKING:
@@ -55,6 +56,7 @@ def records_of(topics: Topics, topic: str) -> list[Any]:
     partitions = [
         TopicPartition(topic, index) for index in range(len(topics.admin.describe_topics([topic])[topic].partitions))
     ]
+    wait_ended(topics.bootstrap)
     found: list[Any] = []
     with Consumer(
         bootstrap_servers=topics.bootstrap, isolation_level="read_committed", auto_offset_reset="earliest"
