@@ -16,7 +16,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
-from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, TopicPartition
 
 from ottla.testing import BrokerCluster, BrokerHandle, ProcessBroker
 from tests.chaos.checker import Contents
@@ -208,8 +208,11 @@ def _read_to_ends(consumer: Consumer, found: dict[str, list[tuple[int, str]]]) -
         for each in consumer.consume(1000, 0.5):
             at = f"{each.topic()}-{each.partition()}"
             value = each.value()
-            if each.error() is not None:
-                waiting.discard(at)
+            error = each.error()
+            if error is not None:
+                # Any other error is one that the consumer gets over.
+                if error.code() == KafkaError._PARTITION_EOF:
+                    waiting.discard(at)
             elif isinstance(value, bytes):
                 found[at].append((each.offset() or 0, value.decode()))
 
