@@ -16,7 +16,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
-from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Message, TopicPartition
 
 from ottla.testing import BrokerCluster, BrokerHandle, ProcessBroker
 from tests.chaos.checker import Contents
@@ -211,10 +211,18 @@ def _read_to_ends(consumer: Consumer, found: dict[str, list[tuple[int, str]]]) -
             error = each.error()
             if error is not None:
                 # Any other error is one that the consumer gets over.
-                if error.code() == KafkaError._PARTITION_EOF:
+                if error.code() == KafkaError._PARTITION_EOF and _is_end(consumer, each):
                     waiting.discard(at)
             elif isinstance(value, bytes):
                 found[at].append((each.offset() or 0, value.decode()))
+
+
+def _is_end(consumer: Consumer, ended: Message) -> bool:
+    """Whether the end of what is committed is that of the partition: a transaction that a client left open, or whose
+    markers are being written, hides what follows until it has ended. Then the end is told again.
+    """
+    found = consumer.get_watermark_offsets(TopicPartition(ended.topic() or "", ended.partition() or 0), cached=True)
+    return found is not None and found[1] <= (ended.offset() or 0)
 
 
 def librdkafka_load(roles: str) -> LoadProgram:
