@@ -197,7 +197,7 @@ def test_fetches_that_are_not_read(
             stuck.sendall(frame * 20)
         with secured.connection(ADMIN, protocol) as other:
             assert ErrorCode.none is other.ask(ApiKey.FETCH, 13, {**values, "session_epoch": -1}).error_code
-        bystander.wait_disturbed()
+        bystander.wait_disturbed_long()
     grown = secured.peak_bytes() - before
     print(f"grown by {grown >> 20} MiB")
     # Ten responses of 20 MB would be 200 MB.
@@ -216,8 +216,9 @@ def test_answers_that_are_not_read(secured: SecuredProcess, protocol: str, bysta
             silent = opened.enter_context(secured.open_as(MALLORY, protocol, receive_bytes=4096))
             taken = send_what_is_taken(silent, content, seconds=0.3)
             assert taken < len(content), "what nobody reads must not be answered for ever"
+        # The broker answers thousands of requests until the sockets are full; among them the bystander gets its turns.
         bystander.wait_disturbed()
     grown = secured.peak_bytes() - before
     print(f"grown by {grown >> 20} MiB")
     assert grown < GROWTH_BYTES_MAX / 2
-    bystander.check()
+    bystander.check(pace=False)
