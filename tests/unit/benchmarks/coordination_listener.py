@@ -49,7 +49,7 @@ class Listener:
     def join(self) -> None:
         """The clients have gone: so do the threads."""
         for thread in self._threads:
-            thread.join(10)
+            thread.join(60)
             assert not thread.is_alive()
 
     def _serve_one(self, connection: socket.socket) -> None:
@@ -93,5 +93,5 @@ def listener(answers: Answers) -> Iterator[Listener]:
             yield made
         finally:
             server.shutdown(socket.SHUT_RDWR)
-            accepting.join(10)
+            accepting.join(60)
             made.join()

@@ -115,7 +115,7 @@ def test_bodies_that_came_with_the_opening_answers_are_received() -> None:
         peer.sendall(deliveries[-5:])
 
     with scripted(talk) as connection:
-        assert is_sent.wait(10)
+        assert is_sent.wait(60)
         connection.declare("parked")
         assert [0, 1, 2] == [due_of(body) for body, _ in connection.receive(3)]
 

@@ -19,9 +19,9 @@ from kio.schema.errors import ErrorCode
 from kio.serial import entity_reader, entity_writer
 
 from benchmarks.guard import wait_listening
-from benchmarks.kafka_race.brokers import free_port
 from benchmarks.kafka_race.raw_load import LoadError, RawLoad, first_answer
 from ottla.records.batch import Batch
+from tests.free_ports import free_port
 
 pytestmark = pytest.mark.broker
 
@@ -59,7 +59,7 @@ def listener(name: str, version: int, answer: Answer) -> Iterator[tuple[int, lis
         thread = threading.Thread(target=serve)
         thread.start()
         yield server.getsockname()[1], seen
-        thread.join(10)
+        thread.join(60)
         assert not thread.is_alive()
 
 
@@ -135,7 +135,7 @@ def test_first_knocks_until_a_record_is_taken(raw: RawLoad) -> None:
         return produced(12, next(refusals, ErrorCode.none))(request)
 
     with listener("produce", 12, answer) as (port, seen):
-        assert first_answer(raw.start_first(port, "somewhere", seconds=10)) > 0
+        assert first_answer(raw.start_first(port, "somewhere", seconds=60)) > 0
     assert 3 == len(seen)
 
 

@@ -11,7 +11,7 @@ import uvloop
 T = TypeVar("T")
 Run = Callable[[Coroutine[Any, Any, T]], T]
 
-TIME_LIMIT_SECONDS = 30.0
+TIME_LIMIT_SECONDS = 120.0
 
 
 def _on_asyncio(scenario: Coroutine[Any, Any, T]) -> T:

@@ -220,9 +220,9 @@ class TestDeath:
 
     def test_a_child_in_use_does_not_retire(self, run: Run[None]) -> None:
         async def scenario() -> None:
-            helper = HelperProcess(idle_seconds=0.05)
+            helper = HelperProcess(idle_seconds=1)
             first = await helper.run(os.getpid)
-            await helper.run(time.sleep, 0.2)
+            await helper.run(time.sleep, 1.5)
             assert first == await helper.run(os.getpid)
             await helper.close()
 
@@ -280,7 +280,7 @@ class TestDeath:
         parent.kill()
         parent.wait()
         parent.stdout.close()
-        asyncio.run(asyncio.wait_for(wait_ended(child), 20))
+        asyncio.run(asyncio.wait_for(wait_ended(child), 120))
 
 
 class TestInline:

@@ -69,12 +69,10 @@ class TestFiles:
 
     def test_the_descriptor_goes_with_the_last_reference(self, tmp_path: Path) -> None:
         file = RealDisk().open(str(tmp_path / "a"), create=True)
-        descriptor = file.fileno()
-        os.fstat(descriptor)
+        assert [str(tmp_path / "a")] == open_below(tmp_path)
         del file
         gc.collect()
-        with pytest.raises(OSError, match="Bad file descriptor"):
-            os.fstat(descriptor)
+        assert [] == open_below(tmp_path)
 
     def test_what_opens_briefly_leaves_nothing_open(self, tmp_path: Path) -> None:
         disk = RealDisk()
@@ -175,7 +173,7 @@ class TestClockAndRandom:
             return clock.monotonic() - start, clock.now_ms() - start_ms
 
         seconds, milliseconds = asyncio.run(scenario())
-        assert 0.02 <= seconds < 5
+        assert 0.02 <= seconds < 60
         assert milliseconds >= 19
 
     def test_random_numbers_differ_and_keep_their_ranges(self) -> None:
