@@ -80,6 +80,6 @@ def test_invalid_rules_are_refused(rules: str) -> None:
 
 def test_matching_takes_linear_time() -> None:
     mapping = PrincipalMapping.parse("RULE:^CN=(a+)+$/$1/,DEFAULT")
-    began = time.perf_counter()
+    began = time.thread_time()
     mapping.principal_of("CN=" + "a" * 5000 + "!")
-    assert time.perf_counter() - began < 1
+    assert time.thread_time() - began < 1

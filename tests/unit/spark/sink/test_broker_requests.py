@@ -59,7 +59,7 @@ def named(batch_id: int, owner: str = "query") -> BatchName:
 def write(pool: TransactionPool, bootstrap: str, topic: str, batch_id: int, task: int = 0) -> TaskTransaction:
     options = options_for(bootstrap)
     producer = pool.begin(options, SINK, batch_id)
-    written = producer.send(topic, b"%d" % batch_id).get(10)
+    written = producer.send(topic, b"%d" % batch_id).get(60)
     prepared = producer.prepare()
     pool.give_back(options, SINK, batch_id, producer)
     return TaskTransaction(
@@ -185,6 +185,9 @@ def test_ids_serve_one_batch_after_the_other(served: InProcessBroker, topic: str
         tasks = [write(pool, bootstrap, topic, batch_id, task) for task in range(6)]
         used |= {each.transactional_id for each in tasks}
         commit_batch(options_for(bootstrap), named(batch_id), tasks)
+        for each in tasks:
+            # An id whose transaction is still being ended is not used again.
+            wait_state(bootstrap, each, "CompleteCommit")
     assert 6 == len(used)
 
 

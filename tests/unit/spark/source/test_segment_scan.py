@@ -164,7 +164,7 @@ def test_files_of_a_topic_with_a_ttl_are_not_read(written: Written, configs: dic
     with Producer(bootstrap_servers=written.broker.bootstrap) as producer:
         for age_ms, value in ((0, b"live"), (120_000, b"expired"), (0, b"live too"), (120_000, b"expired too")):
             headers = (("ottla.ttl-ms", b"60000"),)
-            producer.send(name, value, headers=headers, timestamp_ms=now - age_ms).get(20)
+            producer.send(name, value, headers=headers, timestamp_ms=now - age_ms).get(60)
     given = options(written.broker.bootstrap, segments="always", subscribe=name)
     asked = TopicOffsets(given)
     try:

@@ -39,7 +39,7 @@ def served(tmp_path: Path) -> Iterator[InProcessBroker]:
 def fill(broker: InProcessBroker, count: int) -> None:
     with Producer(bootstrap_servers=broker.bootstrap) as producer:
         for number in range(count):
-            producer.send(TOPIC, b"%d" % number, partition=0).get(10)
+            producer.send(TOPIC, b"%d" % number, partition=0).get(60)
 
 
 def connected(broker: InProcessBroker, work: Callable[[Cluster], Awaitable[T]]) -> T:
