@@ -22,11 +22,16 @@ from ottla.metadata.sqlite.sqlite_store import SqliteStore
 from ottla.model.ids import TopicPartition
 from ottla.replication.partition import Partition
 
-PATIENCE_SECONDS: Final = 30.0
+PATIENCE_SECONDS: Final = 60.0
+LEASE_TIMEOUT_MS: Final = 120_000
+"""No registration ends because the machine stalls: all brokers stop in one process, so none is waited for."""
+SOON_LATE: Final = {"replica.lag.time.max.ms": "2000"}
+"""For tests in which a follower must leave the ISR because it is late."""
 SETTINGS: Final = {
     "default.replication.factor": "3",
     "min.insync.replicas": "2",
-    "replica.lag.time.max.ms": "2000",
+    # No follower leaves the ISR because the machine stalls.
+    "replica.lag.time.max.ms": "120000",
     "replica.fetch.wait.max.ms": "50",
     "replica.fetch.backoff.ms": "50",
     "group.initial.rebalance.delay.ms": "0",
@@ -75,7 +80,9 @@ class ReplicatedBrokers:
                 "log.dirs": ",".join(f"{self.data(broker)}{'' if not at else f'-{at}'}" for at in range(self._dirs)),
             }
         )
-        store = SqliteStore(str(self._folder / "metadata.db"), RealClock(), shared=True)
+        store = SqliteStore(
+            str(self._folder / "metadata.db"), RealClock(), shared=True, lease_timeout_ms=LEASE_TIMEOUT_MS
+        )
         world = replace(real_world(), disk=self.disks[broker]) if broker in self.disks else None
         return Broker(config, store=store, world=world, **options)
 

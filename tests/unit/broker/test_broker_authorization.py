@@ -10,7 +10,7 @@ from ottla.controller.decisions import NewTopic
 from ottla.metadata.configs.authorization_configs import STANDARD_AUTHORIZER
 from ottla.security.acls import AclBinding, AclFilter, PatternType, Permission
 from ottla.security.resources import CLUSTER_NAME, Operation, ResourceType
-from tests.unit.broker.replicated import ReplicatedBrokers
+from tests.unit.broker.replicated import SOON_LATE, ReplicatedBrokers
 
 pytestmark = pytest.mark.broker
 
@@ -29,7 +29,7 @@ def test_followers_need_cluster_action(tmp_path: Path, caplog: pytest.LogCapture
     """Without it, they copy nothing, leave the ISR, and log what to set; with an ACL they are back in the ISR."""
 
     async def run() -> None:
-        settings = {"authorizer.class.name": STANDARD_AUTHORIZER}
+        settings = {"authorizer.class.name": STANDARD_AUTHORIZER, **SOON_LATE}
         async with ReplicatedBrokers(tmp_path, settings, count=2) as brokers:
             one = brokers.brokers[0]
             topic = NewTopic(name="t", partition_count=1, replication_factor=2)
