@@ -65,8 +65,10 @@ def test_replication_and_transactions(tmp_path: Path, protocol: str) -> None:
             async with AsyncConsumer("t", group_id="g", **reading, **options) as consumer:
                 found = {(await consumer.getone()).value for _ in range(100)}
             assert {b"%d" % number for number in range(100)} == found
-            for topic in next(iter(cluster.brokers.values())).image.topics.values():
-                await until(lambda topic=topic: all(len(each.isr) == 3 for each in topic.partitions))  # type: ignore[misc]
+            one = cluster.brokers[0]
+            await until(
+                lambda: all(len(each.isr) == 3 for topic in one.image.topics.values() for each in topic.partitions)
+            )
             seen = set().union(*(principals_of_brokers(each) for each in cluster.brokers.values()))
             if protocol == "SASL_SSL":
                 assert {"User:broker"} <= seen <= {"User:broker", "User:alice"}
