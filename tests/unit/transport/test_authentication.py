@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from ottla.env.ports import Clock
 from ottla.env.real_clock import RealClock
 from ottla.env.real_network import RealNetwork
 from ottla.model.error_codes import ErrorCode
@@ -23,6 +24,7 @@ from ottla.security.sasl.broker_mechanism import BrokerMechanism, Identity, Step
 from ottla.security.sasl.plain import PlainLogin
 from ottla.security.sasl.session import LoginRules
 from ottla.security.security_protocol import SecurityProtocol
+from ottla.sim.clock import SimClock
 from ottla.transport import authentication
 from ottla.transport.authentication import ListenerLogin, Logins
 from ottla.transport.connection import Slot
@@ -56,7 +58,7 @@ class Expiring:
 class Server:
     """A listener with SASL whose requests are answered with the name of the principal."""
 
-    def __init__(self, limits: ListenerLimits | None = None, **login: Any) -> None:
+    def __init__(self, limits: ListenerLimits | None = None, *, clock: Clock | None = None, **login: Any) -> None:
         mechanisms: dict[str, Callable[[], BrokerMechanism]] = {
             "PLAIN": lambda: PlainLogin({"alice": "secret"}),
             "EXPIRING": Expiring,
@@ -64,6 +66,7 @@ class Server:
         rules = LoginRules(mechanisms=mechanisms, reauthentication_ms_max=MappingProxyType({}))
         self.login = ListenerLogin(**{"rules": rules, "answer_api_versions": versions, "failure_delay_ms": 0, **login})
         self._limits = limits or ListenerLimits()
+        self._clock = clock or RealClock()
         self.served: list[int] = []
         self.software = ""
         """Of the client whose request was served last."""
@@ -85,11 +88,11 @@ class Server:
 
     def run(self, test: Callable[["Server"], Awaitable[None]]) -> None:
         async def run() -> None:
-            self.listeners = Listeners(RealNetwork(), RealClock(), Turn(), self.serve, self._limits)
+            self.listeners = Listeners(RealNetwork(), self._clock, Turn(), self.serve, self._limits)
             listener = Listener("IN", SecurityProtocol.SASL_PLAINTEXT, login=self.login)
             self.port = await self.listeners.open(HOST, 0, listener)
             try:
-                async with asyncio.timeout(20):
+                async with asyncio.timeout(60):
                     await test(self)
             finally:
                 for client in self.clients:
@@ -384,19 +387,24 @@ def test_a_listener_with_sasl_cannot_be_opened_without_a_login() -> None:
 
 
 class TestSessions:
-    """Sessions whose credential expires."""
+    """Sessions whose credential expires, by a clock that the tests move: a session must not end because the machine
+    stalls."""
 
     def test_the_lifetime_is_told_and_an_expired_session_ends(self) -> None:
+        clock = SimClock()
+
         async def test(server: Server) -> None:
             client = await server.connect()
             answer = await log_in(client, b"alice 100", "EXPIRING")
             assert 100 == answer.session_lifetime.total_seconds() * 1000
             assert (1, b"User:alice") == await client.ask(1)
-            await asyncio.sleep(0.15)  # What is tested is that time passes.
-            await client.send(request(2))
+            clock.advance(0.09)
+            assert (2, b"User:alice") == await client.ask(2)
+            clock.advance(0.02)
+            await client.send(request(3))
             assert b"" == await client.rest()
 
-        Server().run(test)
+        Server(clock=clock).run(test)
 
     def test_what_waits_when_a_session_ends_is_answered_then(self) -> None:
         """A fetch may wait for weeks: with one that was sent in time, a client would go on to receive."""
@@ -405,30 +413,37 @@ class TestSessions:
             def serve(self, request: Request, buffer: bytearray, slot: Slot, /) -> None:
                 slot.on_abandoned = lambda: slot.complete((response(request.correlation_id, b"nothing yet"),))
 
+        clock = SimClock()
+
         async def test(server: Server) -> None:
             sweeping = asyncio.create_task(server.listeners.close_stalled_forever())
             expiring, lasting = await server.connect(), await server.connect()
             await log_in(expiring, b"alice 100", "EXPIRING")
             await log_in(lasting, b"alice 60000", "EXPIRING")
             await lasting.send(request(1))
-            assert (2, b"nothing yet") == await expiring.ask(2)
+            await expiring.send(request(2))
+            await until(lambda: [1, 1] == [len(each._slots) for each in server.listeners.connections])
+            clock.advance(0.15)
+            assert (2, b"nothing yet") == await expiring.receive()
             assert {1, 0} == {len(each._slots) for each in server.listeners.connections}
             sweeping.cancel()
 
-        Patient(ListenerLimits(stall_seconds=0.15)).run(test)
+        Patient(ListenerLimits(stall_seconds=0.15), clock=clock).run(test)
 
     def test_a_client_reauthenticates_while_requests_are_in_flight(self) -> None:
+        clock = SimClock()
+
         async def test(server: Server) -> None:
             client = await server.connect()
             await log_in(client, b"alice 150", "EXPIRING")
             assert (1, b"User:alice") == await client.ask(1)
             answer = await log_in(client, b"alice 60000", "EXPIRING")
             assert 60 == answer.session_lifetime.total_seconds()
-            await asyncio.sleep(0.2)  # The first session would have expired.
+            clock.advance(0.2)  # The first session would have expired.
             assert (2, b"User:alice") == await client.ask(2)
             assert {("IN", "EXPIRING"): 2} == server.listeners.logins.counts.succeeded
 
-        Server().run(test)
+        Server(clock=clock).run(test)
 
     def test_another_principal_is_refused(self) -> None:
         async def test(server: Server) -> None:
@@ -472,11 +487,16 @@ class TestSessions:
         Server().run(test)
 
     def test_not_more_often_than_once_a_second(self) -> None:
+        clock = SimClock()
+
         async def test(server: Server) -> None:
             client = await server.connect()
             await log_in(client, b"alice 60000", "EXPIRING")
             await log_in(client, b"alice 60000", "EXPIRING")
+            clock.advance(0.9)
             assert ErrorCode.ILLEGAL_SASL_STATE == (await handshake(client, "EXPIRING")).error_code
             assert (1, b"User:alice") == await client.ask(1)
+            clock.advance(0.1)
+            await log_in(client, b"alice 60000", "EXPIRING")
 
-        Server().run(test)
+        Server(clock=clock).run(test)
