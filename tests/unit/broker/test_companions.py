@@ -3,6 +3,7 @@
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -10,12 +11,15 @@ import pytest
 
 from ottla.broker import produce_gates
 from ottla.broker.broker import Broker
+from ottla.broker.configs.configuration import BrokerConfig
 from ottla.broker.requests.dispatch import handler_of
 from ottla.client.admin.async_admin import AsyncAdmin
 from ottla.client.admin.config_requests import ResourceType
 from ottla.client.admin.values import ConfigResource, NewTopic
 from ottla.client.consumer.async_consumer import AsyncConsumer
 from ottla.client.producer.async_producer import AsyncProducer
+from ottla.env.real_disk import RealDisk
+from ottla.env.world import real_world
 from ottla.metadata.configs.queue_settings import QueueSettings
 from ottla.metadata.image import TopicImage
 from ottla.model.error_codes import ErrorCode
@@ -30,6 +34,7 @@ from ottla.security.connection_context import ConnectionContext
 from ottla.security.resources import Operation
 from ottla.security.resources import ResourceType as SecuredType
 from tests.unit.broker.contexts import context_of
+from tests.unit.broker.moved_clock import MovedClock
 from tests.unit.broker.running_broker import ask, request_of, running
 from tests.wire.exchange import read_response
 
@@ -443,18 +448,29 @@ class TestGates:
         with_admin(tmp_path, test)
 
     def test_a_disabled_queue_delivers_what_it_holds(self, tmp_path: Path) -> None:
-        async def test(broker: Broker, admin: AsyncAdmin) -> None:
-            await create(admin, "t", DELAY)
-            await send(broker, "t.delayed", b"parked", headers=[("ottla.delay-ms", b"1500")])
-            await configure(admin, "t", {"ottla.delay.enable": "false"})
-            assert 0 == broker.partitions.find("t", 0).end_offset
-            async with AsyncConsumer(
-                bootstrap_servers=f"127.0.0.1:{broker.port}", auto_offset_reset="earliest"
-            ) as consumer:
-                consumer.assign([TopicPartition("t", 0)])
-                assert b"parked" == (await anext(aiter(consumer))).value
+        async def scenario() -> None:
+            clock = MovedClock()
+            world = replace(real_world(), clock=clock)
+            config = {"log.dirs": str(tmp_path), "listeners": "PLAINTEXT://127.0.0.1:0"}
+            async with Broker(BrokerConfig.parse(settings=config), world=world) as broker:
+                async with AsyncAdmin(bootstrap_servers=f"127.0.0.1:{broker.port}") as admin:
+                    await create(admin, "t", DELAY)
+                    await send(broker, "t.delayed", b"parked", headers=[("ottla.delay-ms", b"100000")])
+                    await configure(admin, "t", {"ottla.delay.enable": "false"})
+                assert 0 == broker.partitions.find("t", 0).end_offset
+                clock.move(101)
+                async with (
+                    AsyncConsumer(
+                        bootstrap_servers=f"127.0.0.1:{broker.port}", auto_offset_reset="earliest"
+                    ) as consumer,
+                    asyncio.timeout(60),
+                ):
+                    consumer.assign([TopicPartition("t", 0)])
+                    assert b"parked" == (await anext(aiter(consumer))).value
+            assert isinstance(world.disk, RealDisk)
+            world.disk.close()
 
-        with_admin(tmp_path, test)
+        asyncio.run(scenario())
 
     def test_a_batch_that_the_topic_would_refuse_is_refused(
         self, tmp_path: Path, admitted: list[tuple[str, int]]

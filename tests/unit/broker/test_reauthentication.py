@@ -1,6 +1,9 @@
 """Sessions of a login that end: our clients log in again before, with requests in flight and at work."""
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +13,9 @@ from ottla import AsyncAdmin, NewTopic
 from ottla.broker.broker import Broker
 from ottla.broker.configs.configuration import BrokerConfig
 from ottla.client.loop_thread import new_event_loop
+from ottla.env.real_disk import RealDisk
 from ottla.env.real_network import RealNetwork
+from ottla.env.world import real_world
 from ottla.model.errors import OttlaError
 from ottla.protocol.apis import ApiKey
 from ottla.security.sasl.client import PlainClient
@@ -18,9 +23,14 @@ from ottla.security.security_protocol import SecurityProtocol
 from ottla.transport.addresses import Address
 from ottla.transport.client_connection import SILENCE_SECONDS, Connection, ConnectionLostError, seconds_until_login
 from ottla.transport.client_security import ClientSecurity, sasl_login
+from tests.unit.broker.moved_clock import MovedClock
 from tests.unit.broker.secured import Secured
 
 pytestmark = pytest.mark.broker
+
+SESSION_SECONDS = 200
+NEARLY_SECONDS = 185
+"""So much later the client has to log in again, and has some time left for it."""
 
 
 class CountedLogins:
@@ -35,9 +45,17 @@ class CountedLogins:
         return PlainClient("alice", self.password)
 
 
-def running(secured: Secured, **more: str) -> Broker:
-    configs = {"log.dirs": str(secured.folder / "data"), **secured.broker("SASL_PLAINTEXT", **more)}
-    return Broker(BrokerConfig.parse(settings=configs))
+@asynccontextmanager
+async def running(secured: Secured, clock: MovedClock | None = None) -> AsyncIterator[Broker]:
+    sessions = {"connections_max_reauth_ms": str(SESSION_SECONDS * 1000)}
+    configs = {"log.dirs": str(secured.folder / "data"), **secured.broker("SASL_PLAINTEXT", **sessions)}
+    disk = RealDisk()
+    world = replace(real_world(), disk=disk, clock=clock or MovedClock())
+    try:
+        async with Broker(BrokerConfig.parse(settings=configs), world=world) as broker:
+            yield broker
+    finally:
+        disk.close()
 
 
 async def connected(broker: Broker, logins: Any) -> Connection:
@@ -50,22 +68,25 @@ async def ask(connection: Connection) -> Any:
     from kio.schema.metadata.v13.request import MetadataRequest
 
     request = MetadataRequest(topics=None, allow_auto_topic_creation=False, include_topic_authorized_operations=False)
-    return await connection.request(ApiKey.METADATA, request)
+    # Longer than any test moves the time by.
+    return await connection.request(ApiKey.METADATA, request, timeout_ms=3_600_000)
 
 
 def test_client_logs_in_again_before_its_session_ends(tmp_path: Path) -> None:
     async def scenario() -> None:
-        async with running(Secured(tmp_path), connections_max_reauth_ms="1500") as broker:
+        clock = MovedClock()
+        async with running(Secured(tmp_path), clock) as broker:
             logins = CountedLogins()
             connection = await connected(broker, logins)
-            began = asyncio.get_running_loop().time()
-            asked = 0
-            while asyncio.get_running_loop().time() - began < 5:
+            for count in range(1, 5):
+                assert count == logins.count
                 # Several at once: some are in flight, and some wait for the login.
-                await asyncio.gather(*(ask(connection) for _ in range(10)))
-                asked += 10
-            assert logins.count >= 3
-            assert asked > 100
+                asking = [asyncio.create_task(ask(connection)) for _ in range(5)]
+                await asyncio.sleep(0)
+                assert 5 == connection.in_flight
+                clock.move(NEARLY_SECONDS)
+                asking += [asyncio.create_task(ask(connection)) for _ in range(5)]
+                await asyncio.gather(*asking)
             assert len(broker.parts.listeners.connections) == 1
             assert str(next(iter(broker.parts.listeners.connections)).context.principal) == "User:alice"
             connection.close()
@@ -75,11 +96,11 @@ def test_client_logs_in_again_before_its_session_ends(tmp_path: Path) -> None:
 
 def test_idle_client_logs_in_again_at_its_next_request(tmp_path: Path) -> None:
     async def scenario() -> None:
-        async with running(Secured(tmp_path), connections_max_reauth_ms="1200") as broker:
+        clock = MovedClock()
+        async with running(Secured(tmp_path), clock) as broker:
             logins = CountedLogins()
             connection = await connected(broker, logins)
-            connection._login_at = 0.0  # As if the time had passed.
-            await asyncio.sleep(1.1)  # The broker allows one login a second.
+            clock.move(NEARLY_SECONDS)
             answers = await asyncio.gather(*(ask(connection) for _ in range(5)))
             assert 2 == logins.count
             assert 5 == len(answers)
@@ -96,10 +117,10 @@ def test_requests_that_wait_for_a_slow_login_are_all_sent(tmp_path: Path) -> Non
             await asyncio.sleep(SILENCE_SECONDS + 0.2)
 
     async def scenario() -> None:
-        async with running(Secured(tmp_path), connections_max_reauth_ms="60000") as broker:
+        async with running(Secured(tmp_path)) as broker:
             connection = await connected(broker, lambda: SlowLogin("alice", "alice-pw"))
             connection._login_at = 0.0
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(60):
                 assert 5 == len(await asyncio.gather(*(ask(connection) for _ in range(5))))
             assert 0 == connection.in_flight
             connection.close()
@@ -110,12 +131,12 @@ def test_requests_that_wait_for_a_slow_login_are_all_sent(tmp_path: Path) -> Non
 
 def test_failed_login_fails_all_that_wait(tmp_path: Path) -> None:
     async def scenario() -> None:
-        async with running(Secured(tmp_path), connections_max_reauth_ms="60000") as broker:
+        clock = MovedClock()
+        async with running(Secured(tmp_path), clock) as broker:
             logins = CountedLogins()
             connection = await connected(broker, logins)
             logins.password = "wrong"
-            await asyncio.sleep(1.1)  # The broker allows one login a second.
-            connection._login_at = 0.0
+            clock.move(NEARLY_SECONDS)
             outcomes = await asyncio.gather(*(ask(connection) for _ in range(5)), return_exceptions=True)
             assert all(isinstance(each, ConnectionLostError) for each in outcomes)
             assert all("the re-authentication failed" in str(each) for each in outcomes)
@@ -147,13 +168,15 @@ def test_clients_work_across_sessions(tmp_path: Path) -> None:
     secured = Secured(tmp_path)
 
     async def scenario() -> None:
-        async with running(secured, connections_max_reauth_ms="1200") as broker:
+        clock = MovedClock()
+        async with running(secured, clock) as broker:
             options = {"bootstrap_servers": f"127.0.0.1:{broker.advertised[1]}", **secured.client("SASL_PLAINTEXT")}
             async with AsyncAdmin(**options) as admin:
                 for number in range(4):
                     await admin.create_topics([NewTopic(f"t{number}", 1)])
-                    await asyncio.sleep(0.7)
+                    clock.move(NEARLY_SECONDS)
                 assert 4 == len(await admin.list_topics())
+            assert sum(broker.parts.listeners.logins.counts.succeeded.values()) >= 5
 
     asyncio.run(scenario())
 
