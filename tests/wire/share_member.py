@@ -71,6 +71,16 @@ class Member:
         return [part.error_code for topic in answer.responses for part in topic.partitions]
 
 
+def set_configs(connection: RawConnection, group_id: str, **configs: str) -> None:
+    """Sets configs of a group; underscores stand for dots."""
+    changes = [
+        {"name": name.replace("_", "."), "config_operation": 0, "value": value} for name, value in configs.items()
+    ]
+    resource = {"resource_type": 32, "resource_name": group_id, "configs": changes}
+    altered = connection.ask_newest(ApiKey.INCREMENTAL_ALTER_CONFIGS, {"resources": [resource]})
+    assert ErrorCode.none is altered.responses[0].error_code, altered.responses[0].error_message
+
+
 def set_up(
     connection: RawConnection, records: int = 10, *, name: str | None = None, **configs: str
 ) -> tuple[str, UUID]:
@@ -78,14 +88,7 @@ def set_up(
     name = name or unused_name()
     topic_id = create_topic(connection, name)
     group_id = unused_group(connection)
-    changes = {"share.auto.offset.reset": "earliest", **{key.replace("_", "."): each for key, each in configs.items()}}
-    resource = {
-        "resource_type": 32,
-        "resource_name": group_id,
-        "configs": [{"name": key, "config_operation": 0, "value": each} for key, each in changes.items()],
-    }
-    altered = connection.ask_newest(ApiKey.INCREMENTAL_ALTER_CONFIGS, {"resources": [resource]})
-    assert ErrorCode.none is altered.responses[0].error_code, altered.responses[0].error_message
+    set_configs(connection, group_id, share_auto_offset_reset="earliest", **configs)
     for _ in range(records):
         produce(connection, topic_id, batch())
     joined = {"group_id": group_id, "member_id": "m", "member_epoch": 0, "subscribed_topic_names": [name]}

@@ -25,7 +25,7 @@ from ottla.records.layout import Codec
 from ottla.records.record import Record
 from ottla.testing.in_process_broker import InProcessBroker
 from tests.wire.exchange import RawConnection
-from tests.wire.share_member import ACCEPT, REJECT, RELEASE, Member, set_up
+from tests.wire.share_member import ACCEPT, REJECT, RELEASE, RENEW, Member, set_configs, set_up
 from tests.wire.world import create_topic, produce, unused_name
 
 pytestmark = pytest.mark.broker
@@ -124,12 +124,14 @@ def test_a_record_at_its_delivery_limit_has_a_dead_letter_with_its_content(
 ) -> None:
     name, group_id, topic_id = begin(
         connection, [b"a", b"b"], dead_letters="dlq.released", share_delivery_count_limit="2",
-        share_record_lock_duration_ms="3000", errors_deadletterqueue_copy_record_enable="true",
+        errors_deadletterqueue_copy_record_enable="true",
     )  # fmt: skip
     member = Member(connection, group_id, topic_id)
     assert [(0, 1, 1)] == member.fetch(max_wait=LONG)
     assert [(0, 1, 2)] == member.fetch((0, 1, [RELEASE]), max_wait=LONG)
-    # One is released, and the lock of the other expires.
+    # One is released, and the lock of the other expires: only that one is short, so that nothing must be in time.
+    set_configs(connection, group_id, share_record_lock_duration_ms="1000")
+    assert [ErrorCode.none] == member.acknowledge((1, 1, [RENEW]), is_renew_ack=True)
     assert [ErrorCode.none] == member.acknowledge((0, 0, [RELEASE]))
     found = read(broker, "dlq.released", 2)
     assert [(b"k0", b"a"), (b"k1", b"b")] == [(each.key, each.value) for each in found]

@@ -14,7 +14,7 @@ from ottla.records.builder import build_batch
 from ottla.records.record import Record
 from ottla.testing.in_process_broker import InProcessBroker
 from tests.wire.exchange import RawConnection
-from tests.wire.share_member import ACCEPT, Member, set_up
+from tests.wire.share_member import ACCEPT, Member, set_configs, set_up
 from tests.wire.transactional_producer import TransactionalProducer, transactional_batch, wait_stable
 from tests.wire.world import produce, unused_name
 
@@ -45,6 +45,8 @@ def test_a_lock_expires_and_its_records_go_to_another_member(connection: RawConn
     group_id, topic_id = set_up(connection, 1, share_record_lock_duration_ms="1000")
     silent, other = (Member(connection, group_id, topic_id, name) for name in ("silent", "other"))
     ((first, last, _),) = silent.fetch()
+    # Only the first lock is short: the second must not expire before it is used.
+    set_configs(connection, group_id, share_record_lock_duration_ms="60000")
     assert [(first, last, 2)] == other.fetch(max_wait=LONG)
     assert [ErrorCode.invalid_record_state] == silent.acknowledge((first, last, [ACCEPT]))
     assert [ErrorCode.none] == other.acknowledge((first, last, [ACCEPT]))

@@ -11,7 +11,7 @@ from ottla.broker.share_metrics import collect_shares
 from ottla.testing.in_process_broker import InProcessBroker
 from tests.unit.broker.test_share_dead_letters import SETTINGS, begin, read, wait
 from tests.wire.exchange import RawConnection
-from tests.wire.share_member import ACCEPT, REJECT, RELEASE, RENEW, Member
+from tests.wire.share_member import ACCEPT, REJECT, RELEASE, RENEW, Member, set_configs
 
 pytestmark = pytest.mark.broker
 
@@ -39,11 +39,12 @@ def test_deliveries_acknowledgements_and_dead_letters_are_counted(tmp_path: Path
             [b"a", b"b", b"c", b"d"],
             dead_letters="dlq.counted",
             share_delivery_count_limit="2",
-            share_record_lock_duration_ms="3000",
         )
         member = Member(connection, group_id, topic_id)
         assert [(0, 3, 1)] == member.fetch(max_wait=LONG)
         assert holds(broker, sessions=1, partitions=1, in_flight_records=4, acquired_records_total=4)()
+        # Locks are short from here on: those of the other records, which are used in time, are not.
+        set_configs(connection, group_id, share_record_lock_duration_ms="1000")
         assert [ErrorCode.none] == member.acknowledge((3, 3, [RENEW]), is_renew_ack=True)
         assert [ErrorCode.none] == member.acknowledge((0, 2, [ACCEPT, REJECT, RELEASE]))
         assert [ErrorCode.invalid_record_state] == member.acknowledge((2, 2, [ACCEPT]))
