@@ -68,11 +68,11 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     thread = threading.Thread(target=lambda: asyncio.run(live()))
     thread.start()
     try:
-        assert ready.wait(30)
+        assert ready.wait(60)
         yield found[0]
     finally:
         stopping.set()
-        thread.join(30)
+        thread.join(60)
 
 
 def filled(connection: RawConnection, name: str, batches: int, value_bytes: int) -> UUID:
@@ -198,12 +198,12 @@ def test_mutations_that_fail_do_not_count(running: Running) -> None:
 def test_connections_over_the_quota_are_closed_after_a_delay(running: Running) -> None:
     host, _, port = running.address.partition(":")
     with running.limited(QuotaEntity(ip="127.0.0.1"), connection_creation_rate=1):
+        began = time.monotonic()
         sockets = [socket.create_connection((host, int(port))) for _ in range(15)]
         try:
-            began = time.monotonic()
-            sockets[-1].settimeout(10)
+            sockets[-1].settimeout(60)
             assert b"" == sockets[-1].recv(1)
-            assert 0.05 < time.monotonic() - began < 5
+            assert time.monotonic() - began > 0.05
             sockets[0].settimeout(0.2)
             with pytest.raises(TimeoutError):
                 sockets[0].recv(1)

@@ -65,11 +65,11 @@ def address(tmp_path_factory: pytest.TempPathFactory, quotas: Fixed) -> Iterator
     thread = threading.Thread(target=lambda: asyncio.run(live()))
     thread.start()
     try:
-        assert ready.wait(30)
+        assert ready.wait(60)
         yield found[0]
     finally:
         stopping.set()
-        thread.join(30)
+        thread.join(60)
 
 
 EVERY_VERSION = [
@@ -113,19 +113,16 @@ def test_which_apis_have_no_throttle_time_in_their_newest_version() -> None:
 
 
 def test_the_response_comes_at_once_and_the_next_request_waits(address: str, quotas: Fixed) -> None:
-    with RawConnection(address) as connection, RawConnection(address) as other:
+    with RawConnection(address) as muted, RawConnection(address) as connection:
+        # Answered, though it is muted for hours; and other connections of the client are not muted.
+        quotas.milliseconds = 70_000_000
+        muted.ask(ApiKey.HEARTBEAT, 4, {"group_id": "g"})
         quotas.milliseconds = 500
         began = time.monotonic()
         connection.ask(ApiKey.HEARTBEAT, 4, {"group_id": "g"})
-        answered = time.monotonic()
         quotas.milliseconds = 0
-        other.ask(ApiKey.HEARTBEAT, 4, {"group_id": "g"})
-        others = time.monotonic()
         connection.ask(ApiKey.HEARTBEAT, 4, {"group_id": "g"})
-        again = time.monotonic()
-    assert answered - began < 0.4
-    assert others - answered < 0.4, "other connections of the client are not muted"
-    assert again - began >= 0.49
+        assert time.monotonic() - began >= 0.49
     quotas.counted.clear()
 
 
@@ -184,8 +181,8 @@ def test_a_produce_request_without_acks_mutes_too(address: str, quotas: Fixed) -
         quotas.milliseconds = 400
         data = [{"topic_id": topic_id, "partition_data": [{"index": 0, "records": batch()}]}]
         quotas.counted.clear()
-        connection.send(request_frame(ApiKey.PRODUCE, 13, {"acks": 0, "timeout": timedelta(0), "topic_data": data}))
         began = time.monotonic()
+        connection.send(request_frame(ApiKey.PRODUCE, 13, {"acks": 0, "timeout": timedelta(0), "topic_data": data}))
         while not quotas.counted:
             time.sleep(0.001)
         quotas.milliseconds = 0
