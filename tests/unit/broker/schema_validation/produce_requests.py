@@ -48,7 +48,7 @@ def produced(broker: InProcessBroker, topic: str, content: bytes, acks: int = -1
 def produce_request(topic: str, content: bytes, acks: int = -1) -> dict[str, Any]:
     return {
         "acks": acks,
-        "timeout": timedelta(seconds=20),
+        "timeout": timedelta(seconds=60),
         "topic_data": [{"name": topic, "partition_data": [{"index": 0, "records": content}]}],
     }
 

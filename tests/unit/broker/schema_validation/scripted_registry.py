@@ -23,7 +23,7 @@ class ScriptedRegistry:
             def do_GET(self) -> None:
                 registry.paths.append(self.path)
                 registry.asked.set()
-                registry.is_open.wait(20)
+                registry.is_open.wait(60)
                 status, body = registry.answer
                 self.send_response(status)
                 self.send_header("Content-Length", str(len(body)))

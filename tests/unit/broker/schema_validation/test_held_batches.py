@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from kio.schema.errors import ErrorCode as WireCode
 
-from ottla.broker.schema_validation import held_batches, schema_ids, schema_ids_state
+from ottla.broker.schema_validation import held_batches, registry_questions, schema_ids, schema_ids_state
 from ottla.client.admin.blocking_admin import Admin
 from ottla.client.admin.values import ConfigResource
 from ottla.protocol.apis import ApiKey
@@ -35,6 +35,7 @@ from tests.wire.exchange import RawConnection, request_frame
 pytestmark = pytest.mark.broker
 
 HELD = id_prefix(1)
+PATIENCE_SECONDS = 60
 
 
 @pytest.fixture(scope="module")
@@ -50,8 +51,9 @@ def topic(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
-def registry(broker: InProcessBroker, topic: str) -> Iterator[ScriptedRegistry]:
-    """Has every schema under the subject of the topic."""
+def registry(broker: InProcessBroker, topic: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[ScriptedRegistry]:
+    """Has every schema under the subject of the topic. The broker waits for it as long as a test wants."""
+    monkeypatch.setattr(registry_questions, "_TIMEOUT_SECONDS", float(PATIENCE_SECONDS))
     with ScriptedRegistry((200, f'["{topic}-value"]'.encode())) as scripted:
         set_registry(broker, scripted.url)
         broker.create_topic(topic, configs=VALUES)
@@ -62,7 +64,7 @@ def registry(broker: InProcessBroker, topic: str) -> Iterator[ScriptedRegistry]:
 
 def wait_held(broker: InProcessBroker, count: int = 1) -> None:
     held = broker.broker.parts.services.held_batches.places
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + PATIENCE_SECONDS
     while sum(map(len, list(held.values()))) != count:
         assert time.monotonic() < deadline, held
 
@@ -129,7 +131,7 @@ def test_a_batch_does_not_outlive_its_transaction(
     with RawConnection(broker.bootstrap) as connection, RawConnection(broker.bootstrap) as other:
         timeout = {"transaction_timeout": timedelta(seconds=60)}
         init = {"transactional_id": topic, "producer_id": -1, "producer_epoch": -1, **timeout}
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + PATIENCE_SECONDS
         while True:
             # Creates the coordinator's topic.
             other.ask_newest(ApiKey.FIND_COORDINATOR, {"key_type": 1, "coordinator_keys": [topic]})
@@ -155,7 +157,7 @@ def test_a_batch_does_not_outlive_its_transaction(
         answer = part(connection.receive())
     assert answer.error_code in (WireCode.invalid_producer_epoch, WireCode.invalid_txn_state), answer
     # The first record and the marker.
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + PATIENCE_SECONDS
     while end_offset(broker, topic) < 2:
         assert time.monotonic() < deadline
     assert 2 == end_offset(broker, topic)
@@ -265,7 +267,7 @@ def test_a_deleted_schema_is_refused_after_a_while(
     while lookups["failed"] == before:
         assert WireCode.none is produced(broker, topic, content).error_code
     registry.answer = NOT_FOUND
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + PATIENCE_SECONDS
     while produced(broker, topic, content).error_code is WireCode.none:
         assert time.monotonic() < deadline
     assert [(0, "value: schema 1 is not registered")] == refused(produced(broker, topic, content))

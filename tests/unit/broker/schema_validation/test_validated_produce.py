@@ -280,12 +280,12 @@ def test_batches_that_wait_keep_their_order_and_hold_up_nobody_else(
     topic: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(registry_questions, "_TIMEOUT_SECONDS", 1.0)
+    monkeypatch.setattr(registry_questions, "_TIMEOUT_SECONDS", 60.0)
     broker.create_topic(topic, configs=VALUES)
     first = id_prefix(registry.register(f"{topic}-value", ORDER).id)
     second = b"\1" + registry.version(f"{topic}-value").guid.bytes  # type: ignore[union-attr]
     with socket.create_server(("127.0.0.1", 0)) as silent, RawConnection(broker.bootstrap) as other:
-        # The first instance does not answer; after a second the next one is asked.
+        # The first instance does not answer; when its connections are lost, the next one is asked.
         set_registry(broker, f"http://127.0.0.1:{silent.getsockname()[1]}", registry_url)
         with RawConnection(broker.bootstrap) as connection:
             for content in (
@@ -298,6 +298,7 @@ def test_batches_that_wait_keep_their_order_and_hold_up_nobody_else(
             # Another connection does not wait: neither for what needs no look-up, nor for other APIs.
             assert [0] == [index for index, _ in refused(ask(other, topic, batch(*values(b"plain"))))]
             assert 0 == ask(other, topic, batch(*values(None))).base_offset
+            silent.close()
             answers = [part(connection.receive()) for _ in range(4)]
         assert [1, -1, 2, 3] == [each.base_offset for each in answers]
         assert WireCode.invalid_record is answers[1].error_code
