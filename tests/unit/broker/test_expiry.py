@@ -181,8 +181,8 @@ def test_transactions_among_expired_records(broker: InProcessBroker, topic: str,
 def test_the_ttl_of_the_topic_and_its_change(
     broker: InProcessBroker, read: Reader, request: pytest.FixtureRequest
 ) -> None:
-    topic = broker.create_topic(f"topic-ttl-{request.node.callspec.id}", configs={"ottla.ttl.ms": "5000"})
-    send(broker.bootstrap, topic, (b"a", None), (b"b", LONG), age_ms=10_000)
+    topic = broker.create_topic(f"topic-ttl-{request.node.callspec.id}", configs={"ottla.ttl.ms": "300000"})
+    send(broker.bootstrap, topic, (b"a", None), (b"b", LONG), age_ms=600_000)
     send(broker.bootstrap, topic, (b"c", None), (b"d", b"0"), age_ms=0)
     assert ([b"b", b"c"], 4) == read(broker.bootstrap, topic, "read_uncommitted")
     with Admin(bootstrap_servers=broker.bootstrap) as admin:
@@ -195,9 +195,9 @@ def test_the_ttl_of_the_topic_and_its_change(
 def test_the_ttl_counts_from_the_due_time(broker: InProcessBroker, topic: str) -> None:
     now = time.time_ns() // 1_000_000
     with Producer(bootstrap_servers=broker.bootstrap) as producer:
-        for value, due in ((b"a", now - 500), (b"b", now - 3000)):
-            headers = ((TTL_MS, b"2000"), (DUE_MS, str(due + 1000).encode()))
-            producer.send(topic, value, headers=headers, timestamp_ms=now - 10_000).get(SECONDS)
+        for value, due in ((b"a", now + 100_000), (b"b", now - 400_000)):
+            headers = ((TTL_MS, b"300000"), (DUE_MS, str(due).encode()))
+            producer.send(topic, value, headers=headers, timestamp_ms=now - 1_000_000).get(SECONDS)
     assert ([b"a"], 2) == read_ours(broker.bootstrap, topic, "read_uncommitted")
 
 
@@ -256,7 +256,9 @@ def test_a_plain_topic_keeps_records_with_a_ttl(broker: InProcessBroker, read: R
 
 def test_replicas_have_expired_records_and_serve_the_others(tmp_path: Path) -> None:
     """A consumer that reads a follower does not get them either; the logs of all replicas are the same."""
-    made = BrokerCluster(tmp_path, {"replica.selector.class": RACK_AWARE_SELECTOR})
+    # On a machine that stalls, every replica stays in the ISR, and the leader stays the leader.
+    patient = {"broker.session.timeout.ms": "60000", "replica.lag.time.max.ms": "60000"}
+    made = BrokerCluster(tmp_path, {**patient, "replica.selector.class": RACK_AWARE_SELECTOR})
     for each in made.brokers:
         each.settings["broker.rack"] = f"rack {each.id}"
     with made as cluster:

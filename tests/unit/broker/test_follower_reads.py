@@ -18,11 +18,14 @@ from ottla.testing import BrokerCluster, InProcessBroker
 pytestmark = pytest.mark.broker
 
 SECONDS = 60
+PATIENT = {"broker.session.timeout.ms": "60000", "replica.lag.time.max.ms": "60000"}
+"""On a machine that stalls, every replica stays in the ISR, and the leader stays the leader."""
 
 
 @pytest.fixture
 def cluster(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[BrokerCluster]:
-    made = BrokerCluster(tmp_path, getattr(request, "param", {"replica.selector.class": RACK_AWARE_SELECTOR}))
+    settings = getattr(request, "param", {"replica.selector.class": RACK_AWARE_SELECTOR})
+    made = BrokerCluster(tmp_path, {**PATIENT, **settings})
     for each in made.brokers:
         each.settings["broker.rack"] = f"rack {each.id}"
     with made:
