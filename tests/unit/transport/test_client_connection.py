@@ -241,13 +241,25 @@ def test_a_name_that_means_nothing() -> None:
     asyncio.run(scenario())
 
 
+class ConnectedNetwork(RealNetwork):
+    """A network whose connections are made before they are asked for, so that none takes any of a short timeout."""
+
+    def __init__(self, socket: RealSocket) -> None:
+        super().__init__()
+        self._socket = socket
+
+    async def connect(self, host: str, port: int) -> RealSocket:
+        return self._socket
+
+
 @pytest.mark.parametrize(("answer", "words"), [(None, "does not answer within 100 ms"), (b"", "no Kafka broker")])
 def test_somebody_listens_who_is_no_broker(answer: bytes | None, words: str) -> None:
     async def scenario() -> None:
         async with scripted(lambda *_: answer) as (_, address):
+            network = ConnectedNetwork(await RealNetwork().connect(*address))
             with pytest.raises(CannotConnectError, match=words):
                 await Connection.open(
-                    RealNetwork(), address, client_id="test", timeout_ms=100 if answer is None else TIMEOUT_MS
+                    network, address, client_id="test", timeout_ms=100 if answer is None else TIMEOUT_MS
                 )
 
     asyncio.run(scenario())
