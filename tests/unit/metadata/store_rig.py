@@ -16,7 +16,7 @@ from ottla.metadata.sqlite.sqlite_store import SqliteStore
 from ottla.metadata.store import Change, ConflictError, MetadataStore
 
 T = TypeVar("T")
-TIME_LIMIT_SECONDS = 30.0
+TIME_LIMIT_SECONDS = 120.0
 
 
 def run(scenario: Coroutine[Any, Any, T]) -> T:
@@ -73,7 +73,8 @@ async def other_process(
     """A process that has a store open and runs these lines, which may `await` and `say`. `store` is how that store is
     made, unless it is an SQLite store on the path."""
     indented = "\n".join("    " + line for line in body.splitlines())
-    made = f"SqliteStore(path, RealClock(), shared={shared}, poll_ms=10, lease_timeout_ms={lease_timeout_ms})"
+    options = f"shared={shared}, poll_ms=10, lease_timeout_ms={lease_timeout_ms}, busy_timeout_ms=60_000"
+    made = f"SqliteStore(path, RealClock(), {options})"
     script = OTHER_PROCESS.format(body=indented, store=store or made)
     return await asyncio.create_subprocess_exec(
         sys.executable, "-c", script, str(path), stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE

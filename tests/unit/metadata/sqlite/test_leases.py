@@ -95,7 +95,7 @@ def test_the_others_see_a_process_die(path: Path) -> None:
     async def scenario() -> None:
         async with opened(path, shared=True, poll_ms=5, lease_timeout_ms=3_600_000) as store:
             follower = store.follow(0)
-            process = await other_process(path, HOLD)
+            process = await other_process(path, HOLD, lease_timeout_ms=3_600_000)
             assert [[Change(1, "brokers/0", b"child")]] == await take(follower, 1)
             with pytest.raises(ConflictError, match=f"held by process {process.pid}"):
                 await store.lease("brokers/0", b"parent")
@@ -285,8 +285,9 @@ def test_alone_a_lease_needs_no_renewal(path: Path) -> None:
 
 def test_a_process_that_was_stopped_does_not_act_on_what_it_lost(path: Path) -> None:
     async def scenario() -> None:
-        async with opened(path, shared=True, poll_ms=20, lease_timeout_ms=1_500) as store:
-            await check_paused_leader(await other_process(path, LEAD, lease_timeout_ms=1_500), store)
+        # Only the lease of the other process must end soon.
+        async with opened(path, shared=True, poll_ms=20, lease_timeout_ms=60_000) as store:
+            await check_paused_leader(await other_process(path, LEAD, lease_timeout_ms=3_000), store)
 
     run(scenario())
 
