@@ -12,7 +12,7 @@ import pytest
 from tests.wire.exchange import RawConnection
 from tests.wire.world import World, make_world
 
-STOP_TIMEOUT_S = 20
+STOP_TIMEOUT_S = 60
 
 
 @pytest.fixture(scope="session")

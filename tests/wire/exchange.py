@@ -28,7 +28,7 @@ LENGTH: Final = Struct(">i")
 HEADER: Final = Struct(">hhi")
 SHORT: Final = Struct(">h")
 NO_TAGS: Final = b"\0"
-TIMEOUT_S: Final = 20.0
+TIMEOUT_S: Final = 60.0
 CORRELATION_ID: Final = 0x01020304
 
 TESTED: Final[set[ApiKey]] = set()

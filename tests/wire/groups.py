@@ -12,7 +12,8 @@ from ottla.protocol.apis import ApiKey
 from tests.wire.exchange import RawConnection
 from tests.wire.world import World
 
-SESSION: Final = timedelta(seconds=10)
+SESSION: Final = timedelta(seconds=60)
+"""Long enough that no member is removed because the machine stalls."""
 PROTOCOL: Final = "range"
 PROTOCOL_TYPE: Final = "consumer"
 ASSIGNMENT: Final = b"\0\0\0\0\0\0\xff\xff\xff\xff"

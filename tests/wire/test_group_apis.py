@@ -111,7 +111,7 @@ def test_join_group_refused(connection: RawConnection, version: int) -> None:
     wrong: list[tuple[dict[str, Any], ErrorCode]] = [
         ({"member_id": "nobody"}, ErrorCode.unknown_member_id),
         ({"group_id": "", "member_id": "me"}, ErrorCode.invalid_group_id),
-        ({"session_timeout": SESSION / 2}, ErrorCode.invalid_session_timeout),
+        ({"session_timeout": SESSION / 20}, ErrorCode.invalid_session_timeout),
         ({"session_timeout": 1000 * SESSION}, ErrorCode.invalid_session_timeout),
         ({"protocols": []}, ErrorCode.inconsistent_group_protocol),
         ({"protocol_type": ""}, ErrorCode.inconsistent_group_protocol),

@@ -159,7 +159,7 @@ def test_a_record_is_delivered_as_often_as_the_limit_says(connection: RawConnect
 
 
 def test_a_released_record_waits_for_its_backoff(connection: RawConnection) -> None:
-    group_id, topic_id = set_up(connection, records=1, share_release_backoff_ms="700")
+    group_id, topic_id = set_up(connection, records=1, share_release_backoff_ms="3000")
     member = Member(connection, group_id, topic_id)
     ((first, last, _),) = member.fetch()
     assert [] == member.fetch((first, last, [RELEASE]), max_wait=NOW)

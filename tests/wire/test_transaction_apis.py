@@ -60,7 +60,7 @@ def test_init_producer_id_with_a_transactional_id(producer: TransactionalProduce
     assert 0 == producer.epoch
     again = producer.init(version)
     assert (OK, producer.producer_id, 1) == (again.error_code, again.producer_id, again.producer_epoch)
-    too_long = producer.init(version, transaction_timeout=60 * 60 * 24 * TIMEOUT)
+    too_long = producer.init(version, transaction_timeout=60 * 60 * TIMEOUT)
     assert (ErrorCode.invalid_transaction_timeout, -1, -1) == (
         too_long.error_code,
         too_long.producer_id,

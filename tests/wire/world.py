@@ -12,7 +12,7 @@ from ottla.protocol.apis import ApiKey
 from ottla.records.builder import BatchBuilder
 from tests.wire.exchange import RawConnection
 
-TIMEOUT: Final = timedelta(seconds=15)
+TIMEOUT: Final = timedelta(seconds=60)
 PARTITIONS: Final = 3
 FIRST_TIMESTAMP: Final = 1_700_000_000_000
 RECORDS: Final = 4
