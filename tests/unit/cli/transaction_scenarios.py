@@ -100,6 +100,7 @@ def transactions(ottla: CommandLine, tmp_path: Path) -> None:
         "a coordinator knows it"
     )
     under_way.commit_transaction(30)
+    wait_for_markers(ottla, "s-open-1")
     assert [None, None] == [each["start_offset"] for each in producers_of(ottla, "s-txn")]
     ottla.ok("topics", "delete", "s-txn", "--yes")
 

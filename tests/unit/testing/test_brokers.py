@@ -136,7 +136,6 @@ def test_a_hundred_in_a_row_leave_nothing_behind() -> None:
         children = [child for each in Path("/proc/self/task").glob("*/children") for child in each.read_text().split()]
         return len(os.listdir("/proc/self/fd")), children, os.listdir(parent), set(threading.enumerate())
 
-    ports: list[int] = []
     with tempfile.TemporaryDirectory() as parent:
         with tempfile.TemporaryDirectory(dir=parent) as folder, InProcessBroker(Path(folder)):
             # What a first one loads stays.
@@ -146,28 +145,28 @@ def test_a_hundred_in_a_row_leave_nothing_behind() -> None:
         files, *others, threads = left()
         for at in range(100):
             with tempfile.TemporaryDirectory(dir=parent) as folder, InProcessBroker(Path(folder)) as broker:
-                ports.append(broker.port)
                 if at % 25 == 0:
                     broker.create_topic("t")
                     broker.kill()
                     broker.start()
+            with pytest.raises(ConnectionRefusedError):
+                socket.create_connection(("127.0.0.1", broker.port))
         files_after, *others_after, threads_after = left()
         assert files_after <= files
         assert others == others_after
         assert set() == threads_after - threads
-    for port in ports:
-        with pytest.raises(ConnectionRefusedError):
-            socket.create_connection(("127.0.0.1", port))
 
 
 def test_a_process_leaves_nothing_behind(tmp_path: Path) -> None:
+    gc.collect()
     before = len(os.listdir("/proc/self/fd"))
     with ProcessBroker(tmp_path) as broker:
         pid = broker.pid
         assert Path(f"/proc/{pid}").exists()
         broker.pause()
     assert not Path(f"/proc/{pid}").exists()
-    assert before == len(os.listdir("/proc/self/fd"))
+    # Files of other tests may be closed meanwhile.
+    assert len(os.listdir("/proc/self/fd")) <= before
     with pytest.raises(ConnectionRefusedError):
         socket.create_connection(("127.0.0.1", broker.port))
 

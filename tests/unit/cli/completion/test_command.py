@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from ottla.__main__ import COMMANDS
+from ottla.cli.completion import command
 from tests.unit.cli.command_line import CommandLine
 
 pytestmark = pytest.mark.broker
@@ -36,7 +37,8 @@ def test_commands_options_and_choices(ottla: CommandLine) -> None:
     assert [] == offered(ottla, "produce", "t", "--file", "")
 
 
-def test_topics_groups_and_profiles(ottla: CommandLine) -> None:
+def test_topics_groups_and_profiles(ottla: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(command, "TIMEOUT_SECONDS", 60.0)
     for topic in ("k-events", "k-orders"):
         ottla.ok("topics", "create", topic)
     for group in ("k-billing", "k-$(touch owned)", "k-\x1b"):

@@ -117,7 +117,7 @@ def test_ids_in_headers_are_read(
 ) -> None:
     serializer = AvroSerializer(registry, json.dumps(ORDER), id_place="header")
     with Producer(bootstrap_servers=broker, value_serializer=serializer) as producer:
-        producer.send(topic, {"id": 3}).get(20)
+        producer.send(topic, {"id": 3}).get(60)
     (document,) = ottla.ok("consume", topic, "--schema-registry", registry_url, "--json").out.splitlines()
     guid = str(registry.version(f"{topic}-value").guid)
     assert (3, guid, AVRO) == (
@@ -255,7 +255,7 @@ def test_following_goes_on_while_the_registry_is_away(
             assert b"[not decoded] \0" + second.id.to_bytes(4, "big") + b"\x0e\n" == following.stdout.readline()
             assert b'"y"\n' == following.stdout.readline()
             following.send_signal(signal.SIGINT)
-            assert 130 == following.wait(5)
+            assert 130 == following.wait(60)
         finally:
             following.kill()
             following.communicate()

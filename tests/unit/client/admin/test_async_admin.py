@@ -102,7 +102,7 @@ def test_features(admin: Admin) -> None:
 
 def test_a_broker_that_is_not_there(running: InProcessBroker) -> None:
     with (
-        Admin(bootstrap_servers=[running.bootstrap], request_timeout_ms=300) as admin,
+        Admin(bootstrap_servers=[running.bootstrap], request_timeout_ms=2000) as admin,
         pytest.raises(CannotConnectError, match="broker 7 is not in the cluster"),
     ):
         admin.describe_log_dirs([7])
@@ -314,7 +314,7 @@ def test_transactions_are_listed_described_and_aborted(admin: Admin, running: In
     with Producer(bootstrap_servers=running.bootstrap, transactional_id="till-1") as producer:
         producer.init_transactions()
         producer.begin_transaction()
-        producer.send("paid", b"1").get(10)
+        producer.send("paid", b"1").get(60)
         (listed,) = admin.list_transactions(state_filters=["Ongoing"], transactional_id_pattern="till-.*")
         described = admin.describe_transactions(["till-1", "till-2"], raise_errors=False)
         assert ("till-1", (paid,)) == (listed.transactional_id, described["till-1"].partitions)
@@ -355,12 +355,17 @@ def test_every_method_is_there_twice() -> None:
     assert methods(AsyncAdmin) - {"cluster"} == methods(Admin)
 
 
+def own_threads(before: set[threading.Thread]) -> list[str]:
+    """The names of new threads of clients; the broker in this process may start others at any time."""
+    return [each.name for each in set(threading.enumerate()) - before if each.name == "ottla admin"]
+
+
 def test_closing_leaves_no_thread(running: InProcessBroker) -> None:
     before = set(threading.enumerate())
     with Admin(bootstrap_servers=running.bootstrap) as admin:
         admin.list_topics()
-        assert 1 == len(set(threading.enumerate()) - before)
-    assert set() == set(threading.enumerate()) - before
+        assert ["ottla admin"] == own_threads(before)
+    assert [] == own_threads(before)
     admin.close()
     with pytest.raises(MisuseError, match="the admin client is closed; create a new one"):
         admin.list_topics()
@@ -371,13 +376,13 @@ def test_wrong_options_and_addresses() -> None:
         Admin(bootstrap="x:1")  # type: ignore[call-arg]
     with pytest.raises(InvalidRequestError, match="'a:b' is not an address"):
         Admin(bootstrap_servers="a:b")
-    before = threading.active_count()
+    before = set(threading.enumerate())
     with Admin(bootstrap_servers="127.0.0.1:1") as admin:
         with pytest.raises(CannotConnectError, match=r"cannot reach any broker of 127\.0\.0\.1:1"):
             admin.create_topics([NewTopic("x"), NewTopic("y")], raise_errors=False)
         with pytest.raises(CannotConnectError, match=r"cannot reach any broker of 127\.0\.0\.1:1"):
             admin.list_topics()
-    assert before == threading.active_count()
+    assert set() == set(threading.enumerate()) - before
 
 
 def test_what_no_message_can_hold_is_refused(admin: Admin) -> None:
@@ -390,11 +395,11 @@ def test_what_no_message_can_hold_is_refused(admin: Admin) -> None:
 
 
 def test_a_broker_that_hangs_is_given_up_in_time(running: InProcessBroker) -> None:
-    with Admin(bootstrap_servers=running.bootstrap, request_timeout_ms=300) as admin:
+    with Admin(bootstrap_servers=running.bootstrap, request_timeout_ms=2000) as admin:
         admin.list_topics()
         running.pause()
         try:
-            with pytest.raises(RetriableError, match="METADATA was not answered within 300 ms"):
+            with pytest.raises(RetriableError, match="METADATA was not answered within 2000 ms"):
                 admin.list_topics()
         finally:
             running.resume()
