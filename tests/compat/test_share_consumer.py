@@ -39,8 +39,8 @@ from tests.unit.test_documented_samples import run
 SETTINGS: Final = {
     "group.share.heartbeat.interval.ms": "300",
     "group.share.min.heartbeat.interval.ms": "300",
-    "group.share.session.timeout.ms": "6000",
-    "group.share.min.session.timeout.ms": "6000",
+    "group.share.session.timeout.ms": "15000",
+    "group.share.min.session.timeout.ms": "15000",
     "group.share.min.record.lock.duration.ms": "1000",
     "share.coordinator.state.topic.num.partitions": "1",
     "share.coordinator.state.topic.replication.factor": "1",
@@ -234,15 +234,16 @@ class TestExplicit:
         assert {} == consumer.poll(QUIET_MS)
 
     def test_a_renewed_lock_holds_on(self, scenes: Scenes) -> None:
-        scene = scenes(share_record_lock_duration_ms="2000")
+        # A machine that stalls must not keep the consumer from renewing it.
+        scene = scenes(share_record_lock_duration_ms="5000")
         scene.send([b"slow"])
         consumer, other = scene.explicit(), scene.consumer()
         answers: list[tuple[Any, Any]] = []
         consumer.set_acknowledgement_commit_callback(lambda offsets, error: answers.append((offsets, error)))
         (record,) = some(consumer)
-        assert 2000 == consumer.acquisition_lock_timeout_ms()
+        assert 5000 == consumer.acquisition_lock_timeout_ms()
         began = time.monotonic()
-        while time.monotonic() < began + 3:
+        while time.monotonic() < began + 7:
             consumer.acknowledge(record, AcknowledgeType.RENEW)
             assert [record] == some(consumer)
             assert {} == other.poll(500)
@@ -255,7 +256,7 @@ class TestExplicit:
         assert {} == other.poll(QUIET_MS)
 
     def test_a_lock_that_timed_out_is_an_error_of_its_record(self, scenes: Scenes) -> None:
-        scene = scenes(share_record_lock_duration_ms="1000")
+        scene = scenes(share_record_lock_duration_ms="3000")
         scene.send([b"late"])
         consumer, other = scene.explicit(), scene.explicit()
         answers: list[tuple[Any, Any]] = []
