@@ -21,6 +21,8 @@ BROKEN_MAX: Final = 5
 """How many connections may break then: some, not most of them."""
 ALARMING: Final = ("ERROR", "Traceback", "ISR shrunk", "lost its registration", BROKEN)
 """Words in the log of a broker that tell of a connection to another that broke, a replica out of sync, or a bug."""
+PATIENT: Final = {"socket.timeout.ms": "15000", "socket.connection.setup.timeout.ms": "15000"}
+"""Options of librdkafka's clients: nothing is cut off here, and a broker that is slow for a moment is no error."""
 NOTICED: Final = frozenset({"trouble", "complained"})
 """Events of a client that saw an error, also of one that it got over by itself."""
 
@@ -41,7 +43,7 @@ def unnoticed(folder: Path, cluster: BrokerCluster, security: ClusterSecurity) -
                     "rd",
                     "tests.chaos.librdkafka_load",
                     "writer,mover,reader,member,visitor",
-                    security.librdkafka_options(APP),
+                    {**security.librdkafka_options(APP), **PATIENT},
                 ),
                 ("ottla", "tests.cluster.ottla_load", "writer,reader,visitor", security.java_options(APP)),
             )
