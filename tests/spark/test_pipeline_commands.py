@@ -105,11 +105,12 @@ def test_killed_and_stopped(ottla: Topics, tmp_path: Path) -> None:
     """SIGKILL in the middle and SIGTERM at the end: each number is there once; meanwhile, it is the only run."""
     folder, source, out, dead = numbers_project(ottla, tmp_path)
     arguments = (str(folder), "--bootstrap", ottla.bootstrap, *SMALL)
-    send_numbers(ottla, source, 0, 2000)
+    # Many batches more than are written until the process is killed, also if this one stalls.
+    send_numbers(ottla, source, 0, 6000)
     with running(*arguments) as process:
         wait_event(process, event="progress", name="halves")
-    assert len(rows_of(ottla, out)) < 1000
-    send_numbers(ottla, source, 2000, 2400)
+    assert len(rows_of(ottla, out)) < 3000
+    send_numbers(ottla, source, 6000, 6400)
     with running(*arguments) as process:
         wait_event(process, event="ready")
         refused = run_command("run", *arguments, expected=2)
@@ -117,13 +118,13 @@ def test_killed_and_stopped(ottla: Topics, tmp_path: Path) -> None:
         status = json.loads(run_command("status", str(folder), "--bootstrap", ottla.bootstrap, "--json").stdout)
         assert (True, process.pid) == (status["running"], status["process"])
         wait_event(process, event="progress", name="halves", behind=0)
-        wait_written(ottla, dead, 1200)
+        wait_written(ottla, dead, 3200)
         process.send_signal(signal.SIGTERM)
         wait_event(process, event="end")
         assert 0 == process.wait(60)
-    assert list(range(1200)) == sorted(row["half"] for row in rows_of(ottla, out))
+    assert list(range(3200)) == sorted(row["half"] for row in rows_of(ottla, out))
     odd = sorted(json.loads(letter.value)["number"] for letter in records_of(ottla, dead))
-    assert list(range(1, 2400, 2)) == odd
+    assert list(range(1, 6400, 2)) == odd
 
 
 def test_a_deep_look(spark: "SparkSession", ottla: Topics, tmp_path: Path) -> None:
