@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+import time
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -42,7 +43,10 @@ def test_brokers_of_two_commands_are_one_cluster(zookeeper: ZooKeeperEnsemble, t
         addresses = f"{first},{ready(alone)}"
         with Admin(bootstrap_servers=addresses) as admin:
             admin.create_topics([NewTopic("t", 1, 3)])
-            assert [0, 1, 2] == sorted(each.id for each in admin.describe_cluster().brokers)
+            deadline = time.monotonic() + SECONDS
+            # Any of the brokers is asked: one may hear of the last one a little later.
+            while [0, 1, 2] != (found := sorted(each.id for each in admin.describe_cluster().brokers)):
+                assert time.monotonic() < deadline, found
         with Producer(bootstrap_servers=addresses, acks="all") as producer:
             producer.send("t", b"1").get(SECONDS)
             assert 0 == end(alone)
