@@ -14,7 +14,7 @@ from tests.compat.clients.catalogue import CODECS, NAMES
 from tests.compat.clients.conftest import ClientOf
 from tests.compat.clients.shapes import FIRST_TIMESTAMP, KEEP_ALL, small
 
-TIMEOUT_S = 30
+TIMEOUT_S = 60
 
 
 def kcat(broker: Broker, *args: str, given: bytes = b"") -> str:
