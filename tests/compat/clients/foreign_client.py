@@ -18,7 +18,8 @@ from typing import Any, Final, Literal
 
 from tests.compat.clients.broker_under_test import wait_led
 
-ANSWER_TIMEOUT_S: Final = 60.0
+ANSWER_TIMEOUT_S: Final = 120.0
+"""Longer than any program waits for its library."""
 POLL_TIMEOUT_MS: Final = 20_000
 EARLIEST: Final = -2
 """As a position: where the partition begins."""

@@ -29,7 +29,7 @@ from tests.compat.clients.transactional import TransactionalProducer, read_isola
 # client with OUT_OF_ORDER_SEQUENCE_NUMBER, upon which the client writes the records a second time.
 ROUND = 1 if TARGET == "kafka" else 5
 ROUNDS = 3
-ARRIVAL_TIMEOUT_S = 30.0
+ARRIVAL_TIMEOUT_S = 60.0
 LOOK_S = 0.02
 # By their records' time a broker may see that a producer is long gone, and forget it.
 SENT = [replace(record, timestamp=time.time_ns() // 1_000_000) for record in small(ROUND * ROUNDS)]

@@ -51,7 +51,7 @@ import org.apache.kafka.common.serialization.ByteArraySerializer;
  */
 public final class ClientProgram {
     private static final ObjectMapper JSON = new ObjectMapper();
-    private static final long TIMEOUT_S = 30;
+    private static final long TIMEOUT_S = 75;
 
     private final String bootstrap;
     private final Admin admin;

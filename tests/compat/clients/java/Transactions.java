@@ -23,7 +23,7 @@ import org.apache.kafka.common.serialization.ByteArraySerializer;
  * Producers and consumers are those of the program, so that it sends, polls and closes them.
  */
 final class Transactions {
-    private static final long TIMEOUT_S = 30;
+    private static final long TIMEOUT_S = 75;
 
     private final String bootstrap;
     private final Map<Integer, KafkaProducer<byte[], byte[]>> producers;

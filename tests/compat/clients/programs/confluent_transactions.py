@@ -5,7 +5,7 @@ from typing import Any
 
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
-TIMEOUT_S = 30
+TIMEOUT_S = 75
 
 
 class Transactions:

@@ -15,7 +15,7 @@ from tests.compat.clients.programs.command_loop import commands_of, row_of, run,
 from tests.compat.clients.programs.kafka_python_groups import Groups
 from tests.compat.clients.programs.kafka_python_transactions import Transactions
 
-TIMEOUT_S = 30
+TIMEOUT_S = 75
 
 
 class Program:

@@ -5,7 +5,7 @@ from typing import Any
 
 from kafka import KafkaConsumer, KafkaProducer, OffsetAndMetadata, TopicPartition
 
-TIMEOUT_S = 30
+TIMEOUT_S = 75
 
 
 class Transactions:

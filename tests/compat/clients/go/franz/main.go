@@ -16,7 +16,7 @@ import (
 	loop "ottla/clients/commandloop"
 )
 
-const timeout = 30 * time.Second
+const timeout = 75 * time.Second
 
 type program struct {
 	bootstrap string
