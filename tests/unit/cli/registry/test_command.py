@@ -36,7 +36,7 @@ def registry(broker: str, request: pytest.FixtureRequest) -> Iterator[str]:
 
 
 def new_registry(broker: str, name: str) -> RegistryThread:
-    election = ElectionOptions(group_id=f"registry-{name}", session_timeout_ms=6_000, heartbeat_interval_ms=500)
+    election = ElectionOptions(group_id=f"registry-{name}", session_timeout_ms=12_000, heartbeat_interval_ms=500)
     return RegistryThread(broker, topic=f"_schemas-{name}", election=election)
 
 

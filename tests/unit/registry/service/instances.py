@@ -16,7 +16,8 @@ from ottla.registry.service.served_registry import ServedRegistry
 from ottla.registry.state.errors import OPERATION_TIMEOUT, UNKNOWN_LEADER
 from ottla.transport.addresses import Address
 
-ELECTION = ElectionOptions(session_timeout_ms=6_000, heartbeat_interval_ms=200)
+ELECTION = ElectionOptions(session_timeout_ms=12_000, heartbeat_interval_ms=200)
+"""A machine may stall for seconds; and less than a write waits for a leader, in case an instance could not leave."""
 V1 = "application/vnd.schemaregistry.v1+json"
 
 

@@ -30,7 +30,8 @@ class Connection:
     """A client that sends what it likes."""
 
     def __init__(self, port: int) -> None:
-        self._socket = socket.create_connection(("127.0.0.1", port), timeout=8)
+        # Less than HEAD_SECONDS, after which the server ends silent connections.
+        self._socket = socket.create_connection(("127.0.0.1", port), timeout=25)
         self._reader = self._socket.makefile("rb")
 
     def __enter__(self) -> "Connection":

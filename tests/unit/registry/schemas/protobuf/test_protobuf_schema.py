@@ -348,13 +348,13 @@ def test_a_schema_of_one_megabyte_is_read_written_and_compared() -> None:
     fields = "".join(f"  repeated string field_{n} = {n} [deprecated = true];\n" for n in range(1, 30))
     text = "".join(f"message M{n} {{\n{fields}  oneof o {{ M0 a = 40; int32 b = 41; }}\n}}\n" for n in range(800))
     assert len(text) > 1_000_000
-    started = time.monotonic()
+    started = time.process_time()
     schema = parse(text, {})
     schema.normalized_text()
     schema.formatted("serialized")
     assert parse(schema.canonical_text, {}).canonical_text == schema.canonical_text
     assert [] == list(schema.incompatibilities(parse(text, {})))
-    assert time.monotonic() - started < 3 * SECONDS_MAX
+    assert time.process_time() - started < 3 * SECONDS_MAX
 
 
 def test_a_thousand_references_that_use_each_other() -> None:
@@ -368,11 +368,11 @@ def test_a_thousand_references_that_use_each_other() -> None:
             )
         return 'syntax = "proto3"; import "r999.proto"; message A { R999 a = 1; }', references
 
-    started = time.monotonic()
+    started = time.process_time()
     old, new = parse(*schema("int32")), parse(*schema("string"))
     assert 1 + 2 * 999 + 1 == len(list(new.incompatibilities(old)))
     assert 1000 == len(list(new.import_descriptors()))
-    assert time.monotonic() - started < SECONDS_MAX
+    assert time.process_time() - started < SECONDS_MAX
 
 
 @pytest.mark.parametrize(
@@ -396,10 +396,10 @@ def test_a_thousand_references_that_use_each_other() -> None:
     ids=lambda text: text[:20],
 )
 def test_hostile_texts_take_bounded_time(text: str) -> None:
-    started = time.monotonic()
+    started = time.process_time()
     with pytest.raises(InvalidSchemaError):
         parse(text, {})
-    assert time.monotonic() - started < SECONDS_MAX
+    assert time.process_time() - started < SECONDS_MAX
 
 
 # Schemas that are registered already
