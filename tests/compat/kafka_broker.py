@@ -10,7 +10,7 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
@@ -111,6 +111,15 @@ class KafkaBroker:
         """All that the broker wrote to its console since it last started."""
         path = self.folder / "console.log"
         return path.read_text(errors="replace") if path.exists() else ""
+
+    def wait_made(self, topics: Iterable[str]) -> None:
+        """Returns once new topics have a log; their creation is answered by the controller, before the broker has any."""
+        deadline = time.monotonic() + START_TIMEOUT_S
+        for topic in topics:
+            while not any((self.log_dir / f"{topic}-0").glob("*.log")):
+                if time.monotonic() > deadline:
+                    raise TimeoutError(f"Kafka has no log of {topic} after {START_TIMEOUT_S} s:\n{self._log_end()}")
+                time.sleep(0.02)
 
     def _write_properties(self) -> Path:
         broker_port, controller_port = free_ports(2)

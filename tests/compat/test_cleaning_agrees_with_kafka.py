@@ -73,6 +73,7 @@ def theirs(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Ex
         topics = [NewTopic(topic, num_partitions=1, config=TOPIC_CONFIG) for topic in TOPICS]
         for created in admin.create_topics(topics).values():
             created.result(TIMEOUT_S)
+        broker.wait_made(TOPICS)
     for topic in TOPICS:
         target = broker.log_dir / f"{topic}-0"
         for path in target.iterdir():

@@ -67,8 +67,11 @@ def ask(kafka: KafkaBroker, api_key: ApiKey, version: int, request: Any) -> Any:
 def kafkas(kafka: KafkaBroker, resource_type: int, name: str) -> dict[str, Row]:
     resource = DescribeConfigsResource(resource_type=i8(resource_type), resource_name=name, configuration_keys=None)
     request = DescribeConfigsRequest(resources=(resource,), include_synonyms=True, include_documentation=True)
-    (result,) = ask(kafka, ApiKey.DESCRIBE_CONFIGS, 4, request).results
-    assert ErrorCode.NONE == result.error_code
+    deadline = time.monotonic() + TIMEOUT_S
+    # Kafka's controller creates a topic a moment before its broker knows it.
+    while (result := ask(kafka, ApiKey.DESCRIBE_CONFIGS, 4, request).results[0]).error_code != ErrorCode.NONE:
+        assert ErrorCode.UNKNOWN_TOPIC_OR_PARTITION == result.error_code
+        assert time.monotonic() < deadline
     return {
         each.name: (
             each.value,

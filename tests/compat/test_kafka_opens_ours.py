@@ -75,6 +75,7 @@ def _create_topics(broker: KafkaBroker) -> None:
     ]
     for created in admin.create_topics(topics).values():
         created.result(TIMEOUT_S)
+    broker.wait_made(TOPICS)
 
 
 def _put_in_place(ours: Path, theirs: Path) -> None:
