@@ -113,7 +113,7 @@ class KafkaBroker:
         return path.read_text(errors="replace") if path.exists() else ""
 
     def wait_made(self, topics: Iterable[str]) -> None:
-        """Returns once new topics have a log; their creation is answered by the controller, before the broker has any."""
+        """Returns once new topics have a log: the controller answers their creation before the broker knows of it."""
         deadline = time.monotonic() + START_TIMEOUT_S
         for topic in topics:
             while not any((self.log_dir / f"{topic}-0").glob("*.log")):
