@@ -10,7 +10,7 @@ def test_a_delayed_record_is_rescheduled(page: Page, broker: ProcessBroker, admi
     topic = "queues-topic"
     admin.create_topics([NewTopic(topic, 1, 1, topic_configs={"ottla.delay.enable": "true"})], wait_for_metadata=True)
     with Producer(bootstrap_servers=broker.bootstrap) as producer:
-        producer.send(f"{topic}.delayed", b"<b>later</b>", b"k", [("ottla.delay-ms", b"3600000")]).get(10)
+        producer.send(f"{topic}.delayed", b"<b>later</b>", b"k", [("ottla.delay-ms", b"3600000")]).get(60)
     page.goto("/queues")
     page.get_by_role("link", name=topic, exact=True).click()
     expect(page.locator(".histogram tr", has_text="within 1 h").locator("td").nth(1)).to_have_text("1")

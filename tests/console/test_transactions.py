@@ -11,7 +11,7 @@ def test_an_open_transaction_is_aborted(page: Page, broker: ProcessBroker, admin
     with Producer(bootstrap_servers=broker.bootstrap, transactional_id="browser-etl") as producer:
         producer.init_transactions()
         producer.begin_transaction()
-        producer.send("transactions-topic", b"open").get(10)
+        producer.send("transactions-topic", b"open").get(60)
         page.goto("/transactions")
         expect(page.locator("#hanging")).to_contain_text("No hanging transactions")
         page.locator("#open tr", has_text="browser-etl").get_by_role("link", name="Abort").click()
