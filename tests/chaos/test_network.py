@@ -20,10 +20,11 @@ while data := asked.recv(10):
 """
 ASK = """
 import socket, sys
-connection = socket.create_connection((sys.argv[1], 7000), 5)
-connection.settimeout(0.3)
+connection = socket.create_connection((sys.argv[1], 7000), 30)
 for line in sys.stdin:
-    connection.sendall(line.strip().encode())
+    word, seconds = line.split()
+    connection.settimeout(float(seconds))
+    connection.sendall(word.encode())
     try:
         print(connection.recv(10).decode(), flush=True)
     except TimeoutError:
@@ -61,11 +62,11 @@ def test_a_connection_that_is_cut_falls_silent_and_goes_on() -> None:
         assert "ready" == line(echo)
         with program(made.places["a"], ASK, made.places["b"].address) as asking:
 
-            def said(word: str) -> str:
-                print(word, file=asking.stdin, flush=True)
+            def said(word: str, seconds: float = 0.3) -> str:
+                print(word, seconds, file=asking.stdin, flush=True)
                 return line(asking)
 
-            assert "one" == said("one")
+            assert "one" == said("one", 30)
             made.cut(["b"], ["a"])
             assert "silence" == said("two")
             made.heal()
