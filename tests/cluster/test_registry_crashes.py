@@ -130,7 +130,7 @@ def test_a_write_that_was_forwarded_to_a_paused_leader_is_answered_by_the_next(t
         leader = leader_of(running)
         (other,) = (each for each in running if each is not leader)
         leader.pause()
-        answer = other.ask("POST", "/subjects/a/versions", schema("A"), timeout=30)
+        answer = other.ask("POST", "/subjects/a/versions", schema("A"), timeout=90)
         assert (200, 1) == (answer.status_code, answer.json().get("id")), answer.text
         leader.resume()
         leader.until("applied_offset", other.metric("applied_offset"))
