@@ -188,7 +188,7 @@ def test_the_parallel_consumer(broker: Address) -> None:
 def take(consumer: Consumer, count: int) -> list[ConsumerRecord]:
     found: list[ConsumerRecord] = []
     while len(found) < count:
-        polled = consumer.poll(10_000)
+        polled = consumer.poll(60_000)
         assert polled, f"{count} records expected, {len(found)} found"
         for records in polled.values():
             found += records

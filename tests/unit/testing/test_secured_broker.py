@@ -33,7 +33,7 @@ def test_users_are_the_same_on_both_listeners(secured: SecuredBroker, protocol: 
     secured.allow("alice", "read", group="readers")
     alice: dict[str, Any] = secured.client_options("alice", protocol=protocol)
     with Producer(**alice) as producer:
-        assert 0 == producer.send(topic, b"v").get(20).offset
+        assert 0 == producer.send(topic, b"v").get(60).offset
         assert "User:alice" in principals(secured)
     with Consumer(topic, group_id="readers", auto_offset_reset="earliest", **alice) as consumer:
         assert b"v" == next(consumer).value
@@ -41,7 +41,7 @@ def test_users_are_the_same_on_both_listeners(secured: SecuredBroker, protocol: 
         Producer(**secured.client_options("bob", protocol=protocol)) as producer,
         pytest.raises(OttlaError, match="TOPIC_AUTHORIZATION_FAILED"),
     ):
-        producer.send(topic, b"v").get(20)
+        producer.send(topic, b"v").get(60)
     with Admin(**secured.client_options("bob", protocol=protocol)) as admin:
         assert [] == admin.list_topics()
 

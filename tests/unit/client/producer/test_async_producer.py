@@ -192,14 +192,14 @@ def test_waiting_within_a_callback_is_an_error_not_a_deadlock(broker: Address) -
 
     def wait(_: object) -> None:
         try:
-            producer.send("waiting", b"y").get(5)
+            patient.send("waiting", b"y").get(5)
         except MisuseError as error:
             told.append(error)
 
     # Nothing is sent before the flush: a callback that comes after the delivery is called where it is added.
-    with Producer(bootstrap_servers=str(broker), linger_ms=60_000) as producer:
-        producer.send("waiting", b"x").add_callback(wait)
-        producer.flush(SOON_S)
+    with Producer(bootstrap_servers=str(broker), linger_ms=60_000) as patient:
+        patient.send("waiting", b"x").add_callback(wait)
+        patient.flush(SOON_S)
     assert ["a delivery cannot be waited for in a callback of its producer; use add_callback"] == list(map(str, told))
 
 

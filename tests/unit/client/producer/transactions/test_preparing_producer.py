@@ -62,7 +62,7 @@ def test_what_was_prepared_is_ended_by_somebody_else(served: InProcessBroker, to
         found = []
         for committed in (True, False, True):
             producer.begin()
-            first = producer.send(topic, b"a").get(10).offset
+            first = producer.send(topic, b"a").get(60).offset
             producer.send(topic, b"b")
             prepared = producer.prepare()
             assert TransactionOutcome.OPEN is outcome(bootstrap, topic, first, prepared.producer_id)
@@ -76,7 +76,7 @@ def test_closing_leaves_what_is_prepared(served: InProcessBroker, topic: str) ->
     bootstrap = served.bootstrap
     with PreparingProducer(bootstrap_servers=bootstrap, transactional_id="task") as producer:
         producer.begin()
-        first = producer.send(topic, b"a").get(10).offset
+        first = producer.send(topic, b"a").get(60).offset
         prepared = producer.prepare()
     assert TransactionOutcome.OPEN is outcome(bootstrap, topic, first, prepared.producer_id)
     finish(bootstrap, prepared, committed=True)
@@ -89,7 +89,7 @@ def test_closing_aborts_what_is_not_prepared(served: InProcessBroker, topic: str
     bootstrap = served.bootstrap
     with PreparingProducer(bootstrap_servers=bootstrap, transactional_id="task") as producer:
         producer.begin()
-        first = producer.send(topic, b"a").get(10).offset
+        first = producer.send(topic, b"a").get(60).offset
         producer_id = producer.describe().producer_id
     with PreparingProducer(bootstrap_servers=bootstrap, transactional_id="task") as producer:
         wait_ended(producer)
@@ -100,7 +100,7 @@ def test_the_log_knows_after_the_id_was_taken_anew(served: InProcessBroker, topi
     bootstrap = served.bootstrap
     with PreparingProducer(bootstrap_servers=bootstrap, transactional_id="task") as producer:
         producer.begin()
-        first = producer.send(topic, b"a").get(10).offset
+        first = producer.send(topic, b"a").get(60).offset
         prepared = producer.prepare()
         producer.begin()
         assert TransactionOutcome.ABORTED is outcome(bootstrap, topic, first, prepared.producer_id)
@@ -110,7 +110,7 @@ def test_records_that_are_gone_tell_nothing(served: InProcessBroker, topic: str)
     bootstrap = served.bootstrap
     with PreparingProducer(bootstrap_servers=bootstrap, transactional_id="task") as producer:
         producer.begin()
-        producer.send(topic, b"a").get(10)
+        producer.send(topic, b"a").get(60)
         prepared = producer.prepare()
     finish(bootstrap, prepared, committed=True)
     assert TransactionOutcome.UNKNOWN is outcome(bootstrap, topic, 0, prepared.producer_id + 1)
