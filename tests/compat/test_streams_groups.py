@@ -103,7 +103,8 @@ def create_topics(bootstrap: str) -> AdminClient:
 def table(bootstrap: str, *args: str) -> list[list[str]]:
     """What the tool prints, row by row, without the header; the last cell takes the rest of its row."""
     lines = kafka_tool(TOOL, "--bootstrap-server", bootstrap, *args).stdout.splitlines()
-    rows = [line.split(None, len(lines[0].split()) - 1) for line in lines if line.strip()]
+    cells = len(lines[0].split()) if lines else 0
+    rows = [line.split(None, cells - 1) for line in lines if line.strip()]
     return rows[1:]
 
 
