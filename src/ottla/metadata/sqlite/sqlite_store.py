@@ -202,7 +202,12 @@ class SqliteStore:
         now = self.clock.monotonic()
         owner = with_new_token(self._owner or this_process())
         expires = now + self._lease_seconds if self._shared else None
-        revision = await self._run(self._file.take_lease, key, value, owner, now, expires)
+        try:
+            revision = await self._run(self._file.take_lease, key, value, owner, now, expires)
+        except asyncio.CancelledError:
+            # It may be taken all the same, and nothing would renew or release it.
+            self._start(self._file.release_leases, [owner.token])
+            raise
         lease = SqliteLease(self, key, revision, owner.token, self._sure_until(now))
         self._leases[owner.token] = lease
         return lease
@@ -280,10 +285,14 @@ class SqliteStore:
         """Runs one call on the file in its turn, to its end even if the caller is cancelled."""
         if not self._is_open:
             raise MisuseError(f"the metadata store {self._path} is not open")
+        return await asyncio.shield(self._start(function, *args))
+
+    def _start(self, function: Callable[..., T], *args: Any) -> asyncio.Task[T]:
+        """One call on the file, behind those that were started before."""
         job = asyncio.create_task(self._in_turn(function, *args))
         self._jobs.add(job)
         job.add_done_callback(self._on_done)
-        return await asyncio.shield(job)
+        return job
 
     async def _in_turn(self, function: Callable[..., T], *args: Any) -> T:
         async with self._turn:

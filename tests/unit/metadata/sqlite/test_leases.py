@@ -270,6 +270,29 @@ def test_a_deleted_lease_is_lost_at_the_next_renewal(path: Path, monkeypatch: py
     run(scenario())
 
 
+@pytest.mark.parametrize("is_closed", [True, False])
+def test_a_lease_whose_caller_was_cancelled_is_not_held(path: Path, is_closed: bool) -> None:
+    """As when a broker stops while it stands for election: nobody could become the controller before the timeout."""
+
+    async def scenario() -> None:
+        async with opened(path, shared=True, lease_timeout_ms=3_600_000) as other:
+            for turns in range(12):
+                async with opened(path, shared=True, lease_timeout_ms=3_600_000) as store:
+                    asking = asyncio.create_task(store.lease("controller", b"one"))
+                    for _ in range(turns):
+                        await asyncio.sleep(0)
+                    asking.cancel()
+                    await asyncio.gather(asking, return_exceptions=True)
+                    if is_closed:
+                        await store.close()
+                    else:
+                        await store.snapshot()
+                    if asking.cancelled():
+                        await (await other.lease("controller", b"other")).release()
+
+    run(scenario())
+
+
 def test_alone_a_lease_needs_no_renewal(path: Path) -> None:
     async def scenario() -> None:
         clock = SimClock()
