@@ -225,7 +225,7 @@ def test_a_broken_invariant_in_the_background_leaves_no_clean_shutdown(
     async def scenario() -> None:
         monkeypatch.setattr(IsrProposals, "run", fail)
         async with Broker(config_in(tmp_path)) as broker:
-            failure = await asyncio.wait_for(broker.wait_failure(), 20)
+            failure = await asyncio.wait_for(broker.wait_failure(), 60)
             assert (InvariantViolation, "two is three") == (type(failure), str(failure))
 
     asyncio.run(scenario())
@@ -241,7 +241,7 @@ def test_after_a_broken_invariant_another_broker_may_start(tmp_path: Path) -> No
     async def scenario() -> None:
         async with Broker(config_in(tmp_path)) as broker:
             broker.parts.tasks.run(fail())
-            await asyncio.wait_for(broker.wait_failure(), 20)
+            await asyncio.wait_for(broker.wait_failure(), 60)
         async with Broker(config_in(tmp_path)) as broker:
             assert broker.is_ready
 
@@ -276,7 +276,7 @@ def test_a_start_fails_with_a_background_task_that_it_waits_for(
         with monkeypatch.context() as patched:
             patched.setattr(BrokerParts, "apply_image", fail)
             with pytest.raises(CorruptError, match="the image cannot be applied"):
-                await asyncio.wait_for(Broker(config_in(tmp_path)).start(), 20)
+                await asyncio.wait_for(Broker(config_in(tmp_path)).start(), 60)
         async with Broker(config_in(tmp_path)) as broker:
             assert broker.is_ready
 
@@ -341,7 +341,7 @@ def test_a_start_that_waits_for_the_metadata_store_can_be_stopped(
         broker = Broker(config_in(tmp_path), http=("127.0.0.1", 0), store=store)
         starting = asyncio.create_task(broker.start())
         await until(lambda: (tmp_path / "data").exists())
-        await asyncio.wait_for(broker.stop(), 20)
+        await asyncio.wait_for(broker.stop(), 60)
         with pytest.raises(StartStoppedError, match="stopped while connecting to the metadata store"):
             await starting
         assert [*ENDS[-4:]] == ended
@@ -366,7 +366,7 @@ def test_metadata_that_cannot_be_followed_is_a_failure_of_the_broker(tmp_path: P
     async def scenario() -> None:
         async with running(tmp_path) as broker:
             await broker.parts.metadata_store.commit([Put("partitions/nowhere/0", b"{}")])
-            failure = await asyncio.wait_for(broker.wait_failure(), 20)
+            failure = await asyncio.wait_for(broker.wait_failure(), 60)
             assert isinstance(failure, CorruptError)
             assert "partitions/nowhere/0" in str(failure)
 
@@ -377,7 +377,7 @@ def serve(code: str, folder: Path) -> subprocess.CompletedProcess[str]:
     """`ottla serve` in a process of its own, in which `code` runs first."""
     script = f"{code}\nimport sys\nfrom ottla.__main__ import main\nsys.exit(main(sys.argv[1:]))"
     command = [sys.executable, "-c", script, "serve", "--data", str(folder / "data"), "--listen", "127.0.0.1:0"]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
 
 
 AFTER_READY = """

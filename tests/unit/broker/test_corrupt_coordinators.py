@@ -97,7 +97,7 @@ def test_a_group_has_what_could_be_read_and_the_log_says_what_not(
     caplog.set_level(logging.ERROR)
 
     async def read(broker: Broker) -> dict[TopicPartition, int]:
-        shard = await asyncio.wait_for(active(broker), 20)
+        shard = await asyncio.wait_for(active(broker), 60)
         found = committed(shard)
         await commit_offset(shard, "first", 77)
         assert 77 == committed(shard)[TopicPartition("first", 0)]
@@ -130,7 +130,7 @@ def test_transactions_of_a_corrupt_partition_are_refused_and_the_others_work(
     caplog.set_level(logging.ERROR)
 
     async def read(broker: Broker) -> None:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             await until(lambda: broker.parts.transactions.shard_of("t").failure is not None)
         with pytest.raises(CoordinatorNotAvailableError, match=TRANSACTIONS_TOPIC):
             await init(broker, "t")

@@ -26,7 +26,7 @@ ONE_REPLICA = {"offsets.topic.num.partitions": "1", "transaction.state.log.num.p
 
 
 async def until(is_so: Callable[[], bool]) -> None:
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         while not is_so():  # noqa: ASYNC110  # What is waited for has no event of its own.
             await asyncio.sleep(0.02)
 
@@ -126,13 +126,20 @@ def test_brokers_log_in_with_tokens(tmp_path: Path, source: str) -> None:
                     while sent < 50 or asyncio.get_running_loop().time() - began < seconds:
                         await asyncio.gather(*(producer.send_and_wait("t", b"x", partition=each) for each in range(3)))
                         sent += 1
-                image = next(iter(cluster.brokers.values())).image
-                assert all(len(each.isr) == 3 for each in image.topics["t"].partitions)
-                seen = set().union(*(principals_of_brokers(each) for each in cluster.brokers.values()))
-                assert {f"User:{CLIENT}"} <= seen <= {f"User:{CLIENT}", "User:alice"}
+                one = cluster.brokers[0]
+
+                def seen() -> set[str]:
+                    return set().union(*(principals_of_brokers(each) for each in cluster.brokers.values()))
+
+                # On a machine that stalls, the sessions of connections end, and they are made again.
+                await until(lambda: all(len(each.isr) == 3 for each in one.image.topics["t"].partitions))
+                await until(lambda: f"User:{CLIENT}" in seen())
+                assert seen() <= {f"User:{CLIENT}", "User:alice"}
+                # Each broker has asked for its first token, and for the next one.
+                await until(lambda: source != "endpoint" or len(endpoint.asked) >= 6)
 
         asyncio.run(scenario())
-        assert len(endpoint.asked) >= 6 if source == "endpoint" else not endpoint.asked
+        assert source == "endpoint" or not endpoint.asked
         assert 0 == endpoint.refused
 
 

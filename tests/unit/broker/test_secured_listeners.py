@@ -139,7 +139,7 @@ class TestErrors:
         async def scenario() -> None:
             async with running(secured, "SASL_SSL") as broker:
                 options = secured.client("SASL_SSL", sasl_plain_password="x", bootstrap_servers=servers(broker))
-                async with asyncio.timeout(20):
+                async with asyncio.timeout(60):
                     with pytest.raises(AuthenticationError):
                         async with AsyncProducer(**options) as producer:
                             await producer.send_and_wait("t", b"x")
@@ -271,12 +271,12 @@ def test_confluent_kafka(secured: Secured, protocol: str, with_certificate: bool
                 producer = confluent_kafka.Producer(common)
                 for number in range(100):
                     producer.produce("t", str(number).encode())
-                assert 0 == producer.flush(30)
+                assert 0 == producer.flush(60)
                 consumer = confluent_kafka.Consumer({**common, "group.id": "g", "auto.offset.reset": "earliest"})
                 consumer.subscribe(["t"])
                 found: set[bytes] = set()
                 while len(found) < 100:
-                    record = consumer.poll(30)
+                    record = consumer.poll(60)
                     assert record is not None
                     assert record.error() is None
                     found.add(record.value())
