@@ -14,7 +14,7 @@ from ottla.records.builder import build_batch
 from ottla.records.record import Record
 from ottla.testing.in_process_broker import InProcessBroker
 from tests.wire.exchange import RawConnection
-from tests.wire.share_member import ACCEPT, Member, set_configs, set_up
+from tests.wire.share_member import ACCEPT, RENEW, Member, set_configs, set_up
 from tests.wire.transactional_producer import TransactionalProducer, transactional_batch, wait_stable
 from tests.wire.world import produce, unused_name
 
@@ -50,6 +50,15 @@ def test_a_lock_expires_and_its_records_go_to_another_member(connection: RawConn
     assert [(first, last, 2)] == other.fetch(max_wait=LONG)
     assert [ErrorCode.invalid_record_state] == silent.acknowledge((first, last, [ACCEPT]))
     assert [ErrorCode.none] == other.acknowledge((first, last, [ACCEPT]))
+
+
+def test_a_renewed_lock_lasts_as_long_as_is_configured_now(connection: RawConnection) -> None:
+    group_id, topic_id = set_up(connection, 1, share_record_lock_duration_ms="60000")
+    silent, other = (Member(connection, group_id, topic_id, name) for name in ("silent", "other"))
+    ((first, last, _),) = silent.fetch()
+    set_configs(connection, group_id, share_record_lock_duration_ms="1000")
+    assert [ErrorCode.none] == silent.acknowledge((first, last, [RENEW]), is_renew_ack=True)
+    assert [(first, last, 2)] == other.fetch(max_wait=LONG)
 
 
 def test_sessions_are_limited(connection: RawConnection, broker: InProcessBroker) -> None:

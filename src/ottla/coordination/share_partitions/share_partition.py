@@ -17,6 +17,7 @@ from ottla.coordination.share_partitions.share_counts import ShareCounts
 from ottla.coordination.share_partitions.share_partition_state import (
     Acknowledgement,
     AcknowledgeRefusedError,
+    AcknowledgeType,
     Acquired,
     AcquireMode,
     Persist,
@@ -354,6 +355,9 @@ class SharePartition:
         except AcknowledgeRefusedError as refusal:
             self._counts.acknowledgements_refused += 1
             return ShareOutcome(refusal.code, str(refusal))
+        if any(each.type is AcknowledgeType.RENEW for each in acknowledgements):
+            # The lock duration may be shorter than when the timer was set.
+            self._arm(self._now_ms() + self._state.settings.lock_duration_ms)
         return ShareOutcome() if persist is None else await self._store(persist)
 
     async def release_member(self, member_id: str) -> ShareOutcome:
