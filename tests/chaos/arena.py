@@ -28,6 +28,7 @@ from tests.cluster.zookeeper_security import ZooKeeperSecurity
 from tests.compat.kafka_jars import SHORT_LIVED_JVM, compile_java, java_command
 
 SESSION_SECONDS: Final = 3.0
+LAG_SECONDS: Final = 5.0
 PARTITIONS: Final = 3
 TOPICS: Final = ("plain", "moves", "copies")
 BROKERS_MAX: Final = 4
@@ -258,7 +259,11 @@ def arena(
         servers = [f"z{number + 1}" for number in range(SERVERS)] if store == "zookeeper" else []
         net = stack.enter_context(network([*brokers, *servers, CLIENTS]))
         security = ClusterSecurity(folder / "security", APP) if is_secured else None
-        chosen = {"broker.session.timeout.ms": str(int(SESSION_SECONDS * 1000)), **configs}
+        chosen = {
+            "broker.session.timeout.ms": str(int(SESSION_SECONDS * 1000)),
+            "replica.lag.time.max.ms": str(int(LAG_SECONDS * 1000)),
+            **configs,
+        }
         zookeeper, addresses = None, ""
         if servers:
             places = [net.places[name] for name in servers]

@@ -5,14 +5,15 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from tests.chaos.arena import SESSION_SECONDS, Arena
+from tests.chaos.arena import LAG_SECONDS, SESSION_SECONDS, Arena
 from tests.chaos.checker import Violation, check
 from tests.chaos.faults import Fault
 from tests.chaos.history import Event
 from tests.chaos.recovery import Outage, outage
 
-WRITABLE_SECONDS: Final = SESSION_SECONDS + 5.0
-"""How soon after a single fault every partition must take records again."""
+WRITABLE_SECONDS: Final = max(SESSION_SECONDS, LAG_SECONDS) + 5.0
+"""How soon after a single fault every partition must take records again: a follower that the leader does not hear, and
+whose session lives on, leaves the ISR for its lag."""
 HEAD: Final = f"{'seconds':40} {'silent':>6} {'client':>6} {'sync':>6}"
 """The longest time without an acknowledgement on a partition; to one client; from the healing until all in sync."""
 CALM_SECONDS: Final = 2.0
