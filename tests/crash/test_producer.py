@@ -1,6 +1,7 @@
 """Producers whose broker is killed and comes back: nothing lost, nothing twice, order kept, transactions whole."""
 
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
@@ -19,10 +20,14 @@ DELIVERED_S: Final = 60
 
 
 class Killing:
-    """Kills the broker each time that the producer has come so far, and starts it again at once."""
+    """Kills the broker each time that the producer has come so far, and starts it again at once.
 
-    def __init__(self, broker: BrokerProcess) -> None:
+    With `is_sending` it is stopped first, and killed once a request is under way that it does not answer.
+    """
+
+    def __init__(self, broker: BrokerProcess, is_sending: Callable[[], bool] | None = None) -> None:
         self._broker = broker
+        self._is_sending = is_sending
         self._wanted = threading.Event()
         self._done = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
@@ -39,6 +44,10 @@ class Killing:
             self._wanted.wait()
             self._wanted.clear()
             if not self._done.is_set():
+                if self._is_sending is not None:
+                    self._broker.pause()
+                    while not self._is_sending() and not self._done.wait(0.001):
+                        pass
                 self._broker.kill()
                 try:
                     self._broker.start()
@@ -60,7 +69,6 @@ class Killing:
 def test_no_loss_no_duplicate_and_order_by_key(tmp_path: Path, codec: str) -> None:
     with BrokerProcess(tmp_path) as broker:
         make_topic(broker.address, "killed", PARTITIONS)
-        killing = Killing(broker)
         total = 8000
         with Producer(
             bootstrap_servers=broker.address,
@@ -69,6 +77,7 @@ def test_no_loss_no_duplicate_and_order_by_key(tmp_path: Path, codec: str) -> No
             buffer_memory=100_000,
             compression_type=codec,  # type: ignore[arg-type]
         ) as producer:
+            killing = Killing(broker, lambda: producer.metrics()["producer-metrics"]["requests-in-flight"] > 0)
             deliveries = []
             for number in range(total):
                 key = b"%d" % (number % KEYS)

@@ -104,6 +104,11 @@ class BrokerProcess:
         self._process.wait()
         self._process = None
 
+    def pause(self) -> None:
+        """Stops it where it is (SIGSTOP): nothing is answered from now on. `kill` ends it all the same."""
+        if self._process is not None:
+            os.killpg(self._process.pid, signal.SIGSTOP)
+
     # What it looks like from outside
 
     def is_running(self) -> bool:

@@ -162,4 +162,5 @@ class ProducerCore:
                 buffer_available_bytes=self.config.buffer_memory - self.accumulator.used_bytes,
                 record_retry_total=self.accumulator.retried,
                 batch_split_total=self.accumulator.splits,
+                requests_in_flight=self.sender.requests_in_flight,
             )

@@ -103,6 +103,11 @@ class Sender:
         self.broken: ProducerBrokenError | None = None
         """The bug that stopped the sender, after which its queues cannot be trusted; every later send raises it."""
 
+    @property
+    def requests_in_flight(self) -> int:
+        """How many Produce requests wait for a response; may be called in any thread."""
+        return sum(link.in_flight for link in list(self._links.values()))
+
     def start(self) -> None:
         """Binds the sender to the running event loop."""
         self._loop = asyncio.get_running_loop()
