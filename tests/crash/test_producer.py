@@ -45,9 +45,9 @@ class Killing:
             self._wanted.clear()
             if not self._done.is_set():
                 if self._is_sending is not None:
+                    self._wait_sending()  # the producer is connected then
                     self._broker.pause()
-                    while not self._is_sending() and not self._done.wait(0.001):
-                        pass
+                    self._wait_sending()
                 self._broker.kill()
                 try:
                     self._broker.start()
@@ -55,6 +55,12 @@ class Killing:
                     self.failure = error
                     return
                 self.kills += 1
+
+    def _wait_sending(self) -> None:
+        """Until a request is under way, or the producer has nothing left to send."""
+        assert self._is_sending is not None
+        while not self._is_sending() and not self._done.wait(0.001):
+            pass
 
     def end(self) -> None:
         """Waits until the broker is there again."""
