@@ -4,6 +4,7 @@ request that is accepted has exactly those partitions read, from exactly there, 
 
 from struct import pack
 
+import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, rule
 
@@ -16,6 +17,8 @@ from ottla.protocol.fetch_frames import VERSION, Wanted, fetch_body
 from ottla.protocol.scan import FetchRequest, scan_requests
 from ottla.sim.random import SimRandom
 from tests.state.effort import effort
+
+pytestmark = pytest.mark.slow
 
 PARTITIONS = [TopicPartition(topic, index) for topic in ("a", "b") for index in range(3)]
 CONSUMERS = 4

@@ -143,6 +143,7 @@ async def exchange(everybody: list[Plan], seed: int, *, with_tls: bool = False) 
         assert serves[0].in_flight_max <= IN_FLIGHT_MAX * len(everybody)
 
 
+@pytest.mark.slow
 @given(st.lists(plans, min_size=1, max_size=4), st.integers(0, 2**32), st.booleans(), st.booleans())
 @effort(examples=80, steps=1)
 def test_every_body_comes_back_whole_and_in_order(

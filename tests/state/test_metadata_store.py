@@ -16,7 +16,7 @@ from ottla.metadata.store import Change, Check, ConflictError, Delete, Entry, Op
 from tests.state.effort import effort
 from tests.unit.metadata.store_rig import heard, opened, other_process, run
 
-pytestmark = pytest.mark.broker
+pytestmark = [pytest.mark.broker, pytest.mark.slow]
 
 T = TypeVar("T")
 

@@ -6,6 +6,7 @@ import shutil
 import tempfile
 from pathlib import Path
 
+import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize
 
@@ -13,6 +14,8 @@ from ottla.sim.store import StoreFaults
 from tests.state.effort import effort
 from tests.state.metadata_machine import StoresMachine
 from tests.unit.metadata.store_worlds import SimWorld, SqliteWorld
+
+pytestmark = pytest.mark.slow
 
 
 class SqliteMachine(StoresMachine):

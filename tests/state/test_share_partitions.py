@@ -7,6 +7,7 @@ the limit, and the start offset never passes a record that is not done. Left alo
 
 from uuid import UUID
 
+import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
@@ -30,6 +31,8 @@ from ottla.coordination.share_state.requests import ShareStateSettings, StateRea
 from ottla.coordination.share_state.shard_state import ShareStateShard
 from ottla.model.error_codes import ErrorCode
 from tests.state.effort import effort
+
+pytestmark = pytest.mark.slow
 
 TOPIC = UUID(int=1)
 KEY = ShareKey("g", TOPIC, 0)

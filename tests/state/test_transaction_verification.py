@@ -10,6 +10,7 @@ bounded. When all coordinators have answered, nothing waits.
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
@@ -29,6 +30,8 @@ from ottla.coordination.transactions.verification_state import (
 from ottla.model.error_codes import ErrorCode
 from ottla.model.ids import ProducerEpoch, ProducerId, TopicPartition
 from tests.state.effort import effort
+
+pytestmark = pytest.mark.slow
 
 VERIFIES, ABORTABLE, JOINS = 9, 11, 12
 BATCH_BYTES = 10

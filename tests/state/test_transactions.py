@@ -10,6 +10,7 @@ knows what the one before it knew. When everything heals, every transaction ends
 from dataclasses import dataclass, replace
 from typing import Any
 
+import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
@@ -35,6 +36,8 @@ from ottla.model.error_codes import ErrorCode
 from ottla.model.ids import NO_TIMESTAMP, ProducerEpoch, ProducerId, TopicPartition
 from tests.state.effort import effort
 from tests.unit.coordination.transaction_rig import TransactionRig
+
+pytestmark = pytest.mark.slow
 
 S = TransactionStatus
 IDS = ["t", "u"]

@@ -147,6 +147,7 @@ LEGITIMATE: dict[ApiKey, dict[str, Any]] = {
 """What tools and clients of large clusters send: more elements than a short request may have."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("api_key", LEGITIMATE, ids=lambda api_key: api_key.name)
 def test_nothing_legitimate_is_refused(api_key: ApiKey) -> None:
     for version in (SERVED[api_key].lowest, SERVED[api_key].highest):
