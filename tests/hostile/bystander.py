@@ -78,13 +78,6 @@ class Bystander:
         is_served = len(self.disturbed) >= ROUNDS_MIN or not self._thread.is_alive()
         assert is_served, f"the bystander came to {len(self.disturbed)} rounds in {PATIENCE_SECONDS} s"
 
-    def wait_disturbed_long(self) -> None:
-        """Returns once the others have been there, silent, for more than ten times as many rounds as they were busy.
-
-        What the broker did for them before they were silent may have taken it long, on a busy machine very long.
-        """
-        self._wait_rounds(self.disturbed, 11 * len(self.disturbed) + ROUNDS_MIN)
-
     def _wait_rounds(self, times: list[float], count: int) -> None:
         deadline = time.monotonic() + PATIENCE_SECONDS
         while len(times) < count and self._thread.is_alive() and time.monotonic() < deadline:

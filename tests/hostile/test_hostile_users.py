@@ -197,7 +197,7 @@ def test_fetches_that_are_not_read(
             stuck.sendall(frame * 20)
         with secured.connection(ADMIN, protocol) as other:
             assert ErrorCode.none is other.ask(ApiKey.FETCH, 13, {**values, "session_epoch": -1}).error_code
-        bystander.wait_disturbed_long()
+        bystander.wait_disturbed()
     grown = secured.peak_bytes() - before
     print(f"grown by {grown >> 20} MiB")
     # Ten responses of 20 MB would be 200 MB.
