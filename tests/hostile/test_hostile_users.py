@@ -221,4 +221,4 @@ def test_answers_that_are_not_read(secured: SecuredProcess, protocol: str, bysta
     grown = secured.peak_bytes() - before
     print(f"grown by {grown >> 20} MiB")
     assert grown < GROWTH_BYTES_MAX / 2
-    bystander.check(pace=False)
+    bystander.check()

@@ -10,7 +10,7 @@ import pytest
 
 from ottla.broker.broker import Broker
 from ottla.broker.handlers.availability import Availability, availability
-from ottla.broker.handlers.topics.metadata_bodies import MetadataBodies
+from ottla.broker.handlers.topics.metadata_bodies import MetadataBodies, encode_error
 from ottla.metadata.image import NO_LEADER, BrokerImage, ClusterImage, PartitionImage, TopicImage
 from ottla.model.error_codes import ErrorCode
 from ottla.model.ids import BrokerId, LeaderEpoch
@@ -103,6 +103,27 @@ class TestBodies:
             assert [(1,), (2, 3)] == [part.replica_nodes for part in each.partitions]
             if version >= 5:
                 assert [(), (3,)] == [part.offline_replicas for part in each.partitions]
+
+    @pytest.mark.parametrize("version", VERSIONS)
+    def test_topics_that_are_not_shown_in_every_version(self, version: int) -> None:
+        """A name of 127 bytes is the first whose length needs two bytes in newer versions."""
+        names = ["", "a", "ü" * 3, "n" * 126, "n" * 127, "__consumer_offsets"]
+        error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        entries = [encode_error(version, error, name=name, operations=TOPIC_BITS) for name in names]
+        ids = [UUID(int=7), UUID(int=2**127)] if version >= 12 else []
+        entries += [encode_error(version, ErrorCode.UNKNOWN_TOPIC_ID, topic_id=each) for each in ids]
+        image = image_of()
+        body = MetadataBodies("PLAINTEXT").assemble(image, version, entries, NOT_REQUESTED)
+        found = parsed(body, version).topics
+        assert [*names, *(None for _ in ids)] == [each.name for each in found]
+        assert [error] * len(names) + [ErrorCode.UNKNOWN_TOPIC_ID] * len(ids) == [each.error_code for each in found]
+        assert all(() == each.partitions for each in found)
+        if version >= 1:
+            assert ["__consumer_offsets"] == [each.name for each in found if each.is_internal]
+        if version >= 8:
+            assert [TOPIC_BITS] * len(names) == [each.topic_authorized_operations for each in found[: len(names)]]
+        if version >= 10:
+            assert [*(None for _ in names), *ids] == [each.topic_id for each in found]
 
     def test_what_did_not_change_is_not_encoded_again(self) -> None:
         first, second = topic(1, partition(ONE)), topic(2, partition(ONE))

@@ -3,6 +3,9 @@
 A request of a few kilobytes can name thousands of partitions. A client that sends many of them would block the event
 loop, and requests that wait to be answered would use up the memory. So a request that exceeds a limit waits in its
 connection's buffer, in the order of arrival. Produce and Fetch are not limited here: they do not become objects.
+
+How long a request takes cannot be told from its size. So the limit of a round is halved after each round that took too
+long, and doubled after each that did not.
 """
 
 import asyncio
@@ -10,9 +13,17 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final
 
+from ottla.env.ports import Clock
+
 ROUND_BYTES_MAX: Final = 8 * 1024
 """In one round of the event loop, except for a single larger request; most have 100 bytes and take 50 µs. The requests
 of a rebalance of 50 members fit into one round: those that must wait for another one cost a fifth more."""
+
+ROUND_BYTES_LEAST: Final = 64
+"""The limit after many slow rounds: about one request, since one is always admitted."""
+
+ROUND_SECONDS_MAX: Final = 0.005
+"""A round that takes longer is slow: all that the event loop did meanwhile, also for requests of earlier rounds."""
 
 HELD_BYTES_MAX: Final = 16 * 1024 * 1024
 """Of requests that are not answered yet, except for a single larger one."""
@@ -24,11 +35,23 @@ _PARKED_APIS: Final = frozenset({11, 14})
 class Admission:
     """Counts the bytes of requests. Connections that are not admitted are called back in order when there is room."""
 
-    __slots__ = ("_held_bytes", "_is_due", "_loop", "_round_bytes", "_waiting")
+    __slots__ = (
+        "_clock",
+        "_held_bytes",
+        "_is_due",
+        "_loop",
+        "_round_began",
+        "_round_bytes",
+        "_round_bytes_max",
+        "_waiting",
+    )
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Clock) -> None:
         self._loop = asyncio.get_running_loop()
+        self._clock = clock
+        self._round_began = 0.0
         self._round_bytes = 0
+        self._round_bytes_max = ROUND_BYTES_MAX
         self._held_bytes = 0
         self._is_due = False
         self._waiting: deque[Callable[[], None]] = deque()
@@ -53,7 +76,7 @@ class Admission:
             self._schedule()
 
     def _is_too_much(self, api_key: int, size: int) -> bool:
-        if self._round_bytes and self._round_bytes + size > ROUND_BYTES_MAX:
+        if self._round_bytes and self._round_bytes + size > self._round_bytes_max:
             return True
         is_held = api_key not in _PARKED_APIS and self._held_bytes > 0
         return is_held and self._held_bytes + size > HELD_BYTES_MAX
@@ -61,13 +84,18 @@ class Admission:
     def _schedule(self) -> None:
         if not self._is_due:
             self._is_due = True
+            self._round_began = self._clock.monotonic()
             self._loop.call_soon(self._next_round)
 
     def _next_round(self) -> None:
         self._is_due = False
         self._round_bytes = 0
+        if self._clock.monotonic() - self._round_began > ROUND_SECONDS_MAX:
+            self._round_bytes_max = max(self._round_bytes_max // 2, ROUND_BYTES_LEAST)
+        elif self._round_bytes_max < ROUND_BYTES_MAX:
+            self._round_bytes_max *= 2
         # A connection that has to wait again goes to the end of the queue, and is not called again in this round.
         for _ in range(len(self._waiting)):
-            if self._round_bytes >= ROUND_BYTES_MAX or self._held_bytes >= HELD_BYTES_MAX:
+            if self._round_bytes >= self._round_bytes_max or self._held_bytes >= HELD_BYTES_MAX:
                 break
             self._waiting.popleft()()

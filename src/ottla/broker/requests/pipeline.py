@@ -55,7 +55,7 @@ class Pipeline:
         self._quotas = services.quotas
         self._count = services.counts.add
         self._tasks: dict[asyncio.Task[None], None] = {}
-        self._admission = Admission()
+        self._admission = Admission(services.clock)
 
     def serve(self, request: Request, buffer: bytearray, slot: Slot, /) -> bool:
         """Completes the slot, now or later. If it returns False, the request must be offered again.

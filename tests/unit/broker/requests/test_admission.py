@@ -5,15 +5,28 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from ottla.broker.requests.admission import HELD_BYTES_MAX, ROUND_BYTES_MAX, Admission
+from ottla.broker.requests.admission import HELD_BYTES_MAX, ROUND_BYTES_MAX, ROUND_SECONDS_MAX, Admission
+from ottla.env.real_clock import RealClock
 
 API = 3
 JOIN_GROUP = 11
 
 
-def run(scenario: Callable[[Admission], Awaitable[None]]) -> None:
+class StillClock(RealClock):
+    """Time passes only if a test says so."""
+
+    __slots__ = ("seconds",)
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+
+    def monotonic(self) -> float:
+        return self.seconds
+
+
+def run(scenario: Callable[[Admission], Awaitable[None]], clock: StillClock | None = None) -> None:
     async def inside() -> None:
-        await scenario(Admission())
+        await scenario(Admission(clock or StillClock()))
 
     asyncio.run(inside())
 
@@ -89,3 +102,28 @@ def test_requests_that_wait_for_others_do_not_keep_them_out() -> None:
         assert admission.admit(API, 1, never)
 
     run(scenario)
+
+
+def test_after_slow_rounds_less_is_let_in_and_after_fast_ones_more() -> None:
+    clock = StillClock()
+    size = ROUND_BYTES_MAX // 8
+
+    async def scenario(admission: Admission) -> None:
+        async def served_in_rounds(seconds: float, rounds: int) -> list[int]:
+            """Requests of each round, each of which takes this long."""
+            counts = []
+            for _ in range(rounds):
+                count = 0
+                while admission.admit(API, size, lambda: None):
+                    admission.release(API, size)
+                    count += 1
+                clock.seconds += seconds
+                await asyncio.sleep(0)
+                counts.append(count)
+            return counts
+
+        assert [8, 8] == await served_in_rounds(0.0, 2)
+        assert [8, 4, 2, 1, 1, 1] == await served_in_rounds(2 * ROUND_SECONDS_MAX, 6)
+        assert [1, 1, 1, 1, 2, 4, 8] == await served_in_rounds(0.0, 7)
+
+    run(scenario, clock)

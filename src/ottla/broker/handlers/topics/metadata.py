@@ -8,7 +8,6 @@ import asyncio
 import logging
 from collections.abc import Iterable, Sequence
 from typing import Final
-from uuid import UUID
 from weakref import WeakKeyDictionary
 
 from kio.schema.metadata.v10.request import MetadataRequest as OldRequest
@@ -16,9 +15,8 @@ from kio.schema.metadata.v10.request import MetadataRequestTopic as OldRequestTo
 from kio.schema.metadata.v13.request import MetadataRequest, MetadataRequestTopic
 from kio.schema.metadata.v13.response import MetadataResponseTopic
 from kio.schema.types import TopicName
-from kio.static.primitive import i32
 
-from ottla.broker.handlers.topics.metadata_bodies import MetadataBodies, encode_bare, encode_topic
+from ottla.broker.handlers.topics.metadata_bodies import MetadataBodies, encode_bare, encode_error
 from ottla.broker.handlers.topics.mutation_quota import MutationQuota
 from ottla.broker.requests.context import RequestContext
 from ottla.broker.requests.services import Services
@@ -34,7 +32,7 @@ from ottla.security.resources import CLUSTER_NAME, OPERATIONS_NOT_REQUESTED, Ope
 _LOG: Final = logging.getLogger(__name__)
 _IDS_SINCE: Final = 12
 _TOPICS_AT_ONCE: Final = 100
-"""How many topics are looked up before other work may run: some milliseconds if none of them exists."""
+"""How many topics are looked up before other work may run."""
 _BODIES: Final[WeakKeyDictionary[Services, dict[str, MetadataBodies]]] = WeakKeyDictionary()
 """What was encoded, for each listener of each broker."""
 _WARNED: Final[WeakKeyDictionary[Services, set[str]]] = WeakKeyDictionary()
@@ -86,7 +84,9 @@ async def metadata(services: Services, context: RequestContext, request: Metadat
     if unknown and request.allow_auto_topic_creation:
         errors = await _create(services, context, unknown)
     image = services.image
-    entries = [encode_topic(_unknown_id(id_), version) for id_ in ids if id_ not in image.topics_by_id]
+    entries = [
+        encode_error(version, ErrorCode.UNKNOWN_TOPIC_ID, topic_id=id_) for id_ in ids if id_ not in image.topics_by_id
+    ]
     found = [image.topics_by_id[id_].name for id_ in ids if id_ in image.topics_by_id]
     hidden = {name for name in found if not context.allows(Operation.DESCRIBE, ResourceType.TOPIC, name)}
     for number, name in enumerate((*found, *names), start=1):
@@ -94,10 +94,11 @@ async def metadata(services: Services, context: RequestContext, request: Metadat
             await asyncio.sleep(0)
         topic = image.topics.get(name)
         if topic is not None and name in hidden:
-            entries.append(encode_topic(_denied_id(topic.id), version))
+            # Its name is not shown to a client that may not describe it.
+            entries.append(encode_error(version, ErrorCode.TOPIC_AUTHORIZATION_FAILED, topic_id=topic.id))
             continue
         if name in denied:
-            entries.append(encode_topic(_missing(name, ErrorCode.TOPIC_AUTHORIZATION_FAILED), version))
+            entries.append(encode_error(version, ErrorCode.TOPIC_AUTHORIZATION_FAILED, name=name))
             continue
         operations = context.operations(ResourceType.TOPIC, name, requested=with_operations)
         if topic is not None:
@@ -105,7 +106,7 @@ async def metadata(services: Services, context: RequestContext, request: Metadat
             entries.append(bodies.topic(image, topic, version, operations, is_internal=is_internal))
         else:
             error = errors.get(name) or _error_of(name)
-            entries.append(encode_topic(_missing(name, error, operations), version))
+            entries.append(encode_error(version, error, name=name, operations=operations))
     return bodies.assemble(image, version, entries, cluster_operations)
 
 
@@ -207,30 +208,6 @@ async def _create_allowed(services: Services, wanted: Sequence[NewTopic]) -> dic
 
 def _error_of(name: str) -> ErrorCode:
     return ErrorCode.INVALID_TOPIC_EXCEPTION if fault_of_name(name) else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-
-
-def _missing(name: str, error: ErrorCode, operations: int = OPERATIONS_NOT_REQUESTED) -> MetadataResponseTopic:
-    return MetadataResponseTopic(
-        error_code=wire_error(error),
-        name=TopicName(name),
-        topic_id=None,
-        is_internal=name in INTERNAL_TOPICS,
-        partitions=(),
-        topic_authorized_operations=i32(operations),
-    )
-
-
-def _denied_id(topic_id: UUID) -> MetadataResponseTopic:
-    """The name of a topic that was asked for by its id is not shown to a client that may not describe it."""
-    return MetadataResponseTopic(
-        error_code=wire_error(ErrorCode.TOPIC_AUTHORIZATION_FAILED), name=None, topic_id=topic_id, partitions=()
-    )
-
-
-def _unknown_id(topic_id: UUID) -> MetadataResponseTopic:
-    return MetadataResponseTopic(
-        error_code=wire_error(ErrorCode.UNKNOWN_TOPIC_ID), name=None, topic_id=topic_id, partitions=()
-    )
 
 
 def _refused(topic: MetadataRequestTopic | OldRequestTopic) -> MetadataResponseTopic:

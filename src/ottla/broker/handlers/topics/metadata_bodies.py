@@ -9,6 +9,7 @@ import asyncio
 from collections.abc import Sequence
 from struct import Struct
 from typing import Final, cast
+from uuid import UUID
 
 from kio.schema.metadata.v13.response import (
     MetadataResponse,
@@ -21,7 +22,7 @@ from kio.schema.types import TopicName
 from kio.static.primitive import i32
 
 from ottla.broker.handlers.availability import availability
-from ottla.metadata.image import ClusterImage, TopicImage
+from ottla.metadata.image import INTERNAL_TOPICS, ClusterImage, TopicImage
 from ottla.model.error_codes import ErrorCode
 from ottla.model.ids import BrokerId
 from ottla.protocol.apis import ApiKey
@@ -36,6 +37,16 @@ _TAIL_BYTES: Final = {8: 4, 9: 5, 10: 5, 11: 1, 12: 1, 13: 3}
 """What follows the list of topics: authorized operations of the cluster, an error code, tagged fields."""
 _CLUSTER_OPERATIONS_IN: Final = range(8, LAST_WITH_CLUSTER_OPERATIONS + 1)
 _OPERATIONS: Final = Struct(">i")
+_IS_INTERNAL_SINCE: Final = 1
+_OPERATIONS_SINCE: Final = 8
+_TOPIC_IDS_SINCE: Final = 10
+_ERROR: Final = Struct(">h")
+_ERROR_AND_LENGTH: Final = Struct(">hh")
+_IS_INTERNAL_AND_COUNT: Final = Struct(">?i")
+_FLEXIBLE_REST: Final = Struct(">?BiB")
+_NO_PARTITIONS: Final = 1
+_NO_TAGS: Final = 0
+_NO_ID: Final = bytes(16)
 _PARTITIONS_AT_ONCE: Final = 250
 """How many partitions are encoded before other work may run: 3 ms."""
 _SPARE_TOPICS: Final = 100
@@ -134,6 +145,30 @@ def encode_topic(topic: MetadataResponseTopic, version: int) -> bytes:
     tail_bytes = _TAIL_BYTES.get(version, 0)
     alone = encode_bare((topic,), version)
     return alone[len(encode_bare((), version)) - tail_bytes : len(alone) - tail_bytes]
+
+
+def encode_error(
+    version: int,
+    error: ErrorCode,
+    *,
+    name: str | None = None,
+    topic_id: UUID | None = None,
+    operations: int = OPERATIONS_NOT_REQUESTED,
+) -> bytes:
+    """The entry of a topic that is not shown, whose name is null if it was asked for by its id.
+
+    Written here and not by kio: a request may name thousands of topics that do not exist.
+    """
+    encoded = b"" if name is None else name.encode()
+    is_internal = name in INTERNAL_TOPICS
+    if version < _FLEXIBLE_SINCE:
+        head = _ERROR_AND_LENGTH.pack(error, len(encoded)) + encoded
+        rest = _COUNT.pack(0) if version < _IS_INTERNAL_SINCE else _IS_INTERNAL_AND_COUNT.pack(is_internal, 0)
+        return head + rest + (_OPERATIONS.pack(operations) if version >= _OPERATIONS_SINCE else b"")
+    length = b"\0" if name is None else unsigned_varint(len(encoded) + 1)
+    shown_id = b"" if version < _TOPIC_IDS_SINCE else _NO_ID if topic_id is None else topic_id.bytes
+    head = b"".join((_ERROR.pack(error), length, encoded, shown_id))
+    return head + _FLEXIBLE_REST.pack(is_internal, _NO_PARTITIONS, operations, _NO_TAGS)
 
 
 def encode_bare(topics: tuple[MetadataResponseTopic, ...], version: int, error: ErrorCode = ErrorCode.NONE) -> bytes:
