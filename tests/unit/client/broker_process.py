@@ -11,8 +11,10 @@ STOP_TIMEOUT_S = 30
 
 @contextmanager
 def running_broker(data: Path) -> Iterator[str]:
-    """Starts `ottla serve` on a free port, and gives the address that it says it is ready at."""
+    """Starts `ottla serve` on a free port, and gives the address that it says it is ready at. A group's first
+    rebalance does not wait for more members."""
     command = [sys.executable, "-m", "ottla", "serve", "--data", str(data), "--listen", "127.0.0.1:0"]
+    command += ["--set", "group.initial.rebalance.delay.ms=0"]
     with (data.parent / f"{data.name}.log").open("wb") as log:
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log, text=True)
     assert process.stdout is not None
