@@ -150,7 +150,7 @@ def write_offsets(chance: Random) -> None:
         for topic, topic_id, rows in topics
         for row in rows
     )
-    if expected != records:
+    if expected != tuple(records):
         raise AssertionError(f"{group_id!r} {topics} become {records}, and one by one {expected}")
 
 

@@ -1,5 +1,6 @@
 """Types and promises of the compiled OffsetCommit."""
 
+from collections.abc import Iterable, Iterator
 from typing import final
 from uuid import UUID
 
@@ -9,12 +10,21 @@ PartitionCommit = tuple[int, int, int, str | None]
 """Partition, offset, leader epoch (-1 where the version has none), metadata."""
 
 @final
+class CommitRows:
+    """Offsets of one topic, as an array; iteration makes a tuple of each."""
+
+    def __init__(self, rows: Iterable[PartitionCommit] = ()) -> None: ...
+    def __len__(self) -> int: ...
+    def __getitem__(self, at: int) -> PartitionCommit: ...
+    def __iter__(self) -> Iterator[PartitionCommit]: ...
+
+@final
 class TopicCommits:
     """The offsets of one topic, which versions below 10 name, and later ones know by its id; there is at least one."""
 
     name: str | None
     topic_id: UUID | None
-    partitions: list[PartitionCommit]
+    partitions: CommitRows
     lowest: int
     """The lowest partition that is named."""
     highest: int

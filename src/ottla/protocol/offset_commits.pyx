@@ -2,7 +2,8 @@
 """OffsetCommit on the broker's side, every version, in one compiled pass each way: of all messages that become objects
 in a broker, this is the one that it gets most.
 
-Covers a body to rows, and outcomes to a body. What a commit means is for `ottla.broker.handlers.groups.group_offsets`; clients
+Covers a body to rows, and outcomes to a body. Rows stay numbers in an array, which `offset_records.pyx` writes to a log
+and `offset_table.pyx` keeps; they become objects only when they are asked for. What a commit means is for `ottla.broker.handlers.groups.group_offsets`; clients
 write theirs through `messages.py`. Fields are read in `reader.h` and written in `writer.h`.
 """
 
@@ -11,6 +12,7 @@ from cpython.buffer cimport Py_buffer, PyBUF_SIMPLE, PyBuffer_Release, PyObject_
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.unicode cimport PyUnicode_DecodeUTF8
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint32_t
+from libc.stdlib cimport free, realloc
 
 from uuid import UUID
 
@@ -42,7 +44,62 @@ cdef enum:
 cdef bytes no_id = bytes(ID_BYTES)
 
 
-# Not for the garbage collector: what these hold leads back to no object, and it would look at every row.
+@cython.freelist(64)
+@cython.final
+cdef class CommitRows:
+    """Offsets of one topic."""
+
+    def __init__(self, rows=()):
+        cdef CommitRow row
+        cdef list all_rows = list(rows)
+        cdef list texts = [None if each[3] is None else each[3].encode() for each in all_rows]
+        self.count = 0
+        self.texts = b"".join([text for text in texts if text is not None])
+        row.metadata_at = 0
+        for at in range(len(all_rows)):
+            row.partition, row.offset, row.leader_epoch, _ = all_rows[at]
+            row.metadata_size = -1 if texts[at] is None else <int32_t>len(texts[at])
+            self.add(row)
+            row.metadata_at += max(row.metadata_size, 0)
+
+    def __dealloc__(self):
+        free(self.rows)
+
+    def __len__(self):
+        return self.count
+
+    def __getitem__(self, Py_ssize_t at):
+        if at < 0:
+            at += self.count
+        if not 0 <= at < self.count:
+            raise IndexError(f"row {at} of {self.count}")
+        cdef CommitRow* row = &self.rows[at]
+        return row.partition, row.offset, row.leader_epoch, self.metadata_of(row)
+
+    def __eq__(self, other):
+        return list(self) == list(other)
+
+    cdef int add(self, CommitRow row) except -1:
+        cdef CommitRow* grown
+        cdef Py_ssize_t room
+        if self.count == self.room:
+            room = 2 * self.room + 4
+            grown = <CommitRow*>realloc(self.rows, room * sizeof(CommitRow))
+            if grown == NULL:
+                raise MemoryError(f"no room for {room} offsets")
+            self.rows = grown
+            self.room = room
+        self.rows[self.count] = row
+        self.count += 1
+        return 0
+
+    cdef str metadata_of(self, CommitRow* row):
+        if row.metadata_size <= 0:
+            return None if row.metadata_size < 0 else ""
+        return PyUnicode_DecodeUTF8(PyBytes_AS_STRING(self.texts) + row.metadata_at, row.metadata_size, NULL)
+
+
+# Not for the garbage collector: what these hold leads back to no object, and it would look at each of them.
 @cython.no_gc
 @cython.freelist(64)
 @cython.final
@@ -51,7 +108,7 @@ cdef class TopicCommits:
 
     cdef readonly str name
     cdef readonly object topic_id
-    cdef readonly list partitions
+    cdef readonly CommitRows partitions
     cdef readonly int32_t lowest
     cdef readonly int32_t highest
 
@@ -88,15 +145,17 @@ def read_offset_commit(int16_t version, body):
         source.at = <const uint8_t*>view.buf
         source.end = source.at + view.len
         source.broken = NULL
-        return _read(version, &source, elements_max_of(view.len))
+        return _read(version, &source, elements_max_of(view.len), <const uint8_t*>view.buf)
     finally:
         PyBuffer_Release(&view)
 
 
-cdef OffsetCommit _read(int16_t version, ottla_cursor* source, int32_t left):
+cdef OffsetCommit _read(int16_t version, ottla_cursor* source, int32_t left, const uint8_t* body):
     cdef bint flexible = version >= FLEXIBLE_FROM
     cdef OffsetCommit commit = OffsetCommit.__new__(OffsetCommit)
     cdef int32_t count
+    cdef TopicCommits topic
+    cdef bytes texts
     commit.version = version
     commit.group_id = _text(source, flexible)
     commit.generation = ottla_read32(source)
@@ -107,21 +166,28 @@ cdef OffsetCommit _read(int16_t version, ottla_cursor* source, int32_t left):
     commit.topics = []
     count = _count(source, flexible, &left)
     while count > 0 and source.broken == NULL:
-        _read_topic(commit, source, flexible, &left)
+        _read_topic(commit, source, flexible, &left, body)
         count -= 1
     if flexible:
         ottla_skip_tags(source)
     if source.broken != NULL:
         raise ShapeError((<bytes>source.broken).decode())
+    if commit.metadata_bytes_max > 0:
+        # The body is in a buffer that others will use.
+        texts = PyBytes_FromStringAndSize(<const char*>body, source.end - body)
+        for topic in commit.topics:
+            topic.partitions.texts = texts
     return commit
 
 
-cdef int _read_topic(OffsetCommit commit, ottla_cursor* source, bint flexible, int32_t* left) except -1:
+cdef int _read_topic(
+    OffsetCommit commit, ottla_cursor* source, bint flexible, int32_t* left, const uint8_t* body
+) except -1:
     cdef TopicCommits topic = TopicCommits.__new__(TopicCommits)
+    cdef CommitRows rows = CommitRows.__new__(CommitRows)
+    cdef CommitRow row
     cdef ottla_span place, metadata
-    cdef int32_t count, partition, leader_epoch = -1
-    cdef int64_t offset
-    cdef list rows = []
+    cdef int32_t count
     if commit.version >= BY_ID_FROM:
         place = ottla_take(source, ID_BYTES, False)
         if place.at != NULL:
@@ -129,26 +195,32 @@ cdef int _read_topic(OffsetCommit commit, ottla_cursor* source, bint flexible, i
     else:
         topic.name = _text(source, flexible)
     count = _count(source, flexible, left)
+    row.leader_epoch = -1
     while count > 0 and source.broken == NULL:
-        partition = ottla_read32(source)
-        offset = ottla_read64(source)
+        row.partition = ottla_read32(source)
+        row.offset = ottla_read64(source)
         if commit.version >= LEADER_EPOCH_FROM:
-            leader_epoch = ottla_read32(source)
+            row.leader_epoch = ottla_read32(source)
         metadata = ottla_read_string(source, flexible, True)
         if flexible:
             ottla_skip_tags(source)
-        if metadata.size > commit.metadata_bytes_max:
-            commit.metadata_bytes_max = metadata.size
-        if not rows or partition < topic.lowest:
-            topic.lowest = partition
-        if not rows or partition > topic.highest:
-            topic.highest = partition
-        rows.append((partition, offset, leader_epoch, _nullable_text(metadata)))
+        row.metadata_at = 0 if metadata.at == NULL else metadata.at - body
+        row.metadata_size = -1 if metadata.at == NULL else <int32_t>metadata.size
+        if row.metadata_size > 0:
+            # Raises now, and not when somebody asks for it.
+            PyUnicode_DecodeUTF8(<const char*>metadata.at, metadata.size, NULL)
+            if row.metadata_size > commit.metadata_bytes_max:
+                commit.metadata_bytes_max = row.metadata_size
+        if rows.count == 0 or row.partition < topic.lowest:
+            topic.lowest = row.partition
+        if rows.count == 0 or row.partition > topic.highest:
+            topic.highest = row.partition
+        rows.add(row)
         count -= 1
     if flexible:
         ottla_skip_tags(source)
     topic.partitions = rows
-    if rows:
+    if rows.count > 0:
         commit.topics.append(topic)
     return 0
 
@@ -178,7 +250,8 @@ cdef bytes _answer(OffsetCommit commit, list outcomes, int16_t error):
     """The response's body: an error for each row, or the same one for all."""
     cdef bint flexible = commit.version >= FLEXIBLE_FROM
     cdef TopicCommits topic
-    cdef list rows, errors = None
+    cdef CommitRows rows
+    cdef list errors = None
     cdef Py_ssize_t at, index
     cdef ottla_writer to
     ottla_open_writer(&to)
@@ -191,12 +264,12 @@ cdef bytes _answer(OffsetCommit commit, list outcomes, int16_t error):
             rows = topic.partitions
             if outcomes is not None:
                 errors = outcomes[at]
-                if len(errors) != len(rows):
-                    raise MisuseError(f"{len(errors)} outcomes answer a commit of {len(rows)} offsets")
-            _write_place(&to, topic, commit.version, flexible, len(rows) * OUTCOME_BYTES)
-            ottla_write_count(&to, flexible, <int32_t>len(rows))
-            for index in range(len(rows)):
-                ottla_write32(&to, (<tuple>rows[index])[0])
+                if len(errors) != rows.count:
+                    raise MisuseError(f"{len(errors)} outcomes answer a commit of {rows.count} offsets")
+            _write_place(&to, topic, commit.version, flexible, rows.count * OUTCOME_BYTES)
+            ottla_write_count(&to, flexible, <int32_t>rows.count)
+            for index in range(rows.count):
+                ottla_write32(&to, rows.rows[index].partition)
                 ottla_write16(&to, error if errors is None else errors[index])
                 if flexible:
                     ottla_write8(&to, 0)

@@ -9,7 +9,7 @@ An answer about something that was written waits for its commit: a read is a `Wr
 response leaves when everything written before it is committed.
 """
 
-from collections.abc import Collection, Hashable, Iterable, Sequence
+from collections.abc import Collection, Hashable, Iterable
 from typing import Any, Final
 from uuid import UUID
 
@@ -26,7 +26,7 @@ from ottla.coordination.groups.consumer.requests import (
 from ottla.coordination.groups.consumer.views import describe
 from ottla.coordination.groups.group_kind import CommitVerdict, ExpiringGroup, GroupKind, Topics
 from ottla.coordination.groups.migration_state import GroupMigration
-from ottla.coordination.groups.offset_records import offset_records, read_offset_records
+from ottla.coordination.groups.offset_records import OffsetRecords, offset_records, read_offset_records
 from ottla.coordination.groups.offsets_state import OffsetsState
 from ottla.coordination.groups.records import (
     OffsetKey,
@@ -414,8 +414,12 @@ class GroupShard:
         self.migration.on_replayed()
         return is_known
 
-    def replay_all(self, records: Sequence[CoordinatorRecord], producer_id: ProducerId = NO_PRODUCER_ID) -> None:
+    def replay_all(self, records: Iterable[CoordinatorRecord], producer_id: ProducerId = NO_PRODUCER_ID) -> None:
         """`replay` for each record; the offsets of one group, which are most of what is written, at once."""
+        if type(records) is OffsetRecords and producer_id == NO_PRODUCER_ID:
+            self._on_offsets(records.group_id)
+            self.offsets.put_all(records)
+            return
         found = read_offset_records(records, self.offsets.turn) if producer_id == NO_PRODUCER_ID else None
         if found is None:
             for record in records:

@@ -5,25 +5,20 @@ commits or drops them. Whether a member may commit, and which records are writte
 """
 
 from collections.abc import Iterator, Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
-from ottla.coordination.groups.records import OffsetKey, OffsetValue, offset_tombstone
+from ottla.coordination.groups.offset_records import OffsetRecords
+from ottla.coordination.groups.offset_table import OffsetTable
+from ottla.coordination.groups.records import CommittedOffset, OffsetKey, OffsetValue, offset_tombstone
 from ottla.coordination.groups.requests import FetchedOffset, OffsetFetchRequest
 from ottla.coordination.runtime.effects import CoordinatorRecord
 from ottla.model.error_codes import ErrorCode
 from ottla.model.ids import NO_PRODUCER_ID, ProducerId, TopicPartition
 from ottla.model.invariants import violated
 
-
-class CommittedOffset(NamedTuple):
-    """A committed offset. `turn` is the number of its record: of two commits, the one written later counts."""
-
-    value: OffsetValue
-    turn: int
-
-
-_Offsets = dict[str, dict[TopicPartition, CommittedOffset]]
-_NONE: Final[dict[TopicPartition, CommittedOffset]] = {}
+_Pending = dict[str, dict[TopicPartition, CommittedOffset]]
+_NONE: Final = OffsetTable()
+_NOTHING: Final[dict[TopicPartition, CommittedOffset]] = {}
 
 
 class OffsetsState:
@@ -34,8 +29,8 @@ class OffsetsState:
     """
 
     def __init__(self) -> None:
-        self._committed: _Offsets = {}
-        self._pending: dict[ProducerId, _Offsets] = {}
+        self._committed: dict[str, OffsetTable] = {}
+        self._pending: dict[ProducerId, _Pending] = {}
         self._open: dict[str, dict[ProducerId, None]] = {}
         self.turn = 0
         """The number of records so far."""
@@ -54,7 +49,8 @@ class OffsetsState:
     def is_pending(self, group_id: str, partition: TopicPartition) -> bool:
         """Whether an open transaction may yet change this offset."""
         return any(
-            partition in self._pending[producer_id].get(group_id, _NONE) for producer_id in self._open.get(group_id, ())
+            partition in self._pending[producer_id].get(group_id, _NOTHING)
+            for producer_id in self._open.get(group_id, ())
         )
 
     def partitions(self, group_id: str) -> list[TopicPartition]:
@@ -109,12 +105,16 @@ class OffsetsState:
         self.turn += 1
         partition = TopicPartition(key.topic, key.partition)
         if value is None:
-            _remove(self._committed, key.group_id, partition)
+            committed = self._committed.get(key.group_id)
+            if committed is not None:
+                committed.discard(partition)
+                if not committed:
+                    del self._committed[key.group_id]
             for open_id in list(self._open.get(key.group_id, ())):
                 _remove(self._pending[open_id], key.group_id, partition)
                 self._close_if_done(open_id, key.group_id)
         elif producer_id == NO_PRODUCER_ID:
-            self._committed.setdefault(key.group_id, {})[partition] = CommittedOffset(value, self.turn)
+            self._table(key.group_id)[partition] = CommittedOffset(value, self.turn)
         else:
             offsets = self._pending.setdefault(producer_id, {}).setdefault(key.group_id, {})
             offsets[partition] = CommittedOffset(value, self.turn)
@@ -122,8 +122,23 @@ class OffsetsState:
 
     def put(self, group_id: str, offsets: Sequence[tuple[TopicPartition, CommittedOffset]]) -> None:
         """Applies the records of many offsets of one group, with consecutive turns."""
-        self._committed.setdefault(group_id, {}).update(offsets)
+        table = self._table(group_id)
+        for partition, committed in offsets:
+            table[partition] = committed
         self.turn += len(offsets)
+
+    def put_all(self, records: OffsetRecords) -> None:
+        """Applies the records of one commit."""
+        table = self._table(records.group_id)
+        for topic in records.topics:
+            table.put(topic.topic, topic.topic_id, topic.rows, records.commit_ms, self.turn)
+            self.turn += len(topic.rows)
+
+    def _table(self, group_id: str) -> OffsetTable:
+        table = self._committed.get(group_id)
+        if table is None:
+            table = self._committed[group_id] = OffsetTable()
+        return table
 
     def on_marker(self, producer_id: ProducerId, *, commit: bool) -> None:
         """The producer's transaction has ended: its offsets are committed, or dropped."""
@@ -133,16 +148,17 @@ class OffsetsState:
                 del self._open[group_id]
             if not commit:
                 continue
-            committed = self._committed.setdefault(group_id, {})
+            table = self._table(group_id)
             for partition, pending in offsets.items():
                 # A plain commit that was written after this one is newer, although it took effect before.
-                if partition not in committed or committed[partition].turn < pending.turn:
-                    committed[partition] = pending
+                committed = table.get(partition)
+                if committed is None or committed.turn < pending.turn:
+                    table[partition] = pending
 
     def check(self) -> None:
         """Raises when an invariant does not hold."""
-        for group_id, offsets in self._committed.items():
-            if not offsets:
+        for group_id, table in self._committed.items():
+            if not table:
                 violated(f"group {group_id} has an empty table of committed offsets")
         for producer_id, groups in self._pending.items():
             for group_id, offsets in groups.items():
@@ -164,7 +180,7 @@ class OffsetsState:
     def _partitions(self, group_id: str) -> Iterator[TopicPartition]:
         yield from self._committed.get(group_id, _NONE)
         for producer_id in self._open.get(group_id, ()):
-            yield from self._pending[producer_id].get(group_id, _NONE)
+            yield from self._pending[producer_id].get(group_id, _NOTHING)
 
     def _close_if_done(self, producer_id: ProducerId, group_id: str) -> None:
         """Removes a transaction that has no pending offsets of the group left."""
@@ -184,7 +200,7 @@ def _deadline(value: OffsetValue, empty_since_ms: int | None, retention_ms: int)
     return begin_ms + retention_ms
 
 
-def _remove(offsets: _Offsets, group_id: str, partition: TopicPartition) -> None:
+def _remove(offsets: _Pending, group_id: str, partition: TopicPartition) -> None:
     group = offsets.get(group_id)
     if group is not None:
         group.pop(partition, None)

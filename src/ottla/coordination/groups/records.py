@@ -52,6 +52,13 @@ class OffsetValue(NamedTuple):
     topic_id: UUID | None = None
 
 
+class CommittedOffset(NamedTuple):
+    """A committed offset. `turn` is the number of its record: of two commits, the one written later counts."""
+
+    value: OffsetValue
+    turn: int
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemberValue:
     """A member of a stable group; `subscription` is its metadata for the chosen protocol."""

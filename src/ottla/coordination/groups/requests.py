@@ -4,6 +4,7 @@ There are no versions: where they change the meaning, a request has a field for 
 `TransactionalWrite` is the one effect that only groups have. The decisions are in `group_shard_state.py`.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 from uuid import UUID
@@ -11,6 +12,7 @@ from uuid import UUID
 from ottla.coordination.runtime.effects import Effect, TransactionalWrite
 from ottla.model.error_codes import ErrorCode
 from ottla.model.ids import ProducerEpoch, ProducerId
+from ottla.protocol.offset_commits import CommitRows, PartitionCommit
 
 NO_MEMBER_ID: Final = ""
 """The member id of a client that has none yet."""
@@ -205,7 +207,7 @@ class TopicOffsets(NamedTuple):
 
     topic: str
     topic_id: UUID | None
-    rows: list[tuple[int, int, int, str | None]]
+    rows: CommitRows | Sequence[PartitionCommit]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,9 +6,9 @@ everything before it is committed. `Respond` sends one at once. A record is appl
 is written, before it is committed, and again when the partition is loaded: there is no other way into the state.
 """
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterator
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from ottla.model.ids import ProducerEpoch, ProducerId
 
@@ -18,6 +18,17 @@ class CoordinatorRecord(NamedTuple):
 
     key: bytes
     value: bytes | None
+
+
+class PackedRecords(Protocol):
+    """Records that write their own batch: there may be many, and none has to be an object."""
+
+    def __len__(self) -> int: ...
+
+    def __iter__(self) -> Iterator[CoordinatorRecord]: ...
+
+    def batch(self, timestamp: int) -> bytearray:
+        """A batch of all of them, uncompressed and of no producer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +44,7 @@ class Write:
     """Records to append as one batch, then the responses. If the write fails, `on_failure` is sent instead, a response
     for each token."""
 
-    records: tuple[CoordinatorRecord, ...]
+    records: tuple[CoordinatorRecord, ...] | PackedRecords
     responses: tuple[Respond, ...] = ()
     on_failure: tuple[Respond, ...] = ()
 

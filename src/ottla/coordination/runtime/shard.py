@@ -8,7 +8,7 @@ Which shards a broker has is in `coordinator_shards.py`.
 
 import asyncio
 import logging
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from enum import Enum, auto
 from functools import partial
 from typing import Any, Final, Generic, Protocol, TypeVar
@@ -48,7 +48,7 @@ _CLOCK_SET_MS: Final = 10
 class Machine(Protocol):
     """What the runtime needs of a coordinator's state machine; each machine has further events of its own."""
 
-    def replay_all(self, records: Sequence[CoordinatorRecord], producer_id: ProducerId, /) -> None: ...
+    def replay_all(self, records: Iterable[CoordinatorRecord], producer_id: ProducerId, /) -> None: ...
 
     def on_marker(self, producer_id: ProducerId, *, commit: bool) -> None: ...
 
@@ -427,6 +427,8 @@ def _answer(write: Write | TransactionalWrite, outcome: Appended | OttlaError) -
 
 
 def _batch_of(write: Write | TransactionalWrite, now_ms: int) -> bytearray:
+    if not isinstance(write.records, tuple):
+        return write.records.batch(now_ms)
     builder = (
         BatchBuilder(producer_id=write.producer_id, producer_epoch=write.producer_epoch, transactional=True)
         if isinstance(write, TransactionalWrite)

@@ -6,7 +6,7 @@ they do not hold the pruning back. Requests carry two epochs that fence: the lea
 former leader cannot write, and the state epoch, which the group coordinator moves on with each (re)initialization.
 """
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, replace
 from uuid import UUID
 
@@ -195,7 +195,7 @@ class ShareStateShard:
         """The next record to be replayed is at this offset."""
         self._next_offset = base_offset
 
-    def replay_all(self, records: Sequence[CoordinatorRecord], producer_id: ProducerId = NO_PRODUCER_ID) -> None:
+    def replay_all(self, records: Iterable[CoordinatorRecord], producer_id: ProducerId = NO_PRODUCER_ID) -> None:
         """Applies records, in order."""
         for record in records:
             self.replay(record)

@@ -9,7 +9,7 @@ failing coordinator forgets. So a response without records of its own is a `Writ
 everything written before is committed. Only retriable errors and invalid requests are answered at once.
 """
 
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping
 from typing import Final
 
 from ottla.coordination.runtime.deadlines import Deadlines
@@ -198,7 +198,7 @@ class TransactionShard:
     def on_marker(self, producer_id: ProducerId, *, commit: bool) -> None:
         """Not used: this topic has no transactional records."""
 
-    def replay_all(self, records: Sequence[CoordinatorRecord], producer_id: ProducerId = NO_PRODUCER_ID) -> None:
+    def replay_all(self, records: Iterable[CoordinatorRecord], producer_id: ProducerId = NO_PRODUCER_ID) -> None:
         """`replay` for each record, in order."""
         for record in records:
             self.replay(record, producer_id)

@@ -31,6 +31,7 @@ from ottla.coordination.runtime.effects import CoordinatorRecord, Respond, Write
 from ottla.model.error_codes import ErrorCode
 from ottla.model.errors import MisuseError
 from ottla.model.ids import TopicPartition
+from ottla.records.builder import BatchBuilder
 from ottla.sim.random import SimRandom
 
 NOW: Final = 1_700_000_000_000
@@ -61,9 +62,20 @@ def one_by_one(group_id: str, topics: Topics, commit_ms: int) -> tuple[Coordinat
 
 @given(group_id=TEXT, topics=TOPICS, commit_ms=LONG)
 def test_the_same_bytes(group_id: str, topics: Topics, commit_ms: int) -> None:
-    records = offset_records(group_id, topics, commit_ms)
+    records = tuple(offset_records(group_id, topics, commit_ms))
     assert one_by_one(group_id, topics, commit_ms) == records
     assert {CoordinatorRecord} == {type(record) for record in records}
+
+
+@given(group_id=TEXT, topics=TOPICS, commit_ms=LONG)
+def test_the_same_batch(group_id: str, topics: Topics, commit_ms: int) -> None:
+    """As of a builder that gets each record by itself."""
+    records = offset_records(group_id, topics, commit_ms)
+    builder = BatchBuilder()
+    for key, value in records:
+        builder.append(NOW, key, value)
+    assert len(records) == builder.count
+    assert builder.build() == records.batch(NOW)
 
 
 @given(group_id=TEXT, topics=TOPICS, turn=st.integers(0, 2**40))
@@ -177,7 +189,7 @@ def test_what_has_to_be_looked_at_one_by_one() -> None:
     topic = TopicOffsets("t", None, [(0, 1, -1, None)])
     (write,) = machine().commit_whole(whole(topic, retention_ms=7), NOW, "token")
     assert isinstance(write, Write)
-    assert NOW + 7 == read_offset(write.records[0].value or b"").expire_ms
+    assert NOW + 7 == read_offset(next(iter(write.records)).value or b"").expire_ms
 
 
 def test_refusals_are_those_of_the_whole() -> None:

@@ -1,7 +1,7 @@
 """The runtime of a coordinator, over a real partition on a simulated disk, with a machine that counts."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Hashable, Sequence
+from collections.abc import Awaitable, Callable, Hashable, Iterable
 from typing import Any
 
 import pytest
@@ -53,7 +53,7 @@ class Counting:
         self.parked.append(token)
         return []
 
-    def replay_all(self, records: Sequence[CoordinatorRecord], producer_id: ProducerId) -> None:
+    def replay_all(self, records: Iterable[CoordinatorRecord], producer_id: ProducerId) -> None:
         for record in records:
             self.replay(record, producer_id)
 
