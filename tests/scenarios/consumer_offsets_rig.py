@@ -11,7 +11,7 @@ from ottla.coordination.groups.consumer.requests import ConsumerGroupConfig
 from ottla.coordination.groups.group_kind import Topic, Topics
 from ottla.coordination.groups.group_shard_state import GroupShard
 from ottla.coordination.groups.requests import GroupEffect
-from ottla.coordination.runtime.effects import Respond, TransactionalWrite
+from ottla.coordination.runtime.effects import CoordinatorRecord, Respond, TransactionalWrite
 from ottla.model.ids import NO_PRODUCER_ID
 from ottla.sim.random import SimRandom
 from tests.unit.coordination.group_rig import GroupRig, Logged
@@ -34,7 +34,7 @@ class ConsumerOffsetsRig(GroupRig):
         self.shard.on_metadata(self.topics, self.now_ms)
         for entry in self.log:
             if isinstance(entry, Logged):
-                self.shard.replay(entry.record, entry.producer_id)
+                self.shard.replay(CoordinatorRecord(*entry.record), entry.producer_id)
             else:
                 self.shard.on_marker(entry.producer_id, commit=entry.commit)
         self.run(self.shard.on_loaded(self.now_ms))

@@ -18,6 +18,7 @@ from ottla.coordination.groups.consumer.group import ConsumerGroup, GroupState
 from ottla.coordination.groups.consumer.groups_state import ConsumerGroups
 from ottla.coordination.groups.consumer.requests import ConsumerGroupConfig
 from ottla.coordination.groups.group_kind import Topic
+from ottla.coordination.runtime.effects import CoordinatorRecord
 from ottla.model.error_codes import ErrorCode
 from ottla.sim.random import SimRandom
 from tests.state.effort import effort
@@ -220,7 +221,8 @@ class ConsumerGroupsMachine(RuleBasedStateMachine):
             return
         twin = ConsumerGroups(self.driver.config, SimRandom(1))
         for record in self.driver.log:
-            twin.replay(record)
+            # From the bytes alone, as another broker would.
+            twin.replay(CoordinatorRecord(*record))
         assert snapshot(twin.groups) == snapshot(self.driver.shard.groups)
 
     @invariant()

@@ -1,14 +1,15 @@
-"""Hand-written responses of classic groups: JoinGroup, SyncGroup and Heartbeat.
+"""Hand-written responses of groups: JoinGroup, SyncGroup and Heartbeat of classic ones, ConsumerGroupHeartbeat.
 
 A rebalance answers all members at once, the leader with the list of members; kio takes several times as long. Covers
 the versions with tagged fields, which all recent clients use, and Heartbeat in all versions; older joins and syncs are
 written by kio (`messages.py`). The bytes are the same either way.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
-from struct import Struct
+from struct import Struct, pack
 from typing import Final
+from uuid import UUID
 
 JOIN_SINCE: Final = 6
 SYNC_SINCE: Final = 4
@@ -23,7 +24,10 @@ _HEARTBEAT_TAGS_SINCE: Final = 4
 _ERROR: Final = Struct(">h")
 _THROTTLE_ERROR: Final = Struct(">ih")
 _THROTTLE_ERROR_GENERATION: Final = Struct(">ihi")
+_EPOCH_INTERVAL: Final = Struct(">ii")
 _NULL: Final = b"\0"
+_NULL_STRUCTURE: Final = b"\xff"
+_STRUCTURE: Final = b"\1"
 _NO_TAGS: Final = b"\0"
 _BOOLEANS: Final = (b"\0", b"\1")
 _SMALL: Final = [bytes((value,)) for value in range(0x80)]
@@ -76,6 +80,34 @@ def heartbeat_body(version: int, error: int) -> bytes:
     if version < _HEARTBEAT_THROTTLE_SINCE:
         return _ERROR.pack(error)
     return _THROTTLE_ERROR.pack(0, error) + (_NO_TAGS if version >= _HEARTBEAT_TAGS_SINCE else b"")
+
+
+def consumer_heartbeat_body(
+    *,
+    error: int,
+    error_message: str | None,
+    member_id: str | None,
+    member_epoch: int,
+    heartbeat_interval_ms: int,
+    assignment: Mapping[UUID, Sequence[int]] | None,
+) -> bytes:
+    """A ConsumerGroupHeartbeat response's body, in any version."""
+    parts = [
+        _THROTTLE_ERROR.pack(0, error),
+        _nullable_text(error_message),
+        _nullable_text(member_id),
+        _EPOCH_INTERVAL.pack(member_epoch, heartbeat_interval_ms),
+    ]
+    if assignment is None:
+        parts += _NULL_STRUCTURE, _NO_TAGS
+        return b"".join(parts)
+    parts += _STRUCTURE, _varint(len(assignment) + 1)
+    for topic_id, partitions in assignment.items():
+        count = len(partitions)
+        parts += topic_id.bytes, _varint(count + 1), pack(f">{count}i", *partitions), _NO_TAGS
+    # Of the assignment, and of the response.
+    parts += _NO_TAGS, _NO_TAGS
+    return b"".join(parts)
 
 
 def _nullable_text(text: str | None) -> bytes:

@@ -54,6 +54,8 @@ class Driver:
                 case Write(records, answers):
                     self.log += records
                     for record in records:
+                        # What the machine remembers of a record is what its bytes say.
+                        assert decode(CoordinatorRecord(*record)) == decode(record)
                         assert self.shard.replay(record)
                     responses |= {answer.token: answer.response for answer in answers}
         self.shard.check()
@@ -89,11 +91,11 @@ class Driver:
         """The machine's memory is lost; another is made from the log."""
         self.shard = self._machine()
         for record in self.log:
-            assert self.shard.replay(record)
+            assert self.shard.replay(CoordinatorRecord(*record))
         self.run(self.shard.on_loaded(self.now_ms))
 
     def written(self) -> list[GroupRecord]:
         """The records since the last look, taken apart."""
-        decoded = [decode(record) for record in self.log[self._seen :]]
+        decoded = [decode(CoordinatorRecord(*record)) for record in self.log[self._seen :]]
         self._seen = len(self.log)
         return [record for record in decoded if record is not None]

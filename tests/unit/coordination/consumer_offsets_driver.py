@@ -103,7 +103,7 @@ class ShardDriver:
     def reload(self) -> None:
         self.shard = self._machine()
         for record, producer_id in self.log:
-            assert self.shard.replay(record, producer_id)
+            assert self.shard.replay(CoordinatorRecord(*record), producer_id)
         self.run(self.shard.on_loaded(self.now_ms))
 
     def pass_ms(self, ms: int) -> None:

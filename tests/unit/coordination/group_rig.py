@@ -75,7 +75,7 @@ class GroupRig:
         for entry in self.log:
             match entry:
                 case Logged():
-                    shard.replay(entry.record, entry.producer_id)
+                    shard.replay(CoordinatorRecord(*entry.record), entry.producer_id)
                 case Marker():
                     shard.on_marker(entry.producer_id, commit=entry.commit)
         self.shard = shard

@@ -83,6 +83,8 @@ class GroupKind(Protocol):
 
     type: str
     """The group type in ListGroups."""
+    record_types: frozenset[int]
+    """The types of the records that it writes, and that no other kind does."""
 
     @property
     def groups(self) -> Mapping[str, object]:

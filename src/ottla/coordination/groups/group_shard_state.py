@@ -35,6 +35,7 @@ from ottla.coordination.groups.records import (
     offset_tombstone,
     read_key,
     read_offset,
+    record_type,
 )
 from ottla.coordination.groups.requests import (
     NO_RETENTION,
@@ -120,6 +121,9 @@ class GroupShard:
         self.streams = StreamsGroups(streams_config_of, claims)
         self.kinds: list[GroupKind] = [self.classic, self.consumers, self.shares, self.streams]
         """In the order in which groups are listed; deadlines run in the reverse order."""
+        self._kinds_by_record_type: dict[int, GroupKind] = {
+            record_type: kind for kind in self.kinds for record_type in kind.record_types
+        }
         self._topics: Topics = {}
         self._next_sweep_ms: int | None = None
 
@@ -403,16 +407,19 @@ class GroupShard:
 
     def replay(self, record: CoordinatorRecord, producer_id: ProducerId = NO_PRODUCER_ID) -> bool:
         """Applies a record; false if no kind knows it."""
+        kind = self._kinds_by_record_type.get(record_type(record.key))
+        if kind is not None:
+            is_known = kind.replay(record)
+            self.migration.on_replayed()
+            return is_known
         key = read_key(record.key)
-        if isinstance(key, OffsetKey):
-            value = None if record.value is None else read_offset(record.value)
-            if value is not None:
-                self._on_offsets(key.group_id)
-            self.offsets.replay(key, value, producer_id)
-            return True
-        is_known = any(kind.replay(record) for kind in self.kinds)
-        self.migration.on_replayed()
-        return is_known
+        if not isinstance(key, OffsetKey):
+            return False
+        value = None if record.value is None else read_offset(record.value)
+        if value is not None:
+            self._on_offsets(key.group_id)
+        self.offsets.replay(key, value, producer_id)
+        return True
 
     def replay_all(self, records: Iterable[CoordinatorRecord], producer_id: ProducerId = NO_PRODUCER_ID) -> None:
         """`replay` for each record; the offsets of one group, which are most of what is written, at once."""

@@ -18,6 +18,9 @@ LEGACY_OFFSET_KIND: Final = 0
 OFFSET_KIND: Final = 1
 GROUP_KIND: Final = 2
 
+RECORD_TYPES: Final = frozenset({GROUP_KIND})
+"""Those of classic groups."""
+
 _OFFSET_VERSION: Final = 4
 _OFFSET_VERSION_WITH_EXPIRY: Final = 1
 _GROUP_VERSION: Final = 3
@@ -125,6 +128,11 @@ def group_record(group_id: str, value: GroupValue) -> CoordinatorRecord:
 def group_tombstone(group_id: str) -> CoordinatorRecord:
     """Deletes a classic group; its offsets are records of their own."""
     return CoordinatorRecord(group_key(group_id), None)
+
+
+def record_type(key: bytes) -> int:
+    """The record type that a key starts with."""
+    return int.from_bytes(key[:2])
 
 
 def read_key(key: bytes) -> OffsetKey | GroupKey | None:

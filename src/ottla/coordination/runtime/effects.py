@@ -31,6 +31,15 @@ class PackedRecords(Protocol):
         """A batch of all of them, uncompressed and of no producer."""
 
 
+class DecodedRecord(CoordinatorRecord):
+    """A record that this broker encoded itself, with what it was encoded from: `replay` need not decode it.
+
+    Equal to the plain record with the same bytes; `content` is what decoding these bytes gives.
+    """
+
+    content: Any
+
+
 @dataclass(frozen=True, slots=True)
 class Respond:
     """The response to the request that came with this token."""

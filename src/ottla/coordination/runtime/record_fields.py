@@ -7,7 +7,7 @@ Covers the two encodings that a schema version may have: plain (lengths of two a
 """
 
 import struct
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 from uuid import UUID
 
@@ -83,12 +83,20 @@ class FieldWriter:
         else:
             self._bytes += _INT32.pack(value)
 
+    def int32s(self, values: Sequence[int]) -> None:
+        """An array of numbers of four bytes, signed."""
+        self.count(len(values))
+        self._bytes += struct.pack(f">{len(values)}i", *values)
+
     def tags(self, fields: Mapping[int, bytes] | None = None) -> None:
         """Ends a structure; in a plain version it leaves no trace, so it may have no tagged fields there."""
         if not self._flexible:
             return
-        self.varint(len(fields or {}))
-        for tag, value in sorted((fields or {}).items()):
+        if not fields:
+            self._bytes.append(0)
+            return
+        self.varint(len(fields))
+        for tag, value in sorted(fields.items()):
             self.varint(tag)
             self.varint(len(value))
             self._bytes += value
@@ -164,6 +172,11 @@ class FieldReader:
         if not 0 <= count <= len(self._bytes) - self._at:
             raise self.fail(f"an array claims {count} elements")
         return count
+
+    def int32s(self) -> tuple[int, ...]:
+        """An array of numbers of four bytes, signed."""
+        count = self.count()
+        return struct.unpack(f">{count}i", self.take(_INT32.size * count))
 
     def tags(self) -> dict[int, bytes]:
         """The tagged fields that end a structure, known or not; none in a plain version."""

@@ -208,6 +208,7 @@ class OtherKind:
     """A kind of group that has group g, and says of it what a test wants."""
 
     type = "other"
+    record_types = frozenset[int]()
 
     def __init__(self, verdict: CommitVerdict, subscribed: str) -> None:
         self.verdict = verdict

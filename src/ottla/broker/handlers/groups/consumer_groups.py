@@ -15,13 +15,6 @@ from kio.schema.consumer_group_describe.v1.request import ConsumerGroupDescribeR
 from kio.schema.consumer_group_describe.v1.response import ConsumerGroupDescribeResponse
 from kio.schema.consumer_group_heartbeat.v1.request import ConsumerGroupHeartbeatRequest
 from kio.schema.consumer_group_heartbeat.v1.request import TopicPartitions as OwnedPartitions
-from kio.schema.consumer_group_heartbeat.v1.response import (
-    Assignment as WireAssignment,
-)
-from kio.schema.consumer_group_heartbeat.v1.response import (
-    ConsumerGroupHeartbeatResponse,
-    TopicPartitions,
-)
 from kio.schema.types import GroupId, TopicName
 from kio.static.primitive import i8, i32
 
@@ -40,6 +33,7 @@ from ottla.coordination.groups.consumer.requests import (
 from ottla.metadata.features import GROUP_VERSION
 from ottla.model.error_codes import ErrorCode
 from ottla.model.errors import OttlaError, UnsupportedVersionError
+from ottla.protocol.group_answers import consumer_heartbeat_body
 from ottla.protocol.messages import milliseconds, wire_error
 from ottla.security.resources import Operation, ResourceType
 
@@ -72,7 +66,7 @@ async def _match_topics(shard: "GroupsShard", asked: ConsumerHeartbeat) -> None:
 
 async def consumer_group_heartbeat(
     services: Services, context: RequestContext, request: ConsumerGroupHeartbeatRequest
-) -> ConsumerGroupHeartbeatResponse:
+) -> bytes:
     """A member joins, stays, changes its subscription or leaves; the response has its assignment."""
     asked = ConsumerHeartbeat(
         group_id=request.group_id,
@@ -105,14 +99,13 @@ async def consumer_group_heartbeat(
         )
     except OttlaError as error:
         answer = ConsumerHeartbeatResponse(error=error.code, error_message=str(error))
-    return ConsumerGroupHeartbeatResponse(
-        throttle_time=milliseconds(0),
-        error_code=wire_error(answer.error),
+    return consumer_heartbeat_body(
+        error=answer.error,
         error_message=answer.error_message,
         member_id=answer.member_id,
-        member_epoch=i32(answer.member_epoch),
-        heartbeat_interval=milliseconds(answer.heartbeat_interval_ms),
-        assignment=None if answer.assignment is None else _assigned(answer.assignment),
+        member_epoch=answer.member_epoch,
+        heartbeat_interval_ms=answer.heartbeat_interval_ms,
+        assignment=answer.assignment,
     )
 
 
@@ -123,15 +116,6 @@ def _owned(topics: Sequence[OwnedPartitions] | None) -> Assignment | None:
     for topic in topics:
         owned[topic.topic_id or _NO_ID] += topic.partitions
     return dict(owned)
-
-
-def _assigned(assignment: Assignment) -> WireAssignment:
-    return WireAssignment(
-        topic_partitions=tuple(
-            TopicPartitions(topic_id=topic_id, partitions=_wire_indexes(partitions))
-            for topic_id, partitions in assignment.items()
-        )
-    )
 
 
 # ConsumerGroupDescribe

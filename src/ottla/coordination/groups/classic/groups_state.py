@@ -18,7 +18,7 @@ from ottla.coordination.groups.group_kind import (
     Subscribes,
     Topics,
 )
-from ottla.coordination.groups.records import GroupKey, group_tombstone, read_group, read_key
+from ottla.coordination.groups.records import RECORD_TYPES, GroupKey, group_tombstone, read_group, read_key
 from ottla.coordination.groups.requests import (
     NO_MEMBER_ID,
     DescribedGroup,
@@ -50,6 +50,7 @@ class ClassicGroups:
     """The groups, by id."""
 
     type = CLASSIC_TYPE
+    record_types = RECORD_TYPES
 
     def __init__(self, settings: GroupSettings, random: Random) -> None:
         self._settings = settings

@@ -86,8 +86,9 @@ class Member:
 
     def with_current(self, current: CurrentValue) -> "Member":
         """The member after its current assignment became this."""
-        return replace(
-            self,
+        return Member(
+            member_id=self.member_id,
+            said=self.said,
             member_epoch=current.member_epoch,
             previous_member_epoch=current.previous_member_epoch,
             state=current.state,
@@ -144,15 +145,27 @@ class ConsumerGroup:
     def copy(self) -> "ConsumerGroup":
         """An independent copy of the group."""
         twin = ConsumerGroup(self.group_id)
-        for name in ("epoch", "metadata_hash", "target_epoch", "target_ms", "has_partition_metadata"):
-            setattr(twin, name, getattr(self, name))
-        for name in ("members", "targets", "regexes", "static_ids", "owners"):
-            setattr(twin, name, getattr(self, name).copy())
+        twin.epoch, twin.metadata_hash = self.epoch, self.metadata_hash
+        twin.target_epoch, twin.target_ms = self.target_epoch, self.target_ms
+        twin.has_partition_metadata = self.has_partition_metadata
+        twin.members = self.members.copy()
+        twin.targets = self.targets.copy()
+        twin.regexes = self.regexes.copy()
+        twin.static_ids = self.static_ids.copy()
+        twin.owners = self.owners.copy()
         return twin
 
     def apply(self, record: GroupRecord) -> None:
         """Applies a record, the only way to change the group. A tombstone of a missing record changes nothing."""
         match record:
+            case CurrentRecord(_, member_id, current):
+                known = self.members.get(member_id)
+                if current is not None or known is not None:
+                    self._put((known or Member(member_id=member_id)).with_current(current or _GONE))
+            case TargetRecord(_, member_id, None):
+                self.targets.pop(member_id, None)
+            case TargetRecord(_, member_id, assignment) if assignment is not None:
+                self.targets[member_id] = assignment
             case EpochRecord(_, epoch) if epoch is not None:
                 self.epoch, self.metadata_hash = epoch.epoch, epoch.metadata_hash
             case PartitionMetadataRecord(_, exists):
@@ -165,24 +178,18 @@ class ConsumerGroup:
                 self.target_epoch, self.target_ms = _DELETED_TARGET_EPOCH, 0
             case TargetEpochRecord(_, target) if target is not None:
                 self.target_epoch, self.target_ms = target.epoch, target.timestamp_ms
-            case TargetRecord(_, member_id, None):
-                self.targets.pop(member_id, None)
-            case TargetRecord(_, member_id, assignment) if assignment is not None:
-                self.targets[member_id] = assignment
-            case CurrentRecord(_, member_id, current):
-                known = self.members.get(member_id)
-                if current is not None or known is not None:
-                    self._put((known or Member(member_id=member_id)).with_current(current or _GONE))
             case RegexRecord(_, regex, None):
                 self.regexes.pop(regex, None)
             case RegexRecord(_, regex, resolved) if resolved is not None:
                 self.regexes[regex] = resolved
 
     def _put(self, member: Member) -> None:
-        self._disown(self.members.get(member.member_id))
+        before = self.members.get(member.member_id)
         self.members[member.member_id] = member
-        for partition in held(member):
-            self.owners[partition] = member.member_id
+        if before is None or before.assigned != member.assigned or before.revoking != member.revoking:
+            self._disown(before)
+            for partition in held(member):
+                self.owners[partition] = member.member_id
         if member.said.instance_id is not None:
             self.static_ids[member.said.instance_id] = member.member_id
 

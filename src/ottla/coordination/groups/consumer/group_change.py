@@ -119,19 +119,21 @@ class GroupChange:
             return
         counts: dict[UUID, int] = {}
         members = []
-        for member in group.members.values():
-            found = [topics[name] for name in group.topics_of(member.said) if name in topics]
-            counts.update((topic.topic_id, topic.partition_count) for topic in found)
-            members.append(
-                AssignedMember(
-                    member_id=member.member_id,
-                    instance_id=member.said.instance_id,
-                    topic_ids=tuple(sorted(topic.topic_id for topic in found)),
-                    last_target=group.targets.get(member.member_id, NOTHING),
-                )
-            )
+        ids_of: dict[tuple[tuple[str, ...], str | None], tuple[UUID, ...]] = {}
+        """By subscription: most members have the same one."""
+        for member_id, member in group.members.items():
+            said = member.said
+            topic_ids = ids_of.get((said.topic_names, said.topic_regex))
+            if topic_ids is None:
+                found = [topics[name] for name in group.topics_of(said) if name in topics]
+                counts.update((topic.topic_id, topic.partition_count) for topic in found)
+                topic_ids = tuple(sorted(topic.topic_id for topic in found))
+                ids_of[said.topic_names, said.topic_regex] = topic_ids
+            last_target = group.targets.get(member_id, NOTHING)
+            members.append(AssignedMember(member_id, said.instance_id, topic_ids, last_target))
         for member_id, target in assign(preferred_assignor(group), members, counts).items():
-            if target != group.targets.get(member_id):
+            known = group.targets.get(member_id)
+            if target is not known and target != known:
                 self.write(TargetRecord(group.group_id, member_id, target))
         epoch = TargetEpochValue(epoch=group.epoch, timestamp_ms=now_ms)
         self.write(TargetEpochRecord(group.group_id, epoch))

@@ -15,8 +15,10 @@ from ottla.coordination.groups.consumer.group import ConsumerGroup, GroupState, 
 from ottla.coordination.groups.consumer.group_change import GroupChange, Refusal, tombstones
 from ottla.coordination.groups.consumer.heartbeat_checks import check_epoch, check_heartbeat, check_static
 from ottla.coordination.groups.consumer.records import (
+    RECORD_TYPES,
     CurrentRecord,
     EpochRecord,
+    GroupRecord,
     MemberRecord,
     MemberState,
     MemberValue,
@@ -103,6 +105,7 @@ class ConsumerGroups:
     a group has seen."""
 
     type = CONSUMER_TYPE
+    record_types = RECORD_TYPES
 
     def __init__(self, config: ConsumerGroupConfig, random: Random, migration: Migration | None = None) -> None:
         self.config = config
@@ -397,11 +400,8 @@ class ConsumerGroups:
                     key = MemberDeadlineKey(deadline, group_id, member_id)
                     self.deadlines.clear(key)
                     self._unrevoked_epoch.pop(key, None)
-        is_tombstone = decoded == PartitionMetadataRecord(decoded.group_id, False) or (
-            not isinstance(decoded, PartitionMetadataRecord) and decoded.value is None
-        )
         group = self.groups.get(decoded.group_id)
-        if group is None and not is_tombstone:
+        if group is None and not _is_tombstone(decoded):
             group = self.groups[decoded.group_id] = ConsumerGroup(decoded.group_id)
             if self._migration is not None:
                 self._migration.on_created(decoded.group_id)
@@ -495,6 +495,10 @@ class ConsumerGroups:
         """Raises when an invariant does not hold."""
         for group in self.groups.values():
             group.check()
+
+
+def _is_tombstone(record: GroupRecord) -> bool:
+    return not record.exists if isinstance(record, PartitionMetadataRecord) else record.value is None
 
 
 def _merged(said: MemberValue, request: ConsumerHeartbeat) -> MemberValue:

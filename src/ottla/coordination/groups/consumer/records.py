@@ -8,10 +8,11 @@ The partition metadata (type 4) that Kafka wrote before 4.1 is read, so that it 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
+from struct import Struct
 from typing import Final, TypeVar
 from uuid import UUID
 
-from ottla.coordination.runtime.effects import CoordinatorRecord
+from ottla.coordination.runtime.effects import CoordinatorRecord, DecodedRecord
 from ottla.coordination.runtime.record_fields import FieldReader, FieldWriter
 
 V = TypeVar("V")
@@ -30,6 +31,7 @@ TARGET_KIND: Final = 7
 CURRENT_KIND: Final = 8
 REGEX_KIND: Final = 16
 
+_INT16: Final = Struct(">h")
 _VERSION: Final = 0
 _ONLY_TAG: Final = 0
 
@@ -178,27 +180,32 @@ GroupRecord = (
 
 
 def encode(record: GroupRecord) -> CoordinatorRecord:
-    """The record as it is appended."""
+    """The record as it is appended, with what it was encoded from."""
     match record:
-        case EpochRecord(group_id, value):
-            return CoordinatorRecord(_key(EPOCH_KIND, group_id), _or_none(_write_epoch, value))
+        case CurrentRecord(group_id, member_id, current):
+            key, value = _key(CURRENT_KIND, group_id, member_id), _or_none(_write_current, current)
+        case TargetRecord(group_id, member_id, assignment):
+            key, value = _key(TARGET_KIND, group_id, member_id), _or_none(_write_target, assignment)
+        case MemberRecord(group_id, member_id, member):
+            key, value = _key(MEMBER_KIND, group_id, member_id), _or_none(_write_member, member)
+        case EpochRecord(group_id, epoch):
+            key, value = _key(EPOCH_KIND, group_id), _or_none(_write_epoch, epoch)
+        case TargetEpochRecord(group_id, target):
+            key, value = _key(TARGET_EPOCH_KIND, group_id), _or_none(_write_target_epoch, target)
         case PartitionMetadataRecord(group_id):
             return CoordinatorRecord(_key(PARTITION_METADATA_KIND, group_id), None)
-        case MemberRecord(group_id, member_id, member):
-            return CoordinatorRecord(_key(MEMBER_KIND, group_id, member_id), _or_none(_write_member, member))
-        case TargetEpochRecord(group_id, target):
-            return CoordinatorRecord(_key(TARGET_EPOCH_KIND, group_id), _or_none(_write_target_epoch, target))
-        case TargetRecord(group_id, member_id, assignment):
-            key = _key(TARGET_KIND, group_id, member_id)
-            return CoordinatorRecord(key, _or_none(_write_target, assignment))
-        case CurrentRecord(group_id, member_id, current):
-            return CoordinatorRecord(_key(CURRENT_KIND, group_id, member_id), _or_none(_write_current, current))
         case RegexRecord(group_id, regex, resolved):
-            return CoordinatorRecord(_key(REGEX_KIND, group_id, regex), _or_none(_write_regex, resolved))
+            key, value = _key(REGEX_KIND, group_id, regex), _or_none(_write_regex, resolved)
+    encoded = DecodedRecord(key, value)
+    encoded.content = record
+    return encoded
 
 
 def decode(record: CoordinatorRecord) -> GroupRecord | None:
     """The record that was appended; None for a type that consumer groups do not write."""
+    if type(record) is DecodedRecord:
+        content: GroupRecord = record.content
+        return content
     key = FieldReader(record.key, "a key of __consumer_offsets")
     read = _READERS.get(key.version)
     return None if read is None else read(key, record.value)
@@ -209,10 +216,11 @@ def _or_none(write: Callable[[V], bytes], value: V | None) -> bytes | None:
 
 
 def _key(kind: int, *names: str) -> bytes:
-    fields = FieldWriter(kind)
+    key = _INT16.pack(kind)
     for name in names:
-        fields.text(name)
-    return fields.finish()
+        text = name.encode()
+        key += _INT16.pack(len(text)) + text
+    return key
 
 
 def _value_fields(value: bytes, what: str) -> FieldReader:
@@ -352,27 +360,12 @@ def _read_tagged_epoch(value: bytes, what: str, what_number: str) -> tuple[int, 
     return epoch, 0 if tag is None else _tag_fields(tag, what_number).int64()
 
 
-def _write_uuid(fields: FieldWriter, value: UUID) -> None:
-    fields.int64(int.from_bytes(value.bytes[:8], signed=True))
-    fields.int64(int.from_bytes(value.bytes[8:], signed=True))
-
-
-def _write_numbers(fields: FieldWriter, numbers: tuple[int, ...]) -> None:
-    fields.count(len(numbers))
-    for number in numbers:
-        fields.int32(number)
-
-
-def _read_numbers(fields: FieldReader) -> tuple[int, ...]:
-    return tuple(fields.int32() for _ in range(fields.count()))
-
-
 def _write_target(value: Assignment) -> bytes:
     fields = FieldWriter(_VERSION, flexible=True)
     fields.count(len(value))
     for topic_id, partitions in sorted(value.items()):
-        _write_uuid(fields, topic_id)
-        _write_numbers(fields, partitions)
+        fields.uuid(topic_id)
+        fields.int32s(partitions)
         fields.tags()
     fields.tags()
     return fields.finish()
@@ -385,8 +378,8 @@ def _read_target(key: FieldReader, value: bytes | None) -> GroupRecord:
     fields = _value_fields(value, "a member's target assignment")
     assignment = {}
     for _ in range(fields.count()):
-        topic_id = UUID(bytes=fields.take(16))
-        assignment[topic_id] = tuple(sorted(_read_numbers(fields)))
+        topic_id = fields.uuid()
+        assignment[topic_id] = tuple(sorted(fields.int32s()))
         fields.tags()
     return TargetRecord(group_id, member_id, dict(sorted(assignment.items())))
 
@@ -405,11 +398,10 @@ def _write_current(value: CurrentValue) -> bytes:
 def _write_holdings(fields: FieldWriter, holdings: Holdings) -> None:
     fields.count(len(holdings))
     for topic_id, epochs in sorted(holdings.items()):
-        _write_uuid(fields, topic_id)
-        partitions = tuple(sorted(epochs))
-        _write_numbers(fields, partitions)
+        fields.uuid(topic_id)
+        fields.int32s(sorted(epochs))
         since = _tag_writer()
-        _write_numbers(since, tuple(epochs[partition] for partition in partitions))
+        since.int32s([epoch for _, epoch in sorted(epochs.items())])
         fields.tags({_ONLY_TAG: _tag_bytes(since)})
 
 
@@ -435,11 +427,11 @@ def _read_current(key: FieldReader, value: bytes | None) -> GroupRecord:
 def _read_holdings(fields: FieldReader, member_epoch: int) -> Holdings:
     holdings = {}
     for _ in range(fields.count()):
-        topic_id = UUID(bytes=fields.take(16))
-        partitions = _read_numbers(fields)
+        topic_id = fields.uuid()
+        partitions = fields.int32s()
         tag = fields.tags().get(_ONLY_TAG)
         # A null array, or one of the wrong length, means the same as no tag: as old as the member epoch.
-        since = () if tag in (None, b"\0") else _read_numbers(_tag_fields(tag or b"", "assignment epochs"))
+        since = () if tag in (None, b"\0") else _tag_fields(tag or b"", "assignment epochs").int32s()
         if len(since) != len(partitions):
             since = (max(member_epoch, 0),) * len(partitions)
         holdings[topic_id] = dict(sorted(zip(partitions, since, strict=True)))
@@ -476,3 +468,4 @@ _READERS: Final[Mapping[int, Callable[[FieldReader, bytes | None], GroupRecord]]
     CURRENT_KIND: _read_current,
     REGEX_KIND: _read_regex,
 }
+RECORD_TYPES: Final = frozenset(_READERS)

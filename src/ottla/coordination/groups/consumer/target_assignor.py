@@ -10,8 +10,10 @@ so that the same input always gives the same target.
 
 import heapq
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Final
+from itertools import chain, islice
+from operator import attrgetter
+from types import MappingProxyType
+from typing import Final, NamedTuple
 from uuid import UUID
 
 from ottla.coordination.groups.consumer.records import Assignment
@@ -20,19 +22,19 @@ UNIFORM: Final = "uniform"
 RANGE: Final = "range"
 DEFAULT_ASSIGNOR: Final = UNIFORM
 
+_MEMBER_ID: Final = attrgetter("member_id")
 _ROUNDS_MAX: Final = 16
 """How often the topics are gone through where subscriptions overlap; each round about halves what is uneven."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AssignedMember:
+class AssignedMember(NamedTuple):
     """A member as the assignors see it."""
 
     member_id: str
     instance_id: str | None = None
     topic_ids: tuple[UUID, ...] = ()
     """The topics that it is subscribed to and that exist, ascending."""
-    last_target: Assignment = field(default_factory=dict)
+    last_target: Assignment = MappingProxyType({})
 
 
 def assign(name: str, members: Sequence[AssignedMember], partition_counts: Mapping[UUID, int]) -> dict[str, Assignment]:
@@ -62,13 +64,14 @@ def assign_uniform(members: Sequence[AssignedMember], partition_counts: Mapping[
     """Even numbers of partitions, with few moves. Equal subscriptions give numbers that differ by one at most."""
     if not members:
         return {}
-    ordered = sorted(members, key=lambda member: member.member_id)
+    ordered = sorted(members, key=_MEMBER_ID)
     draft = _Draft(ordered, partition_counts)
-    if all(member.topic_ids == ordered[0].topic_ids for member in ordered):
+    first_ids = ordered[0].topic_ids
+    if all(member.topic_ids is first_ids or member.topic_ids == first_ids for member in ordered):
         _level_alike(draft, ordered)
     else:
         _level_overlapping(draft, ordered)
-    return draft.targets()
+    return draft.targets(ordered)
 
 
 ASSIGNORS: Final[Mapping[str, Callable[[Sequence[AssignedMember], Mapping[UUID, int]], dict[str, Assignment]]]] = {
@@ -82,50 +85,96 @@ def _static_first(member: AssignedMember) -> tuple[bool, str]:
 
 
 class _Draft:
-    """A target being computed. Members are identified by index; every partition is either owned or free."""
+    """A target being computed. Members are identified by index; every partition is either owned or free.
+
+    A member that neither gets nor loses a partition keeps its last target, the same object.
+    """
 
     def __init__(self, members: Sequence[AssignedMember], partition_counts: Mapping[UUID, int]) -> None:
-        self.member_ids = [member.member_id for member in members]
-        self.owned: list[dict[UUID, list[int]]] = [{} for _ in members]
-        self.loads = [0] * len(members)
+        self.owned: list[Mapping[UUID, Sequence[int]]] = []
+        self.loads: list[int] = []
         self.free: dict[UUID, list[int]] = {}
         self.total = 0
+        self._changed: dict[int, dict[UUID, list[int]]] = {}
+        """What is in `owned` of the members that do not keep their last target."""
         owners: dict[UUID, set[int]] = {}
+        subscriptions: dict[int, frozenset[UUID]] = {}
+        """By the identity of a member's topic ids: most members have the same ones."""
         for index, member in enumerate(members):
-            for topic_id in member.topic_ids:
-                owners.setdefault(topic_id, set())
-                kept = [
-                    partition
-                    for partition in member.last_target.get(topic_id, ())
-                    if partition < partition_counts[topic_id] and partition not in owners[topic_id]
-                ]
-                if kept:
-                    owners[topic_id].update(kept)
-                    self.owned[index][topic_id] = kept
-                    self.loads[index] += len(kept)
+            subscribed = subscriptions.get(id(member.topic_ids))
+            if subscribed is None:
+                subscribed = subscriptions[id(member.topic_ids)] = frozenset(member.topic_ids)
+                for topic_id in member.topic_ids:
+                    owners.setdefault(topic_id, set())
+            kept: Mapping[UUID, Sequence[int]] = member.last_target
+            if not all(
+                topic_id in subscribed
+                and partitions
+                and partitions[-1] < partition_counts[topic_id]
+                and owners[topic_id].isdisjoint(partitions)
+                for topic_id, partitions in kept.items()
+            ):
+                kept = self._changed[index] = _valid_part(member.last_target, subscribed, partition_counts, owners)
+            for topic_id, partitions in kept.items():
+                owners[topic_id].update(partitions)
+            self.owned.append(kept)
+            self.loads.append(sum(map(len, kept.values())))
         for topic_id in sorted(owners):
-            count = partition_counts[topic_id]
+            count, taken = partition_counts[topic_id], owners[topic_id]
             self.total += count
-            self.free[topic_id] = [partition for partition in range(count) if partition not in owners[topic_id]]
+            is_free = len(taken) < count
+            self.free[topic_id] = [each for each in range(count) if each not in taken] if is_free else []
 
     def give(self, index: int, topic_id: UUID, partition: int) -> None:
-        self.owned[index].setdefault(topic_id, []).append(partition)
+        self._change(index).setdefault(topic_id, []).append(partition)
         self.loads[index] += 1
 
     def take(self, index: int, topic_id: UUID) -> int:
         """The member loses the partition of the topic that it got last."""
-        partitions = self.owned[index][topic_id]
-        partition = partitions.pop()
-        if not partitions:
-            del self.owned[index][topic_id]
+        owned = self._change(index)
+        partition = owned[topic_id].pop()
+        if not owned[topic_id]:
+            del owned[topic_id]
         self.loads[index] -= 1
         return partition
 
-    def targets(self) -> dict[str, Assignment]:
-        return {
-            member_id: {topic_id: tuple(sorted(partitions)) for topic_id, partitions in sorted(owned.items())}
-            for member_id, owned in zip(self.member_ids, self.owned, strict=True)
-        }
+    def take_last(self, index: int) -> tuple[UUID, int]:
+        """The member loses the last partition of its last topic."""
+        topic_id = next(reversed(self._change(index)))
+        return topic_id, self.take(index, topic_id)
+
+    def _change(self, index: int) -> dict[UUID, list[int]]:
+        """What a member owns, to be changed."""
+        owned = self._changed.get(index)
+        if owned is None:
+            owned = {topic_id: list(partitions) for topic_id, partitions in self.owned[index].items()}
+            self.owned[index] = self._changed[index] = owned
+        return owned
+
+    def targets(self, members: Sequence[AssignedMember]) -> dict[str, Assignment]:
+        targets = {member.member_id: member.last_target for member in members}
+        for index, owned in self._changed.items():
+            targets[members[index].member_id] = {
+                topic_id: tuple(sorted(partitions)) for topic_id, partitions in sorted(owned.items())
+            }
+        return targets
+
+
+def _valid_part(
+    last_target: Assignment,
+    subscribed: frozenset[UUID],
+    partition_counts: Mapping[UUID, int],
+    owners: Mapping[UUID, set[int]],
+) -> dict[UUID, list[int]]:
+    """The partitions of a last target that still exist, are subscribed to, and have no other owner."""
+    valid = {}
+    for topic_id, partitions in last_target.items():
+        if topic_id in subscribed:
+            count, taken = partition_counts[topic_id], owners[topic_id]
+            kept = [partition for partition in partitions if partition < count and partition not in taken]
+            if kept:
+                valid[topic_id] = kept
+    return valid
 
 
 def _level_alike(draft: _Draft, members: Sequence[AssignedMember]) -> None:
@@ -135,13 +184,14 @@ def _level_alike(draft: _Draft, members: Sequence[AssignedMember]) -> None:
     """
     quota, extra = divmod(draft.total, len(members))
     quotas = [quota] * len(members)
-    for index in sorted(range(len(members)), key=lambda index: (draft.loads[index] <= quota, index))[:extra]:
+    loaded = [index for index, load in enumerate(draft.loads) if load > quota]
+    others = (index for index, load in enumerate(draft.loads) if load <= quota)
+    for index in islice(chain(loaded, others), extra):
         quotas[index] += 1
     free = [(topic_id, partition) for topic_id, partitions in draft.free.items() for partition in partitions]
     for index, most in enumerate(quotas):
         while draft.loads[index] > most:
-            topic_id = next(reversed(draft.owned[index]))
-            free.append((topic_id, draft.take(index, topic_id)))
+            free.append(draft.take_last(index))
     spare = iter(free)
     for index, most in enumerate(quotas):
         while draft.loads[index] < most:

@@ -18,6 +18,7 @@ from ottla.coordination.groups.group_kind import AnyCommit, CommitVerdict, Expir
 from ottla.coordination.groups.requests import DeleteGroupResponse, ListedGroup, OffsetFetchRequest
 from ottla.coordination.groups.share.group import NOTHING, GroupState, Member, ShareGroup
 from ottla.coordination.groups.share.records import (
+    RECORD_TYPES,
     CurrentRecord,
     EpochRecord,
     EpochValue,
@@ -138,6 +139,7 @@ class ShareGroups:
     coordinator is being asked."""
 
     type = SHARE_TYPE
+    record_types = RECORD_TYPES
 
     def __init__(self, config_of: ConfigOf) -> None:
         self.config_of = config_of

@@ -358,3 +358,4 @@ _READERS: Final[Mapping[int, Callable[[FieldReader, bytes | None], GroupRecord]]
     CURRENT_KIND: _read_current,
     STATE_PARTITIONS_KIND: _read_states,
 }
+RECORD_TYPES: Final = frozenset(_READERS)

@@ -18,6 +18,7 @@ from ottla.coordination.groups.streams.group_change import GroupChange, tombston
 from ottla.coordination.groups.streams.heartbeat_checks import check_epoch, check_heartbeat, check_owned
 from ottla.coordination.groups.streams.records import (
     NOT_VALIDATED,
+    RECORD_TYPES,
     EpochRecord,
     MemberRecord,
     MemberState,
@@ -101,6 +102,7 @@ class StreamsGroups:
     down, the epochs of endpoints, and the descriptions of topologies."""
 
     type = STREAMS_TYPE
+    record_types = RECORD_TYPES
 
     def __init__(self, config_of: ConfigOf, others: OtherKinds | None = None) -> None:
         self.config_of = config_of

@@ -554,3 +554,4 @@ _READERS: Final[Mapping[int, Callable[[FieldReader, bytes | None], GroupRecord]]
     CURRENT_KIND: _read_current,
     TOPOLOGY_KIND: _read_topology,
 }
+RECORD_TYPES: Final = frozenset(_READERS)
