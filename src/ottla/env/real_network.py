@@ -46,11 +46,10 @@ class RealSocket:
 
     __slots__ = ("_descriptor", "_loop", "_peer", "_socket")
 
-    def __init__(self, connected: socket.socket) -> None:
+    def __init__(self, connected: socket.socket, peer: Any) -> None:
         connected.setblocking(False)
         connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         _notice_the_dead(connected)
-        peer = connected.getpeername()
         if _is_local(peer):
             connected.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, LOCAL_SEND_BUFFER_BYTES)
         self._socket = connected
@@ -146,7 +145,7 @@ class RealListener:
     def _accept(self, listening: socket.socket) -> None:
         for _ in range(ACCEPTS_PER_TURN_MAX):
             try:
-                connected, _ = listening.accept()
+                connected, peer = listening.accept()
             except (BlockingIOError, ConnectionAbortedError):
                 return
             except OSError as error:
@@ -156,13 +155,13 @@ class RealListener:
                     self._unwatch()
                     self._pause = self._loop.call_later(ACCEPT_PAUSE_SECONDS, self._watch)
                 return
-            self._hand_over(connected)
+            self._hand_over(connected, peer)
             if not self._sockets:
                 return
 
-    def _hand_over(self, connected: socket.socket) -> None:
+    def _hand_over(self, connected: socket.socket, peer: Any) -> None:
         try:
-            accepted = RealSocket(connected)
+            accepted = RealSocket(connected, peer)
         except OSError:
             # The peer disconnected before it was accepted.
             connected.close()
@@ -243,10 +242,11 @@ async def _connect(family: int, kind: int, protocol: int, address: Any) -> RealS
     try:
         connecting.setblocking(False)
         await asyncio.get_running_loop().sock_connect(connecting, address)
-        if connecting.getsockname() == connecting.getpeername():
+        peer = connecting.getpeername()
+        if connecting.getsockname() == peer:
             # On one machine, a connect to a free port can connect to itself if the system chooses that port for it.
             raise ConnectionRefusedError(errno.ECONNREFUSED, os.strerror(errno.ECONNREFUSED))
-        return RealSocket(connecting)
+        return RealSocket(connecting, peer)
     except BaseException:
         connecting.close()
         raise

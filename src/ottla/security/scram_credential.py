@@ -22,6 +22,9 @@ SALT_BYTES: Final = 26
 class ScramMechanism(StrEnum):
     """The SCRAM mechanisms, with their SASL names."""
 
+    # An enumeration hashes its member's name, in Python; every login looks one up.
+    __hash__ = str.__hash__
+
     SHA_256 = "SCRAM-SHA-256"
     SHA_512 = "SCRAM-SHA-512"
 
@@ -62,7 +65,7 @@ def scram_hmac(mechanism: ScramMechanism, key: bytes, message: bytes) -> bytes:
 
 def scram_hash(mechanism: ScramMechanism, content: bytes) -> bytes:
     """The mechanism's hash, `H` of RFC 5802."""
-    return hashlib.new(mechanism.hash_name, content).digest()
+    return (hashlib.sha256 if mechanism is ScramMechanism.SHA_256 else hashlib.sha512)(content).digest()
 
 
 def salted_password(mechanism: ScramMechanism, password: str | bytes, salt: bytes, iterations: int) -> bytes:

@@ -9,7 +9,7 @@ their own: clients that do not log in take nothing from those that did. What is 
 import asyncio
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from struct import pack
 from typing import Final
 
@@ -17,7 +17,7 @@ from ottla.env.ports import Clock, Socket
 from ottla.model.errors import InvalidRequestError
 from ottla.protocol.apis import SERVED, ApiKey
 from ottla.protocol.scan import BrokenRequest, Request, scan_requests
-from ottla.security.connection_context import ClientSoftware, ConnectionContext, Decisions
+from ottla.security.connection_context import ClientSoftware, ConnectionContext
 from ottla.security.sasl.authentication_error import AuthenticationError
 from ottla.security.sasl.broker_mechanism import Identity
 from ottla.security.sasl.session import LoginRules, LoginSession, LoginState, UnexpectedRequestError
@@ -145,7 +145,9 @@ class _Login:
         "_deadline",
         "_delayed",
         "_frame",
+        "_is_reading",
         "_is_sent_last",
+        "_is_writing",
         "_login",
         "_logins",
         "_on_done",
@@ -179,6 +181,10 @@ class _Login:
         self._unsent = memoryview(b"")
         self._is_sent_last: str | None = None
         """Why the connection closes once everything is sent; None if it does not."""
+        self._is_reading = True
+        """Whether the socket is watched for the next frame."""
+        self._is_writing = False
+        """Whether the socket is watched for room to send."""
         self._deadline: asyncio.TimerHandle | None = None
         self._delayed: asyncio.TimerHandle | None = None
 
@@ -189,39 +195,50 @@ class _Login:
     # Reading
 
     def _on_readable(self) -> None:
-        try:
-            # A login is a few frames; a client that sends more of them than fit into one turn waits for the next.
-            with memoryview(self._frame) as view, view[self._arrived :] as room:
-                count = self._socket.recv_into(room)
-        except BlockingIOError:
-            return
-        except OSError as error:
-            self.end(error.strerror or str(error), is_notable=False)
-            return
-        if count == 0:
-            self.end("the client closed it", is_notable=False)
-            return
-        self._arrived += count
-        if self._arrived < len(self._frame):
+        # A frame has mostly arrived with its length. A login is a few frames; a client that sends more of them than the
+        # one that is awaited waits for the next turn.
+        if not self._receive():
             return
         if len(self._frame) == _SIZE_BYTES:
-            self._make_frame(int.from_bytes(self._frame, "big", signed=True))
-            return
+            size = int.from_bytes(self._frame, "big", signed=True)
+            if not self._make_frame(size) or not self._receive():
+                return
         frame, self._frame, self._arrived = self._frame, bytearray(_SIZE_BYTES), 0
         self._logins.give_memory(len(frame))
         self._on_frame(frame)
 
-    def _make_frame(self, size: int) -> None:
+    def _receive(self) -> bool:
+        """Receives what the frame lacks; whether it lacks nothing more."""
+        try:
+            room = memoryview(self._frame)
+            count = self._socket.recv_into(room[self._arrived :] if self._arrived else room)
+        except BlockingIOError:
+            return False
+        except OSError as error:
+            self.end(error.strerror or str(error), is_notable=False)
+            return False
+        if count == 0:
+            self.end("the client closed it", is_notable=False)
+            return False
+        self._arrived += count
+        return self._arrived == len(self._frame)
+
+    def _make_frame(self, size: int) -> bool:
+        """Makes room for a frame whose length has arrived; False if the connection ends instead."""
         if not 0 < size <= self._login.frame_bytes_max:
             self.end(
                 f"a frame of {size} bytes before the login is complete; sasl.server.max.receive.size is"
                 f" {self._login.frame_bytes_max}",
                 is_notable=True,
             )
-        elif not self._logins.take_memory(_SIZE_BYTES + size):
+            return False
+        if not self._logins.take_memory(_SIZE_BYTES + size):
             self.end("there is no memory for more large frames before a login", is_notable=True)
-        else:
-            self._frame += bytes(size)
+            return False
+        frame = bytearray(_SIZE_BYTES + size)
+        frame[:_SIZE_BYTES] = self._frame
+        self._frame = frame
+        return True
 
     def _on_frame(self, frame: bytearray) -> None:
         session, clock = self._session, self._logins.clock
@@ -247,33 +264,39 @@ class _Login:
         requests, _, _ = scan_requests(frame, 0, len(frame), self._login.frame_bytes_max)
         if not requests or isinstance(request := requests[0], BrokenRequest):
             raise InvalidRequestError("a request that cannot be read before the login is complete")
-        with memoryview(frame) as view, view[request.body_start : request.end] as body:
-            version, number = request.version, request.correlation_id
-            if session.state is LoginState.TOKENS and api_key != ApiKey.SASL_AUTHENTICATE:
-                session.fail()
-                return illegal_state(api_key, version, number, f"API {api_key} amid the messages of a mechanism")
-            if api_key == ApiKey.API_VERSIONS:
-                session.expect_api_versions()
-                response = self._login.answer_api_versions(version, number, body, self._context.software)
-                if version in SERVED[ApiKey.API_VERSIONS] and _error_code(response) == 0:
-                    session.on_api_versions()
-                return SaslAnswer(response)
-            if api_key == ApiKey.SASL_HANDSHAKE:
-                return answer_handshake(session, version, number, body, self._login.mechanisms, clock.monotonic())
-            return answer_authenticate(session, version, number, body, clock.monotonic(), clock.now_ms())
+        body = memoryview(frame)[request.body_start : request.end]
+        version, number = request.version, request.correlation_id
+        if session.state is LoginState.TOKENS and api_key != ApiKey.SASL_AUTHENTICATE:
+            session.fail()
+            return illegal_state(api_key, version, number, f"API {api_key} amid the messages of a mechanism")
+        if api_key == ApiKey.API_VERSIONS:
+            session.expect_api_versions()
+            response = self._login.answer_api_versions(version, number, body, self._context.software)
+            if version in SERVED[ApiKey.API_VERSIONS] and _error_code(response) == 0:
+                session.on_api_versions()
+            return SaslAnswer(response)
+        if api_key == ApiKey.SASL_HANDSHAKE:
+            return answer_handshake(session, version, number, body, self._login.mechanisms, clock.monotonic())
+        return answer_authenticate(session, version, number, body, clock.monotonic(), clock.now_ms())
 
     # Writing
 
     def _send(self, answer: SaslAnswer) -> None:
         """Sends at once; the answer of a failed login is delayed, so that passwords cannot be tried fast."""
-        self._socket.on_readable(None)
         self._unsent = memoryview(answer.frame)
         if answer.failure is None:
             self._flush()
             return
+        self._pause_reading()
         self._logins.counts.failed[self._context.listener, self._session.mechanism or ""] += 1
         self._is_sent_last = answer.failure
         self._delayed = asyncio.get_running_loop().call_later(self._login.failure_delay_ms / 1000, self._flush)
+
+    def _pause_reading(self) -> None:
+        """No further request is read before this one is answered."""
+        if self._is_reading:
+            self._is_reading = False
+            self._socket.on_readable(None)
 
     def _flush(self) -> None:
         try:
@@ -283,14 +306,19 @@ class _Login:
             self.end(self._failure() or error.strerror or str(error), is_notable=self._is_sent_last is not None)
             return
         if self._unsent:
+            self._pause_reading()
+            self._is_writing = True
             self._socket.on_writable(self._flush)
             return
-        self._socket.on_writable(None)
+        if self._is_writing:
+            self._is_writing = False
+            self._socket.on_writable(None)
         if self._is_sent_last is not None:
             self.end(self._failure() or "", is_notable=True)
         elif self._session.state is LoginState.AUTHENTICATED:
             self._complete()
-        else:
+        elif not self._is_reading:
+            self._is_reading = True
             self._socket.on_readable(self._on_readable)
 
     def _failure(self) -> str | None:
@@ -307,6 +335,7 @@ class _Login:
         if session.identity is None:
             raise AuthenticationError("a login without an identity cannot be complete")
         self._stop()
+        # The connection watches the socket from now on, in place of this login.
         self._logins.counts.succeeded[self._context.listener, session.mechanism or ""] += 1
         self._on_done(self._socket, with_identity(self._context, session.identity), session)
 
@@ -326,13 +355,20 @@ class _Login:
         for timer in (self._deadline, self._delayed):
             if timer is not None:
                 timer.cancel()
-        self._socket.on_readable(None)
-        self._socket.on_writable(None)
+        if self._is_writing:
+            self._socket.on_writable(None)
 
 
 def with_identity(context: ConnectionContext, identity: Identity) -> ConnectionContext:
     """The context of a connection after a login."""
-    return replace(context, principal=identity.principal, is_token_login=identity.is_token_login, decisions=Decisions())
+    return ConnectionContext(
+        listener=context.listener,
+        security_protocol=context.security_protocol,
+        address=context.address,
+        principal=identity.principal,
+        is_token_login=identity.is_token_login,
+        software=context.software,
+    )
 
 
 def _error_code(response: bytes) -> int:

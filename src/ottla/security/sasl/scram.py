@@ -6,6 +6,7 @@ whose it is.
 """
 
 import base64
+import hashlib
 import hmac
 from collections.abc import Callable
 from typing import Final, NamedTuple
@@ -55,14 +56,20 @@ def decoy_credential(
     be unknown to clients, or they could tell such credentials from others.
     """
     salt_bytes = len(like.salt) if like is not None else 26
-    seed = hmac.digest(secret, f"{mechanism}\0{name}".encode(), "sha512")
-    salt = b"".join(hmac.digest(seed, bytes([0, part]), "sha512") for part in range(salt_bytes // 64 + 1))
+    key_bytes = mechanism.key_bytes
+    seed = hmac.digest(secret, f"{mechanism.value}\0{name}".encode(), "sha512")
+    random = hashlib.shake_256(seed).digest(salt_bytes + 2 * key_bytes)
     return ScramCredential(
-        salt=salt[:salt_bytes],
-        stored_key=hmac.digest(seed, b"stored key", "sha512")[: mechanism.key_bytes],
-        server_key=hmac.digest(seed, b"server key", "sha512")[: mechanism.key_bytes],
+        salt=random[:salt_bytes],
+        stored_key=random[salt_bytes : salt_bytes + key_bytes],
+        server_key=random[salt_bytes + key_bytes :],
         iterations=like.iterations if like is not None else ITERATIONS_MIN,
     )
+
+
+def _xor(one: bytes, other: bytes) -> bytes:
+    """Of two texts of the same length."""
+    return (int.from_bytes(one, "big") ^ int.from_bytes(other, "big")).to_bytes(len(one), "big")
 
 
 class ScramLogin:
@@ -109,7 +116,7 @@ class ScramLogin:
         signature = scram_hmac(mechanism, credential.stored_key, signed)
         if len(final.proof) != len(signature):
             raise self._refusal()
-        client_key = bytes(a ^ b for a, b in zip(signature, final.proof, strict=True))
+        client_key = _xor(signature, final.proof)
         is_proven = hmac.compare_digest(scram_hash(mechanism, client_key), credential.stored_key)
         if not is_proven or self._identity is None:
             raise self._refusal()

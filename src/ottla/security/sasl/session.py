@@ -22,6 +22,9 @@ REAUTHENTICATION_SECONDS_MIN: Final = 1.0
 class LoginState(Enum):
     """What a connection may send."""
 
+    # An enumeration hashes its member's name, in Python; every step of a login looks some up.
+    __hash__ = object.__hash__
+
     NEW = auto()
     """ApiVersions or SaslHandshake."""
     VERSIONS_KNOWN = auto()
@@ -40,6 +43,8 @@ class LoginState(Enum):
 
 class LoginEvent(Enum):
     """What happens in a login."""
+
+    __hash__ = object.__hash__
 
     VERSIONS = auto()
     """ApiVersions was answered without an error."""
