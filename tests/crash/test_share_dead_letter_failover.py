@@ -115,6 +115,40 @@ def test_dead_letters_survive_the_leader_that_owes_them(tmp_path: Path) -> None:
         assert [] == acquired
 
 
+def test_dead_letters_of_deleted_records_survive_the_leader_that_owes_them(tmp_path: Path) -> None:
+    """The log deletes the records while their dead letters wait, and the group goes on: these have headers only."""
+    with BrokerCluster(tmp_path / "cluster", SETTINGS, kind=ProcessBroker) as cluster:
+        topic_id = begin(cluster)
+        leader = cluster.leader_of("t")
+        other = cluster.followers_of("t")[0]
+        create_dead_letter_topic(cluster, other.id)
+        with RawConnection(leader.bootstrap) as connection:
+            produce(connection, topic_id, batch())
+            member = Member(connection, "g", topic_id, "one")
+            ((_, last, _),) = eventually(lambda: member.fetch(max_wait=timedelta(seconds=30)))
+            # Nothing can be written to the dead-letter topic while its broker is down.
+            other.kill()
+            eventually(lambda: member.acknowledge((0, 2, [ACCEPT, REJECT, REJECT])) == [ErrorCode.none])
+            parts = [{"partition_index": 0, "offset": 3}]
+            wish = {"topics": [{"name": "t", "partitions": parts}], "timeout": timedelta(seconds=30)}
+            deleted = ask(leader, ApiKey.DELETE_RECORDS, wish)
+            assert ErrorCode.none is deleted.topics[0].partitions[0].error_code
+            assert [] == member.fetch()
+            assert [ErrorCode.none] == member.acknowledge((3, last, [ACCEPT]))
+            leader.kill()
+        other.start()
+        leader.start()
+        cluster.wait_in_sync()
+        with RawConnection(cluster.leader_of("t").bootstrap) as connection:
+            successor = Member(connection, "g", topic_id, "two")
+            eventually(lambda: successor.ask_fetch().error_code is ErrorCode.none)
+            found = read_dead_letters(cluster, 2)
+            assert [] == successor.fetch()
+        stories = [read_dead_letter(record.headers) for record in found]
+        assert [1, 2] == [story.origin.offset for story in stories if story is not None]
+        assert [None, None] == [record.value for record in found]
+
+
 def test_a_kill_while_dead_letters_are_written_loses_none(tmp_path: Path) -> None:
     count = 1_500
     with ProcessBroker(tmp_path / "broker", SETTINGS) as broker:

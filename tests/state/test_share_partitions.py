@@ -311,12 +311,15 @@ class SharePartitionMachine(RuleBasedStateMachine):
 
     @invariant()
     def no_dead_letter_is_lost(self) -> None:
-        """What was rejected, and that was answered, has its dead letter before the start offset passes it."""
+        """What was rejected, and that was answered, has its dead letter, or the next leader finds that it is owed;
+        also if the log no longer has the record."""
         if not self.settings.dead_letter_topic:
             return
-        for offset in self.rejected:
-            if self.log_start <= offset < self.state.start_offset:
-                assert offset in self.letters, f"the start offset passed {offset}, which has no dead letter"
+        stored = self.store.entries[KEY].state
+        for offset in self.rejected - self.letters:
+            found = [each for each in stored.batches if each.first_offset <= offset <= each.last_offset]
+            assert stored.start_offset <= offset, f"the start offset passed {offset}, which has no dead letter"
+            assert [RecordState.ARCHIVING] == [each.delivery_state for each in found], f"{offset} is not owed"
 
     def teardown(self) -> None:
         """Left alone, every record is delivered and done."""
@@ -378,6 +381,38 @@ def test_a_rejected_record_that_the_log_deletes_before_that_is_stored_has_a_dead
             state.on_dead_letters(Span(each.first, each.last))
             state.check()
         assert (max(log_start, 3), []) == (state.start_offset, state.take_dead_letters())
+
+
+def test_dead_letters_of_records_that_the_log_deletes_survive_a_crash() -> None:
+    """While they wait, the start offset that is stored does not pass them, and they count as in flight."""
+    machine = SharePartitionMachine()
+    machine.begin(in_flight_max=20, backoff_ms=0, updates=5, dead_letter_topic="dlq.t")
+    machine.fetch(member="a", max_records=8, limited=True, read=4)
+
+    def acknowledge(offset: int, how: AcknowledgeType) -> None:
+        persist = machine.state.acknowledge("a", [Acknowledgement(offset, offset, how)], machine.now_ms)
+        assert persist is not None
+        machine.finish(persist, {offset: how}, is_stored=True)
+        machine.no_dead_letter_is_lost()
+        machine.holds()
+
+    acknowledge(0, AcknowledgeType.REJECT)
+    acknowledge(2, AcknowledgeType.REJECT)
+    machine.owed = machine.state.take_dead_letters()
+    machine.delete_records(by=3)
+    machine.delete_records(by=2)
+    in_flight = machine.state.in_flight
+    acknowledge(5, AcknowledgeType.ACCEPT)
+    assert (6, in_flight - 1) == (machine.state.start_offset, machine.state.in_flight)
+    stored = machine.store.entries[KEY].state
+    assert (0, 4) == (stored.start_offset, stored.delivery_complete_count)
+    machine.crash()
+    machine.no_dead_letter_is_lost()
+    assert [0, 2] == [each.first for each in machine.owed]
+    machine.write_dead_letters(count=1, is_stored=True)
+    assert 2 == machine.store.entries[KEY].state.start_offset
+    machine.write_dead_letters(count=1, is_stored=True)
+    assert 6 == machine.store.entries[KEY].state.start_offset
 
 
 def test_aborted_batches_do_not_use_up_the_records_of_a_fetch() -> None:

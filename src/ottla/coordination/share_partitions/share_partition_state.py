@@ -201,7 +201,8 @@ class SharePartitionState:
         self._owes_letters = False
         """Whether a run may be archiving that was not taken."""
         self._gone: list[Run] = []
-        """Runs that owe dead letters, or will when that is stored, and whose records the log no longer has."""
+        """Runs that owe dead letters, or will when that is stored, and whose records the log no longer has: ascending,
+        below the start offset. What is stored does not pass them, so that the next leader finds them."""
         for batch in sorted(batches):
             self._load(batch)
         self._advance()
@@ -230,8 +231,8 @@ class SharePartitionState:
 
     @property
     def in_flight(self) -> int:
-        """How many offsets were delivered and are not below the start offset."""
-        return self.next_offset - self.start_offset
+        """How many offsets were delivered and are not below the start offset, or still owe a dead letter."""
+        return self.next_offset - self.start_offset + sum(map(_size, self._gone))
 
     def fetch_offset(self, now_ms: int) -> int | None:
         """Where to read for the next member; None if there is nothing to acquire now, whatever the log has."""
@@ -465,6 +466,10 @@ class SharePartitionState:
             else:
                 is_prefix = False
                 complete += (run.last - run.first + 1) if is_done else 0
+        if self._gone:
+            first = self._gone[0].first
+            complete += start_offset - first - sum(map(_size, self._gone))
+            start_offset = first
         return Outlook(start_offset, complete)
 
     def on_persisted(self, write_id: int, now_ms: int, *, is_stored: bool) -> bool:
@@ -488,6 +493,7 @@ class SharePartitionState:
                 delay_ms = self.settings.release_delay_ms(run.delivery_count)
                 run.ready_ms = now_ms + delay_ms if delay_ms else 0
             is_news = True
+        self._gone = [run for run in self._gone if run.pending is not None or run.state is RecordState.ARCHIVING]
         self._advance()
         self._join()
         return is_news
@@ -509,22 +515,38 @@ class SharePartitionState:
                 is_rejected = run.is_rejected or run.delivery_count < self.settings.delivery_count_limit
                 reason = DeadReason.REJECTED if is_rejected else DeadReason.TOO_OFTEN
                 found.append(DeadLetters(run.first, run.last, run.delivery_count, reason))
-        self._gone = [run for run in self._gone if run.pending is not None]
         return found
 
     def on_dead_letters(self, span: Span) -> Persist | None:
         """The dead letters of these offsets are written, or cannot be: the records are archived at once, stored or
         not. If that is not stored, the next leader writes the dead letters again."""
-        span = Span(max(span.first, self.start_offset), span.last)
-        if span.last < span.first:
-            return None
-        changed = [run for run in self._split(span) if run.state is RecordState.ARCHIVING]
+        changed = self._take_gone(span)
+        held = Span(max(span.first, self.start_offset), span.last)
+        if held.first <= held.last:
+            changed += [run for run in self._split(held) if run.state is RecordState.ARCHIVING]
         for run in changed:
             run.state, run.is_rejected, run.is_taken = RecordState.ARCHIVED, False, False
         persist = self._persist(changed)
         self._advance()
         self._join()
         return persist
+
+    def _take_gone(self, span: Span) -> list[Run]:
+        """Removes these offsets from what is owed of records that the log no longer has."""
+        taken: list[Run] = []
+        left: list[Run] = []
+        for run in self._gone:
+            first, last = max(run.first, span.first), min(run.last, span.last)
+            if first > last or run.state is not RecordState.ARCHIVING:
+                left.append(run)
+                continue
+            taken.append(replace(run, first=first, last=last))
+            if run.first < first:
+                left.append(replace(run, last=first - 1))
+            if last < run.last:
+                left.append(replace(run, first=last + 1))
+        self._gone = left
+        return taken
 
     # Time
 
@@ -574,11 +596,7 @@ class SharePartitionState:
         self._cut(log_start)
         kept = bisect_left(self.runs, log_start, key=_first)
         gone, self.runs = self.runs[:kept], self.runs[kept:]
-        self._gone += [
-            run
-            for run in gone
-            if run.target is RecordState.ARCHIVING or (run.state is RecordState.ARCHIVING and not run.is_taken)
-        ]
+        self._gone += [run for run in gone if RecordState.ARCHIVING in (run.state, run.target)]
         self.start_offset = log_start
         self.next_offset = max(self.next_offset, log_start)
         self._advance()
@@ -634,6 +652,13 @@ class SharePartitionState:
 
     def check(self) -> None:
         """Raises when an invariant does not hold."""
+        at = -1
+        for run in self._gone:
+            if not at < run.first <= run.last < self.start_offset:
+                violated(f"records {run}, which the log no longer has, are not between {at} and {self.start_offset}")
+            if RecordState.ARCHIVING not in (run.state, run.target):
+                violated(f"records {run}, which the log no longer has, owe no dead letter")
+            at = run.last
         at = self.start_offset
         for run in self.runs:
             if run.first != at or run.last < run.first:
@@ -690,6 +715,10 @@ class _Limit:
 
 def _first(range_: Run | Span) -> int:
     return range_.first
+
+
+def _size(run: Run) -> int:
+    return run.last - run.first + 1
 
 
 def _joined(batches: Iterable[StateBatch]) -> tuple[StateBatch, ...]:
