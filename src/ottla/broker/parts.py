@@ -237,7 +237,7 @@ class BrokerParts:
         counted.replace(metadata.image.client_quotas)
 
         # Requests
-        self.telemetry: Final = ClientTelemetry(clock, image, is_exposed=shows_metrics)
+        self.telemetry: Final = ClientTelemetry(clock, world.disk, image, is_exposed=shows_metrics)
         self.authorizer: Final = authorizer
         self._apply_acls(metadata.image)
         self.services: Final = Services(

@@ -55,7 +55,7 @@ class _Client:
 
     labels: Labels
     software: Labels
-    resource: Attributes = ()
+    resource: Labels = ()
     expires_ms: float = 0.0
     pushes: int = 0
     values: dict[tuple[str, Labels], _Value] = field(default_factory=dict)
@@ -94,7 +94,7 @@ class ClientSeries:
         found = self._clients.get(client.instance_id)
         if found is None:
             return
-        found.resource = metric.resource[:_LABELS_MAX]
+        found.resource = _point_labels(metric.resource)
         is_counter = metric.is_sum and metric.is_monotonic
         name = _exposed_name(metric.name, is_counter=is_counter)
         for point in metric.points:
@@ -144,7 +144,7 @@ class ClientSeries:
         """Labels that describe each client: its ids, its software, and the attributes of its resource."""
         for client in self._clients.values():
             known = dict((*client.labels, *client.software))
-            rest = [each for each in _point_labels(client.resource) if each[0] not in known]
+            rest = [each for each in client.resource if each[0] not in known]
             yield (*client.labels, *client.software, *rest)
 
     def _refusal(self, client: _Client, name: str, *, is_counter: bool) -> str | None:

@@ -2,8 +2,8 @@
 
 Read are the attributes of resources, and the names, units, kinds and data points of gauges and sums; histograms and
 summaries are skipped. Like any protobuf reader it skips unknown fields, and merges fields that occur more than once.
-The work is bounded: `PayloadLimitError` after `FIELDS_MAX` fields. Metrics come one by one, so that the caller can do
-something else between two of them.
+The work is bounded: `PayloadLimitError` after `FIELDS_MAX` fields; of long texts the first `TEXT_CHARACTERS_MAX`
+characters are kept. That may still take a tenth of a second: the caller reads in a thread.
 """
 
 from collections.abc import Iterator
@@ -16,6 +16,8 @@ from ottla.model.errors import InvalidRequestError
 
 FIELDS_MAX: Final = 50_000
 """Fields of one payload; a Java producer with all its metrics has about 1,500."""
+TEXT_CHARACTERS_MAX: Final = 1_000
+"""More than is shown of any text, so that neither memory nor the work on texts depends on what clients send."""
 
 DELTA: Final = 1
 """The temporality of sums that count since the last push."""
@@ -113,7 +115,7 @@ class _Fields:
 
     def text(self, start: int, end: int) -> str:
         try:
-            return self._data[start:end].decode()
+            return self._data[start:end].decode()[:TEXT_CHARACTERS_MAX]
         except UnicodeDecodeError as error:
             raise InvalidPayloadError(f"a text is not UTF-8: {error}") from error
 
