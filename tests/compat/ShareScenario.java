@@ -6,6 +6,7 @@ import java.util.Optional;
 import java.util.Properties;
 import java.util.TreeMap;
 import java.util.TreeSet;
+import java.util.concurrent.Future;
 import java.util.concurrent.TimeUnit;
 import org.apache.kafka.clients.admin.Admin;
 import org.apache.kafka.clients.admin.AlterConfigOp;
@@ -17,6 +18,7 @@ import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.clients.consumer.KafkaShareConsumer;
 import org.apache.kafka.clients.producer.KafkaProducer;
 import org.apache.kafka.clients.producer.ProducerRecord;
+import org.apache.kafka.clients.producer.RecordMetadata;
 import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.config.ConfigResource;
 import org.apache.kafka.common.serialization.StringDeserializer;
@@ -126,10 +128,17 @@ public class ShareScenario {
 
     static void produce(String topic, int from, int to) throws Exception {
         Properties properties = common();
+        // One batch, sent by the flush: a fetch that waits must not be answered with a part of it.
+        properties.put("linger.ms", "60000");
+        List<Future<RecordMetadata>> sent = new ArrayList<>();
         try (var producer = new KafkaProducer<>(properties, new StringSerializer(), new StringSerializer())) {
             for (int i = from; i < to; i++) {
-                producer.send(new ProducerRecord<>(topic, null, Integer.toString(i))).get(30, TimeUnit.SECONDS);
+                sent.add(producer.send(new ProducerRecord<>(topic, null, Integer.toString(i))));
             }
+            producer.flush();
+        }
+        for (Future<RecordMetadata> each : sent) {
+            each.get(30, TimeUnit.SECONDS);
         }
     }
 
