@@ -5,8 +5,9 @@ served from `assets/vendor`; docs/decisions/0031-console.md says why. Rooms:
 
 - `settings.py`: what the process was started with. `application.py`: the Starlette application and its table of pages.
 - `web/`: all of HTTP that is not one page: `pages.py` (render, forms, redirects, commands to copy), `human.py` (numbers
-  and times for people), `guard.py` (CSP, Host, CSRF), `sessions.py` and `login.py`, `failures.py` (error pages),
-  `events.py` (server-sent events and downloads), `windows.py` (long tables), `routes.py` (names with slashes).
+  and times for people), `guard.py` (CSP, Host, CSRF), `cookies.py`, `sessions.py` and `login.py`, `failures.py` (error
+  pages), `events.py` (server-sent events and downloads), `windows.py` (long tables), `routes.py` (names with slashes).
+- `oidc/`: signing in with OpenID Connect.
 - `cluster/`: what stands behind all pages: `access.py` (a user's clients, and the gate for changes), `audit.py`,
   `jobs.py` (long work), `sampler.py` (the last 60 minutes).
 - `services/`: what a page does, without HTTP: takes an `Access`, returns frozen dataclasses. `pages/`: reads the

@@ -19,6 +19,8 @@ from ottla.console.cluster.access import Access, UserClients
 from ottla.console.cluster.audit import AuditLog
 from ottla.console.cluster.jobs import Jobs
 from ottla.console.cluster.sampler import Sampler
+from ottla.console.oidc.flow import LoginFlow
+from ottla.console.oidc.provider import Provider
 from ottla.console.pages import (
     audit,
     brokers,
@@ -86,6 +88,9 @@ class Console:
         self.sampler: Final = Sampler(now_ms, settings.sample_seconds, settings.metrics_urls)
         self.sessions: Final = Sessions(settings, time.monotonic)
         self.limiter: Final = LoginLimiter(time.monotonic)
+        self.provider: Final = None if settings.oidc is None else Provider(settings.oidc)
+        """The identity provider with which people sign in."""
+        self.login_flow: Final = LoginFlow(time.time)
         login = None
         if settings.registry_username is not None and settings.registry_password is not None:
             login = (settings.registry_username, settings.registry_password)
@@ -180,6 +185,7 @@ class Console:
     async def _sweep(self) -> None:
         while True:
             await asyncio.sleep(_SWEEP_SECONDS)
+            await self.sessions.renew_tokens()
             await self.sessions.end_expired()
 
 

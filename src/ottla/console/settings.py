@@ -6,10 +6,13 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 from ottla.model.errors import MisuseError
 from ottla.transport.addresses import Address
 
+OIDC_CALLBACK: Final = "/login/callback"
+"""Where the identity provider sends browsers back to."""
 LISTEN: Final = Address("127.0.0.1", 8080)
 
 
@@ -20,6 +23,41 @@ class AuthMode(StrEnum):
     """Everyone who reaches the address, with the console's own rights; only on a loopback address."""
     CLUSTER = "cluster"
     """Users of the cluster: each one signs in with a SASL user and password, and has the rights of that user."""
+    OIDC = "oidc"
+    """Users of an identity provider: the brokers get its access token (OAUTHBEARER), and decide what it may do."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OidcSettings:
+    """An identity provider, and this console as its client."""
+
+    issuer: str
+    """The issuer's URL, as its tokens have it."""
+    client_id: str
+    client_secret: str | None = field(default=None, repr=False)
+    """None for a public client, which PKCE protects alone."""
+    scopes: tuple[str, ...] = ("openid",)
+    audience: str | None = None
+    """The audience that access tokens must have; None if only the brokers check it."""
+    user_claim: str = "sub"
+    """The claim of access tokens with the user's name: the brokers' sasl.oauthbearer.sub.claim.name."""
+    redirect_url: str | None = None
+    """The address of this console's /login/callback as browsers see it; None for the one that they ask for."""
+
+    def __post_init__(self) -> None:
+        parts = urlsplit(self.issuer)
+        is_safe = parts.scheme == "https" or (parts.scheme == "http" and is_loopback(parts.hostname or ""))
+        if not is_safe or not parts.hostname or parts.username is not None or parts.query or parts.fragment:
+            raise MisuseError(
+                f"--oidc-issuer {self.issuer}: it must be an https: URL without a query; http: is allowed only for this"
+                " machine"
+            )
+        if not self.client_id:
+            raise MisuseError("--oidc-client-id must not be empty")
+        if "openid" not in self.scopes:
+            raise MisuseError("--oidc-scope: openid must be one of the scopes")
+        if self.redirect_url is not None and not self.redirect_url.endswith(OIDC_CALLBACK):
+            raise MisuseError(f"--oidc-redirect-url {self.redirect_url}: it must end with {OIDC_CALLBACK}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,6 +74,8 @@ class ConsoleSettings:
     auth: AuthMode = AuthMode.NONE
     login_mechanism: str = "SCRAM-SHA-512"
     """The SASL mechanism with which users sign in."""
+    oidc: OidcSettings | None = None
+    """For `AuthMode.OIDC`."""
     session_idle_seconds: int = 30 * 60
     session_seconds_max: int = 12 * 60 * 60
     registry_url: str | None = None
@@ -60,8 +100,10 @@ class ConsoleSettings:
         if self.auth is AuthMode.NONE and not is_loopback(self.listen.host):
             raise MisuseError(
                 f"--listen {self.listen}: everyone who reaches this address could change the cluster; listen on"
-                " 127.0.0.1, or let users sign in with --auth cluster"
+                " 127.0.0.1, or let users sign in with --auth cluster or --auth oidc"
             )
+        if (self.auth is AuthMode.OIDC) != (self.oidc is not None):
+            raise MisuseError("--auth oidc needs --oidc-issuer and --oidc-client-id, and they need --auth oidc")
 
     @property
     def has_tls(self) -> bool:

@@ -8,7 +8,7 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 from starlette.routing import Route
 
-from ottla.console.settings import AuthMode, ConsoleSettings
+from ottla.console.settings import AuthMode, ConsoleSettings, OidcSettings
 from ottla.model.errors import MisuseError
 from ottla.transport.addresses import Address
 from tests.unit.console.conftest import HOST, Visitor
@@ -49,7 +49,8 @@ def test_a_name_that_is_rebound_to_loopback_is_refused(open_console: Visitor, ho
 )
 def test_what_is_not_a_host_is_refused(visit: Callable[..., Visitor], host: str) -> None:
     for auth in AuthMode:
-        assert 400 == visit(NOWHERE, auth=auth).get("/jobs", headers={"host": host}).status_code
+        oidc = OidcSettings(issuer="https://id.example", client_id="console") if auth is AuthMode.OIDC else None
+        assert 400 == visit(NOWHERE, auth=auth, oidc=oidc).get("/jobs", headers={"host": host}).status_code
 
 
 @pytest.mark.parametrize("host", ["localhost:8080", "127.0.0.1:8080", "[::1]:8080", "localhost"])
@@ -89,6 +90,22 @@ def test_another_site_may_link_to_a_page_but_not_load_it(open_console: Visitor, 
     own = open_console.get("/jobs", headers={"Sec-Fetch-Site": "same-origin", "Sec-Fetch-Mode": "cors"})
     typed = open_console.get("/jobs", headers={"Sec-Fetch-Site": "none", "Sec-Fetch-Mode": "navigate"})
     assert (200, 200) == (own.status_code, typed.status_code)
+
+
+@pytest.mark.parametrize("auth", [AuthMode.NONE, AuthMode.CLUSTER])
+def test_a_link_of_another_site_does_not_replace_the_session(visit: Callable[..., Visitor], auth: AuthMode) -> None:
+    """The browser does not send its cookie with it; the page that it gets leads to the same address."""
+    sent = {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate"}
+    console = visit(NOWHERE, auth=auth)
+    for path, address in (
+        ("/jobs?sort=a%26b", "/jobs?sort=a%26b"),
+        ("//evil.example/x", "/evil.example/x"),
+        ("/%5Cevil.example", "/%5Cevil.example"),
+    ):
+        page = console.get(HOST + path, headers=sent)
+        assert 200 == page.status_code
+        assert "set-cookie" not in page.headers
+        assert f'<meta http-equiv="refresh" content="0; url={address}">' in page.text
 
 
 def test_a_form_needs_the_token_of_its_own_browser(open_console: Visitor, visit: Callable[..., Visitor]) -> None:

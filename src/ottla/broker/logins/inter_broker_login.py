@@ -103,7 +103,7 @@ def _token_login(config: BrokerConfig, listener: str, clock: Clock) -> InterBrok
     if not url:
         raise MisuseError(f"{_URL}: set it to the https: URL of a token endpoint, or the file: URL of a file")
 
-    from ottla.broker.logins.identity_provider import check_url
+    from ottla.transport.identity_provider import check_url
 
     listed = config.values["org.apache.kafka.sasl.oauthbearer.allowed.urls"]
     allowed = listed if isinstance(listed, tuple) else ()
@@ -130,8 +130,8 @@ def _jaas_options(config: BrokerConfig, listener: str) -> Mapping[str, str]:
 
 
 async def _ask(credentials: "ClientCredentials", allowed_urls: tuple[str, ...]) -> str:
-    from ottla.broker.logins.identity_provider import fetch
     from ottla.client.oauth_tokens import RESPONSE_BYTES_MAX
+    from ottla.transport.identity_provider import fetch
 
     try:
         content = await fetch(

@@ -1,7 +1,7 @@
 """Fetches the keys that tokens are checked with, from a file or a URL, and again when they change.
 
 A failed fetch keeps the keys that there are, and is tried again with growing pauses. A token with an unknown key asks
-for another fetch, at most one every few seconds. Which URLs may be fetched is `identity_provider.py`'s.
+for another fetch, at most one every few seconds. Which URLs may be fetched is `ottla.transport.identity_provider`'s.
 """
 
 import asyncio
@@ -12,7 +12,6 @@ from typing import Final
 from urllib.parse import unquote, urlsplit
 
 from ottla.broker.configs.sasl_config import JwksConfig
-from ottla.broker.logins.identity_provider import CannotFetchError, check_url, fetch
 from ottla.env.ports import Clock
 from ottla.model.errors import InvalidRequestError
 from ottla.security.sasl.jwt_validation import (
@@ -23,6 +22,7 @@ from ottla.security.sasl.jwt_validation import (
     read_keys,
     verify_token,
 )
+from ottla.transport.identity_provider import CannotFetchError, check_url, fetch
 
 _LOGGER: Final = logging.getLogger(__name__)
 

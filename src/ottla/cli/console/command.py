@@ -22,6 +22,8 @@ _MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
         "ottla console --bootstrap kafka1:9092,kafka2:9092 --registry http://127.0.0.1:8081 --read-only",
         "ottla console --listen 0.0.0.0:8443 --auth cluster --command-config console.properties"
         " --tls-certificate console.pem",
+        "ottla console --auth oidc --oidc-issuer https://id.example.com --oidc-client-id console --command-config"
+        " console.properties",
     ),
 )
 def console(
@@ -43,9 +45,9 @@ def console(
         str,
         typer.Option(
             "--auth",
-            metavar="none|cluster",
-            help="Let people sign in as users of the cluster, whose ACLs decide what they may see and change. Without"
-            " it the console listens on loopback addresses only.",
+            metavar="none|cluster|oidc",
+            help="Let people sign in, as users of the cluster or with OpenID Connect; the cluster's ACLs decide what"
+            " they may see and change. Without it the console listens on loopback addresses only.",
         ),
     ] = "none",
     login_mechanism: Annotated[
@@ -57,6 +59,50 @@ def console(
             " brokers: PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512.",
         ),
     ] = "SCRAM-SHA-512",
+    oidc_issuer: Annotated[
+        str | None,
+        typer.Option("--oidc-issuer", metavar="URL", help="Identity provider of --auth oidc, as its tokens name it."),
+    ] = None,
+    oidc_client_id: Annotated[
+        str | None, typer.Option("--oidc-client-id", metavar="ID", help="This console's id at the identity provider.")
+    ] = None,
+    oidc_client_secret_file: Annotated[
+        Path | None,
+        typer.Option(
+            "--oidc-client-secret-file",
+            metavar="FILE",
+            help="File with the client's secret; none if it is public.",
+        ),
+    ] = None,
+    oidc_scope: Annotated[
+        str,
+        typer.Option("--oidc-scope", metavar="SCOPES", help="Scopes to ask for, such as 'openid offline_access'."),
+    ] = "openid",
+    oidc_audience: Annotated[
+        str | None,
+        typer.Option(
+            "--oidc-audience",
+            metavar="AUDIENCE",
+            help="Audience of access tokens (the brokers' sasl.oauthbearer.expected.audience).",
+        ),
+    ] = None,
+    oidc_user_claim: Annotated[
+        str,
+        typer.Option(
+            "--oidc-user-claim",
+            metavar="CLAIM",
+            help="Claim of access tokens with the user (the brokers' sasl.oauthbearer.sub.claim.name).",
+        ),
+    ] = "sub",
+    oidc_redirect_url: Annotated[
+        str | None,
+        typer.Option(
+            "--oidc-redirect-url",
+            metavar="URL",
+            help="The address of this console's /login/callback for browsers.",
+            show_default="from the browser's request",
+        ),
+    ] = None,
     pipelines: Annotated[
         list[Path] | None,
         typer.Option("--pipelines", metavar="DIR", help="Folder of pipeline projects to show; may be repeated."),
@@ -112,7 +158,7 @@ def console(
         from ottla.cli.console.needed_packages import check_installed
 
         check_installed()
-        from ottla.cli.console.run import audit_file, command_options, run, split_login
+        from ottla.cli.console.run import audit_file, command_options, oidc_settings, run, split_login
         from ottla.cli.profile.store import chosen_connection
         from ottla.cli.serve.log_output import set_up_logging
         from ottla.console.settings import AuthMode, ConsoleSettings
@@ -129,6 +175,15 @@ def console(
             read_only=read_only,
             auth=AuthMode(parse_choice(auth, [each.value for each in AuthMode], "--auth")),
             login_mechanism=parse_choice(login_mechanism, _MECHANISMS, "--login-mechanism"),
+            oidc=oidc_settings(
+                oidc_issuer,
+                oidc_client_id,
+                oidc_client_secret_file,
+                scope=oidc_scope,
+                audience=oidc_audience,
+                user_claim=oidc_user_claim,
+                redirect_url=oidc_redirect_url,
+            ),
             registry_url=registry_url,
             registry_username=registry_username,
             registry_password=registry_password,

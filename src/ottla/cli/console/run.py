@@ -13,7 +13,7 @@ from urllib.parse import urlsplit, urlunsplit
 
 from ottla.client.loop_thread import new_event_loop
 from ottla.console.serving import ServedConsole
-from ottla.console.settings import AuthMode, ConsoleSettings
+from ottla.console.settings import AuthMode, ConsoleSettings, OidcSettings
 from ottla.model.errors import MisuseError
 
 if TYPE_CHECKING:
@@ -53,6 +53,40 @@ def split_login(urls: str | None) -> tuple[str | None, str | None, str | None]:
     return ",".join(bare), user, password
 
 
+def oidc_settings(
+    issuer: str | None,
+    client_id: str | None,
+    client_secret_file: Path | None,
+    *,
+    scope: str,
+    audience: str | None,
+    user_claim: str,
+    redirect_url: str | None,
+) -> OidcSettings | None:
+    """The identity provider of the options; None without an issuer. Raises `MisuseError`."""
+    if issuer is None:
+        if client_id is not None or client_secret_file is not None:
+            raise MisuseError("--oidc-issuer is missing: the URL of the identity provider")
+        return None
+    secret = None
+    if client_secret_file is not None:
+        try:
+            secret = client_secret_file.read_text().strip()
+        except (OSError, UnicodeDecodeError) as error:
+            raise MisuseError(f"--oidc-client-secret-file: cannot read {client_secret_file}: {error}") from None
+        if not secret:
+            raise MisuseError(f"--oidc-client-secret-file: {client_secret_file} is empty")
+    return OidcSettings(
+        issuer=issuer,
+        client_id=client_id or "",
+        client_secret=secret,
+        scopes=tuple(scope.split()),
+        audience=audience,
+        user_claim=user_claim,
+        redirect_url=redirect_url,
+    )
+
+
 def run(settings: ConsoleSettings, *, stops_with_stdin: bool) -> None:
     """Runs until it is stopped."""
     with asyncio.Runner(loop_factory=new_event_loop) as runner:
@@ -63,8 +97,9 @@ async def _run(settings: ConsoleSettings, stops_with_stdin: bool) -> None:
     for chatty in ("httpx", "uvicorn"):
         logging.getLogger(chatty).setLevel(logging.WARNING)
     server = ServedConsole(settings)
-    if settings.auth is AuthMode.CLUSTER and not settings.has_tls:
-        _LOGGER.warning("%s: passwords are sent without encryption; set --tls-certificate", server.url)
+    if settings.auth is not AuthMode.NONE and not settings.has_tls:
+        what = "passwords" if settings.auth is AuthMode.CLUSTER else "session cookies"
+        _LOGGER.warning("%s: %s are sent without encryption; set --tls-certificate", server.url, what)
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):

@@ -40,8 +40,12 @@ class UserClients:
     """The clients of one user; they connect when they are used first."""
 
     def __init__(
-        self, settings: ConsoleSettings, options: Mapping[str, Any], registry_login: tuple[str, str] | None
+        self,
+        settings: ConsoleSettings,
+        options: Mapping[str, Any],
+        registry_login: tuple[str, str] | Callable[[], str] | None,
     ) -> None:
+        """`registry_login` is a user and a password, or a function that returns a bearer token."""
         self._options: dict[str, Any] = {
             "bootstrap_servers": settings.bootstrap,
             "client_id": _CLIENT_ID,
@@ -49,7 +53,9 @@ class UserClients:
             **options,
         }
         self._settings = settings
-        self._registry_login = registry_login
+        self._registry_login: dict[str, Any] = {}
+        if registry_login is not None:
+            self._registry_login = {"auth" if isinstance(registry_login, tuple) else "token": registry_login}
         self._admin: AsyncAdmin | None = None
         self._registry: AsyncRegistryClient | None = None
         self._schema_reader: SchemaReader | None = None
@@ -68,6 +74,10 @@ class UserClients:
             found = self._remembered[name] = (now, await make())
         kept: T = found[1]
         return kept
+
+    def forget(self, name: str) -> None:
+        """What `remembered` keeps under this name is not true any more."""
+        self._remembered.pop(name, None)
 
     def admin(self) -> AsyncAdmin:
         """The admin that all pages of this user share."""
@@ -93,7 +103,7 @@ class UserClients:
 
             # A page does not wait for a registry that is away: each instance is asked once.
             self._registry = AsyncRegistryClient(
-                url, auth=self._registry_login, timeout_seconds=_REGISTRY_TIMEOUT_SECONDS, retries=url.count(",")
+                url, timeout_seconds=_REGISTRY_TIMEOUT_SECONDS, retries=url.count(","), **self._registry_login
             )
         return self._registry
 
@@ -106,9 +116,8 @@ class UserClients:
             from ottla.registry.serde.registry_client import RegistryClient
             from ottla.registry.serde.schema_reader import SchemaReader
 
-            login: dict[str, Any] = {} if self._registry_login is None else {"auth": self._registry_login}
             self._schema_reader = SchemaReader(
-                RegistryClient(url, timeout_seconds=_REGISTRY_TIMEOUT_SECONDS, retries=0, **login)
+                RegistryClient(url, timeout_seconds=_REGISTRY_TIMEOUT_SECONDS, retries=0, **self._registry_login)
             )
         return self._schema_reader
 

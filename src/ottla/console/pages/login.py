@@ -1,13 +1,27 @@
-"""`/login` and `/logout`: a session with the rights of a user of the cluster."""
+"""`/login` and `/logout`: a session with the rights of a user of the cluster, who has a password there or signs in at
+an identity provider."""
+
+import re
+from typing import TYPE_CHECKING, Any, Final
 
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
-from ottla.console.settings import AuthMode
-from ottla.console.web.login import TooManyLoginsError, WrongLoginError, log_in
+from ottla.console.oidc.flow import LOGIN_SECONDS, WrongLoginFlowError
+from ottla.console.oidc.provider import LoginRefusedError, Provider, ProviderAwayError
+from ottla.console.oidc.tokens import SessionTokens
+from ottla.console.settings import OIDC_CALLBACK, AuthMode
+from ottla.console.web.cookies import cookie_header
+from ottla.console.web.login import TooManyLoginsError, WrongLoginError, log_in, log_in_with_tokens
 from ottla.console.web.pages import NotFoundError, form_of, render, see, text_of
 from ottla.model.errors import RetriableError
+
+if TYPE_CHECKING:
+    from ottla.console.application import Console
+
+_FOREIGN: Final = ("cross-site", "same-site")
+_ERROR_CODE: Final = re.compile("[a-z_]{1,60}")
 
 
 async def login_form(request: Request) -> Response:
@@ -15,12 +29,12 @@ async def login_form(request: Request) -> Response:
     _need_login(request)
     if request.scope.get("console.access") is not None:
         return RedirectResponse("/", status_code=303)
-    return render(request, "login/login.html", user="", problem="", after=_after(request.query_params.get("next", "")))
+    return _login_page(request, after=_after(request.query_params.get("next", "")))
 
 
 async def login(request: Request) -> Response:
     """Checks the password at the brokers; then a session under a new cookie."""
-    _need_login(request)
+    _need_login(request, AuthMode.CLUSTER)
     console = request.app.state.console
     form = await form_of(request)
     user, after = text_of(form, "user", ""), _after(text_of(form, "next", ""))
@@ -43,29 +57,164 @@ async def login(request: Request) -> Response:
         problem, status = f"the cluster does not answer: {error}", 503
     else:
         console.limiter.take_back(address, user)
-        # What the browser was signed in with before has no cookie any more.
-        await console.sessions.sign_out(request.scope["console.cookie"])
-        await console.sessions.make_room(user)
-        try:
-            request.scope["console.new_cookie"] = console.sessions.sign_in(user, clients)
-        except BaseException:
-            await clients.release()
-            raise
+        await _sign_in(request, user, clients)
         return RedirectResponse(after, status_code=303)
-    return render(request, "login/login.html", status=status, user=user, problem=problem, after=after)
+    return _login_page(request, status=status, user=user, problem=problem, after=after)
+
+
+async def start(request: Request) -> Response:
+    """Sends the browser to the identity provider, with a cookie that belongs to this login."""
+    console, provider = _provider_of(request)
+    after = _after(request.query_params.get("next", ""))
+    if request.headers.get("sec-fetch-site") in _FOREIGN:
+        # Another site does not sign anyone in here.
+        return _login_page(request, after=after)
+    login, cookie = console.login_flow.begin(after)
+    try:
+        address = await provider.authorization_url(
+            redirect_url=_redirect_url(request), state=login.state, nonce=login.nonce, challenge=login.challenge
+        )
+    except ProviderAwayError as error:
+        return _login_page(request, status=503, problem=str(error), after=after)
+    response = RedirectResponse(address, status_code=303)
+    _set_login_cookie(request, response, cookie)
+    return response
+
+
+async def callback(request: Request) -> Response:
+    """Where the identity provider sends the browser back to: a code becomes tokens, and these a session."""
+    console, provider = _provider_of(request)
+    given, after, status = request.query_params, "/", 401
+    address = request.client.host if request.client is not None else "unknown"
+    try:
+        login = console.login_flow.finish(request.cookies.get(_login_cookie(request), ""), given.get("state", ""))
+        after = login.after
+        console.limiter.begin(address, address)
+        user = await _finish(request, provider, code=_code_of(request), verifier=login.verifier, nonce=login.nonce)
+    except (WrongLoginFlowError, LoginRefusedError, WrongLoginError) as error:
+        problem = str(error)
+    except TooManyLoginsError as error:
+        problem, status = str(error), 429
+    except RetriableError as error:
+        problem, status = str(error), 503
+    else:
+        console.limiter.take_back(address, address)
+        # Not a redirect: that would be part of a navigation of another site, which sends no SameSite=Strict cookie.
+        response = render(request, "login/continue.html", address=after, user=user)
+        _set_login_cookie(request, response, "")
+        return response
+    return _login_page(request, status=status, problem=problem, after=after)
 
 
 async def logout(request: Request) -> Response:
-    """Ends the session."""
-    sessions = request.app.state.console.sessions
+    """Ends the session; with an identity provider, offers to sign out there, too."""
+    console = request.app.state.console
+    sessions = console.sessions
+    session = sessions.find(request.scope["console.cookie"], is_used=True)
     await sessions.sign_out(request.scope["console.cookie"])
     request.scope["console.new_cookie"] = sessions.new_cookie()
-    return see(request, "/login")
+    if console.provider is None:
+        return see(request, "/login")
+    there = None
+    if session is not None and session.tokens is not None:
+        try:
+            back = _redirect_url(request).removesuffix("/callback")
+            there = await console.provider.end_session_url(session.tokens.id_token, back)
+        except ProviderAwayError:
+            there = None
+    request.scope.pop("console.access", None)
+    return _login_page(request, after="/", signed_out=True, end_session=there)
 
 
-def _need_login(request: Request) -> None:
-    if request.app.state.console.settings.auth is not AuthMode.CLUSTER:
-        raise NotFoundError("this console has no login; start it with --auth cluster")
+async def _finish(request: Request, provider: Provider, *, code: str, verifier: str, nonce: str) -> str:
+    console = request.app.state.console
+    redirect_url = _redirect_url(request)
+    grant = await provider.exchange(code=code, verifier=verifier, redirect_url=redirect_url, nonce=nonce)
+    tokens = SessionTokens(provider, grant)
+    clients = await log_in_with_tokens(console.settings, tokens)
+    await _sign_in(request, grant.user, clients, tokens)
+    return grant.user
+
+
+def _code_of(request: Request) -> str:
+    """The code of the provider's answer. Raises `LoginRefusedError` if it has none."""
+    given = request.query_params
+    issuer = request.app.state.console.settings.oidc.issuer
+    if given.get("iss", issuer) != issuer:
+        raise LoginRefusedError("the answer is that of another identity provider (iss)")
+    if "error" in given:
+        reason = given["error"] if _ERROR_CODE.fullmatch(given["error"]) else "an error that it does not name"
+        raise LoginRefusedError(f"the identity provider refused the login: {reason}")
+    if not given.get("code"):
+        raise LoginRefusedError("the identity provider sent no code")
+    return given["code"]
+
+
+async def _sign_in(request: Request, user: str, clients: Any, tokens: SessionTokens | None = None) -> None:
+    """Starts a session under a new cookie."""
+    sessions = request.app.state.console.sessions
+    # What the browser was signed in with before has no cookie any more.
+    await sessions.sign_out(request.scope["console.cookie"])
+    await sessions.make_room(user)
+    try:
+        request.scope["console.new_cookie"] = sessions.sign_in(user, clients, tokens)
+    except BaseException:
+        await clients.release()
+        raise
+
+
+def _login_page(
+    request: Request,
+    *,
+    after: str,
+    status: int = 200,
+    user: str = "",
+    problem: str = "",
+    signed_out: bool = False,
+    end_session: str | None = None,
+) -> Response:
+    oidc = request.app.state.console.settings.oidc
+    return render(
+        request,
+        "login/login.html" if oidc is None else "login/oidc.html",
+        status=status,
+        user=user,
+        problem=problem,
+        after=after,
+        signed_out=signed_out,
+        end_session=end_session,
+    )
+
+
+def _provider_of(request: Request) -> "tuple[Console, Provider]":
+    console = request.app.state.console
+    if console.provider is None:
+        raise NotFoundError("this console has no identity provider; start it with --auth oidc")
+    return console, console.provider
+
+
+def _redirect_url(request: Request) -> str:
+    """Where the provider sends the browser back to, as the browser sees it."""
+    given = request.app.state.console.settings.oidc.redirect_url
+    return given or f"{request.scope['scheme']}://{request.headers['host']}{OIDC_CALLBACK}"
+
+
+def _login_cookie(request: Request) -> str:
+    return f"{request.app.state.console.sessions.cookie_name}_login"
+
+
+def _set_login_cookie(request: Request, response: Response, value: str) -> None:
+    """Lax, because the answer of the provider is a navigation from another site."""
+    is_secure = request.app.state.console.settings.has_tls or request.scope["scheme"] == "https"
+    seconds = LOGIN_SECONDS if value else 0
+    header = cookie_header(_login_cookie(request), value, is_secure=is_secure, same_site="Lax", seconds=seconds)
+    response.headers.append("Set-Cookie", header)
+
+
+def _need_login(request: Request, mode: AuthMode | None = None) -> None:
+    found = request.app.state.console.settings.auth
+    if found is AuthMode.NONE or mode not in (None, found):
+        raise NotFoundError("this console has no such login; start it with --auth cluster or --auth oidc")
 
 
 def _after(address: str) -> str:
@@ -77,5 +226,7 @@ def _after(address: str) -> str:
 routes = [
     Route("/login", login_form),
     Route("/login", login, methods=["POST"]),
+    Route("/login/start", start),
+    Route(OIDC_CALLBACK, callback),
     Route("/logout", logout, methods=["POST"]),
 ]

@@ -17,9 +17,10 @@ from starlette.responses import RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ottla.console.cluster.access import ANONYMOUS, Access
-from ottla.console.settings import AuthMode, is_loopback
+from ottla.console.settings import OIDC_CALLBACK, AuthMode, is_loopback
+from ottla.console.web.cookies import cookie_header
 from ottla.console.web.failures import failure_response
-from ottla.console.web.pages import CSRF_FIELD
+from ottla.console.web.pages import CSRF_FIELD, render
 from ottla.console.web.routes import own_path
 from ottla.model.errors import DeniedError
 
@@ -32,6 +33,9 @@ _BODY_BYTES_MAX: Final = 16 * 1024 * 1024
 _PART_BYTES_MAX: Final = 8 * 1024 * 1024
 _FIELDS_MAX: Final = 5000
 _OPEN_PATHS: Final = frozenset({"/login", "/health"})
+_OIDC_PATHS: Final = frozenset({"/login/start", OIDC_CALLBACK})
+"""Those that are open with `AuthMode.OIDC`."""
+_OTHER_SITES: Final = ("cross-site", "same-site")
 _LOOPBACK_NAMES: Final = frozenset({"localhost", "127.0.0.1", "::1"})
 _HOST: Final = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(?::\d{1,5})?")
 _HEADERS: Final = {
@@ -76,9 +80,10 @@ class Guard:
         cookie = request.cookies.get(self._console.sessions.cookie_name, "")
         is_new = not cookie
         cookie = cookie or self._console.sessions.new_cookie()
-        sends = self._sending(scope, send, cookie if is_new else None)
+        is_arriving = is_new and _is_from_elsewhere(request)
+        sends = self._sending(scope, send, cookie if is_new and not is_arriving else None)
         try:
-            response = await self._refusal(request, cookie, is_new=is_new)
+            response = await self._refusal(request, cookie, is_new=is_new, is_arriving=is_arriving)
         except Exception as error:
             response = failure_response(request, error)
         if response is not None:
@@ -86,7 +91,7 @@ class Guard:
         else:
             await self._app(scope, request.receive, sends)
 
-    async def _refusal(self, request: Request, cookie: str, *, is_new: bool) -> Response | None:
+    async def _refusal(self, request: Request, cookie: str, *, is_new: bool, is_arriving: bool) -> Response | None:
         """What is sent instead of the page; None to serve the page."""
         self._check_host(request)
         _check_embedding(request)
@@ -104,7 +109,12 @@ class Guard:
             scope["console.access"] = console.access(session.user, origin, session.clients)
         if request.method not in _SAFE:
             await self._check_origin(request, "" if is_new else cookie)
-        if isinstance(scope.get("console.access"), Access) or path in _OPEN_PATHS:
+        is_open = path in _OPEN_PATHS or (console.settings.auth is AuthMode.OIDC and path in _OIDC_PATHS)
+        if is_arriving and not is_open:
+            # The browser may have a cookie, which it sends only with what a page of the console asks for.
+            # One slash: two would begin the name of another host.
+            return render(request, "login/continue.html", address="/" + _wanted(request).lstrip("/\\"), user=None)
+        if isinstance(scope.get("console.access"), Access) or is_open:
             return None
         return _to_login(request)
 
@@ -167,16 +177,22 @@ class Guard:
         return sends
 
 
-def cookie_header(name: str, value: str, *, is_secure: bool) -> str:
-    """A cookie that scripts cannot read and other sites cannot send."""
-    return f"{name}={value}; Path=/; HttpOnly; SameSite=Strict{'; Secure' if is_secure else ''}"
+def _is_from_elsewhere(request: Request) -> bool:
+    """Whether the browser follows a link of another site."""
+    headers = request.headers
+    is_navigation = request.method in _SAFE and headers.get("sec-fetch-mode") == "navigate"
+    return is_navigation and headers.get("sec-fetch-site") in _OTHER_SITES
+
+
+def _wanted(request: Request) -> str:
+    return own_path(request) + (f"?{request.url.query}" if request.url.query else "")
 
 
 def _check_embedding(request: Request) -> None:
     """Pages of other sites may link to the console, but not load from it: without a login every page on this machine's
     browsers could otherwise start searches, and learn from their duration."""
     site, mode = request.headers.get("sec-fetch-site"), request.headers.get("sec-fetch-mode")
-    if request.method in _SAFE and site in ("cross-site", "same-site") and mode != "navigate":
+    if request.method in _SAFE and site in _OTHER_SITES and mode != "navigate":
         raise CrossSiteError("the request was sent by a page of another site")
 
 
@@ -188,7 +204,7 @@ def _is_by_itself(request: Request) -> bool:
 
 
 def _to_login(request: Request) -> Response:
-    wanted = own_path(request) + (f"?{request.url.query}" if request.url.query else "")
+    wanted = _wanted(request)
     address = "/login" if wanted == "/" or request.method not in _SAFE else f"/login?next={quote(wanted, safe='')}"
     if request.headers.get("hx-request") == "true":
         return Response(status_code=401, headers={"HX-Redirect": address})

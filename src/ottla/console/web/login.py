@@ -1,10 +1,12 @@
-"""Signing in with a user of the cluster: the brokers check the password, and bounded tries protect it."""
+"""Signing in with a user of the cluster, or with a token of an identity provider: the brokers check the password or the
+token, and bounded tries protect both."""
 
 from collections import OrderedDict, deque
 from collections.abc import Callable
 from typing import Any, Final
 
 from ottla.console.cluster.access import UserClients
+from ottla.console.oidc.tokens import SessionTokens
 from ottla.console.settings import ConsoleSettings
 from ottla.model.errors import DeniedError, MisuseError
 from ottla.security.sasl.authentication_error import AuthenticationError
@@ -65,11 +67,8 @@ def _keys(address: str, user: str) -> tuple[str, str]:
 
 def login_options(settings: ConsoleSettings, user: str, password: str) -> dict[str, Any]:
     """The client options of a signed-in user: the console's own, but with this login."""
-    own = {name: value for name, value in settings.client_options.items() if not name.startswith("sasl_")}
-    is_encrypted = str(own.get("security_protocol", "PLAINTEXT")).upper().endswith("SSL")
     return {
-        **own,
-        "security_protocol": "SASL_SSL" if is_encrypted else "SASL_PLAINTEXT",
+        **_connection_options(settings),
         "sasl_mechanism": settings.login_mechanism,
         "sasl_plain_username": user,
         "sasl_plain_password": password,
@@ -82,11 +81,34 @@ async def log_in(settings: ConsoleSettings, user: str, password: str) -> UserCli
         raise WrongLoginError("user and password must not be empty")
     clients = UserClients(settings, login_options(settings, user, password), (user, password))
     try:
+        return await _connected(clients)
+    except MisuseError:
+        raise WrongLoginError("the user or the password has a character that SASL forbids") from None
+
+
+async def log_in_with_tokens(settings: ConsoleSettings, tokens: SessionTokens) -> UserClients:
+    """The clients of a user whose access token the brokers accept. Raises `WrongLoginError`, or what keeps brokers
+    away."""
+    options = {
+        **_connection_options(settings),
+        "sasl_mechanism": "OAUTHBEARER",
+        "sasl_oauth_token_provider": tokens.token,
+    }
+    return await _connected(UserClients(settings, options, lambda: tokens.access_token))
+
+
+def _connection_options(settings: ConsoleSettings) -> dict[str, Any]:
+    """The client options of the console itself, without its own login."""
+    own = {name: value for name, value in settings.client_options.items() if not name.startswith("sasl_")}
+    is_encrypted = str(own.get("security_protocol", "PLAINTEXT")).upper().endswith("SSL")
+    return {**own, "security_protocol": "SASL_SSL" if is_encrypted else "SASL_PLAINTEXT"}
+
+
+async def _connected(clients: UserClients) -> UserClients:
+    try:
         await clients.admin().cluster.refresh([])
     except BaseException as error:
         await clients.release()
-        if isinstance(error, MisuseError):
-            raise WrongLoginError("the user or the password has a character that SASL forbids") from None
         if isinstance(error, AuthenticationError):
             raise WrongLoginError(str(error)) from None
         raise

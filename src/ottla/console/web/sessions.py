@@ -1,20 +1,24 @@
 """Sessions of browsers: a random cookie, and for signed-in users what the server keeps for it, in memory only.
 
 Every browser gets a cookie; the token of its forms is derived from it with a key of this process. A signed-in session
-has the user's clients, whose connections hold the password; it ends after a time without requests, at its largest age,
-at sign-out, and with the process.
+has the user's clients, whose connections hold the password or tokens; it ends after a time without requests, at its
+largest age, with a login that the identity provider does not renew, at sign-out, and with the process.
 """
 
 import hashlib
 import hmac
 import secrets
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
 from ottla.console.cluster.access import UserClients
+from ottla.console.oidc.provider import ProviderAwayError
+from ottla.console.oidc.tokens import SessionTokens
 from ottla.console.settings import ConsoleSettings
 from ottla.model.errors import InvalidRequestError
+from ottla.security.sasl.authentication_error import AuthenticationError
 
 _SESSIONS_MAX: Final = 500
 _SESSIONS_OF_USER_MAX: Final = 20
@@ -34,6 +38,8 @@ class Session:
     clients: UserClients
     started: float
     used: float
+    tokens: SessionTokens | None = None
+    """Those of an identity provider, if the user signed in there."""
 
 
 class Sessions:
@@ -73,12 +79,14 @@ class Sessions:
             session.used = self._now()
         return session
 
-    def sign_in(self, user: str, clients: UserClients) -> str:
+    def sign_in(self, user: str, clients: UserClients, tokens: SessionTokens | None = None) -> str:
         """Starts a session under a new cookie, which it returns. Raises `TooManySessionsError`."""
         if len(self._sessions) >= _SESSIONS_MAX:
             raise TooManySessionsError(f"{_SESSIONS_MAX} users are signed in; try again later")
         cookie = self.new_cookie()
-        self._sessions[cookie] = Session(user=user, clients=clients, started=self._now(), used=self._now())
+        self._sessions[cookie] = Session(
+            user=user, clients=clients, started=self._now(), used=self._now(), tokens=tokens
+        )
         return cookie
 
     async def make_room(self, user: str) -> None:
@@ -95,6 +103,13 @@ class Sessions:
             session.clients.ended.set()
             await session.clients.release()
 
+    async def renew_tokens(self) -> None:
+        """Renews the tokens that expire soon; a session whose login cannot be renewed is over when its token is."""
+        for each in list(self._sessions.values()):
+            if each.tokens is not None:
+                with suppress(AuthenticationError, ProviderAwayError):
+                    await each.tokens.renew()
+
     async def end_expired(self) -> None:
         """Ends the sessions that are over."""
         for cookie in [cookie for cookie, each in self._sessions.items() if self._is_over(each)]:
@@ -110,4 +125,5 @@ class Sessions:
         return (
             now - session.used >= self._settings.session_idle_seconds
             or now - session.started >= self._settings.session_seconds_max
+            or (session.tokens is not None and session.tokens.is_over)
         )

@@ -56,6 +56,9 @@ class TokenRules:
     clock_skew_seconds: int = 30
     name_claim: str = "sub"
     scope_claim: str = "scope"
+    issuer_config: str = "sasl.oauthbearer.expected.issuer"
+    """The name of the issuer's config in errors; the same of the audience's."""
+    audience_config: str = "sasl.oauthbearer.expected.audience"
 
 
 class TokenKeys:
@@ -116,8 +119,19 @@ def read_keys(text: str | bytes) -> TokenKeys:
 
 def verify_token(token: str, keys: TokenKeys | None, rules: TokenRules, now_ms: int) -> VerifiedToken:
     """Raises `BadTokenError`. Without keys no token is accepted."""
+    return _checked(_signed_claims(token, keys), rules, now_ms)
+
+
+def verified_claims(token: str, keys: TokenKeys | None, rules: TokenRules, now_ms: int) -> Mapping[str, Any]:
+    """All claims of a token that `verify_token` accepts. Raises `BadTokenError`."""
+    claims = _signed_claims(token, keys)
+    _checked(claims, rules, now_ms)
+    return claims
+
+
+def _signed_claims(token: str, keys: TokenKeys | None) -> dict[str, Any]:
     if keys is None or not len(keys):
-        raise BadTokenError("the broker has no keys to check tokens with")
+        raise BadTokenError("there are no keys to check tokens with")
     header, payload, _ = _parts(token)
     algorithm = header.get("alg")
     if algorithm not in ALGORITHMS:
@@ -126,7 +140,7 @@ def verify_token(token: str, keys: TokenKeys | None, rules: TokenRules, now_ms: 
         raise BadTokenError("the token needs an extension that is not supported")
     if not any(_is_signed(token, key, algorithm) for key in keys.candidates(header.get("kid"), algorithm)):
         raise BadTokenError("the token's signature is wrong")
-    return _checked(payload, rules, now_ms)
+    return payload
 
 
 def verify_unsecured(token: str, rules: TokenRules, now_ms: int) -> VerifiedToken:
@@ -179,12 +193,12 @@ def _checked(claims: Mapping[str, Any], rules: TokenRules, now_ms: int) -> Verif
         if begins_ms is not None and now_ms < begins_ms - skew_ms:
             raise BadTokenError(f"the token is not valid yet ({claim})")
     if rules.issuer is not None and claims.get("iss") != rules.issuer:
-        raise BadTokenError("the token is from another issuer than sasl.oauthbearer.expected.issuer")
+        raise BadTokenError(f"the token is from another issuer than {rules.issuer_config}")
     if rules.audiences:
         audience = claims.get("aud")
         listed = audience if isinstance(audience, list) else [audience]
         if not any(isinstance(each, str) and each in rules.audiences for each in listed):
-            raise BadTokenError("the token is for another audience than sasl.oauthbearer.expected.audience")
+            raise BadTokenError(f"the token is for another audience than {rules.audience_config}")
     name = claims.get(rules.name_claim)
     if not isinstance(name, str) or not name.strip() or not name.isprintable():
         raise BadTokenError(f"the token names no principal ({rules.name_claim})")

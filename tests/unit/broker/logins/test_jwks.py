@@ -16,11 +16,11 @@ from ottla.broker.broker import Broker
 from ottla.broker.configs.configuration import BrokerConfig
 from ottla.broker.configs.sasl_config import JwksConfig
 from ottla.broker.logins import jwks as jwks_module
-from ottla.broker.logins.identity_provider import CannotFetchError, check_url
 from ottla.broker.logins.jwks import Jwks
 from ottla.env.real_clock import RealClock
 from ottla.model.errors import InvalidConfigError, InvalidRequestError
 from ottla.security.sasl.jwt_validation import BadTokenError, TokenRules, UnknownKeyError
+from ottla.transport.identity_provider import CannotFetchError, check_url
 from tests.unit.broker.logins.secured import KEY, OTHER_KEY, jwks_text, oauth_settings, token
 from tests.unit.transport.rig import until
 

@@ -1,7 +1,7 @@
-"""HTTP requests of a broker to an identity provider, for keys and for tokens, and the URLs that it may ask.
+"""HTTP requests to an identity provider, for keys and for tokens, and the URLs that may be asked.
 
-Redirects are not followed. URLs that lead into a private network are refused unless they are in
-org.apache.kafka.sasl.oauthbearer.allowed.urls; http: is for this machine only. Sizes and times are bounded.
+Redirects are not followed. URLs that lead into a private network are refused unless the caller allows them (brokers
+those in org.apache.kafka.sasl.oauthbearer.allowed.urls); http: is for this machine only. Sizes and times are bounded.
 """
 
 import asyncio
@@ -24,6 +24,11 @@ _PART_BYTES: Final = 64 * 1024
 
 class CannotFetchError(InvalidRequestError):
     """It cannot be fetched now, or must not be fetched from there."""
+
+    def __init__(self, words: str, *, status: int | None = None) -> None:
+        super().__init__(words)
+        self.status = status
+        """The HTTP status, if there was an answer."""
 
 
 async def fetch(
@@ -74,7 +79,7 @@ def _fetch(
             connection.request("GET" if form is None else "POST", path, form, sent)
             response = connection.getresponse()
             if response.status != HTTPStatus.OK:
-                raise CannotFetchError(f"HTTP status {response.status}")
+                raise CannotFetchError(f"HTTP status {response.status}", status=response.status)
             return _read_body(response, bytes_max)
         except HTTPException as error:
             raise CannotFetchError(f"{type(error).__name__}: {error}") from error

@@ -1,0 +1,151 @@
+"""An identity provider on loopback: OpenID Connect's discovery, keys, authorization code flow, refresh tokens.
+
+People sign in by opening `/approve` in place of `/authorize`, which shows a page with the link. Attributes make it lie.
+"""
+
+import base64
+import hashlib
+import http.server
+import json
+import secrets
+import threading
+import time
+from collections.abc import Mapping
+from typing import Any, Final, Self
+from urllib.parse import parse_qs, parse_qsl, quote, unquote, urlencode, urlsplit
+
+from joserfc.jwk import RSAKey
+
+from tests.unit.broker.logins.secured import AUDIENCE, KEY, jwks_text, token
+
+CLIENT: Final = "console"
+SECRET: Final = "se:cret/ø"
+
+
+class IdentityProvider:
+    """Use as a context manager."""
+
+    def __init__(self) -> None:
+        self.user = "alice"
+        """Who signs in next."""
+        self.lifetime_seconds = 3600.0
+        """Of access tokens."""
+        self.key: RSAKey = KEY
+        """Signs tokens; `/jwks` shows KEY."""
+        self.id_claims: dict[str, Any] = {}
+        """In place of the right ones; the same for access tokens."""
+        self.access_claims: dict[str, Any] = {}
+        self.is_unsigned = False
+        """Whether ID tokens have the algorithm none."""
+        self.document: dict[str, Any] = {}
+        """In place of what the discovery document says."""
+        self.refuses_renewal = False
+        self.renewals = 0
+        self.asked: list[dict[str, str]] = []
+        """The forms of requests to the token endpoint."""
+        self._codes: dict[str, dict[str, str]] = {}
+        self._refresh_tokens: set[str] = set()
+        provider = self
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                parts = urlsplit(self.path)
+                provider.get(self, parts.path, {name: values[0] for name, values in parse_qs(parts.query).items()})
+
+            def do_POST(self) -> None:
+                body = self.rfile.read(int(self.headers["Content-Length"])).decode()
+                status, content = provider.give_tokens(dict(parse_qsl(body)), self.headers.get("Authorization", ""))
+                self.send(status, "application/json", json.dumps(content))
+
+            def send(self, status: int, media_type: str, text: str, headers: Mapping[str, str] | None = None) -> None:
+                self.send_response(status)
+                for name, value in {"Content-Type": media_type, **(headers or {})}.items():
+                    self.send_header(name, value)
+                self.send_header("Content-Length", str(len(text.encode())))
+                self.end_headers()
+                self.wfile.write(text.encode())
+
+            def log_message(self, *_: Any) -> None:
+                pass
+
+        self._server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.01})
+
+    @property
+    def url(self) -> str:
+        """The issuer: another site than 127.0.0.1, for a browser."""
+        return f"http://localhost:{self._server.server_port}"
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._server.shutdown()
+        self._thread.join()
+        self._server.server_close()
+
+    def get(self, handler: Any, path: str, given: dict[str, str]) -> None:
+        """Answers one GET."""
+        match path:
+            case "/.well-known/openid-configuration":
+                document = {
+                    "issuer": self.url,
+                    "authorization_endpoint": f"{self.url}/authorize?tenant=1",
+                    "token_endpoint": f"{self.url}/token",
+                    "jwks_uri": f"{self.url}/jwks",
+                    "end_session_endpoint": f"{self.url}/end",
+                    **self.document,
+                }
+                handler.send(200, "application/json", json.dumps(document))
+            case "/jwks":
+                handler.send(200, "application/json", jwks_text(KEY))
+            case "/authorize":
+                link = f"/approve?{urlencode(given)}".replace("&", "&amp;")
+                handler.send(200, "text/html", f'<title>id</title><a href="{link}">Approve</a>')
+            case "/approve":
+                code = secrets.token_urlsafe(16)
+                self._codes[code] = {**given, "user": self.user}
+                answer = urlencode({"code": code, "state": given["state"], "iss": self.url})
+                handler.send(302, "text/html", "", {"Location": f"{given['redirect_uri']}?{answer}"})
+            case "/end":
+                handler.send(200, "text/html", "<title>id</title>Signed out of the provider")
+            case _:
+                handler.send(404, "text/plain", "")
+
+    def give_tokens(self, form: dict[str, str], authorization: str) -> tuple[int, dict[str, Any]]:
+        """Status and content of the token endpoint's answer."""
+        self.asked.append(form)
+        basic = base64.b64decode(authorization.removeprefix("Basic ")).decode()
+        if basic != f"{quote(CLIENT)}:{quote(SECRET, safe='')}":
+            return 401, {"error": "invalid_client"}
+        if form["grant_type"] == "refresh_token":
+            user, _, _ = form["refresh_token"].partition(":")
+            if self.refuses_renewal or form["refresh_token"] not in self._refresh_tokens:
+                return 400, {"error": "invalid_grant"}
+            self._refresh_tokens.discard(form["refresh_token"])
+            self.renewals += 1
+            return 200, self._answer(user)
+        begun = self._codes.pop(form.get("code", ""), None)
+        if begun is None or begun["redirect_uri"] != form.get("redirect_uri"):
+            return 400, {"error": "invalid_grant"}
+        digest = hashlib.sha256(form.get("code_verifier", "").encode()).digest()
+        if begun["code_challenge"] != base64.urlsafe_b64encode(digest).decode().rstrip("="):
+            return 400, {"error": "invalid_grant"}
+        assert ("S256", "code") == (begun["code_challenge_method"], begun["response_type"])
+        assert "openid" in begun["scope"].split()
+        claims = {"aud": unquote(begun["client_id"]), "nonce": begun["nonce"], **self.id_claims}
+        made = token(self.key, **{"sub": begun["user"], "iss": self.url, **claims})
+        return 200, {**self._answer(begun["user"]), "id_token": _unsigned(made) if self.is_unsigned else made}
+
+    def _answer(self, user: str) -> dict[str, Any]:
+        expires = time.time() + self.lifetime_seconds
+        claims = {"sub": user, "iss": self.url, "aud": AUDIENCE, "exp": expires, **self.access_claims}
+        refresh_token = f"{user}:{secrets.token_urlsafe(8)}"
+        self._refresh_tokens.add(refresh_token)
+        return {"access_token": token(self.key, **claims), "token_type": "Bearer", "refresh_token": refresh_token}
+
+
+def _unsigned(made: str) -> str:
+    header = base64.urlsafe_b64encode(b'{"alg":"none"}').decode().rstrip("=")
+    return f"{header}.{made.split('.')[1]}."
