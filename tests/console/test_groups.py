@@ -52,6 +52,18 @@ def test_a_reset_from_the_form_to_the_result(page: Page, broker: ProcessBroker, 
     assert {4} == {each.offset for each in admin.list_consumer_group_offsets(ODD).values()}
 
 
+def test_groups_whose_ids_are_steps_of_a_path(page: Page, broker: ProcessBroker, members: Members) -> None:
+    for name in ("..", "%2e%2e", "a/../b"):
+        commit(broker.bootstrap, name, TOPIC, polls=1)
+        page.goto("/groups")
+        page.get_by_role("link", name=name, exact=True).click()
+        expect(page.locator("h1")).to_have_text(name)
+        page.get_by_role("link", name="Reset offsets").click()
+        expect(page.locator("h1")).to_contain_text(name)
+        page.get_by_role("button", name="Preview").click()
+        expect(page.locator("#plan tbody tr")).to_have_count(3)
+
+
 def test_an_active_group_is_refused_with_a_sentence(page: Page, members: Members) -> None:
     page.goto(f"/groups/{members.consumer}/reset")
     expect(page.locator(".notice")).to_contain_text("stop its consumers before you reset its offsets")

@@ -1,6 +1,7 @@
 """Pages about groups of all four types, and resets of offsets, against a real broker."""
 
 import html
+import re
 import shlex
 import time
 from collections.abc import Callable, Iterator
@@ -17,7 +18,7 @@ from ottla.console.cluster import sampler as sampler_module
 from ottla.console.cluster.sampler import Sampler
 from ottla.console.services import offset_resets
 from ottla.console.services.offset_resets import parse_wish
-from ottla.console.web.pages import InvalidFormError
+from ottla.console.web.pages import InvalidFormError, path_of
 from ottla.model.ids import TopicPartition
 from ottla.operations.groups.offset_resets import ShiftBy, ToGroup, ToListed, ToTime
 from ottla.testing import InProcessBroker
@@ -336,3 +337,21 @@ def test_a_read_only_console_changes_nothing(
     assert 403 == reader.post(f"/groups/{idle}/delete", {"confirm": idle}).status_code
     assert before == offsets(admin, idle)
     assert ("reset offsets", idle, "refused") in audited(tmp_path)
+
+
+@pytest.mark.parametrize("name", [".", "..", "~.", "~~..", "a/../b", "100%", "ü/?#&+ ;", "~"])
+def test_every_group_id_has_an_address(
+    console: Visitor, broker: InProcessBroker, members: Members, admin: Admin, name: str
+) -> None:
+    commit(broker.bootstrap, name, "shop", polls=1)
+    found = path_of("groups", name)
+    assert f'href="{html.escape(found)}"' in console.get("/groups").text
+    # As a browser understands the address: dots are steps, also where they are quoted.
+    segments = re.sub("%2e", ".", found, flags=re.IGNORECASE).split("/")
+    assert not {".", ".."} & set(segments)
+    for end in ("", "/reset", "/delete", "/delete-offsets"):
+        page = console.get(found + end)
+        assert 200 == page.status_code, found + end
+        assert html.escape(name) in page.text
+    assert 303 == console.post(f"{found}/delete", {"confirm": name}).status_code
+    assert name not in [each.group_id for each in admin.list_groups()]

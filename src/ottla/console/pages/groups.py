@@ -181,11 +181,11 @@ async def delete_offsets(request: Request) -> Response:
 # A group id may have slashes, and end like a page about one group.
 routes = [
     Route("/groups", show_list),
-    SubpageRoute("/groups/{group:path}/reset", show_reset, methods=["GET"]),
-    SubpageRoute("/groups/{group:path}/reset", reset, methods=["POST"]),
-    SubpageRoute("/groups/{group:path}/delete", show_delete, methods=["GET"]),
-    SubpageRoute("/groups/{group:path}/delete", delete, methods=["POST"]),
-    SubpageRoute("/groups/{group:path}/delete-offsets", show_delete_offsets, methods=["GET"]),
-    SubpageRoute("/groups/{group:path}/delete-offsets", delete_offsets, methods=["POST"]),
-    Route("/groups/{group:path}", show_group),
+    SubpageRoute("/groups/{group:name}/reset", show_reset, methods=["GET"]),
+    SubpageRoute("/groups/{group:name}/reset", reset, methods=["POST"]),
+    SubpageRoute("/groups/{group:name}/delete", show_delete, methods=["GET"]),
+    SubpageRoute("/groups/{group:name}/delete", delete, methods=["POST"]),
+    SubpageRoute("/groups/{group:name}/delete-offsets", show_delete_offsets, methods=["GET"]),
+    SubpageRoute("/groups/{group:name}/delete-offsets", delete_offsets, methods=["POST"]),
+    Route("/groups/{group:name}", show_group),
 ]

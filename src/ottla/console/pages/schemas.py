@@ -310,5 +310,5 @@ routes = [
     SubpageRoute(f"{_ROOT}/-/delete", of_registry(delete), methods=_FORM),
     SubpageRoute(f"{_ROOT}/-/level", of_registry(level), methods=_FORM),
     SubpageRoute(f"{_ROOT}/-/mode", of_registry(mode), methods=_FORM),
-    Route(f"{_ROOT}/{{subject:path}}", of_registry(show_subject)),
+    Route(f"{_ROOT}/{{subject:name}}", of_registry(show_subject)),
 ]

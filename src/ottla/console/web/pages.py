@@ -20,6 +20,7 @@ from ottla.console.errors import InvalidFormError as InvalidFormError
 from ottla.console.errors import NotFoundError as NotFoundError
 from ottla.console.web import human
 from ottla.console.web.routes import own_path
+from ottla.console.web.routes import path_of as path_of
 from ottla.model.errors import MisuseError
 
 if TYPE_CHECKING:
@@ -118,11 +119,6 @@ def series_response(series: Mapping[str, Series], *, unit: str = "", since: floa
             "since": since,
         }
     )
-
-
-def path_of(*parts: object) -> str:
-    """An address from its parts, each quoted: path_of("topics", "a/b", "records") is /topics/a%2Fb/records."""
-    return "/" + "/".join(quote(str(each), safe="") for each in parts)
 
 
 def command_of(access: Access, *words: object) -> str:

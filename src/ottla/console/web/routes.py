@@ -1,11 +1,44 @@
-"""Addresses of names that may have any character, such as slashes."""
+"""Addresses of names that may have any character, such as slashes and dots.
 
-from typing import Any
+In a route, `{group:name}` is the name that `path_of` wrote. Browsers take `.` and `..`, also written as `%2E`, for
+steps in a path and remove them; so a name that is only one or two dots is written with a tilde before it.
+"""
+
+import re
+from typing import Any, Final
 from urllib.parse import quote
 
+from starlette.convertors import Convertor, register_url_convertor
 from starlette.requests import Request
 from starlette.routing import Match, Route
 from starlette.types import Scope
+
+_DOTS: Final = re.compile(r"~*\.{1,2}")
+"""Names that are written with one tilde more than they have."""
+
+
+def path_of(*parts: object) -> str:
+    """An address from its parts, each quoted: path_of("topics", "a/b", "records") is /topics/a%2Fb/records."""
+    return "/" + "/".join(_written(str(each)) for each in parts)
+
+
+def _written(name: str) -> str:
+    return f"~{name}" if _DOTS.fullmatch(name) else quote(name, safe="")
+
+
+class _Name(Convertor[str]):
+    """A name as `path_of` writes it."""
+
+    regex = ".*"
+
+    def convert(self, value: str) -> str:
+        return value[1:] if value.startswith("~") and _DOTS.fullmatch(value) else value
+
+    def to_string(self, value: str) -> str:
+        return _written(value)
+
+
+register_url_convertor("name", _Name())
 
 
 class SubpageRoute(Route):
