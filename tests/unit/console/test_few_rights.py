@@ -6,7 +6,9 @@ import pytest
 
 from ottla.client.consumer.blocking_consumer import Consumer
 from ottla.client.producer.blocking_producer import Producer
+from ottla.console.settings import AuthMode
 from ottla.testing import SecuredBroker
+from ottla.testing.secured_broker import ADMIN
 from tests.unit.console.conftest import Visitor
 
 pytestmark = pytest.mark.broker
@@ -60,3 +62,21 @@ def test_transactions_and_queues(alice: Visitor) -> None:
     assert (200, True) == (page.status_code, "No transaction is open" in page.text)
     assert alice.get("/queues").status_code in (200, 403)
     assert alice.get("/topics/mine/queues").status_code in (200, 403)
+
+
+def test_paths_of_log_dirs_are_what_brokers_tell_the_user(
+    secured: SecuredBroker, visit: Callable[..., Visitor]
+) -> None:
+    """The samples of the console's own user, who may see everything, have them; alice may not see them."""
+    options = dict(secured.client_options())
+    console = visit(options.pop("bootstrap_servers"), client_options=options, auth=AuthMode.CLUSTER)
+    console.run(lambda: console.console.sampler.sample(console.console.own_clients.admin()))
+    (path,) = {each.path for probe in console.console.sampler.probes.values() for each in probe.log_dirs}
+    for user, is_shown in (("alice", False), (ADMIN, True)):
+        console.client.cookies.clear()
+        console.get("/login")
+        signed_in = console.post("/login", {"user": user, "password": secured.password_of(user)})
+        assert 303 == signed_in.status_code
+        page = console.get("/topics/mine/partitions")
+        assert (200, is_shown) == (page.status_code, path in page.text), user
+        assert "on leaders" in page.text

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 from weakref import WeakKeyDictionary
 
+from ottla.client.admin.broker_states import BrokerProbe, probe_brokers
 from ottla.client.admin.config_requests import ConfigEntry, ConfigSource, Resource, ResourceType, describe_many
 from ottla.client.admin.topic_requests import eligible_replicas
 from ottla.client.network.cluster import Cluster
@@ -20,6 +21,7 @@ from ottla.client.network.list_offsets import END, START, find_offsets
 from ottla.console.cluster.access import Access
 from ottla.console.cluster.sampler import Sampler
 from ottla.console.errors import NotFoundError
+from ottla.console.settings import AuthMode
 from ottla.model.errors import OttlaError
 from ottla.model.ids import TopicPartition
 
@@ -270,12 +272,13 @@ async def topic_page(access: Access, name: str) -> TopicPage:
         eligible = await eligible_replicas(cluster, [name])
     except OttlaError:
         eligible = {}
-    places = _places(access.sampler, name)
+    sampled = _places(access.sampler.probes, name)
+    places = sampled if access.settings.auth is AuthMode.NONE else await _own_places(access, view)
     rows = []
     for each in view.partitions:
         partition = TopicPartition(name, each.index)
         start, end = bounds.get(partition, (None, None))
-        own = places.get(partition, ())
+        known = places.get(partition) or sampled.get(partition, ())
         elr = eligible.get(partition)
         rows.append(
             PartitionRow(
@@ -289,8 +292,8 @@ async def topic_page(access: Access, name: str) -> TopicPage:
                 offline=each.offline,
                 start=start,
                 end=end,
-                size_bytes=next((at.size_bytes for at in own if at.broker == each.leader and not at.is_future), None),
-                places=own,
+                size_bytes=next((at.size_bytes for at in known if at.broker == each.leader and not at.is_future), None),
+                places=places.get(partition, ()),
             )
         )
     return TopicPage(
@@ -301,9 +304,16 @@ async def topic_page(access: Access, name: str) -> TopicPage:
     )
 
 
-def _places(sampler: Sampler, topic: str) -> dict[TopicPartition, tuple[ReplicaPlace, ...]]:
+async def _own_places(access: Access, view: TopicView) -> dict[TopicPartition, tuple[ReplicaPlace, ...]]:
+    """Where replicas are, as far as brokers tell the user (DESCRIBE on the cluster): paths are theirs to tell, not the
+    console's."""
+    partitions = [TopicPartition(view.name, each.index) for each in view.partitions]
+    return _places(await probe_brokers(access.cluster, access.cluster.view, partitions, accepts_denial=True), view.name)
+
+
+def _places(probes: Mapping[int, BrokerProbe], topic: str) -> dict[TopicPartition, tuple[ReplicaPlace, ...]]:
     found: dict[TopicPartition, list[ReplicaPlace]] = defaultdict(list)
-    for broker, probe in sampler.probes.items():
+    for broker, probe in probes.items():
         for log_dir in probe.log_dirs:
             for each in log_dir.partitions:
                 if each.partition.topic == topic:
