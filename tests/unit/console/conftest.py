@@ -5,6 +5,7 @@ with token and origin; `console.console` is the `Console`, `console.access()` an
 `console.run(...)` runs on the application's own event loop.
 """
 
+import html
 import re
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from pathlib import Path
@@ -21,6 +22,7 @@ from ottla.transport.addresses import Address
 
 T = TypeVar("T")
 HOST = "http://127.0.0.1:8080"
+_HIDDEN = re.compile(r'<input type="hidden" name="([^"]*)" value="([^"]*)">')
 _TOKEN = re.compile(r'<meta name="csrf-token" content="([0-9a-f]+)">')
 
 
@@ -40,13 +42,26 @@ class Visitor:
             self.token = found[1]
         return response
 
-    def post(self, path: str, fields: Mapping[str, str] | None = None, headers: Mapping[str, str] | None = None) -> Any:
+    def post(self, path: str, fields: Mapping[str, Any] | None = None, headers: Mapping[str, str] | None = None) -> Any:
         """A form, with the token of a page that was loaded before."""
         if not self.token:
             self.get("/")
         given = {"csrf": self.token, **(fields or {})}
         sent = {"Origin": HOST, "Sec-Fetch-Site": "same-origin", **(headers or {})}
         return self.client.post(path, data=given, headers=sent, follow_redirects=False)
+
+    def form(self, address: str) -> dict[str, list[str]]:
+        """The hidden fields of a page: what its preview passes on."""
+        page = self.get(address)
+        assert page.status_code == 200, page.text
+        found: dict[str, list[str]] = {}
+        for name, value in _HIDDEN.findall(page.text):
+            found.setdefault(name, []).append(html.unescape(value))
+        return found
+
+    def send_form(self, address: str, fields: Mapping[str, str] | None = None) -> Any:
+        """Loads the page of a form with its preview, and sends it."""
+        return self.post(address.partition("?")[0], {**self.form(address), **(fields or {})})
 
     def access(self) -> Access:
         """For services."""

@@ -11,6 +11,8 @@ import pytest
 
 from ottla.console.cluster.sampler import Sampler
 from ottla.console.settings import AuthMode
+from ottla.model.ids import TopicPartition
+from ottla.operations.reassignment.throttle import find_throttle, set_throttle
 from ottla.testing import BrokerCluster, InProcessBroker, SecuredBroker
 from tests.unit.console.conftest import Visitor
 
@@ -234,3 +236,32 @@ def test_a_second_login_ends_the_first_session(secured: SecuredBroker, login_con
     login_console.client.cookies.clear()
     login_console.client.cookies.update(first)
     assert 303 == login_console.get("/jobs").status_code
+
+
+def test_a_throttle_that_was_left_behind_is_removed(
+    console: Visitor, broker: InProcessBroker, visit: Callable[..., Visitor]
+) -> None:
+    """As after a console was killed while it moved replicas with a throttle."""
+    broker.create_topic("was-moved")
+    access = console.access()
+    place = TopicPartition("was-moved", 0)
+    console.run(access.cluster.refresh)
+    assert "throttle" not in console.get("/brokers").text
+    console.run(lambda: set_throttle(access.cluster, {place: (7,)}, {place: (0,)}, 10_485_760))
+    reader = visit(broker.bootstrap, read_only=True)
+    assert 'href="/brokers/~throttle"' in reader.get("/brokers").text
+    assert 'href="/brokers/~throttle"' in reader.get("/topics/was-moved/move").text
+    page = reader.get("/brokers/~throttle").text
+    assert "10.0 MiB" in page
+    assert "was-moved" in page
+    assert "ottla configs unset" in page
+    assert "Remove the throttle" not in page
+    assert 403 == reader.post("/brokers/~throttle").status_code
+    assert "Remove the throttle" in console.get("/brokers/~throttle").text
+    assert 303 == console.post("/brokers/~throttle").status_code
+    assert "not throttled" in console.get("/brokers/~throttle").text
+    found = console.run(lambda: find_throttle(access.cluster, ["was-moved"]))
+    assert ({}, ()) == (found.rates, found.topics)
+    entry = console.console.audit.newest()[0]
+    assert ("remove replication throttle", "done") == (entry.action, entry.outcome)
+    assert {"rates": {"all brokers": "10485760"}, "topics": ["was-moved"]} == entry.details

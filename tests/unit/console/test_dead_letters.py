@@ -194,7 +194,7 @@ def test_a_redrive_is_a_job_with_a_dry_run_before_it(console: Visitor, broker: I
     assert "Sends 4 letters at 1000 in a second" in page
     assert f"ottla queues dead-letters redrive dlq.{topic} --reason timeout --rate 1000 --yes" in page
     assert [] == read(broker, topic)
-    job = job_of(console, console.post(f"/dead-letters/dlq.{topic}/redrive", {**fields, "letters": "4"}))
+    job = job_of(console, console.send_form(f"/dead-letters/dlq.{topic}/redrive?{urlencode(fields)}"))
     wait(job, lambda: job.state is not JobState.RUNNING)
     assert (JobState.DONE, f"redriven 4 to {topic}", 4, 4) == (job.state, job.outcome, job.done, job.total)
     assert 4 == len(read(broker, topic))
@@ -207,7 +207,7 @@ def test_a_stopped_redrive_continues_later_and_sends_none_twice(
     console: Visitor, broker: InProcessBroker, topic: str
 ) -> None:
     die(broker, topic, 6, "timeout")
-    job = job_of(console, console.post(f"/dead-letters/dlq.{topic}/redrive", {"rate": "0.5"}))
+    job = job_of(console, console.send_form(f"/dead-letters/dlq.{topic}/redrive?rate=0.5"))
     wait(job, lambda: job.done >= 1)
     console.run(job.stop)
     assert JobState.STOPPED is job.state
@@ -217,9 +217,40 @@ def test_a_stopped_redrive_continues_later_and_sends_none_twice(
     before = len(read(broker, topic))
     assert 1 <= before < 6
     assert job.done == before
-    rest = job_of(console, console.post(f"/dead-letters/dlq.{topic}/redrive", {}))
+    rest = job_of(console, console.send_form(f"/dead-letters/dlq.{topic}/redrive"))
     wait(rest, lambda: rest.state is not JobState.RUNNING)
     assert sorted(b"k%d" % at for at in range(6)) == sorted(each.key for each in read(broker, topic))
+
+
+def test_a_redrive_sends_exactly_what_was_shown(
+    console: Visitor, broker: InProcessBroker, admin: Admin, topic: str
+) -> None:
+    address = f"/dead-letters/dlq.{topic}/redrive"
+    die(broker, topic, 3, "timeout")
+    form = console.form(address)
+    die(broker, topic, 2, "late")
+    job = job_of(console, console.post(address, form))
+    wait(job, lambda: job.state is not JobState.RUNNING)
+    assert (JobState.DONE, f"redriven 3 to {topic}") == (job.state, job.outcome)
+    assert 3 == len(read(broker, topic))
+    shown = dict(line.split(",") for line in form["plan"][0].split())
+    assert shown == {name: str(end) for name, end in console.console.audit.newest()[0].details["before"].items()}
+    late = console.form(address)
+    assert ["2"] == late["letters"]
+    for broken in ({"plan": "x"}, {"plan": ""}, {"plan": "0,1,2"}):
+        assert 422 == console.post(address, {**late, **broken}).status_code
+    # Durations count back from the preview, not from the moment at which the form is sent.
+    later_ms = int(late["now_ms"][0]) + 7_200_000
+    job = job_of(console, console.post(address, {**late, "until": "1h", "now_ms": str(later_ms)}))
+    wait(job, lambda: job.state is not JobState.RUNNING)
+    assert f"redriven 2 to {topic}" == job.outcome
+    # Another topic of this name has other letters.
+    admin.delete_topics([f"dlq.{topic}"])
+    admin.create_topics([NewTopic(f"dlq.{topic}", 2, 1)], wait_for_metadata=True)
+    die(broker, topic, 5, "other")
+    job = job_of(console, console.post(address, form))
+    wait(job, lambda: job.state is not JobState.RUNNING)
+    assert (JobState.FAILED, True) == (job.state, "deleted and created again" in job.outcome)
 
 
 def test_rules_that_cannot_be(console: Visitor, broker: InProcessBroker, topic: str) -> None:
@@ -264,7 +295,7 @@ def test_a_read_only_console_changes_nothing(
     assert 403 == reader.post(f"/dead-letters/{dead}/purge", {"plan": "0,1", "confirm": dead}).status_code
     copy = {"topic": topic, "value": "x", "key": ""}
     assert 403 == reader.post(f"/dead-letters/{dead}/0/0/edit", copy).status_code
-    job = job_of(reader, reader.post(f"/dead-letters/{dead}/redrive", {}))
+    job = job_of(reader, reader.post(f"/dead-letters/{dead}/redrive", {"plan": "0,2", "topic_id": "any"}))
     wait(job, lambda: job.state is not JobState.RUNNING)
     assert (JobState.FAILED, True) == (job.state, "read-only" in job.outcome)
     assert ([], 2) == (read(broker, topic), len(read(broker, dead)))

@@ -156,13 +156,16 @@ def test_all_records_of_a_queue_are_released_by_a_job(
     assert (
         f"ottla queues retry-now {queue} --all --yes" in console.get(f"/topics/{topic}/queues/{queue}/release-all").text
     )
-    started = console.post(f"/topics/{topic}/queues/{queue}/release-all", {"confirm": queue})
+    form = console.form(f"/topics/{topic}/queues/{queue}/release-all")
+    producer.send(queue, b"parked later", b"k").get(60)
+    started = console.post(f"/topics/{topic}/queues/{queue}/release-all", {**form, "confirm": queue})
     job = console.console.jobs.find(started.headers["location"].removeprefix("/jobs/"))
     assert 5 == len(read(broker, f"{topic}.billing.redelivery", 5))
     deadline = time.monotonic() + 30
     while job.state is JobState.RUNNING and time.monotonic() < deadline:
         time.sleep(0.02)
     assert (JobState.DONE, f"5 records of {queue} due now") == (job.state, job.outcome)
+    assert [b"parked later"] == [value for _, value in parked(console, topic, queue)]
 
 
 def test_a_long_queue_is_counted_by_a_job(

@@ -316,7 +316,10 @@ def test_replicas_are_moved_as_a_job(visit: Callable[..., Visitor], tmp_path: Pa
         assert "ottla cluster reassign generate --brokers 1,2 --topic moved > plan.json" in page
         assert "ottla cluster reassign execute plan.json --throttle 10m" in page
         assert 422 == console.get("/topics/moved/move?broker=1&replication_factor=2").status_code
-        form: Any = {"broker": ["1", "2"], "throttle": "10m"}
+        form: Any = console.form("/topics/moved/move?broker=1&broker=2&throttle=10m")
+        assert ["1", "2"] == form["broker"]
+        other = console.post("/topics/moved/move", {**form, "broker": ["1"]})
+        assert (422, True) == (other.status_code, "since this plan was shown" in other.text)
         response = console.post("/topics/moved/move", form)
         assert 303 == response.status_code
         job = console.console.jobs.find(response.headers["location"].removeprefix("/jobs/"))

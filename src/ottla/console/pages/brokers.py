@@ -14,6 +14,7 @@ from ottla.console.services.brokers import (
     list_brokers,
     set_config,
 )
+from ottla.console.services.reassignment import find_left_throttle, has_left_throttle, remove_left_throttle
 from ottla.console.web.pages import (
     InvalidFormError,
     NotFoundError,
@@ -27,14 +28,43 @@ from ottla.console.web.pages import (
 )
 from ottla.console.web.windows import window
 from ottla.model.errors import OttlaError, RetriableError
+from ottla.operations.reassignment.throttle import FOLLOWER_REPLICAS, LEADER_REPLICAS, RATES
 
 _SET, _REMOVE = "set", "remove"
+TOPIC_CONFIGS = (LEADER_REPLICAS, FOLLOWER_REPLICAS)
 
 
 async def show_list(request: Request) -> Response:
     """All brokers."""
-    rows = await list_brokers(console_of(request))
-    return render(request, "brokers/list.html", rows=rows, away=[each for each in rows if each.level == "error"])
+    access = console_of(request)
+    rows = await list_brokers(access)
+    return render(
+        request,
+        "brokers/list.html",
+        rows=rows,
+        away=[each for each in rows if each.level == "error"],
+        has_left_throttle=await has_left_throttle(access),
+    )
+
+
+async def show_throttle(request: Request) -> Response:
+    """The throttle of replication, and whether it was left behind."""
+    access = console_of(request)
+    left = await find_left_throttle(access)
+    commands = []
+    if left.is_left:
+        topics = left.configs.topics
+        commands = [command_of(access, "configs", "unset", *TOPIC_CONFIGS, "--topic", each) for each in topics]
+        for place in left.configs.rates:
+            broker = place.removeprefix("broker ") if place.startswith("broker ") else "all"
+            commands.append(command_of(access, "configs", "unset", *RATES, "--broker", broker))
+    return render(request, "brokers/throttle.html", left=left, commands=commands)
+
+
+async def remove_throttle(request: Request) -> Response:
+    """Removes a throttle that was left behind; then the brokers are shown."""
+    await remove_left_throttle(console_of(request))
+    return see(request, "/brokers")
 
 
 async def show_one(request: Request) -> Response:
@@ -130,6 +160,8 @@ async def _entry(request: Request, broker: int) -> ConfigEntry:
 
 routes = [
     Route("/brokers", show_list),
+    Route("/brokers/~throttle", show_throttle, methods=["GET"]),
+    Route("/brokers/~throttle", remove_throttle, methods=["POST"]),
     Route("/brokers/{broker:int}", show_one),
     Route("/brokers/{broker:int}/configs", show_configs),
     Route("/brokers/{broker:int}/configs/{name}", show_config),

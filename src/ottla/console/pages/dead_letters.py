@@ -79,12 +79,13 @@ def _kept(fields: Mapping[str, str]) -> str:
 
 
 def _number(text: str, default: int, most: int) -> int:
-    return min(max(int(text), 1), most) if text.isascii() and text.isdigit() and len(text) < 12 else default
+    return min(max(int(text), 1), most) if text.isascii() and text.isdigit() and len(text) < 16 else default
 
 
 def _filter(access: Access, fields: Mapping[str, str]) -> LetterFilter:
-    """The letters that an address or a form names. Raises `InvalidFormError`."""
-    now_ms = access.cluster.clock.now_ms()
+    """The letters that an address or a form names; `now_ms` in it is the time that durations count back from. Raises
+    `InvalidFormError`."""
+    now_ms = _number(fields.get("now_ms", ""), access.cluster.clock.now_ms(), 2**53)
     try:
         since_ms, until_ms = (parse_past(fields[name], now_ms) if fields.get(name) else None for name, _ in _TIMES)
     except BadTimeError as error:
@@ -174,10 +175,11 @@ async def show_redrive(request: Request) -> Response:
     """The form of a redrive, with a dry run of it."""
     access = console_of(request)
     topic = request.path_params["topic"]
-    fields = dict(request.query_params)
+    fields = {name: value for name, value in request.query_params.items() if name != "now_ms"}
     plan, command, problem = None, "", ""
+    now_ms = access.cluster.clock.now_ms()
     try:
-        rules = _rules(access, topic, fields)
+        rules = _rules(access, topic, {**fields, "now_ms": str(now_ms)})
         command = command_of(access, "queues", "dead-letters", "redrive", topic, *_redrive_words(fields), "--yes")
         plan = await dead_letters.plan_redrive(access, rules)
     except InvalidFormError as error:
@@ -193,6 +195,7 @@ async def show_redrive(request: Request) -> Response:
         topic=topic,
         fields=fields,
         plan=plan,
+        now_ms=now_ms,
         problem=problem,
         command_text=command,
     )
@@ -239,13 +242,14 @@ def _fields(form: FormData) -> dict[str, str]:
 
 
 async def redrive(request: Request) -> Response:
-    """Starts the job."""
+    """Starts the job, with exactly the letters of the dry run that was shown."""
     access = console_of(request)
     topic = request.path_params["topic"]
     form = await form_of(request)
     fields = _fields(form)
     total = number_of(form, "letters", -1, least=-1)
-    job = dead_letters.start_redrive(access, _rules(access, topic, fields), None if total < 0 else total)
+    rules = dead_letters.pinned_rules(_rules(access, topic, fields), text_of(form, "plan"))
+    job = dead_letters.start_redrive(access, rules, None if total < 0 else total, text_of(form, "topic_id"))
     return see(request, job.address)
 
 

@@ -77,11 +77,13 @@ async def instruct(request: Request) -> Response:
 
 
 async def release_all(request: Request) -> Response:
-    """Starts the job that makes all records of a queue due now."""
+    """Starts the job that makes the records of a queue due now that were shown."""
     access = console_of(request)
     queue, topic = request.path_params["queue"], request.path_params["topic"]
-    confirmed(await form_of(request), queue)
-    return see(request, queues.start_release_all(access, queue, topic).address)
+    form = await form_of(request)
+    confirmed(form, queue)
+    job = queues.start_release_all(access, queue, topic, text_of(form, "plan"), text_of(form, "queue_id"))
+    return see(request, job.address)
 
 
 async def show_release_all(request: Request) -> Response:

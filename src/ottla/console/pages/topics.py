@@ -13,7 +13,7 @@ from ottla.client.network.cluster_view import TopicView
 from ottla.console.cluster.access import Access
 from ottla.console.errors import InvalidFormError
 from ottla.console.services import topic_changes
-from ottla.console.services.reassignment import MovePlan, plan_topic, start_plan
+from ottla.console.services.reassignment import MovePlan, has_left_throttle, plan_topic, start_plan
 from ottla.console.services.records.search import in_utc
 from ottla.console.services.topic_changes import BROKER_DEFAULT, TopicForm, parse_configs
 from ottla.console.services.topics import (
@@ -343,6 +343,7 @@ async def show_move(request: Request) -> Response:
         values={"brokers": chosen, "replication_factor": factor, "throttle": throttle},
         plan=plan,
         problem=problem,
+        has_left_throttle=await has_left_throttle(access),
         commands=[] if plan is None or not plan.moves else _move_commands(access, plan, throttle),
     )
 
@@ -355,6 +356,7 @@ async def move(request: Request) -> Response:
     plan = await _move_plan(
         access, topic, chosen, text_of(form, "replication_factor", ""), text_of(form, "throttle", "")
     )
+    plan.check_shown(text_of(form, "plan"))
     if not plan.moves:
         raise InvalidFormError(plan.sentence)
     return see(request, start_plan(access, plan).address)

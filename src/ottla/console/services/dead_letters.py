@@ -8,7 +8,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from ottla.client.admin.group_offsets import committed_offsets
@@ -17,7 +17,8 @@ from ottla.client.values import Header
 from ottla.console.cluster.access import Access
 from ottla.console.cluster.jobs import Job
 from ottla.console.errors import InvalidFormError, NotFoundError
-from ottla.console.services.topic_changes import parse_points
+from ottla.console.services.topic_changes import check_id, parse_points, write_points
+from ottla.console.services.topics import topic_view
 from ottla.model.error_codes import ErrorCode
 from ottla.model.ids import TopicPartition
 from ottla.operations.dead_letters.letters import Bounds, Letter, LetterFilter, bounds_of, read_letters
@@ -350,6 +351,9 @@ class RedrivePlan:
     """What a redrive would do; of all letters that were read."""
 
     outcome: RedriveOutcome
+    rules: RedriveRules
+    """With the ends that were found: a redrive with them sends no letter that was written later."""
+    topic_id: str
     is_whole: bool
     """Whether all letters were read in the time that a page may take."""
     at_ms: int
@@ -359,11 +363,17 @@ class RedrivePlan:
         """How many would be sent."""
         return self.outcome.redriven.total()
 
+    @property
+    def lines(self) -> str:
+        """The ends, as `pinned_rules` reads them."""
+        return write_points(self.rules.ends or {})
+
 
 async def plan_redrive(access: Access, rules: RedriveRules) -> RedrivePlan:
     """A dry run, for at most some seconds."""
     rules.check()
     await _bounds(access, rules.topic)
+    topic_id = str((await topic_view(access.cluster, rules.topic)).id)
     running = Redrive(access.cluster, rules)
     is_cut = False
 
@@ -377,11 +387,23 @@ async def plan_redrive(access: Access, rules: RedriveRules) -> RedrivePlan:
         outcome = await running.plan()
     finally:
         timer.cancel()
-    return RedrivePlan(outcome=outcome, is_whole=not is_cut, at_ms=access.cluster.clock.now_ms())
+    return RedrivePlan(
+        outcome=outcome,
+        rules=replace(rules, ends=running.ends),
+        topic_id=topic_id,
+        is_whole=not is_cut,
+        at_ms=access.cluster.clock.now_ms(),
+    )
 
 
-def start_redrive(access: Access, rules: RedriveRules, total: int | None) -> Job:
-    """Redrives as a job, which can be stopped between two letters; `total` is the dry run's number of letters."""
+def pinned_rules(rules: RedriveRules, lines: str) -> RedriveRules:
+    """The rules with the ends of a dry run. Raises `InvalidFormError`."""
+    return replace(rules, ends=parse_points(rules.topic, lines))
+
+
+def start_redrive(access: Access, rules: RedriveRules, total: int | None, topic_id: str) -> Job:
+    """Redrives as a job, which can be stopped between two letters; `total` is the dry run's number of letters,
+    `topic_id` the topic that it read."""
     rules.check()
 
     async def work(job: Job) -> str:
@@ -389,6 +411,7 @@ def start_redrive(access: Access, rules: RedriveRules, total: int | None) -> Job
         job.report(0, total, unit="letters")
         running = Redrive(access.cluster, rules, lambda outcome: job.report(outcome.redriven.total()))
         async with access.change("redrive dead letters", rules.topic, rules_details(rules)):
+            await check_id(access, rules.topic, topic_id)
             task = asyncio.ensure_future(running.run(lambda id: access.producer(transactional_id=id, **_LARGE_REQUEST)))
             is_stopped = False
             try:
@@ -432,6 +455,7 @@ def rules_details(rules: RedriveRules) -> dict[str, object]:
         "to_group": rules.to_group or None,
         "force": rules.is_forced or None,
         "max_redrives": rules.redrives_max,
+        "before": None if rules.ends is None else {str(each.partition): end for each, end in rules.ends.items()},
     }
     return {name: value for name, value in named.items() if value is not None}
 

@@ -14,6 +14,8 @@ from ottla.client.network.list_offsets import offset_bounds
 from ottla.console.cluster.access import Access
 from ottla.console.cluster.jobs import Job
 from ottla.console.errors import NotFoundError
+from ottla.console.services.topic_changes import check_id, parse_points, write_points
+from ottla.console.services.topics import topic_view
 from ottla.console.web.human import plural, time_text
 from ottla.model.error_codes import ErrorCode
 from ottla.model.errors import InvalidRequestError
@@ -106,7 +108,16 @@ class QueueView:
     counts: QueueCounts | None
     """None if its log is too long for a page."""
     rows: Sequence[ParkedRow]
+    ends: Mapping[TopicPartition, int]
+    """The end offset of each partition: what is parked later is not part of this view."""
+    queue_id: str
+    """Of the companion topic."""
     at_ms: int
+
+    @property
+    def lines(self) -> str:
+        """The ends, as `start_release_all` takes them: exactly what was shown is released."""
+        return write_points(self.ends)
 
     @property
     def kind(self) -> CompanionKind:
@@ -176,7 +187,10 @@ async def _places(access: Access, name: str) -> list[TopicPartition]:
 
 
 async def _log_offsets(access: Access, places: Sequence[TopicPartition]) -> int:
-    bounds = await offset_bounds(access.cluster, places)
+    return _length(await offset_bounds(access.cluster, places))
+
+
+def _length(bounds: Mapping[TopicPartition, tuple[int, int]]) -> int:
     return sum(end - start for start, end in bounds.values())
 
 
@@ -201,13 +215,23 @@ async def find_topic(access: Access, topic: str) -> QueuePage:
 
 async def _view(access: Access, queue: ParkingQueue) -> QueueView:
     cluster = access.cluster
-    log_offsets = await _log_offsets(access, queue.places)
+    queue_id = str((await topic_view(cluster, queue.name)).id)
+    bounds = await offset_bounds(cluster, queue.places)
+    log_offsets = _length(bounds)
     counts: QueueCounts | None = None
     rows: list[ParkedRow] = []
     if log_offsets <= SCANNED_MAX:
         counts, parked = await inspect_queue(cluster, queue, LISTED_MAX)
         rows = [ParkedRow(parked=each, kind=queue.mark.kind) for each in parked]
-    return QueueView(queue=queue, log_offsets=log_offsets, counts=counts, rows=rows, at_ms=cluster.clock.now_ms())
+    return QueueView(
+        queue=queue,
+        log_offsets=log_offsets,
+        counts=counts,
+        rows=rows,
+        ends={each: end for each, (_, end) in bounds.items()} if counts is None else counts.ends,
+        queue_id=queue_id,
+        at_ms=cluster.clock.now_ms(),
+    )
 
 
 async def find_queue(access: Access, queue_name: str) -> QueueView:
@@ -304,15 +328,18 @@ async def reschedule(access: Access, queue_name: str, partition: int, offset: in
             await instructions.reschedule(producer, parked, due_ms)
 
 
-def start_release_all(access: Access, queue_name: str, topic: str) -> Job:
-    """Makes all records of a queue due now, as a job."""
+def start_release_all(access: Access, queue_name: str, topic: str, lines: str, queue_id: str) -> Job:
+    """Makes the records of a queue due now that a view of it had (its `lines` and `queue_id`), as a job."""
+    ends = parse_points(queue_name, lines)
 
     async def work(job: Job) -> str:
         job.result_address = f"/topics/{topic}/queues"
-        async with access.change("release all parked records", queue_name):
+        before = {str(each.partition): end for each, end in ends.items()}
+        async with access.change("release all parked records", queue_name, {"before": before}):
+            await check_id(access, queue_name, queue_id)
             queue = await _instructed(access, queue_name)
             job.report(note="reading what is parked")
-            chosen = await chosen_if(access.cluster, queue.places, lambda owed: True)
+            chosen = (await chosen_if(access.cluster, queue.places, lambda owed: True)).before(ends)
             job.report(0, chosen.total, unit="records", note="")
             done = 0
             async with access.producer(**_LARGE_REQUEST) as producer:

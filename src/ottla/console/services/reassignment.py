@@ -4,11 +4,13 @@ Plans, throttles and progress are those of `ottla cluster reassign` (`ottla.oper
 """
 
 import asyncio
+import hashlib
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from ottla.client.admin.replica_requests import list_reassignments
 from ottla.client.admin.topic_requests import partition_sizes
 from ottla.console.cluster.access import Access
 from ottla.console.cluster.jobs import Job
@@ -18,9 +20,11 @@ from ottla.model.errors import OttlaError
 from ottla.model.ids import TopicPartition
 from ottla.operations.reassignment.execution import cancel_moves, clear_throttle_of, start_moves
 from ottla.operations.reassignment.plan import plan_moves, write_plan
-from ottla.operations.reassignment.progress import placement_of, progress_of
+from ottla.operations.reassignment.progress import TIMEOUT_MS, placement_of, progress_of
+from ottla.operations.reassignment.throttle import ThrottleConfigs, clear_throttle, find_throttle
 
 _WATCH_SECONDS: Final = 1.0
+_THROTTLE_SECONDS: Final = 10.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,6 +64,20 @@ class MovePlan:
     def document(self) -> str:
         """The plan as a file, for `ottla cluster reassign execute`."""
         return write_plan(self.moves)
+
+    @property
+    def digest(self) -> str:
+        """Differs between plans that move other replicas."""
+        before = write_plan({each: self.present[each] for each in self.moves})
+        return hashlib.sha256(f"{before}\n{self.document}".encode()).hexdigest()
+
+    def check_shown(self, digest: str) -> None:
+        """Raises `InvalidFormError` if this is not the plan that was shown, whose digest this is."""
+        if digest != self.digest:
+            raise InvalidFormError(
+                f"replicas of {self.topic} or brokers have changed since this plan was shown; nothing was moved: load"
+                " the page again for a new plan"
+            )
 
     @property
     def sentence(self) -> str:
@@ -144,6 +162,57 @@ def start_plan(access: Access, plan: MovePlan) -> Job:
     job = access.start_job("reassign", f"Move replicas of {plan.topic}", work)
     job.report(0, plan.copied_bytes, unit="bytes")
     return job
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeftThrottle:
+    """A throttle for copies of replicas, and whether something still moves with it."""
+
+    configs: ThrottleConfigs
+    moving: int
+    """Partitions that are being moved, by any reassignment."""
+
+    @property
+    def is_left(self) -> bool:
+        """Whether it only slows down replication now: what set it has ended, or was killed."""
+        return bool(self.configs) and not self.moving
+
+
+async def find_left_throttle(access: Access) -> LeftThrottle:
+    """The throttle of brokers and topics. One is left behind by a console or a command that was killed."""
+    cluster = access.cluster
+    view = await cluster.retry(cluster.refresh)
+    moving = await list_reassignments(cluster, None, timeout_ms=TIMEOUT_MS)
+    return LeftThrottle(configs=await find_throttle(cluster, list(view.topics)), moving=len(moving))
+
+
+async def has_left_throttle(access: Access) -> bool:
+    """Whether brokers have a throttle that nothing needs; asked again after some seconds. False if the user may not
+    know."""
+
+    async def ask() -> bool:
+        cluster = access.cluster
+        try:
+            if not (await find_throttle(cluster, [])).rates:
+                return False
+            return not await list_reassignments(cluster, None, timeout_ms=TIMEOUT_MS)
+        except OttlaError:
+            return False
+
+    return await access.clients.remembered("left throttle", _THROTTLE_SECONDS, ask)
+
+
+async def remove_left_throttle(access: Access) -> None:
+    """Removes a throttle that was left behind. Raises `InvalidFormError` while partitions are being moved."""
+    found = await find_left_throttle(access)
+    details = {"rates": dict(found.configs.rates), "topics": list(found.configs.topics)}
+    async with access.change("remove replication throttle", "cluster", details):
+        if found.moving:
+            raise InvalidFormError(
+                f"{plural(found.moving, 'partition')} still moving: the throttle is removed when the moves have ended"
+            )
+        await clear_throttle(access.cluster, found.configs.topics)
+    access.clients.forget("left throttle")
 
 
 async def _watch(access: Access, job: Job, plan: MovePlan, started: Sequence[TopicPartition]) -> None:

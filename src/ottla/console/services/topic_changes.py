@@ -92,11 +92,11 @@ async def set_config(access: Access, name: str, config: str, value: str | None) 
 async def delete_topic(access: Access, name: str, topic_id: str = "") -> None:
     """Deletes a topic with all its records, if it is the one with this id; "" for any."""
     async with access.change("delete topic", name):
-        await _check_id(access, name, topic_id)
+        await check_id(access, name, topic_id)
         await access.admin().delete_topics([name])
 
 
-async def _check_id(access: Access, name: str, topic_id: str) -> None:
+async def check_id(access: Access, name: str, topic_id: str) -> None:
     """Raises `InvalidFormError` if the topic was deleted and created again since its page was shown."""
     if topic_id and topic_id != str((await topic_view(access.cluster, name)).id):
         raise InvalidFormError(
@@ -120,11 +120,16 @@ class RecordDeletion:
     @property
     def lines(self) -> str:
         """As `parse_points` reads them: exactly what was shown is deleted."""
-        return "\n".join(f"{each.partition},{offset}" for each, offset in self.before.items())
+        return write_points(self.before)
+
+
+def write_points(points: Mapping[TopicPartition, int]) -> str:
+    """As `parse_points` reads them."""
+    return "\n".join(f"{each.partition},{offset}" for each, offset in points.items())
 
 
 def parse_points(topic: str, lines: str) -> dict[TopicPartition, int]:
-    """The offset in each partition before which records are deleted, from lines of `partition,offset`. Raises
+    """The offset in each partition up to which a preview counted, from lines of `partition,offset`. Raises
     `InvalidFormError`."""
     before: dict[TopicPartition, int] = {}
     for line in lines.split():
@@ -133,7 +138,7 @@ def parse_points(topic: str, lines: str) -> dict[TopicPartition, int]:
             raise InvalidFormError(f"{line[:80]!r} is not partition,offset")
         before[TopicPartition(topic, int(found[1]))] = int(found[2])
     if not before:
-        raise InvalidFormError(f"{topic} has no records to delete")
+        raise InvalidFormError(f"{topic}: the form names no offsets; load its page again")
     return before
 
 
@@ -151,5 +156,5 @@ async def delete_records(access: Access, topic: str, lines: str, topic_id: str =
     before = parse_points(topic, lines)
     details = {"before": {str(each.partition): offset for each, offset in before.items()}}
     async with access.change("delete records of topic", topic, details):
-        await _check_id(access, topic, topic_id)
+        await check_id(access, topic, topic_id)
         await access.admin().delete_records(before)

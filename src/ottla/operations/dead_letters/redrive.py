@@ -12,7 +12,7 @@ once, and half messages whose producer never committed them.
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -79,6 +79,9 @@ class RedriveRules:
     """The most letters in a second."""
     is_forced: bool = False
     """Sends expired letters too, with the time of now, and half messages that were never committed."""
+    ends: Mapping[TopicPartition, int] | None = None
+    """The offset of each partition up to which letters are redriven (exclusive), as a dry run found them; None for the
+    present end. Partitions that are not named are left."""
 
     def check(self) -> None:
         """Raises `MisuseError` for rules that would send letters in a circle."""
@@ -118,9 +121,11 @@ class Redrive:
         """Partitions of target topics, None if the topic does not exist."""
         self._ttls: dict[str, _Ttl] = {}
         self.outcome = RedriveOutcome()
+        self.ends: dict[TopicPartition, int] = {}
+        """The offset of each partition up to which letters are read (exclusive)."""
 
     async def plan(self) -> RedriveOutcome:
-        """What `run` would do."""
+        """What `run` would do with the rules and these `ends`."""
         bounds, progress = await self._begin()
         async for partition, _, letters in read_letters(self._cluster, bounds):
             for letter in letters:
@@ -177,16 +182,18 @@ class Redrive:
 
     async def _begin(self) -> tuple[Bounds, dict[TopicPartition, RedriveProgress]]:
         """What is to be read, and what was redriven of it."""
-        topic = self._rules.topic
+        topic, rules_ends = self._rules.topic, self._rules.ends
         whole = await bounds_of(self._cluster, topic)
         committed = await committed_offsets(self._cluster, redrive_group(topic))
         progress: dict[TopicPartition, RedriveProgress] = {}
         bounds: Bounds = {}
-        for partition, (start, end) in whole.items():
+        for partition, (start, last) in whole.items():
+            end = last if rules_ends is None else max(start, min(last, rules_ends.get(partition, start)))
+            self.ends[partition] = end
             found = committed.get(partition)
             known = RedriveProgress(start) if found is None else parse_progress(found.offset, found.metadata)
             # A topic that was deleted and created again begins at 0.
-            if known.offset > end:
+            if known.offset > last:
                 known = RedriveProgress(start)
             known.add(known.offset, start)
             progress[partition] = known

@@ -29,11 +29,11 @@ async def scan_owed(
     partitions: Sequence[TopicPartition],
     on_owed: Callable[[TopicPartition, list[Owed]], None],
     on_progress: Callable[[int, int], None],
-) -> None:
+) -> dict[TopicPartition, int]:
     """Calls `on_owed` with what each partition owes, piece by piece, in the order of offsets.
 
     Reads the logs twice (see `owed_records`), so that memory does not grow with what is parked. `on_progress` gets the
-    number of offsets read, and the number of offsets to read.
+    number of offsets read, and the number of offsets to read. Returns the end offset of each partition that was read.
     """
     bounds = await offset_bounds(cluster, partitions)
     found = {each: OwedRecords(Offset(start)) for each, (start, _) in bounds.items()}
@@ -53,6 +53,7 @@ async def scan_owed(
         done[where] = batch.next_offset
         read = sum(at - left[name][0] for name, at in done.items())
         on_progress(2 * total - total_left + read, 2 * total)
+    return {each: end for each, (_, end) in bounds.items()}
 
 
 async def _batches(

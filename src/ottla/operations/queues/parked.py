@@ -1,6 +1,7 @@
 """What is parked in the queues of a topic: counts by due time, records that are due next, records by id or place."""
 
 from array import array
+from bisect import bisect_left
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
@@ -44,6 +45,11 @@ class ChosenRecords(NamedTuple):
         """How many they are."""
         return sum(map(len, self.records.values()))
 
+    def before(self, ends: Mapping[TopicPartition, int]) -> "ChosenRecords":
+        """Those below the offset of their partition; none of partitions that are not named."""
+        some = {where: offsets[: bisect_left(offsets, ends.get(where, 0))] for where, offsets in self.records.items()}
+        return ChosenRecords(self.id, some)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueCounts:
@@ -55,6 +61,8 @@ class QueueCounts:
     partitions: Mapping[TopicPartition, DueCounts]
     oldest_ms: int | None
     """The timestamp of the record that was parked first; None if nothing is parked."""
+    ends: Mapping[TopicPartition, int]
+    """The end offset of each partition: what was parked later is not counted."""
 
 
 async def parking_queues(cluster: Cluster, topic: str, partition: int | None = None) -> list[ParkingQueue]:
@@ -76,12 +84,16 @@ async def count_parked(
     """Counts what the queues hold. Reads their whole logs, twice."""
     now_ms = cluster.clock.now_ms()
     counts = {where: DueCounts(now_ms) for queue in queues for where in queue.places}
-    await scan_owed(cluster, list(counts), lambda where, owed: counts[where].add(owed), on_progress)
-    return [await _queue_counts(cluster, queue, counts, now_ms) for queue in queues]
+    ends = await scan_owed(cluster, list(counts), lambda where, owed: counts[where].add(owed), on_progress)
+    return [await _queue_counts(cluster, queue, counts, ends, now_ms) for queue in queues]
 
 
 async def _queue_counts(
-    cluster: Cluster, queue: ParkingQueue, counts: Mapping[TopicPartition, DueCounts], now_ms: int
+    cluster: Cluster,
+    queue: ParkingQueue,
+    counts: Mapping[TopicPartition, DueCounts],
+    ends: Mapping[TopicPartition, int],
+    now_ms: int,
 ) -> QueueCounts:
     some = {where: counts[where] for where in queue.places}
     every = DueCounts(now_ms)
@@ -89,7 +101,14 @@ async def _queue_counts(
         every.add_counts(each)
     first = [(where, Owed(0, each.first_offset)) for where, each in some.items() if each.first_offset is not None]
     written = [parked.record.timestamp for parked in await read_parked(cluster, first)]
-    return QueueCounts(queue=queue, now_ms=now_ms, every=every, partitions=some, oldest_ms=min(written, default=None))
+    return QueueCounts(
+        queue=queue,
+        now_ms=now_ms,
+        every=every,
+        partitions=some,
+        oldest_ms=min(written, default=None),
+        ends={where: ends[where] for where in queue.places},
+    )
 
 
 class _DueFirst:
@@ -131,8 +150,8 @@ async def inspect_queue(cluster: Cluster, queue: ParkingQueue, limit: int) -> tu
         counts[where].add(owed)
         first.add(where, owed)
 
-    await scan_owed(cluster, queue.places, on_owed, _ignore)
-    return await _queue_counts(cluster, queue, counts, now_ms), await read_parked(cluster, first.chosen())
+    ends = await scan_owed(cluster, queue.places, on_owed, _ignore)
+    return await _queue_counts(cluster, queue, counts, ends, now_ms), await read_parked(cluster, first.chosen())
 
 
 async def chosen_if(
