@@ -154,6 +154,8 @@ def streams_group_config(config: BrokerConfig, overrides: Mapping[str, str]) -> 
         standby_replicas=_int(values, "streams.num.standby.replicas"),
         initial_rebalance_delay_ms=_int(values, "streams.initial.rebalance.delay.ms"),
         assignment_interval_ms=_int(values, "streams.assignment.interval.ms"),
+        shard_descriptions_size_max=_int(config.values, "group.streams.topology.description.memory.bytes")
+        // _int(config.values, "offsets.topic.num.partitions"),
     )
 
 

@@ -1,7 +1,8 @@
 """The broker configs of streams groups, and the configs that one streams group may override.
 
-Names, types, defaults and bounds are those of Kafka 4.3. A group's value must be within the broker's minimum and
-maximum; `ottla.broker.configs.group_settings` combines both.
+Names, types, defaults and bounds are those of Kafka 4.3; `group.streams.topology.description.memory.bytes` is not in
+Kafka. A group's value must be within the broker's minimum and maximum; `ottla.broker.configs.group_settings` combines
+both.
 """
 
 from collections.abc import Mapping
@@ -39,6 +40,9 @@ STREAMS_BROKER_CONFIGS: Final = (
             "The smallest value of a group's streams.assignment.interval.ms.", 0),
     _define("group.streams.max.assignment.interval.ms", _INT, "15000",
             "The largest value of a group's streams.assignment.interval.ms.", 0),
+    _define("group.streams.topology.description.memory.bytes", _INT, "67108864",
+            "The memory for the topology descriptions of streams groups; each partition of __consumer_offsets has an"
+            " equal part. 0 to keep no descriptions.", 0),
 )  # fmt: skip
 
 STREAMS_GROUP_CONFIGS: Final = (

@@ -183,7 +183,8 @@ class StreamsGroups:
     ) -> bool:
         """Whether this member must send the description of its topology; not before the group is written."""
         is_stale = any(each.code is StatusCode.STALE_TOPOLOGY for each in statuses)
-        if not request.can_describe or is_stale or request.group_id not in self.groups:
+        has_room = self.config_of(request.group_id).shard_descriptions_size_max > 0
+        if not request.can_describe or not has_room or is_stale or request.group_id not in self.groups:
             return False
         return self._descriptions.ask(request.group_id, topology.epoch, now_ms)
 
@@ -207,7 +208,8 @@ class StreamsGroups:
                 ErrorCode.INVALID_REQUEST,
                 f"Topology epoch {request.topology_epoch} is not the topology epoch {epoch} of the group.",
             )
-        self._descriptions.put(request.group_id, epoch, request.description, request.size)
+        room = self.config_of(request.group_id).shard_descriptions_size_max
+        self._descriptions.put(request.group_id, epoch, request.description, request.size, room)
 
     def _decide_on(self, group_id: str, *, is_joining: bool) -> GroupChange:
         group = self.groups.get(group_id)

@@ -71,6 +71,8 @@ class StreamsGroupConfig:
     """How long a new group waits for more members before its first assignment."""
     assignment_interval_ms: int = 1_000
     """The minimum interval between target assignments; 0 for none."""
+    shard_descriptions_size_max: int = 1024 * 1024
+    """The limit of all topology descriptions of a shard together."""
 
     def assignment_configs(self) -> Mapping[str, str]:
         """The configs whose change leads to a new assignment."""

@@ -2,8 +2,9 @@
 
 A description is what operators see of an application: its whole processing graph. It is kept in memory only, by the
 group's coordinator: after a failover the next heartbeats ask for it again. Only one member at a time is asked, and
-again after `FIRST_BACKOFF_MS`, then at doubled intervals. Sizes are bounded; a description that is too large is refused
-and not asked for again. One for which there is no room is asked for later: other groups may be gone by then.
+again after `FIRST_BACKOFF_MS`, then at doubled intervals. Sizes are bounded, of each description and of all together; a
+description that is too large is refused and not asked for again. One for which there is no room is asked for later:
+other groups may be gone by then.
 """
 
 from dataclasses import dataclass
@@ -15,8 +16,6 @@ from ottla.model.error_codes import ErrorCode
 FIRST_BACKOFF_MS: Final = 30_000
 BACKOFF_MS_MAX: Final = 3_600_000
 DESCRIPTION_SIZE_MAX: Final = 256 * 1024
-SHARD_SIZE_MAX: Final = 16 * 1024 * 1024
-"""The limit of all descriptions of a shard together."""
 
 
 @dataclass(slots=True)
@@ -49,14 +48,21 @@ class TopologyDescriptions:
         entry.ask_after_ms = now_ms + entry.backoff_ms
         return True
 
-    def put(self, group_id: str, epoch: int, description: object, size: int) -> None:
-        """Keeps a description. Raises `Refusal` if it is too large."""
+    def put(self, group_id: str, epoch: int, description: object, size: int, shard_size_max: int) -> None:
+        """Keeps a description. Raises `Refusal` if it is too large, or all of them would be larger than the limit."""
         entry = self._entry(group_id, epoch)
-        if size > DESCRIPTION_SIZE_MAX or self._size - entry.size + size > SHARD_SIZE_MAX:
-            entry.is_refused = entry.description is None and size > DESCRIPTION_SIZE_MAX
+        size_max = min(DESCRIPTION_SIZE_MAX, shard_size_max)
+        if size > size_max:
+            entry.is_refused = entry.description is None
             raise Refusal(
                 ErrorCode.STREAMS_TOPOLOGY_DESCRIPTION_UPDATE_FAILED,
-                f"the topology description of group {group_id} has a size of {size}, which is too large to be kept",
+                f"the topology description of group {group_id} has a size of {size} bytes; at most {size_max} are kept",
+            )
+        if self._size - entry.size + size > shard_size_max:
+            raise Refusal(
+                ErrorCode.STREAMS_TOPOLOGY_DESCRIPTION_UPDATE_FAILED,
+                f"no room for the topology description of group {group_id} with a size of {size} bytes: descriptions"
+                f" take {self._size} of {shard_size_max} bytes; see group.streams.topology.description.memory.bytes",
             )
         self._size += size - entry.size
         entry.description, entry.size = description, size
