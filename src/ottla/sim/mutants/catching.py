@@ -5,6 +5,12 @@ Some bugs need a moment that random runs seldom reach: `tests/simulation/stories
 
 from typing import Final
 
+from ottla.sim.checkers.share_delivery_counts import ShareDeliveryCounts
+from ottla.sim.checkers.share_finished_stay import ShareFinishedStay
+from ottla.sim.checkers.share_nothing_lost import ShareNothingLost
+from ottla.sim.checkers.share_one_holder import ShareOneHolder
+from ottla.sim.checkers.share_start_offsets import ShareStartOffsets
+
 CAUGHT_BY: Final = {
     "every marker commits": 0,
     "readers skip a record": 0,
@@ -61,10 +67,20 @@ CAUGHT_BY: Final = {
     "share locks never expire": 0,
     "share acknowledgements are answered early": 0,
     "share start offsets pass acquired records": 1,
+    "share start offsets go back": 0,
     "share delivery counts are not loaded": 0,
-    "share locks are ignored": 1,
+    "share locks are ignored": 3,
 }
 """The first seed that finds the bug, by its name."""
+
+CHECKED_BY: Final = {
+    "share locks are ignored": ShareOneHolder.name,
+    "share start offsets pass acquired records": ShareNothingLost.name,
+    "share start offsets go back": ShareStartOffsets.name,
+    "share delivery counts are not loaded": ShareDeliveryCounts.name,
+    "share acknowledgements are answered early": ShareFinishedStay.name,
+}
+"""The checker that must be among those that find the bug: it has no other planted bug."""
 
 UNSEEN: Final = {
     "leader epoch unchecked": "the check is redundant: a broker that no longer leads cannot commit anything, since"

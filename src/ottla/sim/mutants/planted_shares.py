@@ -1,6 +1,7 @@
 """The planted bugs of share groups, one function each; see `planted.py`."""
 
 import asyncio
+from dataclasses import replace
 from typing import Any, Final
 
 from ottla.coordination.share_partitions.share_partition import ShareOutcome, SharePartition
@@ -10,6 +11,7 @@ from ottla.coordination.share_partitions.share_partition_state import (
     Run,
     SharePartitionState,
 )
+from ottla.coordination.share_state import shard_state
 from ottla.sim.mutants.mutant import Mutant, always
 
 
@@ -28,6 +30,20 @@ def _past_acquired(_: Any) -> Any:
         return Outlook(self.next_offset, 0)
 
     return outlook
+
+
+def _now_and_then_from_zero(outlook: Any) -> Any:
+    def older(self: SharePartitionState, write_ids: Any = ()) -> Outlook:
+        return Outlook(0, 0) if self._next_id % 2 else outlook(self, write_ids)
+
+    return older
+
+
+def _updated_to_any(updated: Any) -> Any:
+    def back(state: Any, update: Any) -> Any:
+        return replace(updated(state, update), start_offset=update.start_offset)
+
+    return back
 
 
 def _uncounted(load: Any) -> Any:
@@ -62,6 +78,15 @@ SHARE_MUTANTS: Final = {
         what="The start offset that is stored is behind records that members still have.",
         scenario="share failover",
         patches=((SharePartitionState, "outlook", _past_acquired),),
+    ),
+    "share start offsets go back": Mutant(
+        what="A leader stores an older start offset, and the share coordinator takes it.",
+        scenario="shares",
+        patches=(
+            (SharePartitionState, "outlook", _now_and_then_from_zero),
+            (shard_state, "_outlook", lambda _: lambda _, change: (change.start_offset, 0)),
+            (shard_state, "_updated", _updated_to_any),
+        ),
     ),
     "share delivery counts are not loaded": Mutant(
         what="A new leader of a share-partition does not know how often records were delivered.",
