@@ -52,12 +52,17 @@ def _follower_killed(arena: Arena) -> Iterator[None]:
     follower.start()
 
 
-@contextmanager
-def _coordinator_killed(arena: Arena) -> Iterator[None]:
-    leader = arena.leader("__transaction_state")
-    leader.kill()
-    yield
-    leader.start()
+def coordinator_killed(name: str, topic: str) -> Fault:
+    """The leader of the first partition of a coordinator's topic is killed; the topic must exist."""
+
+    @contextmanager
+    def strike(arena: Arena) -> Iterator[None]:
+        leader = arena.leader(topic)
+        leader.kill()
+        yield
+        leader.start()
+
+    return Fault(name=f"{name} coordinator killed", strike=strike)
 
 
 @contextmanager
@@ -171,11 +176,12 @@ def _rolling_restart(arena: Arena) -> Iterator[None]:
     yield
 
 
+TRANSACTION_COORDINATOR_KILLED: Final = coordinator_killed("transaction", "__transaction_state")
 FAULTS: Final = (
     Fault(name="leader killed", strike=_killed),
     Fault(name="leader killed, back at once", strike=_killed_and_back_at_once),
     Fault(name="follower killed", strike=_follower_killed),
-    Fault(name="transaction coordinator killed", strike=_coordinator_killed),
+    TRANSACTION_COORDINATOR_KILLED,
     Fault(name="leader paused beyond its session", strike=_paused),
     Fault(name="leader stopped cleanly", strike=_stopped_cleanly),
     Fault(name="leader cut off from everything", strike=_leader_alone, cuts_clients=True, needs_zookeeper=True),

@@ -12,7 +12,7 @@ import pytest
 
 from tests.chaos.arena import Arena, arena, java_load, librdkafka_load, share_load
 from tests.chaos.checker import check
-from tests.chaos.faults import FAULTS, Fault
+from tests.chaos.faults import FAULTS, TRANSACTION_COORDINATOR_KILLED, Fault, coordinator_killed
 from tests.chaos.ordeal import undergo
 from tests.chaos.share_violations import share_violations
 from tests.chaos.test_faults import many
@@ -26,6 +26,12 @@ CONFIGS: Final = {
     "share.coordinator.state.topic.num.partitions": "3",
     "share.coordinator.snapshot.update.records.per.snapshot": "20",
 }
+# There are no transactions, and so no transaction coordinator.
+SHARE_FAULTS: Final = (
+    *(each for each in FAULTS if each is not TRANSACTION_COORDINATOR_KILLED),
+    coordinator_killed("share", "__share_group_state"),
+    coordinator_killed("group", "__consumer_offsets"),
+)
 
 
 def share_under(made: Arena, folder: Path, faults: Iterable[Fault]) -> None:
@@ -45,7 +51,7 @@ def share_under(made: Arena, folder: Path, faults: Iterable[Fault]) -> None:
 
 @pytest.mark.long
 def test_a_share_group_on_one_machines_store(tmp_path: Path) -> None:
-    chosen = [each for each in FAULTS if not each.needs_zookeeper]
+    chosen = [each for each in SHARE_FAULTS if not each.needs_zookeeper]
     with arena(tmp_path, "sqlite", configs=CONFIGS) as made:
         share_under(made, tmp_path, many(chosen))
 
@@ -53,4 +59,4 @@ def test_a_share_group_on_one_machines_store(tmp_path: Path) -> None:
 @pytest.mark.long
 def test_a_share_group_on_zookeeper(tmp_path: Path) -> None:
     with arena(tmp_path, "zookeeper", configs=CONFIGS) as made:
-        share_under(made, tmp_path, many(FAULTS))
+        share_under(made, tmp_path, many(SHARE_FAULTS))
