@@ -21,6 +21,7 @@ LONG: Final = timedelta(seconds=30)
 HUGE: Final = 2**62
 EPOCH_MAX: Final = 2**31 - 1
 UNKNOWN_TOPIC: Final = UUID(int=77)
+SIZE_MAX: Final = 200
 
 Codes = dict[str, Any]
 Both = Callable[[Callable[[RawConnection], Codes]], None]
@@ -206,6 +207,62 @@ def test_heartbeats(both: Both) -> None:
         codes["again"] = beat(member_epoch=epoch).error_code
         codes["newer"] = beat(member_epoch=epoch + 5).error_code
         codes["joins again"] = beat().error_code
+        newest = epoch
+        while newest < epoch + 2:
+            # Each member that comes is a new epoch for all.
+            beat(member_id=f"n{newest}")
+            newest = beat(member_epoch=newest).member_epoch
+        codes["the epoch before"] = beat(member_epoch=newest - 1).error_code
+        codes["an older epoch"] = beat(member_epoch=newest - 2).error_code
+        codes["leaves with an older epoch"] = beat(member_epoch=-1).error_code
+        codes["after leaving"] = beat(member_epoch=newest).error_code
+        codes["comes back"] = beat().error_code
+        return codes
+
+    both(scenario)
+
+
+def test_the_size_of_a_group(both: Both) -> None:
+    """With the default of both, 200 members."""
+
+    def scenario(connection: RawConnection) -> Codes:
+        name, group_id = unused_name(), unused_group(connection)
+        create_topic(connection, name)
+
+        def join(member_id: str, member_epoch: int = 0) -> Any:
+            values = {"group_id": group_id, "member_id": member_id, "member_epoch": member_epoch}
+            return connection.ask_newest(ApiKey.SHARE_GROUP_HEARTBEAT, {**values, "subscribed_topic_names": [name]})
+
+        codes: Codes = {"members": [join(f"m{at}").error_code for at in range(SIZE_MAX)]}
+        codes["one more"] = join("one more").error_code
+        codes["one that is there"] = join("m7").error_code
+        codes["leaves"] = join("m7", -1).error_code
+        codes["in its place"] = join("one more").error_code
+        return codes
+
+    both(scenario)
+
+
+def test_locks_are_limited(both: Both) -> None:
+    """The least that can be set is 100 records in flight; there are 60 batches of 10 and less."""
+
+    def scenario(connection: RawConnection) -> Codes:
+        group_id, topic_id = set_up(connection, records=60, share_partition_max_record_locks="100")
+        member = Member(connection, group_id, topic_id)
+        codes: Codes = {}
+        limited = {"share_acquire_mode": 1, "max_records": 1000}
+        acquired: list[tuple[int, int, int]] = []
+        while not acquired:
+            acquired = member.fetch(max_wait=LONG, **limited)
+        codes["limited"] = acquired[0][0], acquired[-1][1]
+        codes["no more"] = member.fetch(max_wait=NOW, **limited)
+        other = Member(connection, group_id, topic_id, "other")
+        codes["nor another"] = other.fetch(max_wait=NOW, max_records=1000)
+        codes["in the middle"] = member.acknowledge((50, 59, [ACCEPT]))
+        codes["the window does not move"] = other.fetch(max_wait=NOW, **limited)
+        codes["at the start"] = member.acknowledge((0, 9, [ACCEPT]))
+        found = other.fetch(max_wait=LONG, **limited)
+        codes["as many as were done"] = found[0][0], found[-1][1]
         return codes
 
     both(scenario)

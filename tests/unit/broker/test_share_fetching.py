@@ -61,6 +61,19 @@ def test_a_renewed_lock_lasts_as_long_as_is_configured_now(connection: RawConnec
     assert [(first, last, 2)] == other.fetch(max_wait=LONG)
 
 
+def test_the_size_of_a_group_is_limited(connection: RawConnection) -> None:
+    group_id, _ = set_up(connection, 1)
+
+    def join(member_id: str, member_epoch: int = 0) -> ErrorCode:
+        values = {"group_id": group_id, "member_id": member_id, "member_epoch": member_epoch}
+        answer = connection.ask_newest(ApiKey.SHARE_GROUP_HEARTBEAT, {**values, "subscribed_topic_names": ["t"]})
+        return ErrorCode(answer.error_code)
+
+    full = ErrorCode.group_max_size_reached
+    assert [ErrorCode.none, full, ErrorCode.none] == [join("two"), join("three"), join("two")]
+    assert [ErrorCode.none, ErrorCode.none, full] == [join("two", -1), join("three"), join("two")]
+
+
 def test_sessions_are_limited(connection: RawConnection, broker: InProcessBroker) -> None:
     group_id, topic_id = set_up(connection, 1)
     members = [Member(connection, group_id, topic_id, name) for name in ("one", "two")]
