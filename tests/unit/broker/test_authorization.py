@@ -4,6 +4,7 @@ A real broker, real requests over a socket. Denials are written as `OPERATION TY
 """
 
 import asyncio
+import re
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -26,6 +27,7 @@ from ottla.model.ids import QUEUE_PRODUCER_BIT
 from ottla.protocol.apis import SERVED, ApiKey
 from ottla.security.connection_context import ConnectionContext
 from ottla.security.resources import Operation, ResourceType
+from tests.documented import ROOT
 from tests.wire.exchange import RawConnection, read_response, request_frame
 from tests.wire.groups import wait_coordinator
 from tests.wire.transactional_producer import find_coordinator, transactional_batch
@@ -840,6 +842,48 @@ def test_every_api_has_a_case() -> None:
     }
     assert set(SERVED) - no_permission_needed == {case.api_key for case in CASES} | {ApiKey.LIST_TRANSACTIONS}
     assert set(HANDLERS) <= set(SERVED)
+
+
+WITHOUT_EFFECT: Final = {
+    # Only shown, among the operations that a client is authorized for:
+    (ApiKey.METADATA, "T Write"),
+    (ApiKey.METADATA, "T Alter"),
+    (ApiKey.METADATA, "C Alter"),
+    (ApiKey.DESCRIBE_TOPIC_PARTITIONS, "T Alter"),
+    (ApiKey.DESCRIBE_GROUPS, "G Delete"),
+    # Denied in the cases because nothing is needed:
+    (ApiKey.RENEW_DELEGATION_TOKEN, "U CreateTokens"),
+    (ApiKey.EXPIRE_DELEGATION_TOKEN, "U CreateTokens"),
+    # Records that brokers deliver to each other:
+    (ApiKey.PRODUCE, "C ClusterAction"),
+}
+"""Denials of the cases that are not about what a client needs."""
+
+
+def test_the_document_has_every_api_with_the_permissions_that_it_needs() -> None:
+    """Each API that is served is in one row of docs/security.md; what is denied in the cases above is what it names."""
+    text = (ROOT / "docs" / "security.md").read_text(encoding="utf-8")
+    table = text.partition("### What each API needs\n")[2].partition("\n## ")[0]
+    rows = [line.split("|")[1:3] for line in table.splitlines() if line.startswith("| ")][1:]
+    listed = [(name.strip(), needs) for names, needs in rows for name in names.split(",")]
+    served_names = {"".join(word.capitalize() for word in key.name.split("_")): key for key in SERVED}
+    assert sorted(served_names) == sorted(name for name, _ in listed)
+    documented = {served_names[name]: needs for name, needs in listed}
+    letters = {
+        "TOPIC": "T",
+        "GROUP": "G",
+        "CLUSTER": "C",
+        "TRANSACTIONAL_ID": "X",
+        "DELEGATION_TOKEN": "DT",
+        "USER": "U",
+    }
+    for case in CASES:
+        for denial in case.denials.split(";"):
+            operation, resource, _ = denial.split()
+            needed = f"{letters[resource]} {''.join(word.capitalize() for word in operation.split('_'))}"
+            if (case.api_key, needed) not in WITHOUT_EFFECT:
+                # As a word: Describe is not DescribeConfigs.
+                assert re.search(rf"\b{needed}\b", documented[case.api_key]), case
 
 
 def test_telemetry_needs_no_permission(served: Served) -> None:
