@@ -20,6 +20,7 @@ from ottla.security.security_protocol import SecurityProtocol
 from ottla.transport.authentication import ListenerLogin, Logins, SessionGuard
 from ottla.transport.connection import Connection, Serve
 from ottla.transport.receive_buffers import ReceiveBuffers
+from ottla.transport.refusal_log import RefusalKind, RefusalLog
 from ottla.transport.request_times import RequestTimes
 from ottla.transport.tls_handshakes import AcceptingTls, Handshakes
 from ottla.transport.turn import Turn
@@ -33,11 +34,8 @@ _SWEEP_SECONDS_MAX: Final = 30.0
 _STALL_SWEEPS_PER_WINDOW: Final = 3
 _MEMORY_WARNING_SECONDS: Final = 60.0
 _HOSTS_NAMED_MAX: Final = 5
-_REFUSAL_WARNING_SECONDS: Final = 60.0
 _THROTTLED_MAX: Final = 1000
 """Connections over the quota of their address that wait to be closed; with more, they are closed at once."""
-_REFUSED_HOSTS_MAX: Final = 1000
-"""Addresses whose last warning is remembered; with more, all are forgotten."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,8 +108,7 @@ class Listeners:
         """TLS handshakes that failed, for whatever reason."""
         self.stalled = 0
         """Connections closed because a request made too little progress."""
-        self._refused_hosts: dict[str, tuple[float, int]] = {}
-        """When a refused request of this address was last logged, and how many came since."""
+        self._refusals = RefusalLog()
         self.bytes_in = 0
         """Of closed connections; open ones have their own count."""
         self.bytes_out = 0
@@ -213,7 +210,9 @@ class Listeners:
         host = address.rpartition(":")[0]
         self._forget_host(host)
         if is_notable:
-            self._warn_of_refusal(host, address, f"listener {listener.name}: {reason}")
+            self._refusals.add(
+                RefusalKind.LOGIN, host, address, f"listener {listener.name}: {reason}", self._clock.monotonic()
+            )
         else:
             _LOGGER.debug("login of %s ended: %s", address, reason)
 
@@ -222,7 +221,9 @@ class Listeners:
         self.failed_handshakes += 1
         self._forget_host(host)
         if is_notable:
-            self._warn_of_refusal(host, address, f"listener {listener.name}: {reason}")
+            self._refusals.add(
+                RefusalKind.HANDSHAKE, host, address, f"listener {listener.name}: {reason}", self._clock.monotonic()
+            )
         else:
             _LOGGER.debug("handshake with %s ended: %s", address, reason)
 
@@ -249,7 +250,8 @@ class Listeners:
     def _on_closed(self, connection: Connection, host: str) -> None:
         _LOGGER.debug("connection from %s ended: %s", connection.context.address, connection.closed_because)
         if connection.refused_because is not None:
-            self._warn_of_refusal(connection.host, connection.context.address, connection.refused_because)
+            now, reason = self._clock.monotonic(), connection.refused_because
+            self._refusals.add(RefusalKind.REQUEST, connection.host, connection.context.address, reason, now)
         self.connections.pop(connection, None)
         self._guards.pop(connection, None)
         self.bytes_in += connection.bytes_in
@@ -263,19 +265,6 @@ class Listeners:
             del self._per_host[host]
         if not self.connections:
             self._all_closed.set()
-
-    def _warn_of_refusal(self, host: str, address: str, reason: str) -> None:
-        """One line a minute for each address."""
-        now = self._clock.monotonic()
-        warned_at, count = self._refused_hosts.get(host, (float("-inf"), 0))
-        if now - warned_at < _REFUSAL_WARNING_SECONDS:
-            self._refused_hosts[host] = warned_at, count + 1
-            return
-        if len(self._refused_hosts) >= _REFUSED_HOSTS_MAX:
-            self._refused_hosts.clear()
-        self._refused_hosts[host] = now, 0
-        more = f" (and {count} more connections from {host} in the last {now - warned_at:.0f} s)" if count else ""
-        _LOGGER.warning("closed connection from %s%s: %s", address, more, reason)
 
     async def close_idle_forever(self) -> None:
         """Closes connections that were idle for too long, until cancelled."""
@@ -292,8 +281,9 @@ class Listeners:
     async def close_stalled_forever(self) -> None:
         """Closes connections whose incomplete request makes too little progress, until cancelled.
 
-        Also warns when connections wait for receive memory, with the addresses that hold it, and ends the waiting of
-        clients whose session has expired: a fetch may wait for weeks.
+        Also warns when connections wait for receive memory, with the addresses that hold it; reports failures of
+        clients that were not logged one by one; and ends the waiting of clients whose session has expired: a fetch may
+        wait for weeks.
         """
         warned_at = float("-inf")
         while True:
@@ -303,6 +293,7 @@ class Listeners:
                 warned_at = now
                 self._warn_of_memory()
             self._close_stalled(now)
+            self._refusals.report_counted(now)
             for connection in [each for each, guard in self._guards.items() if guard.is_expired(now)]:
                 connection.hurry()
 

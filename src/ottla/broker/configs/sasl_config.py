@@ -106,14 +106,14 @@ def sasl_errors(values: Values, listener: str) -> Iterator[str]:
 
 
 def _token_errors(values: Values, listener: str) -> Iterator[str]:
-    if not value_for_listener(values, listener, f"{_OAUTH}jwks.endpoint.url"):
+    if not _for_tokens(values, listener, f"{_OAUTH}jwks.endpoint.url"):
         yield (
             f"listener {listener} enables OAUTHBEARER, but sasl.oauthbearer.jwks.endpoint.url is not set: tokens could"
             " not be checked"
         )
     for what in ("audience", "issuer"):
-        is_missing = not value_for_listener(values, listener, f"{_OAUTH}expected.{what}")
-        if is_missing and not value_for_listener(values, listener, f"{_OAUTH}allow.unverified.{what}"):
+        is_missing = not _for_tokens(values, listener, f"{_OAUTH}expected.{what}")
+        if is_missing and not _for_tokens(values, listener, f"{_OAUTH}allow.unverified.{what}"):
             yield (
                 f"listener {listener} enables OAUTHBEARER, but sasl.oauthbearer.expected.{what} is not set; set it, or"
                 f" set sasl.oauthbearer.allow.unverified.{what}=true to accept tokens of any {what}"
@@ -145,14 +145,14 @@ def _module(values: Values, listener: str, mechanism: str) -> JaasModule | None:
 
 
 def _token_rules(values: Values, listener: str) -> TokenRules:
-    audiences = value_for_listener(values, listener, f"{_OAUTH}expected.audience")
-    issuer = value_for_listener(values, listener, f"{_OAUTH}expected.issuer")
+    audiences = _for_tokens(values, listener, f"{_OAUTH}expected.audience")
+    issuer = _for_tokens(values, listener, f"{_OAUTH}expected.issuer")
     return TokenRules(
         audiences=audiences if isinstance(audiences, tuple) else (),
         issuer=issuer if isinstance(issuer, str) and issuer else None,
-        clock_skew_seconds=_whole(value_for_listener(values, listener, f"{_OAUTH}clock.skew.seconds")),
-        name_claim=str(value_for_listener(values, listener, f"{_OAUTH}sub.claim.name")),
-        scope_claim=str(value_for_listener(values, listener, f"{_OAUTH}scope.claim.name")),
+        clock_skew_seconds=_whole(_for_tokens(values, listener, f"{_OAUTH}clock.skew.seconds")),
+        name_claim=str(_for_tokens(values, listener, f"{_OAUTH}sub.claim.name")),
+        scope_claim=str(_for_tokens(values, listener, f"{_OAUTH}scope.claim.name")),
     )
 
 
@@ -160,12 +160,16 @@ def _jwks(values: Values, listener: str) -> JwksConfig:
     allowed = values["org.apache.kafka.sasl.oauthbearer.allowed.urls"]
     endpoint = f"{_OAUTH}jwks.endpoint."
     return JwksConfig(
-        url=str(value_for_listener(values, listener, f"{endpoint}url")),
+        url=str(_for_tokens(values, listener, f"{endpoint}url")),
         allowed_urls=allowed if isinstance(allowed, tuple) else (),
-        refresh_ms=_whole(value_for_listener(values, listener, f"{endpoint}refresh.ms")),
-        backoff_ms=_whole(value_for_listener(values, listener, f"{endpoint}retry.backoff.ms")),
-        backoff_ms_max=_whole(value_for_listener(values, listener, f"{endpoint}retry.backoff.max.ms")),
+        refresh_ms=_whole(_for_tokens(values, listener, f"{endpoint}refresh.ms")),
+        backoff_ms=_whole(_for_tokens(values, listener, f"{endpoint}retry.backoff.ms")),
+        backoff_ms_max=_whole(_for_tokens(values, listener, f"{endpoint}retry.backoff.max.ms")),
     )
+
+
+def _for_tokens(values: Values, listener: str, name: str) -> ConfigValue | None:
+    return value_for_listener(values, listener, name, mechanism="OAUTHBEARER")
 
 
 def _whole(value: ConfigValue | None) -> int:

@@ -20,6 +20,15 @@ _OVERRIDE: Final = re.compile(r"listener\.name\.(?P<listener>[a-z0-9_]{1,255})\.
 _MECHANISMS: Final = ("plain", "scram-sha-256", "scram-sha-512", "oauthbearer")
 _FAMILIES: Final = ("ssl.", "sasl.")
 _OTHERS: Final = frozenset({"connections.max.reauth.ms", "max.connections", "max.connection.creation.rate"})
+_OF_A_MECHANISM: Final = frozenset(
+    {
+        "sasl.jaas.config",
+        "sasl.server.callback.handler.class",
+        "sasl.login.callback.handler.class",
+        "connections.max.reauth.ms",
+    }
+)
+"""What can be set for one mechanism; OAUTHBEARER has configs of its own besides."""
 _NOT_OF_A_LISTENER: Final = frozenset({"sasl.mechanism.inter.broker.protocol", "sasl.enabled.mechanisms.controller"})
 
 
@@ -60,7 +69,7 @@ def _override(name: str) -> ConfigDefinition | None:
     overridden = BROKER_CONFIGS.get(rest)
     if overridden is None or rest in _NOT_OF_A_LISTENER or not (rest.startswith(_FAMILIES) or rest in _OTHERS):
         return None
-    if mechanism is not None and rest.startswith("ssl."):
+    if mechanism is not None and rest not in _OF_A_MECHANISM and not rest.startswith(f"sasl.{mechanism}."):
         return None
     update_mode = UpdateMode.AT_START if overridden.update_mode is UpdateMode.AT_START else UpdateMode.PER_BROKER
     # Shown only where it is set.

@@ -60,6 +60,30 @@ def test_tokens_are_checked_with_keys_audience_and_issuer() -> None:
     )
 
 
+def test_tokens_are_checked_by_the_configs_of_their_mechanism() -> None:
+    """As in Kafka, those with the prefix of listener and mechanism count before all others."""
+    own = {
+        "jwks.endpoint.url": "https://own.example/jwks",
+        "jwks.endpoint.refresh.ms": "5000",
+        "expected.audience": "own",
+        "expected.issuer": "https://own.example",
+        "clock.skew.seconds": "3",
+        "sub.claim.name": "name",
+    }
+    prefixed = {f"listener.name.in.oauthbearer.sasl.oauthbearer.{name}": value for name, value in own.items()}
+    mechanism = {"sasl.enabled.mechanisms": "OAUTHBEARER"}
+    for found in (parsed(mechanism | prefixed), parsed(TOKENS | prefixed)):
+        assert found.jwks is not None
+        assert ("https://own.example/jwks", 5000) == (found.jwks.url, found.jwks.refresh_ms)
+        rules = found.token_rules
+        assert (("own",), "https://own.example", 3, "name") == (
+            rules.audiences,
+            rules.issuer,
+            rules.clock_skew_seconds,
+            rules.name_claim,
+        )
+
+
 @pytest.mark.parametrize(
     ("missing", "complaint"),
     [
