@@ -93,6 +93,27 @@ def test_a_record_is_produced_and_shown(page: Page, topic: str) -> None:
     expect(page.locator(".open-record")).to_contain_text("a person")
 
 
+def test_an_export_goes_on_when_its_page_is_closed(
+    page: Page, new_page: Callable[..., Page], console: ConsoleProcess, topic: str
+) -> None:
+    page.goto(f"/topics/{topic}/records?filter=value.id+%3C+100")
+    page.get_by_label("Export in the background as").select_option("csv")
+    page.get_by_role("button", name="Start").click()
+    page.wait_for_url("**/jobs/*")
+    address = page.url
+    page.goto("/jobs")
+    other = new_page(console.url)
+    other.goto(address)
+    link = other.get_by_role("link", name=f"Download {topic}.csv")
+    expect(link).to_be_visible()
+    with other.expect_download() as download:
+        link.click()
+    assert 101 == len(download.value.path().read_text().splitlines())
+    other.get_by_role("button", name="Delete the file").click()
+    expect(other.locator("main")).to_contain_text("100 records")
+    expect(link).to_have_count(0)
+
+
 def test_records_can_be_read_without_javascript(
     new_page: Callable[..., Page], console: ConsoleProcess, topic: str
 ) -> None:

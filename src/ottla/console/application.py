@@ -18,6 +18,7 @@ from starlette.staticfiles import StaticFiles
 from ottla.console.cluster.access import Access, UserClients
 from ottla.console.cluster.audit import AuditLog
 from ottla.console.cluster.jobs import Jobs
+from ottla.console.cluster.result_files import ResultFiles
 from ottla.console.cluster.sampler import Sampler
 from ottla.console.oidc.flow import LoginFlow
 from ottla.console.oidc.provider import Provider
@@ -84,7 +85,7 @@ class Console:
     def __init__(self, settings: ConsoleSettings) -> None:
         self.settings: Final = settings
         self.audit: Final = AuditLog(settings.audit_file, now_ms)
-        self.jobs: Final = Jobs(now_ms)
+        self.jobs: Final = Jobs(now_ms, ResultFiles(settings.export_folder, settings.export_bytes_max))
         self.sampler: Final = Sampler(now_ms, settings.sample_seconds, settings.metrics_urls)
         self.sessions: Final = Sessions(settings, time.monotonic)
         self.limiter: Final = LoginLimiter(time.monotonic)
@@ -185,6 +186,7 @@ class Console:
     async def _sweep(self) -> None:
         while True:
             await asyncio.sleep(_SWEEP_SECONDS)
+            self.jobs.remove_old_files()
             await self.sessions.renew_tokens()
             await self.sessions.end_expired()
 

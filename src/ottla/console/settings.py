@@ -88,6 +88,10 @@ class ConsoleSettings:
     """The `/metrics` of brokers, for request rates and latencies; without them those are not shown."""
     audit_file: Path | None = None
     """Where changes are recorded; None keeps only the last ones in memory."""
+    export_folder: Path | None = None
+    """Where the files of exports are made; None for the folder of temporary files."""
+    export_bytes_max: int = 10 << 30
+    """How large they may be together."""
     hosts: tuple[str, ...] = ()
     """Host names, besides the listen address, under which browsers may ask for the console."""
     tls_certificate: str | None = None

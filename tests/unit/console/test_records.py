@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Callable, Iterator
 from contextlib import aclosing
+from html import unescape
 from typing import Any
 
 import msgspec
@@ -24,6 +25,7 @@ from ottla.console.services.records.scan import scan_plan
 from ottla.console.services.records.search import Search, all_rows, bounds_for, in_utc
 from ottla.console.services.records.shown import hex_dump, pretty, show
 from ottla.model.ids import TopicPartition
+from ottla.registry.schemas.schema import Schema
 from ottla.registry.serde import AvroSerializer, RegistryClient
 from ottla.testing import InProcessBroker
 from tests.unit.console.conftest import Visitor
@@ -322,6 +324,64 @@ def test_values_with_schemas_are_decoded_and_found(
     assert "00000000  00 00 00 00" in raw
     lines = console.get("/topics/avro/records/export?format=jsonl").text.splitlines()
     assert {"id": 7, "by": "prefix <b>7</b>"} == json.loads(lines[7])["value"]
+
+
+PROTO = """syntax = "proto3";
+message Item { string name = 1; int32 count = 2; }
+message Other { bool is_new = 1; }
+"""
+PRICE = {"type": "object", "properties": {"price": {"type": "number"}}, "required": ["price"]}
+
+
+def test_records_are_produced_by_schemas(
+    visit: Callable[..., Visitor], broker: InProcessBroker, registry_url: str
+) -> None:
+    with RegistryClient(registry_url) as registry:
+        registry.register("avro-key", Schema(text=PROTO, type="PROTOBUF"))
+        price = registry.register("prices", Schema(text=json.dumps(PRICE), type="JSON"))
+        order = registry.version("avro-value")
+    console = visit(broker.bootstrap, registry_url=registry_url)
+    assert "Schema of the value" in console.get("/topics/avro/produce").text
+    form = {
+        "value": '{"id": 7, "by": "<b>"}',
+        "value_encoding": "schema",
+        "key": '{"name": "n", "count": 3}',
+        "key_encoding": "schema",
+    }
+    for fields, value in (
+        (form, '"by": "<b>"'),
+        ({**form, "value_schema": str(order.id)}, '"by": "<b>"'),
+        ({**form, "value": '{"price": 2.5}', "value_schema": "prices"}, '"price": 2.5'),
+        ({**form, "key": '{"is_new": true}', "key_message": "Other"}, '"by": "<b>"'),
+    ):
+        written = console.post("/topics/avro/produce", fields)
+        assert 303 == written.status_code, written.text
+        page = unescape(console.get(written.headers["location"]).text)
+        assert value in page
+        assert ('"is_new": true' if "key_message" in fields else '"count": 3') in page
+    assert order.id == console.console.audit.newest()[0].details["value_schema"]
+    before = console.get("/topics/avro/records/export?format=jsonl").text.count("\n")
+    for fields, words in (
+        ({"value": '{"id": "seven", "by": "x"}'}, "value: field id"),
+        ({"value": '{"id": 7}'}, "field by"),
+        ({"value": "{"}, "value: not JSON"),
+        ({"value": '{"price": "dear"}', "value_schema": "prices"}, "/price"),
+        ({"value": "{}", "value_schema": str(price.id)}, "price"),
+        ({"key": '{"count": "many"}'}, "count"),
+        ({"key": '{"nowhere": 1}'}, "nowhere"),
+        ({"key_message": "Missing"}, "its messages: Item, Other"),
+        ({"value_schema": "no-such-subject"}, "value: "),
+        ({"value_schema": "99999"}, "value: "),
+    ):
+        refused = console.post("/topics/avro/produce", {**form, **fields})
+        found = unescape(refused.text.partition("<main")[2])
+        assert (422, True) == (refused.status_code, words in found), (fields, found)
+    assert before == console.get("/topics/avro/records/export?format=jsonl").text.count("\n")
+    reader = visit(broker.bootstrap, registry_url=registry_url, read_only=True)
+    assert 403 == reader.post("/topics/avro/produce", form).status_code
+    without = visit(broker.bootstrap)
+    assert "Schema of the value" not in without.get("/topics/avro/produce").text
+    assert "--registry" in without.post("/topics/avro/produce", form).text
 
 
 @pytest.mark.usefixtures("registry_url")

@@ -136,6 +136,19 @@ def console(
             show_default="ottla/console-audit.jsonl in $XDG_STATE_HOME or ~/.local/state",
         ),
     ] = None,
+    export_dir: Annotated[
+        Path | None,
+        typer.Option(
+            "--export-dir",
+            metavar="DIR",
+            help="Folder for the files of exports, which are removed after an hour.",
+            show_default="the folder of temporary files",
+        ),
+    ] = None,
+    export_limit: Annotated[
+        str,
+        typer.Option("--export-limit", metavar="SIZE", help="Space that the files of all exports may take together."),
+    ] = "10g",
     tls_certificate: Annotated[
         str | None,
         typer.Option("--tls-certificate", metavar="FILE", help="PEM file with the certificate chain: serve HTTPS."),
@@ -162,6 +175,7 @@ def console(
         from ottla.cli.profile.store import chosen_connection
         from ottla.cli.serve.log_output import set_up_logging
         from ottla.console.settings import AuthMode, ConsoleSettings
+        from ottla.operations.sizes import parse_size
         from ottla.transport.addresses import parse_listen_address
 
         set_up_logging(log_format, log_level)
@@ -190,6 +204,8 @@ def console(
             pipelines=tuple(pipelines or ()),
             metrics_urls=tuple(metrics or ()),
             audit_file=audit_file(os.environ) if audit_log is None else audit_log,
+            export_folder=export_dir,
+            export_bytes_max=parse_size(export_limit),
             hosts=tuple(host or ()),
             tls_certificate=tls_certificate,
             tls_key=tls_key,

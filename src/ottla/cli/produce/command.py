@@ -148,10 +148,10 @@ def _encoder(topic: str, shape: LineShape, schemas: _Schemas) -> "Encode":
     from ottla.cli.schemas.connection import open_registry
 
     with open_registry(schemas.registry, *schemas.connection) as registry:
-        from ottla.cli.schemas.encoding import SchemaChoice, SchemaEncoder, record_encoder
+        from ottla.cli.schemas.encoding import SchemaChoice, chosen_encoder, record_encoder
 
         key, value = (
-            SchemaEncoder(registry, topic, SchemaChoice(*choice), is_key=is_key) if is_used else None
+            chosen_encoder(registry, topic, SchemaChoice(*choice), is_key=is_key) if is_used else None
             for is_key, is_used, choice in (
                 (True, shape.is_json_key, schemas.key),
                 (False, shape.is_json_value, schemas.value),

@@ -21,7 +21,7 @@ from ottla.console.settings import ConsoleSettings
 from ottla.model.errors import DeniedError, StorageError
 
 if TYPE_CHECKING:
-    from ottla.registry.serde.registry_client import AsyncRegistryClient
+    from ottla.registry.serde.registry_client import AsyncRegistryClient, RegistryClient
     from ottla.registry.serde.schema_reader import SchemaReader
 
 _CLIENT_ID: Final = "ottla-console"
@@ -58,6 +58,7 @@ class UserClients:
             self._registry_login = {"auth" if isinstance(registry_login, tuple) else "token": registry_login}
         self._admin: AsyncAdmin | None = None
         self._registry: AsyncRegistryClient | None = None
+        self._blocking_registry: RegistryClient | None = None
         self._schema_reader: SchemaReader | None = None
         self.ended: Final = asyncio.Event()
         """Set when the session is over: streams of its pages end, while jobs go on."""
@@ -109,17 +110,27 @@ class UserClients:
 
     def schema_reader(self) -> "SchemaReader | None":
         """Reads keys and values by their schemas; None if no registry is configured. It blocks: call it in a thread."""
+        registry = self.blocking_registry()
+        if registry is None:
+            return None
+        if self._schema_reader is None:
+            from ottla.registry.serde.schema_reader import SchemaReader
+
+            self._schema_reader = SchemaReader(registry)
+        return self._schema_reader
+
+    def blocking_registry(self) -> "RegistryClient | None":
+        """As `registry`, for serializers. It blocks: call it in a thread."""
         url = self._settings.registry_url
         if url is None:
             return None
-        if self._schema_reader is None:
+        if self._blocking_registry is None:
             from ottla.registry.serde.registry_client import RegistryClient
-            from ottla.registry.serde.schema_reader import SchemaReader
 
-            self._schema_reader = SchemaReader(
-                RegistryClient(url, timeout_seconds=_REGISTRY_TIMEOUT_SECONDS, retries=0, **self._registry_login)
+            self._blocking_registry = RegistryClient(
+                url, timeout_seconds=_REGISTRY_TIMEOUT_SECONDS, retries=0, **self._registry_login
             )
-        return self._schema_reader
+        return self._blocking_registry
 
     def hold(self) -> None:
         """Keeps the clients open until `release`: for a job that outlives the session."""
@@ -138,8 +149,8 @@ class UserClients:
             await self._admin.close()
         if self._registry is not None:
             await self._registry.close()
-        if self._schema_reader is not None:
-            self._schema_reader.close()
+        if self._blocking_registry is not None:
+            self._blocking_registry.close()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,7 +1,8 @@
 """Long work that outlives its request: progress, rate, stop and outcome of each job, for the page `/jobs`.
 
 A job is a coroutine function that gets its `Job`, reports progress to it and returns a sentence with the outcome. Jobs
-live in this process: they end with it. At most `_RUNNING_MAX` run at once, and the last `_KEPT_MAX` are kept.
+live in this process: they end with it. At most `_RUNNING_MAX` run at once, and the last `_KEPT_MAX` are kept. A job may
+have a file as its result, which is removed some time after the job has ended.
 """
 
 import asyncio
@@ -12,11 +13,15 @@ from enum import StrEnum
 from typing import Final
 from uuid import uuid4
 
+from ottla.console.cluster.result_files import ResultFile, ResultFiles
 from ottla.model.errors import InvalidRequestError, OttlaError
 
 _LOGGER: Final = logging.getLogger(__name__)
 _RUNNING_MAX: Final = 16
 _KEPT_MAX: Final = 200
+FILE_KEPT_MS: Final = 3_600_000
+"""How long the file of a job is kept after it has ended."""
+FILES_BYTES_MAX: Final = 10 << 30
 
 
 class JobState(StrEnum):
@@ -54,6 +59,8 @@ class Job:
         self.outcome = ""
         self.result_address: str | None = None
         """The page that shows the result."""
+        self.file: ResultFile | None = None
+        """The result, if it is a file; None if it was removed."""
         self._now_ms = now_ms
         self.started_at_ms: Final = now_ms()
         self.ended_at_ms: int | None = None
@@ -119,8 +126,9 @@ Work = Callable[[Job], Awaitable[str]]
 class Jobs:
     """All jobs of this process."""
 
-    def __init__(self, now_ms: Callable[[], int]) -> None:
+    def __init__(self, now_ms: Callable[[], int], files: ResultFiles | None = None) -> None:
         self._now_ms = now_ms
+        self.files: Final = ResultFiles(None, FILES_BYTES_MAX) if files is None else files
         self._jobs: OrderedDict[str, Job] = OrderedDict()
 
     def newest(self) -> list[Job]:
@@ -142,8 +150,14 @@ class Jobs:
         job.run(asyncio.create_task(self._run(job, work), name=f"job {kind}"))
         ended = [name for name, each in self._jobs.items() if each.state is not JobState.RUNNING]
         for name in ended[: max(0, len(self._jobs) - _KEPT_MAX)]:
-            del self._jobs[name]
+            remove_file(self._jobs.pop(name))
         return job
+
+    def remove_old_files(self) -> None:
+        """Removes the files of jobs that ended long ago."""
+        for job in self._jobs.values():
+            if job.ended_at_ms is not None and self._now_ms() - job.ended_at_ms >= FILE_KEPT_MS:
+                remove_file(job)
 
     async def _run(self, job: Job, work: Work) -> None:
         try:
@@ -157,5 +171,13 @@ class Jobs:
             job.end(JobState.FAILED, f"{type(error).__name__}: {error}")
 
     async def close(self) -> None:
-        """Stops all jobs."""
+        """Stops all jobs, and removes their files."""
         await asyncio.gather(*(each.stop() for each in self._jobs.values()))
+        self.files.close()
+
+
+def remove_file(job: Job) -> None:
+    """Removes the file of a job that has ended, if it has one."""
+    if job.file is not None and job.state is not JobState.RUNNING:
+        job.file.remove()
+        job.file = None

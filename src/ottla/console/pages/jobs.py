@@ -1,12 +1,14 @@
 """`/jobs`: long work with progress, rate and outcome; each job can be stopped."""
 
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import FileResponse, Response
 from starlette.routing import Route
 
 from ottla.console.cluster.access import Access
-from ottla.console.cluster.jobs import Job, UnknownJobError
+from ottla.console.cluster.jobs import FILE_KEPT_MS, Job, UnknownJobError, remove_file
+from ottla.console.errors import NotFoundError
 from ottla.console.settings import AuthMode
+from ottla.console.web.events import attachment
 from ottla.console.web.pages import console_of, render, see
 
 
@@ -18,7 +20,22 @@ async def list_jobs(request: Request) -> Response:
 
 async def show_job(request: Request) -> Response:
     """One job."""
-    return render(request, "jobs/job.html", job=_job(request))
+    return render(request, "jobs/job.html", job=_job(request), kept_ms=FILE_KEPT_MS)
+
+
+async def download_file(request: Request) -> Response:
+    """The file of a job that has ended."""
+    job = _job(request)
+    if job.file is None:
+        raise NotFoundError(f"job {job.id} has no file: it was removed, or the job has not ended")
+    return FileResponse(job.file.path, media_type=job.file.media_type, headers=attachment(job.file.name))
+
+
+async def delete_file(request: Request) -> Response:
+    """Deletes the file of a job, and shows the job."""
+    job = _job(request)
+    remove_file(job)
+    return see(request, job.address)
 
 
 async def stop_job(request: Request) -> Response:
@@ -45,4 +62,6 @@ routes = [
     Route("/jobs", list_jobs),
     Route("/jobs/{job}", show_job),
     Route("/jobs/{job}/stop", stop_job, methods=["POST"]),
+    Route("/jobs/{job}/file", download_file),
+    Route("/jobs/{job}/file/delete", delete_file, methods=["POST"]),
 ]

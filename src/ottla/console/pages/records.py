@@ -5,7 +5,6 @@ import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import Any, Final
-from urllib.parse import quote
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -15,16 +14,16 @@ from ottla.console.cluster.access import Access
 from ottla.console.errors import InvalidFormError, NotFoundError
 from ottla.console.filters import FilterError
 from ottla.console.filters.syntax import Root
-from ottla.console.services.records.exports import MEDIA_TYPES, ExportFormat, export
+from ottla.console.services.records.exports import MEDIA_TYPES, ExportFormat, export, start_export
 from ottla.console.services.records.live import follow
 from ottla.console.services.records.one_record import read_record
-from ottla.console.services.records.producing import Encoding, NewRecord, produce, typed_bytes, typed_headers
+from ottla.console.services.records.producing import Encoding, TypedPart, made_record, produce, typed_headers
 from ottla.console.services.records.query import Decode, Order, RecordsQuery
 from ottla.console.services.records.rows import RecordRow
 from ottla.console.services.records.scan import scan_plan
 from ottla.console.services.records.search import Found, Progress, Search, all_rows, bounds_for
 from ottla.console.services.topics import topic_view
-from ottla.console.web.events import event, event_stream, file_stream
+from ottla.console.web.events import attachment, event, event_stream, file_stream
 from ottla.console.web.human import plural, short_bytes, short_number
 from ottla.console.web.pages import (
     command_of,
@@ -179,7 +178,7 @@ async def download_part(request: Request) -> Response:
     if data is None:
         raise NotFoundError(f"the {part} of {topic}-{partition} at offset {offset} is null")
     return Response(
-        data, media_type="application/octet-stream", headers=_attachment(f"{topic}-{partition}-{offset}-{part}.bin")
+        data, media_type="application/octet-stream", headers=attachment(f"{topic}-{partition}-{offset}-{part}.bin")
     )
 
 
@@ -187,30 +186,45 @@ async def download(request: Request) -> Response:
     """All records of the query as a file, streamed."""
     access, topic = console_of(request), _topic(request)
     query = RecordsQuery.of(request.query_params)
-    try:
-        kind = ExportFormat(request.query_params.get("format", ""))
-    except ValueError:
-        raise InvalidFormError(f"format must be one of {', '.join(ExportFormat)}") from None
+    kind = _format(request.query_params.get("format", ""))
     plan = scan_plan(query, access.schema_reader())
     bounds = await bounds_for(access.cluster, topic, query)
     return file_stream(
         access,
         export(access.cluster, bounds, plan, query, kind),
         MEDIA_TYPES[kind],
-        _attachment(f"{topic}.{kind.value}"),
+        attachment(f"{topic}.{kind.value}"),
     )
+
+
+async def start_file(request: Request) -> Response:
+    """Starts a job that writes the file; then the job is shown. The query is in the address, as for a download."""
+    access, topic = console_of(request), _topic(request)
+    form = await form_of(request)
+    query = RecordsQuery.of(request.query_params)
+    job = await start_export(access, topic, query, _format(text_of(form, "format")))
+    return see(request, job.address)
+
+
+def _format(text: str) -> ExportFormat:
+    try:
+        return ExportFormat(text)
+    except ValueError:
+        raise InvalidFormError(f"format must be one of {', '.join(ExportFormat)}") from None
 
 
 async def show_produce(request: Request) -> Response:
     """The form for a new record."""
     access, topic = console_of(request), _topic(request)
     view = await topic_view(access.cluster, topic)
+    has_registry = access.settings.registry_url is not None
     return render(
         request,
         "records/produce.html",
         topic=topic,
         partitions=len(view.partitions),
-        encodings=[each.value for each in Encoding],
+        encodings=[each.value for each in Encoding if has_registry or each is not Encoding.SCHEMA],
+        has_registry=has_registry,
         command_text=command_of(access, "produce", topic),
     )
 
@@ -221,11 +235,18 @@ async def produce_record(request: Request) -> Response:
     form = await form_of(request)
     view = await topic_view(access.cluster, topic)
     partition = number_of(form, "partition", -1, least=-1, most=len(view.partitions) - 1)
-    record = NewRecord(
-        key=typed_bytes(text_of(form, "key", ""), _encoding(text_of(form, "key_encoding", "text")), "key"),
-        value=typed_bytes(text_of(form, "value", ""), _encoding(text_of(form, "value_encoding", "text")), "value"),
-        headers=typed_headers(text_of(form, "headers", "")),
-        partition=None if partition < 0 else partition,
+    key, value = (
+        TypedPart(
+            text=text_of(form, name, ""),
+            encoding=_encoding(text_of(form, f"{name}_encoding", "text")),
+            schema=text_of(form, f"{name}_schema", ""),
+            message=text_of(form, f"{name}_message", ""),
+        )
+        for name in ("key", "value")
+    )
+    headers = typed_headers(text_of(form, "headers", ""))
+    record = await made_record(
+        access, topic, key=key, value=value, headers=headers, partition=None if partition < 0 else partition
     )
     written = await produce(access, topic, record)
     return see(request, path_of("topics", topic, "records", written.partition, written.offset))
@@ -240,10 +261,6 @@ def _encoding(text: str) -> Encoding:
 
 def _topic(request: Request) -> str:
     return str(request.path_params["topic"])
-
-
-def _attachment(name: str) -> dict[str, str]:
-    return {"Content-Disposition": f"attachment; filename*=UTF-8''{quote(name, safe='')}", "Cache-Control": "no-store"}
 
 
 def _rows_html(rows: list[RecordRow], path: str, query: RecordsQuery) -> str:
@@ -291,7 +308,8 @@ routes = [
     Route(_RECORDS, show),
     Route(f"{_RECORDS}/search", search),
     Route(f"{_RECORDS}/live", live),
-    Route(f"{_RECORDS}/export", download),
+    Route(f"{_RECORDS}/export", download, methods=["GET"]),
+    Route(f"{_RECORDS}/export", start_file, methods=["POST"]),
     Route(f"{_RECORDS}/{{partition:int}}/{{offset:int}}", show_record),
     Route(f"{_RECORDS}/{{partition:int}}/{{offset:int}}/{{part}}", download_part),
     Route("/topics/{topic}/produce", show_produce, methods=["GET"]),

@@ -7,6 +7,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 from typing import Any, Final
+from urllib.parse import quote
 
 import msgspec
 from starlette.exceptions import HTTPException
@@ -51,6 +52,11 @@ def file_stream(
     by then is not taken for the whole file. Raises `HTTPException` if the session has too many streams."""
     check_streams(access)
     return StreamingResponse(_counted(access, _while_signed_in(access, pieces)), media_type=media_type, headers=headers)
+
+
+def attachment(name: str) -> dict[str, str]:
+    """The headers of a response that browsers save as a file of this name."""
+    return {"Content-Disposition": f"attachment; filename*=UTF-8''{quote(name, safe='')}", "Cache-Control": "no-store"}
 
 
 def check_streams(access: Access) -> None:

@@ -1,4 +1,5 @@
-"""Downloads: the records of a query as JSON lines, CSV or Parquet, chunk by chunk, in bounded memory.
+"""Downloads: the records of a query as JSON lines, CSV or Parquet, chunk by chunk, in bounded memory; streamed to the
+browser, or written to a file by a job.
 
 The limit of the page does not count; from, to, partitions, key and filter do. Records come in the order of offsets of
 each partition.
@@ -21,12 +22,14 @@ from ottla.client.fetch.arrow_chunks import decode_chunk
 from ottla.client.fetch.chunk import Chunk
 from ottla.client.fetch.range_fetch import OffsetRange, RangeFetch, RangeRules
 from ottla.client.network.cluster import Cluster
+from ottla.console.cluster.access import Access
+from ottla.console.cluster.jobs import Job
 from ottla.console.filters.syntax import Root
 from ottla.console.services.records.query import RecordsQuery
 from ottla.console.services.records.rows import ReadRecord
-from ottla.console.services.records.scan import ScanPlan, matching
-from ottla.console.services.records.search import Bounds
-from ottla.console.web.human import time_text
+from ottla.console.services.records.scan import ScanPlan, matching, scan_plan
+from ottla.console.services.records.search import Bounds, bounds_for
+from ottla.console.web.human import plural, short_bytes, time_text
 from ottla.protocol.fetch_frames import READ_COMMITTED, READ_UNCOMMITTED
 from ottla.records.arrow import SCHEMA
 
@@ -57,21 +60,57 @@ async def export(
     plan: ScanPlan,
     query: RecordsQuery,
     kind: ExportFormat,
-    on_chunk: Callable[[int], object] = lambda records: None,
+    on_chunk: Callable[[int, int], object] = lambda offsets, records: None,
 ) -> AsyncGenerator[bytes, None]:
-    """The bytes of the file. `on_chunk` gets the number of records that were written so far."""
+    """The bytes of the file. `on_chunk` gets the number of offsets that were read and of records that were written."""
     rules = RangeRules(isolation_level=READ_UNCOMMITTED if query.uncommitted else READ_COMMITTED)
     ranges = {each: OffsetRange(start=start, end=end) for each, (start, end) in bounds.items()}
     writer = _WRITERS[kind]()
-    records = 0
+    records = offsets = 0
+    places = {each: start for each, (start, _) in bounds.items()}
     async with aclosing(RangeFetch(cluster, ranges, rules).chunks()) as chunks:
         async for chunk in chunks:
             count, data = await asyncio.to_thread(_written, writer, chunk, plan)
             records += count
-            on_chunk(records)
+            reached = min(chunk.next_offset, bounds[chunk.partition][1])
+            offsets += max(0, reached - places[chunk.partition])
+            places[chunk.partition] = reached
+            on_chunk(offsets, records)
             if data:
                 yield data
     yield await asyncio.to_thread(writer.end)
+
+
+async def start_export(access: Access, topic: str, query: RecordsQuery, kind: ExportFormat) -> Job:
+    """Exports as a job: a file that can be downloaded when it has ended. What is wrong with the query is raised here;
+    the offsets are those of now."""
+    plan = scan_plan(query, access.schema_reader())
+    bounds = await bounds_for(access.cluster, topic, query)
+    total = sum(end - start for start, end in bounds.values())
+
+    async def work(job: Job) -> str:
+        job.report(0, total, unit="offsets")
+        file = await asyncio.to_thread(access.jobs.files.create, job.id, f"{topic}.{kind.value}", MEDIA_TYPES[kind])
+        written = 0
+
+        def on_chunk(offsets: int, records: int) -> None:
+            nonlocal written
+            written = records
+            job.report(offsets, note=f"{plural(records, 'record')}, {short_bytes(file.size_bytes)}")
+
+        try:
+            async with aclosing(export(access.cluster, bounds, plan, query, kind, on_chunk)) as pieces:
+                async for piece in pieces:
+                    await asyncio.to_thread(file.append, piece)
+            await asyncio.to_thread(file.finish)
+        except BaseException:
+            file.remove()
+            raise
+        job.file = file
+        job.report(total)
+        return f"{plural(written, 'record')}, {short_bytes(file.size_bytes)}"
+
+    return access.start_job("export", f"Export of {topic} as {kind.value}", work)
 
 
 def _written(writer: "_Writer", chunk: Chunk, plan: ScanPlan) -> tuple[int, bytes]:
