@@ -1,6 +1,7 @@
 """Topics without a browser: the list, one topic, and every change with its preview and its entry in the audit log."""
 
 import html as html_words
+import os
 import re
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -20,6 +21,8 @@ from ottla.console.services import topics
 from ottla.console.services.reassignment import MovePlan
 from ottla.console.services.topic_changes import TopicForm, parse_configs
 from ottla.model.ids import TopicPartition
+from ottla.operations.reassignment.execution import cancel_moves, clear_throttle_of, start_moves
+from ottla.operations.reassignment.throttle import find_throttle
 from ottla.testing import BrokerCluster, InProcessBroker
 from tests.unit.console.conftest import Visitor
 
@@ -332,3 +335,31 @@ def test_replicas_are_moved_as_a_job(visit: Callable[..., Visitor], tmp_path: Pa
         assert not config_of(admin, "moved", "leader.replication.throttled.replicas")
         entry = next(each for each in console.console.audit.newest() if each.action == "reassign replicas of topic")
         assert ("moved", "done") == (entry.target, entry.outcome)
+
+
+@pytest.mark.slow
+def test_a_throttle_is_left_only_when_nothing_is_being_moved(visit: Callable[..., Visitor], tmp_path: Path) -> None:
+    """As after a console was killed: nothing watches the move, and nothing removes its throttle."""
+    with BrokerCluster(tmp_path / "cluster", brokers=3) as cluster, Admin(bootstrap_servers=cluster.bootstrap) as admin:
+        for topic in ("moved", "other"):
+            admin.create_topics([NewTopic(topic, replica_assignments={0: [0]})], wait_for_metadata=True)
+        with Producer(bootstrap_servers=cluster.bootstrap) as producer:
+            for _ in range(200):
+                producer.send("moved", os.urandom(10_000))
+        console = visit(cluster.bootstrap)
+        access, place = console.access(), TopicPartition("moved", 0)
+        console.run(lambda: start_moves(access.cluster, {place: (1,)}, 100_000))
+        page = text_of(console.get("/brokers/~throttle").text)
+        assert "1 partition moving" in page
+        assert "Remove the throttle" not in page
+        assert "/brokers/~throttle" not in console.get("/brokers").text
+        refused = console.post("/brokers/~throttle")
+        assert (422, True) == (refused.status_code, "still moving" in refused.text)
+        # The end of another move leaves the rates of brokers to this one.
+        console.run(lambda: clear_throttle_of(access.cluster, [TopicPartition("other", 0)]))
+        assert console.run(lambda: find_throttle(access.cluster, ["moved"])).rates
+        console.run(lambda: cancel_moves(access.cluster, [place]))
+        console.console.own_clients.forget("left throttle")
+        assert "/brokers/~throttle" in console.get("/brokers").text
+        assert 303 == console.post("/brokers/~throttle").status_code
+        assert not console.run(lambda: find_throttle(access.cluster, ["moved"]))

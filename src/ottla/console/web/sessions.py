@@ -5,6 +5,7 @@ has the user's clients, whose connections hold the password or tokens; it ends a
 largest age, with a login that the identity provider does not renew, at sign-out, and with the process.
 """
 
+import asyncio
 import hashlib
 import hmac
 import secrets
@@ -24,6 +25,7 @@ _SESSIONS_MAX: Final = 500
 _SESSIONS_OF_USER_MAX: Final = 20
 """One user cannot keep all others out."""
 _COOKIE_BYTES: Final = 32
+_RENEWED_AT_ONCE: Final = 10
 
 
 class TooManySessionsError(InvalidRequestError):
@@ -105,10 +107,15 @@ class Sessions:
 
     async def renew_tokens(self) -> None:
         """Renews the tokens that expire soon; a session whose login cannot be renewed is over when its token is."""
-        for each in list(self._sessions.values()):
-            if each.tokens is not None:
+        limit = asyncio.Semaphore(_RENEWED_AT_ONCE)
+
+        async def renew(tokens: SessionTokens) -> None:
+            async with limit:
                 with suppress(AuthenticationError, ProviderAwayError):
-                    await each.tokens.renew()
+                    await tokens.renew()
+
+        tokens = [each.tokens for each in self._sessions.values() if each.tokens is not None]
+        await asyncio.gather(*map(renew, tokens))
 
     async def end_expired(self) -> None:
         """Ends the sessions that are over."""

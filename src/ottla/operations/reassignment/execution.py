@@ -32,5 +32,7 @@ async def cancel_moves(cluster: Cluster, moving: Iterable[TopicPartition]) -> di
 
 
 async def clear_throttle_of(cluster: Cluster, moved: Iterable[TopicPartition]) -> bool:
-    """Removes the throttle of the topics of these partitions; returns whether there was one."""
-    return await clear_throttle(cluster, sorted({each.topic for each in moved}))
+    """Removes the throttle of the topics of these partitions; returns whether there was one. The rates of brokers stay
+    while other partitions are being moved with them."""
+    moving = await list_reassignments(cluster, None, timeout_ms=TIMEOUT_MS)
+    return await clear_throttle(cluster, sorted({each.topic for each in moved}), rates=not moving)
