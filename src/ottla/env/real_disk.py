@@ -17,7 +17,7 @@ from functools import partial
 from typing import Any, Final, ParamSpec, TypeVar
 
 from ottla.env.mapped_file import MappedFile
-from ottla.env.system_calls import UNNAMED_FILE, pwritev, sync_data
+from ottla.env.system_calls import UNNAMED_FILE, preadv, pwritev, sync_data
 from ottla.model.buffer import Buffer
 from ottla.model.ids import TimestampMs
 
@@ -126,11 +126,11 @@ class RealFile:
         if position < 0:
             raise OSError(errno.EINVAL, f"cannot read at the negative position {position}", self.path)
         try:
-            got = os.preadv(self._descriptor, [buffer], position)
+            got = preadv(self._descriptor, [buffer], position)
             if got == size or got == 0:
                 return got
             with memoryview(buffer) as view:
-                while got < size and (found := os.preadv(self._descriptor, [view[got:]], position + got)):
+                while got < size and (found := preadv(self._descriptor, [view[got:]], position + got)):
                     got += found
             return got
         except OSError as error:

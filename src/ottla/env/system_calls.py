@@ -26,6 +26,13 @@ def pwritev_by_pwrite(descriptor: int, buffers: Sequence[Buffer], position: int)
     return os.pwrite(descriptor, b"".join(buffers), position)
 
 
+def preadv_by_pread(descriptor: int, buffers: Sequence[bytearray | memoryview], position: int) -> int:
+    """Reads into the first buffer; returns the number of bytes, 0 at the end of the file."""
+    data = os.pread(descriptor, len(buffers[0]), position)
+    buffers[0][: len(data)] = data
+    return len(data)
+
+
 def sync_data_by_fsync(descriptor: int) -> None:
     """Returns once everything that was written would survive a power cut."""
     if _FULL_SYNC is not None:
@@ -48,6 +55,7 @@ def sendfile_by_copy(descriptor: int, file: int, position: int, size: int) -> in
 
 
 pwritev: Final[Callable[[int, Sequence[Buffer], int], int]] = getattr(os, "pwritev", pwritev_by_pwrite)
+preadv: Final[Callable[[int, Sequence[bytearray | memoryview], int], int]] = getattr(os, "preadv", preadv_by_pread)
 sync_data: Final[Callable[[int], None]] = getattr(os, "fdatasync", sync_data_by_fsync)
 sendfile: Final[Callable[[int, int, int, int], int]] = getattr(os, "sendfile", sendfile_by_copy)
 

@@ -1,7 +1,8 @@
 """Notices at once when another process on this machine dies that holds a lease.
 
 A process handle (`pidfd`) becomes readable when the process ends. Where a handle cannot be opened, for example for a
-process in another container, the lease must expire. `lease_owner.py` decides whether an owner is dead.
+process in another container, or with a Python that was built without `os.pidfd_open`, the lease must expire.
+`lease_owner.py` decides whether an owner is dead.
 """
 
 import asyncio
@@ -20,6 +21,8 @@ class OwnerWatch:
 
     def watch(self, owners: Iterable[LeaseOwner]) -> None:
         """Watches the processes of these owners, and no others."""
+        if not hasattr(os, "pidfd_open"):
+            return
         wanted = {(owner.pid, owner.start_ticks) for owner in owners if owner.pid != os.getpid() and can_be_seen(owner)}
         for process in self._handles.keys() - wanted:
             self._drop(process)

@@ -10,13 +10,14 @@ import pytest
 from ottla.env import real_disk
 from ottla.env.ports import Disk, File, Lock, Mapping
 from ottla.env.real_disk import IOV_MAX, RealDisk
-from ottla.env.system_calls import pwritev_by_pwrite, sync_data_by_fsync
+from ottla.env.system_calls import preadv_by_pread, pwritev_by_pwrite, sync_data_by_fsync
 from ottla.sim.disk import SimDisk
 
 
 @pytest.fixture(params=["real", "real without Linux's calls", "simulated"])
 def disk(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Disk:
     if request.param == "real without Linux's calls":
+        monkeypatch.setattr(real_disk, "preadv", preadv_by_pread)
         monkeypatch.setattr(real_disk, "pwritev", pwritev_by_pwrite)
         monkeypatch.setattr(real_disk, "sync_data", sync_data_by_fsync)
         monkeypatch.setattr(real_disk, "UNNAMED_FILE", 0)

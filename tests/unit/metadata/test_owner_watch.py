@@ -1,6 +1,7 @@
 """Processes that hold leases: their ends are noticed, also if they ended before they were watched."""
 
 import asyncio
+import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -52,5 +53,19 @@ def test_processes_that_run_or_are_not_wanted_any_more_are_not_reported() -> Non
         assert [] == reports
         watch.close()
         end(other)
+
+    asyncio.run(scenario())
+
+
+def test_a_python_without_process_handles_watches_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario() -> None:
+        reports: list[str] = []
+        watch, process = OwnerWatch(lambda: reports.append("gone")), sleeping()
+        monkeypatch.delattr(os, "pidfd_open")
+        watch.watch([owner_of(process)])
+        end(process)
+        await asyncio.sleep(0)
+        watch.close()
+        assert [] == reports
 
     asyncio.run(scenario())

@@ -1,6 +1,8 @@
 """SSL contexts from Kafka's configs: every kind of store, and errors that say what to do."""
 
+import os
 import ssl
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -116,6 +118,17 @@ class TestStores:
         shakes_hands(stores[kind], trusting)
         # The client has the key and the broker asks for it.
         shakes_hands({**stores["text"], **trusting, "ssl.client.auth": "required"}, {**stores[kind], **trusting})
+
+    def test_a_keystore_is_loaded_without_files_in_memory(
+        self, stores: dict[str, dict[str, str]], tmp_path: Path, authority: trustme.CA, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """As on systems other than Linux; the file on disk that takes their place is removed."""
+        monkeypatch.delattr(os, "memfd_create")
+        monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+        before = set(tmp_path.iterdir())
+        trusting = {"ssl.truststore.type": "PEM", "ssl.truststore.certificates": trust_of(authority)}
+        shakes_hands(stores["text"], trusting)
+        assert before == set(tmp_path.iterdir())
 
     def test_truststores(self, stores: dict[str, dict[str, str]], tmp_path: Path, authority: trustme.CA) -> None:
         shakes_hands(stores["text"], {"ssl.truststore.type": "PEM", "ssl.truststore.certificates": trust_of(authority)})

@@ -2,7 +2,8 @@
 
 Polling a shared SQLite file every few milliseconds would cost each broker CPU time, and polling less often would delay
 every change. inotify costs nothing while nothing happens. It is only a hint: a process that is killed between its
-commit and its touch wakes no other, and the number of inotify handles is limited, so watchers also poll now and then.
+commit and its touch wakes no other, the number of inotify handles is limited, and only Linux has inotify, so watchers
+also poll now and then.
 """
 
 import asyncio
@@ -25,10 +26,12 @@ class ChangeSignal:
 
     def watch(self, on_touched: Callable[[], None]) -> None:
         """Calls back from the running loop after each touch, also of this process; several touches may cause one call.
-        Creates the file if it is missing. If the kernel has no handle left, there are no calls."""
+        Creates the file if it is missing. If the kernel has no inotify or no handle left, there are no calls."""
         with suppress(OSError):
             os.close(os.open(self._path, os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, 0o600))
         libc = ctypes.CDLL(None, use_errno=True)
+        if not hasattr(libc, "inotify_init1"):
+            return
         inotify = libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC)
         if inotify < 0:
             return
