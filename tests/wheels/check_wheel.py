@@ -1,10 +1,11 @@
-"""Checks the wheels and the sdist that `make wheels` made: `python -m tests.wheels.check_wheel dist`.
+"""Checks the wheels and the sdist that `make wheels` made: `python -m tests.wheels.check_wheel dist python3.11 …`.
 
-The wheel for this interpreter is installed into a new environment in which no compiler can run; there a broker starts,
-and a record goes through it. The sdist must have every source that the kernels are compiled from.
+The wheel for each of the interpreters is installed into a new environment in which no compiler is found; there a broker
+starts, and a record goes through it. The sdist must have every source that the kernels are compiled from.
 """
 
 import os
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -14,7 +15,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 TIMEOUT_S = 300
-NO_COMPILER = {"CC": "/bin/false", "CXX": "/bin/false"}
+COMPILERS = ("cc", "gcc", "c++", "g++", "clang")
 
 
 def kernels() -> list[str]:
@@ -46,12 +47,15 @@ def check_sdist(archive: Path) -> None:
     assert not compiled, f"{archive.name} has {compiled[:5]}"
 
 
-def check_installed(wheel: Path) -> None:
+def check_installed(wheel: Path, interpreter: str) -> None:
     """A new environment without a compiler: broker, producer, consumer."""
     with tempfile.TemporaryDirectory(prefix="ottla-wheel-") as name:
         folder = Path(name)
-        environment = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"} | NO_COMPILER
-        run([sys.executable, "-m", "venv", folder / "env"], environment, folder)
+        environment = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
+        run([interpreter, "-m", "venv", folder / "env"], environment, folder)
+        # Programs are looked for in the new environment alone.
+        environment["PATH"] = str(folder / "env" / "bin")
+        assert not [each for each in COMPILERS if shutil.which(each, path=environment["PATH"])]
         python = folder / "env" / "bin" / "python"
         run([python, "-m", "pip", "install", "-q", "--only-binary", ":all:", wheel.absolute()], environment, folder)
         ottla = folder / "env" / "bin" / "ottla"
@@ -92,22 +96,29 @@ def run(command: list[object], environment: dict[str, str], folder: Path, stdin:
     return done.stdout
 
 
-def main(folder: Path) -> int:
-    """Checks everything in the folder."""
+def tag_of(interpreter: str) -> str:
+    """As in the name of a wheel: cp311."""
+    script = "import sys; print('cp%d%d' % sys.version_info[:2])"
+    return subprocess.run([interpreter, "-c", script], check=True, stdout=subprocess.PIPE, text=True).stdout.strip()
+
+
+def main(folder: Path, interpreters: list[str]) -> int:
+    """Checks everything in the folder; each interpreter must have a wheel."""
     wheels = sorted(folder.glob("*.whl"))
     (archive,) = folder.glob("*.tar.gz")
     check_sdist(archive)
     print(f"{archive.name}: complete")
-    mine = [each for each in wheels if f"cp{sys.version_info.major}{sys.version_info.minor}-" in each.name]
     for wheel in wheels:
         check_content(wheel)
         assert "manylinux" in wheel.name or "macosx" in wheel.name, f"{wheel.name} runs only where it was compiled"
         print(f"{wheel.name}: complete")
-    (installed,) = [each for each in mine if os.uname().machine in each.name]
-    check_installed(installed)
-    print(f"{installed.name}: installed without a compiler; a record went through a broker")
+    for interpreter in interpreters:
+        tag = tag_of(interpreter)
+        (installed,) = [each for each in wheels if f"-{tag}-" in each.name and os.uname().machine in each.name]
+        check_installed(installed, interpreter)
+        print(f"{installed.name}: installed without a compiler; a record went through a broker")
     return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main(Path(sys.argv[1])))
+    sys.exit(main(Path(sys.argv[1]), sys.argv[2:]))
