@@ -20,7 +20,9 @@ Why a language of its own: the implementations of CEL for Python evaluate record
 an expression may be checked on whole columns of bytes, which is where the speed of a search comes from.
 
 `tokens.py` and `parser.py` read a filter, `syntax.py` has its parts, `evaluation.py` makes a predicate for one record,
-`candidates.py` one for whole Arrow batches that decides, or narrows down, which records need the other.
+`candidates.py` one for whole Arrow batches: its `masks.py` say which records pass, and which only the other can decide.
+`batch_columns.py` has the columns that are compared, fields of JSON among them (`json_fields.pyx`),
+`column_comparisons.py` the comparisons.
 """
 
 from ottla.console.filters.errors import FilterError as FilterError

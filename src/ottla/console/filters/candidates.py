@@ -1,17 +1,39 @@
 """A filter as masks over whole Arrow batches of undecoded records, so that few records have to be decoded, or none.
 
-A mask is exact, or has more rows than the filter: these are candidates, which the predicate of `evaluation.py` decides.
-Comparisons of the bytes of keys and values, of sizes, offsets, partitions and timestamps are exact. A field of JSON has
-candidates: values that contain the bytes of the constant, or a backslash, because JSON may write any character as an
-escape. Keys and values with a schema are not what their bytes say; the caller has to decide these by the predicate.
+Comparisons of the bytes of keys, values and headers, of sizes, offsets, partitions and timestamps are decided here, and
+those of fields of JSON with a constant. What is left is possible, not certain, and up to the predicate of
+`evaluation.py`: documents that only a decoder can judge, bytes that are not UTF-8, lists, comparisons of two fields.
+Keys and values with a schema are not what their bytes say; the caller has to decide these by the predicate.
 """
 
-from collections.abc import Callable
-from typing import Any, Final, NamedTuple
+from collections.abc import Callable, Iterator
+from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ottla.console.filters import json_fields
+from ottla.console.filters.batch_columns import BatchColumns, FieldColumn, Steps
+from ottla.console.filters.column_comparisons import (
+    among,
+    compare_integers,
+    compare_reals,
+    compare_texts,
+    encoded,
+    is_number,
+    occurs,
+)
+from ottla.console.filters.masks import (
+    Mask,
+    any_of,
+    both,
+    either,
+    exactly,
+    has_any,
+    inverted,
+    none_of,
+    with_doubts,
+)
 from ottla.console.filters.syntax import (
     NUMBERS,
     PARTS,
@@ -25,273 +47,324 @@ from ottla.console.filters.syntax import (
     Literal,
     Node,
     Not,
+    Operand,
     Path,
     Root,
+    Truth,
 )
 
 _REPLACEMENT: Final = "\ufffd"
 
-
-class Mask(NamedTuple):
-    """The rows that may pass a filter; `rows` is None for all of them."""
-
-    rows: pa.Array | None
-    is_exact: bool
-
-
-ALL: Final = Mask(None, False)
-"""Every row is a candidate."""
-
 ColumnFilter = Callable[[pa.RecordBatch, int], Mask]
-"""Takes a batch and its partition."""
+"""Takes a batch (`ottla.records.arrow.SCHEMA`) and its partition."""
+_Term = Callable[[BatchColumns], Mask]
 
 
 def column_filter(node: Node) -> ColumnFilter:
-    """The filter for batches as the clients decode them (`ottla.records.arrow.SCHEMA`)."""
+    """The filter for batches as the clients decode them."""
+    term = _term(node)
+    paths = {root: list(dict.fromkeys(_paths(node, root)))[: json_fields.PATHS_MAX] for root in PARTS}
+    return lambda batch, partition: term(BatchColumns(batch, partition, paths))
+
+
+def _term(node: Node) -> _Term:
     match node:
         case Both(terms):
-            return _both([column_filter(each) for each in terms])
+            return _all_of([_term(each) for each in sorted(terms, key=_has_fields)])
         case Either(terms):
-            return _either([column_filter(each) for each in terms])
+            return _one_of([_term(each) for each in terms])
         case Not(term):
-            return _inverted(column_filter(term))
+            inner = _term(term)
+            return lambda columns: inverted(inner(columns))
         case Anywhere(text):
-            contains = [Compare(Comparison.CONTAINS, Path(each), Literal(text)) for each in PARTS]
-            return _either([column_filter(each) for each in contains])
+            return _one_of([_texts(Comparison.CONTAINS, Path(each), text) for each in PARTS])
+        case Truth(Path(root, steps)):
+            return _field(Comparison.EQUAL, root, steps, True)
+        case Compare(comparison, Literal(constant), right) if comparison in _MIRRORED:
+            return _compared(_MIRRORED[comparison], right, constant)
         case Compare(comparison, left, Literal(constant)):
             return _compared(comparison, left, constant)
         case _:
-            return _all
+            return _unknown
 
 
-def _all(batch: pa.RecordBatch, partition: int) -> Mask:
-    return ALL
+def _unknown(columns: BatchColumns) -> Mask:
+    return any_of(columns.num_rows)
 
 
-def _both(terms: list[ColumnFilter]) -> ColumnFilter:
-    def both(batch: pa.RecordBatch, partition: int) -> Mask:
-        rows, is_exact = None, True
-        for term in terms:
-            found = term(batch, partition)
-            is_exact = is_exact and found.is_exact
-            if found.rows is None:
-                continue
-            rows = found.rows if rows is None else pc.and_(rows, found.rows)
-            if not pc.any(rows, min_count=0).as_py():
-                return Mask(rows, True)
-        return Mask(rows, is_exact and rows is not None)
+def _all_of(terms: list[_Term]) -> _Term:
+    def every(columns: BatchColumns) -> Mask:
+        found = terms[0](columns)
+        for term in terms[1:]:
+            if not has_any(found.possible):
+                break
+            found = both(found, term(columns))
+        return found
 
-    return both
+    return every
 
 
-def _either(terms: list[ColumnFilter]) -> ColumnFilter:
-    def either(batch: pa.RecordBatch, partition: int) -> Mask:
-        rows, is_exact = None, True
-        for term in terms:
-            found = term(batch, partition)
-            if found.rows is None:
-                return ALL
-            is_exact = is_exact and found.is_exact
-            rows = found.rows if rows is None else pc.or_(rows, found.rows)
-        return Mask(rows, is_exact)
+def _one_of(terms: list[_Term]) -> _Term:
+    def some(columns: BatchColumns) -> Mask:
+        found = terms[0](columns)
+        for term in terms[1:]:
+            found = either(found, term(columns))
+        return found
 
-    return either
+    return some
 
 
-def _inverted(term: ColumnFilter) -> ColumnFilter:
-    def inverted(batch: pa.RecordBatch, partition: int) -> Mask:
-        found = term(batch, partition)
-        return Mask(pc.invert(found.rows), True) if found.is_exact and found.rows is not None else ALL
-
-    return inverted
-
-
-def _compared(comparison: Comparison, left: Any, constant: Any) -> ColumnFilter:
+def _compared(comparison: Comparison, operand: Operand, constant: Any) -> _Term:
     if comparison is Comparison.UNEQUAL:
-        return _inverted(_compared(Comparison.EQUAL, left, constant))
-    match left:
+        equal = _compared(Comparison.EQUAL, operand, constant)
+        return lambda columns: inverted(equal(columns))
+    if comparison is Comparison.IN:
+        return _in(operand, constant)
+    match operand:
         case Path(root, ()) if root in NUMBERS:
-            return _numbers(comparison, lambda batch, partition: _number_column(root, batch, partition), constant)
+            return _numbers(comparison, constant, lambda columns: columns.column(root))
         case Call(Function.SIZE, Path(root, ())) if root in PARTS:
-            return _numbers(comparison, lambda batch, _: pc.binary_length(batch.column(root.value)), constant)
-        case Path(root, ()) if root in PARTS:
-            return _texts(comparison, root.value, constant)
-        case Path(Root.HEADERS, (str(name),)):
-            return _header(comparison, name, constant)
-        case Path(root, steps) if root in PARTS:
-            return _field(comparison, root.value, steps, constant)
+            return _numbers(
+                comparison, constant, lambda columns: pc.binary_length(columns.column(root)).cast(pa.int64())
+            )
+        case Call(Function.SIZE, Path(root, steps)) if root in PARTS:
+            return _field_sizes(comparison, root, steps, constant)
+        case Call(Function.LOWER, Path(root, steps) as path):
+            return _texts(comparison, path, constant, is_lower=True)
+        case Path(root, steps) if root in PARTS and steps:
+            return _field(comparison, root, steps, constant)
+        case Path() as path:
+            return _texts(comparison, path, constant)
         case _:
-            return _all
+            return _unknown
 
 
-# Numbers
-
-_ORDER: Final[dict[Comparison, Callable[[Any, Any], Any]]] = {
-    Comparison.EQUAL: pc.equal,
-    Comparison.LESS: pc.less,
-    Comparison.AT_MOST: pc.less_equal,
-    Comparison.GREATER: pc.greater,
-    Comparison.AT_LEAST: pc.greater_equal,
+_MIRRORED: Final = {
+    Comparison.EQUAL: Comparison.EQUAL,
+    Comparison.UNEQUAL: Comparison.UNEQUAL,
+    Comparison.LESS: Comparison.GREATER,
+    Comparison.AT_MOST: Comparison.AT_LEAST,
+    Comparison.GREATER: Comparison.LESS,
+    Comparison.AT_LEAST: Comparison.AT_MOST,
 }
-_INT64: Final = range(-(2**63), 2**63)
+"""The same comparison from the other side."""
 
 
-def _number_column(root: Root, batch: pa.RecordBatch, partition: int) -> Any:
-    if root is Root.PARTITION:
-        return pa.repeat(pa.scalar(partition, pa.int64()), batch.num_rows)
-    column = batch.column(root.value)
-    return column.cast(pa.int64()) if root is Root.TIMESTAMP else column
+def _in(operand: Operand, constants: tuple[Any, ...]) -> _Term:
+    """Texts and integers are looked up together; there may be a thousand."""
+    texts = tuple(each for each in constants if isinstance(each, str) and _REPLACEMENT not in each)
+    integers = tuple(each for each in constants if type(each) is int and abs(each) <= _EXACT_MAX)
+    terms: list[_Term] = []
+    match operand:
+        case Path(root, steps) if root in PARTS and steps:
+            terms += [_field(Comparison.IN, root, steps, some) for some in (texts, integers) if some]
+        case Path(root, ()) if root in NUMBERS:
+            terms.append(lambda columns: exactly(among(columns.column(root), integers)))
+        case Path() as path:
+            terms.append(_texts(Comparison.IN, path, texts))
+        case _:
+            texts = integers = ()
+    others = [each for each in constants if each not in texts and not _is_in(each, integers)]
+    terms += [_compared(Comparison.EQUAL, operand, each) for each in others]
+    return _one_of(terms) if terms else lambda columns: none_of(columns.num_rows)
 
 
-def _numbers(comparison: Comparison, column: Callable[[pa.RecordBatch, int], Any], constant: Any) -> ColumnFilter:
-    if comparison is Comparison.IN:
-        return _either_equal(constant, lambda each: _numbers(Comparison.EQUAL, column, each))
-    compare = _ORDER.get(comparison)
-    # A double of Arrow has 53 bits, while Python compares an int with a float exactly.
-    if compare is None or type(constant) is not int or constant not in _INT64:
-        return _all
-    scalar = pa.scalar(constant, pa.int64())
-    return lambda batch, partition: Mask(pc.fill_null(compare(column(batch, partition), scalar), False), True)
+_EXACT_MAX: Final = 2**53
+"""A double can hold all integers up to this one."""
 
 
-# Keys and values
+def _is_in(constant: Any, integers: tuple[int, ...]) -> bool:
+    return type(constant) is int and constant in integers
 
 
-def _texts(comparison: Comparison, name: str, constant: Any) -> ColumnFilter:
-    if comparison is Comparison.IN:
-        return _either_equal(constant, lambda each: _texts(Comparison.EQUAL, name, each))
+# Numbers of the record
+
+
+def _numbers(comparison: Comparison, constant: Any, column: Callable[[BatchColumns], pa.Array]) -> _Term:
+    if not is_number(constant):
+        return _unknown
+
+    def numbers(columns: BatchColumns) -> Mask:
+        found = compare_integers(column(columns), comparison, constant)
+        return any_of(columns.num_rows) if found is None else exactly(found)
+
+    return numbers
+
+
+# Keys, values and headers
+
+
+def _texts(comparison: Comparison, path: Path, constant: Any, *, is_lower: bool = False) -> _Term:
+    if is_lower and path.root in PARTS and path.steps:
+        return _field(comparison, path.root, path.steps, constant, is_lower=True)
     if comparison is Comparison.EQUAL and constant is None:
-        return lambda batch, _: Mask(batch.column(name).is_null(), True)
-    if comparison is Comparison.MATCHES:
-        return _pattern(name, constant.pattern)
-    data = _bytes_of(constant)
-    if data is None:
-        return _all
-    if comparison is Comparison.EQUAL:
-        return lambda batch, _: Mask(pc.fill_null(pc.equal(batch.column(name), pa.scalar(data)), False), True)
-    if comparison is Comparison.CONTAINS:
-        return lambda batch, _: Mask(_containing(batch.column(name), data), True)
-    match = {Comparison.STARTS_WITH: pc.starts_with, Comparison.ENDS_WITH: pc.ends_with}.get(comparison)
-    if match is None:
-        return _all
-    return lambda batch, _: Mask(pc.fill_null(match(batch.column(name), pattern=data), False), True)
+        return lambda columns: exactly(_text_column(columns, path).is_null())
+    if not isinstance(constant, str | tuple) and comparison is not Comparison.MATCHES:
+        return lambda columns: none_of(columns.num_rows)
+    needs_text = is_lower or comparison not in _BYTEWISE or not _is_bytewise(constant)
+
+    def texts(columns: BatchColumns) -> Mask:
+        column = _text_column(columns, path)
+        if needs_text:
+            try:
+                column = column.cast(pa.string())
+            except pa.ArrowInvalid:
+                # Some bytes are not UTF-8: these are compared as the text that is shown, not here.
+                return any_of(columns.num_rows)
+        return _compared_texts(column, comparison, constant, is_lower=is_lower)
+
+    return texts
 
 
-def _bytes_of(constant: Any) -> bytes | None:
-    """The bytes that a text with this constant has; None if bytes that are not UTF-8 could be shown like it."""
-    if not isinstance(constant, str) or _REPLACEMENT in constant:
-        return None
-    try:
-        return constant.encode()
-    except UnicodeEncodeError:
-        return None
+def _text_column(columns: BatchColumns, path: Path) -> pa.Array:
+    return columns.header(str(path.steps[0])) if path.root is Root.HEADERS else columns.column(path.root)
 
 
-def _containing(column: pa.Array, data: bytes) -> pa.Array:
-    """The rows that contain some bytes. A search of the whole buffer comes first: most batches have no such row."""
-    if not data:
-        return column.is_valid()
-    if data not in _values_buffer(column):
-        return _none(len(column))
-    return pc.fill_null(pc.match_substring(column, pattern=data), False)
+_BYTEWISE: Final = (
+    Comparison.EQUAL,
+    Comparison.CONTAINS,
+    Comparison.STARTS_WITH,
+    Comparison.ENDS_WITH,
+    Comparison.IN,
+)
+"""Comparisons that bytes which are not UTF-8 decide as the text that is shown for them."""
 
 
-def _values_buffer(column: pa.Array) -> bytes:
-    offsets, values = column.buffers()[1:3]
-    if values is None or offsets is None or not len(column):
-        return b""
-    bounds = memoryview(offsets).cast("i")
-    start, end = bounds[column.offset], bounds[column.offset + len(column)]
-    return bytes(memoryview(values)[start:end])
+def _is_bytewise(constant: Any) -> bool:
+    """Whether bytes that are not UTF-8 cannot be shown like the constant."""
+    return not isinstance(constant, str) or _REPLACEMENT not in constant
 
 
-def _none(count: int) -> pa.Array:
-    return pa.repeat(pa.scalar(False), count)
-
-
-def _pattern(name: str, pattern: Any) -> ColumnFilter:
-    words = pattern.decode() if isinstance(pattern, bytes) else pattern
-
-    def matching(batch: pa.RecordBatch, partition: int) -> Mask:
-        try:
-            column = batch.column(name).cast(pa.string())
-        except pa.ArrowInvalid:
-            # Some bytes are not UTF-8: these are compared as the text that is shown, not here.
-            return ALL
-        return Mask(pc.fill_null(pc.match_substring_regex(column, pattern=words), False), True)
-
-    return matching
-
-
-# Headers and fields
-
-
-def _header(comparison: Comparison, name: str, constant: Any) -> ColumnFilter:
-    """Rows with headers are candidates if the batch has the header at all; a comparison that null passes has none."""
-    if constant is None or (comparison is Comparison.IN and None in constant):
-        return _all
-
-    def with_header(batch: pa.RecordBatch, partition: int) -> Mask:
-        column = batch.column("headers")
-        keys = column.flatten().field("key")
-        if not pc.any(pc.equal(keys, pa.scalar(name)), min_count=0).as_py():
-            return Mask(_none(batch.num_rows), True)
-        return Mask(pc.greater(pc.list_value_length(column), 0), False)
-
-    return with_header
-
-
-def _field(comparison: Comparison, name: str, steps: tuple[str | int, ...], constant: Any) -> ColumnFilter:
+def _compared_texts(column: pa.Array, comparison: Comparison, constant: Any, *, is_lower: bool = False) -> Mask:
+    """Null passes nothing."""
+    if not len(column):
+        return none_of(0)
+    # Letters that are not ASCII have lower cases that depend on Unicode's version.
+    lowered = pc.ascii_lower(column) if is_lower else column
     if comparison is Comparison.IN:
-        return _either_equal(constant, lambda each: _field(Comparison.EQUAL, name, steps, each))
-    if constant is None:
-        return _all
-    needles = [data for step in steps if isinstance(step, str) and (data := _bytes_of(step))][-1:]
-    if isinstance(constant, str) and comparison in _TEXTUAL and (data := _bytes_of(constant)):
-        needles.insert(0, data)
-    elif comparison is Comparison.EQUAL and type(constant) is int:
-        return _field_number(name, str(abs(constant)).encode(), needles)
-    if not needles:
-        return _all
-
-    def candidates(batch: pa.RecordBatch, partition: int) -> Mask:
-        column = batch.column(name)
-        return Mask(pc.or_(_containing_all(column, needles), _containing(column, b"\\")), False)
-
-    return candidates
+        values = [data for each in constant if (data := encoded(each)) is not None]
+        if len(values) < len(constant):
+            return any_of(len(column))
+        mask = exactly(pc.is_in(lowered, value_set=pa.array(values, pa.binary()).cast(lowered.type)))
+    else:
+        found = compare_texts(lowered, comparison, constant)
+        if found is None:
+            return any_of(len(column))
+        mask = exactly(found)
+    return with_doubts(mask, pc.fill_null(pc.invert(pc.string_is_ascii(column)), False)) if is_lower else mask
 
 
-def _field_number(name: str, digits: bytes, needles: list[bytes]) -> ColumnFilter:
-    """A number is written with its digits, unless it has an exponent."""
-
-    def candidates(batch: pa.RecordBatch, partition: int) -> Mask:
-        column = batch.column(name)
-        rows = _containing(column, digits)
-        if pc.any(rows, min_count=0).as_py():
-            named = pc.or_(_containing_all(column, needles), _containing(column, b"\\"))
-            rows = pc.and_(rows, named)
-        if b"0e" in _values_buffer(column).translate(_DIGITS):
-            rows = pc.or_(rows, pc.fill_null(pc.match_substring_regex(column, pattern="[0-9][eE]"), False))
-        return Mask(rows, False)
-
-    return candidates
+# Fields of JSON
 
 
-def _containing_all(column: pa.Array, needles: list[bytes]) -> pa.Array:
-    rows = column.is_valid()
-    for needle in needles:
-        rows = pc.and_(rows, _containing(column, needle))
-        if not pc.any(rows, min_count=0).as_py():
-            break
-    return rows
+def _field(comparison: Comparison, root: Root, steps: Steps, constant: Any, *, is_lower: bool = False) -> _Term:
+    wanted = encoded(constant) if comparison in _LITERAL and not is_lower else None
+
+    def field(columns: BatchColumns) -> Mask:
+        if wanted and not _may_have(columns.column(root), wanted):
+            return none_of(columns.num_rows)
+        column = columns.field(root, steps)
+        if column is None:
+            return any_of(columns.num_rows)
+        found = _compared_field(column, comparison, constant, is_lower=is_lower)
+        if comparison is Comparison.CONTAINS and not is_lower and column.has(json_fields.NESTED):
+            # Lists contain their items.
+            found = with_doubts(found, column.of_kind(json_fields.NESTED))
+        return with_doubts(found, column.of_kind(json_fields.ODD)) if column.has(json_fields.ODD) else found
+
+    return field
 
 
-_DIGITS: Final = bytes.maketrans(b"123456789E", b"000000000e")
-"""Makes "0e" of every digit before an exponent."""
-_TEXTUAL: Final = (Comparison.EQUAL, Comparison.CONTAINS, Comparison.STARTS_WITH, Comparison.ENDS_WITH)
+_LITERAL: Final = (Comparison.EQUAL, Comparison.CONTAINS, Comparison.STARTS_WITH, Comparison.ENDS_WITH)
+"""Comparisons that a field can only pass if its document has the bytes of the constant, or a backslash: JSON may write
+any character as an escape."""
 
 
-def _either_equal(constants: tuple[Any, ...], term: Callable[[Any], ColumnFilter]) -> ColumnFilter:
-    if not constants:
-        return lambda batch, _: Mask(_none(batch.num_rows), True)
-    return _either([term(each) for each in constants])
+def _may_have(column: pa.Array, wanted: bytes) -> bool:
+    return occurs(column, wanted) or occurs(column, b"\\")
+
+
+def _compared_field(column: FieldColumn, comparison: Comparison, constant: Any, *, is_lower: bool) -> Mask:
+    count = len(column.kinds)
+    if isinstance(constant, str) or comparison in (Comparison.MATCHES, Comparison.IN):
+        if comparison is Comparison.IN and not isinstance(constant[0], str):
+            return _field_numbers(column, comparison, constant)
+        if column.texts is None:
+            return none_of(count)
+        texts = _compared_texts(column.texts, comparison, constant, is_lower=is_lower)
+        return both(texts, exactly(column.of_kind(json_fields.TEXT))) if has_any(texts.possible) else texts
+    if is_lower:
+        is_null = comparison is Comparison.EQUAL and constant is None
+        return inverted(exactly(column.of_kind(json_fields.TEXT))) if is_null else none_of(count)
+    if constant is None or isinstance(constant, bool):
+        if comparison is not Comparison.EQUAL:
+            return none_of(count)
+        return exactly(column.of_kind(_KIND_OF[constant]))
+    # A literal such as 1e999 is infinite.
+    return _field_numbers(column, comparison, constant) if is_number(constant) else any_of(count)
+
+
+_KIND_OF: Final = {None: json_fields.NULL_KIND, False: json_fields.FALSE, True: json_fields.TRUE}
+
+
+def _field_numbers(column: FieldColumn, comparison: Comparison, constant: Any) -> Mask:
+    found = none_of(len(column.kinds))
+    for kind, values, compare in (
+        (json_fields.INTEGER, column.integers, compare_integers),
+        (json_fields.REAL, column.reals, compare_reals),
+    ):
+        if values is not None:
+            rows = column.of_kind(kind)
+            passed = compare(values, comparison, constant)
+            found = with_doubts(found, rows) if passed is None else either(found, exactly(pc.and_(rows, passed)))
+    return found
+
+
+def _field_sizes(comparison: Comparison, root: Root, steps: Steps, constant: Any) -> _Term:
+    if not is_number(constant):
+        return _unknown
+
+    def sizes(columns: BatchColumns) -> Mask:
+        column = columns.field(root, steps)
+        if column is None:
+            return any_of(columns.num_rows)
+        found = none_of(columns.num_rows)
+        if column.texts is not None:
+            passed = compare_integers(pc.utf8_length(column.texts).cast(pa.int64()), comparison, constant)
+            if passed is None:
+                return any_of(columns.num_rows)
+            found = exactly(pc.and_(column.of_kind(json_fields.TEXT), passed))
+        for kind in (json_fields.NESTED, json_fields.ODD):
+            if column.has(kind):
+                found = with_doubts(found, column.of_kind(kind))
+        return found
+
+    return sizes
+
+
+# Which fields a filter has
+
+
+def _has_fields(node: Node) -> bool:
+    return any(_paths(node, root) for root in PARTS)
+
+
+def _paths(node: Node, root: Root) -> list[Steps]:
+    """The steps of all fields of the key or value, in order."""
+    return [path.steps for path in _operands(node) if path.root is root and path.steps]
+
+
+def _operands(node: Node | Operand) -> Iterator[Path]:
+    match node:
+        case Path():
+            yield node
+        case Call(_, operand) | Truth(operand):
+            yield from _operands(operand)
+        case Compare(_, left, right):
+            yield from _operands(left)
+            yield from _operands(right)
+        case Both(terms) | Either(terms):
+            for each in terms:
+                yield from _operands(each)
+        case Not(term):
+            yield from _operands(term)

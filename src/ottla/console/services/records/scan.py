@@ -1,7 +1,7 @@
 """Looks through one chunk of fetched batches: which records pass a filter. Blocks, so it runs in a thread.
 
 Batches are decoded to Arrow columns. `filters.candidates` decides on whole columns which rows pass, or may pass; only
-those become objects, and only those that may pass are decoded and asked one by one.
+those become objects, and only those in doubt are decoded and asked one by one.
 """
 
 from bisect import bisect_right
@@ -15,8 +15,9 @@ import pyarrow.compute as pc
 
 from ottla.client.fetch.arrow_chunks import decode_chunk
 from ottla.client.fetch.chunk import Chunk
-from ottla.console.filters.candidates import ColumnFilter, Mask, column_filter
+from ottla.console.filters.candidates import ColumnFilter, column_filter
 from ottla.console.filters.evaluation import Predicate, predicate
+from ottla.console.filters.masks import with_doubts
 from ottla.console.filters.parser import parse_filter
 from ottla.console.filters.syntax import Both, Compare, Comparison, Literal, Node, Path, Root
 from ottla.console.services.records.query import Decode, RecordsQuery
@@ -69,14 +70,15 @@ def scan_chunk(chunk: Chunk, plan: ScanPlan, *, rows_max: int, newest: bool) -> 
     found: deque[ReadRecord] = deque(maxlen=rows_max if newest else None)
     matched = 0
     for batch in decoded.batches:
-        if plan.columns is None:
-            matched += batch.num_rows
+        chosen, doubted = _chosen(chunk, batch, plan)
+        if doubted is None:
+            matched += chosen.num_rows
             # The rest would only be thrown away.
-            start = max(batch.num_rows - rows_max, 0) if newest else 0
-            some = batch.slice(start, rows_max if newest else max(rows_max - len(found), 0))
+            start = max(chosen.num_rows - rows_max, 0) if newest else 0
+            some = chosen.slice(start, rows_max if newest else max(rows_max - len(found), 0))
             found.extend(_records(chunk, some, plan))
             continue
-        for record in matching(chunk, batch, plan):
+        for record in _passing(chunk, chosen, doubted, plan):
             matched += 1
             if newest or len(found) < rows_max:
                 found.append(record)
@@ -90,19 +92,26 @@ def scan_chunk(chunk: Chunk, plan: ScanPlan, *, rows_max: int, newest: bool) -> 
 
 def matching(chunk: Chunk, batch: pa.RecordBatch, plan: ScanPlan) -> Iterator[ReadRecord]:
     """The records of one decoded batch that pass, in order."""
-    if plan.columns is None or plan.passes is None:
-        yield from _records(chunk, batch, plan)
-        return
+    chosen, doubted = _chosen(chunk, batch, plan)
+    return _records(chunk, chosen, plan) if doubted is None else _passing(chunk, chosen, doubted, plan)
+
+
+def _chosen(chunk: Chunk, batch: pa.RecordBatch, plan: ScanPlan) -> tuple[pa.RecordBatch, pa.BooleanArray | None]:
+    """The rows that may pass, and which of them the predicate has to decide; None if all of them pass."""
+    if plan.columns is None:
+        return batch, None
     mask = plan.columns(batch, chunk.partition.partition)
     framed = None if plan.reader is None else _framed(batch)
-    if framed is not None and mask.rows is not None:
+    if framed is not None:
         # What has a schema is not what its bytes say.
-        mask = Mask(pc.or_(mask.rows, framed), False)
-    candidates = batch if mask.rows is None else batch.filter(mask.rows)
-    if not candidates.num_rows:
-        return
-    for record in _records(chunk, candidates, plan):
-        if mask.is_exact or plan.passes(record):
+        mask = with_doubts(mask, framed)
+    chosen = batch.filter(mask.possible)
+    return chosen, None if mask.is_exact else pc.invert(mask.certain.filter(mask.possible))
+
+
+def _passing(chunk: Chunk, chosen: pa.RecordBatch, doubted: pa.BooleanArray, plan: ScanPlan) -> Iterator[ReadRecord]:
+    for record, is_doubted in zip(_records(chunk, chosen, plan), doubted.to_pylist(), strict=True):
+        if not is_doubted or plan.passes is None or plan.passes(record):
             yield record
 
 
