@@ -9,6 +9,7 @@ from ottla.broker.requests.admission import HELD_BYTES_MAX, ROUND_BYTES_MAX, ROU
 from ottla.env.real_clock import RealClock
 
 API = 3
+OFFSET_COMMIT = 8
 JOIN_GROUP = 11
 
 
@@ -45,6 +46,23 @@ def test_a_round_has_its_measure() -> None:
         await asyncio.sleep(0)
         assert [1] == resumed
         assert admission.admit(API, 1, never)
+
+    run(scenario)
+
+
+def test_commits_of_many_offsets_cost_a_part_of_their_size() -> None:
+    """Fifty offsets each: a round takes those of sixteen connections, and small ones as any other request."""
+
+    async def scenario(admission: Admission) -> None:
+        for _ in range(16):
+            assert admission.admit(OFFSET_COMMIT, 1100, never)
+        await asyncio.sleep(0)
+        for _ in range(ROUND_BYTES_MAX // 100):
+            assert admission.admit(OFFSET_COMMIT, 100, never)
+        resumed: list[int] = []
+        assert not admission.admit(OFFSET_COMMIT, 100, lambda: resumed.append(1))
+        await asyncio.sleep(0)
+        assert [1] == resumed
 
     run(scenario)
 
