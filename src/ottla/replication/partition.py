@@ -262,7 +262,7 @@ class Partition:
         end_offset = log.end_offset
         if end_offset > before:
             for number, outcome in enumerate(outcomes):
-                if isinstance(outcome, Appended) and not outcome.is_duplicate:
+                if type(outcome) is Appended and not outcome.is_duplicate:
                     added_bytes += queued[number][0].size_bytes
         self._on_append(queued, outcomes, end_offset - before, added_bytes, end_offset)
 

@@ -1,6 +1,7 @@
 """The handlers of groups where the wire cannot lead them: shards that load, missing topics, bytes that wait."""
 
 import asyncio
+import inspect
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -47,7 +48,7 @@ async def over_the_wire(broker: Broker, api_key: ApiKey, version: int, values: d
     request = read_request(api_key, version, memoryview(request_body(api_key, version, values)))
     context = context_of(version)
     answer = handler_of(api_key)(broker.parts.services, context, request)
-    if asyncio.iscoroutine(answer):
+    if inspect.isawaitable(answer):
         answer = await answer
     if isinstance(answer, bytes):
         return read_response(api_key, version, memoryview(frame_body(api_key, version, 1, answer))[4:])[1]

@@ -6,10 +6,11 @@ is written in the version of the request.
 """
 
 import asyncio
-import inspect
 import logging
 from collections.abc import Awaitable
 from datetime import timedelta
+from functools import cache, partial
+from types import CoroutineType, ModuleType
 from typing import Any, Final
 
 from ottla.broker.handlers.records.fetch import fetch
@@ -17,9 +18,10 @@ from ottla.broker.handlers.records.produce import produce
 from ottla.broker.requests.admission import Admission
 from ottla.broker.requests.context import RequestContext
 from ottla.broker.requests.dispatch import API_KEYS, EAGER, handler_of
-from ottla.broker.requests.inline_handlers import Suspended, start_eagerly
+from ottla.broker.requests.inline_handlers import start_eagerly
 from ottla.broker.requests.services import Services
 from ottla.broker.requests.throttling import throttle, with_throttle
+from ottla.coordination.runtime.reply import Reply
 from ottla.protocol.apis import ApiKey
 from ottla.protocol.scan import FetchRequest, ProduceRequest, Request
 from ottla.security.audit import log_denials
@@ -138,18 +140,19 @@ class Pipeline:
         if api_key is None:
             slot.fail(f"API {request.api_key} version {request.version} is not served")
             return True
-        from ottla.protocol.messages import read_request
-
         with memoryview(buffer) as view, view[request.body_start : request.end] as body:
-            message = read_request(api_key, request.version, body)
+            message = _messages().read_request(api_key, request.version, body)
         context = RequestContext(request.version, request.client_id, slot.client, self._services.authorizer)
         answer = handler_of(api_key)(self._services, context, message)
-        if api_key in EAGER:
+        if type(answer) is Reply:
+            if not answer.done():
+                answer.when_done(partial(self._on_reply, request, slot, slot.client))
+                return False
+            self._complete(request, slot, answer.answer)
+            return True
+        if api_key in EAGER and type(answer) is CoroutineType:
             answer = start_eagerly(answer)
-            is_answered = type(answer) is not Suspended
-        else:
-            is_answered = not inspect.isawaitable(answer)
-        if not is_answered:
+        if isinstance(answer, Awaitable):
             task = asyncio.get_running_loop().create_task(self._await(request, slot, answer, slot.client))
             self._tasks[task] = None
             task.add_done_callback(self._tasks.pop)
@@ -159,25 +162,32 @@ class Pipeline:
 
     def _complete(self, request: Request, slot: Slot, answer: Any) -> None:
         """Handlers answer with a message, or with a body that is written already: whole, or as a list of pieces."""
-        from ottla.protocol.messages import frame_body, throttle_position, write_response
-
+        messages = _messages()
         api_key = API_KEYS[request.api_key, request.version]
         more: list[bytes] = []
         if isinstance(answer, bytes):
-            frame = frame_body(api_key, request.version, request.correlation_id, answer)
+            frame = messages.frame_body(api_key, request.version, request.correlation_id, answer)
         elif isinstance(answer, list):
             more = answer[1:]
             more_bytes = sum(map(len, more))
-            frame = frame_body(api_key, request.version, request.correlation_id, answer[0], more_bytes)
+            frame = messages.frame_body(api_key, request.version, request.correlation_id, answer[0], more_bytes)
         else:
-            frame = write_response(api_key, request.version, request.correlation_id, answer)
+            frame = messages.write_response(api_key, request.version, request.correlation_id, answer)
         throttle_ms = 0
         if not self._quotas.is_unlimited and not self._is_exempt(request, slot):
             size = len(frame) + sum(map(len, more))
             throttle_ms = throttle(self._quotas, request, slot, size, mutation_ms=_mutation_ms(answer))
         if throttle_ms:
-            frame = with_throttle(frame, throttle_position(api_key, request.version), throttle_ms)
+            frame = with_throttle(frame, messages.throttle_position(api_key, request.version), throttle_ms)
         slot.complete((frame, *more))
+
+    def _on_reply(self, request: Request, slot: Slot, client: ConnectionContext, answer: Any) -> None:
+        try:
+            self._complete(request, slot, answer)
+        except Exception as error:
+            self._on_failure(request, slot, error)
+        finally:
+            self._on_answered(request, client)
 
     async def _await(self, request: Request, slot: Slot, answer: Awaitable[Any], client: ConnectionContext) -> None:
         try:
@@ -185,14 +195,15 @@ class Pipeline:
         except Exception as error:
             self._on_failure(request, slot, error)
         finally:
-            # Of the client as it was: it may have authenticated again while the handler waited.
-            log_denials(client)
-            self._admission.release(request.api_key, request.end - request.start)
+            self._on_answered(request, client)
+
+    def _on_answered(self, request: Request, client: ConnectionContext) -> None:
+        """`client` is as it was: it may have authenticated again while the handler waited."""
+        log_denials(client)
+        self._admission.release(request.api_key, request.end - request.start)
 
     def _on_failure(self, request: Request, slot: Slot, error: Exception) -> None:
-        from ottla.protocol.messages import BrokenMessageError
-
-        if not isinstance(error, BrokenMessageError):
+        if not isinstance(error, _messages().BrokenMessageError):
             _LOGGER.error(
                 "API %d version %d from %s failed unexpectedly: %s",
                 request.api_key,
@@ -208,6 +219,14 @@ class Pipeline:
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+
+
+@cache
+def _messages() -> ModuleType:
+    """Imported with the first request: kio takes long to import, and a broker should start fast."""
+    from ottla.protocol import messages
+
+    return messages
 
 
 def _mutation_ms(answer: Any) -> int:

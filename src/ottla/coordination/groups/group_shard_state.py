@@ -474,9 +474,10 @@ class GroupShard:
 
     def next_deadline(self) -> int | None:
         """When `on_tick` must be called next."""
-        earliest = _earlier(self._next_sweep_ms, self.migration.next_deadline())
-        for kind in self.kinds:
-            earliest = _earlier(earliest, kind.next_deadline())
+        earliest = self._next_sweep_ms
+        for deadline in (self.migration.next_deadline(), *[kind.next_deadline() for kind in self.kinds]):
+            if deadline is not None and (earliest is None or deadline < earliest):
+                earliest = deadline
         return earliest
 
     def on_clock_set(self, by_ms: int) -> None:
@@ -533,12 +534,6 @@ class GroupShard:
 def _not_a_share_group(group_id: str) -> AlteredShareState:
     why = f"Group {group_id} is not a share group."
     return AlteredShareState(error=ErrorCode.GROUP_ID_NOT_FOUND, error_message=why)
-
-
-def _earlier(first: int | None, second: int | None) -> int | None:
-    if first is None or second is None:
-        return second if first is None else first
-    return min(first, second)
 
 
 def _all_failed(

@@ -210,8 +210,7 @@ class TopicOffsets(NamedTuple):
     rows: CommitRows | Sequence[PartitionCommit]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WholeCommitRequest:
+class WholeCommitRequest(NamedTuple):
     """`OffsetCommitRequest` in bulk. `metadata_bytes_max` is the size of the longest metadata, encoded."""
 
     group_id: str

@@ -40,16 +40,14 @@ class DecodedRecord(CoordinatorRecord):
     content: Any
 
 
-@dataclass(frozen=True, slots=True)
-class Respond:
+class Respond(NamedTuple):
     """The response to the request that came with this token."""
 
     token: Hashable
     response: Any
 
 
-@dataclass(frozen=True, slots=True)
-class Write:
+class Write(NamedTuple):
     """Records to append as one batch, then the responses. If the write fails, `on_failure` is sent instead, a response
     for each token."""
 

@@ -10,10 +10,10 @@ import asyncio
 import logging
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from enum import Enum, auto
-from functools import partial
 from typing import Any, Final, Generic, Protocol, TypeVar
 
 from ottla.coordination.runtime.effects import CoordinatorRecord, Respond, TransactionalWrite, Write
+from ottla.coordination.runtime.reply import Reply
 from ottla.env.ports import Clock, Disk
 from ottla.model.errors import (
     CoordinatorLoadingError,
@@ -40,6 +40,10 @@ _LOGGER: Final = logging.getLogger(__name__)
 
 _LOADED_BYTES: Final = 1024 * 1024
 """Read at a time while loading; in between the event loop may do something else."""
+
+_WRITES: Final = (Write, TransactionalWrite)
+# A union of these two is made again each time that it is evaluated.
+_TOKENS: Final = (asyncio.Future, Reply)
 
 _CLOCK_SET_MS: Final = 10
 """A wall clock that differs by this much from the monotonic clock was set; less is reading inaccuracy."""
@@ -186,7 +190,7 @@ class Shard(Generic[M]):
             # As after each write that is refused while there are too few replicas.
             self._last_write = self._commit_wait
             return
-        pending = _Pending(self, lambda: None, lambda outcome: None)
+        pending = _Pending(self)
         self._last_write = self._commit_wait = pending
         self._commit_wait_offset = end_offset
         self.partition.wait_committed(pending)
@@ -255,6 +259,11 @@ class Shard(Generic[M]):
         self.carry_out(event(self.now_ms(), token))
         return await token
 
+    def hand(self, event: Callable[[int, Hashable], Sequence[Any]], reply: Reply) -> None:
+        """`ask` for callers that do not wait: the reply gets the response, perhaps before this returns."""
+        self.check_active()
+        self.carry_out(event(self.now_ms(), reply))
+
     def tell(self, event: Callable[[int], Sequence[Any]]) -> None:
         """Hands the machine an event without a response; ignored unless the shard is active."""
         if self.is_active:
@@ -280,7 +289,7 @@ class Shard(Generic[M]):
                 self._follow_up(effect, is_committed=False)
             elif isinstance(effect, Respond):
                 _deliver(effect)
-            elif isinstance(effect, Write | TransactionalWrite) and effect.records:
+            elif isinstance(effect, _WRITES) and effect.records:
                 is_written = self._write(effect)
             elif self._last_write is None:
                 self._follow_up(effect, is_committed=True)
@@ -292,7 +301,7 @@ class Shard(Generic[M]):
 
     def _follow_up(self, effect: Any, *, is_committed: bool) -> None:
         """An effect that waited until everything before it was committed, or failed."""
-        if isinstance(effect, Write | TransactionalWrite):
+        if isinstance(effect, _WRITES):
             for respond in effect.responses if is_committed else effect.on_failure:
                 _deliver(respond)
         elif isinstance(effect, Respond):
@@ -305,7 +314,7 @@ class Shard(Generic[M]):
 
     def _write(self, write: Write | TransactionalWrite) -> bool:
         """Appends the records; returns whether they are in the log."""
-        pending = _Pending(self, partial(self._on_written, write), partial(_answer, write))
+        pending = _PendingWrite(self, write)
         self._last_write = pending
         try:
             self.partition.append_own(Batch(_batch_of(write, self._clock.now_ms())), pending)
@@ -313,7 +322,7 @@ class Shard(Generic[M]):
             pending.on_outcome(0, error)
         return pending.is_written
 
-    def _on_written(self, write: Write | TransactionalWrite) -> None:
+    def on_written(self, write: Write | TransactionalWrite) -> None:
         """The records are in the log, perhaps not yet committed: applies them to the machine."""
         producer_id = write.producer_id if isinstance(write, TransactionalWrite) else NO_PRODUCER_ID
         self._before_replay(Offset(self.partition.end_offset - len(write.records)))
@@ -321,14 +330,15 @@ class Shard(Generic[M]):
 
     def append_marker(self, end: TransactionEnd, waiter: AppendWaiter, at: int) -> None:
         """Ends a producer's transaction in this partition and in the machine."""
-        pending = _Pending(self, partial(self._on_marker, end), partial(waiter.on_outcome, at))
+        pending = _PendingMarker(self, end, waiter, at)
         self._last_write = pending
         try:
             self.partition.append_marker(end, pending, 0)
         except OttlaError as error:
             pending.on_outcome(0, error)
 
-    def _on_marker(self, end: TransactionEnd) -> None:
+    def on_marker(self, end: TransactionEnd) -> None:
+        """The marker is in the log: ends the transaction in the machine."""
         # While the shard is loading, the marker is replayed with the rest of the log.
         if self.is_active:
             self.machine.on_marker(end.producer_id, commit=end.marker is Marker.COMMIT)
@@ -380,19 +390,12 @@ class Shard(Generic[M]):
 
 
 class _Pending:
-    """One write on its way: applied when it is in the log, answered when it is committed."""
+    """Waits until all that is in the log is committed. Others wait for something of their own that is written."""
 
-    __slots__ = ("_on_outcome", "_on_written", "_shard", "is_written", "then")
+    __slots__ = ("_shard", "is_written", "then")
 
-    def __init__(
-        self,
-        shard: "Shard[Any]",
-        on_written: Callable[[], None],
-        on_outcome: Callable[[Appended | OttlaError], None],
-    ) -> None:
+    def __init__(self, shard: "Shard[Any]") -> None:
         self._shard = shard
-        self._on_written = on_written
-        self._on_outcome = on_outcome
         self.is_written = False
         self.then: list[Any] = []
         """Effects that wait until this write is committed."""
@@ -401,7 +404,7 @@ class _Pending:
         """It is in the log."""
         if not self.is_written:
             self.is_written = True
-            self._on_written()
+            self._apply()
 
     def on_outcome(self, at: int, outcome: Appended | OttlaError) -> None:
         """It is committed, or has failed."""
@@ -412,14 +415,54 @@ class _Pending:
         else:
             self.on_waiting()
             self._shard.is_stuck = False
-        self._on_outcome(outcome)
+        self._answer(outcome)
         self._shard.on_done(self, outcome)
+
+    def _apply(self) -> None:
+        """To the machine."""
+
+    def _answer(self, outcome: Appended | OttlaError) -> None:
+        """To the request."""
+
+
+class _PendingWrite(_Pending):
+    """One write on its way: applied when it is in the log, answered when it is committed."""
+
+    __slots__ = ("_write",)
+
+    def __init__(self, shard: "Shard[Any]", write: Write | TransactionalWrite) -> None:
+        super().__init__(shard)
+        self._write = write
+
+    def _apply(self) -> None:
+        self._shard.on_written(self._write)
+
+    def _answer(self, outcome: Appended | OttlaError) -> None:
+        _answer(self._write, outcome)
+
+
+class _PendingMarker(_Pending):
+    """The same for the marker of a transaction; `waiter` is told as part `at`."""
+
+    __slots__ = ("_at", "_end", "_waiter")
+
+    def __init__(self, shard: "Shard[Any]", end: TransactionEnd, waiter: AppendWaiter, at: int) -> None:
+        super().__init__(shard)
+        self._end = end
+        self._waiter = waiter
+        self._at = at
+
+    def _apply(self) -> None:
+        self._shard.on_marker(self._end)
+
+    def _answer(self, outcome: Appended | OttlaError) -> None:
+        self._waiter.on_outcome(self._at, outcome)
 
 
 def _answer(write: Write | TransactionalWrite, outcome: Appended | OttlaError) -> None:
     for respond in write.responses if isinstance(outcome, Appended) else write.on_failure:
         token = respond.token
-        if isinstance(outcome, InvalidRequestError) and isinstance(token, asyncio.Future) and not token.done():
+        if isinstance(outcome, InvalidRequestError) and isinstance(token, _TOKENS) and not token.done():
             # A retry, which the machine's answer asks for, can never succeed: the client gets the reason instead.
             token.set_exception(outcome)
         else:
@@ -441,7 +484,7 @@ def _batch_of(write: Write | TransactionalWrite, now_ms: int) -> bytearray:
 
 
 def _deliver(respond: Respond) -> None:
-    """Tokens are futures; one that is done belongs to a request that no longer waits."""
+    """A token that is done belongs to a request that no longer waits."""
     token = respond.token
-    if isinstance(token, asyncio.Future) and not token.done():
+    if isinstance(token, _TOKENS) and not token.done():
         token.set_result(respond.response)

@@ -4,11 +4,12 @@ Whether a topic exists is for the image of the cluster to say, and is decided he
 newest versions know topics by their ids, the others by their names; groups know names.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Coroutine, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import groupby, islice
 from operator import attrgetter
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 from uuid import UUID
 
 from kio.schema.offset_delete.v0.request import OffsetDeleteRequest as WireOffsetDeleteRequest
@@ -43,6 +44,7 @@ from ottla.coordination.groups.requests import (
     WholeCommitRequest,
     WholeCommitResponse,
 )
+from ottla.coordination.runtime.reply import Reply
 from ottla.metadata.image import ClusterImage, TopicImage
 from ottla.model.error_codes import ErrorCode
 from ottla.model.errors import BatchTooLargeError, OttlaError, SegmentTooSmallError
@@ -59,18 +61,24 @@ _GROUP_ERROR_SINCE: Final = 2
 # OffsetCommit
 
 
-async def offset_commit(services: Services, context: RequestContext, request: OffsetCommit) -> bytes:
+def offset_commit(
+    services: Services, context: RequestContext, request: OffsetCommit
+) -> bytes | Reply | Coroutine[Any, Any, bytes]:
     """Commits the offsets of partitions that exist; the others have their error, and do not harm these."""
-    known = [_committed_topic(services.image, topic) for topic in request.topics]
+    image = services.image
+    known = [_committed_topic(image, topic) for topic in request.topics]
     if not context.authorizer.allows_all:
         if not context.allows(Operation.READ, ResourceType.GROUP, request.group_id):
             return request.answer_all(ErrorCode.GROUP_AUTHORIZATION_FAILED)
         denied = [_is_denied(context, topic, found) for topic, found in zip(request.topics, known, strict=True)]
         if any(denied):
-            return await _commit_allowed(services, request, known, denied)
-    if all(found is not None and _has_all(found, topic) for found, topic in zip(known, request.topics, strict=True)):
-        return await _commit_all(services, request, known)
-    return await _commit_allowed(services, request, known, [False] * len(known))
+            return _commit_allowed(services, request, known, denied)
+    topics: list[TopicOffsets] = []
+    for found, topic in zip(known, request.topics, strict=True):
+        if found is None or not _has_all(found, topic):
+            return _commit_allowed(services, request, known, [False] * len(known))
+        topics.append(TopicOffsets(found.name, topic.topic_id, topic.partitions))
+    return _commit_all(services, request, topics)
 
 
 def _is_denied(context: RequestContext, topic: TopicCommits, found: TopicImage | None) -> bool:
@@ -128,9 +136,9 @@ def _has_all(topic: TopicImage, commits: TopicCommits) -> bool:
     return commits.lowest >= 0 and commits.highest < len(topic.partitions)
 
 
-async def _commit_all(services: Services, request: OffsetCommit, known: Sequence[TopicImage | None]) -> bytes:
+def _commit_all(services: Services, request: OffsetCommit, topics: Sequence[TopicOffsets]) -> bytes | Reply:
     """As nearly always: all partitions exist, and one outcome is that of all."""
-    if not request.topics:
+    if not topics:
         return request.answer_all(ErrorCode.NONE)
     asked = WholeCommitRequest(
         group_id=request.group_id,
@@ -138,24 +146,25 @@ async def _commit_all(services: Services, request: OffsetCommit, known: Sequence
         member_id=request.member_id,
         instance_id=request.instance_id,
         retention_ms=request.retention_ms,
-        topics=tuple(
-            TopicOffsets(found.name, topic.topic_id, topic.partitions)
-            for found, topic in zip(known, request.topics, strict=True)
-            if found is not None
-        ),
+        topics=tuple(topics),
         metadata_bytes_max=request.metadata_bytes_max,
         knows_group_not_found=request.version >= _GROUP_NOT_FOUND_SINCE,
     )
+    reply = Reply(partial(_commit_answer, request))
     try:
         shard = services.groups.shard_of(asked.group_id)
-        answer: WholeCommitResponse | OffsetCommitResponse = await shard.ask(
-            lambda now_ms, token: shard.machine.commit_whole(asked, now_ms, token)
-        )
+        shard.hand(partial(shard.machine.commit_whole, asked), reply)
     except OttlaError as error:
-        return request.answer_all(_commit_code(error))
-    if isinstance(answer, WholeCommitResponse):
-        return request.answer_all(answer.error)
-    decided = (int(outcome.error) for outcome in answer.partitions)
+        return _commit_answer(request, error)
+    return reply
+
+
+def _commit_answer(request: OffsetCommit, outcome: WholeCommitResponse | OffsetCommitResponse | OttlaError) -> bytes:
+    if isinstance(outcome, WholeCommitResponse):
+        return request.answer_all(outcome.error)
+    if isinstance(outcome, OttlaError):
+        return request.answer_all(_commit_code(outcome))
+    decided = (int(each.error) for each in outcome.partitions)
     return request.answer([list(islice(decided, len(topic.partitions))) for topic in request.topics])
 
 

@@ -1,0 +1,40 @@
+"""Answers of shards without a task: at once, later, and awaited."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from ottla.coordination.runtime.reply import Reply
+
+
+def test_an_answer_that_comes_later() -> None:
+    told: list[Any] = []
+    reply = Reply(lambda outcome: f"answer to {outcome}")
+    reply.when_done(told.append)
+    assert not reply.done()
+    assert [] == told
+    reply.set_result(1)
+    assert reply.done()
+    assert ["answer to 1"] == told
+    assert "answer to 1" == reply.answer
+
+
+def test_an_error_becomes_an_answer_too() -> None:
+    reply = Reply(repr)
+    reply.set_exception(ValueError("too large"))
+    assert reply.done()
+    assert "ValueError('too large')" == reply.answer
+
+
+@pytest.mark.parametrize("is_early", [True, False])
+def test_it_may_be_awaited(is_early: bool) -> None:
+    async def run() -> None:
+        reply = Reply(str)
+        if is_early:
+            reply.set_result(7)
+        else:
+            asyncio.get_running_loop().call_soon(reply.set_result, 7)
+        assert "7" == await reply
+
+    asyncio.run(run())
