@@ -22,7 +22,7 @@ from ottla.protocol.messages import frame_body, read_request, read_response, wri
 from ottla.protocol.offset_commits import OffsetCommit
 from tests.unit.broker.contexts import context_of
 from tests.unit.broker.running_broker import ask, make_topic, with_broker
-from tests.wire.exchange import request_body
+from tests.wire.exchange import request_body, request_frame
 
 pytestmark = pytest.mark.broker
 
@@ -185,6 +185,27 @@ class TestOffsets:
 
         with_broker(tmp_path, commit)
         with_broker(tmp_path, look)
+
+    def test_a_commit_is_answered_when_it_is_on_disk(self, tmp_path: Path) -> None:
+        """Long after its handler has returned, and without a task: the records are flushed first."""
+
+        async def test(broker: Broker) -> None:
+            await make_topic(broker, "t")
+            await ask(broker, ApiKey.FIND_COORDINATOR, {"coordinator_keys": ["g"]})
+            partition = broker.parts.groups.shard_of("g").partition
+            reader, writer = await asyncio.open_connection("127.0.0.1", broker.port)
+            for offset in (5, 6):
+                topics = [{"name": "t", "partitions": [{"partition_index": 0, "committed_offset": offset}]}]
+                writer.write(request_frame(ApiKey.OFFSET_COMMIT, 9, {**COMMIT, "topics": topics}))
+                frame = await reader.readexactly(int.from_bytes(await reader.readexactly(4), "big"))
+                answer = read_response(ApiKey.OFFSET_COMMIT, 9, memoryview(frame))[1]
+                assert ErrorCode.NONE == answer.topics[0].partitions[0].error_code.value
+                assert partition.end_offset == partition.log.recovery_point
+            writer.close()
+            found = await over_the_wire(broker, ApiKey.OFFSET_FETCH, 9, FETCH)
+            assert [6, -1] == [part.committed_offset for part in found.groups[0].topics[0].partitions]
+
+        with_broker(tmp_path, test, log_flush_interval_messages="1")
 
     def test_a_retention_of_its_own_counts(self, tmp_path: Path) -> None:
         async def test(broker: Broker) -> None:
