@@ -24,6 +24,7 @@ from typing import Any, Final, get_args, get_origin
 from ottla.model.error_codes import ErrorCode
 from ottla.model.errors import InvalidRequestError
 from ottla.protocol.apis import LAST_BY_NAME, NEWER_THAN_KIO, SERVED, ApiKey
+from ottla.protocol.consumer_heartbeats import read_consumer_heartbeat
 from ottla.protocol.offset_commits import read_offset_commit
 from ottla.protocol.reshape import REQUESTS, RESPONSES, Reshape
 from ottla.protocol.shapes import checked
@@ -68,6 +69,12 @@ _DEFAULTS: Final[dict[str, object]] = {
 """The default value of a field without its own default, by Kafka's type; any other type is a number."""
 
 
+COMPILED: Final[dict[ApiKey, Callable[[int, memoryview], Any]]] = {
+    ApiKey.OFFSET_COMMIT: read_offset_commit,
+    ApiKey.CONSUMER_GROUP_HEARTBEAT: read_consumer_heartbeat,
+}
+"""The requests that are not read by kio."""
+
 _THROTTLED_LAST: Final = frozenset(
     {
         ApiKey.CREATE_DELEGATION_TOKEN,
@@ -111,13 +118,14 @@ def newest_version(api_key: ApiKey, version: int, kind: EntityType = EntityType.
 
 
 def read_request(api_key: ApiKey, version: int, body: memoryview) -> Any:
-    """A request's body as the newest served version's class; an OffsetCommit as that of `offset_commits.pyx`."""
-    if api_key is ApiKey.OFFSET_COMMIT:
-        try:
-            return read_offset_commit(version, body)
-        except ValueError as error:
-            raise BrokenMessageError(f"{api_key.name} v{version} request cannot be read: {error}") from error
-    return _read(api_key, version, EntityType.request, body)
+    """A request's body as the newest served version's class; those of `COMPILED` as the class of their kernel."""
+    read = COMPILED.get(api_key)
+    if read is None:
+        return _read(api_key, version, EntityType.request, body)
+    try:
+        return read(version, body)
+    except ValueError as error:
+        raise BrokenMessageError(f"{api_key.name} v{version} request cannot be read: {error}") from error
 
 
 def read_response(api_key: ApiKey, version: int, frame: memoryview) -> tuple[int, Any]:

@@ -81,7 +81,7 @@ async def errors_of_all(broker: Broker) -> dict[str, int]:
         "describe": (await ask(broker, ApiKey.DESCRIBE_GROUPS, {"groups": ["g"]})).groups[0].error_code.value,
         "list": (await ask(broker, ApiKey.LIST_GROUPS, {})).error_code.value,
         "delete": (await ask(broker, ApiKey.DELETE_GROUPS, {"groups_names": ["g"]})).results[0].error_code.value,
-        "modern": (await ask(broker, ApiKey.CONSUMER_GROUP_HEARTBEAT, modern)).error_code.value,
+        "modern": (await over_the_wire(broker, ApiKey.CONSUMER_GROUP_HEARTBEAT, 1, modern)).error_code.value,
         "describe modern": (
             (await ask(broker, ApiKey.CONSUMER_GROUP_DESCRIBE, {"group_ids": ["g"]})).groups[0].error_code.value
         ),
@@ -259,7 +259,7 @@ def test_other_work_goes_on_while_a_pattern_is_matched_against_many_topics(tmp_p
             "topic_partitions": [],
         }
         turns = 0
-        heartbeat = asyncio.ensure_future(ask(broker, ApiKey.CONSUMER_GROUP_HEARTBEAT, asked))
+        heartbeat = asyncio.ensure_future(over_the_wire(broker, ApiKey.CONSUMER_GROUP_HEARTBEAT, 1, asked))
         while not heartbeat.done():
             await asyncio.sleep(0)
             turns += 1

@@ -13,6 +13,7 @@ from kio.static.primitive import i16, i32
 
 from ottla.model.error_codes import ErrorCode
 from ottla.protocol.apis import ADVERTISED, SERVED, ApiKey, Versions
+from ottla.protocol.consumer_heartbeats import ConsumerHeartbeatRequest
 from ottla.protocol.messages import (
     BrokenMessageError,
     frame_body,
@@ -42,9 +43,8 @@ def newest(api_key: ApiKey, version: int, kind: EntityType) -> Any:
 class TestEveryVersion:
     @pytest.mark.parametrize(("api_key", "version"), EVERY_VERSION)
     def test_requests_come_out_in_the_newest_class(self, api_key: ApiKey, version: int) -> None:
-        message = newest(api_key, version, EntityType.request)
-        if api_key is ApiKey.OFFSET_COMMIT:
-            message = OffsetCommit
+        compiled = {ApiKey.OFFSET_COMMIT: OffsetCommit, ApiKey.CONSUMER_GROUP_HEARTBEAT: ConsumerHeartbeatRequest}
+        message = compiled.get(api_key) or newest(api_key, version, EntityType.request)
         body = exchange.request_body(api_key, version, {})
         assert message is type(read_request(api_key, version, memoryview(body)))
 

@@ -4,17 +4,12 @@ From the wire to the group's shard and back; the rules are in `ottla.coordinatio
 """
 
 import asyncio
-from collections import defaultdict
 from collections.abc import Sequence
-from datetime import timedelta
 from typing import TYPE_CHECKING, Final
-from uuid import UUID
 
 from kio.schema.consumer_group_describe.v1 import response as described
 from kio.schema.consumer_group_describe.v1.request import ConsumerGroupDescribeRequest
 from kio.schema.consumer_group_describe.v1.response import ConsumerGroupDescribeResponse
-from kio.schema.consumer_group_heartbeat.v1.request import ConsumerGroupHeartbeatRequest
-from kio.schema.consumer_group_heartbeat.v1.request import TopicPartitions as OwnedPartitions
 from kio.schema.types import GroupId, TopicName
 from kio.static.primitive import i8, i32
 
@@ -22,7 +17,6 @@ from ottla.broker.handlers.groups.group_members import client_host
 from ottla.broker.handlers.long_requests import with_pauses
 from ottla.broker.requests.context import RequestContext
 from ottla.broker.requests.services import Services
-from ottla.coordination.groups.consumer.records import Assignment
 from ottla.coordination.groups.consumer.requests import (
     ConsumerHeartbeat,
     ConsumerHeartbeatResponse,
@@ -33,6 +27,7 @@ from ottla.coordination.groups.consumer.requests import (
 from ottla.metadata.features import GROUP_VERSION
 from ottla.model.error_codes import ErrorCode
 from ottla.model.errors import OttlaError, UnsupportedVersionError
+from ottla.protocol.consumer_heartbeats import ConsumerHeartbeatRequest
 from ottla.protocol.group_answers import consumer_heartbeat_body
 from ottla.protocol.messages import milliseconds, wire_error
 from ottla.security.resources import Operation, ResourceType
@@ -40,8 +35,6 @@ from ottla.security.resources import Operation, ResourceType
 if TYPE_CHECKING:
     from ottla.coordination.groups.coordinator import GroupsShard
 
-_MILLISECOND: Final = timedelta(milliseconds=1)
-_NO_ID: Final = UUID(int=0)
 _CLASSIC_MEMBER: Final = 0
 _CONSUMER_MEMBER: Final = 1
 
@@ -65,7 +58,7 @@ async def _match_topics(shard: "GroupsShard", asked: ConsumerHeartbeat) -> None:
 
 
 async def consumer_group_heartbeat(
-    services: Services, context: RequestContext, request: ConsumerGroupHeartbeatRequest
+    services: Services, context: RequestContext, request: ConsumerHeartbeatRequest
 ) -> bytes:
     """A member joins, stays, changes its subscription or leaves; the response has its assignment."""
     asked = ConsumerHeartbeat(
@@ -74,11 +67,11 @@ async def consumer_group_heartbeat(
         member_epoch=request.member_epoch,
         instance_id=request.instance_id,
         rack_id=request.rack_id,
-        rebalance_timeout_ms=request.rebalance_timeout // _MILLISECOND,
-        topic_names=request.subscribed_topic_names,
-        topic_regex=request.subscribed_topic_regex,
+        rebalance_timeout_ms=request.rebalance_timeout_ms,
+        topic_names=request.topic_names,
+        topic_regex=request.topic_regex,
         server_assignor=request.server_assignor,
-        owned_partitions=_owned(request.topic_partitions),
+        owned_partitions=request.owned_partitions,
         client_id=context.client_id or "",
         client_host=client_host(context),
         api_version=context.version,
@@ -107,15 +100,6 @@ async def consumer_group_heartbeat(
         heartbeat_interval_ms=answer.heartbeat_interval_ms,
         assignment=answer.assignment,
     )
-
-
-def _owned(topics: Sequence[OwnedPartitions] | None) -> Assignment | None:
-    if topics is None:
-        return None
-    owned: dict[UUID, tuple[int, ...]] = defaultdict(tuple)
-    for topic in topics:
-        owned[topic.topic_id or _NO_ID] += topic.partitions
-    return dict(owned)
 
 
 # ConsumerGroupDescribe

@@ -1,0 +1,134 @@
+# cython: boundscheck=False, wraparound=False, cdivision=True
+"""ConsumerGroupHeartbeat requests, every version, read in one compiled pass: while a group rebalances, its members send
+little else.
+
+What a heartbeat means is for `ottla.broker.handlers.groups.consumer_groups`; the response is in `group_answers.py`.
+Fields are read in `reader.h`.
+"""
+
+cimport cython
+from cpython.buffer cimport Py_buffer, PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
+from cpython.bytes cimport PyBytes_FromStringAndSize
+from cpython.unicode cimport PyUnicode_DecodeUTF8
+from libc.stdint cimport int16_t, int32_t, uint8_t
+
+from uuid import UUID
+
+from ottla.protocol.shapes import ShapeError, elements_max_of
+
+from ottla.protocol.reader cimport (
+    ottla_cursor, ottla_fail, ottla_read32, ottla_read_count, ottla_read_string, ottla_skip_tags, ottla_span,
+    ottla_take,
+)
+
+cdef enum:
+    REGEX_FROM = 1
+    ID_BYTES = 16
+    NULL_COUNT = -1
+
+
+@cython.freelist(64)
+@cython.final
+cdef class ConsumerHeartbeatRequest:
+    """The request."""
+
+    cdef readonly str group_id
+    cdef readonly str member_id
+    cdef readonly int32_t member_epoch
+    cdef readonly str instance_id
+    cdef readonly str rack_id
+    cdef readonly int32_t rebalance_timeout_ms
+    cdef readonly tuple topic_names
+    cdef readonly str topic_regex
+    cdef readonly str server_assignor
+    cdef readonly dict owned_partitions
+
+
+def read_consumer_heartbeat(int16_t version, body):
+    cdef Py_buffer view
+    cdef ottla_cursor source
+    PyObject_GetBuffer(body, &view, PyBUF_SIMPLE)
+    try:
+        source.at = <const uint8_t*>view.buf
+        source.end = source.at + view.len
+        source.broken = NULL
+        return _read(version, &source, elements_max_of(view.len))
+    finally:
+        PyBuffer_Release(&view)
+
+
+cdef ConsumerHeartbeatRequest _read(int16_t version, ottla_cursor* source, int32_t left):
+    cdef ConsumerHeartbeatRequest request = ConsumerHeartbeatRequest.__new__(ConsumerHeartbeatRequest)
+    request.group_id = _text(source, False)
+    request.member_id = _text(source, False)
+    request.member_epoch = ottla_read32(source)
+    request.instance_id = _text(source, True)
+    request.rack_id = _text(source, True)
+    request.rebalance_timeout_ms = ottla_read32(source)
+    request.topic_names = _read_names(source, &left)
+    if version >= REGEX_FROM:
+        request.topic_regex = _text(source, True)
+    request.server_assignor = _text(source, True)
+    request.owned_partitions = _read_owned(source, &left)
+    ottla_skip_tags(source)
+    if source.broken != NULL:
+        raise ShapeError((<bytes>source.broken).decode())
+    return request
+
+
+cdef tuple _read_names(ottla_cursor* source, int32_t* left):
+    cdef int32_t count = _nullable_count(source, left)
+    cdef list names = []
+    if count == NULL_COUNT:
+        return None
+    while count > 0 and source.broken == NULL:
+        names.append(_text(source, False))
+        count -= 1
+    return tuple(names)
+
+
+cdef dict _read_owned(ottla_cursor* source, int32_t* left):
+    cdef int32_t partition_count, count = _nullable_count(source, left)
+    cdef dict owned = {}
+    cdef list partitions
+    cdef ottla_span place
+    if count == NULL_COUNT:
+        return None
+    while count > 0 and source.broken == NULL:
+        place = ottla_take(source, ID_BYTES, False)
+        partition_count = _count(source, left)
+        partitions = []
+        while partition_count > 0 and source.broken == NULL:
+            partitions.append(ottla_read32(source))
+            partition_count -= 1
+        ottla_skip_tags(source)
+        if source.broken == NULL:
+            topic_id = UUID(bytes=PyBytes_FromStringAndSize(<const char*>place.at, ID_BYTES))
+            # A client that names a topic twice means both.
+            owned[topic_id] = owned.get(topic_id, ()) + tuple(partitions)
+        count -= 1
+    return owned
+
+
+cdef int32_t _nullable_count(ottla_cursor* source, int32_t* left) noexcept:
+    if source.at < source.end and source.at[0] == 0:
+        source.at += 1
+        return NULL_COUNT
+    return _count(source, left)
+
+
+cdef int32_t _count(ottla_cursor* source, int32_t* left) noexcept:
+    cdef int32_t count = ottla_read_count(source, True, 0)
+    if count > left[0]:
+        ottla_fail(source, b"its arrays have more elements than are accepted in one request")
+        return 0
+    left[0] -= count
+    return count
+
+
+cdef str _text(ottla_cursor* source, bint nullable):
+    cdef ottla_span span = ottla_read_string(source, True, nullable)
+    if span.at == NULL:
+        # Null, or the request is broken.
+        return None if nullable else ""
+    return PyUnicode_DecodeUTF8(<const char*>span.at, span.size, NULL)
