@@ -9,7 +9,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from ottla.coordination.groups.group_kind import Topic
 from ottla.coordination.runtime.effects import CoordinatorRecord, Respond, Write
-from ottla.coordination.share_state.records import ShareKey
+from ottla.coordination.share_state.records import ShareKey, decode
 from ottla.coordination.share_state.requests import PruneLog, ShareStateSettings, StateOutcome, StateRead, StateWrite
 from ottla.coordination.share_state.shard_state import ShareStateShard
 from ottla.coordination.share_state.state_batches import StateBatch, combined
@@ -66,7 +66,8 @@ class ShareStateMachine(RuleBasedStateMachine):
     def load(self) -> None:
         self.shard = ShareStateShard(self.settings)
         self.shard.before_replay(Offset(self.log_start))
-        self.shard.replay_all(self.log[self.log_start :])
+        # From the bytes alone, as another broker would.
+        self.shard.replay_all([CoordinatorRecord(*record) for record in self.log[self.log_start :]])
         self.shard.on_metadata({"t": Topic(TOPIC, 2)}, self.now_ms)
         self.shard.on_loaded(self.now_ms)
 
@@ -77,6 +78,7 @@ class ShareStateMachine(RuleBasedStateMachine):
                 case Write(records, responses, _):
                     self.shard.before_replay(Offset(len(self.log)))
                     self.log += records
+                    assert [decode(CoordinatorRecord(*record)) for record in records] == [*map(decode, records)]
                     self.shard.replay_all(records)
                     answer = responses[0].response if responses else answer
                 case Respond(_, response):

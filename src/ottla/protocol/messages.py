@@ -28,6 +28,7 @@ from ottla.protocol.consumer_heartbeats import read_consumer_heartbeat
 from ottla.protocol.offset_commits import read_offset_commit
 from ottla.protocol.reshape import REQUESTS, RESPONSES, Reshape
 from ottla.protocol.shapes import checked
+from ottla.protocol.share_acknowledgements import read_share_acknowledgement
 
 
 @contextmanager
@@ -72,6 +73,7 @@ _DEFAULTS: Final[dict[str, object]] = {
 COMPILED: Final[dict[ApiKey, Callable[[int, memoryview], Any]]] = {
     ApiKey.OFFSET_COMMIT: read_offset_commit,
     ApiKey.CONSUMER_GROUP_HEARTBEAT: read_consumer_heartbeat,
+    ApiKey.SHARE_ACKNOWLEDGE: read_share_acknowledgement,
 }
 """The requests that are not read by kio."""
 

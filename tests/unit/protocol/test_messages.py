@@ -26,6 +26,7 @@ from ottla.protocol.messages import (
     write_response,
 )
 from ottla.protocol.offset_commits import OffsetCommit
+from ottla.protocol.share_acknowledgements import ShareAcknowledgement
 from tests.wire import exchange
 
 EVERY_VERSION = [
@@ -43,7 +44,11 @@ def newest(api_key: ApiKey, version: int, kind: EntityType) -> Any:
 class TestEveryVersion:
     @pytest.mark.parametrize(("api_key", "version"), EVERY_VERSION)
     def test_requests_come_out_in_the_newest_class(self, api_key: ApiKey, version: int) -> None:
-        compiled = {ApiKey.OFFSET_COMMIT: OffsetCommit, ApiKey.CONSUMER_GROUP_HEARTBEAT: ConsumerHeartbeatRequest}
+        compiled = {
+            ApiKey.OFFSET_COMMIT: OffsetCommit,
+            ApiKey.CONSUMER_GROUP_HEARTBEAT: ConsumerHeartbeatRequest,
+            ApiKey.SHARE_ACKNOWLEDGE: ShareAcknowledgement,
+        }
         message = compiled.get(api_key) or newest(api_key, version, EntityType.request)
         body = exchange.request_body(api_key, version, {})
         assert message is type(read_request(api_key, version, memoryview(body)))

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 from uuid import UUID
 
-from ottla.coordination.runtime.effects import CoordinatorRecord
+from ottla.coordination.runtime.effects import CoordinatorRecord, DecodedRecord
 from ottla.coordination.runtime.record_fields import FieldReader, FieldWriter
 from ottla.coordination.share_state.state_batches import StateBatch
 from ottla.model.base64_ids import id_text, parse_id
@@ -80,15 +80,22 @@ class StateRecord:
 
 
 def encode(record: StateRecord) -> CoordinatorRecord:
-    """The record as it is appended."""
+    """The record as it is appended, with what it was encoded from."""
     value = record.value
     if isinstance(value, Update):
-        return CoordinatorRecord(_key(UPDATE_KIND, record.key), _write_update(value))
-    return CoordinatorRecord(_key(SNAPSHOT_KIND, record.key), None if value is None else _write_snapshot(value))
+        encoded = DecodedRecord(_key(UPDATE_KIND, record.key), _write_update(value))
+    else:
+        snapshot = None if value is None else _write_snapshot(value)
+        encoded = DecodedRecord(_key(SNAPSHOT_KIND, record.key), snapshot)
+    encoded.content = record
+    return encoded
 
 
 def decode(record: CoordinatorRecord) -> StateRecord | None:
     """The record that was appended; None for another type, and for the tombstone of an update."""
+    if type(record) is DecodedRecord:
+        content: StateRecord = record.content
+        return content
     fields = FieldReader(record.key, "a key of __share_group_state")
     if fields.version not in (SNAPSHOT_KIND, UPDATE_KIND):
         return None

@@ -10,7 +10,6 @@ from itertools import groupby
 from typing import Any, Final
 from uuid import UUID
 
-from kio.schema.share_acknowledge.v2.request import ShareAcknowledgeRequest
 from kio.schema.share_fetch.v2.request import ShareFetchRequest
 
 from ottla.broker.requests.context import RequestContext
@@ -33,6 +32,7 @@ from ottla.coordination.share_state.records import ShareKey
 from ottla.model.error_codes import ErrorCode
 from ottla.model.errors import DeniedError, InvalidRequestError, OttlaError
 from ottla.model.ids import BrokerId
+from ottla.protocol.share_acknowledgements import ShareAcknowledgement
 from ottla.protocol.share_answers import Endpoint, PartAnswer, share_acknowledge_answer, share_fetch_answer
 from ottla.security.resources import Operation, ResourceType
 
@@ -243,7 +243,7 @@ def _fetch_failed(error: ErrorCode, why: str) -> list[bytes]:
 # ShareAcknowledge
 
 
-async def share_acknowledge(services: Services, context: RequestContext, request: ShareAcknowledgeRequest) -> bytes:
+async def share_acknowledge(services: Services, context: RequestContext, request: ShareAcknowledgement) -> bytes:
     """Takes a member's acknowledgements; with the closing epoch, ends its session too."""
     try:
         key = _checked(context, request.group_id, request.member_id)
@@ -258,14 +258,7 @@ async def share_acknowledge(services: Services, context: RequestContext, request
         return _acknowledge_failed(context.version, refusal.code, str(refusal))
     except OttlaError as error:
         return _acknowledge_failed(context.version, error.code, str(error))
-    acknowledgements = {
-        (topic.topic_id or _NO_ID, int(part.partition_index)): part.acknowledgement_batches
-        for topic in request.topics
-        for part in topic.partitions
-        if part.acknowledgement_batches
-    }
-    is_renewal = context.version >= _RENEWAL_SINCE and request.is_renew_ack
-    told = await _acknowledge(services, context, key, acknowledgements, is_renewal=is_renewal)
+    told = await _acknowledge(services, context, key, request.partitions, is_renewal=request.is_renew_ack)
     if request.share_session_epoch == CLOSING_EPOCH:
         await services.share_fetching.end_session(session)
     parts: dict[UUID, list[PartAnswer]] = {}
