@@ -39,6 +39,7 @@ from ottla.controller.active_controller import ActiveController
 from ottla.controller.controller import Controller
 from ottla.controller.decisions import NewTopic
 from ottla.env.world import World
+from ottla.metadata.configs.broker_configs import ip_limits
 from ottla.metadata.image import BrokerImage, ClusterImage
 from ottla.metadata.image_follower import ImageFollower
 from ottla.metadata.store import Lease, MetadataStore
@@ -476,5 +477,6 @@ def _limits(config: BrokerConfig) -> ListenerLimits:
         queued_bytes_max=queued if queued > 0 else max(256 * 1024 * 1024, 2 * config.socket_request_max_bytes),
         connections_max=config.max_connections,
         connections_per_ip_max=config.max_connections_per_ip,
+        connections_of_ip_max=ip_limits(config.max_connections_per_ip_overrides),
         idle_ms=config.connections_max_idle_ms,
     )

@@ -6,9 +6,9 @@ Limits hold for all listeners together. One connection is `connection.py`; the p
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from ottla.env.ports import Clock, Network, Socket
@@ -46,6 +46,8 @@ class ListenerLimits:
     queued_bytes_max: int = 256 * 1024 * 1024
     connections_max: int = 2**31 - 1
     connections_per_ip_max: int = 2**31 - 1
+    connections_of_ip_max: Mapping[str, int] = field(default_factory=dict)
+    """max.connections.per.ip.overrides: limits of single addresses, in place of the one above."""
     idle_ms: int = 600_000
     """Below 0 there is no limit."""
     stall_seconds: float = 30.0
@@ -134,7 +136,10 @@ class Listeners:
         opened = len(self.connections) + len(self.handshakes) + len(self.logins)
         if opened >= limits.connections_max and listener.is_protected and self._make_room(listener):
             opened -= 1
-        if opened >= limits.connections_max or self._per_host[host] >= limits.connections_per_ip_max:
+        per_ip_max = limits.connections_per_ip_max
+        if limits.connections_of_ip_max:
+            per_ip_max = limits.connections_of_ip_max.get(host.strip("[]"), per_ip_max)
+        if opened >= limits.connections_max or self._per_host[host] >= per_ip_max:
             self.refused += 1
             if self.refused & (self.refused - 1) == 0:
                 _LOGGER.warning(
@@ -145,7 +150,7 @@ class Listeners:
                     opened,
                     self._per_host[host],
                     limits.connections_max,
-                    limits.connections_per_ip_max,
+                    per_ip_max,
                     self.refused,
                 )
             socket.close()

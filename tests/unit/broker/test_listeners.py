@@ -142,3 +142,16 @@ def test_brokers_get_a_connection_when_clients_have_used_up_all(tmp_path: Path) 
                 writer.close()
 
     asyncio.run(scenario())
+
+
+def test_a_single_address_has_its_own_limit_of_connections(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        limits = {"max.connections.per.ip": "1", "max.connections.per.ip.overrides": "127.0.0.1:2, 10.0.0.1:0"}
+        async with made(tmp_path, 0, limits) as broker:
+            clients = [await asyncio.open_connection(*address(broker, "CLIENT").split(":")) for _ in range(3)]
+            assert b"" == await asyncio.wait_for(clients[2][0].read(), 60), "beyond the limit of its address"
+            await until(lambda: len(broker.parts.listeners.connections) == 2)
+            for _, writer in clients:
+                writer.close()
+
+    asyncio.run(scenario())

@@ -23,7 +23,13 @@ async def turns(count: int = 20) -> None:
 
 class TestLimits:
     @pytest.mark.parametrize(
-        "limits", [ListenerLimits(connections_max=3), ListenerLimits(connections_per_ip_max=3)], ids=["all", "host"]
+        "limits",
+        [
+            ListenerLimits(connections_max=3),
+            ListenerLimits(connections_per_ip_max=3),
+            ListenerLimits(connections_per_ip_max=1, connections_of_ip_max={"127.0.0.1": 3, "127.0.0.2": 9}),
+        ],
+        ids=["all", "host", "override"],
     )
     def test_one_too_many_is_refused_until_another_leaves(self, run: Run[None], limits: ListenerLimits) -> None:
         async def scenario() -> None:
@@ -51,6 +57,8 @@ class TestLimits:
                 assert b"" == await (await rig.connect()).rest()
                 rig.listener.limits = ListenerLimits(connections_max=2)
                 assert (1, b"") == await (await rig.connect()).ask(1)
+                rig.listener.limits = ListenerLimits(connections_of_ip_max={"127.0.0.1": 0})
+                assert b"" == await (await rig.connect()).rest()
 
         run(scenario())
 

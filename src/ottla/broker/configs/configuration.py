@@ -83,7 +83,7 @@ class BrokerConfig:
     connections_max_idle_ms: int
     max_connections: int
     max_connections_per_ip: int
-    max_connection_creation_rate: int
+    max_connections_per_ip_overrides: str
     queued_max_request_bytes: int
     request_timeout_ms: int
     fetch_max_bytes: int

@@ -8,6 +8,7 @@ files and tools that set it keep working. `topic_configs.py` has the configs tha
 
 import re
 from collections.abc import Mapping
+from ipaddress import ip_address
 from types import MappingProxyType
 from typing import Final
 
@@ -26,7 +27,6 @@ _LISTENER: Final = re.compile(
 )
 _URL: Final = re.compile(r"https?://[^\s/,]+(?:/[^\s,]*)?")
 _PORT_MAX: Final = 65535
-_IP_LIMIT: Final = re.compile(r"\s*[^\s,]+:[0-9]{1,10}\s*")
 _DOUBLE_MAX_TEXT: Final = "1.7976931348623157E308"
 _INT_MAX_TEXT: Final = str(2**31 - 1)
 _LONG_MAX_TEXT: Final = str(2**63 - 1)
@@ -48,8 +48,22 @@ def _are_listeners(value: ConfigValue) -> bool:
     return isinstance(value, tuple) and bool(value) and all(map(split_listener, value))
 
 
+def ip_limits(text: str) -> dict[str, int]:
+    """The limits of max.connections.per.ip.overrides by address, as the system spells it. Raises ValueError."""
+    found = {}
+    for pair in filter(str.strip, text.split(",")):
+        address, _, count = pair.strip().rpartition(":")
+        if not count.isascii() or not count.isdigit():
+            raise ValueError(pair)
+        found[str(ip_address(address.strip("[]")))] = int(count)
+    return found
+
+
 def _are_ip_limits(value: ConfigValue) -> bool:
-    return isinstance(value, str) and (not value or all(map(_IP_LIMIT.fullmatch, value.split(","))))
+    try:
+        return isinstance(value, str) and ip_limits(value) is not None
+    except ValueError:
+        return False
 
 
 def _is_load_factor(value: ConfigValue) -> bool:
@@ -61,7 +75,7 @@ def _are_urls(value: ConfigValue) -> bool:
 
 
 _LISTENERS_RULE: Final = Rule(_are_listeners, "a list of NAME://host:port separated by commas")
-_IP_LIMITS_RULE: Final = Rule(_are_ip_limits, "address:count pairs separated by commas, such as 10.0.0.1:100")
+_IP_LIMITS_RULE: Final = Rule(_are_ip_limits, "IP:count pairs separated by commas, such as 10.0.0.1:100")
 _URLS_RULE: Final = Rule(_are_urls, "a list of http:// or https:// URLs separated by commas")
 _RETENTION_RULE: Final = Rule(bool, "a whole number other than 0; negative means no limit")
 _LOAD_FACTOR_RULE: Final = Rule(_is_load_factor, "a number above 0 and at most 1")
@@ -183,9 +197,11 @@ _NETWORK: Final = (
             update_mode=_ANY),
     _define("max.connections.per.ip", _INT, _INT_MAX_TEXT, "The limit of connections of one client address.", 0,
             update_mode=_ANY),
-    _define("max.connections.per.ip.overrides", _STRING, "", "Limits for single addresses: address:count,…",
+    _define("max.connections.per.ip.overrides", _STRING, "",
+            "Limits of connections of single client addresses, IP:count,…; host names are not resolved.",
             rule=_IP_LIMITS_RULE, update_mode=_ANY),
-    _define("max.connection.creation.rate", _INT, _INT_MAX_TEXT, "The limit of new connections per second.", 0,
+    _define("max.connection.creation.rate", _INT, _INT_MAX_TEXT,
+            f"The limit of new connections per second. {_UNUSED} Set the quota connection_creation_rate.", 0,
             update_mode=_ANY),
     _define("queued.max.requests", _INT, "500",
             f"How many requests may wait before connections are no longer read. {_UNUSED}", 1),

@@ -19,7 +19,8 @@ _PREFIX: Final = "listener.name."
 _OVERRIDE: Final = re.compile(r"listener\.name\.(?P<listener>[a-z0-9_]{1,255})\.(?P<rest>[a-z0-9.-]{1,255})")
 _MECHANISMS: Final = ("plain", "scram-sha-256", "scram-sha-512", "oauthbearer")
 _FAMILIES: Final = ("ssl.", "sasl.")
-_OTHERS: Final = frozenset({"connections.max.reauth.ms", "max.connections", "max.connection.creation.rate"})
+_OTHERS: Final = frozenset({"connections.max.reauth.ms"})
+"""Limits of connections hold for all listeners together."""
 _OF_A_MECHANISM: Final = frozenset(
     {
         "sasl.jaas.config",

@@ -33,7 +33,8 @@ def test_override_has_the_type_of_what_it_overrides() -> None:
         "listener.name.internal.plain.sasl.enabled.mechanisms",
         "listener.name.internal.plain.sasl.server.max.receive.size",
         "listener.name.internal.plain.sasl.oauthbearer.expected.audience",
-        "listener.name.internal.scram-sha-512.max.connections",
+        "listener.name.internal.max.connections",
+        "listener.name.internal.max.connection.creation.rate",
         "listener.name.ssl.keystore.location",
     ],
 )

@@ -76,7 +76,11 @@ def test_topic_values(name: str, good: list[str], bad: list[str]) -> None:
     ("name", "good", "bad"),
     [
         ("listeners", ["PLAINTEXT://:9092", "A://h:1,B://[::1]:0"], ["", "h:1", "A://h", "A://h:65536", "A://h h:1"]),
-        ("max.connections.per.ip.overrides", ["", "10.0.0.1:5, host:7"], ["host", "host:", ":5,x"]),
+        (
+            "max.connections.per.ip.overrides",
+            ["", "10.0.0.1:5, ::1:0,[fe80::1]:2147483647"],
+            ["10.0.0.1", "10.0.0.1:", "10.0.0.1:-1", ":5", "10.0.0.1:5,x", "10.0.0.1:٣", "host:7"],
+        ),
         ("log.retention.hours", ["-1", "1"], ["0", "x"]),
         ("log.retention.ms", ["-5", "1"], ["0"]),
         ("log.roll.ms", ["1"], ["0", "-1"]),
