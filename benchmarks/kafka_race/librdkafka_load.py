@@ -1,8 +1,9 @@
 """Loads of librdkafka through confluent-kafka, each in a process of its own so that its CPU time can be told apart.
 
 Runs both ways: the functions start `python -m benchmarks.kafka_race.librdkafka_load MODE JSON`, and that is the client.
-Consumers are assigned their partitions, without a group. Defaults of the client stay, except for the queue's size (or
-the producer loop would be measured instead) and, for latency, lingering, which is set to none.
+Consumers are assigned their partitions, without a group. Defaults of the client stay, except for the producer's queue
+size (or the producer loop would be measured instead), the pause of a consumer whose queue is full (by default it fetches
+nothing for a second, so that the faster broker would look slower), and, for latency, lingering, which is set to none.
 """
 
 import json
@@ -124,6 +125,7 @@ def _assigned(options: dict[str, Any], partitions: int, **settings: object) -> "
             "group.id": "benchmark",
             "enable.auto.commit": False,
             "auto.offset.reset": "earliest",
+            "fetch.queue.backoff.ms": 1,
             **options.get("security", {}),
             **settings,
         }
