@@ -15,12 +15,14 @@ from kio.serial.errors import SerialError
 from kio.static.constants import EntityType
 
 from ottla.coordination.groups.offset_records import offset_records, read_offset_records
+from ottla.coordination.groups.offset_table import OffsetTable
 from ottla.coordination.groups.records import OffsetKey, OffsetValue, offset_record, read_key, read_offset
 from ottla.coordination.runtime.effects import CoordinatorRecord
 from ottla.model.errors import OttlaError
 from ottla.protocol.apis import SERVED, ApiKey
 from ottla.protocol.offset_commits import OffsetCommit, read_offset_commit
 from ottla.protocol.shapes import checked
+from ottla.records.builder import BatchBuilder
 from tests.fuzz import damage
 from tests.fuzz.requests import RequestWriter
 from tests.wire.exchange import message_class
@@ -151,7 +153,17 @@ def write_offsets(chance: Random) -> None:
         for row in rows
     )
     if expected != tuple(records):
-        raise AssertionError(f"{group_id!r} {topics} become {records}, and one by one {expected}")
+        raise AssertionError(f"{group_id!r} {topics} become {tuple(records)}, and one by one {expected}")
+    builder = BatchBuilder()
+    for record in expected:
+        builder.append(1, *record)
+    if expected and builder.build() != records.batch(1):
+        raise AssertionError(f"{group_id!r} {topics} become another batch than one by one")
+    table = OffsetTable()
+    for kept in records.topics:
+        table.put(kept.topic, kept.topic_id, kept.rows, commit_ms, 0)
+    if len(table) != len({(topic, row[0]) for topic, _, rows in topics for row in rows}):
+        raise AssertionError(f"a table keeps {len(table)} of the offsets of {topics}")
 
 
 def read_offsets(chance: Random) -> None:
