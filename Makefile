@@ -113,17 +113,17 @@ docs: $(VENV)/.installed-docs  ## build the documentation site in build/site
 
 # All supported interpreters that this machine has, or those that you name. The wheels are built from the unpacked sdist, so
 # it has everything that they need; kernels that setup.py has kept are not compiled again.
-WHEEL_PYTHONS ?= $(shell for each in 3.11 3.12 3.13 3.14; do python$$each -c 'import sys; print(sys.executable)' 2>/dev/null; done)
+WHEEL_PYTHONS ?= $(shell for each in 3.11 3.12 3.13 3.14; do python$$each -c 'import sys; print(sys.executable)' 2>/dev/null || true; done)
 wheels: $(VENV)/.installed-wheels  ## sdist and a manylinux wheel in dist/ for each WHEEL_PYTHONS, installed and tried without a compiler
 	rm -rf dist build/wheels build/sdist
 	$(BIN)/python -m build --no-isolation --sdist --outdir dist
 	mkdir -p build/sdist/build build/kernels
 	tar -xzf dist/*.tar.gz -C build/sdist --strip-components 1
 	ln -s $(abspath build/kernels) build/sdist/build/kernels
-	for each in $(or $(WHEEL_PYTHONS),$(BIN)/python); do \
+	for each in $(or $(WHEEL_PYTHONS),$(abspath $(BIN)/python)); do \
 		$(BIN)/python -m pip --python $$each wheel --no-deps --wheel-dir build/wheels build/sdist || exit 1; done
 	PATH=$(abspath $(BIN)):$$PATH $(BIN)/auditwheel repair --strip --wheel-dir dist build/wheels/*.whl
-	$(BIN)/python -m tests.wheels.check_wheel dist $(or $(WHEEL_PYTHONS),$(BIN)/python)
+	$(BIN)/python -m tests.wheels.check_wheel dist $(or $(WHEEL_PYTHONS),$(abspath $(BIN)/python))
 
 test-arm: $(VENV)/.installed-dev  ## the kernels and a broker on 64-bit ARM, emulated (prepare with tests/arm64/prepare)
 	$(BIN)/python -m tests.arm64.check_kernels
