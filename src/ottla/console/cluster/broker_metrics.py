@@ -9,9 +9,7 @@ import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final
-
-import httpx
+from typing import TYPE_CHECKING, Final
 
 _TIMEOUT_SECONDS: Final = 3.0
 _BYTES_MAX: Final = 32 * 1024 * 1024
@@ -31,6 +29,9 @@ _WANTED: Final = frozenset(
         b"ottla_loop_lag_last_seconds",
     }
 )
+
+if TYPE_CHECKING:
+    import httpx
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -171,13 +172,15 @@ def _p99_ms(before: ApiCounts, now: ApiCounts, count: float) -> float | None:
     return None
 
 
-async def scrape_all(urls: Sequence[str], client: httpx.AsyncClient) -> dict[int, Scrape]:
+async def scrape_all(urls: Sequence[str], client: "httpx.AsyncClient") -> dict[int, Scrape]:
     """The scrapes of all URLs that answer, by broker."""
     answers = await asyncio.gather(*(_scrape(each, client) for each in urls))
     return {each.broker: each for each in answers if each is not None}
 
 
-async def _scrape(url: str, client: httpx.AsyncClient) -> Scrape | None:
+async def _scrape(url: str, client: "httpx.AsyncClient") -> Scrape | None:
+    import httpx
+
     try:
         response = await client.get(url, timeout=_TIMEOUT_SECONDS)
     except (httpx.HTTPError, httpx.InvalidURL):

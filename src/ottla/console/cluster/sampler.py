@@ -19,11 +19,9 @@ import asyncio
 import logging
 from collections import defaultdict, deque
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field, replace
-from typing import Final
-
-import httpx
+from typing import TYPE_CHECKING, Final
 
 from ottla.client.admin.async_admin import AsyncAdmin, OffsetSpec
 from ottla.client.admin.broker_states import BrokerProbe, probe_brokers
@@ -37,6 +35,9 @@ from ottla.console.cluster.samples import Samples, Series, SeriesKey
 from ottla.model.error_codes import ErrorCode
 from ottla.model.errors import OttlaError
 from ottla.model.ids import TopicPartition
+
+if TYPE_CHECKING:
+    import httpx
 
 _LOGGER: Final = logging.getLogger(__name__)
 _GROUPS_MAX: Final = 200
@@ -129,13 +130,13 @@ class Sampler:
     async def run(self, admin: AsyncAdmin) -> None:
         """Samples until cancelled; what fails is a gap, and is logged once."""
         loop = asyncio.get_running_loop()
-        async with httpx.AsyncClient() as web:
+        async with _web_client() if self._metrics_urls else nullcontext() as web:
             while True:
                 started = loop.time()
                 await self.sample(admin, web)
                 await asyncio.sleep(max(0.0, self._seconds - (loop.time() - started)))
 
-    async def sample(self, admin: AsyncAdmin, web: httpx.AsyncClient | None = None) -> None:
+    async def sample(self, admin: AsyncAdmin, web: "httpx.AsyncClient | None" = None) -> None:
         """One turn; `web` reads metrics. Never raises: `status` has the error. A sampler that ended would leave the
         last numbers on all pages as if they were new."""
         try:
@@ -158,7 +159,7 @@ class Sampler:
             _LOGGER.info("the cluster answers again")
         self.status = SamplerStatus(answered_at_ms=self._now_ms())
 
-    async def _scrape(self, web: httpx.AsyncClient) -> dict[SeriesKey, float]:
+    async def _scrape(self, web: "httpx.AsyncClient") -> dict[SeriesKey, float]:
         if not self._metrics_urls:
             return {}
         scrapes = await scrape_all(self._metrics_urls, web)
@@ -206,7 +207,7 @@ class Sampler:
         values |= sizes_of(probes)
         values |= scraped
         self._counts = Counts(at=counts.at, ends=ends, committed={**kept, **committed})
-        self._committed_before.append(self._counts)
+        self._committed_before.append(replace(self._counts, ends={}))
         self.samples.add(counts.at, values)
 
     async def _note_share_lags(self, admin: AsyncAdmin, groups: Sequence[str]) -> None:
@@ -245,6 +246,13 @@ class Sampler:
                     self._lags.pop(group, None)
             kept = {key: offset for key, offset in kept.items() if key[0] in unread}
         return found, kept
+
+
+def _web_client() -> "httpx.AsyncClient":
+    # Needs megabytes of memory, which a console without metrics of brokers does not spend.
+    import httpx
+
+    return httpx.AsyncClient()
 
 
 async def _problems(cluster: Cluster, view: ClusterView, probes: Mapping[int, BrokerProbe]) -> list[Problem] | None:

@@ -62,19 +62,19 @@ _Term = Callable[[BatchColumns], Mask]
 
 def column_filter(node: Node) -> ColumnFilter:
     """The filter for batches as the clients decode them."""
-    term = _term(node)
+    term = _mask_of(node)
     paths = {root: list(dict.fromkeys(_paths(node, root)))[: json_fields.PATHS_MAX] for root in PARTS}
     return lambda batch, partition: term(BatchColumns(batch, partition, paths))
 
 
-def _term(node: Node) -> _Term:
+def _mask_of(node: Node) -> _Term:
     match node:
         case Both(terms):
-            return _all_of([_term(each) for each in sorted(terms, key=_has_fields)])
+            return _all_of([_mask_of(each) for each in sorted(terms, key=_has_fields)])
         case Either(terms):
-            return _one_of([_term(each) for each in terms])
+            return _one_of([_mask_of(each) for each in terms])
         case Not(term):
-            inner = _term(term)
+            inner = _mask_of(term)
             return lambda columns: inverted(inner(columns))
         case Anywhere(text):
             return _one_of([_texts(Comparison.CONTAINS, Path(each), text) for each in PARTS])

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 import msgspec
 import pyarrow as pa
-import pyarrow.parquet as pq
+import pyarrow.compute as pc
 
 from ottla.client.fetch.arrow_chunks import decode_chunk
 from ottla.client.fetch.chunk import Chunk
@@ -222,12 +222,15 @@ class _Parquet(_Writer):
     def __init__(self) -> None:
         super().__init__()
         self._sink = _Sink(self._buffer)
+        # Needs megabytes of memory, which a console without downloads does not spend.
+        import pyarrow.parquet as pq
+
         self._file = pq.ParquetWriter(self._sink, _PARQUET, compression="zstd")
 
     def add(self, chunk: Chunk, batch: pa.RecordBatch, plan: ScanPlan) -> int:
         if plan.columns is not None:
             wanted = pa.array([record.offset for record in matching(chunk, batch, plan)], pa.int64())
-            batch = batch.filter(pa.compute.is_in(batch.column("offset"), value_set=wanted))
+            batch = batch.filter(pc.is_in(batch.column("offset"), value_set=wanted))
         if batch.num_rows:
             partition = pa.repeat(pa.scalar(chunk.partition.partition, pa.int32()), batch.num_rows)
             self._file.write_batch(pa.RecordBatch.from_arrays([partition, *batch.columns], schema=_PARQUET))

@@ -1,6 +1,7 @@
 """One record by partition and offset, with all its bytes."""
 
 from contextlib import aclosing
+from typing import TYPE_CHECKING
 
 from ottla.client.fetch.range_fetch import OffsetRange, RangeFetch, RangeRules
 from ottla.client.network.cluster import Cluster
@@ -11,7 +12,9 @@ from ottla.model.ids import TopicPartition
 from ottla.operations.position_offsets import chosen_partitions
 from ottla.protocol.fetch_frames import READ_COMMITTED, READ_UNCOMMITTED
 from ottla.records.record import Headers, Record
-from ottla.registry.serde.schema_reader import SchemaReader
+
+if TYPE_CHECKING:
+    from ottla.registry.serde.schema_reader import SchemaReader
 
 
 async def read_record(
@@ -19,7 +22,7 @@ async def read_record(
     partition: TopicPartition,
     offset: int,
     *,
-    reader: SchemaReader | None = None,
+    reader: "SchemaReader | None" = None,
     uncommitted: bool = False,
 ) -> tuple[ReadRecord, int]:
     """The record and the type of its timestamp. Raises `NotFoundError` if there is none at this offset."""
@@ -42,6 +45,6 @@ async def read_record(
     )
 
 
-def _read(partition: TopicPartition, record: Record, reader: SchemaReader | None) -> ReadRecord:
+def _read(partition: TopicPartition, record: Record, reader: "SchemaReader | None") -> ReadRecord:
     headers: Headers = record.headers
     return ReadRecord(partition, record.offset, record.timestamp, record.key, record.value, lambda: headers, reader)

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
@@ -13,7 +13,9 @@ from ottla.console.web.human import time_text
 from ottla.model.ids import TopicPartition
 from ottla.records.record import Headers
 from ottla.registry.serde.framing import KEY_HEADER, PREFIX_BYTES, VALUE_HEADER
-from ottla.registry.serde.schema_reader import ReadPart, SchemaReader
+
+if TYPE_CHECKING:
+    from ottla.registry.serde.schema_reader import ReadPart, SchemaReader
 
 TIMESTAMP_TYPES: Final = {0: "CreateTime", 1: "LogAppendTime"}
 _UNREAD: Final = object()
@@ -75,7 +77,7 @@ class ReadRecord:
         key: bytes | None,
         value: bytes | None,
         find_headers: Callable[[], Headers] | None,
-        reader: SchemaReader | None,
+        reader: "SchemaReader | None",
     ) -> None:
         self.topic, self.partition = partition
         self.offset, self.timestamp = offset, timestamp
@@ -133,7 +135,7 @@ class ReadRecord:
         """The last header of this name."""
         return next((value for key, value in reversed(self.headers) if key == name), None)
 
-    def read(self, part: Root) -> ReadPart | None:
+    def read(self, part: Root) -> "ReadPart | None":
         """The key or value by its schema; None if it has none."""
         if self.reader is None:
             return None
@@ -209,6 +211,6 @@ def has_schema_id(headers: Headers, data: bytes, *, is_key: bool) -> bool:
     return (len(data) > PREFIX_BYTES and data[0] == 0) or any(name == wanted for name, _ in headers)
 
 
-def _schema_name(read: ReadPart) -> str:
+def _schema_name(read: "ReadPart") -> str:
     schema = read.schema or {}
     return str(schema.get("subject") or schema.get("id") or schema.get("guid") or "")

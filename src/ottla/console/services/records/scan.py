@@ -8,7 +8,7 @@ from bisect import bisect_right
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -25,7 +25,9 @@ from ottla.console.services.records.rows import ReadRecord, RecordRow
 from ottla.model.errors import OttlaError
 from ottla.records.record import Headers
 from ottla.registry.serde.framing import KEY_HEADER, VALUE_HEADER
-from ottla.registry.serde.schema_reader import SchemaReader
+
+if TYPE_CHECKING:
+    from ottla.registry.serde.schema_reader import SchemaReader
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,7 +35,7 @@ class ScanPlan:
     """What is looked for, and how it is shown."""
 
     decode: Decode
-    reader: SchemaReader | None
+    reader: "SchemaReader | None"
     """None if there is no registry."""
     passes: Predicate | None = None
     columns: ColumnFilter | None = None
@@ -52,7 +54,7 @@ class Scanned:
     """Why the rest of the chunk cannot be read."""
 
 
-def scan_plan(query: RecordsQuery, reader: SchemaReader | None) -> ScanPlan:
+def scan_plan(query: RecordsQuery, reader: "SchemaReader | None") -> ScanPlan:
     """What a query looks for. Raises `FilterError`."""
     node: Node | None = parse_filter(query.filter)
     if query.key is not None:
