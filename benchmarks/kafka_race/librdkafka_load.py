@@ -2,8 +2,8 @@
 
 Runs both ways: the functions start `python -m benchmarks.kafka_race.librdkafka_load MODE JSON`, and that is the client.
 Consumers are assigned their partitions, without a group. Defaults of the client stay, except for the producer's queue
-size (or the producer loop would be measured instead), the pause of a consumer whose queue is full (by default it fetches
-nothing for a second, so that the faster broker would look slower), and, for latency, lingering, which is set to none.
+size (or the producer loop would be measured instead), the pause of a consumer whose queue is full (by default it
+fetches nothing for a second, so that the faster broker would look slower), and, for latency, lingering, which is none.
 """
 
 import json
