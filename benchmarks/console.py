@@ -50,7 +50,7 @@ FILTERS: Final = {
     "field == number": "value.user.id == 77777",
     "field > number": "value.amount > 5000",
     "field contains": 'value.note contains "nowhere"',
-    "lower(field)": 'lower(value.user.name) startsWith "nobody"',
+    "lower(field)": 'lower(value.user.name) startsWith "absent"',
     "and, or, not": "value.user.id > 5 and not (value.amount >= 0 or value.user.name == null)",
     "timestamp": "timestamp < 5",
 }
