@@ -1,9 +1,9 @@
 """Feeds the kernels damaged batches, lying columns and damaged requests until the time is up.
 
-Headers have their targets in `headers.py`, committed offsets in `offsets.py`, the client in `clients.py`, Avro and
-Protobuf values in `schemas.py`. What may come of it: a result, or one of our own errors. Two readers that share only
-their innermost parser must agree on each batch. Reads and writes outside a buffer are found by the sanitizer, which
-ends the process; started by `run`.
+Headers have their targets in `headers.py`, committed offsets in `offsets.py`, other requests of groups in
+`group_requests.py`, the client in `clients.py`, Avro and Protobuf values in `schemas.py`, JSON in `documents.py`. What
+may come of it: a result, or one of our own errors. Two readers that share only their innermost parser must agree on
+each batch. Reads and writes outside a buffer are found by the sanitizer, which ends the process; started by `run`.
 """
 
 import argparse
@@ -33,7 +33,7 @@ from ottla.records.record import Record
 from ottla.storage.batch_validation import validate
 from ottla.storage.log_config import LogConfig
 from ottla.storage.segments.search import find_batch_header, first_disorder, last_slot_at_most
-from tests.fuzz import clients, damage, headers, offsets, requests, schemas
+from tests.fuzz import clients, damage, documents, group_requests, headers, offsets, requests, schemas
 from tests.unit.records.unpacked_columns import records_of
 
 LIMIT = 1 << 20
@@ -259,6 +259,7 @@ def serve(chance: Random) -> None:
 TARGETS: tuple[Callable[[Random], None], ...] = (
     *(walk, stamp, survey, read, read, agree, agree, unpack, write, compact, compact, expire, search, serve, serve),
     *(offsets.commit, offsets.commit, offsets.write_offsets, offsets.read_offsets, offsets.read_offsets),
+    *(group_requests.heartbeat, group_requests.acknowledge, documents.fields, documents.fields),
     *(headers.edit, headers.edit, headers.pick, headers.pick),
     *(clients.consume, clients.consume, clients.hash_key, clients.deliver, clients.split),
     *(schemas.avro, schemas.avro, schemas.avro_columns, schemas.protobuf_columns, schemas.protobuf_columns),

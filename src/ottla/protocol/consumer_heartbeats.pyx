@@ -104,10 +104,14 @@ cdef dict _read_owned(ottla_cursor* source, int32_t* left):
         ottla_skip_tags(source)
         if source.broken == NULL:
             topic_id = UUID(bytes=PyBytes_FromStringAndSize(<const char*>place.at, ID_BYTES))
-            # A client that names a topic twice means both.
-            owned[topic_id] = owned.get(topic_id, ()) + tuple(partitions)
+            known = owned.get(topic_id)
+            if known is None:
+                owned[topic_id] = partitions
+            else:
+                # A client that names a topic twice means both.
+                known.extend(partitions)
         count -= 1
-    return owned
+    return {topic_id: tuple(known) for topic_id, known in owned.items()}
 
 
 cdef int32_t _nullable_count(ottla_cursor* source, int32_t* left) noexcept:
