@@ -284,7 +284,7 @@ MUTANTS: Final = {
     "coordinator forgets what it writes": Mutant(
         what="A coordinator writes its records, but does not apply them to its state.",
         scenario="groups",
-        patches=((Shard, "_on_written", _forget_offsets),),
+        patches=((Shard, "on_written", _forget_offsets),),
     ),
     "end offset goes back": Mutant(
         what="A new leader reports a lower end offset than its predecessor.",
