@@ -14,7 +14,7 @@ from ottla.sim.checkers.share_start_offsets import ShareStartOffsets
 CAUGHT_BY: Final = {
     "every marker commits": 0,
     "readers skip a record": 0,
-    "losing the lead acknowledges": 24,
+    "losing the lead acknowledges": 18,
     "coordinator forgets what it writes": 0,
     "high watermark of the leader alone": 2,
     "high watermark by the fastest": 4,
@@ -26,7 +26,7 @@ CAUGHT_BY: Final = {
     "truncation by high watermark": 0,
     "no truncation": 7,
     "truncation to the own end only": 1,
-    "epoch not noted": 8,
+    "epoch not noted": 160,
     "epochs forgotten": 7,
     "same epoch for the next leader": 0,
     "any live replica is elected": 0,
