@@ -17,7 +17,7 @@ from uuid import UUID
 from ottla.protocol.shapes import ShapeError, elements_max_of
 
 from ottla.protocol.reader cimport (
-    ottla_cursor, ottla_fail, ottla_read32, ottla_read_count, ottla_read_string, ottla_skip_tags, ottla_span,
+    ottla_cursor, ottla_read32, ottla_read_some, ottla_read_string, ottla_skip_tags, ottla_span,
     ottla_take,
 )
 
@@ -96,7 +96,7 @@ cdef dict _read_owned(ottla_cursor* source, int32_t* left):
         return None
     while count > 0 and source.broken == NULL:
         place = ottla_take(source, ID_BYTES, False)
-        partition_count = _count(source, left)
+        partition_count = ottla_read_some(source, True, left)
         partitions = []
         while partition_count > 0 and source.broken == NULL:
             partitions.append(ottla_read32(source))
@@ -118,16 +118,7 @@ cdef int32_t _nullable_count(ottla_cursor* source, int32_t* left) noexcept:
     if source.at < source.end and source.at[0] == 0:
         source.at += 1
         return NULL_COUNT
-    return _count(source, left)
-
-
-cdef int32_t _count(ottla_cursor* source, int32_t* left) noexcept:
-    cdef int32_t count = ottla_read_count(source, True, 0)
-    if count > left[0]:
-        ottla_fail(source, b"its arrays have more elements than are accepted in one request")
-        return 0
-    left[0] -= count
-    return count
+    return ottla_read_some(source, True, left)
 
 
 cdef str _text(ottla_cursor* source, bint nullable):

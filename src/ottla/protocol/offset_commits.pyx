@@ -20,7 +20,7 @@ from ottla.model.errors import MisuseError
 from ottla.protocol.shapes import ShapeError, elements_max_of
 
 from ottla.protocol.reader cimport (
-    ottla_cursor, ottla_fail, ottla_read32, ottla_read64, ottla_read_count, ottla_read_string, ottla_skip_tags,
+    ottla_cursor, ottla_read32, ottla_read64, ottla_read_some, ottla_read_string, ottla_skip_tags,
     ottla_span, ottla_take,
 )
 from ottla.protocol.writer cimport (
@@ -164,7 +164,7 @@ cdef OffsetCommit _read(int16_t version, ottla_cursor* source, int32_t left, con
         commit.instance_id = _nullable_text(ottla_read_string(source, flexible, True))
     commit.retention_ms = ottla_read64(source) if version <= RETENTION_UNTIL else -1
     commit.topics = []
-    count = _count(source, flexible, &left)
+    count = ottla_read_some(source, flexible, &left)
     while count > 0 and source.broken == NULL:
         _read_topic(commit, source, flexible, &left, body)
         count -= 1
@@ -194,7 +194,7 @@ cdef int _read_topic(
             topic.topic_id = UUID(bytes=PyBytes_FromStringAndSize(<const char*>place.at, ID_BYTES))
     else:
         topic.name = _text(source, flexible)
-    count = _count(source, flexible, left)
+    count = ottla_read_some(source, flexible, left)
     row.leader_epoch = -1
     while count > 0 and source.broken == NULL:
         row.partition = ottla_read32(source)
@@ -223,15 +223,6 @@ cdef int _read_topic(
     if rows.count > 0:
         commit.topics.append(topic)
     return 0
-
-
-cdef int32_t _count(ottla_cursor* source, bint flexible, int32_t* left) noexcept:
-    cdef int32_t count = ottla_read_count(source, flexible, 0)
-    if count > left[0]:
-        ottla_fail(source, b"its arrays have more elements than are accepted in one request")
-        return 0
-    left[0] -= count
-    return count
 
 
 cdef str _text(ottla_cursor* source, bint flexible):

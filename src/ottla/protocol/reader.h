@@ -119,6 +119,17 @@ static inline int32_t ottla_read_count(ottla_cursor *from, int flexible, ptrdiff
     return (int32_t)count;
 }
 
+/* The same for a request that becomes objects: of the elements that it may have in all its arrays, `left` are left. */
+static inline int32_t ottla_read_some(ottla_cursor *from, int flexible, int32_t *left) {
+    int32_t count = ottla_read_count(from, flexible, 0);
+    if (count > *left) {
+        ottla_fail(from, "its arrays have more elements than are accepted in one request");
+        return 0;
+    }
+    *left -= count;
+    return count;
+}
+
 /* The span of a length that was read; -1 means null. */
 static inline ottla_span ottla_take(ottla_cursor *from, int64_t size, int nullable) {
     ottla_span span = {NULL, 0};

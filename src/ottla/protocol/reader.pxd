@@ -20,6 +20,7 @@ cdef extern from "ottla/protocol/reader.h" nogil:
     int64_t ottla_read64(ottla_cursor* source)
     uint32_t ottla_read_varint(ottla_cursor* source)
     int32_t ottla_read_count(ottla_cursor* source, bint flexible, ptrdiff_t taken)
+    int32_t ottla_read_some(ottla_cursor* source, bint flexible, int32_t* left)
     ottla_span ottla_take(ottla_cursor* source, int64_t size, bint nullable)
     ottla_span ottla_read_string(ottla_cursor* source, bint flexible, bint nullable)
     ottla_span ottla_read_records(ottla_cursor* source, bint flexible)

@@ -16,7 +16,7 @@ from uuid import UUID
 from ottla.protocol.shapes import ShapeError, elements_max_of
 
 from ottla.protocol.reader cimport (
-    ottla_cursor, ottla_fail, ottla_read32, ottla_read64, ottla_read8, ottla_read_count, ottla_read_string,
+    ottla_cursor, ottla_fail, ottla_read32, ottla_read64, ottla_read8, ottla_read_some, ottla_read_string,
     ottla_skip_tags, ottla_span, ottla_take,
 )
 
@@ -70,7 +70,7 @@ cdef ShareAcknowledgement _read(int16_t version, ottla_cursor* source, int32_t l
     request.share_session_epoch = ottla_read32(source)
     request.is_renew_ack = version >= RENEWAL_FROM and _flag(source)
     request.partitions = {}
-    count = _count(source, &left)
+    count = ottla_read_some(source, True, &left)
     while count > 0 and source.broken == NULL:
         _read_topic(request.partitions, source, &left)
         count -= 1
@@ -82,7 +82,7 @@ cdef ShareAcknowledgement _read(int16_t version, ottla_cursor* source, int32_t l
 
 cdef int _read_topic(dict partitions, ottla_cursor* source, int32_t* left) except -1:
     cdef ottla_span place = ottla_take(source, ID_BYTES, False)
-    cdef int32_t partition, count = _count(source, left)
+    cdef int32_t partition, count = ottla_read_some(source, True, left)
     cdef list batches
     if source.broken != NULL:
         return 0
@@ -99,14 +99,14 @@ cdef int _read_topic(dict partitions, ottla_cursor* source, int32_t* left) excep
 
 
 cdef list _read_batches(ottla_cursor* source, int32_t* left):
-    cdef int32_t type_count, count = _count(source, left)
+    cdef int32_t type_count, count = ottla_read_some(source, True, left)
     cdef AcknowledgedBatch batch
     cdef list types, batches = []
     while count > 0 and source.broken == NULL:
         batch = AcknowledgedBatch.__new__(AcknowledgedBatch)
         batch.first_offset = ottla_read64(source)
         batch.last_offset = ottla_read64(source)
-        type_count = _count(source, left)
+        type_count = ottla_read_some(source, True, left)
         types = []
         while type_count > 0 and source.broken == NULL:
             types.append(ottla_read8(source))
@@ -116,15 +116,6 @@ cdef list _read_batches(ottla_cursor* source, int32_t* left):
         batches.append(batch)
         count -= 1
     return batches
-
-
-cdef int32_t _count(ottla_cursor* source, int32_t* left) noexcept:
-    cdef int32_t count = ottla_read_count(source, True, 0)
-    if count > left[0]:
-        ottla_fail(source, b"its arrays have more elements than are accepted in one request")
-        return 0
-    left[0] -= count
-    return count
 
 
 cdef bint _flag(ottla_cursor* source) noexcept:

@@ -6,7 +6,7 @@ from typing import Final
 from typing_extensions import Buffer
 
 NULL_KIND: Final[int]
-"""There is no such field, it is null, or the document is not JSON."""
+"""The field is missing or null, or the document is not JSON."""
 FALSE: Final[int]
 TRUE: Final[int]
 INTEGER: Final[int]

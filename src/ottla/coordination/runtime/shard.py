@@ -442,7 +442,7 @@ class _PendingWrite(_Pending):
 
 
 class _PendingMarker(_Pending):
-    """The same for the marker of a transaction; `waiter` is told as part `at`."""
+    """The same for the marker of a transaction; `waiter` gets the outcome, with the number `at`."""
 
     __slots__ = ("_at", "_end", "_waiter")
 

@@ -3,8 +3,8 @@
 A description is what operators see of an application: its whole processing graph. It is kept in memory only, by the
 group's coordinator: after a failover the next heartbeats ask for it again. Only one member at a time is asked, and
 again after `FIRST_BACKOFF_MS`, then at doubled intervals. Sizes are bounded, of each description and of all together; a
-description that is too large is refused and not asked for again. One for which there is no room is asked for later:
-other groups may be gone by then.
+description that is too large is refused, and its group is not asked again. If only the room for all of them is used up,
+the group is asked again later: other groups may be gone by then.
 """
 
 from dataclasses import dataclass
