@@ -21,6 +21,7 @@ from ottla.client.producer.blocking_producer import Producer
 from ottla.model.errors import MisuseError, RetriableError
 from ottla.testing import BrokerDidNotStartError, BrokerHandle, InProcessBroker, ProcessBroker
 from ottla.testing.sparse_copy import copy_folder
+from tests.leftovers import Leftovers
 
 pytestmark = pytest.mark.broker
 
@@ -132,17 +133,13 @@ def test_a_broker_that_cannot_start_says_why(kind: type[BrokerHandle], tmp_path:
 
 
 def test_a_hundred_in_a_row_leave_nothing_behind() -> None:
-    def left() -> tuple[int, list[str], list[str], set[threading.Thread]]:
-        children = [child for each in Path("/proc/self/task").glob("*/children") for child in each.read_text().split()]
-        return len(os.listdir("/proc/self/fd")), children, os.listdir(parent), set(threading.enumerate())
-
     with tempfile.TemporaryDirectory() as parent:
         with tempfile.TemporaryDirectory(dir=parent) as folder, InProcessBroker(Path(folder)):
             # What a first one loads stays.
             pass
         # What earlier tests left to the garbage collector, or to threads that are about to end, may go in between.
         gc.collect()
-        files, *others, threads = left()
+        before = Leftovers()
         for at in range(100):
             with tempfile.TemporaryDirectory(dir=parent) as folder, InProcessBroker(Path(folder)) as broker:
                 if at % 25 == 0:
@@ -151,10 +148,8 @@ def test_a_hundred_in_a_row_leave_nothing_behind() -> None:
                     broker.start()
             with pytest.raises(ConnectionRefusedError):
                 socket.create_connection(("127.0.0.1", broker.port))
-        files_after, *others_after, threads_after = left()
-        assert files_after <= files
-        assert others == others_after
-        assert set() == threads_after - threads
+        before.check()
+        assert [] == os.listdir(parent)
 
 
 def test_a_process_leaves_nothing_behind(tmp_path: Path) -> None:

@@ -1,7 +1,6 @@
 """Clusters for tests: what a fault of one broker does to the others and to clients, and that nothing is left behind."""
 
 import asyncio
-import os
 import threading
 from collections import defaultdict
 from collections.abc import Callable, Iterator
@@ -17,6 +16,7 @@ from ottla.env.real_network import RealNetwork
 from ottla.model.errors import MisuseError
 from ottla.testing import BrokerCluster, InProcessBroker, ProcessBroker
 from ottla.testing.killable_network import KillableNetwork
+from tests.leftovers import Leftovers
 
 pytestmark = pytest.mark.broker
 
@@ -251,14 +251,10 @@ def test_wrong_use_is_told(tmp_path: Path) -> None:
 
 
 def test_clusters_leave_nothing_behind(tmp_path: Path) -> None:
-    def left() -> tuple[int, list[str], set[threading.Thread]]:
-        children = [child for each in Path("/proc/self/task").glob("*/children") for child in each.read_text().split()]
-        return len(os.listdir("/proc/self/fd")), children, set(threading.enumerate())
-
     with BrokerCluster(tmp_path / "first"):
         # What a first one loads stays.
         pass
-    before = left()
+    before = Leftovers()
     for turn in range(6):
         kind = ProcessBroker if turn == 0 else InProcessBroker
         with BrokerCluster(tmp_path / str(turn), brokers=2, kind=kind) as cluster:
@@ -266,13 +262,7 @@ def test_clusters_leave_nothing_behind(tmp_path: Path) -> None:
             if turn % 2 == 0:
                 cluster.brokers[0].pause()
                 cluster.brokers[1].kill()
-    for thread in set(threading.enumerate()) - before[2]:
-        # An executor's thread ends a moment after its executor was shut down.
-        thread.join(10)
-    files, children, threads = left()
-    # Threads and files of other tests may end meanwhile; none may be new.
-    assert files <= before[0]
-    assert (before[1], set()) == (children, threads - before[2])
+    before.check()
 
 
 def test_a_cluster_that_cannot_start_leaves_nothing(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ import pytest
 
 from ottla.registry.service.leader_election import ElectionOptions
 from ottla.testing.certificates import LOOPBACK, CertificateAuthority
+from tests.leftovers import children
 from tests.unit.cli.command_line import CommandLine
 from tests.unit.registry.service.registry_thread import RegistryThread
 
@@ -147,8 +148,7 @@ def test_a_registry_beside_a_broker_stops_with_it(tmp_path: Path) -> None:
 
         with RestClient(url) as rest:
             assert [] == rest.ask("GET", "subjects")
-        children = Path(f"/proc/{broker.pid}/task/{broker.pid}/children").read_text().split()
-        registry = [pid for pid in children if b"registry" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+        registry = [pid for pid in children(broker.pid) if b"registry" in Path(f"/proc/{pid}/cmdline").read_bytes()]
         assert 1 == len(registry)
     finally:
         broker.send_signal(signal.SIGTERM)

@@ -27,6 +27,7 @@ from ottla.client.producer.blocking_producer import Producer
 from ottla.model.errors import InvalidConfigError, MisuseError
 from ottla.protocol.apis import ApiKey
 from tests.free_ports import consecutive_free_ports
+from tests.leftovers import children
 from tests.wire.exchange import RawConnection
 
 pytestmark = pytest.mark.broker
@@ -53,8 +54,7 @@ class Served:
         return addresses
 
     def children(self) -> list[int]:
-        pid = self.process.pid
-        return sorted(map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text().split()))
+        return sorted(children(self.process.pid))
 
     def end(self, number: int = signal.SIGTERM) -> tuple[int, str]:
         """The exit status and what it logged."""
