@@ -16,10 +16,10 @@ export PYTHONDONTWRITEBYTECODE :=
 
 # Two installations at once would trip over each other.
 .NOTPARALLEL:
-.PHONY: run test test-slow test-unit demo check bench bench-guard docs wheels test-arm test-compat compat test-spark test-console screenshots test-hostile test-sim sim test-cluster chaos fuzz clean help
+.PHONY: run test test-slow test-unit demo check bench bench-guard docs wheels test-arm test-kernel-tls test-compat compat test-spark test-console screenshots test-hostile test-sim sim test-cluster chaos fuzz clean help
 
 help:  ## list these targets
-	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-15s %s\n", $$1, $$2}'
 
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
@@ -128,6 +128,9 @@ wheels: $(VENV)/.installed-wheels  ## sdist and a manylinux wheel in dist/ for e
 test-arm: $(VENV)/.installed-dev  ## the kernels and a broker on 64-bit ARM, emulated (prepare with tests/arm64/prepare)
 	$(BIN)/python -m tests.arm64.check_kernels
 	$(BIN)/python -m tests.arm64.run_tests
+
+test-kernel-tls: $(VENV)/.installed-dev  ## TLS that the kernel encrypts, in an emulated machine (prepare with tests/kernel_tls/prepare)
+	tests/kernel_tls/run
 
 fuzz: $(VENV)/.installed-dev  ## the kernels under address sanitizer, for FUZZ_SECONDS=60
 	PYTHON=$(abspath $(BIN)/python) tests/fuzz/run --seconds $(FUZZ_SECONDS)

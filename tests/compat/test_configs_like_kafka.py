@@ -42,6 +42,7 @@ NOT_IN_KAFKA = frozenset(
         "org.apache.kafka.sasl.oauthbearer.allowed.urls",  # a system property there
         "sasl.oauthbearer.allow.unverified.audience",  # since 4.4
         "sasl.oauthbearer.allow.unverified.issuer",
+        "ssl.kernel.tls.enable",  # Java has no kernel TLS
         "group.streams.topology.description.memory.bytes",  # a plugin keeps descriptions there
     }
 )

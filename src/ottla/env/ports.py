@@ -196,6 +196,9 @@ class Socket(Protocol):
     def peer(self) -> str:
         """The peer's address as text."""
 
+    def descriptor(self) -> int | None:
+        """The operating system's handle, for kernel TLS; None if it has none, as in the simulation."""
+
     def close(self) -> None: ...
 
 

@@ -111,6 +111,10 @@ class RealSocket:
         """The peer's address as text."""
         return self._peer
 
+    def descriptor(self) -> int | None:
+        """The file descriptor."""
+        return self._descriptor
+
     def close(self) -> None:
         """Closes the connection and ends its callbacks; may be called twice."""
         if self._descriptor < 0:

@@ -65,3 +65,12 @@ MORE_FOLLOWS: Final[int] = getattr(socket, "MSG_MORE", 0)
 """Promises that another send follows at once; 0 if the system does not take it."""
 KEEPALIVE_IDLE: Final[int] = getattr(socket, "TCP_KEEPIDLE", 0) or getattr(socket, "TCP_KEEPALIVE", 0x10)
 """The option for the time before the first keepalive probe, which macOS names differently."""
+
+
+def has_kernel_tls() -> bool:
+    """Whether the kernel can encrypt TCP connections: Linux with CONFIG_TLS, its module `tls` loaded."""
+    try:
+        with open("/proc/sys/net/ipv4/tcp_available_ulp", encoding="ascii") as offered:
+            return "tls" in offered.read().split()
+    except OSError:
+        return False

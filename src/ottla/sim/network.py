@@ -142,6 +142,10 @@ class SimSocket:
         """The other side's address, for people."""
         return f"{self.peer_host}:0"
 
+    def descriptor(self) -> int | None:
+        """None: nothing of the operating system's is behind it."""
+        return None
+
     def close(self) -> None:
         """Ends the connection; what was sent before still arrives. Twice is harmless."""
         if not self.is_closed:

@@ -17,6 +17,7 @@ from ottla.security.distinguished_name import MalformedNameError, subject_of
 from ottla.security.principal_mapping import WHOLE_NAME, PrincipalMapping
 from ottla.security.principals import ANONYMOUS, Principal
 from ottla.security.sasl.authentication_error import AuthenticationError
+from ottla.transport.kernel_tls import ENABLE_KERNEL_TLS
 from ottla.transport.tls_context import TlsMaterial, TlsSettings, client_context, listener_context, load_material
 
 _LOGGER: Final = logging.getLogger(__name__)
@@ -50,6 +51,8 @@ class ListenerTls:
         self._context = listener_context(settings.tls, self._material)
         self._client_context = client_context(settings.tls, self._material)
         self._complaint: str | None = None
+        if self._context.options & ENABLE_KERNEL_TLS:
+            _LOGGER.info("listener %s: the kernel encrypts what is sent", name)
         if is_inter_broker:
             _check_handshake(self._context, self._client_context, "this broker does not trust its own certificate")
         elif expired_at := _expired_at(self._material.chain[0]):

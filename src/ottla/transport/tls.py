@@ -19,9 +19,9 @@ from ottla.model.buffer import Buffer
 _CHUNK_BYTES: Final = 64 * 1024
 _BACKLOG_BYTES_MAX: Final = 256 * 1024
 """Encrypted bytes that may wait for the socket before `send` takes no more."""
-_RECORD_BYTES: Final = 16 * 1024
+RECORD_BYTES: Final = 16 * 1024
 """The content of a TLS record: buffers smaller than that are encrypted together."""
-_RECORD_BYTES_MAX: Final = 5 + _RECORD_BYTES + 256
+RECORD_BYTES_MAX: Final = 5 + RECORD_BYTES + 256
 """A whole record, with header, padding and tag."""
 
 
@@ -159,7 +159,7 @@ class TlsSocket:
     def send(self, buffers: Sequence[Buffer], *, more: bool = False) -> int:
         """Encrypts and sends; what the socket does not take at once waits here, and `send` then takes no more."""
         taken, skipped = self._kept_back, self._kept_back
-        for buffer in buffers if len(buffers) == 1 else _with_small_joined(buffers):
+        for buffer in buffers if len(buffers) == 1 else with_small_joined(buffers):
             content = memoryview(buffer).cast("B")
             if skipped:
                 content, skipped = content[skipped:], max(skipped - len(content), 0)
@@ -265,7 +265,7 @@ class TlsSocket:
 
     def expect(self, size: int) -> None:
         """Waits for at least as many encrypted bytes, except for a record of which a part may be here already."""
-        self._socket.expect(max(1, size - _RECORD_BYTES_MAX))
+        self._socket.expect(max(1, size - RECORD_BYTES_MAX))
 
     def on_writable(self, callback: Callable[[], None] | None) -> None:
         """Calls back while there is room to send, once the handshake is over."""
@@ -275,6 +275,10 @@ class TlsSocket:
     def peer(self) -> str:
         """The peer's address and port."""
         return self._socket.peer()
+
+    def descriptor(self) -> int | None:
+        """None: what is written to the socket itself would not be encrypted."""
+        return None
 
     def close(self) -> None:
         """Sends a close alert if that does not block, and closes the connection."""
@@ -286,13 +290,13 @@ class TlsSocket:
         self._socket.close()
 
 
-def _with_small_joined(buffers: Sequence[Buffer]) -> Iterator[Buffer]:
+def with_small_joined(buffers: Sequence[Buffer]) -> Iterator[Buffer]:
     """The same bytes with neighbours joined that fit into one record: each write makes a record of its own."""
     joined: list[Buffer] = []
     size = 0
     for buffer in buffers:
         count = len(buffer)
-        if size + count > _RECORD_BYTES and joined:
+        if size + count > RECORD_BYTES and joined:
             yield joined[0] if len(joined) == 1 else b"".join(joined)
             joined, size = [], 0
         joined.append(buffer)

@@ -2,9 +2,8 @@
 
 Keys and certificates come from files or from the text of a config, as PEM or PKCS12. `TlsSettings` is the parsed form
 of the configs, `load_material` reads the files, and `listener_context` and `client_context` make a context of both.
-When a listener's certificates are replaced is decided in `listener_tls.py`. Kernel TLS is not used: it works on a
-socket's descriptor, and the contexts made here encrypt in memory (`tls.py`), so that sockets stay behind the port of
-`env`.
+When a listener's certificates are replaced is decided in `listener_tls.py`; whether the kernel encrypts its connections
+is an option of its context (`kernel_tls.py`).
 """
 
 import os
@@ -16,7 +15,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from ottla.env.system_calls import has_kernel_tls
 from ottla.model.errors import InvalidConfigError
+from ottla.transport.kernel_tls import ENABLE_KERNEL_TLS, OPENSSL_HAS_KERNEL_TLS
 
 _BLOCK: Final = re.compile(r"-----BEGIN ([A-Z0-9 ]+)-----.+?-----END \1-----", re.DOTALL)
 _STORE_BYTES_MAX: Final = 16 * 1024 * 1024
@@ -59,6 +60,8 @@ class TlsSettings:
     cipher_suites: tuple[str, ...] = ()
     checks_host: bool = True
     """Whether a client compares the broker's name with its certificate."""
+    permits_kernel_tls: bool = True
+    """Whether the kernel may encrypt the connections of a listener."""
 
     @classmethod
     def parse(cls, configs: Mapping[str, object], *, prefix: str = "") -> "TlsSettings":
@@ -119,6 +122,7 @@ class TlsSettings:
             protocols=protocols,
             cipher_suites=listed("ssl.cipher.suites", ()),
             checks_host=algorithm is None or bool(str(algorithm).strip()),
+            permits_kernel_tls=bool(configs.get("ssl.kernel.tls.enable", True)),
         )
         _check_store(settings.keystore)
         _check_store(settings.truststore)
@@ -160,6 +164,8 @@ def listener_context(settings: TlsSettings, material: TlsMaterial) -> ssl.SSLCon
         context.options |= ssl.OP_NO_TICKET
         context.num_tickets = 0
     context.options |= ssl.OP_CIPHER_SERVER_PREFERENCE | ssl.OP_NO_RENEGOTIATION
+    if settings.permits_kernel_tls and OPENSSL_HAS_KERNEL_TLS and has_kernel_tls():
+        context.options |= ENABLE_KERNEL_TLS
     return context
 
 

@@ -13,7 +13,7 @@ from typing import Final, Protocol
 from ottla.env.ports import Socket
 from ottla.security.principals import Principal
 from ottla.security.sasl.authentication_error import AuthenticationError
-from ottla.transport.tls import TlsSocket
+from ottla.transport.kernel_tls import accept_tls
 from ottla.transport.tls_errors import words_for_broker
 
 HANDSHAKE_SECONDS: Final = 30.0
@@ -50,7 +50,7 @@ class Handshakes:
         tls: AcceptingTls,
         protocol: str,
         *,
-        on_done: Callable[[TlsSocket, Principal], None],
+        on_done: Callable[[Socket, Principal], None],
         on_failed: Callable[[str, bool], None],
     ) -> None:
         """Begins a handshake; one of the callbacks is called when it ends.
@@ -97,14 +97,14 @@ class _Handshake:
         socket: Socket,
         tls: AcceptingTls,
         protocol: str,
-        on_done: Callable[[TlsSocket, Principal], None],
+        on_done: Callable[[Socket, Principal], None],
         on_failed: Callable[[str, bool], None],
         forget: Callable[["_Handshake"], None],
         seconds: float,
     ) -> None:
         self.host = socket.peer().rpartition(":")[0]
         self._tls = tls
-        self._socket = TlsSocket(socket, tls.context, server_side=True)
+        self._socket = accept_tls(socket, tls.context)
         self._protocol = protocol
         self._on_done = on_done
         self._on_failed = on_failed

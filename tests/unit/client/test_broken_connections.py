@@ -54,6 +54,9 @@ class CutSocket:
     def peer(self) -> str:
         return self._socket.peer()
 
+    def descriptor(self) -> int | None:
+        return None
+
     def close(self) -> None:
         self._socket.close()
 

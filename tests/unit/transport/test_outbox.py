@@ -63,6 +63,9 @@ class NarrowSocket:
     def peer(self) -> str:
         return "narrow"
 
+    def descriptor(self) -> int | None:
+        return None
+
     def close(self) -> None: ...
 
 

@@ -46,6 +46,7 @@ def tls_rig(certificate: Certificate, make_serve: Callable[[Turn], object]) -> R
     )
 
 
+@pytest.mark.usefixtures("tls_on")
 class TestAsABroker:
     @pytest.mark.parametrize("size", [0, 100, 16_384, 70_000, 3 * MIB])
     def test_requests_and_responses(self, run: Run[None], certificate: Certificate, size: int) -> None:
@@ -255,6 +256,7 @@ class Cutter:
         writer.close()
 
 
+@pytest.mark.usefixtures("tls_on")
 @pytest.mark.parametrize(("sizes", "seed"), [([1], 0), ([1, 2, 5, 100], 1), ([1, 50, 3000, 17_000], 2), ([16_406], 3)])
 def test_a_stream_cut_anywhere(run: Run[None], certificate: Certificate, sizes: list[int], seed: int) -> None:
     """Handshake and records come in pieces; what is complete must be served without waiting for more."""

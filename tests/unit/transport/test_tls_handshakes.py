@@ -20,7 +20,7 @@ from ottla.transport.tls_handshakes import Handshakes
 from tests.unit.env.event_loops import Run
 from tests.unit.transport.rig import HOST, Echo, Rig, request, until
 
-pytestmark = pytest.mark.broker
+pytestmark = [pytest.mark.broker, pytest.mark.usefixtures("tls_on")]
 
 AUTHORITY = trustme.CA(organization_name="Example")
 BROKER = AUTHORITY.issue_cert("localhost", HOST, common_name="broker-0")

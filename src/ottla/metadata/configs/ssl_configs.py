@@ -58,6 +58,9 @@ SSL_CONFIGS: Final = (
             "Whether a new certificate may have another distinguished name than the one that it replaces."),
     _define("ssl.allow.san.changes", _BOOLEAN, "false",
             "Whether a new certificate may lack alternative names of the one that it replaces."),
+    _define("ssl.kernel.tls.enable", _BOOLEAN, "true",
+            "Whether the kernel encrypts what is sent, if it can (Linux with the module tls). Fetches then go from the"
+            " file to the socket without passing through the broker's process."),
     _define("ssl.keymanager.algorithm", _STRING, "SunX509", _UNUSED, update_mode=_ONE),
     _define("ssl.trustmanager.algorithm", _STRING, "PKIX", _UNUSED, update_mode=_ONE),
     _define("ssl.provider", _STRING, None, _UNUSED, update_mode=_ONE),

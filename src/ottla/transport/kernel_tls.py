@@ -1,0 +1,238 @@
+"""A TLS connection that the kernel encrypts: ranges of files are sent without passing through the process.
+
+For the connections that a broker accepts, on machines with kernel TLS (`has_kernel_tls`). OpenSSL shakes hands on the
+socket's descriptor and gives the keys to the kernel, for each cipher suite that the kernel has; otherwise it encrypts
+itself. It decrypts what is received, by itself or through the kernel. The same port as `TlsSocket`, which works on
+memory and therefore on any `Socket`.
+"""
+
+import asyncio
+import os
+import socket
+import ssl
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from errno import EAGAIN, ECONNRESET
+from typing import Final
+
+from ottla.env.ports import File, Socket
+from ottla.model.buffer import Buffer
+from ottla.transport.tls import RECORD_BYTES, RECORD_BYTES_MAX, TlsSocket, with_small_joined
+
+ENABLE_KERNEL_TLS: Final[int] = getattr(ssl, "OP_ENABLE_KTLS", 1 << 3)
+"""The option of a context whose connections the kernel may encrypt. OpenSSL 3 has it, Python names it since 3.12."""
+OPENSSL_HAS_KERNEL_TLS: Final = ssl.OPENSSL_VERSION_INFO >= (3, 0)
+
+_SOL_TLS: Final = 282
+_TLS_TX: Final = 1
+_TLS_RX: Final = 2
+_VERSION_AND_CIPHER_BYTES: Final = 4
+"""Asked for no more than that, the kernel does not return the key."""
+
+
+def accept_tls(accepted: Socket, context: ssl.SSLContext) -> "TlsSocket | KernelTlsSocket":
+    """The server's side of an accepted connection: encrypted by the kernel if the context permits it and the socket
+    is one of the operating system's, or else in the process."""
+    if context.options & ENABLE_KERNEL_TLS:
+        descriptor = accepted.descriptor()
+        if descriptor is not None:
+            return KernelTlsSocket(accepted, descriptor, context)
+    return TlsSocket(accepted, context, server_side=True)
+
+
+class KernelTlsSocket:
+    """The server's side of a TLS connection, on a descriptor.
+
+    Without the kernel's help, `send` encrypts a record at a time. If the socket has no room for the whole record,
+    `send` reports one byte less than it took, so that the caller comes back, as with `TlsSocket`.
+    """
+
+    __slots__ = (
+        "_broken",
+        "_has_received",
+        "_is_sent_by_kernel",
+        "_kept_back",
+        "_on_readable",
+        "_socket",
+        "_tls",
+        "_unsent",
+    )
+
+    def __init__(self, accepted: Socket, descriptor: int, context: ssl.SSLContext) -> None:
+        self._socket = accepted
+        # OpenSSL gets a descriptor of its own for the connection, which it can close: `accepted` keeps the other.
+        own = socket.socket(fileno=os.dup(descriptor))
+        own.setblocking(False)
+        self._tls = context.wrap_socket(
+            own, server_side=True, do_handshake_on_connect=False, suppress_ragged_eofs=False
+        )
+        self._is_sent_by_kernel = False
+        self._unsent = b""
+        """The record that OpenSSL has begun to send, and must be given again."""
+        self._kept_back = 0
+        """Bytes at the start of what is sent next that were taken already."""
+        self._has_received = False
+        self._broken: OSError | None = None
+        """An error that was found behind bytes that `recv_into` returned; its next call raises it."""
+        self._on_readable: Callable[[], None] | None = None
+
+    @property
+    def is_sent_by_kernel(self) -> bool:
+        """Whether the kernel encrypts what is sent; known after the handshake."""
+        return self._is_sent_by_kernel
+
+    def shake_hands(self) -> bool:
+        """Continues the handshake with what has arrived; True when it is complete. To be called while the socket is
+        readable. Raises `ssl.SSLError` if it fails, and `ConnectionResetError` if the peer disconnects."""
+        try:
+            self._tls.do_handshake()
+        except ssl.SSLWantReadError:
+            self._socket.on_writable(None)
+            return False
+        except ssl.SSLWantWriteError:
+            self._socket.on_writable(self._readable)
+            return False
+        except ssl.SSLEOFError:
+            raise ConnectionResetError(ECONNRESET, "disconnected during the TLS handshake") from None
+        self._socket.on_writable(None)
+        self._is_sent_by_kernel = self._kernel_has(_TLS_TX)
+        return True
+
+    def _kernel_has(self, direction: int) -> bool:
+        """Whether the kernel has the keys of this direction."""
+        try:
+            self._tls.getsockopt(_SOL_TLS, direction, _VERSION_AND_CIPHER_BYTES)
+        except OSError:
+            return False
+        return True
+
+    def peer_certificate(self) -> bytes | None:
+        """The certificate that the peer authenticated with, in DER; None if it has none."""
+        return self._tls.getpeercert(True)
+
+    def recv_into(self, buffer: memoryview) -> int:
+        """Decrypted bytes, of as many records as have arrived and fit; 0 at the end of the stream. Raises
+        BlockingIOError when there are none yet."""
+        self._has_received = False
+        if self._broken is not None:
+            raise self._broken
+        filled = 0
+        try:
+            while filled < len(buffer):
+                # At most one record; 0 if the peer has closed the stream.
+                room = buffer[filled:] if filled else buffer
+                count: int = self._tls.read(len(room), room)  # type: ignore[assignment]  # a count, with a buffer
+                if count == 0:
+                    break
+                filled += count
+        except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
+            if not filled:
+                raise BlockingIOError(EAGAIN, os.strerror(EAGAIN)) from None
+        except (ssl.SSLZeroReturnError, ssl.SSLEOFError):
+            pass
+        except OSError as error:
+            if not filled:
+                raise
+            self._broken = error
+        self._has_received = filled > 0
+        return filled
+
+    def send(self, buffers: Sequence[Buffer], *, more: bool = False) -> int:
+        """Sends what fits and returns the number of bytes; `more` promises that another send follows at once."""
+        if self._is_sent_by_kernel:
+            return self._socket.send(buffers, more=more)
+        taken, skipped = self._kept_back, self._kept_back
+        for buffer in buffers if len(buffers) == 1 else with_small_joined(buffers):
+            content = memoryview(buffer).cast("B")
+            if skipped:
+                content, skipped = content[skipped:], max(skipped - len(content), 0)
+            count = self._encrypt(content)
+            taken += count
+            if count < len(content):
+                break
+        return self._taken(taken)
+
+    def send_file(self, file: File, position: int, size: int) -> int:
+        """The same for a range of a file, without copying it through the process if the kernel encrypts."""
+        if self._is_sent_by_kernel:
+            return self._socket.send_file(file, position, size)
+        taken = self._kept_back
+        while taken < size:
+            content = file.read_at(position + taken, min(RECORD_BYTES, size - taken))
+            if not content:
+                raise OSError(f"{file.path} ends before byte {position + size}, which was to be sent")
+            count = self._encrypt(memoryview(content))
+            taken += count
+            if count < len(content):
+                break
+        return self._taken(taken)
+
+    def _taken(self, count: int) -> int:
+        """What to report for this number of bytes that were taken."""
+        if not self._unsent or self._finish_record():
+            self._kept_back = 0
+        else:
+            self._kept_back = 1 if count else 0
+        return count - self._kept_back
+
+    def _encrypt(self, content: memoryview) -> int:
+        """Sends records until the socket is full; the last one may be taken but not sent."""
+        taken = 0
+        while taken < len(content) and (not self._unsent or self._finish_record()):
+            self._unsent = bytes(content[taken : taken + RECORD_BYTES])
+            taken += len(self._unsent)
+        return taken
+
+    def _finish_record(self) -> bool:
+        """Whether the record that waits is sent now."""
+        try:
+            self._tls.write(self._unsent)
+        except (ssl.SSLWantWriteError, ssl.SSLWantReadError):
+            return False
+        self._unsent = b""
+        return True
+
+    def on_readable(self, callback: Callable[[], None] | None) -> None:
+        """Calls back while there is something to receive, also if it was received but not yet taken."""
+        self._on_readable = callback
+        self._socket.on_readable(None if callback is None else self._readable)
+        if callback is not None and self._has_pending():
+            asyncio.get_running_loop().call_soon(self._readable)
+
+    def _has_pending(self) -> bool:
+        return self._tls.pending() > 0 or self._broken is not None
+
+    def _readable(self) -> None:
+        if self._on_readable is None:
+            return
+        self._has_received = False
+        self._on_readable()
+        # The kernel will not call again for bytes that were read from it already.
+        while self._has_received and self._on_readable is not None and self._has_pending():
+            self._has_received = False
+            self._on_readable()
+
+    def expect(self, size: int) -> None:
+        """Waits for at least as many encrypted bytes, except for a record of which a part may be here already."""
+        if not self._kernel_has(_TLS_RX):
+            self._socket.expect(max(1, size - RECORD_BYTES_MAX))
+
+    def on_writable(self, callback: Callable[[], None] | None) -> None:
+        """Calls back while there is room to send."""
+        self._socket.on_writable(callback)
+
+    def peer(self) -> str:
+        """The peer's address and port."""
+        return self._socket.peer()
+
+    def descriptor(self) -> int | None:
+        """None: to write to it is this object's alone."""
+        return None
+
+    def close(self) -> None:
+        """Sends a close alert if that does not block, and closes the connection."""
+        self._on_readable = None
+        with suppress(OSError, ValueError):
+            self._tls.unwrap()
+        self._tls.close()
+        self._socket.close()

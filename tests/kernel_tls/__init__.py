@@ -1,0 +1,1 @@
+"""TLS that the kernel encrypts, in an emulated machine."""
