@@ -119,7 +119,7 @@ class Broker:
                 try:
                     await self._ends.__aexit__(type(error), error, error.__traceback__)
                 except Exception as another:
-                    _LOGGER.error("broker %d: the start failed, and so did closing what was open: %s", self.id, another)
+                    _LOGGER.error("broker %d: startup failed, and so did the cleanup after it: %s", self.id, another)
                 raise
 
     async def stop(self) -> None:

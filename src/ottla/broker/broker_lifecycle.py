@@ -145,9 +145,11 @@ class BrokerLifecycle:
                         break
                     await self._clock.sleep(_HAND_OVER_PAUSE_SECONDS)
         except (OttlaError, TimeoutError) as error:
-            _LOGGER.warning("broker %d stops without having handed over all partitions: %s", self._me, error)
+            _LOGGER.warning(
+                "broker %d is stopping without having handed over leadership of all partitions: %s", self._me, error
+            )
         else:
-            _LOGGER.info("broker %d handed over %d partitions", self._me, moved)
+            _LOGGER.info("broker %d handed over leadership of %d partitions", self._me, moved)
 
     def _has_partner(self) -> bool:
         """Whether a registered broker shares an ISR with this one, so that it could still take over."""

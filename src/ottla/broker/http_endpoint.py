@@ -152,8 +152,8 @@ class HttpEndpoint:
         if not self._has_closed:
             self._has_closed = True
             _LOGGER.warning(
-                "HTTP endpoint: closed a connection from %s that waited for its client: more than %d connections, or %d"
-                " from one address; this is logged once",
+                "HTTP endpoint: closed the connection from %s that was idle for longest, at the limit of %d connections"
+                " or %d from one address; this is logged once",
                 oldest.host,
                 CONNECTIONS_MAX,
                 CONNECTIONS_PER_HOST_MAX,

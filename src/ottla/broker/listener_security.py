@@ -45,7 +45,7 @@ class ListenerSecurity:
             except AuthenticationError as error:
                 # A cluster of one broker does not need it.
                 self._no_login = str(error)
-                _LOGGER.warning("this broker cannot log in at other brokers: %s", error)
+                _LOGGER.warning("this broker cannot log in to other brokers: %s", error)
 
     def tls_of(self, listener: str) -> ListenerTls | None:
         """The certificates of a listener; None if it does not use TLS."""
@@ -84,9 +84,7 @@ class ListenerSecurity:
             try:
                 tls.replace(listener_tls_settings(config.values, name, _listener(config, name).security_protocol))
             except InvalidConfigError as error:
-                _LOGGER.error(
-                    "listener %s: the changed certificates cannot be used; the old ones stay: %s", name, error
-                )
+                _LOGGER.error("listener %s: cannot use the changed certificates, keeping the old ones: %s", name, error)
 
     async def reload_forever(self, clock: Clock) -> None:
         """Uses changed certificate files, until cancelled."""

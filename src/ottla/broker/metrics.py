@@ -284,7 +284,9 @@ class Metrics:
 
         sources = self._sources
         yield InfoMetricFamily(
-            "ottla_build", "What is running.", value={"version": __version__, "broker": str(self._broker_id)}
+            "ottla_build",
+            "Version of Ottla and id of the broker.",
+            value={"version": __version__, "broker": str(self._broker_id)},
         )
         uptime = self._clock.monotonic() - self._began
         yield Gauge("ottla_uptime_seconds", "Time since the broker began to start.", value=uptime)
@@ -319,10 +321,10 @@ class Metrics:
         yield Gauge("ottla_partitions_led", "Partitions that this broker leads.", value=counts.led)
         yield Counter("ottla_appended_records", "Records appended by producers.", value=total.appended_records)
         yield Counter("ottla_appended_bytes", "Bytes of batches appended by producers.", value=total.appended_bytes)
-        yield Counter("ottla_fetched_bytes", "Bytes of batches handed to consumers.", value=total.fetched_bytes)
+        yield Counter("ottla_fetched_bytes", "Bytes of batches sent to consumers.", value=total.fetched_bytes)
         yield Counter("ottla_expired_records", "Records that expired by their TTL.", value=total.expired_records)
         yield Counter("ottla_replication_in_bytes", "Bytes copied from leaders.", value=total.copied_bytes)
-        yield Counter("ottla_replication_out_bytes", "Bytes handed to followers.", value=total.replicated_bytes)
+        yield Counter("ottla_replication_out_bytes", "Bytes sent to followers.", value=total.replicated_bytes)
         yield Gauge("ottla_log_bytes", "Size of all logs.", value=total.log_bytes)
         yield Gauge(
             "ottla_partitions_under_replicated",
@@ -340,8 +342,14 @@ class Metrics:
             value=counts.without_leader,
         )
         proposals = sources.isr_proposals
-        yield Counter("ottla_isr_shrinks", "Replicas' removals from ISRs led here.", value=proposals.shrinks)
-        yield Counter("ottla_isr_expansions", "Replicas' returns to ISRs led here.", value=proposals.expansions)
+        yield Counter(
+            "ottla_isr_shrinks", "Removals of replicas from the ISRs of partitions led here.", value=proposals.shrinks
+        )
+        yield Counter(
+            "ottla_isr_expansions",
+            "Returns of replicas to the ISRs of partitions led here.",
+            value=proposals.expansions,
+        )
         yield Gauge(
             "ottla_partitions_under_min_isr",
             "Partitions with fewer replicas in sync than min.insync.replicas.",
@@ -351,7 +359,8 @@ class Metrics:
         yield Gauge("ottla_partitions_offline", "Partitions whose log cannot be used.", value=offline)
         yield Gauge(
             "ottla_coordinator_partitions_failed",
-            "Partitions of __consumer_offsets and __transaction_state that cannot be loaded, so that their ids wait.",
+            "Partitions of __consumer_offsets and __transaction_state that cannot be loaded; their groups and"
+            " transactional ids have no coordinator.",
             value=sum(each.failure is not None for each in _shards(sources)),
         )
         damaged = len(self._health.damaged_partitions())
@@ -435,7 +444,7 @@ def _collect_queues(queues: QueueShards) -> "Iterator[Metric]":
     from prometheus_client.core import GaugeMetricFamily as Gauge
 
     labels = ["kind", "topic"]
-    parked = Gauge("ottla_queue_parked_records", "Records that a queue still owes.", labels=labels)
+    parked = Gauge("ottla_queue_parked_records", "Records that a queue still has to deliver.", labels=labels)
     due = Gauge("ottla_queue_due_records", "Records that are due and wait for their delivery.", labels=labels)
     late = Gauge("ottla_queue_late_seconds", "How long the oldest record that is due has waited.", labels=labels)
     counters = {
@@ -447,7 +456,7 @@ def _collect_queues(queues: QueueShards) -> "Iterator[Metric]":
             ("asked_records", "Questions about half messages without a decision."),
             ("contradicted_decisions", "Decisions about half messages that contradict an earlier one."),
             ("unmatched_decisions", "Decisions about half messages that no partition knows."),
-            ("failed_deliveries", "Attempts to deliver that failed and were repeated."),
+            ("failed_deliveries", "Deliveries that failed and were retried."),
         )
     }
     gauges: dict[tuple[str, str], list[float]] = {}
@@ -567,7 +576,7 @@ def _collect_connections(listeners: Listeners) -> "Iterator[Metric]":
     yield logins
     yield Gauge("ottla_logins_under_way", "Connections that have not logged in yet.", value=len(listeners.logins))
     memory = listeners.receive_memory
-    yield Gauge("ottla_receive_memory_bytes", "Memory that holds large requests.", value=memory.lent_bytes)
+    yield Gauge("ottla_receive_memory_bytes", "Memory used by large requests.", value=memory.lent_bytes)
     yield Gauge("ottla_receive_memory_max_bytes", "The limit of that memory.", value=memory.bytes_max)
     yield Gauge("ottla_receive_memory_waiting", "Connections that wait for memory.", value=memory.waiting)
 

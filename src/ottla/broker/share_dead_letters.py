@@ -194,7 +194,7 @@ class ShareDeadLetters:
         """The group's dead-letter topic, if it may have the group's dead letters."""
         name = self._settings_of(group_id).dead_letter_topic
         if not name:
-            raise _NoPlaceError("the group has no dead-letter topic any more")
+            raise _NoPlaceError("the group no longer has a dead-letter topic")
         if name == source:
             raise _NoPlaceError(f"dead-letter topic {name} is the topic of the record itself")
         topic = self._image().topics.get(name)

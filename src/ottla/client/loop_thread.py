@@ -87,7 +87,7 @@ class LoopThread:
             problem = self._closed_error()
         elif threading.current_thread() is self._thread:
             problem = MisuseError(
-                f"{self._name} cannot wait in its own thread, that is, in a callback: use the asyncio class there"
+                f"{self._name} cannot be called from one of its callbacks; use the asyncio class there"
             )
         if problem is not None:
             work.close()

@@ -121,7 +121,9 @@ def _fetch(credentials: ClientCredentials) -> str:
         with opener.open(request, timeout=_TIMEOUT_SECONDS) as response:
             return credentials.token_in(response.read(RESPONSE_BYTES_MAX))
     except urllib.error.HTTPError as error:
-        raise AuthenticationError(f"the token endpoint at {where} refused: {error.code} {error.reason}") from None
+        raise AuthenticationError(
+            f"the token endpoint at {where} refused the request: {error.code} {error.reason}"
+        ) from None
     except (OSError, ValueError) as error:
         raise AuthenticationError(f"the token endpoint at {where} cannot be used: {error}") from None
 

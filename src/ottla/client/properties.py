@@ -136,7 +136,7 @@ def _login(given: Mapping[str, str]) -> dict[str, Any]:
     jaas = parse_jaas(given["sasl.jaas.config"]) if "sasl.jaas.config" in given else None
     if jaas is not None and jaas.module != MODULES[mechanism]:
         raise MisuseError(
-            f"sasl.jaas.config: {jaas.module} is not the login module of {mechanism}: {MODULES[mechanism]}"
+            f"sasl.jaas.config: {jaas.module} is not the login module of {mechanism}; use {MODULES[mechanism]}"
         )
     if mechanism == "OAUTHBEARER":
         from ottla.client.oauth_tokens import token_provider_of

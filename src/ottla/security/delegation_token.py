@@ -108,7 +108,9 @@ def new_token(
     tokens, and all brokers keep them in memory.
     """
     if len(renewers) > RENEWERS_MAX:
-        raise TokenRequestNotAllowedError(f"a delegation token may have {RENEWERS_MAX} renewers, not {len(renewers)}")
+        raise TokenRequestNotAllowedError(
+            f"a delegation token may have at most {RENEWERS_MAX} renewers, not {len(renewers)}"
+        )
     if any(len(each.name) > NAME_LENGTH_MAX for each in (owner, *renewers)):
         raise TokenRequestNotAllowedError(f"a name of more than {NAME_LENGTH_MAX} characters")
     for each in renewers:

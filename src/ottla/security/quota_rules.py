@@ -137,7 +137,7 @@ def quota_filter(components: Collection[tuple[str, int, str | None]], *, strict:
         if kind in parsed:
             raise InvalidRequestError(f"the filter has the type {kind} twice")
         if match_type not in list(MatchType):
-            raise InvalidRequestError(f"match type {match_type} is none of 0 (exact), 1 (default), 2 (any)")
+            raise InvalidRequestError(f"match type {match_type} is not valid; use 0 (exact), 1 (default) or 2 (any)")
         if match_type == MatchType.EXACT and name is None:
             raise InvalidRequestError(f"the filter's exact match of type {kind} needs a name")
         parsed[kind] = MatchType(match_type), name if match_type == MatchType.EXACT else None

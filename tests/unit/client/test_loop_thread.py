@@ -80,7 +80,7 @@ def test_waiting_for_itself_is_refused() -> None:
             thread.call(answer(1))
         return str(refusal.value)
 
-    assert "cannot wait in its own thread" in thread.call(ask())
+    assert "cannot be called from one of its callbacks" in thread.call(ask())
     thread.close()
 
 

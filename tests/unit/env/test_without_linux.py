@@ -51,5 +51,5 @@ def test_brokers_replicate_and_serve(tmp_path: Path) -> None:
 
 def test_doctor_says_what_it_cannot_see(tmp_path: Path) -> None:
     found = run("doctor", "--data", str(tmp_path))
-    unknown = {line.split()[1] for line in found.splitlines() if line.endswith("this system does not say")}
+    unknown = {line.split()[1] for line in found.splitlines() if line.endswith("not reported by this system")}
     assert {"CPU", "vm.max_map_count", "source", "file"} == unknown

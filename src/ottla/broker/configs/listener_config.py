@@ -117,7 +117,7 @@ def open_to_others(values: Mapping[str, ConfigValue | None], listener: ListenerC
         what = "use SASL_SSL, or SSL with ssl.client.auth=required, in listener.security.protocol.map"
     where = f"{listener.host or 'all interfaces'}, port {listener.port or 'chosen by the system'}"
     return (
-        f"listener {listener.name} ({protocol} on {where}) accepts clients of other machines WITHOUT AUTHENTICATION:"
+        f"listener {listener.name} ({protocol} on {where}) accepts clients from other machines WITHOUT AUTHENTICATION:"
         f" every client that reaches the port is User:ANONYMOUS; {what}, or bind it to localhost"
     )
 
@@ -200,7 +200,7 @@ def _inter_broker_errors(
         yield f"security.inter.broker.protocol: no advertised listener has {protocol}"
     elif len(candidates := _inter_broker_candidates(values, advertised)) > 1:
         yield (
-            "inter.broker.listener.name is not set, and several listeners could be meant:"
+            "inter.broker.listener.name is not set, and several listeners qualify:"
             f" {', '.join(candidates)}; set it to one of them"
         )
 

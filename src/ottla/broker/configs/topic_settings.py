@@ -157,7 +157,7 @@ def validate_topic_configs(configs: Mapping[str, str], config: BrokerConfig | No
             f"min.compaction.lag.ms={least} is more than max.compaction.lag.ms={most}; lower the one or raise the other"
         )
     if own.get("remote.storage.enable"):
-        complaints.append("remote.storage.enable=true is not possible: this broker keeps all segments on its own disk")
+        complaints.append("remote.storage.enable=true is not supported: this broker stores all segments on local disk")
     complaints += queue_config_faults(own)
     if config is not None and not config.schema_registry_urls and SchemaSettings.resolve(values) is not None:
         complaints.append(
@@ -244,7 +244,7 @@ def _get(values: Mapping[str, ConfigValue | None], name: str, type_: type[T], in
     if value is None and instead:
         value = values[instead]
     if not isinstance(value, type_):
-        raise InvalidConfigError(f"{name} has no value of its type: {value!r}")
+        raise InvalidConfigError(f"{name}={value!r} has the wrong type")
     return value
 
 

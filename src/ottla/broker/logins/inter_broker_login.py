@@ -65,7 +65,7 @@ def inter_broker_login(config: BrokerConfig, listener: str, clock: Clock) -> Int
             return _token_login(config, listener, clock)
         return _password_login(config, listener, mechanism)
     except (InvalidConfigError, MisuseError) as error:
-        raise AuthenticationError(f"listener {listener}, logins at other brokers: {error}") from None
+        raise AuthenticationError(f"listener {listener}, logins to other brokers: {error}") from None
 
 
 def _password_login(config: BrokerConfig, listener: str, mechanism: str) -> InterBrokerLogin:

@@ -79,7 +79,7 @@ class Jwks:
                 await self._clock.sleep(min(pause_ms, self._config.backoff_ms_max) / 1000)
                 continue
             if self.failures:
-                _LOGGER.info("fetched the keys for OAUTHBEARER from %s again", self._config.url)
+                _LOGGER.info("the keys for OAUTHBEARER can be fetched from %s again", self._config.url)
             self.failures = 0
             await self._wait_change()
 

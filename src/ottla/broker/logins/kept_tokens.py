@@ -90,9 +90,11 @@ class KeptTokens:
 
     def _warn(self, failures: int, error: AuthenticationError) -> None:
         if failures & (failures - 1) == 0:
-            kept = "the one fetched before is still used" if self._valid() else "no login at other brokers is possible"
+            kept = (
+                "the one fetched before is still used" if self._valid() else "logins to other brokers are not possible"
+            )
             _LOGGER.warning(
-                "cannot fetch a token for logins at other brokers (attempt %d): %s; %s", failures, error, kept
+                "cannot fetch a token for logins to other brokers (attempt %d): %s; %s", failures, error, kept
             )
 
 

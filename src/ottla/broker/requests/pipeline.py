@@ -212,7 +212,7 @@ class Pipeline:
                 error,
                 exc_info=error,
             )
-        slot.fail(f"API {request.api_key} version {request.version} cannot be answered: {error}")
+        slot.fail(f"cannot answer a request of API {request.api_key} version {request.version}: {error}")
 
     async def close(self) -> None:
         """Cancels the handlers that still run."""

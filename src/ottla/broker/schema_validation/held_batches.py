@@ -71,7 +71,7 @@ class HeldBatches:
             # One batch may always wait, however large: it would be refused for ever.
             if held_bytes and held_bytes + batch.size_bytes > bytes_max:
                 raise SchemasUnknownError(
-                    f"batches of {held_bytes} bytes wait for the schema registry already; try again later"
+                    f"batches of {held_bytes} bytes in total already wait for the schema registry; try again later"
                 )
         self._add(connection, batch.size_bytes)
         place = connection, partition

@@ -105,9 +105,7 @@ class SchemaGate:
             )
         # Before more is asked: the other questions would fail one after the other.
         if failure is not None:
-            raise self._unchecked(
-                f"it cannot be checked whether the schema ids are valid, so nothing was written: {failure.reason}"
-            )
+            raise self._unchecked(f"cannot check the schema ids, so nothing was written: {failure.reason}")
         if unknown:
             decided = self._ids.ask(unknown[:_ASKED_AT_ONCE_MAX])
             if decided is None:

@@ -154,7 +154,7 @@ class MetadataRecovery:
             if self._clock.monotonic() >= deadline:
                 raise OlderMetadataError(
                     "the metadata store is older than the data of this broker, but"
-                    f" {_listed(image.brokers)} serves with it: stop all brokers, then start this one first"
+                    f" {_listed(image.brokers)} is running with it: stop all brokers, then start this one first"
                 )
             await self._clock.sleep(_POLL_SECONDS)
 

@@ -17,18 +17,18 @@ def collect_telemetry(telemetry: ClientTelemetry) -> "Iterator[Metric]":
 
     telemetry.expire()
     state, series = telemetry.state, telemetry.series
-    yield Gauge("ottla_telemetry_clients", "Clients that ask for subscriptions or push.", value=len(state))
+    yield Gauge("ottla_telemetry_clients", "Clients that take part in telemetry.", value=len(state))
     yield Gauge("ottla_telemetry_series", "Series that clients have pushed.", value=len(series))
     pushes = Counter("ottla_telemetry_pushes", "Pushes of clients, by error.", labels=["error"])
     for error, count in sorted(telemetry.pushes.items()):
         pushes.add_metric([error.name], count)
     yield pushes
-    dropped = Counter("ottla_telemetry_dropped", "What clients pushed without getting a series.", labels=["reason"])
+    dropped = Counter("ottla_telemetry_dropped", "Pushed metrics that were dropped.", labels=["reason"])
     for reason, count in sorted(series.dropped.items()):
         dropped.add_metric([reason], count)
     yield dropped
     yield Counter("ottla_telemetry_throttled", "Requests refused because they came too early.", value=state.throttled)
-    known = Metric("ottla_telemetry_client_info", "The clients that have series: 1, with what they are.", "gauge")
+    known = Metric("ottla_telemetry_client_info", "1 for each client that has series; the labels describe it.", "gauge")
     for labels in series.clients():
         known.add_sample(known.name, dict(labels), 1)
     yield known

@@ -309,8 +309,8 @@ def check(
 ) -> None:
     """Check whether the ACLs allow an operation, and show which of them decide.
 
-    Ends with status 1 if something is not allowed. The brokers' super.users may do everything, whatever the ACLs say;
-    they are not known here.
+    The exit status is 1 if an operation is not allowed. Super users (super.users of the brokers) may do everything
+    regardless of ACLs; this command does not know them.
     """
     resources = ResourceOptions(
         topics=topic,

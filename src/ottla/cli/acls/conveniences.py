@@ -23,9 +23,9 @@ def needs(
     if consumer and not resources.groups:
         raise UsageError("--consumer needs --group")
     if resources.groups and not consumer:
-        raise UsageError("--producer has no use for --group; add --consumer, or pass --operation instead")
+        raise UsageError("--group does not apply to --producer; add --consumer, or pass --operation instead")
     if resources.transactional_ids and not producer:
-        raise UsageError("--consumer has no use for --transactional-id; add --producer")
+        raise UsageError("--transactional-id does not apply to --consumer; add --producer")
     if resources.cluster or resources.tokens or resources.users or resources.subjects:
         raise UsageError("--producer and --consumer take only --topic, --group and --transactional-id")
     found: dict[ResourcePattern, dict[ACLOperation, None]] = {}

@@ -29,10 +29,10 @@ def _option(name: str, metavar: str, words: str) -> typer.models.OptionInfo:
 
 
 AllowPrincipals = Annotated[
-    list[str] | None, _option("--allow-principal", "TYPE:NAME", "Allow it to this principal; may be repeated.")
+    list[str] | None, _option("--allow-principal", "TYPE:NAME", "Principal to allow; may be repeated.")
 ]
 DenyPrincipals = Annotated[
-    list[str] | None, _option("--deny-principal", "TYPE:NAME", "Deny it to this principal; may be repeated.")
+    list[str] | None, _option("--deny-principal", "TYPE:NAME", "Principal to deny; may be repeated.")
 ]
 AllowHosts = Annotated[
     list[str] | None,
@@ -66,7 +66,7 @@ PatternType = Annotated[
     typer.Option(
         "--resource-pattern-type",
         metavar="literal|prefixed",
-        help="Whether resource names are names, or prefixes of names.",
+        help="Whether resource names are literal or prefixes.",
     ),
 ]
 FilterType = Annotated[
@@ -74,7 +74,8 @@ FilterType = Annotated[
     typer.Option(
         "--resource-pattern-type",
         metavar="any|match|literal|prefixed",
-        help="ACLs with this resource name of either type, all that apply to it, or those of one type.",
+        help="ACLs to find: all with this resource name (any), all that apply to the resource (match), or those of"
+        " one type.",
     ),
 ]
 Principals = Annotated[

@@ -135,18 +135,18 @@ def elect(
 
 @app.command("unregister", epilog=examples("ottla cluster unregister 3"))
 def unregister(
-    broker: Annotated[int, typer.Argument(metavar="ID", min=0, help="The broker to forget.", show_default=False)],
+    broker: Annotated[int, typer.Argument(metavar="ID", min=0, help="Broker to unregister.", show_default=False)],
     yes: AssumeYes = False,
     bootstrap: Bootstrap = None,
     profile: Profile = None,
     as_json: AsJson = False,
 ) -> None:
-    """Let the cluster forget a broker that will not come back.
+    """Unregister a broker that will not come back.
 
-    Removes its dynamic configs and what the cluster knows of its data dirs. The broker must be stopped, and its
-    replicas moved to other brokers.
+    Removes its dynamic configs and its data dirs from the cluster's metadata. Stop the broker and move its replicas
+    to other brokers first.
     """
-    confirm(f"forget broker {broker}?", yes=yes)
+    confirm(f"unregister broker {broker}?", yes=yes)
 
     async def work(cluster: "Cluster") -> None:
         from ottla.client.admin.quorum_requests import unregister_broker

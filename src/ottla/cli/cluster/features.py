@@ -22,7 +22,7 @@ EPILOG: Final = examples(
 def features(
     settings: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="NAME=LEVEL", help="Set the level of a feature; 0 disables it. May be repeated."),
+        typer.Option("--set", metavar="NAME=LEVEL", help="Set the level of a feature; 0 disables it; may be repeated."),
     ] = None,
     downgrade: Annotated[
         bool, typer.Option("--downgrade", help="Lower levels with --set, where that loses no metadata.")

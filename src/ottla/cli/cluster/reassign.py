@@ -98,7 +98,7 @@ def execute(
     plan_file: PlanFile,
     throttle: Annotated[
         str | None,
-        typer.Option("--throttle", metavar="BYTES", help="How much each broker may copy per second, such as 50m."),
+        typer.Option("--throttle", metavar="BYTES", help="Bytes that each broker may copy per second, such as 50m."),
     ] = None,
     bootstrap: Bootstrap = None,
     profile: Profile = None,

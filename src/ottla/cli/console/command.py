@@ -30,9 +30,9 @@ def console(
     bootstrap: Bootstrap = None,
     profile: Profile = None,
     listen: Annotated[
-        str, typer.Option("--listen", metavar="HOST:PORT", help="Address to listen on; port 0 takes a free one.")
+        str, typer.Option("--listen", metavar="HOST:PORT", help="Address to listen on; port 0 picks a free port.")
     ] = "127.0.0.1:8080",
-    read_only: Annotated[bool, typer.Option("--read-only", help="Show everything, change nothing.")] = False,
+    read_only: Annotated[bool, typer.Option("--read-only", help="Allow no changes.")] = False,
     registry: Annotated[
         str | None,
         typer.Option(
@@ -61,17 +61,22 @@ def console(
     ] = "SCRAM-SHA-512",
     oidc_issuer: Annotated[
         str | None,
-        typer.Option("--oidc-issuer", metavar="URL", help="Identity provider of --auth oidc, as its tokens name it."),
+        typer.Option(
+            "--oidc-issuer",
+            metavar="URL",
+            help="Issuer URL of the identity provider for --auth oidc, exactly as in its tokens.",
+        ),
     ] = None,
     oidc_client_id: Annotated[
-        str | None, typer.Option("--oidc-client-id", metavar="ID", help="This console's id at the identity provider.")
+        str | None,
+        typer.Option("--oidc-client-id", metavar="ID", help="Client id of this console at the identity provider."),
     ] = None,
     oidc_client_secret_file: Annotated[
         Path | None,
         typer.Option(
             "--oidc-client-secret-file",
             metavar="FILE",
-            help="File with the client's secret; none if it is public.",
+            help="File with the client secret; omit it for a public client.",
         ),
     ] = None,
     oidc_scope: Annotated[
@@ -91,7 +96,7 @@ def console(
         typer.Option(
             "--oidc-user-claim",
             metavar="CLAIM",
-            help="Claim of access tokens with the user (the brokers' sasl.oauthbearer.sub.claim.name).",
+            help="Claim of access tokens that holds the user name (the brokers' sasl.oauthbearer.sub.claim.name).",
         ),
     ] = "sub",
     oidc_redirect_url: Annotated[
@@ -99,7 +104,7 @@ def console(
         typer.Option(
             "--oidc-redirect-url",
             metavar="URL",
-            help="The address of this console's /login/callback for browsers.",
+            help="URL of this console's /login/callback as browsers see it.",
             show_default="from the browser's request",
         ),
     ] = None,
@@ -118,7 +123,10 @@ def console(
     name: Annotated[
         str | None,
         typer.Option(
-            "--name", metavar="NAME", help="Name of the cluster in the top line.", show_default="the cluster's id"
+            "--name",
+            metavar="NAME",
+            help="Name of the cluster, shown at the top of every page.",
+            show_default="the cluster's id",
         ),
     ] = None,
     host: Annotated[
@@ -141,13 +149,13 @@ def console(
         typer.Option(
             "--export-dir",
             metavar="DIR",
-            help="Folder for the files of exports, which are removed after an hour.",
-            show_default="the folder of temporary files",
+            help="Folder for export files, which are removed after an hour.",
+            show_default="the system's temporary folder",
         ),
     ] = None,
     export_limit: Annotated[
         str,
-        typer.Option("--export-limit", metavar="SIZE", help="Space that the files of all exports may take together."),
+        typer.Option("--export-limit", metavar="SIZE", help="Maximum total size of the export files."),
     ] = "10g",
     tls_certificate: Annotated[
         str | None,

@@ -89,12 +89,12 @@ def consume(
     profile: Profile = None,
     as_json: AsJson = False,
 ) -> None:
-    """Read records of topics, by default from the beginning to the present end.
+    """Read records of topics, by default from the beginning to the current end.
 
     Records of one partition are printed in order; partitions are merged as they arrive.
     """
     if follow and until:
-        raise UsageError("--follow has no end; leave out --until")
+        raise UsageError("--follow cannot be combined with --until")
     _check_topics(topics, pattern)
     if group is not None:
         _check_group(from_, has_bounds=bool(last or until or partition))

@@ -86,7 +86,7 @@ class GroupConsuming(ConsumerRebalanceListener):
             self._empty_polls += 1
             if self._empty_polls < EMPTY_POLLS_MAX:
                 return False
-            say(f"the other members of group {self._group_id} read all partitions")
+            say(f"group {self._group_id}: all partitions are assigned to other members")
         self._empty_polls = 0
         new = assigned - self._ends.keys()
         if new:

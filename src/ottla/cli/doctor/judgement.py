@@ -167,7 +167,7 @@ def _cpu(machine: Machine) -> Finding:
         return _judged(
             "machine",
             "CPU",
-            f"{machine.architecture}: checksums are computed by tables",
+            f"{machine.architecture}: checksums use lookup tables",
             warning="Use x86-64 or arm64; on other processors checksums cost more CPU.",
         )
     flag, name = feature
@@ -273,7 +273,7 @@ def _data_dir(disk: Disk) -> Finding:
             disk.path,
             "data dir",
             disk.failure,
-            problem=f"Let the user of the broker write to {disk.probed}, or name another folder with --data.",
+            problem=f"Give the broker's user write permission on {disk.probed}, or choose another folder with --data.",
         )
     if disk.lock_owner is not None:
         return _judged(disk.path, "data dir", f"used by a running broker: {disk.lock_owner}")
@@ -349,7 +349,7 @@ def _sync_warning(typical: float, *, is_memory: bool) -> str | bool:
     return (
         typical < SYNC_MS_SUSPICIOUS
         and not is_memory
-        and "This is faster than disks are: check that the disk or hypervisor does not ignore flushes."
+        and "This is too fast for a disk: check that the disk or hypervisor does not ignore flushes."
     )
 
 
@@ -502,4 +502,4 @@ def _judged(
 
 def _unknown(area: str, subject: str) -> Finding:
     """A fact that this system does not tell: neither good nor bad."""
-    return Finding(area=area, subject=subject, level=Level.OK, found="this system does not say")
+    return Finding(area=area, subject=subject, level=Level.OK, found="not reported by this system")

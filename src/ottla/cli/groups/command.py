@@ -89,7 +89,7 @@ def describe(
 ) -> None:
     """Show a group: its state and, for each partition, committed offset, end offset, lag and member.
 
-    A share group has a start offset instead: the group is done with all records before it. With --all and --json,
+    A share group has a start offset instead: the group has finished with all records before it. With --all and --json,
     prints a list of groups.
     """
     if (group is None) is not every:
@@ -153,8 +153,8 @@ def reset_offsets(
 ) -> None:
     """Reset the offsets of a group that has no members. Shows the plan; --execute carries it out.
 
-    Sets the committed offsets, or the start offsets of a share group. An offset beyond the bounds of a partition
-    becomes the nearest bound. A group that does not exist is created, as a group of consumers.
+    Sets the committed offsets, or the start offsets of a share group. An offset outside the log is
+    replaced by its start or its end. A group that does not exist is created as a consumer group.
     """
     if execute and dry_run:
         raise UsageError("pass either --execute or --dry-run")

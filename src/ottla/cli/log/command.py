@@ -115,7 +115,7 @@ def move(
     to: Annotated[str, typer.Option("--to", metavar="PATH", help="The log dir of that broker to move them to.")],
     partition: Annotated[
         list[int] | None,
-        typer.Option("--partition", "-p", metavar="N", min=0, help="Only this partition. May be repeated."),
+        typer.Option("--partition", "-p", metavar="N", min=0, help="Only this partition; may be repeated."),
     ] = None,
     bootstrap: Bootstrap = None,
     profile: Profile = None,
@@ -123,8 +123,8 @@ def move(
 ) -> None:
     """Move partitions to another log dir of the same broker, while they are in use.
 
-    The broker copies the log and swaps it when the copy has caught up. `ottla log dirs` shows the copy as a future
-    replica with its lag. By default all partitions of the topic that the broker has are moved.
+    The broker copies the log and switches to the copy when it has caught up. `ottla log dirs` shows the copy as a
+    future replica with its lag. By default all partitions of the topic that the broker has are moved.
     """
 
     async def work(cluster: "Cluster") -> int:

@@ -47,7 +47,7 @@ Once = Annotated[
     bool | None,
     typer.Option(
         "--once/--continuous",
-        help="Process all present records and exit, or run until interrupted.",
+        help="Process all existing records and exit, or run until interrupted.",
         show_default="mode in pipeline.toml",
     ),
 ]
@@ -59,7 +59,7 @@ Sinks = Annotated[
 
 @app.command("init", epilog=examples("ottla pipeline init shop", "ottla pipeline init --name billing"))
 def init(folder: Folder = Path("."), name: ProjectName = None, as_json: AsJson = False) -> None:
-    """Create a project with a pipeline.toml and two steps, to be changed."""
+    """Create a project: a pipeline.toml and two example steps to edit."""
     chosen = name or folder.resolve().name
     with guarded():
         from ottla.spark.pipelines.declaration.project_template import make_project
@@ -175,7 +175,7 @@ def reset(
 ) -> None:
     """Delete the checkpoints and consumer groups of a project, so that its next run starts from the beginning.
 
-    The next run writes the records that were written before again.
+    That run writes the records of earlier runs a second time.
     """
     with guarded():
         from ottla.spark.pipelines.declaration.problems import suggestion

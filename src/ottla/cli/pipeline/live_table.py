@@ -43,7 +43,7 @@ def run_watched(project: "Project", *, master: str, once: bool, as_json: bool) -
         def ready() -> None:
             if as_json:
                 _print_json({"event": "ready", "pipeline": project.name})
-            end = "until all present records are processed" if once else "until Ctrl-C"
+            end = "until all existing records are processed" if once else "until Ctrl-C"
             say(f"{project.name}: running {end}")
 
         reports = run_project(project, master=master, once=once, watch=watch, ready=ready)

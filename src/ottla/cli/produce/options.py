@@ -32,7 +32,7 @@ HeaderSeparator = Annotated[
     typer.Option(
         "--header-separator",
         metavar="TEXT",
-        help="Text after the headers at the beginning of a line, which are written like --headers.",
+        help="Text that ends the headers at the beginning of a line; the headers are written as in --headers.",
     ),
 ]
 Headers = Annotated[
@@ -43,7 +43,7 @@ Headers = Annotated[
         help="Headers of every record; NAME= has an empty value, NAME alone a null value.",
     ),
 ]
-Key = Annotated[str | None, typer.Option("--key", "-k", metavar="TEXT", help="Key of records without their own.")]
+Key = Annotated[str | None, typer.Option("--key", "-k", metavar="TEXT", help="Key for records that have none.")]
 NullValue = Annotated[str | None, typer.Option("--null-value", metavar="TEXT", help="Key or value that means null.")]
 Partition = Annotated[
     int | None, typer.Option("--partition", "-p", metavar="N", min=0, help="Write to this partition.")

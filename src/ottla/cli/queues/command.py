@@ -23,9 +23,7 @@ if TYPE_CHECKING:
     from ottla.operations.queues.parked import ChosenRecords, QueueCounts
     from ottla.operations.queues.queue_topics import QueueTopic
 
-app = application(
-    "Create, list and show queues of topics; look at parked records, cancel or deliver them; dead letters."
-)
+app = application("Create, list and describe queues; show, cancel and deliver parked records; manage dead letters.")
 app.add_typer(dead_letters, name="dead-letters")
 
 _VALUE_WIDTH: Final = 60
@@ -36,7 +34,7 @@ OnePartition = Annotated[
 RecordId = Annotated[str | None, typer.Argument(metavar="ID", help="The records' ottla.delay.id.", show_default=False)]
 At = Annotated[
     str | None,
-    typer.Option("--at", metavar="PARTITION:OFFSET", help="The record at this place, as `peek` names it."),
+    typer.Option("--at", metavar="PARTITION:OFFSET", help="Partition and offset of the record, as shown by `peek`."),
 ]
 
 
@@ -53,7 +51,10 @@ def create(
     topic: TopicName,
     delay: Annotated[bool, typer.Option("--delay", help="Delayed delivery: produce to TOPIC.delayed.")] = False,
     retry: Annotated[
-        bool, typer.Option("--retry", help="Retry with backoff: hand records back on TOPIC.GROUP.retry.")
+        bool,
+        typer.Option(
+            "--retry", help="Retry with backoff: consumers hand records back by producing to TOPIC.GROUP.retry."
+        ),
     ] = False,
     group: Annotated[
         list[str] | None,
@@ -65,7 +66,7 @@ def create(
         typer.Option(
             "--ttl",
             metavar="DURATION",
-            help="Records expire after this time, such as 15m; 0 for those with a header only.",
+            help="Records expire after this time, such as 15m; with 0, only records with a TTL header expire.",
         ),
     ] = None,
     dead_letters: Annotated[
@@ -158,7 +159,7 @@ def list_queues(bootstrap: Bootstrap = None, profile: Profile = None, as_json: A
 def describe(topic: TopicName, bootstrap: Bootstrap = None, profile: Profile = None, as_json: AsJson = False) -> None:
     """Show what is parked in the queues of a topic, and when it is due.
 
-    Reads the whole log of the companions, twice: this takes a while if much is parked.
+    Reads the whole logs of the companion topics twice, which takes a while if many records are parked.
     """
 
     async def work(cluster: "Cluster") -> None:
@@ -181,7 +182,9 @@ def describe(topic: TopicName, bootstrap: Bootstrap = None, profile: Profile = N
 @app.command("peek", epilog=examples("ottla queues peek orders", "ottla queues peek orders --limit 100 --json"))
 def peek(
     topic: TopicName,
-    limit: Annotated[int, typer.Option("--limit", "-n", metavar="N", help="The most records to show.", min=1)] = 10,
+    limit: Annotated[
+        int, typer.Option("--limit", "-n", metavar="N", help="Maximum number of records to show.", min=1)
+    ] = 10,
     partition: OnePartition = None,
     bootstrap: Bootstrap = None,
     profile: Profile = None,
@@ -263,7 +266,7 @@ def deliver_now(
     profile: Profile = None,
     as_json: AsJson = False,
 ) -> None:
-    """Deliver delayed records now, whenever they are due.
+    """Deliver delayed records now, regardless of when they are due.
 
     The exit status is 1 if no delayed record has the id.
     """
@@ -288,7 +291,10 @@ def deliver_now(
 def reschedule(
     topic: TopicName,
     at: Annotated[
-        str, typer.Option("--at", metavar="PARTITION:OFFSET", help="The record at this place, as `peek` names it.")
+        str,
+        typer.Option(
+            "--at", metavar="PARTITION:OFFSET", help="Partition and offset of the record, as shown by `peek`."
+        ),
     ],
     due: Annotated[
         str, typer.Option("--due", metavar="TIME", help="When to deliver it: 2030-05-01T12:00, or 2h from now.")
@@ -348,7 +354,7 @@ def retry_now(
     profile: Profile = None,
     as_json: AsJson = False,
 ) -> None:
-    """Return records that a group handed back to the group now, without waiting for their backoff.
+    """Redeliver records that a group handed back, without waiting for their backoff.
 
     With ottla.retry.order=key, a record still waits for earlier records of its key. The exit status is 1 if no record
     waits.

@@ -83,7 +83,7 @@ def set_quotas(
     profile: Profile = None,
     as_json: AsJson = False,
 ) -> None:
-    """Set quotas. Each holds on each broker; other quotas stay as they are.
+    """Set quotas. A quota applies on each broker separately; other quotas stay as they are.
 
     Of users and client ids: producer_byte_rate and consumer_byte_rate (bytes per second; k, m and g are allowed),
     request_percentage (of one thread), controller_mutation_rate (partitions per second). Of addresses:

@@ -35,7 +35,7 @@ def serve_registry(
     bootstrap: Bootstrap = None,
     profile: Profile = None,
     listen: Annotated[
-        str, typer.Option("--listen", metavar="HOST:PORT", help="Address to listen on; port 0 takes a free one.")
+        str, typer.Option("--listen", metavar="HOST:PORT", help="Address to listen on; port 0 picks a free port.")
     ] = "127.0.0.1:8081",
     advertise: Annotated[
         str | None,
@@ -50,16 +50,16 @@ def serve_registry(
         bool, typer.Option("--read-only", help="Answer reads only: never write, lead, or create the topic.")
     ] = False,
     compatibility: Annotated[
-        str, typer.Option("--compatibility", metavar="LEVEL", help="Level where no config says otherwise.")
+        str, typer.Option("--compatibility", metavar="LEVEL", help="Default compatibility level.")
     ] = "BACKWARD",
-    topic: Annotated[str, typer.Option("--topic", metavar="TOPIC", help="Topic that keeps the schemas.")] = "_schemas",
+    topic: Annotated[str, typer.Option("--topic", metavar="TOPIC", help="Topic that stores the schemas.")] = "_schemas",
     replication_factor: Annotated[
         int,
         typer.Option(
             "--replication-factor",
             metavar="N",
             min=1,
-            help="Replicas of the topic if it is created, at most the number of brokers.",
+            help="Replicas of the topic when it is created; at most the number of brokers.",
         ),
     ] = 3,
     group_id: Annotated[
@@ -71,14 +71,14 @@ def serve_registry(
             "--session-timeout-ms",
             metavar="MS",
             min=1000,
-            help="After this long without a heartbeat of the leader another instance leads.",
+            help="Without a heartbeat from the leader for this long, another instance is elected.",
         ),
     ] = 10_000,
     no_transactions: Annotated[
         bool,
         typer.Option(
             "--no-transactions",
-            help="Write without transactions, for a cluster that refuses them; only one instance may run then.",
+            help="Write without transactions, for a cluster that does not allow them; run only one instance then.",
         ),
     ] = False,
     authentication: Annotated[
@@ -114,7 +114,7 @@ def serve_registry(
         typer.Option(
             "--tls-ca",
             metavar="FILE",
-            help="PEM file with the authorities of the other instances' certificates.",
+            help="PEM file with the CA certificates that verify other instances.",
             show_default="the system's",
         ),
     ] = None,
@@ -127,7 +127,7 @@ def serve_registry(
 ) -> None:
     """Run an instance of the registry, on any Kafka cluster.
 
-    Several instances on one cluster elect a leader, which alone writes; the others forward writes to it. When the
+    Several instances on one cluster elect a leader. Only the leader writes; the others forward writes to it. When the
     instance is ready, it prints one line: `ready` and its URL. SIGTERM and Ctrl-C stop it cleanly.
     """
     with guarded():
@@ -211,7 +211,7 @@ def register(
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """Register a schema as the next version of a subject. A schema that the subject has already stays as it is."""
+    """Register a schema as the next version of a subject. Does nothing if the subject already has the schema."""
     with guarded():
         from ottla.cli.registry.rest_client import RefusedByRegistryError, RestClient
         from ottla.cli.registry.schema_files import request_body
@@ -250,7 +250,7 @@ def show(
     url: Url = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show a version of a subject, or the schema of an id."""
+    """Show a version of a subject, or the schema with an id."""
     if (subject is None) == (schema_id is None):
         raise UsageError("pass either SUBJECT or --id N")
     with guarded():
@@ -375,7 +375,7 @@ def delete(
         str | None, typer.Option("--version", "-v", metavar="N|latest", help="Only this version.", show_default="all")
     ] = None,
     permanent: Annotated[
-        bool, typer.Option("--permanent", help="Remove for good; soft-deletes first where that is missing.")
+        bool, typer.Option("--permanent", help="Delete permanently; soft-deletes first if needed.")
     ] = False,
     yes: AssumeYes = False,
     url: Url = None,
@@ -506,8 +506,8 @@ def import_registry(
 ) -> None:
     """Register all schemas of an export, with the same ids and versions.
 
-    Each subject is in the mode IMPORT meanwhile, and must be empty. Schemas that are there already stay as they are,
-    and so do a global config and mode that were set.
+    Each subject must be empty, and is in mode IMPORT during the import. Schemas that exist already stay as they are,
+    and so do the global config and mode if they are set.
     """
     confirm(f"import {file}?", yes=yes)
     with guarded():

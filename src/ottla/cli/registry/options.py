@@ -17,7 +17,7 @@ SchemaType = Annotated[
         "-t",
         metavar="avro|json|protobuf",
         help="Language of the schema.",
-        show_default="by the file's name: .avsc, .json, .proto",
+        show_default="from the file name: .avsc, .json, .proto",
     ),
 ]
 References = Annotated[

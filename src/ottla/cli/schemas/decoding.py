@@ -45,7 +45,7 @@ class SchemaDecoder:
             if part.error is not None:
                 self._failures += 1
                 if self._failures == 1:
-                    say(f"{partition} offset {record.offset}: the {name} is not decoded: {part.error}")
+                    say(f"{partition} offset {record.offset}: cannot decode the {name}: {part.error}")
         return decoded
 
     def report(self) -> None:

@@ -38,7 +38,7 @@ def chosen_encoder(registry: RegistryClient, topic: str, choice: SchemaChoice, *
     found = _schema(registry, subject, schema or LATEST, language, option)
     if language is not None and found.schema.type != language.upper():
         raise InvalidRequestError(
-            f"{option} {schema or LATEST} is a schema of type {found.schema.type}; leave out --{part}-format"
+            f"{option} {schema or LATEST} is a schema of type {found.schema.type}; omit --{part}-format"
         )
     if choice.message is not None and found.schema.type != PROTOBUF:
         raise InvalidRequestError(

@@ -38,7 +38,7 @@ class ProcessBeside:
             status = await self._run_once(bootstrap)
             if loop.time() - started >= _STEADY_SECONDS:
                 pause = 1.0
-            _LOGGER.error("%s ended with status %s; it is started again in %.0f s", self._name, status, pause)
+            _LOGGER.error("%s exited with status %s; restarting it in %.0f s", self._name, status, pause)
             await asyncio.sleep(pause)
             pause = min(pause * 2, _PAUSE_SECONDS_MAX)
 

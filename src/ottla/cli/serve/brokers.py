@@ -33,8 +33,8 @@ def broker_ids(first: BrokerConfig, count: int) -> range:
     for port, following in pairwise(ports):
         if following - port < count:
             raise InvalidConfigError(
-                f"--brokers {count}: the ports of each listener count up, and listeners have the ports {port} and"
-                f" {following}; leave at least {count} between them"
+                f"--brokers {count}: the ports of each listener count up, so that those from {port} on collide with"
+                f" {following}; leave at least {count} between the ports of two listeners"
             )
     return range(first.broker_id, first.broker_id + count)
 
@@ -114,7 +114,7 @@ def _up(endpoint: Endpoint, place: int) -> Endpoint:
 
 
 def _count_up(port: int, place: int) -> int:
-    """The port at that place; port 0 takes a free one."""
+    """The port at that place; port 0 picks a free port."""
     counted = port + place if port else 0
     if counted > _PORT_MAX:
         raise InvalidConfigError(

@@ -91,7 +91,7 @@ def parser() -> argparse.ArgumentParser:
     )
     add = made.add_argument
     add("--data", metavar="DIR", help=f"Folder for partitions and metadata. [default: {_DATA}]")
-    add("--listen", metavar="HOST:PORT", help=f"Address to listen on; port 0 takes a free one. [default: {_LISTEN}]")
+    add("--listen", metavar="HOST:PORT", help=f"Address to listen on; port 0 picks a free port. [default: {_LISTEN}]")
     add(
         "--advertise",
         metavar="HOST:PORT",
@@ -115,13 +115,13 @@ def parser() -> argparse.ArgumentParser:
     add(
         "--accept-older-metadata",
         action="store_true",
-        help="Start although the metadata store is older than the data, after a restore from a backup; stop all brokers"
-        " first. Topics that the store does not know are set aside.",
+        help="Start even if the metadata store is older than the data, as after a restore from a backup; stop all"
+        " brokers first. Topics that the store does not know are set aside.",
     )
     add(
         "--recover-without",
         metavar="ID,ID",
-        help="Brokers whose data is lost: lost metadata is recovered without waiting for them.",
+        help="Brokers whose data is lost; the recovery of lost metadata does not wait for them.",
     )
     add("--http", metavar="HOST:PORT", help="Address for metrics and health checks, such as 127.0.0.1:9644.")
     add(
@@ -143,8 +143,8 @@ def parser() -> argparse.ArgumentParser:
         nargs="?",
         const=CONSOLE,
         metavar="HOST:PORT",
-        help="Also run the web console on this loopback address, in a process of its own. For others,"
-        f" run `ottla console`. [default: {CONSOLE}]",
+        help="Also run the web console on this loopback address, in a process of its own. For other addresses, run"
+        f" `ottla console`. [default: {CONSOLE}]",
     )
     add(
         "--console-command-config",

@@ -34,8 +34,8 @@ def service_connection(service: str, config: "BrokerConfig", command_config: str
     listed = ", ".join(f"{each.name} ({each.security_protocol})" for each in advertised)
     if command_config is None:
         raise InvalidConfigError(
-            f"--{service}: the listeners of this broker need TLS or a login: {listed}; name a file with the {service}'s"
-            f" client properties (security.protocol and so on) with --{service}-command-config"
+            f"--{service}: the listeners of this broker need TLS or a login: {listed}; pass a file with the"
+            f" {service}'s client properties (security.protocol and so on) as --{service}-command-config"
         )
     raise InvalidConfigError(
         f"--{service}-command-config {command_config}: security.protocol={protocol}, but the listeners of this broker"

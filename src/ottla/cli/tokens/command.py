@@ -52,7 +52,9 @@ def create(
     renewer: Annotated[
         list[str] | None,
         typer.Option(
-            "--renewer", metavar="PRINCIPAL", help="Who may renew and expire it besides the owner; may be repeated."
+            "--renewer",
+            metavar="PRINCIPAL",
+            help="Principal that may renew and expire the token, besides its owner; may be repeated.",
         ),
     ] = None,
     max_lifetime: Annotated[
@@ -60,7 +62,7 @@ def create(
         typer.Option(
             "--max-lifetime",
             metavar="DURATION",
-            help="How long it can be renewed, such as 2d.",
+            help="Maximum lifetime of the token, such as 2d.",
             show_default="delegation.token.max.lifetime.ms of the broker",
         ),
     ] = None,
@@ -114,7 +116,7 @@ def renew(
     profile: Profile = None,
     as_json: AsJson = False,
 ) -> None:
-    """Let a token expire later, but not later than its maximum lifetime. For its owner, requester and renewers."""
+    """Extend a token, up to its maximum lifetime. Its owner, requester and renewers may do this."""
     period_ms = _duration(period, "--period")
 
     async def work(cluster: "Cluster") -> None:
@@ -142,7 +144,7 @@ def expire(
     profile: Profile = None,
     as_json: AsJson = False,
 ) -> None:
-    """Delete a token, or let it expire earlier. For its owner, requester and renewers.
+    """Delete a token, or let it expire earlier. Its owner, requester and renewers may do this.
 
     Connections that logged in with it stay open until it would have expired, or until they have to authenticate again
     (connections.max.reauth.ms).

@@ -304,7 +304,7 @@ async def _subjects(
     except OttlaError as error:
         if url is not None:
             raise
-        say(f"the subjects of {topic} are not shown: {error}")
+        say(f"cannot show the subjects of {topic}: {error}")
         return None
 
 

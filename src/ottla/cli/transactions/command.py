@@ -38,7 +38,8 @@ StartOffset = Annotated[
     int | None, typer.Option("--start-offset", metavar="OFFSET", help="First offset of the transaction.", min=0)
 ]
 ProducerId = Annotated[
-    int | None, typer.Option("--producer-id", metavar="ID", help="Its producer, instead of --start-offset.", min=0)
+    int | None,
+    typer.Option("--producer-id", metavar="ID", help="Producer of the transaction, instead of --start-offset.", min=0),
 ]
 ProducerEpoch = Annotated[
     int | None, typer.Option("--producer-epoch", metavar="N", help="Required with --producer-id.", min=0, max=32767)
@@ -59,16 +60,23 @@ LongerThan = Annotated[
         "--duration",
         "--duration-filter",
         metavar="DURATION",
-        help="Only transactions that run for longer than 90s, 5m, or a number of milliseconds.",
+        help="Only transactions open for longer than this, such as 90s, 5m, or a number of milliseconds.",
     ),
 ]
 IdPattern = Annotated[
     str | None,
-    typer.Option("--pattern", "--transactional-id-pattern", metavar="REGEX", help="Only ids that match as a whole."),
+    typer.Option(
+        "--pattern",
+        "--transactional-id-pattern",
+        metavar="REGEX",
+        help="Only transactional ids that match this regular expression as a whole.",
+    ),
 ]
 Broker = Annotated[
     int | None,
-    typer.Option("--broker", "--broker-id", metavar="ID", help="Ask this broker instead of the leaders.", min=0),
+    typer.Option(
+        "--broker", "--broker-id", metavar="ID", help="Ask this broker instead of the partition leaders.", min=0
+    ),
 ]
 
 

@@ -62,7 +62,7 @@ def create(
     ] = None,
     mechanism: Mechanisms = None,
     iterations: Annotated[
-        int, typer.Option("--iterations", metavar="N", help="Rounds of hashing.", min=4096, max=16384)
+        int, typer.Option("--iterations", metavar="N", help="Iterations of the hash function.", min=4096, max=16384)
     ] = 8192,
     replace: Annotated[bool, typer.Option("--replace", help="Change the password if the user exists.")] = False,
     bootstrap: Bootstrap = None,
@@ -71,7 +71,7 @@ def create(
 ) -> None:
     """Create a user, or with --replace change its password.
 
-    The password is salted and hashed here; brokers never see it. By default for both mechanisms.
+    The password is salted and hashed on this machine; brokers never see it. By default it is set for both mechanisms.
     """
     from ottla.cli.users.passwords import read_password
 

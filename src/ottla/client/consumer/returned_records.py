@@ -181,8 +181,9 @@ class ReturnedRecords:
         finally:
             await chunks.aclose()
         raise RecordGoneError(
-            f"record {record.offset} of {partition} was deleted before it could be given up; read without deserializers"
-            " to give up records that may be deleted"
+            f"record {record.offset} of {partition} was deleted before it could be handed back or rejected; read"
+            " without"
+            " deserializers if records may be deleted"
         ) from problem
 
     async def _send(self, topic: str, partition: int, raw: _Raw, headers: Sequence[Header], timestamp_ms: int) -> None:

@@ -187,7 +187,7 @@ class HalfMessageCore:
         id, checks = values.get(HALF_ID), values.get(HALF_CHECKS)
         if not id or not checks:
             _LOGGER.warning(
-                "%s-%d, offset %d: not a question of the broker; skipped",
+                "%s-%d, offset %d: not a check by the broker; skipped",
                 question.topic, question.partition, question.offset,
             )  # fmt: skip
             return

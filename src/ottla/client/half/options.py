@@ -64,7 +64,7 @@ def half_message_producer_config(options: HalfMessageProducerOptions, *, has_che
     if config.transactional_id is not None:
         raise OptionError(f"{HALF_MESSAGE_PRODUCER} cannot have a transactional_id; use Producer and headers for that")
     if config.group_id == "":
-        raise OptionError(f"{HALF_MESSAGE_PRODUCER}: group_id must not be empty; omit it to answer no questions")
+        raise OptionError(f"{HALF_MESSAGE_PRODUCER}: group_id must not be empty; omit it to answer no checks")
     if (config.group_id is None) is has_check:
-        raise OptionError(f"{HALF_MESSAGE_PRODUCER}: check and group_id belong together; give both or neither")
+        raise OptionError(f"{HALF_MESSAGE_PRODUCER}: pass both check and group_id, or neither")
     return config

@@ -168,7 +168,7 @@ class ShareFetcher:
         try:
             answer = await self._ask(lane, request)
         except BaseException as error:
-            known = error if isinstance(error, OttlaError) else ConnectionLostError("the request was given up")
+            known = error if isinstance(error, OttlaError) else ConnectionLostError("the request was abandoned")
             lane.tries += 1
             self._close_connection(lane)
             lane.exchange = None
@@ -188,7 +188,7 @@ class ShareFetcher:
             lane.tries = lane.tries + 1 if outcome.error is not None else 0
             lane.exchange = None
             if outcome.must_disconnect:
-                log.info("broker %s does not have the share session any more, opening a new one", session.broker)
+                log.info("broker %s no longer has the share session, opening a new one", session.broker)
                 self._close_connection(lane)
             self._on_exchange(
                 Exchange(broker=session.broker, session=number, outcome=outcome, lock_timeout_ms=answer.lock_timeout_ms)

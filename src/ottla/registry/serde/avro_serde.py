@@ -191,7 +191,7 @@ class AvroDeserializer:
         they are as the writer wrote them. `into` is the class of the objects; a class as `reader` is both.
         """
         if reader is not None and use_latest:
-            raise ValueError("reader and use_latest exclude each other")
+            raise ValueError("reader and use_latest cannot both be set")
         if into is None and isinstance(reader, type):
             into = reader
         self._registry = registry

@@ -165,7 +165,7 @@ class JsonSchemaDeserializer:
         both, and what it does not have is left out.
         """
         if reader is not None and use_latest:
-            raise ValueError("reader and use_latest exclude each other")
+            raise ValueError("reader and use_latest cannot both be set")
         if into is None and isinstance(reader, type):
             into = reader
         self._registry = registry

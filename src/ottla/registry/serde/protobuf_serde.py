@@ -196,7 +196,7 @@ class ProtobufSerializer:
                 self._registry.register(subject, schema, normalize=self.rules.normalize)
             version = self._registry.look_up(subject, schema, normalize=self.rules.normalize).version
             if version is None:
-                raise ValueNotSerializableError(f"the registry did not tell the version of {subject}")
+                raise ValueNotSerializableError(f"the registry did not return the version of {subject}")
             references.append(Reference(imported.name, subject, version))
         return tuple(references)
 
@@ -251,7 +251,7 @@ class ProtobufDeserializer:
         dataclass, struct or model.
         """
         if message_class is not None and use_latest:
-            raise ValueError("message_class and use_latest exclude each other")
+            raise ValueError("message_class and use_latest cannot both be set")
         self._registry = registry
         self._class = message_class
         self._into = into

@@ -61,7 +61,7 @@ class WriteRules:
 
     def __post_init__(self) -> None:
         if self.use_latest and self.use_schema_id is not None:
-            raise ValueError("use_latest and use_schema_id exclude each other")
+            raise ValueError("use_latest and use_schema_id cannot both be set")
 
     @property
     def needs_schema(self) -> bool:
@@ -126,7 +126,7 @@ def _id_of(registry: RegistryClient, guid: UUID, subject: str) -> int:
 def parsed(registry: RegistryClient, schema: Schema, subject: str | None) -> ParsedSchema:
     """The schema with its references. Raises `ValueNotReadableError` if it is not valid."""
     if schema.type not in LANGUAGES:
-        raise ValueNotReadableError(f"schemas of type {schema.type} are not known here")
+        raise ValueNotReadableError(f"schemas of type {schema.type} are not supported here")
     try:
         return LANGUAGES[schema.type].parse(schema.text, registry.references_of(schema, subject))
     except InvalidSchemaError as error:

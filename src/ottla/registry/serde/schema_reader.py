@@ -103,7 +103,7 @@ class SchemaReader:
         if made is None:
             make = _LANGUAGES.get(language)
             if make is None:
-                raise ValueNotReadableError(f"schemas of type {language} are not known here")
+                raise ValueNotReadableError(f"schemas of type {language} are not supported here")
             made = self._deserializers[language] = make(self._registry)
         return made
 

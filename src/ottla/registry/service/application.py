@@ -340,7 +340,7 @@ class Application:
                 written = await leader.write(lambda image: route.handle(image, request))
         except TimeoutError:
             raise registry_error(
-                OPERATION_TIMEOUT, "the topic did not take the change in time; it may still be written"
+                OPERATION_TIMEOUT, "writing the change to the topic timed out; it may still be written"
             ) from None
         answer = _as_answer(written.answer)
         offset = ((OFFSET.encode(), str(written.offset).encode()),)

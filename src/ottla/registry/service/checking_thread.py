@@ -47,7 +47,7 @@ class CheckingThread:
         """Does all of a check. Raises `RegistryError`: 503 if too many wait or it takes too long."""
         if self._waiting >= self._waiting_max:
             raise http_error(
-                503, f"the registry is busy: {self._waiting} checks of large schemas wait; try again later"
+                503, f"the registry is busy: {self._waiting} checks of large schemas are waiting; try again later"
             )
         self._waiting += 1
         try:

@@ -40,7 +40,9 @@ class ImageAccess:
         Raises `RegistryError` (503) if too many wait already, or after a long wait.
         """
         if self._waiting >= _WAITING_MAX:
-            raise http_error(503, f"the registry is busy: {self._waiting} requests wait to be parsed; try again later")
+            raise http_error(
+                503, f"the registry is busy: {self._waiting} requests are waiting to be parsed; try again later"
+            )
         self._waiting += 1
         try:
             async with asyncio.timeout(_WAIT_SECONDS_MAX), self._changed:

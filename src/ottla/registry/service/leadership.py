@@ -129,7 +129,7 @@ class Leadership:
     async def close(self) -> None:
         """Ends leadership. What was sent may be written, or not."""
         if self._failure is None:
-            _LOGGER.info("this registry resigns as leader")
+            _LOGGER.info("this registry is resigning as leader")
             self._failure = _RESIGNED
         for task in self._tasks:
             await stop_task(task)
@@ -152,7 +152,7 @@ class Leadership:
                 self._fail(_RESIGNED, group)
                 raise
             except Exception as error:
-                _LOGGER.exception("the leader's image cannot be trusted any more")
+                _LOGGER.exception("the leader's image can no longer be trusted")
                 self._fail(f"a decision could not be applied: {error!r}", group)
                 return
             for each in group:
@@ -223,7 +223,7 @@ class Leadership:
     def _fail(self, reason: str, group: Sequence[_Pending] = ()) -> None:
         if self._failure is None:
             self._failure = reason
-            _LOGGER.warning("this registry does not lead any more: %s", reason)
+            _LOGGER.warning("this registry resigned as leader: %s", reason)
         for each in (*group, *self._decided, *self._queued):
             _settle(each.done, LeadershipLostError(reason, may_be_written=each.is_sent and bool(each.records)))
         self._decided, self._queued = [], []

@@ -127,7 +127,7 @@ class Registry:
             async for chunk in topic.read(start, end):
                 await self._apply(chunk)
         self._applied.advance(end)
-        _LOGGER.info("read topic %s to offset %d", topic.name, end)
+        _LOGGER.info("read topic %s up to offset %d", topic.name, end)
         try:
             await topic.check_intact()
         except SchemasTopicLostError as error:
@@ -242,7 +242,7 @@ class Registry:
                 _, end = await topic.bounds()
                 if end >= self._applied.offset:
                     break
-        _LOGGER.warning("topic %s exists again; the registry goes on", topic.name)
+        _LOGGER.warning("topic %s exists again; the registry resumes", topic.name)
         self.problem = None
         self._election.rejoin()
         self._changed.set()
@@ -324,12 +324,14 @@ class Registry:
             except OttlaError as error:
                 tries += 1
                 level = logging.WARNING if isinstance(error, RetriableError) else logging.ERROR
-                _LOGGER.log(level, "this registry was elected and cannot lead yet, retrying: %s", error)
+                _LOGGER.log(level, "this registry was elected leader, but cannot lead yet, retrying: %s", error)
                 await self._pause(tries)
         try:
             self.leadership = leadership
             self._changed.set()
-            _LOGGER.info("this registry leads, from offset %d of topic %s", self._applied.offset, self.config.topic)
+            _LOGGER.info(
+                "this registry is the leader from offset %d of topic %s on", self._applied.offset, self.config.topic
+            )
             await asyncio.shield(leadership.ended)
             self._elected = None
             self._election.rejoin()
@@ -400,8 +402,8 @@ class Registry:
             lost = _lost_from(self.image, image)
             if lost is not None:
                 raise SchemasTopicLostError(
-                    f"topic {topic.name} does not have {lost} any more, which this registry has read before: its log"
-                    " was truncated or replaced"
+                    f"topic {topic.name} has lost {lost}, which this registry has read before: its log was truncated"
+                    " or replaced"
                 )
             return image, end, [*map(image.record_of, contradicted), *image.unrecorded_highest_ids()]
 

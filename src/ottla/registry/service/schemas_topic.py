@@ -96,7 +96,7 @@ class SchemasTopic:
         batch_bytes_max = await _check_configs(cluster, name)
         if replicas < min(replication_factor, len(cluster.view.brokers)):
             _LOGGER.warning(
-                "topic %s has %d replica(s), less than %d: schemas are lost with the disks of these brokers",
+                "topic %s has %d replica(s), less than %d: schemas are lost if the disks of these brokers fail",
                 name,
                 replicas,
                 replication_factor,

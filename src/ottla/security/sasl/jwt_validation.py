@@ -185,7 +185,7 @@ def _checked(claims: Mapping[str, Any], rules: TokenRules, now_ms: int) -> Verif
     skew_ms = 1000 * rules.clock_skew_seconds
     expires_ms = _time_ms(claims, "exp")
     if expires_ms is None:
-        raise BadTokenError("the token does not say when it expires (exp)")
+        raise BadTokenError("the token has no expiry time (exp)")
     if now_ms >= expires_ms + skew_ms:
         raise BadTokenError("the token has expired")
     for claim in ("nbf", "iat"):
@@ -201,7 +201,7 @@ def _checked(claims: Mapping[str, Any], rules: TokenRules, now_ms: int) -> Verif
             raise BadTokenError(f"the token is for another audience than {rules.audience_config}")
     name = claims.get(rules.name_claim)
     if not isinstance(name, str) or not name.strip() or not name.isprintable():
-        raise BadTokenError(f"the token names no principal ({rules.name_claim})")
+        raise BadTokenError(f"the token has no principal ({rules.name_claim})")
     return VerifiedToken(name.strip(), expires_ms, _scopes(claims.get(rules.scope_claim)))
 
 

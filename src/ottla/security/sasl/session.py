@@ -163,7 +163,7 @@ class LoginSession:
             return self._begin_again(version, mechanism, now)
         if self.state not in (LoginState.NEW, LoginState.VERSIONS_KNOWN):
             self.fail()
-            raise UnexpectedRequestError("a SaslHandshake amid the messages of a mechanism")
+            raise UnexpectedRequestError("a SaslHandshake in the middle of an authentication")
         make = self._rules.mechanisms.get(mechanism)
         if make is None:
             self.fail()
@@ -192,7 +192,7 @@ class LoginSession:
         exchange = self._exchange
         if self.state not in states or exchange is None:
             self.fail()
-            raise UnexpectedRequestError("a message of a mechanism without a SaslHandshake")
+            raise UnexpectedRequestError("authentication data without a SaslHandshake")
         try:
             step = exchange.step(message, now_ms)
             if step.identity is None:

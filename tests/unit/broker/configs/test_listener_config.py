@@ -99,12 +99,12 @@ def test_the_listener_of_brokers(settings: dict[str, str], name: str) -> None:
         ),
         (
             NAMELESS,
-            "inter.broker.listener.name is not set, and several listeners could be meant: CLIENT, BROKERS; set it to"
+            "inter.broker.listener.name is not set, and several listeners qualify: CLIENT, BROKERS; set it to"
             " one of them",
         ),
         (
             {**NAMELESS, "security.inter.broker.protocol": "PLAINTEXT"},
-            "inter.broker.listener.name is not set, and several listeners could be meant: CLIENT, BROKERS; set it to"
+            "inter.broker.listener.name is not set, and several listeners qualify: CLIENT, BROKERS; set it to"
             " one of them",
         ),
         (

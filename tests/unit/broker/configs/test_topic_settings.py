@@ -178,7 +178,7 @@ def test_every_error_is_told_at_once() -> None:
         "retention.mss is not a config of a topic; did you mean retention.ms?",
         "retention.ms=-2 is not allowed: retention.ms must be a whole number of 64 bits, at least -1",
         "min.compaction.lag.ms=9 is more than max.compaction.lag.ms=5; lower the one or raise the other",
-        "remote.storage.enable=true is not possible: this broker keeps all segments on its own disk",
+        "remote.storage.enable=true is not supported: this broker stores all segments on local disk",
     ] == str(caught.value).splitlines()
 
 

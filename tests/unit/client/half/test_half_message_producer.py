@@ -216,7 +216,7 @@ def test_strange_questions_are_skipped(tmp_path: Path, caplog: pytest.LogCapture
         ) as producer:
             await producer.send(b"1", partition=0)
             await read(server, "t", 1)
-        assert "t.half-checks-0, offset 0: not a question of the broker; skipped" in caplog.text
+        assert "t.half-checks-0, offset 0: not a check by the broker; skipped" in caplog.text
 
     with caplog.at_level(logging.WARNING):
         with_topic(tmp_path, test)

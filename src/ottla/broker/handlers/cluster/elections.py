@@ -57,7 +57,7 @@ async def elect_leaders(
         else [TopicPartition(each.topic, index) for each in request.topic_partitions for index in each.partitions]
     )
     if request.election_type not in (_PREFERRED, _UNCLEAN):
-        why = f"election type {request.election_type} is neither 0, preferred, nor 1, unclean"
+        why = f"election type {request.election_type} is not valid; use 0 (preferred) or 1 (unclean)"
         return _elected(ErrorCode.INVALID_REQUEST, _refused(asked or (), ErrorCode.INVALID_REQUEST, why))
     try:
         context.check_cluster(Operation.ALTER)

@@ -81,7 +81,9 @@ def _waiting(services: Services, size: int) -> Iterator[None]:
     waits already."""
     groups = services.groups
     if groups.waiting_bytes and groups.waiting_bytes + size > WAITING_BYTES_MAX:
-        raise CoordinatorLoadingError(f"requests with {groups.waiting_bytes} bytes wait for other members; try again")
+        raise CoordinatorLoadingError(
+            f"requests of {groups.waiting_bytes} bytes in total already wait for other members; try again"
+        )
     groups.waiting_bytes += size
     try:
         yield
@@ -122,7 +124,9 @@ async def join_group(
         shard = services.groups.shard_of(asked.group_id)
         size = sum(len(each.name) + len(each.metadata) for each in asked.protocols)
         if size > shard.partition.log.config.max_message_bytes:
-            raise InvalidRequestError(f"a member with {size} bytes of protocols cannot be written")
+            raise InvalidRequestError(
+                f"the protocols of the member have {size} bytes, too many for a record of the coordinator"
+            )
         with _waiting(services, size):
             joined: JoinResponse = await shard.ask(lambda now_ms, token: shard.machine.join(asked, now_ms, token))
     except OttlaError as error:

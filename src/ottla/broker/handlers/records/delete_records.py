@@ -80,7 +80,7 @@ def _delete(
         if not partition.log.config.cleanup_delete:
             raise _CompactedError(f"{topic} is only compacted; add delete to its cleanup.policy first")
         if part.offset < _TO_HIGH_WATERMARK:
-            raise OffsetOutOfRangeError(f"{topic}-{part.partition_index}: there is no offset {part.offset}")
+            raise OffsetOutOfRangeError(f"{topic}-{part.partition_index}: offset {part.offset} does not exist")
         partition.delete_records(Offset(part.offset))
     except OttlaError as error:
         return error

@@ -172,7 +172,7 @@ class PendingFetch:
                 log_denials(self._slot.client)
                 self._answer(self._read()[0])
         except Exception as error:
-            self._slot.fail(f"a fetch cannot be answered: {error}")
+            self._slot.fail(f"cannot answer a Fetch request: {error}")
             raise
 
     def _on_abandoned(self) -> None:
@@ -373,7 +373,7 @@ class PendingFetch:
 def fetch(services: Services, request: FetchRequest, slot: Slot) -> None:
     """Serves one request; its slot is completed now, or when there is enough to read."""
     if len(request.wanted) > PARTITIONS_MAX:
-        slot.fail(f"a fetch names {len(request.wanted)} partitions, {PARTITIONS_MAX} at most")
+        slot.fail(f"a Fetch request has {len(request.wanted)} partitions; the limit is {PARTITIONS_MAX}")
         return
     PendingFetch(services, request, slot).start()
 

@@ -331,14 +331,14 @@ class PendingProduce:
             )
             self._slot.complete((request.answer(results, endpoints, throttle_ms),))
         except Exception as error:
-            self._slot.fail(f"a produce request cannot be answered: {error}")
+            self._slot.fail(f"cannot answer a Produce request: {error}")
             raise
 
 
 def produce(services: Services, request: ProduceRequest, buffer: bytearray, slot: Slot) -> None:
     """Serves one request; its slot is completed when it is done."""
     if len(request.parts) > PARTITIONS_MAX:
-        slot.fail(f"a produce request has {len(request.parts)} partitions, {PARTITIONS_MAX} at most")
+        slot.fail(f"a Produce request has {len(request.parts)} partitions; the limit is {PARTITIONS_MAX}")
         return
     PendingProduce(services, request, slot).start(buffer)
 

@@ -51,7 +51,7 @@ async def create_acls(services: Services, context: RequestContext, request: Crea
         context.check_cluster(Operation.ALTER)
         _check_authorizer(services)
         if len(request.creations) > _CREATED_MAX:
-            raise InvalidRequestError(f"one request may create {_CREATED_MAX} ACLs; send several requests")
+            raise InvalidRequestError(f"one request may create at most {_CREATED_MAX} ACLs; send several requests")
         bindings = []
         for creation in request.creations:
             try:

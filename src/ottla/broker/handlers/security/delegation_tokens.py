@@ -228,7 +228,8 @@ def _check_may_ask(context: RequestContext) -> None:
     is_open = client.security_protocol is SecurityProtocol.PLAINTEXT or client.principal == ANONYMOUS
     if is_open or client.is_token_login:
         raise TokenRequestNotAllowedError(
-            "delegation tokens need a connection with SSL and a client certificate, or with SASL but not by a token"
+            "delegation tokens need a connection that is authenticated by a TLS client certificate, or by SASL"
+            " without a token"
         )
 
 

@@ -242,13 +242,13 @@ def _describe_loggers(services: Services, name: str) -> list[DescribedConfig]:
 
 def _describe_group(services: Services, name: str) -> list[DescribedConfig]:
     if not name:
-        raise InvalidRequestError("the name of a group may not be empty")
+        raise InvalidRequestError("the name of a group must not be empty")
     return describe_group_configs(services.config, services.image.group_configs.get(name, {}))
 
 
 def _describe_client_metrics(services: Services, name: str) -> list[DescribedConfig]:
     if not name:
-        raise InvalidRequestError("the name of a client metrics subscription may not be empty")
+        raise InvalidRequestError("the name of a client metrics subscription must not be empty")
     return describe_client_metrics(services.image.client_metrics.get(name, {}))
 
 
@@ -400,7 +400,7 @@ async def _alter_client_metrics(
     validate_only: bool,
 ) -> None:
     if not name:
-        raise InvalidRequestError("the name of a client metrics subscription may not be empty")
+        raise InvalidRequestError("the name of a client metrics subscription must not be empty")
     if len(name) > _NAME_LENGTH_MAX:
         raise InvalidRequestError(f"the name of a subscription has more than {_NAME_LENGTH_MAX} characters")
     current = image.client_metrics.get(name, {})

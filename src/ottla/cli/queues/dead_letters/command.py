@@ -35,7 +35,11 @@ DeadLetterTopic = Annotated[
 ]
 Since = Annotated[
     str | None,
-    typer.Option("--since", metavar="TIME", help="Only letters from this time on: 2024-05-01T12:00, or 2h ago."),
+    typer.Option(
+        "--since",
+        metavar="TIME",
+        help="Only letters at or after this time, such as 2024-05-01T12:00, or 2h for two hours ago.",
+    ),
 ]
 Until = Annotated[str | None, typer.Option("--until", metavar="TIME", help="Only letters before this time.")]
 Reason = Annotated[
@@ -74,9 +78,9 @@ def list_letters(
     header: Headers = None,
     origin: Origin = None,
     group: Group = None,
-    limit: Annotated[int, typer.Option("--limit", "-n", metavar="N", help="The most letters to list.", min=1)] = (
-        _LISTED_MAX
-    ),
+    limit: Annotated[
+        int, typer.Option("--limit", "-n", metavar="N", help="Maximum number of letters to list.", min=1)
+    ] = _LISTED_MAX,
     bootstrap: Bootstrap = None,
     profile: Profile = None,
     as_json: AsJson = False,
@@ -115,7 +119,12 @@ def list_letters(
 def show(
     topic: DeadLetterTopic,
     letter: Annotated[
-        str, typer.Argument(metavar="PARTITION:OFFSET", help="The letter, as `list` names it.", show_default=False)
+        str,
+        typer.Argument(
+            metavar="PARTITION:OFFSET",
+            help="Partition and offset of the letter, as shown by `list`.",
+            show_default=False,
+        ),
     ],
     bootstrap: Bootstrap = None,
     profile: Profile = None,
@@ -155,10 +164,17 @@ def redrive(
     topic: DeadLetterTopic,
     to: Annotated[
         str | None,
-        typer.Option("--to", metavar="TOPIC", help="Send all letters to this topic, not to that of each."),
+        typer.Option(
+            "--to", metavar="TOPIC", help="Send all letters to this topic instead of the topics that they came from."
+        ),
     ] = None,
     to_group: Annotated[
-        bool, typer.Option("--to-group", help="Send letters to the redelivery topic of their group, not to all groups.")
+        bool,
+        typer.Option(
+            "--to-group",
+            help="Send each letter to the redelivery topic of the group that rejected it, so that no other group"
+            " reads it again.",
+        ),
     ] = False,
     since: Since = None,
     until: Until = None,
@@ -168,10 +184,10 @@ def redrive(
     origin: Origin = None,
     group: Group = None,
     rate: Annotated[
-        float | None, typer.Option("--rate", metavar="N", help="At most N letters in a second.", min=0.001)
+        float | None, typer.Option("--rate", metavar="N", help="At most N letters per second.", min=0.001)
     ] = None,
     max_redrives: Annotated[
-        int, typer.Option("--max-redrives", metavar="N", help="Leave letters that were redriven N times.", min=1)
+        int, typer.Option("--max-redrives", metavar="N", help="Skip letters that were redriven N times.", min=1)
     ] = 3,
     force: Annotated[
         bool,
@@ -187,7 +203,7 @@ def redrive(
 ) -> None:
     """Send letters back to the topics that they came from, each exactly once.
 
-    A command that was interrupted continues when it is run again. Letters that were redriven before, with whatever
+    A command that was interrupted continues when it is run again. Letters that were redriven before, with any
     filters, are not redriven again. They stay in the dead-letter topic until they are purged.
     """
     if to is not None and to_group:
@@ -228,10 +244,11 @@ def redrive(
 def purge(
     topic: DeadLetterTopic,
     redriven: Annotated[
-        bool, typer.Option("--redriven", help="Delete letters up to the first that was not redriven.")
+        bool, typer.Option("--redriven", help="Delete the letters before the first one that was not redriven.")
     ] = False,
     until: Annotated[
-        str | None, typer.Option("--until", metavar="TIME", help="Delete letters up to the first from this time on.")
+        str | None,
+        typer.Option("--until", metavar="TIME", help="Delete the letters before the first one at or after this time."),
     ] = None,
     everything: Annotated[bool, typer.Option("--all", help="Delete all letters.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be deleted.")] = False,

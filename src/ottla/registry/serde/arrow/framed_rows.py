@@ -63,7 +63,7 @@ class ReaderSchema:
     def parsed(self) -> ParsedSchema:
         """Raises `ValueNotReadableError` if it is not valid."""
         if self.schema.type not in LANGUAGES:
-            raise ValueNotReadableError(f"schemas of type {self.schema.type} are not known here")
+            raise ValueNotReadableError(f"schemas of type {self.schema.type} are not supported here")
         try:
             return LANGUAGES[self.schema.type].parse(self.schema.text, self.references)
         except InvalidSchemaError as error:
