@@ -5,27 +5,26 @@ People sign in by opening `/approve` in place of `/authorize`, which shows a pag
 
 import base64
 import hashlib
-import http.server
 import json
 import secrets
-import threading
 import time
-from collections.abc import Mapping
-from typing import Any, Final, Self
-from urllib.parse import parse_qs, parse_qsl, quote, unquote, urlencode, urlsplit
+from typing import Any, Final
+from urllib.parse import quote, unquote, urlencode
 
 from joserfc.jwk import RSAKey
 
+from tests.loopback_http import LoopbackServer, Request, Response
 from tests.unit.broker.logins.secured import AUDIENCE, KEY, jwks_text, token
 
 CLIENT: Final = "console"
 SECRET: Final = "se:cret/ø"
 
 
-class IdentityProvider:
+class IdentityProvider(LoopbackServer):
     """Use as a context manager."""
 
     def __init__(self) -> None:
+        super().__init__(self.answer)
         self.user = "alice"
         """Who signs in next."""
         self.lifetime_seconds = 3600.0
@@ -45,49 +44,19 @@ class IdentityProvider:
         """The forms of requests to the token endpoint."""
         self._codes: dict[str, dict[str, str]] = {}
         self._refresh_tokens: set[str] = set()
-        provider = self
-
-        class Handler(http.server.BaseHTTPRequestHandler):
-            def do_GET(self) -> None:
-                parts = urlsplit(self.path)
-                provider.get(self, parts.path, {name: values[0] for name, values in parse_qs(parts.query).items()})
-
-            def do_POST(self) -> None:
-                body = self.rfile.read(int(self.headers["Content-Length"])).decode()
-                status, content = provider.give_tokens(dict(parse_qsl(body)), self.headers.get("Authorization", ""))
-                self.send(status, "application/json", json.dumps(content))
-
-            def send(self, status: int, media_type: str, text: str, headers: Mapping[str, str] | None = None) -> None:
-                self.send_response(status)
-                for name, value in {"Content-Type": media_type, **(headers or {})}.items():
-                    self.send_header(name, value)
-                self.send_header("Content-Length", str(len(text.encode())))
-                self.end_headers()
-                self.wfile.write(text.encode())
-
-            def log_message(self, *_: Any) -> None:
-                pass
-
-        self._server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.01})
 
     @property
     def url(self) -> str:
         """The issuer: another site than 127.0.0.1, for a browser."""
-        return f"http://localhost:{self._server.server_port}"
+        return f"http://localhost:{self.port}"
 
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._server.shutdown()
-        self._thread.join()
-        self._server.server_close()
-
-    def get(self, handler: Any, path: str, given: dict[str, str]) -> None:
-        """Answers one GET."""
-        match path:
+    def answer(self, request: Request) -> Response:
+        """The response to a request."""
+        if request.method == "POST":
+            status, content = self.give_tokens(request.form, request.headers.get("Authorization", ""))
+            return Response(status=status, text=json.dumps(content))
+        given = request.query
+        match request.path:
             case "/.well-known/openid-configuration":
                 document = {
                     "issuer": self.url,
@@ -97,21 +66,21 @@ class IdentityProvider:
                     "end_session_endpoint": f"{self.url}/end",
                     **self.document,
                 }
-                handler.send(200, "application/json", json.dumps(document))
+                return Response(text=json.dumps(document))
             case "/jwks":
-                handler.send(200, "application/json", jwks_text(KEY))
+                return Response(text=jwks_text(KEY))
             case "/authorize":
                 link = f"/approve?{urlencode(given)}".replace("&", "&amp;")
-                handler.send(200, "text/html", f'<title>id</title><a href="{link}">Approve</a>')
+                return _page(f'<a href="{link}">Approve</a>')
             case "/approve":
                 code = secrets.token_urlsafe(16)
                 self._codes[code] = {**given, "user": self.user}
                 answer = urlencode({"code": code, "state": given["state"], "iss": self.url})
-                handler.send(302, "text/html", "", {"Location": f"{given['redirect_uri']}?{answer}"})
+                return Response(status=302, headers={"Location": f"{given['redirect_uri']}?{answer}"})
             case "/end":
-                handler.send(200, "text/html", "<title>id</title>Signed out of the provider")
+                return _page("Signed out of the provider")
             case _:
-                handler.send(404, "text/plain", "")
+                return Response(status=404)
 
     def give_tokens(self, form: dict[str, str], authorization: str) -> tuple[int, dict[str, Any]]:
         """Status and content of the token endpoint's answer."""
@@ -144,6 +113,10 @@ class IdentityProvider:
         refresh_token = f"{user}:{secrets.token_urlsafe(8)}"
         self._refresh_tokens.add(refresh_token)
         return {"access_token": token(self.key, **claims), "token_type": "Bearer", "refresh_token": refresh_token}
+
+
+def _page(html: str) -> Response:
+    return Response(text=f"<title>id</title>{html}", media_type="text/html")
 
 
 def _unsigned(made: str) -> str:
