@@ -49,6 +49,9 @@ _RETRY_SECONDS: Final = 1.0
 _RETRY_SECONDS_MAX: Final = 30.0
 """The pauses between attempts to serve a partition, doubled each time."""
 
+GateOf = Callable[[TopicImage, int, Mapping[str, TopicImage]], ProduceGate | None]
+"""What checks the batches produced to a partition of a topic; the mapping has all topics by name."""
+
 
 class Assignment:
     """Applies images to the partitions and logs of one broker; `apply` may be called again after any failure.
@@ -68,7 +71,7 @@ class Assignment:
         clock: Clock,
         *,
         settings_of: Callable[[Mapping[str, str]], TopicSettings],
-        gate_of: Callable[[TopicImage, int, Mapping[str, TopicImage]], ProduceGate | None],
+        gate_of: GateOf,
         may_lead_since: Callable[[int], bool],
     ) -> None:
         self._me = me

@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Final
 
-from ottla.broker.assignment import Assignment
 from ottla.broker.background_tasks import BackgroundTasks
 from ottla.broker.broker_lifecycle import BrokerLifecycle
 from ottla.broker.configs.config_view import ConfigView
@@ -17,15 +16,17 @@ from ottla.broker.configs.configuration import BrokerConfig
 from ottla.broker.configs.listener_config import ListenerConfig, open_to_others
 from ottla.broker.configs.sasl_config import sasl_config
 from ottla.broker.configs.topic_settings import validate_topic_configs
-from ottla.broker.coordinators import build_coordinators
+from ottla.broker.coordinators import Coordinators, build_coordinators
 from ottla.broker.failure_log import FailureLog
 from ottla.broker.health import Health, HealthSources
+from ottla.broker.hosted_partitions import build_partitions
 from ottla.broker.listener_security import ListenerSecurity
 from ottla.broker.logins.logins import BrokerLogins
 from ottla.broker.metrics import MetricSources
 from ottla.broker.peers import Peers
 from ottla.broker.produce_gates import ProduceGates
 from ottla.broker.queues import build_queues
+from ottla.broker.replication import build_replication
 from ottla.broker.requests.counted_quotas import CountedQuotas
 from ottla.broker.requests.fetch_sessions import FetchSessions
 from ottla.broker.requests.pipeline import Pipeline
@@ -33,29 +34,19 @@ from ottla.broker.requests.request_counts import RequestCounts
 from ottla.broker.requests.services import Services
 from ottla.broker.schema_validation.held_batches import HeldBatches
 from ottla.broker.schema_validation.schema_ids import SchemaIds
-from ottla.broker.startup.metadata_recovery import SeenMetadata
 from ottla.broker.telemetry.client_telemetry import ClientTelemetry
 from ottla.controller.active_controller import ActiveController
 from ottla.controller.controller import Controller
 from ottla.controller.decisions import NewTopic
 from ottla.env.world import World
 from ottla.metadata.configs.broker_configs import ip_limits
-from ottla.metadata.image import BrokerImage, ClusterImage
+from ottla.metadata.image import ClusterImage
 from ottla.metadata.image_follower import ImageFollower
 from ottla.metadata.store import Lease, MetadataStore
-from ottla.model.base64_ids import parse_id
 from ottla.model.error_codes import ErrorCode
 from ottla.model.errors import CoordinatorNotAvailableError, MisuseError, OttlaError, TopicRefusedError
-from ottla.protocol.replica_fetch_frames import Follower
 from ottla.queues.expiry import ExpiryFilter
 from ottla.queues.sinks import Sinks
-from ottla.replication.isr_proposals import IsrProposals
-from ottla.replication.log_dir_moves import LogDirMoves
-from ottla.replication.log_repairs import LogRepairs
-from ottla.replication.lost_logs import LostLogs
-from ottla.replication.partition_table import PartitionTable
-from ottla.replication.replica_fetcher import ReplicaFetchConfig, ReplicaFetcher, ReplicaFetchers
-from ottla.replication.throttles import ReplicationThrottles
 from ottla.replication.timers import Timers
 from ottla.security.acl_authorizer import AclAuthorizer
 from ottla.security.authorizer import Authorizer
@@ -63,7 +54,6 @@ from ottla.security.client_quotas import ClientQuotas
 from ottla.security.connection_context import ConnectionContext
 from ottla.security.quotas import Quotas
 from ottla.security.security_protocol import SecurityProtocol
-from ottla.storage.log_store import LogStore
 from ottla.transport.authentication import ListenerLogin
 from ottla.transport.listeners import Listener, ListenerLimits, Listeners
 from ottla.transport.turn import Turn
@@ -130,67 +120,46 @@ class BrokerParts:
             else None,
         )
 
-        # Logs and partitions
+        # Partitions
         trouble = asyncio.Event()
-        self.logs: Final = LogStore(
-            world.disk,
-            clock,
-            world.random,
-            data_dirs,
-            node_id=me,
-            cluster_id=cluster_id,
-            owner=f"broker {me}",
-            config_of=self.configs.log_config,
-            on_trouble=trouble.set,
-            name_of=self._topic_name,
-            metadata_seen=SeenMetadata(image).newest,
-        )
-        self.log_dir_moves: Final = LogDirMoves(self.logs, clock, self.configs.log_dir_rate)
-        self.lost_logs: Final = LostLogs(me, self.logs, clock)
-        self.partitions: Final = PartitionTable(me, image)
         self.schema_ids: Final = SchemaIds(clock, lambda: self.configs.current.schema_registry_urls)
-        self.assignment: Final = Assignment(
+        gates = ProduceGates(self.configs.settings_of, clock, lambda name: self.queues.get(name), self.schema_ids)
+        hosted = build_partitions(
             me,
-            self.logs,
-            self.partitions,
-            self.lost_logs,
-            image,
+            world,
+            self.configs,
             self.turn,
-            clock,
-            settings_of=self.configs.settings_of,
-            gate_of=ProduceGates(
-                self.configs.settings_of, clock, lambda name: self.queues.get(name), self.schema_ids
-            ).gate_of,
+            cluster_id=cluster_id,
+            data_dirs=data_dirs,
+            image=image,
+            gate_of=gates.gate_of,
             may_lead_since=self.lifecycle.may_lead_since,
+            on_trouble=trouble.set,
         )
+        self.logs: Final = hosted.logs
+        self.log_dir_moves: Final = hosted.log_dir_moves
+        self.lost_logs: Final = hosted.lost_logs
+        self.partitions: Final = hosted.partitions
+        self.assignment: Final = hosted.assignment
 
         # Replication
-        self.throttles: Final = ReplicationThrottles(
-            me, clock, self.configs.throttled_rate, self.configs.throttled_replicas
-        )
-        self.fetchers: Final = ReplicaFetchers(
-            self.partitions,
-            image,
-            clock,
-            fetcher_for=self._fetcher_for,
-            identity=self._identity,
-            wait_max_ms=static_config.replica_fetch_wait_max_ms,
-        )
-        self.isr_proposals: Final = IsrProposals(
-            me, store, metadata, self.partitions, clock, lag_time_max_ms=static_config.replica_lag_time_max_ms
-        )
-        self.repairs: Final = LogRepairs(
+        replication = build_replication(
             me,
-            self.logs,
-            self.partitions,
+            world,
+            store,
             metadata,
-            self.controller,
-            self.fetchers,
-            clock,
+            self.configs,
+            hosted,
+            lifecycle=self.lifecycle,
+            controller=self.controller,
+            security=self.security.inter_broker,
+            on_fetch_failure=self.failures.report,
             trouble=trouble,
-            is_registered=lambda: self.lifecycle.is_registered,
-            bring_back=self.assignment.bring_back,
         )
+        self.throttles: Final = replication.throttles
+        self.fetchers: Final = replication.fetchers
+        self.isr_proposals: Final = replication.isr_proposals
+        self.repairs: Final = replication.repairs
 
         # Coordinators
         self.peers: Final = Peers(
@@ -241,44 +210,7 @@ class BrokerParts:
         self.telemetry: Final = ClientTelemetry(clock, world.disk, image, is_exposed=shows_metrics)
         self.authorizer: Final = authorizer
         self._apply_acls(metadata.image)
-        self.services: Final = Services(
-            broker_id=me,
-            authorizer=authorizer,
-            quotas=quotas or counted,
-            clock=clock,
-            random=world.random,
-            disk=world.disk,
-            turn=self.turn,
-            timers=timers,
-            read_image=image,
-            read_config=lambda: self.configs.current,
-            wait_revision=metadata.wait_revision,
-            controller=self.controller,
-            partitions=self.partitions,
-            logs=self.logs,
-            log_dir_moves=self.log_dir_moves,
-            repairs=self.repairs,
-            throttles=self.throttles,
-            isr_proposals=self.isr_proposals,
-            held_batches=HeldBatches(),
-            fetch_sessions=FetchSessions(world.random, static_config.max_incremental_fetch_session_cache_slots),
-            expiry=ExpiryFilter(clock),
-            waiting_followers={},
-            groups=self.groups,
-            share_coordinator=coordinators.shares,
-            share_state=coordinators.share_state,
-            share_fetching=coordinators.share_fetching,
-            transactions=self.transactions,
-            verification=coordinators.verification,
-            markers=coordinators.markers,
-            producer_ids=coordinators.producer_ids,
-            telemetry=self.telemetry,
-            counts=RequestCounts(),
-            damaged_partitions=health.damaged_partitions,
-            offline_partitions=health.offline_partitions,
-            report_failure=self.failures.report,
-            check_listeners=self.security.check,
-        )
+        self.services: Final = self._services(coordinators, quotas or counted, health)
         self.pipeline: Final = Pipeline(self.services)
         self.logins: Final = BrokerLogins(
             image,
@@ -295,6 +227,48 @@ class BrokerParts:
             _limits(self.configs.current),
             throttle_connection=counted.connection_throttle_ms,
             on_closed=self._on_closed,
+        )
+
+    def _services(self, coordinators: Coordinators, quotas: Quotas, health: Health) -> Services:
+        """What the handlers of requests share."""
+        config, world = self.configs.static, self._world
+        return Services(
+            broker_id=config.broker_id,
+            authorizer=self.authorizer,
+            quotas=quotas,
+            clock=world.clock,
+            random=world.random,
+            disk=world.disk,
+            turn=self.turn,
+            timers=self.timers,
+            read_image=self.image,
+            read_config=lambda: self.configs.current,
+            wait_revision=self.metadata.wait_revision,
+            controller=self.controller,
+            partitions=self.partitions,
+            logs=self.logs,
+            log_dir_moves=self.log_dir_moves,
+            repairs=self.repairs,
+            throttles=self.throttles,
+            isr_proposals=self.isr_proposals,
+            held_batches=HeldBatches(),
+            fetch_sessions=FetchSessions(world.random, config.max_incremental_fetch_session_cache_slots),
+            expiry=ExpiryFilter(world.clock),
+            waiting_followers={},
+            groups=self.groups,
+            share_coordinator=coordinators.shares,
+            share_state=coordinators.share_state,
+            share_fetching=coordinators.share_fetching,
+            transactions=self.transactions,
+            verification=coordinators.verification,
+            markers=coordinators.markers,
+            producer_ids=coordinators.producer_ids,
+            telemetry=self.telemetry,
+            counts=RequestCounts(),
+            damaged_partitions=health.damaged_partitions,
+            offline_partitions=health.offline_partitions,
+            report_failure=self.failures.report,
+            check_listeners=self.security.check,
         )
 
     def image(self) -> ClusterImage:
@@ -359,35 +333,6 @@ class BrokerParts:
             rules_of=self.configs.rules_of,
             lease=lease,
         )
-
-    def _identity(self) -> Follower:
-        return Follower(self.configs.static.broker_id, self.lifecycle.epoch, self.lifecycle.is_leaving)
-
-    def _fetcher_for(self, leader: BrokerImage) -> ReplicaFetcher:
-        config = self.configs.static
-        return ReplicaFetcher(
-            leader,
-            self._world.network,
-            self._world.clock,
-            ReplicaFetchConfig(
-                listener=config.inter_broker_listener,
-                wait_max_ms=config.replica_fetch_wait_max_ms,
-                min_bytes=config.replica_fetch_min_bytes,
-                max_bytes=config.replica_fetch_max_bytes,
-                response_max_bytes=config.replica_fetch_response_max_bytes,
-                backoff_ms=config.replica_fetch_backoff_ms,
-            ),
-            self.image,
-            self.throttles,
-            identity=self._identity,
-            on_failure=self.failures.report,
-            security=self.security.inter_broker,
-        )
-
-    def _topic_name(self, topic_id: str) -> str | None:
-        parsed = parse_id(topic_id)
-        topic = self.image().topics_by_id.get(parsed) if parsed is not None else None
-        return topic.name if topic is not None else None
 
     async def _create_internal_topic(self, topic: NewTopic) -> None:
         committed = await self.controller.create_topics([topic])
