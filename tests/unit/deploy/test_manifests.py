@@ -12,7 +12,8 @@ import yaml
 
 from ottla.broker.configs.configuration import BrokerConfig
 from ottla.broker.http_endpoint import HttpEndpoint
-from ottla.cli.serve.command import configuration, parser
+from ottla.cli.serve.command import configuration
+from ottla.cli.serve.options import parser
 
 ROOT = Path(__file__).parents[3]
 DEPLOY = ROOT / "deploy"

@@ -105,7 +105,7 @@ def candidates(before: Sequence[str], current: str) -> Iterable[str]:
 
 
 def _of_serve(current: str) -> Iterable[str]:
-    from ottla.cli.serve.command import parser
+    from ottla.cli.serve.options import parser
 
     return _matching(
         [name for action in parser()._actions for name in action.option_strings if name.startswith("--")], current

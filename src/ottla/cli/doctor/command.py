@@ -77,7 +77,7 @@ def _findings(words: list[str], bootstrap: str | None, profile: str | None) -> I
     from ottla.cli.doctor.probes.clock import ClockWatch
     from ottla.cli.doctor.probes.installation import probe_installation, probe_java
     from ottla.cli.doctor.probes.machine import probe_limits, probe_machine
-    from ottla.cli.serve.command import parser
+    from ottla.cli.serve.options import parser
 
     options = parser().parse_args(words)
     watch = ClockWatch()

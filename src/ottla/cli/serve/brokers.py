@@ -33,8 +33,8 @@ def broker_ids(first: BrokerConfig, count: int) -> range:
     for port, following in pairwise(ports):
         if following - port < count:
             raise InvalidConfigError(
-                f"--brokers {count}: the ports of each listener count up, so that those from {port} on collide with"
-                f" {following}; leave at least {count} between the ports of two listeners"
+                f"--brokers {count}: the ports of each listener count up, so those of the listeners on ports {port} and"
+                f" {following} collide; leave at least {count} between them"
             )
     return range(first.broker_id, first.broker_id + count)
 

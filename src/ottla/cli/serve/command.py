@@ -1,7 +1,7 @@
 """`ottla serve`: runs one broker or several until they are stopped.
 
-This is only the process: options, logging, signals, the event loop. The broker itself is `ottla.broker`; `brokers.py`
-has the settings of each of several. Options are parsed by argparse: importing Typer would slow down the start.
+This is only the process: logging, signals, the event loop. The broker itself is `ottla.broker`; `brokers.py`
+has the settings of each of several, `options.py` the options.
 """
 
 import argparse
@@ -10,7 +10,6 @@ import gc
 import logging
 import os
 import resource
-import shutil
 import signal
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -29,10 +28,11 @@ from ottla.cli.serve.brokers import (
     registry_settings,
     shared_metadata,
 )
-from ottla.cli.serve.console_process import CONSOLE, check_console, console_process
+from ottla.cli.serve.console_process import check_console, console_process
 from ottla.cli.serve.log_output import set_up_logging
 from ottla.cli.serve.metadata_option import EMBEDDED, check_metadata_option, metadata_store
-from ottla.cli.serve.registry_process import REGISTRY, registry_process
+from ottla.cli.serve.options import DATA, LISTEN, parser
+from ottla.cli.serve.registry_process import registry_process
 from ottla.cli.serve.service_connection import service_connection
 from ottla.cli.serve.service_notification import SILENT, ServiceNotifier, take_notifier
 from ottla.cli.serve.welcome import Services, url_of, welcome
@@ -48,141 +48,6 @@ if TYPE_CHECKING:
 _LOGGER: Final = logging.getLogger(__name__)
 _PROGRESS_SECONDS: Final = 1.0
 _STOP_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
-_DATA: Final = "./ottla-data"
-_LISTEN: Final = "127.0.0.1:9092"
-
-EXAMPLE: Final = """\
-Examples:
-  ottla serve
-  ottla serve --data /var/lib/ottla --listen 0.0.0.0:9092 --advertise broker.example:9092
-  ottla serve --set log.retention.ms=3600000 --set auto.create.topics.enable=false
-  ottla serve --brokers 3 --set default.replication.factor=3
-  ottla serve --registry --console
-  ottla serve --node-id 2 --metadata zookeeper://zk1:2181,zk2:2181,zk3:2181/ottla
-
-When the broker is ready, it prints one line: `ready` and its address (with --brokers, all
-addresses). A registry and a console print a line of their own: `registry` or `console` and the
-URL. On a terminal, a short screen follows. Under systemd, use Type=notify. SIGTERM and Ctrl-C stop
-everything cleanly."""
-
-
-class _HelpFormatter(argparse.RawDescriptionHelpFormatter):
-    """Help in the style of the other commands."""
-
-    def __init__(self, prog: str) -> None:
-        super().__init__(prog, max_help_position=34, width=min(shutil.get_terminal_size().columns, 100))
-
-    def add_usage(self, usage: str | None, actions: Any, groups: Any, prefix: str | None = None) -> None:
-        super().add_usage("%(prog)s [OPTIONS]", actions, groups, "Usage: ")
-
-    def start_section(self, heading: str | None) -> None:
-        super().start_section(heading and heading.capitalize())
-
-
-def parser() -> argparse.ArgumentParser:
-    """The command's options."""
-    made = argparse.ArgumentParser(
-        prog="ottla serve",
-        description="Start a broker, or several on this machine.",
-        epilog=EXAMPLE,
-        formatter_class=_HelpFormatter,
-        allow_abbrev=False,
-        add_help=False,
-    )
-    add = made.add_argument
-    add("--data", metavar="DIR", help=f"Folder for partitions and metadata. [default: {_DATA}]")
-    add("--listen", metavar="HOST:PORT", help=f"Address to listen on; port 0 picks a free port. [default: {_LISTEN}]")
-    add(
-        "--advertise",
-        metavar="HOST:PORT",
-        help="Address that clients connect to. [default: the address of --listen]",
-    )
-    add("--node-id", type=int, metavar="N", help="Id of this broker in the cluster. [default: 0]")
-    add(
-        "--brokers",
-        type=int,
-        default=1,
-        metavar="N",
-        help="Number of brokers to run on this machine, one process each; ids and ports count up. [default: 1]",
-    )
-    add(
-        "--metadata",
-        default=EMBEDDED,
-        metavar="WHERE",
-        help="Store of the cluster's metadata: embedded (a file in the data dir), sqlite:PATH (a file that brokers of"
-        " one machine share), or zookeeper://HOST:PORT,HOST:PORT/path. [default: embedded]",
-    )
-    add(
-        "--accept-older-metadata",
-        action="store_true",
-        help="Start even if the metadata store is older than the data, as after a restore from a backup; stop all"
-        " brokers first. Topics that the store does not know are set aside.",
-    )
-    add(
-        "--recover-without",
-        metavar="ID,ID",
-        help="Brokers whose data is lost; the recovery of lost metadata does not wait for them.",
-    )
-    add("--http", metavar="HOST:PORT", help="Address for metrics and health checks, such as 127.0.0.1:9644.")
-    add(
-        "--registry",
-        nargs="?",
-        const=REGISTRY,
-        metavar="HOST:PORT",
-        help="Also run a schema registry on this address, in a process of its own; with --brokers one for each broker,"
-        f" on ports that count up. Topics with schema validation use it. [default: {REGISTRY}]",
-    )
-    add(
-        "--registry-command-config",
-        metavar="FILE",
-        help="File with the registry's client properties, such as security.protocol and sasl.jaas.config, if the"
-        " broker's listeners need TLS or a login.",
-    )
-    add(
-        "--console",
-        nargs="?",
-        const=CONSOLE,
-        metavar="HOST:PORT",
-        help="Also run the web console on this loopback address, in a process of its own. For other addresses, run"
-        f" `ottla console`. [default: {CONSOLE}]",
-    )
-    add(
-        "--console-command-config",
-        metavar="FILE",
-        help="File with the console's client properties, if the broker's listeners need TLS or a login.",
-    )
-    add(
-        "--set",
-        action="append",
-        default=[],
-        metavar="KEY=VALUE",
-        help="Broker config, by Kafka's name; may be repeated.",
-    )
-    add(
-        "--add-scram",
-        action="append",
-        default=[],
-        metavar="MECHANISM=[...]",
-        help="User to create before the broker listens, such as SCRAM-SHA-256=[name=alice,password=secret]; a user that"
-        " exists is not changed. May be repeated.",
-    )
-    add("--config", type=Path, metavar="FILE.toml", help="File of broker configs; --set overrides it.")
-    add(
-        "--log-format",
-        choices=("text", "json"),
-        default="text",
-        metavar="text|json",
-        help="Format of log lines. [default: text]",
-    )
-    add(
-        "--log-level",
-        choices=("debug", "info", "warning", "error"),
-        default="info",
-        metavar="debug|info|warning|error",
-        help="Lowest level of log lines. [default: info]",
-    )
-    add("-h", "--help", action="help", help="Show this page.")
-    return made
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -304,9 +169,9 @@ def configuration(
     _add(settings, "--node-id", "node.id", None if options.node_id is None else str(options.node_id))
     config = BrokerConfig.parse(file, settings)
     if not config.log_dirs:
-        settings["log.dirs"] = _DATA
+        settings["log.dirs"] = DATA
     if "listeners" not in config.static:
-        settings["listeners"] = f"PLAINTEXT://{_LISTEN}"
+        settings["listeners"] = f"PLAINTEXT://{LISTEN}"
     settings |= {key: value for key, value in (otherwise or {}).items() if key not in config.static}
     if options.advertise is not None:
         _add(settings, "--advertise", "advertised.listeners", f"{_only_listener(config)}://{options.advertise}")

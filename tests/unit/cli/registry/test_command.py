@@ -183,7 +183,7 @@ def test_a_registry_beside_a_secured_broker_logs_in(tmp_path: Path) -> None:
     serve = [sys.executable, "-m", "ottla", "serve", "--data", str(tmp_path / "data"), "--config", str(config)]
     serve += ["--registry", "127.0.0.1:0"]
     refused = subprocess.run(serve, capture_output=True, text=True, timeout=60, check=False)
-    assert (1, True) == (refused.returncode, "with --registry-command-config" in refused.stderr), refused.stderr
+    assert (1, True) == (refused.returncode, "as --registry-command-config" in refused.stderr), refused.stderr
     with (tmp_path / "log").open("wb") as log:
         broker = subprocess.Popen(
             [*serve, "--registry-command-config", str(properties)], stdout=subprocess.PIPE, stderr=log

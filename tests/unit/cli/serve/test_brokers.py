@@ -18,8 +18,9 @@ from ottla.broker.configs.listener_config import Endpoint
 from ottla.broker.supervisor import Restarts
 from ottla.cli.serve import metadata_option
 from ottla.cli.serve.brokers import broker_ids, broker_settings, http_of
-from ottla.cli.serve.command import configuration, parser
+from ottla.cli.serve.command import configuration
 from ottla.cli.serve.metadata_option import check_metadata_option
+from ottla.cli.serve.options import parser
 from ottla.client.admin.blocking_admin import Admin
 from ottla.client.admin.values import NewTopic
 from ottla.client.consumer.blocking_consumer import Consumer
@@ -131,7 +132,7 @@ def test_listeners_of_several_brokers_need_room_between_their_ports() -> None:
     for other in (9093, 9094, 9091):
         close = BrokerConfig.parse({**settings, "listeners": f"PLAINTEXT://:9092,CLIENT://:{other}"})
         with pytest.raises(
-            InvalidConfigError, match=rf"--brokers 3: .*ports {min(9092, other)} and {max(9092, other)}"
+            InvalidConfigError, match=rf"--brokers 3: .*ports {min(9092, other)} and {max(9092, other)} collide"
         ):
             broker_ids(close, 3)
     pair = BrokerConfig.parse({**settings, "listeners": "PLAINTEXT://127.0.0.1:9092,CLIENT://[::1]:9092"})

@@ -1,7 +1,8 @@
 """`ottla serve --registry`: where brokers find the registry."""
 
 from ottla.cli.serve.brokers import REGISTRY_URL, registry_settings
-from ottla.cli.serve.command import configuration, parser
+from ottla.cli.serve.command import configuration
+from ottla.cli.serve.options import parser
 
 
 def test_brokers_use_the_registry_beside_them() -> None:
