@@ -9,6 +9,22 @@ from ottla.cli.confirmation import confirm
 from ottla.cli.options import AsJson, AssumeYes, Bootstrap, Profile, UsageError, parse_choice
 from ottla.cli.output import human_count, print_facts, print_json, print_list, say, tell
 from ottla.cli.registry.options import References, SchemaFile, SchemaType, Subject, Url, Version
+from ottla.cli.registry.serve_options import (
+    AccessLog,
+    AdvertisedAddress,
+    Authentication,
+    BasicMechanism,
+    DefaultCompatibility,
+    GroupId,
+    ReadOnly,
+    ReplicationFactor,
+    SchemasTopic,
+    SessionTimeoutMs,
+    SuperUsers,
+    TlsAuthorities,
+    WithoutTransactions,
+)
+from ottla.cli.service_options import Listen, LogFormat, LogLevel, StopsWithStdin, TlsCertificate, TlsKey
 
 app = application("Run a schema registry; list, register, show, compare, check and delete schemas.")
 
@@ -34,96 +50,25 @@ _LEVELS = (
 def serve_registry(
     bootstrap: Bootstrap = None,
     profile: Profile = None,
-    listen: Annotated[
-        str, typer.Option("--listen", metavar="HOST:PORT", help="Address to listen on; port 0 picks a free port.")
-    ] = "127.0.0.1:8081",
-    advertise: Annotated[
-        str | None,
-        typer.Option(
-            "--advertise",
-            metavar="HOST:PORT",
-            help="Address where other instances reach this one.",
-            show_default="the address of --listen",
-        ),
-    ] = None,
-    read_only: Annotated[
-        bool, typer.Option("--read-only", help="Answer reads only: never write, lead, or create the topic.")
-    ] = False,
-    compatibility: Annotated[
-        str, typer.Option("--compatibility", metavar="LEVEL", help="Default compatibility level.")
-    ] = "BACKWARD",
-    topic: Annotated[str, typer.Option("--topic", metavar="TOPIC", help="Topic that stores the schemas.")] = "_schemas",
-    replication_factor: Annotated[
-        int,
-        typer.Option(
-            "--replication-factor",
-            metavar="N",
-            min=1,
-            help="Replicas of the topic when it is created; at most the number of brokers.",
-        ),
-    ] = 3,
-    group_id: Annotated[
-        str, typer.Option("--group-id", metavar="GROUP", help="Group in which instances elect their leader.")
-    ] = "schema-registry",
-    session_timeout_ms: Annotated[
-        int,
-        typer.Option(
-            "--session-timeout-ms",
-            metavar="MS",
-            min=1000,
-            help="Without a heartbeat from the leader for this long, another instance is elected.",
-        ),
-    ] = 10_000,
-    no_transactions: Annotated[
-        bool,
-        typer.Option(
-            "--no-transactions",
-            help="Write without transactions, for a cluster that does not allow them; run only one instance then.",
-        ),
-    ] = False,
-    authentication: Annotated[
-        str,
-        typer.Option(
-            "--authentication",
-            metavar="none|cluster",
-            help="Let clients log in as users of the cluster, whose ACLs decide what they may do.",
-        ),
-    ] = "none",
-    basic_mechanism: Annotated[
-        str,
-        typer.Option(
-            "--basic-mechanism",
-            metavar="MECHANISM",
-            help="SASL mechanism with which passwords are checked at the brokers.",
-        ),
-    ] = "SCRAM-SHA-512",
-    super_user: Annotated[
-        list[str] | None,
-        typer.Option("--super-user", metavar="TYPE:NAME", help="Principal that may do everything; may be repeated."),
-    ] = None,
-    tls_certificate: Annotated[
-        str | None,
-        typer.Option("--tls-certificate", metavar="FILE", help="PEM file with the certificate chain: serve HTTPS."),
-    ] = None,
-    tls_key: Annotated[
-        str | None,
-        typer.Option("--tls-key", metavar="FILE", help="PEM file with the private key.", show_default="the same file"),
-    ] = None,
-    tls_ca: Annotated[
-        str | None,
-        typer.Option(
-            "--tls-ca",
-            metavar="FILE",
-            help="PEM file with the CA certificates that verify other instances.",
-            show_default="the system's",
-        ),
-    ] = None,
-    access_log: Annotated[bool, typer.Option("--access-log", help="Log every request.")] = False,
-    log_format: Annotated[str, typer.Option("--log-format", metavar="text|json", help="Format of log lines.")] = "text",
-    log_level: Annotated[
-        str, typer.Option("--log-level", metavar="debug|info|warning|error", help="Lowest level of log lines.")
-    ] = "info",
-    stops_with_stdin: Annotated[bool, typer.Option("--stop-with-stdin", hidden=True)] = False,
+    listen: Listen = "127.0.0.1:8081",
+    advertise: AdvertisedAddress = None,
+    read_only: ReadOnly = False,
+    compatibility: DefaultCompatibility = "BACKWARD",
+    topic: SchemasTopic = "_schemas",
+    replication_factor: ReplicationFactor = 3,
+    group_id: GroupId = "schema-registry",
+    session_timeout_ms: SessionTimeoutMs = 10_000,
+    no_transactions: WithoutTransactions = False,
+    authentication: Authentication = "none",
+    basic_mechanism: BasicMechanism = "SCRAM-SHA-512",
+    super_user: SuperUsers = None,
+    tls_certificate: TlsCertificate = None,
+    tls_key: TlsKey = None,
+    tls_ca: TlsAuthorities = None,
+    access_log: AccessLog = False,
+    log_format: LogFormat = "text",
+    log_level: LogLevel = "info",
+    stops_with_stdin: StopsWithStdin = False,
 ) -> None:
     """Run an instance of the registry, on any Kafka cluster.
 
