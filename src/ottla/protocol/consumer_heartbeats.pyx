@@ -9,17 +9,16 @@ Fields are read in `reader.h`.
 cimport cython
 from cpython.buffer cimport Py_buffer, PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_FromStringAndSize
-from cpython.unicode cimport PyUnicode_DecodeUTF8
-from libc.stdint cimport int16_t, int32_t, uint8_t
+from libc.stdint cimport int16_t, int32_t
 
 from uuid import UUID
 
-from ottla.protocol.shapes import ShapeError, elements_max_of
+from ottla.protocol.shapes import elements_max_of
 
 from ottla.protocol.reader cimport (
-    ottla_cursor, ottla_read32, ottla_read_some, ottla_read_string, ottla_skip_tags, ottla_span,
-    ottla_take,
+    ottla_cursor, ottla_read32, ottla_read_some, ottla_skip_tags, ottla_span, ottla_take,
 )
+from ottla.protocol.request_fields cimport check_whole, cursor_over, read_text
 
 cdef enum:
     REGEX_FROM = 1
@@ -49,9 +48,7 @@ def read_consumer_heartbeat(int16_t version, body):
     cdef ottla_cursor source
     PyObject_GetBuffer(body, &view, PyBUF_SIMPLE)
     try:
-        source.at = <const uint8_t*>view.buf
-        source.end = source.at + view.len
-        source.broken = NULL
+        source = cursor_over(&view)
         return _read(version, &source, elements_max_of(view.len))
     finally:
         PyBuffer_Release(&view)
@@ -59,20 +56,19 @@ def read_consumer_heartbeat(int16_t version, body):
 
 cdef ConsumerHeartbeatRequest _read(int16_t version, ottla_cursor* source, int32_t left):
     cdef ConsumerHeartbeatRequest request = ConsumerHeartbeatRequest.__new__(ConsumerHeartbeatRequest)
-    request.group_id = _text(source, False)
-    request.member_id = _text(source, False)
+    request.group_id = read_text(source, False)
+    request.member_id = read_text(source, False)
     request.member_epoch = ottla_read32(source)
-    request.instance_id = _text(source, True)
-    request.rack_id = _text(source, True)
+    request.instance_id = read_text(source, True)
+    request.rack_id = read_text(source, True)
     request.rebalance_timeout_ms = ottla_read32(source)
     request.topic_names = _read_names(source, &left)
     if version >= REGEX_FROM:
-        request.topic_regex = _text(source, True)
-    request.server_assignor = _text(source, True)
+        request.topic_regex = read_text(source, True)
+    request.server_assignor = read_text(source, True)
     request.owned_partitions = _read_owned(source, &left)
     ottla_skip_tags(source)
-    if source.broken != NULL:
-        raise ShapeError((<bytes>source.broken).decode())
+    check_whole(source)
     return request
 
 
@@ -82,7 +78,7 @@ cdef tuple _read_names(ottla_cursor* source, int32_t* left):
     if count == NULL_COUNT:
         return None
     while count > 0 and source.broken == NULL:
-        names.append(_text(source, False))
+        names.append(read_text(source, False))
         count -= 1
     return tuple(names)
 
@@ -119,11 +115,3 @@ cdef int32_t _nullable_count(ottla_cursor* source, int32_t* left) noexcept:
         source.at += 1
         return NULL_COUNT
     return ottla_read_some(source, True, left)
-
-
-cdef str _text(ottla_cursor* source, bint nullable):
-    cdef ottla_span span = ottla_read_string(source, True, nullable)
-    if span.at == NULL:
-        # Null, or the request is broken.
-        return None if nullable else ""
-    return PyUnicode_DecodeUTF8(<const char*>span.at, span.size, NULL)

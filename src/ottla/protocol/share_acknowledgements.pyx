@@ -8,17 +8,17 @@ Fields are read in `reader.h`.
 cimport cython
 from cpython.buffer cimport Py_buffer, PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_FromStringAndSize
-from cpython.unicode cimport PyUnicode_DecodeUTF8
-from libc.stdint cimport int16_t, int32_t, int64_t, int8_t, uint8_t
+from libc.stdint cimport int16_t, int32_t, int64_t, int8_t
 
 from uuid import UUID
 
-from ottla.protocol.shapes import ShapeError, elements_max_of
+from ottla.protocol.shapes import elements_max_of
 
 from ottla.protocol.reader cimport (
-    ottla_cursor, ottla_fail, ottla_read32, ottla_read64, ottla_read8, ottla_read_some, ottla_read_string,
-    ottla_skip_tags, ottla_span, ottla_take,
+    ottla_cursor, ottla_fail, ottla_read32, ottla_read64, ottla_read8, ottla_read_some, ottla_skip_tags,
+    ottla_span, ottla_take,
 )
+from ottla.protocol.request_fields cimport check_whole, cursor_over, read_text
 
 cdef enum:
     RENEWAL_FROM = 2
@@ -54,9 +54,7 @@ def read_share_acknowledgement(int16_t version, body):
     cdef ottla_cursor source
     PyObject_GetBuffer(body, &view, PyBUF_SIMPLE)
     try:
-        source.at = <const uint8_t*>view.buf
-        source.end = source.at + view.len
-        source.broken = NULL
+        source = cursor_over(&view)
         return _read(version, &source, elements_max_of(view.len))
     finally:
         PyBuffer_Release(&view)
@@ -65,8 +63,8 @@ def read_share_acknowledgement(int16_t version, body):
 cdef ShareAcknowledgement _read(int16_t version, ottla_cursor* source, int32_t left):
     cdef ShareAcknowledgement request = ShareAcknowledgement.__new__(ShareAcknowledgement)
     cdef int32_t count
-    request.group_id = _text(source)
-    request.member_id = _text(source)
+    request.group_id = read_text(source, True)
+    request.member_id = read_text(source, True)
     request.share_session_epoch = ottla_read32(source)
     request.is_renew_ack = version >= RENEWAL_FROM and _flag(source)
     request.partitions = {}
@@ -75,8 +73,7 @@ cdef ShareAcknowledgement _read(int16_t version, ottla_cursor* source, int32_t l
         _read_topic(request.partitions, source, &left)
         count -= 1
     ottla_skip_tags(source)
-    if source.broken != NULL:
-        raise ShapeError((<bytes>source.broken).decode())
+    check_whole(source)
     return request
 
 
@@ -123,8 +120,3 @@ cdef bint _flag(ottla_cursor* source) noexcept:
     if value != 0 and value != 1:
         ottla_fail(source, b"a boolean is neither 0 nor 1")
     return value == 1
-
-
-cdef str _text(ottla_cursor* source):
-    cdef ottla_span span = ottla_read_string(source, True, True)
-    return None if span.at == NULL else PyUnicode_DecodeUTF8(<const char*>span.at, span.size, NULL)
