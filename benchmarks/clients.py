@@ -24,6 +24,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -134,12 +135,12 @@ def race(title: str, kinds: Sequence[type[Session]], lane: Lane, count: int, *, 
     stage = Stage(lane, count)
     try:
         result = interleaved(
-            {kind.name: lambda kind=kind: stage.perform(kind) for kind in kinds},  # type: ignore[misc]
+            {kind.name: partial(stage.perform, kind) for kind in kinds},
             title=title,
             unit="records",
             baseline="confluent-kafka",
             goals=(*GOALS, *GOALS_BY_SIZE.get(len(lane.value), ())),
-            before={kind.name: lambda kind=kind: stage.enter(kind) for kind in kinds},  # type: ignore[misc]
+            before={kind.name: partial(stage.enter, kind) for kind in kinds},
             rounds=5,
             quick=quick,
         )

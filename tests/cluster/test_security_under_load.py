@@ -8,6 +8,7 @@ import secrets
 import ssl
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -110,7 +111,7 @@ def test_users_acls_quotas_and_certificates_change_under_load(secured: Secured, 
                     _change_acls(admin, turn)
                     _change_quotas(admin, turn)
                 for broker, keystore in keystores.items():
-                    wait_until(lambda b=broker, k=keystore: serves(b, k), "the new certificate is in use")  # type: ignore[misc]
+                    wait_until(partial(serves, broker, keystore), "the new certificate is in use")
             admin.alter_user_scram_credentials([UserScramCredentialDeletion("other", MECHANISM)])
         for broker in secured.cluster.brokers:
             wait_until(lambda broker=broker: not secured.log_in("other", broker), "a deleted user is refused")  # type: ignore[misc]
@@ -137,7 +138,7 @@ def _change_users(secured: Secured, admin: Admin, turn: int) -> None:
     passwords["other"] = secrets.token_urlsafe(16)
     set_password(admin, "other", passwords["other"])
     for broker in secured.cluster.brokers:
-        wait_until(lambda broker=broker: secured.log_in("other", broker), "the new password is accepted")  # type: ignore[misc]
+        wait_until(partial(secured.log_in, "other", broker), "the new password is accepted")
     admin.alter_user_scram_credentials(
         [UserScramCredentialUpsertion(user, MECHANISM, passwords[user], 4096 + turn) for user in (APP, BROKER)]
     )

@@ -12,6 +12,7 @@ import time
 from array import array
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from random import Random
 
@@ -121,7 +122,7 @@ def agree(chance: Random) -> None:
         whole = damage.exact(batch.buffer)
         outcomes: list[list[Record] | type[OttlaError]] = []
         readers: list[Callable[[], list[Record]]] = [
-            lambda batch=batch: decode_records(batch, LIMIT),  # type: ignore[misc]
+            partial(decode_records, batch, LIMIT),
             lambda whole=whole: records_of(decode(whole, check_crc=False, limit=LIMIT)),  # type: ignore[misc]
         ]
         for reader in readers:

@@ -19,7 +19,7 @@ from datetime import timedelta
 from functools import cache
 from struct import Struct
 from types import NoneType, UnionType
-from typing import Any, Final, get_args, get_origin
+from typing import Any, Final, cast, get_args, get_origin
 
 from ottla.model.error_codes import ErrorCode
 from ottla.model.errors import InvalidRequestError
@@ -108,7 +108,7 @@ def wire_error(code: ErrorCode) -> WireErrorCode:
 
 def milliseconds(count: int) -> i32Timedelta:
     """A duration as kio's type."""
-    return timedelta(milliseconds=count)  # type: ignore[return-value]
+    return cast("i32Timedelta", timedelta(milliseconds=count))
 
 
 def newest_version(api_key: ApiKey, version: int, kind: EntityType = EntityType.response) -> int:

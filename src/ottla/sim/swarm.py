@@ -239,7 +239,7 @@ async def _has_progress(world: SimulatedWorld, groups: list[Group]) -> bool:
         return False
     history.checks += 1
     for group in groups:
-        if not await world.wait_until(lambda group=group: _is_shared(group), HEALING_SECONDS):  # type: ignore[misc]
+        if not await world.wait_until(partial(_is_shared, group), HEALING_SECONDS):
             history.violated("progress", f"group {group.name} does not share its topic: {sorted(group.owned)}")
             return False
         history.checks += 1

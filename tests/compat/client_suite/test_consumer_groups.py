@@ -1,6 +1,7 @@
 """Groups of consumers in processes of their own: partitions are shared, members crash, and nothing is lost."""
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -84,7 +85,7 @@ def test_cooperative_members_do_not_stop(bootstrap: str, topic: str, tmp_path: P
         with Member(bootstrap, [topic], tmp_path, **options) as first:
             wait_until(lambda first=first: set(range(PARTITIONS)) == first.owned, "the first has all")  # type: ignore[misc]
             with Member(bootstrap, [topic], tmp_path, **options) as second:
-                wait_until(lambda first=first, second=second: shared_out(first, second), "both share")  # type: ignore[misc]
+                wait_until(partial(shared_out, first, second), "both share")
                 revoked = [set(event["partitions"]) for event in first.events if event["event"] == "revoked"]
                 # What it kept was never taken away.
                 assert [set(range(PARTITIONS)) - first.owned] == revoked
@@ -104,7 +105,7 @@ def test_static_members_come_back_without_a_rebalance(bootstrap: str, topic: str
         options = {"group_id": f"{topic}-{flavour}", **FLAVOURS[flavour], **patient}
         with Member(bootstrap, [topic], tmp_path, group_instance_id="one", **options) as first:
             with Member(bootstrap, [topic], tmp_path, group_instance_id="two", **options) as second:
-                wait_until(lambda a=first, b=second: settled(a, b), "both share")  # type: ignore[misc]
+                wait_until(partial(settled, first, second), "both share")
                 had, generation, heard = second.owned, second.generation, len(first.events)
                 # Both ways of going away for a moment are the same to the others; a coordinator that assigns must be
                 # told, or it takes the one who comes back for somebody else until the session is over.

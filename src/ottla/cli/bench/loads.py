@@ -8,6 +8,7 @@ import asyncio
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import cycle
 from typing import Final
 
@@ -140,7 +141,7 @@ class ProduceLoad:
                 await asyncio.sleep(0)
                 continue
             answer = connection.request_bytes(ApiKey.PRODUCE, version, body, timeout_ms=REQUEST_TIMEOUT_MS)
-            answer.add_done_callback(lambda done, began=began: on_answer(done, began))  # type: ignore[misc]
+            answer.add_done_callback(partial(on_answer, began=began))
         for _ in range(self._shape.in_flight):
             await slots.acquire()
 

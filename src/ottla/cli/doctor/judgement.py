@@ -443,7 +443,8 @@ def _wrong(package: Package) -> str:
 def fits(version: str, bounds: str) -> bool:
     """Whether a version is within bounds such as `>=2.2,<3`; only the numbers of a release count."""
     for bound in filter(None, bounds.split(",")):
-        operator, wanted = re.match(r"([<>=!~]*)(.*)", bound.strip()).groups()  # type: ignore[union-attr]  # matches all
+        wanted = bound.strip().lstrip("<>=!~")
+        operator = bound.strip().removesuffix(wanted)
         here, there = _numbers(version), _numbers(wanted)
         width = max(len(here), len(there))
         here, there = here + (0,) * (width - len(here)), there + (0,) * (width - len(there))

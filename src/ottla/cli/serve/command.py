@@ -15,6 +15,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -113,9 +114,8 @@ def _supervise(
     service: ServiceNotifier,
 ) -> int:
     # Imported before forking, so that the brokers share the memory.
-    import uvloop  # noqa: F401
-
-    import ottla.broker.broker  # noqa: F401
+    for module in ("uvloop", "ottla.broker.broker"):
+        import_module(module)
     from ottla.broker.supervisor import SEES_ALL, WAITING, Supervisor, Tick
 
     metadata = shared_metadata(first, options.metadata)

@@ -6,9 +6,9 @@ a replica that has a message. Brokers that do not respond are left out.
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from ottla.client.admin.transaction_requests import producers_request
 from ottla.client.network.cluster import Cluster
@@ -64,8 +64,9 @@ async def _of_broker(cluster: Cluster, broker: int, held: Sequence[TopicPartitio
     return found
 
 
-def _damaged(broker: int, topics: object) -> Iterator[DamagedLog]:
-    for topic in topics:  # type: ignore[attr-defined]  # kio's classes have no common type
+def _damaged(broker: int, topics: Iterable[Any]) -> Iterator[DamagedLog]:
+    # The classes of kio have no common type.
+    for topic in topics:
         for each in topic.partitions:
             if each.error_message is not None and ErrorCode(int(each.error_code)) in _LOG_CODES:
                 yield DamagedLog(

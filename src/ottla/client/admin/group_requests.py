@@ -7,6 +7,7 @@ and `any_group.py` describes them. Each function retries retriable errors and ra
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 from ottla.client.errors import AnswerError, UnsupportedByBrokerError, answer_error
@@ -106,7 +107,7 @@ async def list_groups(
             )
 
     for broker in sorted((await cluster.retry(lambda: cluster.refresh([]))).brokers):
-        await cluster.retry(lambda at=broker: ask(at))  # type: ignore[misc]
+        await cluster.retry(partial(ask, broker))
     # A broker that is too old for a filter ignores it.
     return [
         found[name]

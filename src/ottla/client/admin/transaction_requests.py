@@ -6,6 +6,7 @@ Each function retries retriable errors and raises `AnswerError`. `hanging_transa
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 from ottla.client.errors import AnswerError, UnsupportedByBrokerError, answer_error
@@ -136,7 +137,7 @@ async def list_transactions(
             )
 
     for broker in sorted((await cluster.retry(lambda: cluster.refresh([]))).brokers):
-        await cluster.retry(lambda at=broker: ask(at))  # type: ignore[misc]
+        await cluster.retry(partial(ask, broker))
     return [found[name] for name in sorted(found)]
 
 

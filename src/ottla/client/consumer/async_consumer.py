@@ -186,7 +186,6 @@ class AsyncConsumer:
         returned, and a value that cannot be read `RecordDeserializationError`. With `bad_values="keep"` such a value is
         null, and the columns `key_error` and `value_error` have its reason and its bytes. Needs pyarrow.
         """
-        import ottla.client.needed_arrow  # noqa: F401  # raises an error that says what to install
         from ottla.client.fetch.arrow_chunks import as_batches
 
         return as_batches(await self._poll_decoded(timeout_ms, max_bytes, headers, bad_values))
@@ -200,7 +199,6 @@ class AsyncConsumer:
         bad_values: "BadValues" = "raise",
     ) -> "pa.Table":
         """As `poll_arrow`, in one table with the columns `topic` and `partition` in front."""
-        import ottla.client.needed_arrow  # noqa: F401  # raises an error that says what to install
         from ottla.client.fetch.arrow_chunks import as_table
 
         return as_table(await self._poll_decoded(timeout_ms, max_bytes, headers, bad_values), headers=headers)
@@ -208,7 +206,6 @@ class AsyncConsumer:
     async def _poll_decoded(
         self, timeout_ms: float, max_bytes: int, headers: bool, bad_values: "BadValues"
     ) -> "dict[TopicPartition, list[pa.RecordBatch]]":
-        import ottla.client.needed_arrow  # noqa: F401  # raises an error that says what to install
         from ottla.client.fetch.arrow_chunks import decode_polled
         from ottla.client.fetch.typed_columns import TypedColumns
 

@@ -106,7 +106,6 @@ class AsyncProducer:
         table that cannot be sent; rows before the part at fault may have been sent. Raises `MissingArrowError` without
         pyarrow.
         """
-        import ottla.client.needed_arrow  # noqa: F401  # raises MissingArrowError
         from ottla.client.producer.tables.table_delivery import AsyncTableDelivery
         from ottla.client.producer.tables.table_sending import TableColumns, send_table
 

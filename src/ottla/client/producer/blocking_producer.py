@@ -124,7 +124,6 @@ class Producer:
         table that cannot be sent; rows before the part at fault may have been sent. Raises `MissingArrowError` without
         pyarrow.
         """
-        import ottla.client.needed_arrow  # noqa: F401  # raises MissingArrowError
         from ottla.client.producer.tables.table_delivery import TableDelivery
         from ottla.client.producer.tables.table_sending import TableColumns, send_table
 

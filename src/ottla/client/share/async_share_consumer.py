@@ -153,7 +153,6 @@ class AsyncShareConsumer:
         `bad_values="keep"` such a value is null, and the columns `key_error` and `value_error` have its reason and its
         bytes. Needs pyarrow.
         """
-        import ottla.client.needed_arrow  # noqa: F401  # raises an error that says what to install
         from ottla.client.share.arrow_polls import ArrowPoll
 
         core = self._core

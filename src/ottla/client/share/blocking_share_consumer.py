@@ -168,7 +168,6 @@ class ShareConsumer:
         `bad_values="keep"` such a value is null, and the columns `key_error` and `value_error` have its reason and its
         bytes. Needs pyarrow.
         """
-        import ottla.client.needed_arrow  # noqa: F401  # raises an error that says what to install
         from ottla.client.share.arrow_polls import ArrowPoll
 
         count = self.config.max_poll_records if max_records is None else max_records

@@ -1,5 +1,7 @@
 """Routes below /schemas and /contexts."""
 
+from collections.abc import Callable
+
 from ottla.registry.service.authorization import Operation
 from ottla.registry.service.http_messages import Answer, Request, whole_number
 from ottla.registry.service.registry import Registry
@@ -98,8 +100,8 @@ def _delete_context(image: RegistryImage, request: Request) -> Decision[object]:
 _READ, _DELETE = Operation.SUBJECT_READ, Operation.SUBJECT_DELETE
 
 
-def _look_up(path: str, handle: object) -> Route:
-    return Route(method="GET", path=path, kind=Kind.LOOK_UP, operation=_READ, handle=handle)  # type: ignore[arg-type]
+def _look_up(path: str, handle: Callable[[Registry, Request], object]) -> Route:
+    return Route(method="GET", path=path, kind=Kind.LOOK_UP, operation=_READ, handle=handle)
 
 
 ROUTES = (

@@ -80,9 +80,10 @@ def _scope(subject: str | None) -> str | None:
 def _parse_mode(update: ModeUpdate) -> Mode | None:
     if update.mode is None:
         return None
-    for mode in get_args(Mode):
+    modes: tuple[Mode, ...] = get_args(Mode)
+    for mode in modes:
         if isinstance(update.mode, str) and update.mode.upper() == mode:
-            return mode  # type: ignore[no-any-return]
+            return mode
     raise registry_error(INVALID_MODE, "Invalid mode. Valid values are READWRITE, READONLY, IMPORT and FORWARD.")
 
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
-from ottla.registry.schemas.parsed_schema import InvalidSchemaError, Tags
+from ottla.registry.schemas.parsed_schema import InvalidSchemaError, SchemaEntity, Tags
 from ottla.registry.state.answers import RegisteredSchema
 from ottla.registry.state.candidates import (
     Candidate,
@@ -348,10 +348,10 @@ def _with_tags(image: RegistryImage, subject: str, candidate: Candidate, request
 
 
 def _tags(tags: list[SchemaTags] | None) -> Tags:
-    found: dict[object, list[str]] = {}
+    found: dict[SchemaEntity, list[str]] = {}
     for item in tags or ():
         found.setdefault(item.schema_entity, []).extend(item.tags)
-    return found  # type: ignore[return-value]
+    return found
 
 
 def _tagged_text(image: RegistryImage, subject: str, candidate: Candidate, add: Tags, remove: Tags) -> str:

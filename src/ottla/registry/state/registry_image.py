@@ -10,7 +10,7 @@ from base64 import b64decode, b64encode
 from bisect import bisect_left, insort
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final
+from typing import Final, TypeVar
 
 from msgspec.structs import replace as replace_fields
 
@@ -50,6 +50,9 @@ from ottla.registry.state.record_formats import (
     SchemaValue,
     schema_type_of,
 )
+
+K = TypeVar("K")
+V = TypeVar("V")
 
 _ID_MIN: Final = 1
 """The first id that a context gives out."""
@@ -458,9 +461,11 @@ class RegistryImage:
 
     def _soft_delete(self, subject: str, last: int) -> None:
         found = self._subjects.get(subject)
-        for schema in list(found.versions.values()) if found is not None else ():
+        if found is None:
+            return
+        for schema in list(found.versions.values()):
             if schema.version <= last and not schema.deleted:
-                found.put(replace(schema, deleted=True))  # type: ignore[union-attr]
+                found.put(replace(schema, deleted=True))
 
     def _clear(self, subject: str | None) -> None:
         for name in list(self.subjects_in(subject)):
@@ -528,7 +533,7 @@ def _reference_key(schema: StoredSchema, reference: Reference) -> SchemaKey:
     return SchemaKey(qualify_beside(schema.subject, reference.subject), reference.version)
 
 
-def _discard(index: dict, name: object, key: object) -> None:  # type: ignore[type-arg]
+def _discard(index: dict[K, dict[V, None]], name: K, key: V) -> None:
     """Removes a key from one entry of an index, and the entry with its last key."""
     found = index[name]
     del found[key]

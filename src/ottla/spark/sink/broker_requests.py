@@ -7,6 +7,7 @@ import asyncio
 import logging
 import re
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from functools import partial
 from typing import Final, TypeVar
 
 from ottla.client.admin.transaction_inspection import inspect_transaction
@@ -109,11 +110,9 @@ class SinkBroker:
         try:
             for group, offsets in by_group.items():
                 if version == 1:
-                    await self._retry(lambda to=group: add_offsets(self._cluster, name, fence, to))  # type: ignore[misc]
+                    await self._retry(partial(add_offsets, self._cluster, name, fence, group))
                 whose = ConsumerGroupMetadata(group_id=group)
-                await self._retry(
-                    lambda to=whose, what=offsets: commit_offsets(self._cluster, name, fence, what, to, version)  # type: ignore[misc]
-                )
+                await self._retry(partial(commit_offsets, self._cluster, name, fence, offsets, whose, version))
             self._fence = await self._retry(
                 lambda: end_transaction(self._cluster, name, fence, committed=True, version=version)
             )
@@ -235,7 +234,7 @@ class SinkBroker:
             by_group.setdefault(group, {})[place] = number
         found: dict[int, str] = {}
         for group, places in by_group.items():
-            offsets = await self._retry(lambda of=group, at=places: self._ask_offsets(of, list(at)))  # type: ignore[misc]
+            offsets = await self._retry(partial(self._ask_offsets, group, list(places)))
             found |= {places[place]: kept.metadata for place, kept in offsets.items() if kept is not None}
         return found
 

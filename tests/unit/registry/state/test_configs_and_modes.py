@@ -1,5 +1,6 @@
 """Configs and modes of the top level, of contexts and of subjects."""
 
+from functools import partial
 from typing import Any
 
 import pytest
@@ -137,7 +138,7 @@ def test_invalid_modes(registry: Registry, mode: Any) -> None:
 
 def test_forward_is_a_mode_of_the_whole_registry(registry: Registry) -> None:
     for scope in (None, "s", ":.x:"):
-        refused = refusal(lambda scope=scope: put_mode(registry, scope, "forward"))  # type: ignore[misc]
+        refused = refusal(partial(put_mode, registry, scope, "forward"))
         assert (422, 42204) == refused[:2]
     put_mode(registry, ":.__GLOBAL:", "FORWARD")
 
@@ -145,7 +146,7 @@ def test_forward_is_a_mode_of_the_whole_registry(registry: Registry) -> None:
 def test_an_import_needs_empty_subjects(registry: Registry) -> None:
     registry.register("s", "a")
     for scope in ("s", None, ":.__GLOBAL:"):
-        refused = refusal(lambda scope=scope: put_mode(registry, scope, "IMPORT"))  # type: ignore[misc]
+        refused = refusal(partial(put_mode, registry, scope, "IMPORT"))
         assert (422, 42205) == refused[:2]
     put_mode(registry, "t", "IMPORT")
     put_mode(registry, ":.x:", "IMPORT")

@@ -7,7 +7,7 @@ import hmac
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache, partial
-from typing import Final
+from typing import Final, cast
 
 from kio.schema.create_delegation_token.v3.request import CreateDelegationTokenRequest
 from kio.schema.create_delegation_token.v3.response import CreateDelegationTokenResponse
@@ -257,4 +257,4 @@ def _token_with(services: Services, secret: bytes) -> str:
 
 
 def _instant(timestamp_ms: int) -> TZAware:
-    return _EPOCH + timedelta(milliseconds=timestamp_ms)  # type: ignore[return-value]
+    return cast("TZAware", _EPOCH + timedelta(milliseconds=timestamp_ms))

@@ -6,6 +6,7 @@
 import asyncio
 import threading
 from collections.abc import Callable, Generator, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 from ottla.client.producer.batching.deliveries import BatchPromise
@@ -93,9 +94,14 @@ class AsyncTableDelivery(TableDelivery):
         for promise in self._promises:
             while (waiting := _unfinished(promise)) is not None:
                 done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-                waiting.add_waiter(waiting.count - 1, lambda done=done: done.done() or done.set_result(None))  # type: ignore[misc]
+                waiting.add_waiter(waiting.count - 1, partial(_finish, done))
                 await done
         return self._outcome()
+
+
+def _finish(waited: "asyncio.Future[None]") -> None:
+    if not waited.done():
+        waited.set_result(None)
 
 
 def _unfinished(promise: BatchPromise) -> BatchPromise | None:

@@ -5,7 +5,7 @@ yields the generators it calls and receives what they return.
 """
 
 from collections.abc import Generator
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 T = TypeVar("T")
 Walk = Generator["Walk[Any]", Any, T]
@@ -32,4 +32,4 @@ def run_walk(walk: Walk[T], calls_max: int) -> T:
                 raise TooManyCallsError
             stack.append(called)
             answer = None
-    return answer  # type: ignore[no-any-return]
+    return cast(T, answer)

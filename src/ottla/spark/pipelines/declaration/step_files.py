@@ -7,7 +7,7 @@ views that it reads.
 import ast
 from collections.abc import Iterable
 from pathlib import PurePosixPath
-from typing import Final
+from typing import Final, Literal
 
 from ottla.spark.pipelines.declaration.problems import Problem
 from ottla.spark.pipelines.declaration.project import Step
@@ -40,8 +40,8 @@ def read_steps(files: Iterable[tuple[PurePosixPath, str]]) -> tuple[dict[str, St
             continue
         reads, wrong = _sql_reads(path, text) if path.suffix == ".sql" else _python_reads(path, text)
         problems += wrong
-        language = "sql" if path.suffix == ".sql" else "python"
-        found[view] = Step(view=view, file=str(path), language=language, text=text, reads=tuple(reads))  # type: ignore[arg-type]
+        language: Literal["sql", "python"] = "sql" if path.suffix == ".sql" else "python"
+        found[view] = Step(view=view, file=str(path), language=language, text=text, reads=tuple(reads))
     return found, problems
 
 
