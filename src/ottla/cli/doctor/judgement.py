@@ -176,7 +176,7 @@ def _cpu(machine: Machine) -> Finding:
     return _judged(
         "machine",
         "CPU",
-        f"checksums are computed by {'AVX-512' if fast else name if has_it else 'tables'}",
+        f"checksums use {'AVX-512' if fast else name if has_it else 'lookup tables'}",
         warning=not has_it
         and f"The processor does not offer {name}; in a virtual machine, pass the CPU model of the host through.",
     )
