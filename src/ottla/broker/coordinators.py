@@ -89,21 +89,100 @@ def build_coordinators(
     def config() -> BrokerConfig:
         return configs.current
 
-    def brokers() -> int:
-        return max(len(image().brokers), 1)
-
     offsets_topic = InternalTopic(
-        OFFSETS_TOPIC, image=image, create=lambda: create_topic(_offsets_topic(config(), brokers()))
+        OFFSETS_TOPIC, image=image, create=lambda: create_topic(_offsets_topic(config(), _broker_count(image())))
     )
     transactions_topic = InternalTopic(
-        TRANSACTIONS_TOPIC, image=image, create=lambda: create_topic(_transactions_topic(config(), brokers()))
-    )
-    share_topic = InternalTopic(
-        SHARE_STATE_TOPIC, image=image, create=lambda: create_topic(_share_topic(config(), brokers()))
+        TRANSACTIONS_TOPIC,
+        image=image,
+        create=lambda: create_topic(_transactions_topic(config(), _broker_count(image()))),
     )
     machines = _Machines(config, world, image)
+    sharing = _build_share_groups(
+        broker_id,
+        world,
+        timers,
+        partitions,
+        machines,
+        configs=configs,
+        sinks=sinks,
+        image=image,
+        create_topic=create_topic,
+        ask_peer=ask_peer,
+        has_other_replicas=has_other_replicas,
+    )
+    groups = GroupCoordinator(
+        offsets_topic,
+        partitions,
+        clock=world.clock,
+        disk=world.disk,
+        timers=timers,
+        make_machine=machines.for_groups,
+        configure=machines.configure_groups,
+        has_other_replicas=has_other_replicas,
+        share_state=sharing.state,
+    )
+    markers = MarkerWriter(broker_id, partitions, image=image, offsets_shard=groups.shard_at, ask_peer=ask_peer)
+    producer_ids = ProducerIds(allocate_producer_ids)
+    transactions = TransactionCoordinator(
+        broker_id,
+        transactions_topic,
+        partitions,
+        clock=world.clock,
+        disk=world.disk,
+        timers=timers,
+        make_machine=machines.for_transactions,
+        markers=markers,
+        next_producer_id=producer_ids.next,
+        ask_peer=ask_peer,
+    )
+    verification = TransactionVerification(
+        partitions,
+        clock=world.clock,
+        timers=timers,
+        add_partitions=transactions.add_partitions,
+        is_enabled=lambda: config().transaction_partition_verification_enable,
+    )
+    return Coordinators(
+        groups=groups,
+        shares=sharing.coordinator,
+        share_state=sharing.state,
+        share_fetching=sharing.fetching,
+        transactions=transactions,
+        markers=markers,
+        verification=verification,
+        producer_ids=producer_ids,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _ShareGroups:
+    coordinator: ShareCoordinator
+    state: ShareStateAccess
+    fetching: ShareFetching
+
+
+def _build_share_groups(
+    broker_id: BrokerId,
+    world: World,
+    timers: Timers,
+    partitions: PartitionTable,
+    machines: "_Machines",
+    *,
+    configs: ConfigView,
+    sinks: Sinks,
+    image: Callable[[], ClusterImage],
+    create_topic: Callable[[NewTopic], Awaitable[None]],
+    ask_peer: AskPeer,
+    has_other_replicas: Callable[[str, int], bool],
+) -> _ShareGroups:
+    topic = InternalTopic(
+        SHARE_STATE_TOPIC,
+        image=image,
+        create=lambda: create_topic(_share_topic(configs.current, _broker_count(image()))),
+    )
     shares = ShareCoordinator(
-        share_topic,
+        topic,
         partitions,
         clock=world.clock,
         disk=world.disk,
@@ -137,48 +216,11 @@ def build_coordinators(
         world.clock,
         timers,
     )
-    groups = GroupCoordinator(
-        offsets_topic,
-        partitions,
-        clock=world.clock,
-        disk=world.disk,
-        timers=timers,
-        make_machine=machines.for_groups,
-        configure=machines.configure_groups,
-        has_other_replicas=has_other_replicas,
-        share_state=share_state,
-    )
-    markers = MarkerWriter(broker_id, partitions, image=image, offsets_shard=groups.shard_at, ask_peer=ask_peer)
-    producer_ids = ProducerIds(allocate_producer_ids)
-    transactions = TransactionCoordinator(
-        broker_id,
-        transactions_topic,
-        partitions,
-        clock=world.clock,
-        disk=world.disk,
-        timers=timers,
-        make_machine=machines.for_transactions,
-        markers=markers,
-        next_producer_id=producer_ids.next,
-        ask_peer=ask_peer,
-    )
-    verification = TransactionVerification(
-        partitions,
-        clock=world.clock,
-        timers=timers,
-        add_partitions=transactions.add_partitions,
-        is_enabled=lambda: config().transaction_partition_verification_enable,
-    )
-    return Coordinators(
-        groups=groups,
-        shares=shares,
-        share_state=share_state,
-        share_fetching=share_fetching,
-        transactions=transactions,
-        markers=markers,
-        verification=verification,
-        producer_ids=producer_ids,
-    )
+    return _ShareGroups(coordinator=shares, state=share_state, fetching=share_fetching)
+
+
+def _broker_count(image: ClusterImage) -> int:
+    return max(len(image.brokers), 1)
 
 
 class _Machines:
