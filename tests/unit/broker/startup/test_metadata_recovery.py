@@ -399,7 +399,7 @@ class TestOlder:
                 await self.with_older_store(cluster, tmp_path)
                 shutil.rmtree(cluster.data(0))
                 await cluster.start(0)
-                with pytest.raises(OlderMetadataError, match="broker 0 serves with it: stop all brokers"):
+                with pytest.raises(OlderMetadataError, match="broker 0 is running with it: stop all brokers"):
                     await cluster.start(1, accept_older_metadata=True)
 
         asyncio.run(scenario())

@@ -61,7 +61,7 @@ def test_few_may_wait_and_not_for_long() -> None:
         await asyncio.sleep(0)
         waiting = asyncio.create_task(thread.run(as_check(Check())))
         await asyncio.sleep(0)
-        with pytest.raises(RegistryError, match="1 checks of large schemas wait") as refused:
+        with pytest.raises(RegistryError, match="1 checks of large schemas are waiting") as refused:
             await thread.run(as_check(Check()))
         assert 503 == refused.value.status
         with pytest.raises(RegistryError, match=r"busy with checks of large schemas for 0\.05 seconds"):

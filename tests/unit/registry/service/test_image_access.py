@@ -84,7 +84,7 @@ def test_too_many_readers_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
         await asyncio.sleep(0.05)
         waiting = [asyncio.create_task(access.read(lambda: None)) for _ in range(3)]
         await asyncio.sleep(0)
-        with pytest.raises(RegistryError, match="3 requests wait") as refused:
+        with pytest.raises(RegistryError, match="3 requests are waiting") as refused:
             await access.read(lambda: None)
         assert 503 == refused.value.status
         for each in waiting:
