@@ -112,6 +112,16 @@ EXTRA_USES: Final[Mapping[str, str]] = {
 }
 """The extras for users, in the order of the report."""
 
+EXTRA_MARKS: Final[Mapping[str, frozenset[str]]] = {
+    "arrow": frozenset({"pyarrow"}),
+    "spark": frozenset({"pyspark"}),
+    "cluster": frozenset({"kazoo"}),
+    "registry": frozenset({"jsonschema-rs"}),
+    "console": frozenset({"jinja2", "python-multipart", "starlette"}),
+}
+"""An extra counts as wanted if all these packages are installed: no other extra brings them, and pip does not record
+which extras were asked for. Its other packages, such as httpx, are there for many reasons."""
+
 
 def judge_machine(machine: Machine) -> Iterator[Finding]:
     """Interpreter, kernel, cores, memory, CPU."""
@@ -418,8 +428,8 @@ def judge_installation(installation: Installation) -> Iterator[Finding]:
 
 def _extra(extra: str, use: str, packages: Sequence[Package]) -> Finding:
     subject = f"ottla[{extra}]"
-    absent = [each for each in packages if each.installed is None]
-    if packages and len(absent) == len(packages):
+    installed = {each.name for each in packages if each.installed is not None}
+    if packages and not installed >= EXTRA_MARKS[extra]:
         return _judged("packages", subject, f"not installed; needed for {use}")
     wrong = [_wrong(each) for each in packages if _wrong(each)]
     shown = ", ".join(f"{each.name} {each.installed}" for each in packages)

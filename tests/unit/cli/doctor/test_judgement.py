@@ -1,7 +1,11 @@
 """What `ottla doctor` says about machines that the tests do not run on: judgements from tables."""
 
-from collections.abc import Iterable
+import re
+import tomllib
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from itertools import chain, combinations
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,6 +24,7 @@ from ottla.cli.doctor.facts import (
     Package,
 )
 from ottla.cli.doctor.findings import Finding, Level
+from ottla.cli.doctor.probes.installation import read_requirements
 from ottla.cli.doctor.report import document, lines, summary
 
 GIB = 1 << 30
@@ -53,7 +58,9 @@ DISK = Disk(
     sync_ms=(0.5, 0.6, 4.0),
 )
 ADDRESS = Address(option="PLAINTEXT", host="127.0.0.1", port=9092, failure=None, is_in_use=False)
+EXTRAS = tomllib.loads((Path(__file__).parents[4] / "pyproject.toml").read_text())["project"]["optional-dependencies"]
 GOOD = Package(name="kio", wanted=">=0.6.5", installed="0.7.0")
+KAZOO = Package(name="kazoo", wanted=">=2.10", installed="2.10.0")
 INSTALLATION = Installation(
     version="0.1.0",
     kernels_missing=(),
@@ -251,15 +258,57 @@ def test_java_matters_only_to_spark(java: Java | None, has_spark: bool, subjects
             {"required": (GOOD, replace(GOOD, installed=None), replace(GOOD, installed="0.6.4"))},
             {"dependencies": (Level.PROBLEM, "kio is not installed; kio 0.6.4 is installed, >=0.6.5 is needed")},
         ),
-        ({"extras": {"cluster": (replace(GOOD, installed=None),)}}, {}),
+        ({"extras": {"cluster": (replace(KAZOO, installed=None), GOOD)}}, {}),
         (
-            {"extras": {"cluster": (replace(GOOD, installed=None), GOOD)}},
+            {"extras": {"cluster": (KAZOO, replace(GOOD, installed=None))}},
             {"ottla[cluster]": (Level.WARNING, "kio is not installed")},
+        ),
+        (
+            {"extras": {"cluster": (replace(KAZOO, installed="2.9"), GOOD)}},
+            {"ottla[cluster]": (Level.WARNING, "kazoo 2.9 is installed, >=2.10 is needed")},
         ),
     ],
 )
 def test_installations(changes: dict[str, Any], expected: dict[str, tuple[Level, str]]) -> None:
     assert expected == worst(judgement.judge_installation(replace(INSTALLATION, **changes)))
+
+
+def test_extras_that_are_whole_or_absent_are_not_complained_about() -> None:
+    """Every set of Ottla's own extras, installed by pip: packages that several extras name do not make one wanted."""
+    named = {extra: set(_packages(extra)) for extra in judgement.EXTRA_USES}
+    for wanted in chain.from_iterable(combinations(named, count) for count in range(len(named) + 1)):
+        installed = set().union(*(named[extra] for extra in wanted))
+        found = replace(INSTALLATION, extras={extra: _extra(extra, installed) for extra in named})
+        assert {} == worst(judgement.judge_installation(found)), wanted
+        reported = {each.subject: each.found for each in judgement.judge_installation(found)}
+        whole = {extra for extra, packages in named.items() if packages <= installed}
+        assert whole == {extra for extra in named if not reported[f"ottla[{extra}]"].startswith("not installed")}
+
+
+@pytest.mark.parametrize("extra", judgement.EXTRA_USES)
+def test_an_extra_that_lost_a_package_is_complained_about(extra: str) -> None:
+    whole = _extra(extra, set(_packages(extra)))
+    for lost in {each.name for each in whole} - judgement.EXTRA_MARKS[extra]:
+        found = replace(INSTALLATION, extras={extra: _extra(extra, set(_packages(extra)) - {lost})})
+        expected = {f"ottla[{extra}]": (Level.WARNING, f"{lost} is not installed")}
+        assert expected == worst(judgement.judge_installation(found))
+
+
+def _packages(extra: str) -> Iterator[str]:
+    """What pip installs for an extra, with the extras that it includes."""
+    for each in EXTRAS[extra]:
+        if each.startswith("ottla["):
+            yield from chain.from_iterable(map(_packages, each[len("ottla[") : -1].split(",")))
+        else:
+            yield re.split(r"[\[<>=]", each)[0]
+
+
+def _extra(extra: str, installed: set[str]) -> tuple[Package, ...]:
+    """The packages that an extra names itself, as `probe_installation` finds them."""
+    _, extras = read_requirements([f'{each}; extra == "{extra}"' for each in EXTRAS[extra]])
+    return tuple(
+        replace(each, installed="999" if each.name in installed else None, wanted="") for each in extras[extra]
+    )
 
 
 @pytest.mark.parametrize(
