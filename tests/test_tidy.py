@@ -153,6 +153,12 @@ def test_links_resolve() -> None:
     assert_tidy(found, lambda path, text: tidy_documents.broken_links(text, path=path))
 
 
+def test_every_page_is_in_the_table_of_contents() -> None:
+    index = ROOT / "docs" / "index.md"
+    pages = {path.name for path in index.parent.glob("*.md")} - {index.name}
+    assert set() == {page for page in pages if f"({page})" not in index.read_text()}
+
+
 # The checks
 
 PYTHON_BLOCKS = """
