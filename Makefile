@@ -111,9 +111,10 @@ docs: $(VENV)/.installed-docs  ## build the documentation site in build/site
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
 	@echo "open build/site/index.html, or run: $(BIN)/mkdocs serve"
 
-# All supported interpreters that this machine has, or those that you name. The wheels are built from the unpacked sdist, so
-# it has everything that they need; kernels that setup.py has kept are not compiled again.
-WHEEL_PYTHONS ?= $(shell for each in 3.11 3.12 3.13 3.14; do python$$each -c 'import sys; print(sys.executable)' 2>/dev/null || true; done)
+# All supported interpreters here that have headers and can make environments, or those that you name. The wheels are built
+# from the unpacked sdist, so it has everything that they need; kernels that setup.py has kept are not compiled again.
+USABLE := import ensurepip, os, sys, sysconfig; os.path.exists(sysconfig.get_path("include") + "/Python.h") and print(sys.executable)
+WHEEL_PYTHONS ?= $(shell for each in 3.11 3.12 3.13 3.14; do python$$each -c '$(USABLE)' 2>/dev/null || true; done)
 wheels: $(VENV)/.installed-wheels  ## sdist and a manylinux wheel in dist/ for each WHEEL_PYTHONS, installed and tried without a compiler
 	rm -rf dist build/wheels build/sdist
 	$(BIN)/python -m build --no-isolation --sdist --outdir dist
