@@ -7,7 +7,8 @@ BIN := $(VENV)/bin
 WORKERS ?= $(shell echo $$((2 * $$(nproc))))
 # The tests write thousands of data dirs and flush them; on a RAM disk, if there is one with 4 GB left, this costs little.
 RAM_DISK ?= $(shell test "$$(df -Pk /dev/shm 2>/dev/null | awk 'NR == 2 {print $$4}')" -ge 4194304 2>/dev/null && echo /dev/shm)
-INSTALL := $(BIN)/python -m pip install --disable-pip-version-check
+# pip itself connects again where the network fails, but gives up when a download breaks off: in CI it is started again.
+INSTALL := $(if $(CI),tests/retry 900 )$(BIN)/python -m pip install --disable-pip-version-check
 PYTEST := $(if $(RAM_DISK),TMPDIR=$(RAM_DISK) )$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 KERNELS := $(shell find src -name '*.pyx' -o -name '*.pxd' -o -name '*.h')
 
@@ -65,7 +66,7 @@ check: $(VENV)/.installed-dev  ## style, types, layers, tidiness, the build
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
-	$(BIN)/python -m pytest tests/test_tidy.py tests/test_setup.py -n 2
+	$(BIN)/python -m pytest tests/test_tidy.py tests/test_setup.py tests/test_fetching.py -n 2
 
 test-compat: $(VENV)/.installed-compat  ## real Kafka, its tools and foreign clients (install them with tests/compat/prepare)
 	$(BIN)/python -m pytest tests/compat --ignore tests/compat/client_suite -n 2 --dist loadfile -m "not long"

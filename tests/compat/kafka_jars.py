@@ -1,7 +1,8 @@
 """Finds the jars of Apache Kafka, fetching them with Maven the first time, and runs its command line classes.
 
 The class path of each version is kept in a file under the user's cache folder, so that Maven, which takes seconds to
-find that nothing changed, runs only once. Running a broker is `kafka_broker`'s duty.
+find that nothing changed, runs only once. Jars are checked to be whole before they are used. Running a broker is
+`kafka_broker`'s duty.
 """
 
 import os
@@ -9,6 +10,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import zipfile
 from pathlib import Path
 from typing import Final
 
@@ -21,7 +23,16 @@ OLD_KAFKA_VERSION: Final = "3.9.2"
 NEWEST_CLIENTS_VERSION: Final = "4.4.0"
 """The newest clients, of a version whose broker is not published."""
 
+RETRY: Final = Path(__file__).parents[1] / "retry"
 MAVEN_TIMEOUT_S: Final = 600
+"""For one attempt."""
+MAVEN_OPTIONS: Final = (
+    "--strict-checksums",
+    "--update-snapshots",  # asks again for a file that a proxy said it did not have
+    # A connection that stalls is given up: Maven would wait for half an hour. By the names of Maven 3.8, then of 3.9.
+    "-Dmaven.wagon.rto=60000",
+    "-Daether.connector.requestTimeout=60000",
+)
 TOOL_TIMEOUT_S: Final = 120
 
 # A tool lives for a second: the first compiler stage and the simplest collector start fastest. What it logs below a
@@ -152,11 +163,16 @@ def maven_class_path(name: str, pom: str) -> str:
     cached = _cache_dir() / f"{name}.classpath"
     if cached.exists():
         path = cached.read_text()
-        if _all_exist(path):
+        if not _damaged(path):
             return path
     path = _resolve(name, pom)
-    if not _all_exist(path):
-        raise KafkaUnavailableError(f"Maven named jars for {name} that do not exist: {path}")
+    if damaged := _damaged(path):
+        # Maven trusts each file that it finds; one that is gone it fetches again.
+        for jar in filter(Path.is_file, damaged):
+            jar.unlink()
+        path = _resolve(name, pom)
+    if damaged := _damaged(path):
+        raise KafkaUnavailableError(f"Maven named jars for {name} that do not exist or are not whole: {damaged}")
     cached.parent.mkdir(parents=True, exist_ok=True)
     # Several test runs may resolve at once; each replaces the file whole.
     with tempfile.NamedTemporaryFile("w", dir=cached.parent, delete=False) as fresh:
@@ -211,12 +227,10 @@ def _resolve(name: str, pom: str) -> str:
         file.write_text(pom)
         answer = Path(folder) / "classpath"
         command = [
-            program("mvn"), "-q", "-B", "-f", str(file), "dependency:build-classpath",
-            f"-Dmdep.outputFile={answer}", "-Dmdep.includeScope=runtime",
+            str(RETRY), str(MAVEN_TIMEOUT_S), program("mvn"), *MAVEN_OPTIONS, "-q", "-B", "-f", str(file),
+            "dependency:build-classpath", f"-Dmdep.outputFile={answer}", "-Dmdep.includeScope=runtime",
         ]  # fmt: skip
-        done = subprocess.run(
-            command, cwd=folder, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=MAVEN_TIMEOUT_S
-        )
+        done = subprocess.run(command, cwd=folder, stdin=subprocess.DEVNULL, capture_output=True, text=True)
         if done.returncode != 0 or not answer.exists():
             raise KafkaUnavailableError(
                 f"Maven could not fetch {name}; check the network and Maven's settings:\n"
@@ -225,8 +239,9 @@ def _resolve(name: str, pom: str) -> str:
         return answer.read_text().strip()
 
 
-def _all_exist(path: str) -> bool:
-    return bool(path) and all(map(os.path.isfile, path.split(os.pathsep)))
+def _damaged(path: str) -> list[Path]:
+    """The jars of a class path that are missing or were not downloaded to their end."""
+    return [Path(each) for each in path.split(os.pathsep) if not zipfile.is_zipfile(each)]
 
 
 def _cache_dir() -> Path:

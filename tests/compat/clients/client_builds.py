@@ -18,6 +18,7 @@ from tests.compat.kafka_jars import (
     KAFKA_VERSION,
     NEWEST_CLIENTS_VERSION,
     OLD_KAFKA_VERSION,
+    RETRY,
     class_path,
     compile_java,
     connect_class_path,
@@ -119,16 +120,15 @@ def built(name: str, sources: Iterable[Path], build: Callable[[Path], None]) -> 
 
 
 def run_tool(command: list[str], folder: Path) -> None:
-    """Runs a compiler or package fetcher in a folder. Raises `BuildError` if it fails."""
+    """Runs a compiler or package fetcher in a folder, again if it fails: both fetch. Raises `BuildError` at the end."""
     done = subprocess.run(
-        command,
+        [str(RETRY), str(BUILD_TIMEOUT_S), *command],
         cwd=folder,
         # Some distributions forbid Go to fetch the newer Go that a go.mod asks for.
         env={**os.environ, "GOTOOLCHAIN": "auto"},
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
-        timeout=BUILD_TIMEOUT_S,
     )
     if done.returncode != 0:
         raise BuildError(
