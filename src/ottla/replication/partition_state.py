@@ -18,7 +18,9 @@ request's timeout covers several partitions and belongs to its handler. `partiti
 
 from collections import deque
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
+
+from msgspec import Struct
 
 from ottla.model.errors import (
     FencedLeaderEpochError,
@@ -73,38 +75,38 @@ Told = tuple[AppendWaiter, int, "Appended | OttlaError | None"]
 """(waiter, at, outcome); None if the part is written and waits."""
 
 
-class AdvanceHighWatermark(NamedTuple):
+class AdvanceHighWatermark(Struct, frozen=True):
     """Readers may see everything below this offset, which is that many more bytes."""
 
     offset: Offset
     added_bytes: int
 
 
-class AdvanceStart(NamedTuple):
+class AdvanceStart(Struct, frozen=True):
     """Records below this offset are deleted on the leader."""
 
     offset: Offset
 
 
-class Tell(NamedTuple):
+class Tell(Struct, frozen=True):
     """Tell waiters their outcomes."""
 
     told: Sequence[Told]
 
 
-class WakeFollowers(NamedTuple):
+class WakeFollowers(Struct, frozen=True):
     """That many more bytes are written."""
 
     added_bytes: int
 
 
-class FinishFetches(NamedTuple):
+class FinishFetches(Struct, frozen=True):
     """End these waits now."""
 
     waiters: Sequence[WaitingFetch]
 
 
-class Flush(NamedTuple):
+class Flush(Struct, frozen=True):
     """Flush the log up to this offset, and report `on_flushed` or `fail_waiting`."""
 
     end_offset: Offset
@@ -113,7 +115,7 @@ class Flush(NamedTuple):
 PartitionEffect = AdvanceHighWatermark | AdvanceStart | Tell | WakeFollowers | FinishFetches | Flush
 
 
-class _Waiting(NamedTuple):
+class _Waiting(Struct, frozen=True):
     end_offset: Offset
     waiter: AppendWaiter
     at: int

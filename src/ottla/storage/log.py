@@ -14,7 +14,9 @@ import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Final
+
+from msgspec import Struct
 
 from ottla.env.ports import Disk
 from ottla.model.errors import CorruptBatchError, CorruptError, OffsetOutOfRangeError, OttlaError, StorageError
@@ -54,7 +56,7 @@ from ottla.storage.segments.transaction_index import AbortedTransaction
 _LOGGER: Final = logging.getLogger(__name__)
 
 
-class Appended(NamedTuple):
+class Appended(Struct, frozen=True):
     """The offsets of an appended batch, and the append time if the topic uses LogAppendTime (otherwise -1)."""
 
     base_offset: Offset

@@ -1,6 +1,6 @@
 """What a handler knows of a request besides its fields: the version, the client, and what the client may do."""
 
-from typing import NamedTuple
+from msgspec import Struct
 
 from ottla.security.audit import audit
 from ottla.security.authorizer import Authorizer, denied
@@ -15,7 +15,7 @@ from ottla.security.resources import (
 )
 
 
-class RequestContext(NamedTuple):
+class RequestContext(Struct, frozen=True):
     """One request's surroundings."""
 
     version: int

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 from uuid import UUID
 
+from msgspec import Struct
+
 from ottla.coordination.runtime.effects import Effect, TransactionalWrite
 from ottla.model.error_codes import ErrorCode
 from ottla.model.ids import ProducerEpoch, ProducerId
@@ -210,7 +212,7 @@ class TopicOffsets(NamedTuple):
     rows: CommitRows | Sequence[PartitionCommit]
 
 
-class WholeCommitRequest(NamedTuple):
+class WholeCommitRequest(Struct, frozen=True, kw_only=True):
     """`OffsetCommitRequest` in bulk. `metadata_bytes_max` is the size of the longest metadata, encoded."""
 
     group_id: str

@@ -10,6 +10,8 @@ from collections.abc import Hashable, Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
+from msgspec import Struct
+
 from ottla.model.ids import ProducerEpoch, ProducerId
 
 
@@ -40,14 +42,14 @@ class DecodedRecord(CoordinatorRecord):
     content: Any
 
 
-class Respond(NamedTuple):
+class Respond(Struct, frozen=True):
     """The response to the request that came with this token."""
 
     token: Hashable
     response: Any
 
 
-class Write(NamedTuple):
+class Write(Struct, frozen=True):
     """Records to append as one batch, then the responses. If the write fails, `on_failure` is sent instead, a response
     for each token."""
 
