@@ -241,8 +241,10 @@ class Partition:
 
     def append_own(self, batch: Batch, waiter: AppendWaiter) -> None:
         """Writes a batch of the broker's own, after all that was queued; the waiter is told when it is committed."""
-        self._state.check_in_sync()
-        self.append_queued()
+        if self._state.is_short:
+            self._state.check_in_sync()
+        if self._queued:
+            self.append_queued()
         self._append([(batch, ALL_REPLICAS, waiter, 0)], is_own=True)
 
     def _append(self, queued: Sequence[_Queued], *, is_own: bool = False) -> None:

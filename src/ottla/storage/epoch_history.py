@@ -11,10 +11,12 @@ from ottla.model.ids import NO_LEADER_EPOCH, NO_OFFSET, LeaderEpoch, Offset
 class EpochHistory:
     """Entries (epoch, start offset); both only increase."""
 
-    __slots__ = ("_starts", "dirty")
+    __slots__ = ("_starts", "dirty", "latest")
 
     def __init__(self, starts: Mapping[LeaderEpoch, Offset] | None = None) -> None:
         self._starts: dict[LeaderEpoch, Offset] = dict(starts or {})
+        self.latest = _newest(self._starts)
+        """The newest epoch; -1 if there is none."""
         self.dirty = False
         """Whether there are changes to write."""
 
@@ -22,11 +24,6 @@ class EpochHistory:
     def starts(self) -> dict[LeaderEpoch, Offset]:
         """A copy of the entries, in order."""
         return dict(self._starts)
-
-    @property
-    def latest(self) -> LeaderEpoch:
-        """The newest epoch; -1 if there is none."""
-        return next(reversed(self._starts), NO_LEADER_EPOCH)
 
     def assign(self, epoch: LeaderEpoch, start: Offset) -> None:
         """A batch of `epoch` is at `start`; removes entries of a truncated past that contradict this.
@@ -82,4 +79,9 @@ class EpochHistory:
     def _replace(self, starts: dict[LeaderEpoch, Offset]) -> None:
         if starts != self._starts:
             self._starts = starts
+            self.latest = _newest(starts)
             self.dirty = True
+
+
+def _newest(starts: dict[LeaderEpoch, Offset]) -> LeaderEpoch:
+    return next(reversed(starts), NO_LEADER_EPOCH)

@@ -124,6 +124,7 @@ class GroupShard:
         self._kinds_by_record_type: dict[int, GroupKind] = {
             record_type: kind for kind in self.kinds for record_type in kind.record_types
         }
+        self._next_deadlines = [self.migration.next_deadline, *(kind.next_deadline for kind in self.kinds)]
         self._topics: Topics = {}
         self._next_sweep_ms: int | None = None
 
@@ -475,7 +476,8 @@ class GroupShard:
     def next_deadline(self) -> int | None:
         """When `on_tick` must be called next."""
         earliest = self._next_sweep_ms
-        for deadline in (self.migration.next_deadline(), *[kind.next_deadline() for kind in self.kinds]):
+        for next_deadline in self._next_deadlines:
+            deadline = next_deadline()
             if deadline is not None and (earliest is None or deadline < earliest):
                 earliest = deadline
         return earliest

@@ -68,6 +68,7 @@ class Machine(Protocol):
 
 
 M = TypeVar("M", bound=Machine)
+R = TypeVar("R")
 
 
 class _State(Enum):
@@ -96,7 +97,7 @@ class Shard(Generic[M]):
         timers: Timers,
         perform: Callable[[Any], None] = lambda effect: None,
         leave_out: Callable[[Any], None] = lambda effect: None,
-        before_replay: Callable[[Offset], None] = lambda base_offset: None,
+        before_replay: Callable[[Offset], None] | None = None,
     ) -> None:
         self.partition = partition
         self.leader_epoch = partition.leader_epoch
@@ -229,7 +230,8 @@ class Shard(Generic[M]):
             )
             for record in decode_records(batch)
         ]
-        self._before_replay(Offset(batch.base_offset))
+        if self._before_replay is not None:
+            self._before_replay(Offset(batch.base_offset))
         self.machine.replay_all(records, producer_id)
 
     def unload(self) -> None:
@@ -259,10 +261,11 @@ class Shard(Generic[M]):
         self.carry_out(event(self.now_ms(), token))
         return await token
 
-    def hand(self, event: Callable[[int, Hashable], Sequence[Any]], reply: Reply) -> None:
-        """`ask` for callers that do not wait: the reply gets the response, perhaps before this returns."""
+    def hand(self, event: Callable[[R, int, Hashable], Sequence[Any]], request: R, reply: Reply) -> None:
+        """`ask` for callers that do not wait, as `event(request, now_ms, reply)`: the reply gets the response, perhaps
+        before this returns."""
         self.check_active()
-        self.carry_out(event(self.now_ms(), reply))
+        self.carry_out(event(request, self.now_ms(), reply))
 
     def tell(self, event: Callable[[int], Sequence[Any]]) -> None:
         """Hands the machine an event without a response; ignored unless the shard is active."""
@@ -325,7 +328,8 @@ class Shard(Generic[M]):
     def on_written(self, write: Write | TransactionalWrite) -> None:
         """The records are in the log, perhaps not yet committed: applies them to the machine."""
         producer_id = write.producer_id if isinstance(write, TransactionalWrite) else NO_PRODUCER_ID
-        self._before_replay(Offset(self.partition.end_offset - len(write.records)))
+        if self._before_replay is not None:
+            self._before_replay(Offset(self.partition.end_offset - len(write.records)))
         self.machine.replay_all(write.records, producer_id)
 
     def append_marker(self, end: TransactionEnd, waiter: AppendWaiter, at: int) -> None:
@@ -438,7 +442,11 @@ class _PendingWrite(_Pending):
         self._shard.on_written(self._write)
 
     def _answer(self, outcome: Appended | OttlaError) -> None:
-        _answer(self._write, outcome)
+        if isinstance(outcome, OttlaError):
+            _answer_failure(self._write.on_failure, outcome)
+            return
+        for respond in self._write.responses:
+            _deliver(respond)
 
 
 class _PendingMarker(_Pending):
@@ -459,12 +467,12 @@ class _PendingMarker(_Pending):
         self._waiter.on_outcome(self._at, outcome)
 
 
-def _answer(write: Write | TransactionalWrite, outcome: Appended | OttlaError) -> None:
-    for respond in write.responses if isinstance(outcome, Appended) else write.on_failure:
+def _answer_failure(responses: Iterable[Respond], error: OttlaError) -> None:
+    for respond in responses:
         token = respond.token
-        if isinstance(outcome, InvalidRequestError) and isinstance(token, _TOKENS) and not token.done():
+        if isinstance(error, InvalidRequestError) and isinstance(token, _TOKENS) and not token.done():
             # A retry, which the machine's answer asks for, can never succeed: the client gets the reason instead.
-            token.set_exception(outcome)
+            token.set_exception(error)
         else:
             _deliver(respond)
 

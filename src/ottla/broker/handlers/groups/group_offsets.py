@@ -65,20 +65,29 @@ def offset_commit(
     services: Services, context: RequestContext, request: OffsetCommit
 ) -> bytes | Reply | Coroutine[Any, Any, bytes]:
     """Commits the offsets of partitions that exist; the others have their error, and do not harm these."""
-    image = services.image
-    known = [_committed_topic(image, topic) for topic in request.topics]
+    topics = _whole_topics(services.image, request)
+    if topics is not None and context.authorizer.allows_all:
+        return _commit_all(services, request, topics)
+    known = [_committed_topic(services.image, topic) for topic in request.topics]
+    denied = [False] * len(known)
     if not context.authorizer.allows_all:
         if not context.allows(Operation.READ, ResourceType.GROUP, request.group_id):
             return request.answer_all(ErrorCode.GROUP_AUTHORIZATION_FAILED)
         denied = [_is_denied(context, topic, found) for topic, found in zip(request.topics, known, strict=True)]
-        if any(denied):
-            return _commit_allowed(services, request, known, denied)
+    if topics is not None and not any(denied):
+        return _commit_all(services, request, topics)
+    return _commit_allowed(services, request, known, denied)
+
+
+def _whole_topics(image: ClusterImage, request: OffsetCommit) -> tuple[TopicOffsets, ...] | None:
+    """The offsets with the names of their topics; None unless all partitions exist."""
     topics: list[TopicOffsets] = []
-    for found, topic in zip(known, request.topics, strict=True):
-        if found is None or not _has_all(found, topic):
-            return _commit_allowed(services, request, known, [False] * len(known))
+    for topic in request.topics:
+        found = _committed_topic(image, topic)
+        if found is None or topic.lowest < 0 or topic.highest >= len(found.partitions):
+            return None
         topics.append(TopicOffsets(found.name, topic.topic_id, topic.partitions))
-    return _commit_all(services, request, topics)
+    return tuple(topics)
 
 
 def _is_denied(context: RequestContext, topic: TopicCommits, found: TopicImage | None) -> bool:
@@ -132,11 +141,7 @@ def _committed_topic(image: ClusterImage, topic: TopicCommits) -> TopicImage | N
     return None if topic.topic_id is None else image.topics_by_id.get(topic.topic_id)
 
 
-def _has_all(topic: TopicImage, commits: TopicCommits) -> bool:
-    return commits.lowest >= 0 and commits.highest < len(topic.partitions)
-
-
-def _commit_all(services: Services, request: OffsetCommit, topics: Sequence[TopicOffsets]) -> bytes | Reply:
+def _commit_all(services: Services, request: OffsetCommit, topics: tuple[TopicOffsets, ...]) -> bytes | Reply:
     """As nearly always: all partitions exist, and one outcome is that of all."""
     if not topics:
         return request.answer_all(ErrorCode.NONE)
@@ -146,14 +151,14 @@ def _commit_all(services: Services, request: OffsetCommit, topics: Sequence[Topi
         member_id=request.member_id,
         instance_id=request.instance_id,
         retention_ms=request.retention_ms,
-        topics=tuple(topics),
+        topics=topics,
         metadata_bytes_max=request.metadata_bytes_max,
         knows_group_not_found=request.version >= _GROUP_NOT_FOUND_SINCE,
     )
     reply = Reply(partial(_commit_answer, request))
     try:
         shard = services.groups.shard_of(asked.group_id)
-        shard.hand(partial(shard.machine.commit_whole, asked), reply)
+        shard.hand(shard.machine.commit_whole, asked, reply)
     except OttlaError as error:
         return _commit_answer(request, error)
     return reply

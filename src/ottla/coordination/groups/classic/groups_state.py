@@ -57,6 +57,8 @@ class ClassicGroups:
         self._random = random
         self.groups: dict[str, ClassicGroup] = {}
         self._deadlines: Deadlines[ClassicDeadlineKey] = Deadlines()
+        self.next_deadline: Final = self._deadlines.next
+        """When `on_tick` must be called next."""
         self._writing: dict[str, None] = {}
         """Groups that wrote in the tick under way; the rest of what is due waits until that is applied."""
 
@@ -133,14 +135,14 @@ class ClassicGroups:
         return ALLOWED if error is ErrorCode.NONE else CommitVerdict(error=error)
 
     def _commit_refusal(self, request: AnyCommit, *, is_transactional: bool) -> ErrorCode:
-        error = id_refusal(request.group_id, may_be_empty=True)
-        if error is not ErrorCode.NONE:
-            return error
         group = self.groups.get(request.group_id)
         if group is not None:
             return group.commit_refusal(
                 request.member_id, request.instance_id, request.generation, is_transactional=is_transactional
             )
+        error = id_refusal(request.group_id, may_be_empty=True)
+        if error is not ErrorCode.NONE:
+            return error
         if request.generation < 0:
             return ErrorCode.NONE  # A commit without a generation creates the group.
         if not request.knows_group_not_found:
@@ -238,10 +240,6 @@ class ClassicGroups:
         self._settings = settings
         for group in self.groups.values():
             group.settings = settings
-
-    def next_deadline(self) -> int | None:
-        """When `on_tick` must be called next."""
-        return self._deadlines.next()
 
     def on_clock_set(self, by_ms: int) -> None:
         """The clock was moved by this much; all deadlines move with it."""

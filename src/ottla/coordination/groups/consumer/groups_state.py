@@ -120,6 +120,8 @@ class ConsumerGroups:
         """The version of the topics that each pattern of a group was last resolved with on this broker."""
         self._patterns: dict[str, TopicPattern] = {}
         self.deadlines: Deadlines[MemberDeadlineKey] = Deadlines()
+        self.next_deadline: Final = self.deadlines.next
+        """When `on_tick` must be called next."""
         self._unrevoked_epoch: dict[MemberDeadlineKey, int] = {}
         """The epoch that a member must leave before its rebalance deadline."""
 
@@ -348,10 +350,6 @@ class ConsumerGroups:
         """Restarts the session of a member."""
         timeout_ms = self.config.session_timeout_ms if member.classic is None else member.classic.session_timeout_ms
         self.deadlines.set(MemberDeadlineKey(MemberDeadline.SESSION, group_id, member.member_id), now_ms + timeout_ms)
-
-    def next_deadline(self) -> int | None:
-        """When `on_tick` must be called next."""
-        return self.deadlines.next()
 
     def on_clock_set(self, by_ms: int) -> None:
         """The clock was moved by this much; all deadlines move with it."""

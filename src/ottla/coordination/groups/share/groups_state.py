@@ -149,6 +149,8 @@ class ShareGroups:
         self._seen_version: dict[str, int] = {}
         """The version of the topics that a group was last compared with; without one it has to be compared."""
         self._deadlines: Deadlines[SessionKey] = Deadlines()
+        self.next_deadline: Final = self._deadlines.next
+        """When `on_tick` must be called next."""
         self._asked_ms: dict[str, int] = {}
         """When the share coordinator was last asked to initialize partitions of a group."""
 
@@ -462,10 +464,6 @@ class ShareGroups:
         return change, ShareHeartbeatResponse(member_id=request.member_id, member_epoch=LEAVE_EPOCH)
 
     # Time
-
-    def next_deadline(self) -> int | None:
-        """When `on_tick` must be called next."""
-        return self._deadlines.next()
 
     def on_clock_set(self, by_ms: int) -> None:
         """The clock was moved by this much; all deadlines move with it."""

@@ -116,6 +116,8 @@ class StreamsGroups:
         self._endpoint_epochs: dict[str, int] = {}
         self._descriptions = TopologyDescriptions()
         self.deadlines: Deadlines[MemberDeadlineKey] = Deadlines()
+        self.next_deadline: Final = self.deadlines.next
+        """When `on_tick` must be called next."""
         self._unrevoked_epoch: dict[MemberDeadlineKey, int] = {}
         """The epoch that a member must leave before its rebalance deadline."""
 
@@ -370,10 +372,6 @@ class StreamsGroups:
     def _start_session(self, group_id: str, member_id: str, now_ms: int, config: StreamsGroupConfig) -> None:
         key = MemberDeadlineKey(MemberDeadline.SESSION, group_id, member_id)
         self.deadlines.set(key, now_ms + config.session_timeout_ms)
-
-    def next_deadline(self) -> int | None:
-        """When `on_tick` must be called next."""
-        return self.deadlines.next()
 
     def on_clock_set(self, by_ms: int) -> None:
         """The clock was moved by this much; all deadlines move with it."""
