@@ -11,6 +11,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Protocol
 from uuid import UUID
 
+from ottla.coordination.groups.gathered_joins import GatheredJoins
 from ottla.coordination.runtime.coordinator_shards import CoordinatorShards
 from ottla.coordination.runtime.internal_topic import InternalTopic
 from ottla.coordination.runtime.shard import Shard
@@ -92,6 +93,8 @@ class GroupCoordinator:
         """The image's topics as the machines know them; computed when first needed."""
         self._missed: dict[tuple[int, LeaderEpoch], list[str]] = {}
         """Topics deleted while the shard of a partition, led in an epoch, was being loaded."""
+        self.joins: Final = GatheredJoins()
+        """The joins of consumer groups that wait for others."""
         self.waiting_bytes = 0
         """Size of the JoinGroup and SyncGroup requests that wait for other members, counted by their handlers."""
 

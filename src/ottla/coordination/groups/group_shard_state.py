@@ -9,14 +9,14 @@ An answer about something that was written waits for its commit: a read is a `Wr
 response leaves when everything written before it is committed.
 """
 
-from collections.abc import Collection, Hashable, Iterable
+from collections.abc import Collection, Hashable, Iterable, Sequence
 from typing import Any, Final
 from uuid import UUID
 
 from ottla.coordination.groups.classic.group_state import NOT_WRITTEN
 from ottla.coordination.groups.classic.groups_state import ClassicGroups, is_too_long, not_found
 from ottla.coordination.groups.consumer.classic_members_state import ClassicMembersOfConsumerGroups
-from ottla.coordination.groups.consumer.groups_state import ConsumerGroups, MayDescribe
+from ottla.coordination.groups.consumer.groups_state import ConsumerGroups, MayDescribe, PlainJoin
 from ottla.coordination.groups.consumer.requests import (
     ConsumerGroupConfig,
     ConsumerHeartbeat,
@@ -187,10 +187,15 @@ class GroupShard:
     ) -> list[Effect]:
         """ConsumerGroupHeartbeat."""
         if self._is_of_other_kind(request.group_id, self.classic, self.consumers):
-            why = f"Group {request.group_id} is not a consumer group."
-            refusal = ConsumerHeartbeatResponse(error=ErrorCode.GROUP_ID_NOT_FOUND, error_message=why)
-            return [Respond(token, refusal)]
+            return [Respond(token, _not_a_consumer_group(request.group_id))]
         return self.consumers.heartbeat(request, now_ms, token, may_describe)
+
+    def join_consumers(self, joins: Sequence[PlainJoin], now_ms: int) -> list[Effect]:
+        """ConsumerGroupHeartbeat, of members that join one group together."""
+        group_id = joins[0].request.group_id
+        if self._is_of_other_kind(group_id, self.classic, self.consumers):
+            return [Respond(join.token, _not_a_consumer_group(group_id)) for join in joins]
+        return self.consumers.join_all(joins, now_ms)
 
     def share_heartbeat(self, request: ShareHeartbeat, now_ms: int, token: Hashable) -> list[Any]:
         """ShareGroupHeartbeat."""
@@ -531,6 +536,11 @@ class GroupShard:
         for group_id in self.streams.groups:
             if self._is_of_other_kind(group_id, self.streams):
                 violated(f"group {group_id} is both a streams group and a group of another kind")
+
+
+def _not_a_consumer_group(group_id: str) -> ConsumerHeartbeatResponse:
+    why = f"Group {group_id} is not a consumer group."
+    return ConsumerHeartbeatResponse(error=ErrorCode.GROUP_ID_NOT_FOUND, error_message=why)
 
 
 def _not_a_share_group(group_id: str) -> AlteredShareState:

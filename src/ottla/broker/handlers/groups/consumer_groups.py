@@ -4,8 +4,9 @@ From the wire to the group's shard and back; the rules are in `ottla.coordinatio
 """
 
 import asyncio
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
+from collections.abc import Coroutine, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
 
 from kio.schema.consumer_group_describe.v1 import response as described
 from kio.schema.consumer_group_describe.v1.request import ConsumerGroupDescribeRequest
@@ -17,6 +18,7 @@ from ottla.broker.handlers.groups.group_members import client_host
 from ottla.broker.handlers.long_requests import with_pauses
 from ottla.broker.requests.context import RequestContext
 from ottla.broker.requests.services import Services
+from ottla.coordination.groups.consumer.groups_state import PlainJoin
 from ottla.coordination.groups.consumer.requests import (
     ConsumerHeartbeat,
     ConsumerHeartbeatResponse,
@@ -24,6 +26,7 @@ from ottla.coordination.groups.consumer.requests import (
     DescribedMember,
     DescribedPartitions,
 )
+from ottla.coordination.runtime.reply import Reply
 from ottla.metadata.features import GROUP_VERSION
 from ottla.model.error_codes import ErrorCode
 from ottla.model.errors import OttlaError, UnsupportedVersionError
@@ -48,18 +51,9 @@ def _check_served(services: Services) -> None:
 # ConsumerGroupHeartbeat
 
 
-async def _match_topics(shard: "GroupsShard", asked: ConsumerHeartbeat) -> None:
-    """Matches the patterns that are due against the names of all topics, and gives way to other work in between."""
-    shard.check_active()
-    for pattern, names in shard.machine.consumers.unmatched(asked, shard.now_ms()):
-        for name in names:
-            pattern.matches(name)
-        await asyncio.sleep(0)
-
-
-async def consumer_group_heartbeat(
+def consumer_group_heartbeat(
     services: Services, context: RequestContext, request: ConsumerHeartbeatRequest
-) -> bytes:
+) -> Reply | bytes | Coroutine[Any, Any, bytes]:
     """A member joins, stays, changes its subscription or leaves; the response has its assignment."""
     asked = ConsumerHeartbeat(
         group_id=request.group_id,
@@ -76,29 +70,55 @@ async def consumer_group_heartbeat(
         client_host=client_host(context),
         api_version=context.version,
     )
-
-    def may_describe(topic: str) -> bool:
-        return context.sees(Operation.DESCRIBE, ResourceType.TOPIC, topic)
-
     try:
         _check_served(services)
         context.check(Operation.READ, ResourceType.GROUP, asked.group_id)
         for topic in asked.topic_names or ():
             context.check(Operation.DESCRIBE, ResourceType.TOPIC, topic)
         shard = services.groups.shard_of(asked.group_id)
-        await _match_topics(shard, asked)
-        answer: ConsumerHeartbeatResponse = await shard.ask(
-            lambda now_ms, token: shard.machine.consumer_heartbeat(asked, now_ms, token, may_describe)
+        shard.check_active()
+        joins, reply = services.groups.joins, Reply(_heartbeat_answer)
+        has_patterns = shard.machine.consumers.has_patterns(asked)
+        if asked.is_plain_join and not has_patterns:
+            joins.add(shard, PlainJoin(asked, reply))
+        else:
+            joins.decide_for(shard, asked.group_id, asked.member_id)
+            if has_patterns:
+                return _after_matching(shard, context, asked)
+            shard.hand(partial(shard.machine.consumer_heartbeat, asked), reply)
+    except OttlaError as error:
+        return _heartbeat_answer(error)
+    return reply
+
+
+async def _after_matching(shard: "GroupsShard", context: RequestContext, asked: ConsumerHeartbeat) -> bytes:
+    """First matches the patterns that are due against the names of all topics, and gives way to other work."""
+
+    def may_describe(topic: str) -> bool:
+        return context.sees(Operation.DESCRIBE, ResourceType.TOPIC, topic)
+
+    for pattern, names in shard.machine.consumers.unmatched(asked, shard.now_ms()):
+        for name in names:
+            pattern.matches(name)
+        await asyncio.sleep(0)
+    try:
+        return _heartbeat_answer(
+            await shard.ask(lambda now_ms, token: shard.machine.consumer_heartbeat(asked, now_ms, token, may_describe))
         )
     except OttlaError as error:
-        answer = ConsumerHeartbeatResponse(error=error.code, error_message=str(error))
+        return _heartbeat_answer(error)
+
+
+def _heartbeat_answer(outcome: ConsumerHeartbeatResponse | OttlaError) -> bytes:
+    if isinstance(outcome, OttlaError):
+        outcome = ConsumerHeartbeatResponse(error=outcome.code, error_message=str(outcome))
     return consumer_heartbeat_body(
-        error=answer.error,
-        error_message=answer.error_message,
-        member_id=answer.member_id,
-        member_epoch=answer.member_epoch,
-        heartbeat_interval_ms=answer.heartbeat_interval_ms,
-        assignment=answer.assignment,
+        error=outcome.error,
+        error_message=outcome.error_message,
+        member_id=outcome.member_id,
+        member_epoch=outcome.member_epoch,
+        heartbeat_interval_ms=outcome.heartbeat_interval_ms,
+        assignment=outcome.assignment,
     )
 
 

@@ -6,7 +6,7 @@ that are silent, or do not give up the partitions they must, are removed by dead
 protocol are served by `classic_members_state.py`.
 """
 
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import replace
 from enum import IntEnum
 from typing import Final, NamedTuple, Protocol
@@ -56,6 +56,24 @@ NOT_WRITTEN: Final = ConsumerHeartbeatResponse(error=ErrorCode.COORDINATOR_NOT_A
 
 MayDescribe = Callable[[str], bool]
 """Whether the client that sends a heartbeat may describe this topic."""
+
+
+class PlainJoin(NamedTuple):
+    """A heartbeat that is a plain join, with the token of its response."""
+
+    request: ConsumerHeartbeat
+    token: Hashable
+    may_describe: MayDescribe = lambda topic: True
+
+
+class _Heard(NamedTuple):
+    """A heartbeat whose member is known and recorded, before its target is."""
+
+    request: ConsumerHeartbeat
+    before: Member
+    has_changed: bool
+    """Whether the member's subscription changed."""
+    needs_epoch: bool
 
 
 class MemberDeadline(IntEnum):
@@ -140,16 +158,50 @@ class ConsumerGroups:
             else:
                 change, response = self._live(request, now_ms, may_describe)
         except Refusal as refusal:
-            return [Respond(token, ConsumerHeartbeatResponse(error=refusal.code, error_message=str(refusal)))]
+            return [_refused(token, refusal)]
         return change.effects(Respond(token, response), on_failure=(Respond(token, NOT_WRITTEN),))
+
+    def join_all(self, joins: "Sequence[PlainJoin]", now_ms: int) -> list[Effect]:
+        """Heartbeats that are plain joins of one group, decided together: one epoch, one target and one write.
+
+        So members that start together get their partitions at once. One after the other, the first of them would get
+        all partitions, and would have to give up most of them to the others.
+        """
+        change: GroupChange | None = None
+        effects: list[Effect] = []
+        heard: list[tuple[Hashable, _Heard]] = []
+        for request, token, may_describe in joins:
+            try:
+                check_heartbeat(request)
+                if change is None:
+                    change = self._decide_on(request.group_id, now_ms, is_joining=True)
+                heard.append((token, self._hear(change, request, now_ms, may_describe)))
+            except Refusal as refusal:
+                effects.append(_refused(token, refusal))
+        if change is None or not heard:
+            return effects
+        self._update_epoch(change, is_due=any(each.needs_epoch for _, each in heard))
+        change.update_target(self.topics, now_ms, self.config.assignment_interval_ms)
+        responses = [Respond(token, self._settle(change, each, now_ms)) for token, each in heard]
+        failures = tuple(Respond(token, NOT_WRITTEN) for token, _ in heard)
+        return effects + change.effects(*responses, on_failure=failures)
 
     # Living
 
     def _live(
         self, request: ConsumerHeartbeat, now_ms: int, may_describe: MayDescribe
     ) -> tuple[GroupChange, ConsumerHeartbeatResponse]:
+        change = self._decide_on(request.group_id, now_ms, is_joining=request.member_epoch == JOIN_EPOCH)
+        heard = self._hear(change, request, now_ms, may_describe)
+        self._update_epoch(change, is_due=heard.needs_epoch)
+        change.update_target(self.topics, now_ms, self.config.assignment_interval_ms)
+        return change, self._settle(change, heard, now_ms)
+
+    def _hear(
+        self, change: GroupChange, request: ConsumerHeartbeat, now_ms: int, may_describe: MayDescribe
+    ) -> "_Heard":
+        """Checks who sends the heartbeat, and records what the member says of itself."""
         is_joining = request.member_epoch == JOIN_EPOCH
-        change = self._decide_on(request.group_id, now_ms, is_joining=is_joining)
         members = change.group.members
         if len(members) >= self.config.max_size and request.member_id not in members:
             raise Refusal(
@@ -158,13 +210,21 @@ class ConsumerGroups:
             )
         member_id = request.member_id or self._new_member_id()
         before = self._member(change, request, member_id, is_joining=is_joining)
-        changed = self._subscribe(change, before, request, now_ms, may_describe)
-        change.update_target(self.topics, now_ms, self.config.assignment_interval_ms)
-        after = change.reconcile(member_id, self.topics, request.owned_partitions, subscription_changed=changed)
-        self.start_timers(request.group_id, after, now_ms, has_moved=after.current != before.current)
-        has_news = is_joining or request.is_full or after.assigned != before.assigned
-        return change, ConsumerHeartbeatResponse(
-            member_id=member_id,
+        has_changed, has_new_topics = self._subscribe(change, before, request, now_ms, may_describe)
+        return _Heard(request, before, has_changed, has_changed or has_new_topics)
+
+    def _settle(self, change: GroupChange, heard: "_Heard", now_ms: int) -> ConsumerHeartbeatResponse:
+        """Brings the member a step nearer to its target; returns its response."""
+        request, before = heard.request, heard.before
+        after = change.reconcile(
+            before.member_id, self.topics, request.owned_partitions, subscription_changed=heard.has_changed
+        )
+        has_moved = after is not before and after.current != before.current
+        self.start_timers(request.group_id, after, now_ms, has_moved=has_moved)
+        is_told = request.member_epoch == JOIN_EPOCH or request.is_full
+        has_news = is_told or (has_moved and after.assigned != before.assigned)
+        return ConsumerHeartbeatResponse(
+            member_id=before.member_id,
             member_epoch=after.member_epoch,
             heartbeat_interval_ms=self.config.heartbeat_interval_ms,
             assignment=as_assignment(after.assigned) if has_news else None,
@@ -216,24 +276,27 @@ class ConsumerGroups:
         request: ConsumerHeartbeat,
         now_ms: int,
         may_describe: MayDescribe,
-    ) -> bool:
-        """Records what the member says of itself, and bumps the group epoch if its subscription or a topic changed.
+    ) -> tuple[bool, bool]:
+        """Records what the member says of itself.
 
-        Returns whether this member's subscription changed.
+        Returns whether its subscription changed, and whether a pattern of the group matches other topics than before.
         """
         said = _merged(before.said, request)
-        if said != before.said or before.member_id not in change.group.members:
+        if (said is not before.said and said != before.said) or before.member_id not in change.group.members:
             change.write(MemberRecord(request.group_id, before.member_id, said))
         regex_changed = (said.topic_regex or "") != (before.said.topic_regex or "")
         has_new_topics = self._update_regexes(change, before.said.topic_regex, said.topic_regex, now_ms, may_describe)
-        changed = regex_changed or said.topic_names != before.said.topic_names
-        is_unseen = self._seen_version.get(request.group_id) != self._topics_version
-        if changed or has_new_topics or (is_unseen and change.has_new_metadata(self.topics)):
+        return regex_changed or said.topic_names != before.said.topic_names, has_new_topics
+
+    def _update_epoch(self, change: GroupChange, *, is_due: bool) -> None:
+        """Bumps the group epoch if that is due, or if a subscribed topic changed."""
+        group_id = change.group.group_id
+        is_unseen = self._seen_version.get(group_id) != self._topics_version
+        if is_due or (is_unseen and change.has_new_metadata(self.topics)):
             change.bump_epoch(self.topics)
         else:
             # Only now: the record of a new epoch may fail to be written.
-            self._seen_version[request.group_id] = self._topics_version
-        return changed
+            self._seen_version[group_id] = self._topics_version
 
     def _update_regexes(
         self, change: GroupChange, old: str | None, new: str | None, now_ms: int, may_describe: MayDescribe
@@ -268,6 +331,11 @@ class ConsumerGroups:
             value = RegexValue(topics=topics, version=self._topics_version, timestamp_ms=now_ms)
             change.write(RegexRecord(group_id, regex, value))
         return has_new_topics
+
+    def has_patterns(self, request: ConsumerHeartbeat) -> bool:
+        """Whether a heartbeat may have to match patterns: its own, or those of its group."""
+        group = self.groups.get(request.group_id)
+        return bool(request.topic_regex) or (group is not None and bool(group.regexes))
 
     def unmatched(self, request: ConsumerHeartbeat, now_ms: int) -> Iterator[tuple[TopicPattern, list[str]]]:
         """The topic names that a heartbeat's patterns must match, in slices, so that the handler can match them before.
@@ -499,10 +567,26 @@ def _is_tombstone(record: GroupRecord) -> bool:
     return not record.exists if isinstance(record, PartitionMetadataRecord) else record.value is None
 
 
+def _refused(token: Hashable, refusal: Refusal) -> Respond:
+    return Respond(token, ConsumerHeartbeatResponse(error=refusal.code, error_message=str(refusal)))
+
+
 def _merged(said: MemberValue, request: ConsumerHeartbeat) -> MemberValue:
     """What the member has said so far, updated by what it says now; it now speaks the consumer protocol."""
-    names = said.topic_names if request.topic_names is None else tuple(sorted(set(request.topic_names)))
     is_silent = request.rebalance_timeout_ms == -1
+    if (
+        is_silent
+        and request.topic_names is None
+        and request.topic_regex is None
+        and request.server_assignor is None
+        and request.rack_id is None
+        and request.instance_id in (None, said.instance_id)
+        and request.client_id == said.client_id
+        and request.client_host == said.client_host
+        and said.classic is None
+    ):
+        return said  # As nearly always.
+    names = said.topic_names if request.topic_names is None else tuple(sorted(set(request.topic_names)))
     return MemberValue(
         instance_id=said.instance_id if request.instance_id is None else request.instance_id,
         rack_id=said.rack_id if request.rack_id is None else request.rack_id,

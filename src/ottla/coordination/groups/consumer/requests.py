@@ -6,7 +6,7 @@ wire handlers translate.
 
 from dataclasses import dataclass
 from enum import Enum
-from typing import Final
+from typing import Final, NamedTuple
 from uuid import UUID
 
 from ottla.coordination.groups.consumer.records import Assignment
@@ -57,8 +57,7 @@ class ConsumerGroupConfig:
     """`group.max.size`: a larger group is not downgraded."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ConsumerHeartbeat:
+class ConsumerHeartbeat(NamedTuple):
     """A member joins, stays, changes its subscription, or leaves. None is "as before"; a full heartbeat has
     `rebalance_timeout_ms` (not -1), a subscription, and `owned_partitions`."""
 
@@ -82,9 +81,13 @@ class ConsumerHeartbeat:
         has_subscription = self.topic_names is not None or self.topic_regex is not None
         return self.rebalance_timeout_ms != -1 and has_subscription and self.owned_partitions is not None
 
+    @property
+    def is_plain_join(self) -> bool:
+        """Whether a dynamic member joins without a pattern: such joins can be decided together."""
+        return self.member_epoch == JOIN_EPOCH and self.instance_id is None and not self.topic_regex
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ConsumerHeartbeatResponse:
+
+class ConsumerHeartbeatResponse(NamedTuple):
     """The member's new epoch, and its assignment if it changed or the heartbeat was full; None is "as before"."""
 
     error: ErrorCode = ErrorCode.NONE
