@@ -4,12 +4,11 @@ From the wire to the group's shard and back; the rules are in `ottla.coordinatio
 here, and the errors of groups that cannot be reached.
 """
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Hashable, Sequence
 from datetime import timedelta
-from functools import lru_cache
+from functools import lru_cache, partial
 from ipaddress import AddressValueError, IPv6Address
-from typing import Final
+from typing import TYPE_CHECKING, Any, Final
 
 from kio.schema.heartbeat.v4.request import HeartbeatRequest as WireHeartbeatRequest
 from kio.schema.join_group.v9.request import JoinGroupRequest
@@ -35,6 +34,7 @@ from ottla.coordination.groups.requests import (
     SyncRequest,
     SyncResponse,
 )
+from ottla.coordination.runtime.reply import Reply
 from ottla.model.error_codes import ErrorCode
 from ottla.model.errors import (
     BatchTooLargeError,
@@ -46,6 +46,9 @@ from ottla.model.errors import (
 from ottla.protocol.group_answers import JOIN_SINCE, SYNC_SINCE, heartbeat_body, joined_body, synced_body
 from ottla.protocol.messages import milliseconds, wire_error
 from ottla.security.resources import Operation, ResourceType
+
+if TYPE_CHECKING:
+    from ottla.coordination.groups.coordinator import GroupsShard
 
 _MILLISECOND: Final = timedelta(milliseconds=1)
 
@@ -75,20 +78,38 @@ def _host_of(peer: str) -> str:
     return "/" + ":".join(f"{packed[at] << 8 | packed[at + 1]:x}" for at in range(0, 16, 2))
 
 
-@contextmanager
-def _waiting(services: Services, size: int) -> Iterator[None]:
-    """Counts the bytes of a waiting request. Raises CoordinatorLoadingError, upon which clients try again, if too much
-    waits already."""
+def _hold(services: Services, size: int) -> None:
+    """Counts the bytes of a request that may wait. Raises CoordinatorLoadingError, upon which clients try again, if too
+    much waits already."""
     groups = services.groups
     if groups.waiting_bytes and groups.waiting_bytes + size > WAITING_BYTES_MAX:
         raise CoordinatorLoadingError(
             f"requests of {groups.waiting_bytes} bytes in total already wait for other members; try again"
         )
     groups.waiting_bytes += size
+
+
+def _hand_waiting(
+    services: Services,
+    shard: "GroupsShard",
+    event: Callable[[int, Hashable], Sequence[Any]],
+    size: int,
+    answer_of: Callable[[Any], Any],
+) -> Reply:
+    """Hands the shard a request of this size that may wait for other members."""
+    _hold(services, size)
+
+    def answer(outcome: Any) -> Any:
+        services.groups.waiting_bytes -= size
+        return answer_of(outcome)
+
+    reply = Reply(answer)
     try:
-        yield
-    finally:
-        groups.waiting_bytes -= size
+        shard.hand(event, reply)
+    except BaseException:
+        services.groups.waiting_bytes -= size
+        raise
+    return reply
 
 
 def _code(error: OttlaError) -> ErrorCode:
@@ -100,9 +121,9 @@ def _code(error: OttlaError) -> ErrorCode:
 # JoinGroup
 
 
-async def join_group(
+def join_group(
     services: Services, context: RequestContext, request: JoinGroupRequest
-) -> JoinGroupResponse | bytes:
+) -> Reply | JoinGroupResponse | bytes:
     """A place in the group's next generation, once all members have joined."""
     asked = JoinRequest(
         group_id=request.group_id,
@@ -118,7 +139,7 @@ async def join_group(
         can_skip_assignment=context.version >= _SKIP_ASSIGNMENT_SINCE,
         reason=request.reason,
     )
-    del request
+    answer_of = partial(_joined, context.version, asked.member_id)
     try:
         context.check(Operation.READ, ResourceType.GROUP, asked.group_id)
         shard = services.groups.shard_of(asked.group_id)
@@ -127,14 +148,14 @@ async def join_group(
             raise InvalidRequestError(
                 f"the protocols of the member have {size} bytes, too many for a record of the coordinator"
             )
-        with _waiting(services, size):
-            joined: JoinResponse = await shard.ask(lambda now_ms, token: shard.machine.join(asked, now_ms, token))
+        return _hand_waiting(services, shard, partial(shard.machine.join, asked), size, answer_of)
     except OttlaError as error:
-        joined = JoinResponse(error=_code(error), member_id=asked.member_id)
-    return _joined(context.version, joined)
+        return answer_of(error)
 
 
-def _joined(version: int, joined: JoinResponse) -> JoinGroupResponse | bytes:
+def _joined(version: int, member_id: str, joined: JoinResponse | OttlaError) -> JoinGroupResponse | bytes:
+    if isinstance(joined, OttlaError):
+        joined = JoinResponse(error=_code(joined), member_id=member_id)
     if version >= JOIN_SINCE:
         return joined_body(
             version,
@@ -168,9 +189,9 @@ def _joined(version: int, joined: JoinResponse) -> JoinGroupResponse | bytes:
 # SyncGroup
 
 
-async def sync_group(
+def sync_group(
     services: Services, context: RequestContext, request: SyncGroupRequest
-) -> SyncGroupResponse | bytes:
+) -> Reply | SyncGroupResponse | bytes:
     """The member's assignment, once the leader has brought everyone's."""
     asked = SyncRequest(
         group_id=request.group_id,
@@ -181,21 +202,22 @@ async def sync_group(
         protocol_name=request.protocol_name,
         assignments=tuple(MemberAssignment(each.member_id, each.assignment) for each in request.assignments),
     )
-    del request
+    answer_of = partial(_synced, context.version)
     is_protocol_named = asked.protocol_type is not None and asked.protocol_name is not None
     if context.version >= _PROTOCOL_REQUIRED_SINCE and not is_protocol_named:
-        return _synced(context.version, SyncResponse(error=ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
+        return answer_of(SyncResponse(error=ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
     try:
         context.check(Operation.READ, ResourceType.GROUP, asked.group_id)
         shard = services.groups.shard_of(asked.group_id)
-        with _waiting(services, sum(len(each.member_id) + len(each.assignment) for each in asked.assignments)):
-            synced: SyncResponse = await shard.ask(lambda now_ms, token: shard.machine.sync(asked, now_ms, token))
+        size = sum(len(each.member_id) + len(each.assignment) for each in asked.assignments)
+        return _hand_waiting(services, shard, partial(shard.machine.sync, asked), size, answer_of)
     except OttlaError as error:
-        synced = SyncResponse(error=_code(error))
-    return _synced(context.version, synced)
+        return answer_of(error)
 
 
-def _synced(version: int, synced: SyncResponse) -> SyncGroupResponse | bytes:
+def _synced(version: int, synced: SyncResponse | OttlaError) -> SyncGroupResponse | bytes:
+    if isinstance(synced, OttlaError):
+        synced = SyncResponse(error=_code(synced))
     if version >= SYNC_SINCE:
         return synced_body(
             version,
@@ -216,7 +238,7 @@ def _synced(version: int, synced: SyncResponse) -> SyncGroupResponse | bytes:
 # Heartbeat
 
 
-async def heartbeat(services: Services, context: RequestContext, request: WireHeartbeatRequest) -> bytes:
+def heartbeat(services: Services, context: RequestContext, request: WireHeartbeatRequest) -> Reply | bytes:
     """Keeps a member in its group, or says why not. While the group is being loaded, its members stay."""
     asked = HeartbeatRequest(
         group_id=request.group_id,
@@ -224,16 +246,21 @@ async def heartbeat(services: Services, context: RequestContext, request: WireHe
         member_id=request.member_id,
         instance_id=request.group_instance_id,
     )
+    reply = Reply(partial(_heartbeat_answer, context.version))
     try:
         context.check(Operation.READ, ResourceType.GROUP, asked.group_id)
         shard = services.groups.shard_of(asked.group_id)
-        answer: HeartbeatResponse = await shard.ask(lambda now_ms, token: shard.machine.heartbeat(asked, now_ms, token))
-        code = answer.error
-    except CoordinatorLoadingError:
-        code = ErrorCode.NONE
+        shard.hand(partial(shard.machine.heartbeat, asked), reply)
     except OttlaError as error:
-        code = error.code
-    return heartbeat_body(context.version, code)
+        return _heartbeat_answer(context.version, error)
+    return reply
+
+
+def _heartbeat_answer(version: int, outcome: HeartbeatResponse | OttlaError) -> bytes:
+    if isinstance(outcome, HeartbeatResponse):
+        return heartbeat_body(version, outcome.error)
+    is_loading = isinstance(outcome, CoordinatorLoadingError)
+    return heartbeat_body(version, ErrorCode.NONE if is_loading else outcome.code)
 
 
 # LeaveGroup
