@@ -3,7 +3,11 @@
  *
  * Measured is the time from the first heartbeat of a change until every member is in one epoch and was given its share:
  * together they have all partitions, and none has two more than another. Members speak every few milliseconds, far more
- * often than a client would, so that it is the broker's pace and not the heartbeat interval that is measured. */
+ * often than a client would, so that it is the broker's pace and not the heartbeat interval that is measured.
+ *
+ * Before one leaves or joins, all members have confirmed what they hold, and their heartbeats are spread evenly over the
+ * pause, as those of unrelated clients are. Otherwise the figure depends on when they spoke last, in the change before:
+ * members of a broker that was fast have just spoken and would be silent for the whole pause. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -83,7 +87,27 @@ static double settle(struct group *group, int64_t start) {
     return (double)(now_ns() - start) / 1e9;
 }
 
+/* Ends what is left of the last change. */
+static void rest(struct group *group) {
+    void *owners[OWNERS_MAX];
+    for (bool is_quiet = false; !is_quiet;) {
+        is_quiet = true;
+        for (int at = 0; at < group->wanted; at++) {
+            struct consumer *consumer = &group->consumers[at];
+            if (consumer->must_confirm && !consumer->is_waiting) speak(group, consumer);
+            if (consumer->is_waiting) is_quiet = false;
+        }
+        int ready = wait_peers(group->epoll, owners, OWNERS_MAX, 1);
+        for (int at = 0; at < ready; at++) on_heartbeat_answers(owners[at]);
+    }
+    int64_t now = now_ns();
+    for (int at = 0; at < group->wanted; at++) {
+        group->consumers[at].due_ns = now + PAUSE_MS * (int64_t)1000000 * at / group->wanted;
+    }
+}
+
 static double join_from(struct group *group, int first) {
+    if (first > 0) rest(group);
     int64_t start = now_ns();
     group->wanted = group->options->members;
     for (int at = first; at < group->wanted; at++) speak(group, &group->consumers[at]);
@@ -106,6 +130,7 @@ static void forget(struct consumer *consumer) {
 }
 
 static double leave_by_last(struct group *group) {
+    rest(group);
     int64_t start = now_ns();
     group->wanted = group->options->members - 1;
     leave(group, &group->consumers[group->wanted]);
