@@ -11,6 +11,8 @@ from struct import Struct, pack
 from typing import Final
 from uuid import UUID
 
+from ottla.protocol.varints import unsigned_varint
+
 JOIN_SINCE: Final = 6
 SYNC_SINCE: Final = 4
 """The lowest versions that are written here."""
@@ -30,7 +32,6 @@ _NULL_STRUCTURE: Final = b"\xff"
 _STRUCTURE: Final = b"\1"
 _NO_TAGS: Final = b"\0"
 _BOOLEANS: Final = (b"\0", b"\1")
-_SMALL: Final = [bytes((value,)) for value in range(0x80)]
 
 
 def joined_body(
@@ -60,7 +61,7 @@ def joined_body(
         b"".join((_text(each), _nullable_text(instance_id), _sized(metadata), _NO_TAGS))
         for each, instance_id, metadata in members
     ]
-    parts += _varint(len(listed) + 1), *listed, _NO_TAGS
+    parts += unsigned_varint(len(listed) + 1), *listed, _NO_TAGS
     return b"".join(parts)
 
 
@@ -101,10 +102,10 @@ def consumer_heartbeat_body(
     if assignment is None:
         parts += _NULL_STRUCTURE, _NO_TAGS
         return b"".join(parts)
-    parts += _STRUCTURE, _varint(len(assignment) + 1)
+    parts += _STRUCTURE, unsigned_varint(len(assignment) + 1)
     for topic_id, partitions in assignment.items():
         count = len(partitions)
-        parts += topic_id.bytes, _varint(count + 1), pack(f">{count}i", *partitions), _NO_TAGS
+        parts += topic_id.bytes, unsigned_varint(count + 1), pack(f">{count}i", *partitions), _NO_TAGS
     # Of the assignment, and of the response.
     parts += _NO_TAGS, _NO_TAGS
     return b"".join(parts)
@@ -120,14 +121,4 @@ def _text(text: str) -> bytes:
 
 def _sized(data: bytes) -> bytes:
     """A compact string: its length plus one, then its bytes."""
-    return _varint(len(data) + 1) + data
-
-
-def _varint(value: int) -> bytes:
-    if value < 0x80:
-        return _SMALL[value]
-    written = bytearray()
-    while value >= 0x80:
-        written.append(value & 0x7F | 0x80)
-        value >>= 7
-    return bytes((*written, value))
+    return unsigned_varint(len(data) + 1) + data

@@ -12,6 +12,7 @@ from typing import Final
 from uuid import UUID
 
 from ottla.model.errors import CorruptError
+from ottla.protocol.varints import unsigned_varint
 
 TEXT_BYTES_MAX: Final = 32767
 """The maximum size of a plain text field, encoded."""
@@ -103,10 +104,7 @@ class FieldWriter:
 
     def varint(self, value: int) -> None:
         """An unsigned varint."""
-        while value > 0x7F:
-            self._bytes.append(value & 0x7F | 0x80)
-            value >>= 7
-        self._bytes.append(value)
+        self._bytes += unsigned_varint(value)
 
 
 class FieldReader:

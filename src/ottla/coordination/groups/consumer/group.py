@@ -96,6 +96,16 @@ class Member:
             revoking=current.revoking,
         )
 
+    def has_moved_from(self, before: "Member") -> bool:
+        """Whether the current assignment differs."""
+        return self is not before and (
+            self.member_epoch != before.member_epoch
+            or self.previous_member_epoch != before.previous_member_epoch
+            or self.state is not before.state
+            or self.assigned != before.assigned
+            or self.revoking != before.revoking
+        )
+
     def is_reconciled_to(self, target_epoch: int) -> bool:
         """Whether the member has reached this target."""
         return self.state is MemberState.STABLE and self.member_epoch == target_epoch

@@ -41,7 +41,8 @@ class Refusal(Exception):
 
 
 class GroupChange:
-    """Collects records; `group` is the group with them applied. The group that was passed in is not changed."""
+    """Collects records; `group` is the group with them applied, except for those of `reconcile`, the last step. The
+    group that was passed in is not changed."""
 
     def __init__(self, group: ConsumerGroup) -> None:
         self.group = group
@@ -141,7 +142,11 @@ class GroupChange:
     def reconcile(
         self, member_id: str, topics: Topics, owned: Assignment | None, *, subscription_changed: bool
     ) -> Member:
-        """Brings the member a step nearer to its target, if possible; returns the member after that."""
+        """Brings the member a step nearer to its target, if possible; returns the member after that.
+
+        The last step for this member: `group` still has it as it was. Other members that are reconciled by the same
+        change find partitions that it releases taken, and get them later.
+        """
         group = self.group
         member = group.members[member_id]
         if not subscription_changed and member.is_reconciled_to(group.target_epoch):
@@ -161,8 +166,9 @@ class GroupChange:
                 f"Member {member_id} is in a state that this broker does not know; it must give up all its partitions "
                 "and join again.",
             )
-        if reconciled != member:
-            self.write(CurrentRecord(group.group_id, member_id, reconciled.current))
+        if not reconciled.has_moved_from(member):
+            return member
+        self.records.append(encode(CurrentRecord(group.group_id, member_id, reconciled.current)))
         return reconciled
 
 

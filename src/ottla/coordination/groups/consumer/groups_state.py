@@ -88,6 +88,9 @@ class MemberDeadline(IntEnum):
     SYNC = 3
     """Ask for its assignment, for such a member that has joined."""
 
+    # Every heartbeat looks for deadlines; that of an Enum is computed from the name, by the interpreter.
+    __hash__ = int.__hash__
+
 
 class MemberDeadlineKey(NamedTuple):
     """A deadline of one member."""
@@ -219,7 +222,7 @@ class ConsumerGroups:
         after = change.reconcile(
             before.member_id, self.topics, request.owned_partitions, subscription_changed=heard.has_changed
         )
-        has_moved = after is not before and after.current != before.current
+        has_moved = after.has_moved_from(before)
         self.start_timers(request.group_id, after, now_ms, has_moved=has_moved)
         is_told = request.member_epoch == JOIN_EPOCH or request.is_full
         has_news = is_told or (has_moved and after.assigned != before.assigned)
@@ -302,6 +305,8 @@ class ConsumerGroups:
         self, change: GroupChange, old: str | None, new: str | None, now_ms: int, may_describe: MayDescribe
     ) -> bool:
         """Drops a pattern without subscribers, resolves those that are new or due; returns whether topics changed."""
+        if not new and not change.group.regexes:
+            return False
         group_id = change.group.group_id
         if old != new and old and old in change.group.regexes and not change.group.subscribers_of_regex(old):
             change.write(RegexRecord(group_id, old, None))

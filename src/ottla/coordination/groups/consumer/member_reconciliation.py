@@ -6,15 +6,14 @@ members still own follow when they are released. So a partition never has two ow
 """
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, replace
+from typing import NamedTuple
 from uuid import UUID
 
 from ottla.coordination.groups.consumer.group import Member
 from ottla.coordination.groups.consumer.records import Assignment, Holdings, MemberState
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Goal:
+class Goal(NamedTuple):
     """The target of a member, and the owners of its partitions."""
 
     target_epoch: int
@@ -94,8 +93,9 @@ def _drop_unsubscribed(member: Member, goal: Goal, owned: Assignment | None) -> 
 
 
 def _moved(member: Member, state: MemberState, epoch: int, assigned: Holdings, revoking: Holdings) -> Member:
-    return replace(
-        member,
+    return Member(
+        member_id=member.member_id,
+        said=member.said,
         state=state,
         previous_member_epoch=member.member_epoch,
         member_epoch=epoch,

@@ -8,12 +8,13 @@ The partition metadata (type 4) that Kafka wrote before 4.1 is read, so that it 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
-from struct import Struct
+from struct import Struct, pack
 from typing import Final, TypeVar
 from uuid import UUID
 
 from ottla.coordination.runtime.effects import CoordinatorRecord, DecodedRecord
 from ottla.coordination.runtime.record_fields import FieldReader, FieldWriter
+from ottla.protocol.varints import unsigned_varint
 
 V = TypeVar("V")
 
@@ -33,6 +34,10 @@ REGEX_KIND: Final = 16
 
 _INT16: Final = Struct(">h")
 _VERSION: Final = 0
+_CURRENT: Final = Struct(">hiib")
+_NO_TAGS: Final = b"\0"
+_ONE_TAG: Final = b"\1\0"
+_EMPTY_ARRAY: Final = b"\1"
 _ONLY_TAG: Final = 0
 
 
@@ -385,24 +390,22 @@ def _read_target(key: FieldReader, value: bytes | None) -> GroupRecord:
 
 
 def _write_current(value: CurrentValue) -> bytes:
-    fields = FieldWriter(_VERSION, flexible=True)
-    fields.int32(value.member_epoch)
-    fields.int32(value.previous_member_epoch)
-    fields.int8(value.state)
-    _write_holdings(fields, value.assigned)
-    _write_holdings(fields, value.revoking)
-    fields.tags()
-    return fields.finish()
+    # The record that is written most, by far: packed in as few steps as possible.
+    head = _CURRENT.pack(_VERSION, value.member_epoch, value.previous_member_epoch, value.state)
+    return b"".join((head, _holdings(value.assigned), _holdings(value.revoking), _NO_TAGS))
 
 
-def _write_holdings(fields: FieldWriter, holdings: Holdings) -> None:
-    fields.count(len(holdings))
+def _holdings(holdings: Holdings) -> bytes:
+    if not holdings:
+        return _EMPTY_ARRAY
+    parts = [unsigned_varint(len(holdings) + 1)]
     for topic_id, epochs in sorted(holdings.items()):
-        fields.uuid(topic_id)
-        fields.int32s(sorted(epochs))
-        since = _tag_writer()
-        since.int32s([epoch for _, epoch in sorted(epochs.items())])
-        fields.tags({_ONLY_TAG: _tag_bytes(since)})
+        count = unsigned_varint(len(epochs) + 1)
+        numbers = f">{len(epochs)}i"
+        since = count + pack(numbers, *[epoch for _, epoch in sorted(epochs.items())])
+        size = unsigned_varint(len(since))
+        parts += topic_id.bytes, count, pack(numbers, *sorted(epochs)), _ONE_TAG, size, since
+    return b"".join(parts)
 
 
 def _read_current(key: FieldReader, value: bytes | None) -> GroupRecord:

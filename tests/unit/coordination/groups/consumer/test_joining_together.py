@@ -65,6 +65,17 @@ def test_those_who_join_a_group_with_members_wait_for_what_these_give_up() -> No
     assert {0, 1, 2, 3} == {partition for each in (kept, *given) for partition in (each or {})[FOO]}
 
 
+def test_what_one_of_them_gives_up_by_joining_again_goes_to_another_a_heartbeat_later() -> None:
+    driver = Driver()
+    driver.join("a")
+    responses = driver.run(driver.shard.join_all(joins_of("a", "b"), driver.now_ms))
+    kept, awaited = responses["a"].assignment, responses["b"].assignment
+    assert (2, {}) == (len(kept[FOO]), awaited)
+    given = driver.beat("b", 3).assignment
+    assert given is not None
+    assert {0, 1, 2, 3} == {*kept[FOO], *given[FOO]}
+
+
 def test_a_refused_join_does_not_harm_the_others() -> None:
     driver = Driver(ConsumerGroupConfig(assignment_interval_ms=0, max_size=2))
     joins = [
