@@ -14,28 +14,33 @@ from ottla.model.errors import OttlaError
 
 if TYPE_CHECKING:
     from ottla.coordination.groups.consumer.groups_state import PlainJoin
+    from ottla.coordination.groups.consumer.requests import ConsumerHeartbeat
     from ottla.coordination.groups.group_shard_state import GroupShard
 
 _QUIET_ROUNDS: Final = 2
 """Rounds of the event loop in a row without a join of the group, after which those that wait are decided."""
 
-_WAIT_SECONDS_MAX: Final = 0.02
-"""A join does not wait longer than this, even if more arrive."""
+_ROUNDS_MAX: Final = 64
+"""A join does not wait for more rounds than this, even if each of them brings another one."""
 
-_BYTES_MAX: Final = 64 * 1024
-"""Of the subscriptions that are decided together, except for a single larger one: they are written as one batch."""
+_BYTES_MAX: Final = 128 * 1024
+"""Of the records of joins that are decided together, about, except for a single larger one: they are one batch, which
+must stay far below `max.message.bytes`."""
+
+_RECORDS_OF_JOIN: Final = 4
+_BYTES_OF_JOIN: Final = 256
 
 
 class _Gathering:
     """The joins of one group that wait."""
 
-    __slots__ = ("began", "joins", "quiet_rounds", "seen", "subscription_bytes")
+    __slots__ = ("joins", "quiet_rounds", "record_bytes", "rounds", "seen")
 
-    def __init__(self, began: float) -> None:
-        self.began = began
+    def __init__(self) -> None:
         self.joins: list[PlainJoin] = []
-        self.subscription_bytes = 0
+        self.record_bytes = 0
         self.seen = 0
+        self.rounds = 0
         self.quiet_rounds = 0
 
 
@@ -50,16 +55,16 @@ class GatheredJoins:
         """Hands the join to the shard soon, together with others. Its token, a `Reply`, gets the response or error."""
         request = join.request
         key = (shard, request.group_id)
-        size = sum(map(len, request.topic_names or ()))
+        size = _size_of(request)
         found = self._waiting.get(key)
-        if found is not None and found.subscription_bytes + size > _BYTES_MAX:
+        if found is not None and found.record_bytes + size > _BYTES_MAX:
             self._decide(key)
             found = None
         if found is None:
-            found = self._waiting[key] = _Gathering(self._loop.time())
+            found = self._waiting[key] = _Gathering()
             self._loop.call_soon(self._look, key, found)
         found.joins.append(join)
-        found.subscription_bytes += size
+        found.record_bytes += size
 
     def decide_for(self, shard: "Shard[GroupShard]", group_id: str, member_id: str) -> None:
         """Decides now what waits, if this member has a join among it: its next request must not overtake that one."""
@@ -71,9 +76,10 @@ class GatheredJoins:
     def _look(self, key: "tuple[Shard[GroupShard], str]", found: _Gathering) -> None:
         if self._waiting.get(key) is not found:
             return
+        found.rounds += 1
         found.quiet_rounds = found.quiet_rounds + 1 if found.seen == len(found.joins) else 0
         found.seen = len(found.joins)
-        if found.quiet_rounds < _QUIET_ROUNDS and self._loop.time() - found.began < _WAIT_SECONDS_MAX:
+        if found.quiet_rounds < _QUIET_ROUNDS and found.rounds < _ROUNDS_MAX:
             self._loop.call_soon(self._look, key, found)
         else:
             self._decide(key)
@@ -88,3 +94,10 @@ class GatheredJoins:
                     join.token.set_exception(error)
             return
         shard.carry_out(shard.machine.join_consumers(joins, shard.now_ms()))
+
+
+def _size_of(request: "ConsumerHeartbeat") -> int:
+    """About the size of what is written for a join."""
+    keys = _RECORDS_OF_JOIN * (len(request.group_id) + len(request.member_id))
+    names = len(request.client_id) + len(request.client_host) + sum(map(len, request.topic_names or ()))
+    return _BYTES_OF_JOIN + keys + names

@@ -177,6 +177,20 @@ def _sizes(answers: list[Any]) -> dict[int, int]:
     return {size: sizes.count(size) for size in set(sizes)}
 
 
+def test_a_join_does_not_wait_for_ever_while_others_come() -> None:
+    async def scenario() -> None:
+        rig = await Rig.make()
+        reply = rig.join("a")
+        for number in range(1_000):
+            if reply.done():
+                break
+            rig.join(f"m{number}")
+            await asyncio.sleep(0)
+        assert reply.done()
+
+    run(scenario)
+
+
 def test_groups_do_not_wait_for_each_other() -> None:
     async def scenario() -> None:
         rig = await Rig.make()
@@ -209,10 +223,21 @@ def test_the_next_request_of_a_member_does_not_overtake_its_join() -> None:
 def test_large_subscriptions_are_not_gathered_into_one_batch() -> None:
     async def scenario() -> None:
         rig = await Rig.make()
-        names = tuple("x" * 249 + str(number) for number in range(10, 210))
+        names = tuple("x" * 249 + str(number) for number in range(100, 400))
         first, second = rig.join("a", topic_names=names), rig.join("b", topic_names=names)
         assert (True, False) == (first.done(), second.done())
         assert ErrorCode.NONE is (await second).error
+
+    run(scenario)
+
+
+def test_many_joins_are_more_than_one_batch() -> None:
+    async def scenario() -> None:
+        rig = await Rig.make()
+        replies = [rig.join(f"m{number:03}") for number in range(999)]
+        assert (True, False) == (replies[0].done(), replies[-1].done())
+        assert {ErrorCode.NONE} == {(await reply).error for reply in replies}
+        assert 999 == len(rig.shard.machine.consumers.groups["g"].members)
 
     run(scenario)
 
