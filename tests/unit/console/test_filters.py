@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+from array import array
 from typing import Any
 
 import pyarrow as pa
@@ -11,9 +12,11 @@ from hypothesis import strategies as st
 
 from ottla.console.filters import FilterError, parse_filter, predicate
 from ottla.console.filters.candidates import column_filter
+from ottla.console.filters.json_fields import json_fields, rows_with
 from ottla.console.filters.parser import DEPTH_MAX
 from ottla.console.filters.syntax import Node, Root
 from ottla.console.services.records.rows import ReadRecord
+from ottla.model.errors import MisuseError
 from ottla.model.ids import TopicPartition
 from ottla.records.arrow import SCHEMA
 
@@ -343,11 +346,12 @@ def real_record(row: Row) -> ReadRecord:
     )
 
 
-@given(EXPRESSIONS, st.lists(ROWS, max_size=4), st.integers(0, 2))
-def test_masks_agree_with_the_predicate(text: str, rows: list[Row], skipped: int) -> None:
+@given(EXPRESSIONS, st.lists(ROWS, max_size=4), st.integers(0, 2), st.sampled_from([0, 20]))
+def test_masks_agree_with_the_predicate(text: str, rows: list[Row], skipped: int, others: int) -> None:
     # Random operands: a time that is none, for example.
     with contextlib.suppress(FilterError):
-        passing(text, rows, skipped)
+        # Of many rows of which few may pass, only these are read.
+        passing(text, [*rows, *[Row(key=b"{}", value=b'{"b": "c"}')] * others], skipped)
 
 
 @given(
@@ -360,6 +364,79 @@ def test_documents_of_any_form_agree_with_the_predicate(
     documents: list[bytes], field: str, comparison: str, constant: str
 ) -> None:
     passing(f"{field} {comparison} {constant}", [Row(key=each, value=each) for each in documents])
+
+
+SHAPES = ['{"a": %s, "b": {"a": %s}, "\u00e4": %s}', '{"a":[%s,%s],"b":%s}', '{"b": [{"a": %s}, {"a": %s}], "a": %s}']
+
+
+@given(
+    st.sampled_from(SHAPES).flatmap(
+        lambda shape: st.lists(
+            st.tuples(LEAVES, LEAVES, LEAVES).flatmap(
+                lambda leaves: st.one_of(
+                    st.just((shape % leaves).encode()),
+                    # Damaged: bytes that are missing, or others in their place.
+                    st.tuples(
+                        st.integers(0, len(shape)),
+                        st.integers(0, 3),
+                        st.sampled_from([b"", b"a", b",", b'"', b"\xc3", b'"a":', b'"a":1,', b"{", b"}", b" ", b"\\"]),
+                    ).map(
+                        lambda it: (
+                            (shape % leaves).encode()[: it[0]] + it[2] + (shape % leaves).encode()[it[0] + it[1] :]
+                        )
+                    ),
+                )
+            ),
+            min_size=2,
+            max_size=5,
+        )
+    ),
+    FIELDS | st.sampled_from(["value.b.a", "value.b[0].a", "value.b[1].a", "value.b"]),
+    st.sampled_from(["== 1", "!= 1", "> 41", "<= 100", "== null", "== 'a'", "startsWith 'a'", "contains 'x'"]),
+)
+def test_documents_with_the_same_names_agree_with_the_predicate(
+    documents: list[bytes], field: str, comparison: str
+) -> None:
+    passing(f"{field} {comparison}", [Row(key=each, value=each) for each in documents])
+
+
+@pytest.mark.parametrize("text", ["value.a.n > 41", "value.a.n == 42", 'value.t == "x42"', 'value.t endsWith "42"'])
+@pytest.mark.parametrize("every", [1000, 301, 7, 2, 1])
+def test_however_many_rows_may_pass_all_are_found(text: str, every: int) -> None:
+    def document(number: int) -> bytes:
+        value = 42 if number % every == 0 else 41
+        plain = f'{{"n": "none", "a": {{"n": {value}}}, "t": "x{value}"}}'
+        return (plain if number % 10 else plain.replace("x4", "x\\u0034") if number % 20 else plain[:-1]).encode()
+
+    certain, expected = passing(text, [Row(value=document(number)) for number in range(1, 701)])
+    assert expected == certain
+    assert (every < 1000) == any(expected)
+
+
+@given(
+    st.lists(st.lists(st.sampled_from([b"a", b"b", b"\\", b"ab" * 20]), max_size=4).map(b"".join), max_size=5),
+    st.sampled_from([1, 40]),
+    st.sampled_from([b"a", b"ab", b"bab", b"ab" * 20, b"ab" * 40]),
+    st.booleans(),
+    st.integers(0, 2),
+)
+def test_bytes_are_found_in_rows(rows: list[bytes], times: int, wanted: bytes, may_escape: bool, first: int) -> None:
+    column = pa.array([b"ab"] * first + rows * times, pa.binary())
+    _, offsets, data = column.buffers()
+    marks = rows_with(offsets or bytes(4), data or b"", first, len(rows) * times, wanted, may_escape=may_escape)
+    assert bytes(wanted in each or (may_escape and b"\\" in each) for each in rows * times) == marks
+
+
+def test_what_is_outside_of_the_data_is_refused() -> None:
+    for offsets in ([0, 5], [-1, 2], [3, 2], [0, 4, 3, 4]):
+        with pytest.raises(MisuseError):
+            rows_with(array("i", offsets), b"abcd", 0, len(offsets) - 1, b"a")
+    with pytest.raises(MisuseError):
+        rows_with(array("i", [0, 4]), b"abcd", 0, 2, b"a")
+    with pytest.raises(MisuseError):
+        rows_with(array("i", [0, 4]), b"abcd", 0, 1, b"")
+    with pytest.raises(MisuseError):
+        json_fields(array("i", [0, 4]), b"abcd", 0, 1, [("a",)], b"\1\1")
 
 
 @pytest.mark.parametrize(

@@ -1,15 +1,18 @@
 """The columns of one batch that a filter compares: its own, those of headers, and fields of JSON.
 
-Fields are read by `json_fields`, all that a filter names in one pass, when the first of them is needed.
+Fields are read by `json_fields`, all that a filter names in one pass, when the first of them is needed. If only few
+rows may pass a comparison, the fields of only these are read, for this comparison alone.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from ottla.console.filters import json_fields
+from ottla.console.filters.column_comparisons import BinaryRows, binary_rows, marked
 from ottla.console.filters.syntax import Root
 
 Steps = tuple[str | int, ...]
@@ -30,8 +33,7 @@ class FieldColumn:
 
     def of_kind(self, kind: int) -> pa.BooleanArray:
         """The rows of this kind."""
-        kinds = pa.Array.from_buffers(pa.uint8(), len(self.kinds), [None, pa.py_buffer(self.kinds)])
-        return pc.equal(kinds, pa.scalar(kind, pa.uint8()))
+        return marked(self.kinds, kind)
 
 
 class BatchColumns:
@@ -41,6 +43,7 @@ class BatchColumns:
         self._batch = batch
         self._partition = partition
         self._paths = paths
+        self._rows: dict[Root, BinaryRows] = {}
         self._fields: dict[Root, dict[Steps, FieldColumn]] = {}
         self._headers: dict[str, pa.Array] = {}
 
@@ -54,7 +57,7 @@ class BatchColumns:
         if root is Root.PARTITION:
             return pa.repeat(pa.scalar(self._partition, pa.int64()), self.num_rows)
         column = self._batch.column(root.value)
-        return column.cast(pa.int64()) if root is Root.TIMESTAMP else column
+        return column.view(pa.int64()) if root is Root.TIMESTAMP else column
 
     def header(self, name: str) -> pa.Array:
         """The value of each row's last header of this name; null if it is null or there is none."""
@@ -75,22 +78,37 @@ class BatchColumns:
         rows = pa.array(range(self.num_rows), owners.type)
         return values.filter(is_last).take(pc.index_in(rows, value_set=owners.filter(is_last)))
 
-    def field(self, root: Root, steps: Steps) -> FieldColumn | None:
-        """A field of JSON keys or values; None if the filter names too many of them."""
+    def has_read(self, root: Root) -> bool:
+        """Whether the fields of the key or value were read for another comparison."""
+        return root in self._fields
+
+    def rows(self, root: Root) -> BinaryRows:
+        """Keys or values as the kernels of JSON take them. A null is an empty document: neither has a field."""
+        if root not in self._rows:
+            column = self._batch.column(root.value)
+            # What is behind the offsets of a null is not specified.
+            self._rows[root] = binary_rows(pc.fill_null(column, b"") if column.null_count else column)
+        return self._rows[root]
+
+    def field(self, root: Root, steps: Steps, marks: bytes | None = None) -> FieldColumn | None:
+        """A field of JSON keys or values; None if the filter names too many of them.
+
+        With `marks`, a byte for each row, rows whose byte is 0 may be null instead.
+        """
         if root not in self._fields:
+            if marks is not None and marks.count(1) * _FEW < len(marks):
+                return self._read(root, [steps], marks)[0]
             paths = self._paths[root]
             self._fields[root] = dict(zip(paths, self._read(root, paths), strict=True))
         return self._fields[root].get(steps)
 
-    def _read(self, root: Root, paths: Sequence[Steps]) -> list[FieldColumn]:
-        column = self._batch.column(root.value)
-        count = len(column)
-        if column.null_count:
-            # What is behind the offsets of a null is not specified; an empty document has no fields either.
-            column = pc.fill_null(column, b"")
-        _, offsets, data = column.buffers()
-        found = json_fields.json_fields(offsets or bytes(4), data or b"", column.offset, count, paths)
-        return [_field_column(each, count) for each in found]
+    def _read(self, root: Root, paths: Sequence[Steps], marks: bytes | None = None) -> list[FieldColumn]:
+        found = json_fields.json_fields(*self.rows(root), paths, marks)
+        return [_field_column(each, self.num_rows) for each in found]
+
+
+_FEW: Final = 4
+"""Fields of less than one in this many rows are read for one comparison alone."""
 
 
 def _field_column(buffers: Sequence[bytes | None], count: int) -> FieldColumn:

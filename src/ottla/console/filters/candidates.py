@@ -6,6 +6,7 @@ those of fields of JSON with a constant. What is left is possible, not certain, 
 Keys and values with a schema are not what their bytes say; the caller has to decide these by the predicate.
 """
 
+import math
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
@@ -21,7 +22,6 @@ from ottla.console.filters.column_comparisons import (
     compare_texts,
     encoded,
     is_number,
-    occurs,
 )
 from ottla.console.filters.masks import (
     Mask,
@@ -258,12 +258,13 @@ def _compared_texts(column: pa.Array, comparison: Comparison, constant: Any, *, 
 
 
 def _field(comparison: Comparison, root: Root, steps: Steps, constant: Any, *, is_lower: bool = False) -> _Term:
-    wanted = encoded(constant) if comparison in _LITERAL and not is_lower else None
+    mark = None if is_lower else _marking(comparison, root, steps, constant)
 
     def field(columns: BatchColumns) -> Mask:
-        if wanted and not _may_have(columns.column(root), wanted):
+        marks = None if mark is None or columns.has_read(root) else mark(columns)
+        if marks is not None and 1 not in marks:
             return none_of(columns.num_rows)
-        column = columns.field(root, steps)
+        column = columns.field(root, steps, marks)
         if column is None:
             return any_of(columns.num_rows)
         found = _compared_field(column, comparison, constant, is_lower=is_lower)
@@ -275,13 +276,37 @@ def _field(comparison: Comparison, root: Root, steps: Steps, constant: Any, *, i
     return field
 
 
-_LITERAL: Final = (Comparison.EQUAL, Comparison.CONTAINS, Comparison.STARTS_WITH, Comparison.ENDS_WITH)
-"""Comparisons that a field can only pass if its document has the bytes of the constant, or a backslash: JSON may write
-any character as an escape."""
+def _marking(comparison: Comparison, root: Root, steps: Steps, constant: Any) -> Callable[[BatchColumns], bytes] | None:
+    """Marks the rows that may pass with 1, by a look at their bytes; None if that cannot be seen so."""
+    text = encoded(constant)
+    if text is not None and comparison in _WRITTEN:
+        written = _WRITTEN[comparison] % text
+        if not written:
+            return None
+        return lambda columns: json_fields.rows_with(*columns.rows(root), written, may_escape=True)
+    name = steps[-1]
+    if isinstance(name, str) and comparison in _BETWEEN and is_number(constant):
+        low, high = (math.inf * side if side else float(constant) for side in _BETWEEN[comparison])
+        return lambda columns: json_fields.rows_with_number(*columns.rows(root), name, low, high)
+    return None
 
 
-def _may_have(column: pa.Array, wanted: bytes) -> bool:
-    return occurs(column, wanted) or occurs(column, b"\\")
+_WRITTEN: Final = {
+    Comparison.EQUAL: b'"%s"',
+    Comparison.STARTS_WITH: b'"%s',
+    Comparison.ENDS_WITH: b'%s"',
+    Comparison.CONTAINS: b"%s",
+}
+"""What a document has in it if a text or an item of a list in it passes, unless it has a backslash: JSON may write any
+character as an escape."""
+_BETWEEN: Final = {
+    Comparison.EQUAL: (0, 0),
+    Comparison.LESS: (-1, 0),
+    Comparison.AT_MOST: (-1, 0),
+    Comparison.GREATER: (0, 1),
+    Comparison.AT_LEAST: (0, 1),
+}
+"""The bounds of the numbers that may pass: 0 is the constant, the others are infinite."""
 
 
 def _compared_field(column: FieldColumn, comparison: Comparison, constant: Any, *, is_lower: bool) -> Mask:

@@ -7,7 +7,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ottla.console.filters.json_fields import contains_bytes
+from ottla.console.filters.json_fields import rows_with
 from ottla.console.filters.masks import repeated
 from ottla.console.filters.syntax import Comparison
 
@@ -18,6 +18,8 @@ _ORDER: Final[dict[Comparison, Callable[[Any, Any], Any]]] = {
     Comparison.GREATER: pc.greater,
     Comparison.AT_LEAST: pc.greater_equal,
 }
+BinaryRows = tuple[Any, Any, int, int]
+"""Buffers of offsets and of bytes, the first row, and how many there are."""
 _INT64_MIN: Final = -(2**63)
 _INT64_MAX: Final = 2**63 - 1
 _UPWARDS: Final = (Comparison.GREATER, Comparison.AT_LEAST)
@@ -93,16 +95,22 @@ def encoded(constant: Any) -> bytes | None:
 
 
 def containing(column: pa.Array, data: bytes) -> pa.Array:
-    """The rows that contain some bytes."""
+    """The rows that contain some bytes; those that are null do not."""
     if not data:
         return column.is_valid()
-    return pc.match_substring(column, pattern=data) if occurs(column, data) else repeated(False, len(column))
+    marks = rows_with(*binary_rows(column), data)
+    if 1 not in marks:
+        return repeated(False, len(column))
+    return pc.and_(marked(marks, 1), column.is_valid()) if column.null_count else marked(marks, 1)
 
 
-def occurs(column: pa.Array, data: bytes) -> bool:
-    """Whether some bytes occur in the buffer of all rows. It may be across two rows, but most often it is nowhere."""
-    offsets, values = column.buffers()[1:3]
-    if values is None or offsets is None or not len(column):
-        return False
-    bounds = memoryview(offsets).cast("i")
-    return contains_bytes(values, bounds[column.offset], bounds[column.offset + len(column)], data)
+def binary_rows(column: pa.Array) -> BinaryRows:
+    """A column of binary or strings as kernels take it."""
+    _, offsets, data = column.buffers()
+    return offsets or bytes(4), data or b"", column.offset, len(column)
+
+
+def marked(marks: bytes, mark: int) -> pa.BooleanArray:
+    """The rows that have this mark; there is a byte for each."""
+    column = pa.Array.from_buffers(pa.uint8(), len(marks), [None, pa.py_buffer(marks)])
+    return pc.equal(column, pa.scalar(mark, pa.uint8()))

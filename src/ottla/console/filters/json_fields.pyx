@@ -4,13 +4,10 @@
 from cpython.buffer cimport Py_buffer, PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from libc.stdint cimport int32_t, int64_t, uint8_t
-from libc.stdlib cimport calloc, free
+from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcpy, memset
 
 from ottla.model.errors import MisuseError
-
-cdef extern from "<string.h>" nogil:
-    const void* memmem(const void* data, size_t size, const void* wanted, size_t wanted_size)
 
 cdef extern from "Python.h":
     double PyOS_string_to_double(const char* digits, char** end, object overflow) except? -1.0
@@ -43,10 +40,22 @@ cdef extern from "ottla/console/filters/json_fields.h" nogil:
         const uint8_t* start
         int64_t integer
         double real
-    void ottla_json_document(
-        const uint8_t* data, int32_t size, const ottla_json_path* paths, int32_t count, ottla_json_field* fields
+    void ottla_json_documents(
+        const uint8_t* data, int64_t data_size, const int32_t* offsets, int64_t count, const uint8_t* marks,
+        const ottla_json_path* paths, int32_t path_count, ottla_json_field* fields
     )
     int32_t ottla_json_unescape(const uint8_t* at, int32_t size, uint8_t* into)
+
+cdef extern from "ottla/console/filters/json_rows.h" nogil:
+    int ottla_json_are_bounds(const int32_t* offsets, int64_t count, int64_t data_size)
+    void ottla_json_mark_texts(
+        const uint8_t* data, const int32_t* offsets, int64_t count, const uint8_t* wanted, int32_t size,
+        int may_escape, uint8_t* marks
+    )
+    void ottla_json_mark_numbers(
+        const uint8_t* data, const int32_t* offsets, int64_t count, const uint8_t* name, int32_t size, double low,
+        double high, uint8_t* marks
+    )
 
 NULL_KIND = OTTLA_JSON_NULL
 FALSE = OTTLA_JSON_FALSE
@@ -97,55 +106,84 @@ cdef double _read_real(const ottla_json_field* field) except? -1.0:
     return PyOS_string_to_double(digits, NULL, None)
 
 
-def json_fields(offsets, data, Py_ssize_t first, Py_ssize_t count, paths not None):
-    cdef Py_buffer offsets_view, data_view
+cdef class _Rows:
+    """The buffers of a column of binary, while this object lives; `offsets` is that of the first row."""
+
+    cdef Py_buffer offsets_view
+    cdef Py_buffer data_view
+    cdef const int32_t* offsets
+    cdef const uint8_t* data
+
+    def __cinit__(self, offsets, data, Py_ssize_t first, Py_ssize_t count):
+        PyObject_GetBuffer(offsets, &self.offsets_view, PyBUF_SIMPLE)
+        PyObject_GetBuffer(data, &self.data_view, PyBUF_SIMPLE)
+        if first < 0 or count < 0 or self.offsets_view.len < (first + count + 1) * <Py_ssize_t>sizeof(int32_t):
+            raise MisuseError("the offsets do not reach as far as the rows")
+        self.offsets = <const int32_t*>self.offsets_view.buf + first
+        self.data = <const uint8_t*>self.data_view.buf
+        if not ottla_json_are_bounds(self.offsets, count, self.data_view.len):
+            raise MisuseError("the offsets point outside of the data")
+
+    def __dealloc__(self):
+        # Neither is set if it could not be had.
+        PyBuffer_Release(&self.data_view)
+        PyBuffer_Release(&self.offsets_view)
+
+
+def json_fields(offsets, data, Py_ssize_t first, Py_ssize_t count, paths not None, bytes marks=None):
+    cdef _Rows documents = _Rows(offsets, data, first, count)
+    cdef Py_ssize_t path_count = len(paths)
+    cdef const uint8_t* mark = NULL
+    cdef ottla_json_field* fields
     cdef _Paths steps
-    cdef Py_ssize_t number_of_paths = len(paths)
-    if not 0 < number_of_paths <= OTTLA_JSON_PATHS_MAX:
-        raise MisuseError(f"{number_of_paths} paths; at least 1 and at most {OTTLA_JSON_PATHS_MAX} are read at once")
+    if not 0 < path_count <= OTTLA_JSON_PATHS_MAX:
+        raise MisuseError(f"{path_count} paths; at least 1 and at most {OTTLA_JSON_PATHS_MAX} are read at once")
+    if marks is not None:
+        if len(marks) != count:
+            raise MisuseError(f"{len(marks)} marks for {count} rows")
+        mark = <const uint8_t*>PyBytes_AS_STRING(marks)
     steps = _Paths(paths)
-    PyObject_GetBuffer(offsets, &offsets_view, PyBUF_SIMPLE)
-    try:
-        PyObject_GetBuffer(data, &data_view, PyBUF_SIMPLE)
-        try:
-            if first < 0 or count < 0 or offsets_view.len < (first + count + 1) * <Py_ssize_t>sizeof(int32_t):
-                raise MisuseError("the offsets do not reach as far as the rows")
-            return _columns(
-                <const int32_t*>offsets_view.buf + first, <const uint8_t*>data_view.buf, data_view.len, count, steps,
-                number_of_paths,
-            )
-        finally:
-            PyBuffer_Release(&data_view)
-    finally:
-        PyBuffer_Release(&offsets_view)
-
-
-cdef list _columns(
-    const int32_t* offsets, const uint8_t* data, Py_ssize_t data_size, Py_ssize_t count, _Paths steps,
-    Py_ssize_t number_of_paths,
-):
-    cdef ottla_json_field* fields = <ottla_json_field*>calloc(
-        count * number_of_paths + 1, sizeof(ottla_json_field)
-    )
-    cdef Py_ssize_t row
-    cdef bint is_good = True
+    fields = <ottla_json_field*>malloc((count * path_count + 1) * sizeof(ottla_json_field))
     if fields == NULL:
         raise MemoryError
     try:
         with nogil:
-            for row in range(count):
-                if offsets[row] < 0 or offsets[row + 1] < offsets[row] or offsets[row + 1] > data_size:
-                    is_good = False
-                    break
-                ottla_json_document(
-                    data + offsets[row], offsets[row + 1] - offsets[row], steps.paths, <int32_t>number_of_paths,
-                    fields + row * number_of_paths,
-                )
-        if not is_good:
-            raise MisuseError("the offsets point outside of the data")
-        return [_column(fields + path, number_of_paths, count) for path in range(number_of_paths)]
+            ottla_json_documents(
+                documents.data, documents.data_view.len, documents.offsets, count, mark, steps.paths,
+                <int32_t>path_count, fields,
+            )
+        return [_column(fields + path, path_count, count) for path in range(path_count)]
     finally:
         free(fields)
+
+
+def rows_with(
+    offsets, data, Py_ssize_t first, Py_ssize_t count, bytes wanted not None, *, bint may_escape=False
+):
+    cdef _Rows documents = _Rows(offsets, data, first, count)
+    cdef bytes marks = PyBytes_FromStringAndSize(NULL, count)
+    cdef uint8_t* mark = <uint8_t*>PyBytes_AS_STRING(marks)
+    cdef const uint8_t* text = <const uint8_t*>PyBytes_AS_STRING(wanted)
+    cdef int32_t size = len(wanted)
+    if not wanted:
+        raise MisuseError("no bytes to look for")
+    with nogil:
+        ottla_json_mark_texts(documents.data, documents.offsets, count, text, size, may_escape, mark)
+    return marks
+
+
+def rows_with_number(
+    offsets, data, Py_ssize_t first, Py_ssize_t count, str name not None, double low, double high
+):
+    cdef _Rows documents = _Rows(offsets, data, first, count)
+    cdef bytes quoted = b'"' + name.encode("utf-8", "surrogatepass") + b'"'
+    cdef bytes marks = PyBytes_FromStringAndSize(NULL, count)
+    cdef uint8_t* mark = <uint8_t*>PyBytes_AS_STRING(marks)
+    cdef const uint8_t* text = <const uint8_t*>PyBytes_AS_STRING(quoted)
+    cdef int32_t size = len(quoted)
+    with nogil:
+        ottla_json_mark_numbers(documents.data, documents.offsets, count, text, size, low, high, mark)
+    return marks
 
 
 cdef tuple _column(ottla_json_field* fields, Py_ssize_t stride, Py_ssize_t count):
@@ -219,19 +257,3 @@ cdef void _copy_texts(
                 memcpy(into + size, field.start, field.size)
                 size += field.size
     bounds[count] = size
-
-
-def contains_bytes(data, Py_ssize_t start, Py_ssize_t end, bytes wanted not None):
-    cdef Py_buffer view
-    cdef const void* found = NULL
-    cdef const char* needle = PyBytes_AS_STRING(wanted)
-    cdef size_t size = len(wanted)
-    PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
-    try:
-        if start < 0 or end < start or end > view.len:
-            raise MisuseError("the range does not lie in the data")
-        with nogil:
-            found = memmem(<const uint8_t*>view.buf + start, end - start, needle, size)
-        return found != NULL
-    finally:
-        PyBuffer_Release(&view)

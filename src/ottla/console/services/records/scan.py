@@ -17,7 +17,7 @@ from ottla.client.fetch.arrow_chunks import decode_chunk
 from ottla.client.fetch.chunk import Chunk
 from ottla.console.filters.candidates import ColumnFilter, column_filter
 from ottla.console.filters.evaluation import Predicate, predicate
-from ottla.console.filters.masks import with_doubts
+from ottla.console.filters.masks import has_any, with_doubts
 from ottla.console.filters.parser import parse_filter
 from ottla.console.filters.syntax import Both, Compare, Comparison, Literal, Node, Path, Root
 from ottla.console.services.records.query import Decode, RecordsQuery
@@ -84,7 +84,7 @@ def scan_chunk(chunk: Chunk, plan: ScanPlan, *, rows_max: int, newest: bool) -> 
             matched += 1
             if newest or len(found) < rows_max:
                 found.append(record)
-    starts = [int(each.base_offset) for each in chunk.batches]
+    starts = [int(each.base_offset) for each in chunk.batches] if found else []
     rows = [
         each.row(plan.decode, chunk.batches[max(bisect_right(starts, each.offset) - 1, 0)].timestamp_type)
         for each in found
@@ -107,6 +107,8 @@ def _chosen(chunk: Chunk, batch: pa.RecordBatch, plan: ScanPlan) -> tuple[pa.Rec
     if framed is not None:
         # What has a schema is not what its bytes say.
         mask = with_doubts(mask, framed)
+    if not has_any(mask.possible):
+        return batch.slice(0, 0), None
     chosen = batch.filter(mask.possible)
     return chosen, None if mask.is_exact else pc.invert(mask.certain.filter(mask.possible))
 
