@@ -1,5 +1,10 @@
 """The last 60 minutes: a ring with gaps, rates between counts, and metrics of brokers."""
 
+import tracemalloc
+
+from hypothesis import given
+from hypothesis import strategies as st
+
 from ottla.client.admin.broker_states import BrokerProbe, BrokerState
 from ottla.client.admin.topic_requests import LogDir, LogDirPartition
 from ottla.console.cluster.broker_metrics import ApiRate, parse_scrape, rates_between
@@ -33,6 +38,49 @@ def test_the_number_of_series_has_a_bound() -> None:
     assert (["x", "y"], 1) == (samples.names("a"), samples.left_out)
     samples.add(2, {("a", "x"): 1.0})
     assert 0 == samples.left_out
+
+
+def test_the_number_of_series_that_change_has_a_bound() -> None:
+    samples = Samples(count_max=3, rings_max=1)
+    samples.add(1, {("a", "x"): 1.0, ("a", "y"): 1.0, ("a", "z"): 7.0})
+    samples.add(2, {("a", "x"): 2.0, ("a", "y"): 2.0, ("a", "z"): 7.0})
+    assert [1.0, 2.0] == samples.series("a", "x").values
+    assert [None, 2.0] == samples.series("a", "y").values, "its history is left out, not its last value"
+    assert [7.0, 7.0] == samples.series("a", "z").values
+    assert (1, 2.0, 7.0) == (samples.left_out, samples.latest("a", "y"), samples.latest("a", "z"))
+
+
+def test_memory_is_bounded_by_the_series_that_change() -> None:
+    keys = [("topic.in", str(number)) for number in range(400)]
+    samples = Samples(count_max=100, series_max=300, rings_max=10)
+    tracemalloc.start()
+    try:
+        for at in range(110):
+            samples.add(at, {key: float(at) for key in keys[:8]} | dict.fromkeys(keys[8:], 0.0))
+        steady, _ = tracemalloc.get_traced_memory()
+        for at in range(110, 220):
+            samples.add(at, {key: float(at) for key in keys})
+        changing, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    bytes_max = 2 * 10 * 100 * 8 + 300 * 250
+    assert steady < bytes_max
+    assert changing < bytes_max, "rings for all series would be 240 kB"
+    assert 390 == samples.left_out
+
+
+@given(
+    st.lists(st.dictionaries(st.sampled_from("xyz"), st.sampled_from([0.0, 1.0]), max_size=3), max_size=150),
+    st.sampled_from([2, 5, 70]),
+)
+def test_a_series_is_what_was_added(turns: list[dict[str, float]], count_max: int) -> None:
+    samples = Samples(count_max=count_max)
+    for at, turn in enumerate(turns):
+        samples.add(at, {("a", name): value for name, value in turn.items()})
+        for name in "xyz":
+            expected = [each.get(name) for each in turns[: at + 1]][-count_max:]
+            assert expected == samples.series("a", name).values
+            assert expected[-1] == samples.latest("a", name)
 
 
 def test_rates_are_differences_and_lags_are_sums() -> None:

@@ -208,7 +208,8 @@ class Sampler:
         values |= scraped
         self._counts = Counts(at=counts.at, ends=ends, committed={**kept, **committed})
         self._committed_before.append(replace(self._counts, ends={}))
-        self.samples.add(counts.at, values)
+        # There may be more topics than series that are kept: those of the cluster, brokers and groups come first.
+        self.samples.add(counts.at, dict(sorted(values.items(), key=lambda item: item[0][0].startswith("topic."))))
 
     async def _note_share_lags(self, admin: AsyncAdmin, groups: Sequence[str]) -> None:
         """The lags of share groups, as their coordinators count them; of as many as fit into one turn."""
