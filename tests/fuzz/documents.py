@@ -34,7 +34,7 @@ def fields(chance: Random) -> None:
     _marks(chance, bounds, data, first, documents[first:])
 
 
-def _marks(chance: Random, bounds: array[int], data: Any, first: int, documents: list[bytes]) -> None:
+def _marks(chance: Random, bounds: "array[int]", data: Any, first: int, documents: list[bytes]) -> None:
     """The rows that are marked, and that only these are read."""
     count = len(documents)
     wanted = chance.choice((b"a", b'"a"', b'"', b"plain text of", b"y" * 63, b"y" * 64, b"y" * 65, b"\\u00"))

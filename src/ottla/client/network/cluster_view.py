@@ -101,6 +101,9 @@ def _newest(told: TopicView, known: TopicView | None) -> TopicView:
     """The new metadata, except where its leader epoch is lower: brokers learn of changes at different times."""
     if known is None or known.id is None or known.id != told.id:
         return told
+    if known == told:
+        # Kept, so that a refresh of many topics replaces only what has changed.
+        return known
     partitions = list(told.partitions)
     for index, (new, old) in enumerate(zip(told.partitions, known.partitions, strict=False)):
         if new.leader_epoch < old.leader_epoch:

@@ -133,7 +133,7 @@ class Samples:
             since, value = self._steady[kind, name]
             unknown = len(times) - min(self._number - since + 1, len(times))
             known = [None if self._silent[each] else value for each in order[unknown:]]
-            return Series(times, [None] * unknown + known)
+            return Series(times, [*[None] * unknown, *known])
         ring = self._rings.get((kind, name))
         if ring is None:
             return Series(times, [None] * len(times))

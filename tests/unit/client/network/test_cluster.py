@@ -70,6 +70,17 @@ def test_topics_are_found_and_missing_ones_refused(broker: Address) -> None:
     run(scenario())
 
 
+def test_a_topic_that_has_not_changed_is_kept(broker: Address) -> None:
+    async def scenario() -> None:
+        async with Cluster([broker]) as cluster:
+            await create_topic(cluster, "cluster-kept", partitions=2)
+            before = await cluster.topic("cluster-kept")
+            view = await cluster.refresh(["cluster-kept"])
+            assert before is view.topics["cluster-kept"]
+
+    run(scenario())
+
+
 def test_one_connection_is_shared_by_all_who_ask_at_once() -> None:
     def script(api_key: int, version: int, correlation_id: int, body: bytes) -> bytes | None:
         return versions_answer(version, correlation_id)
