@@ -22,6 +22,7 @@ from ottla.operations.dead_letters.letters import LetterFilter
 from ottla.testing import InProcessBroker
 from tests.unit.client.committed_records import read_committed
 from tests.unit.console.conftest import Visitor
+from tests.unit.console.shown_form import ShownForm
 
 pytestmark = pytest.mark.broker
 
@@ -183,7 +184,9 @@ def test_a_copy_is_edited_and_sent(console: Visitor, broker: InProcessBroker, to
     assert (("trace", b"\xff"), ("empty", None)) == tuple(sent.headers)
     wrong = console.post(f"/dead-letters/dlq.{topic}/0/0/edit", {**fields, "partition": "9"})
     assert (422, True) == (wrong.status_code, "has no partition 9" in wrong.text)
-    assert 422 == console.post(f"/dead-letters/dlq.{topic}/0/0/edit", {**fields, "value_form": "hex"}).status_code
+    wrong = console.post(f"/dead-letters/dlq.{topic}/0/0/edit", {**fields, "value_form": "hex"})
+    shown = ShownForm(wrong.text)
+    assert (422, {**fields, "value_form": "hex"}, ["value"]) == (wrong.status_code, shown.values, shown.marked)
 
 
 def test_a_redrive_is_a_job_with_a_dry_run_before_it(console: Visitor, broker: InProcessBroker, topic: str) -> None:

@@ -17,6 +17,7 @@ from ottla.console.services.schemas import parse_references, topics_using
 from ottla.model.errors import InvalidRequestError
 from ottla.testing import ProcessBroker, SecuredBroker
 from tests.unit.console.conftest import Visitor
+from tests.unit.console.shown_form import ShownForm
 
 
 def order(*fields: dict[str, Any]) -> str:
@@ -184,6 +185,10 @@ def test_a_schema_is_checked_then_registered(console: Visitor, url: str) -> None
     assert [1] == httpx.get(f"{url}/subjects/checked-value/versions").json()
     invalid = console.post("/schemas/-/register", {**bad, "schema": "{"})
     assert (422, True) == (invalid.status_code, "not a valid schema" in invalid.text)
+    reference = console.post("/schemas/-/register", {**bad, "references": "a to b"})
+    shown = ShownForm(reference.text)
+    assert (422, ["references"]) == (reference.status_code, shown.marked)
+    assert (bad["schema"], "a to b") == (shown.values["schema"], shown.values["references"])
     same = console.post("/schemas/-/register", {**bad, "schema": order()})
     assert "already registered" in same.text
     good = {**bad, "schema": order({"name": "may", "type": "int", "default": 1})}

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 from urllib.parse import urlencode
 
 from starlette.datastructures import FormData
@@ -23,6 +24,7 @@ from ottla.console.services.edited_bytes import (
     shown_bytes,
 )
 from ottla.console.services.records.search import in_utc
+from ottla.console.web.failures import outcome_of
 from ottla.console.web.pages import (
     InvalidFormError,
     command_of,
@@ -36,7 +38,7 @@ from ottla.console.web.pages import (
     text_of,
 )
 from ottla.model.errors import OttlaError
-from ottla.operations.dead_letters.letters import LetterFilter
+from ottla.operations.dead_letters.letters import Letter, LetterFilter
 from ottla.operations.dead_letters.redrive import RedriveRules
 from ottla.operations.positions import BadTimeError, parse_past
 
@@ -138,24 +140,48 @@ async def show_edit(request: Request) -> Response:
     topic, partition, offset = _letter_place(request)
     row = await dead_letters.find_letter(access, topic, partition, offset)
     copy = dead_letters.copy_of(row.letter)
+    (key_form, key), (value_form, value) = form_of_bytes(copy.key), form_of_bytes(copy.value)
+    filled = {
+        "topic": copy.topic,
+        "partition": "" if copy.partition is None else str(copy.partition),
+        "key_form": key_form,
+        "key": key,
+        "value_form": value_form,
+        "value": value,
+        "headers": header_lines(copy.headers),
+    }
+    return _edit_form(request, row.letter, filled)
+
+
+def _edit_form(
+    request: Request, letter: Letter, filled: Mapping[str, Any], error: OttlaError | None = None
+) -> Response:
     return render(
         request,
         "dead_letters/edit.html",
-        topic=topic,
-        letter=row.letter,
-        copy=copy,
-        key=form_of_bytes(copy.key),
-        value=form_of_bytes(copy.value),
-        headers=header_lines(copy.headers),
+        **outcome_of(error),
+        topic=request.path_params["topic"],
+        letter=letter,
+        filled=filled,
         forms=FORMS,
     )
 
 
 async def send_copy(request: Request) -> Response:
-    """Sends the edited copy."""
-    access = console_of(request)
-    topic, partition, offset = _letter_place(request)
+    """Sends the edited copy. A form that cannot be used is shown again as it was filled."""
     form = await form_of(request)
+    topic, partition, offset = _letter_place(request)
+    try:
+        written_to, (sent_partition, sent_offset) = await _sent_copy(request, form)
+    except OttlaError as error:
+        row = await dead_letters.find_letter(console_of(request), topic, partition, offset)
+        return _edit_form(request, row.letter, form, error)
+    return see(request, f"{path_of('topics', written_to, 'records')}?partition={sent_partition}&from={sent_offset}")
+
+
+async def _sent_copy(request: Request, form: FormData) -> tuple[str, tuple[int, int]]:
+    """The topic that the copy was sent to, its partition and offset."""
+    topic, partition, offset = _letter_place(request)
     wanted = number_of(form, "partition", -1, least=-1, most=2**31 - 1)
     copy = Copy(
         topic=text_of(form, "topic"),
@@ -164,8 +190,7 @@ async def send_copy(request: Request) -> Response:
         value=bytes_of_form(text_of(form, "value_form", "text"), text_of(form, "value", ""), "value"),
         headers=headers_of_lines(text_of(form, "headers", "")),
     )
-    sent = await dead_letters.send_copy(access, f"{topic} {partition}:{offset}", copy)
-    return see(request, f"{path_of('topics', copy.topic, 'records')}?partition={sent[0]}&from={sent[1]}")
+    return copy.topic, await dead_letters.send_copy(console_of(request), f"{topic} {partition}:{offset}", copy)
 
 
 # Redrive

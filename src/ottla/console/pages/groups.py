@@ -1,6 +1,7 @@
 """`/groups` and `/groups/{group}`: groups of all four types, resets of their offsets, deletions."""
 
 import shlex
+from collections.abc import Mapping
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -23,7 +24,7 @@ from ottla.console.web.pages import (
 )
 from ottla.console.web.routes import SubpageRoute
 from ottla.console.web.windows import window
-from ottla.model.errors import OttlaError
+from ottla.model.errors import InvalidRequestError, OttlaError
 from ottla.operations.groups.progress import partitions_text
 from ottla.operations.groups.reset import GroupInUseError, in_use_words
 
@@ -84,11 +85,15 @@ async def show_group(request: Request) -> Response:
 
 async def show_reset(request: Request) -> Response:
     """The form of a reset; with a target in the address, also its preview. Changes nothing."""
+    return await _reset_page(request, dict(request.query_params))
+
+
+async def _reset_page(request: Request, fields: Mapping[str, str], error: OttlaError | None = None) -> Response:
+    """The form as it was filled. After an error of the reset itself, without a preview: offsets have changed."""
     access = console_of(request)
     group_id = request.path_params["group"]
-    fields = dict(request.query_params)
     preview: ResetPreview | None = None
-    command, problem, in_use = "", "", ""
+    command, problem, in_use = "", "" if error is None else str(error), ""
     try:
         page: groups.GroupPage | None = await groups.find_group(access, group_id)
     except NotFoundError:
@@ -96,7 +101,7 @@ async def show_reset(request: Request) -> Response:
         page = None
     if page is not None and not page.group.is_idle:
         in_use = in_use_words(page.group)
-    elif "to" in fields:
+    elif "to" in fields and error is None:
         try:
             wish = offset_resets.parse_wish(fields, group_id, access.cluster.clock.now_ms())
             command = _reset_command(request, group_id, wish)
@@ -130,11 +135,14 @@ def _reset_command(request: Request, group_id: str, wish: ResetWish) -> str:
 
 
 async def reset(request: Request) -> Response:
-    """Sets the previewed offsets."""
+    """Sets the previewed offsets. If they cannot be set, the form is shown again as it was filled."""
     access = console_of(request)
     group_id = request.path_params["group"]
     form = await form_of(request)
-    await offset_resets.reset_offsets(access, group_id, text_of(form, "plan"))
+    try:
+        await offset_resets.reset_offsets(access, group_id, text_of(form, "plan"))
+    except InvalidRequestError as error:
+        return await _reset_page(request, {name: text_of(form, name, "") for name in ("to", "value", "topics")}, error)
     return see(request, path_of("groups", group_id))
 
 

@@ -2,14 +2,16 @@
 record; downloads; producing."""
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 from typing import Any, Final
 
+from starlette.datastructures import FormData
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from ottla.client.values import RecordMetadata
 from ottla.console.cluster.access import Access
 from ottla.console.errors import InvalidFormError, NotFoundError
 from ottla.console.filters import FilterError
@@ -24,6 +26,7 @@ from ottla.console.services.records.scan import scan_plan
 from ottla.console.services.records.search import Found, Progress, Search, all_rows, bounds_for
 from ottla.console.services.topics import topic_view
 from ottla.console.web.events import attachment, event, event_stream, file_stream
+from ottla.console.web.failures import outcome_of
 from ottla.console.web.human import plural, short_bytes, short_number
 from ottla.console.web.pages import (
     command_of,
@@ -215,13 +218,19 @@ def _format(text: str) -> ExportFormat:
 
 async def show_produce(request: Request) -> Response:
     """The form for a new record."""
+    return await _produce_form(request, {})
+
+
+async def _produce_form(request: Request, filled: Mapping[str, Any], error: OttlaError | None = None) -> Response:
     access, topic = console_of(request), _topic(request)
     view = await topic_view(access.cluster, topic)
     has_registry = access.settings.registry_url is not None
     return render(
         request,
         "records/produce.html",
+        **outcome_of(error),
         topic=topic,
+        filled=filled,
         partitions=len(view.partitions),
         encodings=[each.value for each in Encoding if has_registry or each is not Encoding.SCHEMA],
         has_registry=has_registry,
@@ -230,15 +239,23 @@ async def show_produce(request: Request) -> Response:
 
 
 async def produce_record(request: Request) -> Response:
-    """Writes a record; then it is shown."""
-    access, topic = console_of(request), _topic(request)
+    """Writes a record; then it is shown. A form that cannot be used is shown again as it was filled."""
     form = await form_of(request)
+    try:
+        written = await _produced(request, form)
+    except OttlaError as error:
+        return await _produce_form(request, form, error)
+    return see(request, path_of("topics", _topic(request), "records", written.partition, written.offset))
+
+
+async def _produced(request: Request, form: FormData) -> RecordMetadata:
+    access, topic = console_of(request), _topic(request)
     view = await topic_view(access.cluster, topic)
     partition = number_of(form, "partition", -1, least=-1, most=len(view.partitions) - 1)
     key, value = (
         TypedPart(
             text=text_of(form, name, ""),
-            encoding=_encoding(text_of(form, f"{name}_encoding", "text")),
+            encoding=_encoding(form, f"{name}_encoding"),
             schema=text_of(form, f"{name}_schema", ""),
             message=text_of(form, f"{name}_message", ""),
         )
@@ -248,15 +265,15 @@ async def produce_record(request: Request) -> Response:
     record = await made_record(
         access, topic, key=key, value=value, headers=headers, partition=None if partition < 0 else partition
     )
-    written = await produce(access, topic, record)
-    return see(request, path_of("topics", topic, "records", written.partition, written.offset))
+    return await produce(access, topic, record)
 
 
-def _encoding(text: str) -> Encoding:
+def _encoding(form: FormData, name: str) -> Encoding:
+    text = text_of(form, name, Encoding.TEXT.value)
     try:
         return Encoding(text)
     except ValueError:
-        raise InvalidFormError(f"{text[:50]} is not one of {', '.join(Encoding)}") from None
+        raise InvalidFormError(f"{text[:50]} is not one of {', '.join(Encoding)}", name) from None
 
 
 def _topic(request: Request) -> str:

@@ -7,6 +7,7 @@ import shlex
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Final
 
+from starlette.datastructures import FormData
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
@@ -14,6 +15,7 @@ from starlette.routing import Route
 from ottla.console.cluster.access import Access
 from ottla.console.services import schemas
 from ottla.console.services.schemas import LEVELS, MODES, SETTABLE_MODES, TYPES, Check, SubjectRow, UnknownSubjectError
+from ottla.console.web.failures import outcome_of
 from ottla.console.web.pages import (
     InvalidFormError,
     NotFoundError,
@@ -128,16 +130,17 @@ async def register(request: Request, access: Access, registry: "AsyncRegistryCli
     """The form for a new version: checked first, then registered."""
     subject = request.query_params.get("subject", "")
     text, kind, references, check = "", "AVRO", "", None
+    problem: InvalidFormError | None = None
     if request.method == "POST":
         form = await form_of(request)
-        subject = text_of(form, "subject").strip()
-        text, references = text_of(form, "schema"), text_of(form, "references", "")
-        kind = text_of(form, "type")
-        if kind not in TYPES:
-            raise InvalidFormError(f"type must be one of {', '.join(TYPES)}")
-        wanted = Schema(text=text, type=kind, references=schemas.parse_references(references))
-        check = await schemas.check_schema(registry, subject, wanted)
-        if form.get("do") == "register" and check.can_register:
+        subject = text_of(form, "subject", "").strip()
+        text, kind, references = (text_of(form, name, "") for name in ("schema", "type", "references"))
+        try:
+            wanted = _schema_of(form)
+            check = await schemas.check_schema(registry, subject, wanted)
+        except InvalidFormError as error:
+            problem = error
+        if form.get("do") == "register" and check is not None and check.can_register:
             details = {"type": kind, "version": check.next_version, "level": check.level}
             async with access.change("register schema", subject, details):
                 made = await schemas.register_schema(registry, subject, wanted)
@@ -147,7 +150,7 @@ async def register(request: Request, access: Access, registry: "AsyncRegistryCli
     return render(
         request,
         "schemas/register.html",
-        status=_status_of(check),
+        **({"status": _status_of(check)} if problem is None else outcome_of(problem)),
         subject=subject,
         text=text,
         kind=kind,
@@ -188,6 +191,16 @@ async def delete(request: Request, access: Access, registry: "AsyncRegistryClien
         command_text=_command(registry, *words, *(["--permanent"] if permanent else [])),
         action=_here(request),
     )
+
+
+def _schema_of(form: FormData) -> Schema:
+    """The schema that was typed. Raises `InvalidFormError`, also if there is no subject."""
+    if not text_of(form, "subject").strip():
+        raise InvalidFormError("subject must not be empty", "subject")
+    if (kind := text_of(form, "type")) not in TYPES:
+        raise InvalidFormError(f"type must be one of {', '.join(TYPES)}", "type")
+    references = schemas.parse_references(text_of(form, "references", ""))
+    return Schema(text=text_of(form, "schema"), type=kind, references=references)
 
 
 async def level(request: Request, access: Access, registry: "AsyncRegistryClient") -> Response:

@@ -27,6 +27,7 @@ from ottla.console.services.permissions import (
     principal_of,
 )
 from ottla.console.services.security import AclForm
+from ottla.console.web.failures import outcome_of
 from ottla.console.web.pages import (
     InvalidFormError,
     command_of,
@@ -116,18 +117,25 @@ async def set_user(request: Request, access: Access) -> Response:
     user = request.query_params.get("user", "").strip()
     mechanisms = request.query_params.getlist("mechanism") or list(security.MECHANISMS)
     plan = security.plan_user(await security.list_users(access.admin()), user, mechanisms) if user else None
+    problem: OttlaError | None = None
     if request.method == "POST":
         if plan is None:
             raise InvalidFormError("the name of the user must not be empty")
-        password = _password(await form_of(request))
-        action = "create user" if plan.is_new else "change password"
-        chosen = [*plan.added, *plan.replaced]
-        async with access.change(action, user, {"mechanisms": chosen}):
-            await security.set_password(access.admin(), user, chosen, password)
-        return see(request, f"{_USERS}?{urlencode({'q': user})}")
+        try:
+            password = _password(await form_of(request))
+            action = "create user" if plan.is_new else "change password"
+            chosen = [*plan.added, *plan.replaced]
+            async with access.change(action, user, {"mechanisms": chosen}):
+                await security.set_password(access.admin(), user, chosen, password)
+            return see(request, f"{_USERS}?{urlencode({'q': user})}")
+        except NotPermittedError:
+            raise
+        except OttlaError as error:
+            problem = error
     return render(
         request,
         "security/user.html",
+        **outcome_of(problem),
         user=user,
         mechanisms=mechanisms,
         known=security.MECHANISMS,
@@ -230,16 +238,15 @@ async def new_acls(request: Request, access: Access) -> Response:
     """Creates ACLs; the address describes them."""
     asked = request.query_params
     form = _acl_form(asked)
-    plan, problem = None, ""
+    plan: security.AclPlan | None = None
+    problem: OttlaError | None = None
     if asked.get("principal") or request.method == "POST":
         try:
             wanted = form.acls()
             existing, facts = await _acls_and_facts(access)
             plan = security.plan_acls(existing, wanted, facts)
         except InvalidRequestError as error:
-            if request.method == "POST":
-                raise InvalidFormError(str(error)) from error
-            problem = str(error)
+            problem = error
     if request.method == "POST" and plan is not None:
         details = {"acls": [str(each) for each in plan.acls]}
         async with access.change("create ACLs", form.principal, details):
@@ -248,9 +255,9 @@ async def new_acls(request: Request, access: Access) -> Response:
     return render(
         request,
         "security/acl.html",
+        **outcome_of(problem),
         form=form,
         plan=plan,
-        problem=problem,
         kinds=KINDS,
         operations=list(operations_by_spelling()),
         commands=_commands(access, plan),
@@ -342,9 +349,9 @@ async def set_quotas(request: Request, access: Access) -> Response:
         raise
     except OttlaError as error:
         plan, problem = None, str(error)
-    if request.method == "POST":
-        if plan is None:
-            raise InvalidFormError(problem or "the address does not name a quota")
+    if request.method == "POST" and plan is None:
+        problem = problem or "the address does not name a quota"
+    elif request.method == "POST" and plan is not None:
         details = {each.key: {"from": each.before, "to": each.after} for each in plan.changes}
         async with access.change("set quotas", plan.words, details):
             await security.apply_quotas(access.admin(), plan)
@@ -354,6 +361,7 @@ async def set_quotas(request: Request, access: Access) -> Response:
     return render(
         request,
         "security/quota.html",
+        status=422 if problem else 200,
         asked=asked,
         parts=parts,
         entity=entity,
@@ -440,9 +448,9 @@ def _password(form: FormData) -> str:
     """The password, typed twice. Raises `InvalidFormError`, which never contains it."""
     password, repeated = text_of(form, "password"), text_of(form, "repeated", "")
     if password != repeated:
-        raise InvalidFormError("the passwords differ; nothing was changed")
+        raise InvalidFormError("the passwords differ; nothing was changed", "repeated")
     if len(password) > _PASSWORD_LENGTH_MAX:
-        raise InvalidFormError(f"the password is longer than {_PASSWORD_LENGTH_MAX} characters")
+        raise InvalidFormError(f"the password is longer than {_PASSWORD_LENGTH_MAX} characters", "password")
     return password
 
 

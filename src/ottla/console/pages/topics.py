@@ -9,6 +9,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from ottla.client.admin.config_requests import ConfigEntry
 from ottla.client.network.cluster_view import TopicView
 from ottla.console.cluster.access import Access
 from ottla.console.errors import InvalidFormError
@@ -29,6 +30,7 @@ from ottla.console.services.topics import (
     with_cleanup,
     with_records,
 )
+from ottla.console.web.failures import outcome_of
 from ottla.console.web.pages import (
     command_of,
     confirmed,
@@ -56,6 +58,7 @@ _SORTS: Final[dict[str, Any]] = {
     "lag": lambda row: row.lag,
 }
 _RATE: Final = "20m"
+_CREATE_FIELDS: Final = ("name", "partitions", "replication_factor", "configs")
 
 
 # The list
@@ -148,26 +151,40 @@ async def show_config(request: Request) -> Response:
     edited = request.query_params.get("edit", "")
     chosen = next((each for each in entries if each.name == edited), None)
     if chosen is not None:
-        return render(
-            request,
-            "topics/config_edit.html",
-            topic=topic,
-            entry=chosen,
-            is_set=is_set(chosen),
-            set_command=command_of(access, "configs", "set", f"{chosen.name}=VALUE", "--topic", topic),
-        )
+        return _config_form(request, chosen, chosen.value or "")
     return render(
         request, "topics/config.html", topic=topic, entries=entries, is_set=is_set, set_count=sum(map(is_set, entries))
     )
 
 
+def _config_form(request: Request, entry: ConfigEntry, value: str, error: OttlaError | None = None) -> Response:
+    topic = _topic(request)
+    return render(
+        request,
+        "topics/config_edit.html",
+        **outcome_of(error, "value"),
+        topic=topic,
+        entry=entry,
+        value=value,
+        is_set=is_set(entry),
+        set_command=command_of(console_of(request), "configs", "set", f"{entry.name}=VALUE", "--topic", topic),
+    )
+
+
 async def change_config(request: Request) -> Response:
-    """Sets one config, or removes the topic's own value."""
+    """Sets one config, or removes the topic's own value. A value that is refused is shown again in its form."""
     access, topic = console_of(request), _topic(request)
     form = await form_of(request)
     name = text_of(form, "name")
     value = None if text_of(form, "action", "") == "reset" else text_of(form, "value", "")
-    await topic_changes.set_config(access, topic, name, value)
+    try:
+        await topic_changes.set_config(access, topic, name, value)
+    except OttlaError as error:
+        entries = await topic_configs(access, topic)
+        chosen = next((each for each in entries if each.name == name), None)
+        if value is None or chosen is None:
+            raise
+        return _config_form(request, chosen, value, error)
     return see(request, path_of("topics", topic, "config"))
 
 
@@ -177,44 +194,47 @@ async def change_config(request: Request) -> Response:
 async def show_create(request: Request) -> Response:
     """The form for a new topic, with a preview if it is filled."""
     access = console_of(request)
-    values = {
-        name: request.query_params.get(name, "") for name in ("name", "partitions", "replication_factor", "configs")
-    }
-    preview = problem = command_text = ""
+    values = {name: request.query_params.get(name, "") for name in _CREATE_FIELDS}
+    preview = command_text = ""
+    problem: OttlaError | None = None
     if values["name"]:
         try:
             wanted = _topic_form(values)
             command_text = command_of(access, *wanted.words())
             preview = await topic_changes.check_topic(access, wanted)
-        except InvalidRequestError as error:
-            problem = str(error)
         except OttlaError as error:
-            problem = str(error)
+            problem = error
+    return _create_page(request, values, problem, preview=preview, command_text=command_text)
+
+
+def _create_page(
+    request: Request, values: dict[str, str], error: OttlaError | None, *, preview: str = "", command_text: str = ""
+) -> Response:
     return render(
         request,
         "topics/create.html",
-        status=422 if problem else 200,
+        **outcome_of(error),
         values=values,
         preview=preview,
-        problem=problem,
         command_text=command_text,
     )
 
 
 async def create(request: Request) -> Response:
     """Creates the topic; then its page is shown."""
-    access = console_of(request)
     form = await form_of(request)
-    wanted = _topic_form(
-        {name: text_of(form, name, "") for name in ("name", "partitions", "replication_factor", "configs")}
-    )
-    await topic_changes.create_topic(access, wanted)
+    values = {name: text_of(form, name, "") for name in _CREATE_FIELDS}
+    try:
+        wanted = _topic_form(values)
+        await topic_changes.create_topic(console_of(request), wanted)
+    except OttlaError as error:
+        return _create_page(request, values, error)
     return see(request, path_of("topics", wanted.name))
 
 
 def _topic_form(values: dict[str, str]) -> TopicForm:
     if not values["name"].strip():
-        raise InvalidFormError("name must not be empty")
+        raise InvalidFormError("name must not be empty", "name")
     return TopicForm(
         name=values["name"].strip(),
         partitions=_count(values["partitions"], "partitions"),
@@ -228,19 +248,23 @@ def _count(text: str, words: str) -> int:
     if not text:
         return BROKER_DEFAULT
     if not (text.isascii() and text.isdigit() and len(text) < 7) or not int(text):
-        raise InvalidFormError(f"{words}: {text[:50]!r} is not a whole number of at least 1")
+        raise InvalidFormError(f"{words}: {text[:50]!r} is not a whole number of at least 1", words.replace(" ", "_"))
     return int(text)
 
 
 async def show_grow(request: Request) -> Response:
     """The form to add partitions."""
-    access, topic = console_of(request), _topic(request)
-    count = len((await topic_view(access.cluster, topic)).partitions)
+    count = len((await topic_view(console_of(request).cluster, _topic(request))).partitions)
     wanted = _count(request.query_params.get("count", ""), "partitions")
-    wanted = wanted if wanted > count else count + 1
+    return _grow_form(request, count, str(wanted if wanted > count else count + 1))
+
+
+def _grow_form(request: Request, count: int, wanted: str, error: OttlaError | None = None) -> Response:
+    access, topic = console_of(request), _topic(request)
     return render(
         request,
         "topics/grow.html",
+        **outcome_of(error, "count"),
         topic=topic,
         count=count,
         wanted=wanted,
@@ -252,7 +276,11 @@ async def grow(request: Request) -> Response:
     """Adds partitions; then they are shown."""
     access, topic = console_of(request), _topic(request)
     form = await form_of(request)
-    await topic_changes.add_partitions(access, topic, number_of(form, "count", least=1, most=100_000))
+    try:
+        await topic_changes.add_partitions(access, topic, number_of(form, "count", least=1, most=100_000))
+    except OttlaError as error:
+        count = len((await topic_view(access.cluster, topic)).partitions)
+        return _grow_form(request, count, text_of(form, "count", ""), error)
     return see(request, path_of("topics", topic, "partitions"))
 
 

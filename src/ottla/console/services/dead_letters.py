@@ -340,7 +340,9 @@ async def send_copy(access: Access, letter: str, copy: Copy) -> tuple[int, int]:
     async with access.change("send copy of dead letter", copy.topic, details):
         count = len((await access.cluster.topic(copy.topic)).partitions)
         if copy.partition is not None and copy.partition >= count:
-            raise InvalidFormError(f"topic {copy.topic} has no partition {copy.partition}; it has {count}, from 0")
+            raise InvalidFormError(
+                f"topic {copy.topic} has no partition {copy.partition}; it has {count}, from 0", "partition"
+            )
         async with access.producer(**_LARGE_REQUEST) as producer:
             sent = await producer.send_and_wait(copy.topic, copy.value, copy.key, list(copy.headers), copy.partition)
         return sent.partition, sent.offset

@@ -28,15 +28,16 @@ def form_of_bytes(data: bytes | None) -> tuple[str, str]:
 
 def bytes_of_form(form: str, text: str, name: str) -> bytes | None:
     """The bytes that a form returns. Raises `InvalidFormError`, which names the field."""
+    field = name.partition(",")[0]
     if form == NULL:
         return None
     if form == HEX:
         try:
             return bytes.fromhex(text)
         except ValueError:
-            raise InvalidFormError(f"{name}: not hexadecimal digits, two for each byte") from None
+            raise InvalidFormError(f"{name}: not hexadecimal digits, two for each byte", field) from None
     if form != TEXT:
-        raise InvalidFormError(f"{name}: {form!r} is not one of {TEXT}, {HEX} and {NULL}")
+        raise InvalidFormError(f"{name}: {form!r} is not one of {TEXT}, {HEX} and {NULL}", f"{field}_form")
     return text.replace("\r\n", "\n").encode()
 
 
@@ -69,7 +70,7 @@ def headers_of_lines(text: str) -> tuple[Header, ...]:
             continue
         name, equals, value = line.partition("=")
         if not name:
-            raise InvalidFormError(f"headers, line {number}: {line!r} has no name; write name=value")
+            raise InvalidFormError(f"headers, line {number}: {line!r} has no name; write name=value", "headers")
         if not equals:
             headers.append((name, None))
         elif value.startswith(_HEX_PREFIX):

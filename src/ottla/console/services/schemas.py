@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from ottla.console.errors import InvalidFormError
 from ottla.console.services.schema_diff import SchemaDiff, compare, record_names
 from ottla.model.errors import InvalidRequestError
 from ottla.operations.schemas.readable_conflicts import readable_conflicts
@@ -319,7 +320,7 @@ async def check_schema(registry: "AsyncRegistryClient", subject: str, schema: Sc
 
 
 def parse_references(text: str) -> tuple[Reference, ...]:
-    """References as people write them, one on each line: `name = subject : version`. Raises `InvalidRequestError`."""
+    """References as people write them, one on each line: `name = subject : version`. Raises `InvalidFormError`."""
     found = []
     for line in text.splitlines():
         if not line.strip():
@@ -327,7 +328,7 @@ def parse_references(text: str) -> tuple[Reference, ...]:
         name, _, target = (part.strip() for part in line.partition("="))
         subject, _, version = (part.strip() for part in target.rpartition(":"))
         if not name or not subject or not (version.isascii() and version.isdigit()):
-            raise InvalidRequestError(f"reference {line.strip()!r} is not in the form NAME=SUBJECT:VERSION")
+            raise InvalidFormError(f"reference {line.strip()!r} is not in the form NAME=SUBJECT:VERSION", "references")
         found.append(Reference(name=name, subject=subject, version=int(version)))
     return tuple(found)
 

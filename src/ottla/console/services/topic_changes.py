@@ -52,7 +52,9 @@ def parse_configs(text: str) -> dict[str, str]:
             continue
         name, separator, value = line.partition("=")
         if not separator or not name.strip():
-            raise InvalidFormError(f"configs: {line[:80]!r} is not a config; write one in each line, as name=value")
+            raise InvalidFormError(
+                f"configs: {line[:80]!r} is not a config; write one in each line, as name=value", "configs"
+            )
         found[name.strip()] = value.strip()
     return found
 

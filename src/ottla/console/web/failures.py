@@ -3,7 +3,7 @@
 import logging
 from dataclasses import dataclass
 from http import HTTPStatus
-from typing import Final
+from typing import Any, Final
 
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -90,6 +90,17 @@ def describe(error: Exception) -> Failure:
         reason=f"An error that was not expected: {type(error).__name__}.",
         advice="The console's log has the details under this request id.",
     )
+
+
+def outcome_of(error: OttlaError | None, field: str = "") -> dict[str, Any]:
+    """For `render`, when a form is shown again because of an error: the status, and the message by the field that the
+    error is about, else by `field`. Without an error, those of a form that is shown for the first time."""
+    if error is None:
+        return {"status": 200, "problems": {}}
+    status = describe(error).status
+    # What the brokers refuse is a field that cannot be used, too.
+    status = 422 if status == 400 else status
+    return {"status": status, "problems": {getattr(error, "field", "") or field: str(error)}}
 
 
 def failure_response(request: Request, error: Exception) -> Response:

@@ -67,7 +67,7 @@ def text_of(form: FormData, name: str, default: str | None = None) -> str:
         return value
     if default is not None:
         return default
-    raise InvalidFormError(f"{name.replace('_', ' ')} must not be empty")
+    raise InvalidFormError(f"{name.replace('_', ' ')} must not be empty", name)
 
 
 def number_of(form: FormData, name: str, default: int | None = None, *, least: int = 0, most: int = 2**63 - 1) -> int:
@@ -79,9 +79,9 @@ def number_of(form: FormData, name: str, default: int | None = None, *, least: i
     try:
         value = int(text)
     except ValueError:
-        raise InvalidFormError(f"{words}: {text!r} is not a whole number") from None
+        raise InvalidFormError(f"{words}: {text!r} is not a whole number", name) from None
     if not least <= value <= most:
-        raise InvalidFormError(f"{words}: {value} is not between {least} and {most}")
+        raise InvalidFormError(f"{words}: {value} is not between {least} and {most}", name)
     return value
 
 

@@ -82,7 +82,7 @@ def _encoded(access: Access, topic: str, part: TypedPart, *, is_key: bool) -> tu
     name = "key" if is_key else "value"
     registry = access.clients.blocking_registry()
     if registry is None:
-        raise InvalidFormError(f"{name}: this console knows no schema registry; start it with --registry")
+        raise InvalidFormError(f"{name}: this console knows no schema registry; start it with --registry", name)
     wanted = part.schema.strip()
     try:
         if wanted.isascii() and wanted.isdigit():
@@ -92,7 +92,7 @@ def _encoded(access: Access, topic: str, part: TypedPart, *, is_key: bool) -> tu
         encoder = SchemaEncoder(registry, topic, schema, EncoderOptions(part.message.strip() or None), is_key=is_key)
         return encoder.encode(part.text.encode("utf-8", "surrogatepass")).data, schema.id
     except (InvalidRequestError, ValueError) as error:
-        raise InvalidFormError(f"{name}: {error}") from None
+        raise InvalidFormError(f"{name}: {error}", name) from None
 
 
 def typed_bytes(text: str, encoding: Encoding, name: str) -> bytes | None:
@@ -110,7 +110,7 @@ def typed_bytes(text: str, encoding: Encoding, name: str) -> bytes | None:
                 return base64.b64decode(text, validate=True)
         return text.encode()
     except (msgspec.DecodeError, ValueError, binascii.Error) as error:
-        raise InvalidFormError(f"{name} is not valid {encoding.value}: {error}") from None
+        raise InvalidFormError(f"{name} is not valid {encoding.value}: {error}", name) from None
 
 
 def typed_headers(text: str) -> list[Header]:
@@ -121,7 +121,9 @@ def typed_headers(text: str) -> list[Header]:
             continue
         name, separator, value = line.partition(":")
         if not separator or not name.strip():
-            raise InvalidFormError(f"headers: {line[:80]!r} is not a header; write one in each line, as name: value")
+            raise InvalidFormError(
+                f"headers: {line[:80]!r} is not a header; write one in each line, as name: value", "headers"
+            )
         found.append((name.strip(), value.strip().encode()))
     return found
 
