@@ -1,20 +1,16 @@
-"""The console: how fast the viewer searches, as a ratio to the Arrow consumer, and what many topics cost.
+"""The console: how fast the viewer searches, as a ratio to the Arrow consumer.
 
-Filters are searched over the same topic that `poll_arrow` reads, in the same run. Then a console process opens the list
-of 10,000 topics (`python -m benchmarks.console --topics N` for another number), beside a request for all metadata. The
-time of the first page, and the memory of the console's process, are told on standard error.
+Filters are searched over the same topic that `poll_arrow` reads, in the same run. The memory of a console's process is
+told on standard error. How fast pages are is in `console_pages.py`.
 """
 
 import argparse
 import asyncio
 import json
-import os
 import sys
 import tempfile
-import time
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
-from datetime import timedelta
 from pathlib import Path
 from typing import Any, Final
 
@@ -29,19 +25,14 @@ from ottla.console.services.records.query import RecordsQuery
 from ottla.console.services.records.scan import scan_plan
 from ottla.console.services.records.search import Search, all_rows, bounds_for
 from ottla.model.ids import TopicPartition
-from ottla.protocol.apis import ApiKey
 from tests.console.console_process import FormClient, running_console
 from tests.hostile.broker_process import BrokerProcess
-from tests.wire.exchange import RawConnection
 
 TOPIC: Final = "searched"
 PARTITIONS: Final = 4
 RECORDS: Final = 1_000_000
 RECORDS_QUICK: Final = 100_000
 SEND_RECORDS: Final = 50_000
-TOPICS: Final = 10_000
-TOPICS_QUICK: Final = 300
-TOPICS_AT_ONCE: Final = 200
 FILTERS: Final = {
     "contains": 'value contains "nowhere to be found"',
     "key ==": 'key == "key-77777"',
@@ -57,17 +48,10 @@ FILTERS: Final = {
 """No record passes, so that all are searched."""
 
 
-def run(quick: bool = False, topics: int | None = None) -> list[Result]:
-    """Searches, then the list of topics."""
-    with _folder() as folder:
-        with BrokerProcess(folder / "records") as broker:
-            results = [_searches(broker.address, folder, quick)]
-        with BrokerProcess(folder / "topics", settings={"auto.create.topics.enable": "false"}) as broker:
-            results.append(_topic_list(broker, folder, topics or (TOPICS_QUICK if quick else TOPICS), quick))
-    return results
-
-
-# Searches
+def run(quick: bool = False) -> list[Result]:
+    """Searches."""
+    with _folder() as folder, BrokerProcess(folder / "records") as broker:
+        return [_searches(broker.address, folder, quick)]
 
 
 def _searches(bootstrap: str, folder: Path, quick: bool) -> Result:
@@ -148,88 +132,9 @@ def _tell_search_memory(bootstrap: str, folder: Path) -> None:
     )
 
 
-# Topics
-
-
-def _topic_list(broker: BrokerProcess, folder: Path, topics: int, quick: bool) -> Result:
-    began = time.perf_counter()
-    with RawConnection(broker.address) as connection:
-        connection._socket.settimeout(300)
-        for start in range(0, topics, TOPICS_AT_ONCE):
-            wishes = [
-                {"name": f"topic-{each:05d}", "num_partitions": 1, "replication_factor": 1}
-                for each in range(start, min(start + TOPICS_AT_ONCE, topics))
-            ]
-            connection.ask_newest(ApiKey.CREATE_TOPICS, {"topics": wishes, "timeout": timedelta(minutes=5)})
-    _tell(f"creating {topics} topics took {time.perf_counter() - began:.1f} s")
-    with (
-        running_console(folder / "topics-console", "--bootstrap", broker.address) as console,
-        RawConnection(broker.address) as connection,
-    ):
-        client = FormClient(console.url)
-        for path in ("/", "/topics"):
-            began = time.perf_counter()
-            assert client.get(path).status_code == 200
-            _tell(f"{path} of a new console, {topics} topics: {time.perf_counter() - began:.3f} s")
-        _wait_sampled(client)
-        client.get("/topics/topic-00001/records")
-        client.get("/topics/topic-00001/records/search", params={"filter": FILTERS["field > number"]})
-
-        def page(path: str) -> Callable[[], float]:
-            def load() -> float:
-                assert client.get(path).status_code == 200
-                return 1
-
-            return load
-
-        def metadata() -> float:
-            connection.ask_newest(ApiKey.METADATA, {"topics": None})
-            return 1
-
-        rivals = {"all metadata, read in Python": metadata, "/topics": page("/topics")}
-        rivals |= {
-            "/topics, filtered": page("/topics?q=topic-0001"),
-            "/topics, by records": page("/topics?sort=-records"),
-        }
-        result = interleaved(
-            rivals,
-            title=f"the list of {topics} topics",
-            unit="pages",
-            baseline="all metadata, read in Python",
-            quick=quick,
-        )
-        for name in ("/", "/topics", "/topics?sort=-records", "/topics/topic-00001/records"):
-            assert console.process is not None
-            began, used = time.perf_counter(), _cpu_seconds(console.process.pid)
-            client.get(name)
-            used = _cpu_seconds(console.process.pid) - used
-            _tell(
-                f"{name} of {topics} topics: {time.perf_counter() - began:.3f} s, {used:.2f} s of CPU, samples included"
-            )
-        assert console.process is not None
-        memory, most = (_resident_bytes(console.process.pid, each) / 1e6 for each in ("VmRSS", "VmHWM"))
-        _tell(f"a console of {topics} topics: {memory:.0f} MB, at most {most:.0f} MB")
-        client.close()
-    return result
-
-
-def _wait_sampled(client: FormClient) -> None:
-    """The first sample of a large cluster takes a moment; pages are measured after it."""
-    deadline = time.monotonic() + 120
-    while time.monotonic() < deadline:
-        if len(client.get("/samples.json?s=a:cluster.size:").json()["times"]) > 1:
-            return
-        time.sleep(0.2)
-
-
 def _resident_bytes(pid: int, field: str = "VmRSS") -> int:
     lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(field))
-
-
-def _cpu_seconds(pid: int) -> float:
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 @contextmanager
@@ -245,6 +150,5 @@ def _tell(words: str) -> None:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true")
-    parser.add_argument("--topics", type=int)
     given = parser.parse_args()
-    report(run(given.quick, given.topics))
+    report(run(given.quick))
