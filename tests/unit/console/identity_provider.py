@@ -39,6 +39,9 @@ class IdentityProvider(LoopbackServer):
         self.document: dict[str, Any] = {}
         """In place of what the discovery document says."""
         self.refuses_renewal = False
+        self.refuses_revocation = False
+        self.is_opaque = False
+        """Whether access tokens are not JSON Web Tokens."""
         self.renewals = 0
         self.asked: list[dict[str, str]] = []
         """The forms of requests to the token endpoint."""
@@ -53,7 +56,10 @@ class IdentityProvider(LoopbackServer):
     def answer(self, request: Request) -> Response:
         """The response to a request."""
         if request.method == "POST":
-            status, content = self.give_tokens(request.form, request.headers.get("Authorization", ""))
+            authorization = request.headers.get("Authorization", "")
+            if request.path == "/revoke":
+                return Response(status=self.revoke(request.form, authorization))
+            status, content = self.give_tokens(request.form, authorization)
             return Response(status=status, text=json.dumps(content))
         given = request.query
         match request.path:
@@ -64,6 +70,7 @@ class IdentityProvider(LoopbackServer):
                     "token_endpoint": f"{self.url}/token",
                     "jwks_uri": f"{self.url}/jwks",
                     "end_session_endpoint": f"{self.url}/end",
+                    "revocation_endpoint": f"{self.url}/revoke",
                     **self.document,
                 }
                 return Response(text=json.dumps(document))
@@ -82,11 +89,25 @@ class IdentityProvider(LoopbackServer):
             case _:
                 return Response(status=404)
 
+    @property
+    def refresh_tokens(self) -> frozenset[str]:
+        """Those that can be used."""
+        return frozenset(self._refresh_tokens)
+
+    def revoke(self, form: dict[str, str], authorization: str) -> int:
+        """The status of the revocation endpoint's answer."""
+        if self.refuses_revocation:
+            return 503
+        if not _is_client(authorization):
+            return 401
+        assert "refresh_token" == form["token_type_hint"]
+        self._refresh_tokens.discard(form["token"])
+        return 200
+
     def give_tokens(self, form: dict[str, str], authorization: str) -> tuple[int, dict[str, Any]]:
         """Status and content of the token endpoint's answer."""
         self.asked.append(form)
-        basic = base64.b64decode(authorization.removeprefix("Basic ")).decode()
-        if basic != f"{quote(CLIENT)}:{quote(SECRET, safe='')}":
+        if not _is_client(authorization):
             return 401, {"error": "invalid_client"}
         if form["grant_type"] == "refresh_token":
             user, _, _ = form["refresh_token"].partition(":")
@@ -112,7 +133,13 @@ class IdentityProvider(LoopbackServer):
         claims = {"sub": user, "iss": self.url, "aud": AUDIENCE, "exp": expires, **self.access_claims}
         refresh_token = f"{user}:{secrets.token_urlsafe(8)}"
         self._refresh_tokens.add(refresh_token)
-        return {"access_token": token(self.key, **claims), "token_type": "Bearer", "refresh_token": refresh_token}
+        access_token = secrets.token_urlsafe(32) if self.is_opaque else token(self.key, **claims)
+        return {"access_token": access_token, "token_type": "Bearer", "refresh_token": refresh_token}
+
+
+def _is_client(authorization: str) -> bool:
+    basic = base64.b64decode(authorization.removeprefix("Basic ")).decode()
+    return basic == f"{quote(CLIENT)}:{quote(SECRET, safe='')}"
 
 
 def _page(html: str) -> Response:

@@ -31,6 +31,7 @@ def provider(issuer: IdentityProvider) -> IdentityProvider:
     """The module's, which tells no lies yet."""
     issuer.user, issuer.key, issuer.is_unsigned, issuer.refuses_renewal = "alice", KEY, False, False
     issuer.id_claims, issuer.access_claims, issuer.document, issuer.lifetime_seconds = {}, {}, {}, 3600.0
+    issuer.is_opaque, issuer.refuses_revocation = False, False
     issuer.asked.clear()
     return issuer
 
@@ -122,6 +123,35 @@ def test_sign_out_forgets_the_session_and_offers_to_sign_out_at_the_provider(
     assert [f"{HOST}/login"] == given["post_logout_redirect_uri"]
     assert 3 == len(given["id_token_hint"][0].split("."))
     assert 303 == console.get("/topics").status_code
+
+
+@pytest.mark.broker
+def test_sign_out_revokes_the_refresh_token(console: Visitor, provider: IdentityProvider) -> None:
+    before = provider.refresh_tokens
+    sign_in(console)
+    console.get("/topics")
+    assert 1 == len(provider.refresh_tokens - before)
+    assert "Signed out" in console.post("/logout").text
+    assert before == provider.refresh_tokens
+
+
+@pytest.mark.broker
+def test_sign_out_works_while_the_provider_revokes_nothing(
+    console: Visitor, provider: IdentityProvider, caplog: pytest.LogCaptureFixture
+) -> None:
+    sign_in(console)
+    console.get("/topics")
+    provider.refuses_revocation = True
+    assert "Signed out" in console.post("/logout").text
+    assert 303 == console.get("/topics").status_code
+    assert "was not revoked" in caplog.text
+    assert not any(each in caplog.text for each in provider.refresh_tokens)
+
+
+@pytest.mark.broker
+def test_opaque_access_tokens_are_refused_with_advice(console: Visitor, provider: IdentityProvider) -> None:
+    provider.is_opaque = True
+    assert "configure the provider to issue JWT access tokens" in refusal(console, approved(console))
 
 
 @pytest.mark.broker

@@ -51,6 +51,7 @@ class Endpoints:
     token: str
     keys: str
     end_session: str | None
+    revocation: str | None
     posts_secret: bool
     """Whether the client's secret is sent in the form, because the provider does not take it in a header."""
 
@@ -134,6 +135,14 @@ class Provider:
             raise LoginRefusedError("the identity provider renewed the login with a token of another user")
         return renewed
 
+    async def revoke(self, grant: Grant) -> None:
+        """Ends the refresh token at the provider (RFC 7009), if it has one and the provider offers it. Raises
+        `LoginRefusedError` and `ProviderAwayError`."""
+        endpoint = (await self.endpoints()).revocation
+        if endpoint is None or grant.refresh_token is None:
+            return
+        await self._post(endpoint, {"token": grant.refresh_token, "token_type_hint": "refresh_token"})
+
     async def end_session_url(self, id_token: str | None, redirect_url: str) -> str | None:
         """Where the browser can sign out of the provider, too; None if the provider has no such page."""
         endpoint = (await self.endpoints()).end_session
@@ -146,7 +155,8 @@ class Provider:
 
     async def _discover(self) -> None:
         issuer = self._settings.issuer
-        document = await self._json(f"{issuer.rstrip('/')}/.well-known/openid-configuration")
+        place = f"{issuer.rstrip('/')}/.well-known/openid-configuration"
+        document = _object(place, await self._fetch(place))
         if document.get("issuer") != issuer:
             raise ProviderAwayError(
                 f"the discovery document of {issuer} is that of another issuer:"
@@ -154,12 +164,13 @@ class Provider:
             )
         listed = document.get("token_endpoint_auth_methods_supported")
         methods = listed if isinstance(listed, list) else ["client_secret_basic"]
-        end_session = document.get("end_session_endpoint")
+        end_session, revocation = document.get("end_session_endpoint"), document.get("revocation_endpoint")
         self._endpoints = Endpoints(
             authorization=self._url(document, "authorization_endpoint"),
             token=self._url(document, "token_endpoint"),
             keys=self._url(document, "jwks_uri"),
             end_session=None if end_session is None else self._url(document, "end_session_endpoint"),
+            revocation=None if revocation is None else self._url(document, "revocation_endpoint"),
             posts_secret="client_secret_basic" not in methods and "client_secret_post" in methods,
         )
         self._keys = None
@@ -213,6 +224,12 @@ class Provider:
             issuer_config="--oidc-issuer",
             audience_config="--oidc-audience",
         )
+        if access_token.count(".") != 2:
+            raise LoginRefusedError(
+                "the access token of the identity provider is not a JSON Web Token, so brokers cannot verify it;"
+                " configure the provider to issue JWT access tokens for this client, at many providers by naming an API"
+                " with --oidc-audience"
+            )
         claims = await self._claims("access token", access_token, rules)
         if subject is not None and claims.get("sub") != subject:
             raise LoginRefusedError("the access token is that of another user than the ID token")
@@ -251,6 +268,11 @@ class Provider:
 
     async def _ask(self, fields: Mapping[str, str]) -> dict[str, Any]:
         """The answer of the token endpoint. Raises `LoginRefusedError` if it refuses."""
+        url = (await self.endpoints()).token
+        return _object(url, await self._post(url, fields))
+
+    async def _post(self, url: str, fields: Mapping[str, str]) -> bytes:
+        """Posts a form as this client. Raises `LoginRefusedError` if it is refused."""
         endpoints, settings = await self.endpoints(), self._settings
         headers = {"Content-Type": "application/x-www-form-urlencoded"}
         form = {**fields, "client_id": settings.client_id}
@@ -260,19 +282,9 @@ class Provider:
             pair = ":".join(quote(each, safe="") for each in (settings.client_id, settings.client_secret))
             headers["Authorization"] = "Basic " + base64.b64encode(pair.encode()).decode()
         try:
-            return await self._json(endpoints.token, headers=headers, form=urlencode(form).encode())
+            return await self._fetch(url, headers=headers, form=urlencode(form).encode())
         except CannotFetchError as error:
             raise LoginRefusedError(f"the identity provider refused the login: {error}") from None
-
-    async def _json(self, url: str, **request: Any) -> dict[str, Any]:
-        content = await self._fetch(url, **request)
-        try:
-            answer = json.loads(content)
-        except (ValueError, RecursionError):
-            answer = None
-        if not isinstance(answer, dict):
-            raise ProviderAwayError(f"the identity provider's answer at {_place(url)} is not a JSON object")
-        return answer
 
     async def _fetch(self, url: str, **request: Any) -> bytes:
         """Raises `CannotFetchError` only if a form was refused, else `ProviderAwayError`."""
@@ -288,6 +300,16 @@ class Provider:
         if len(content) > _ANSWER_BYTES_MAX:
             raise ProviderAwayError(f"the identity provider's answer at {_place(url)} is too large")
         return content
+
+
+def _object(url: str, content: bytes) -> dict[str, Any]:
+    try:
+        answer = json.loads(content)
+    except (ValueError, RecursionError):
+        answer = None
+    if not isinstance(answer, dict):
+        raise ProviderAwayError(f"the identity provider's answer at {_place(url)} is not a JSON object")
+    return answer
 
 
 def _place(url: str) -> str:

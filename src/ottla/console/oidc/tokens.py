@@ -65,6 +65,13 @@ class SessionTokens:
             if not is_valid:
                 raise AuthenticationError("the login has expired; sign in again")
 
+    async def revoke(self) -> None:
+        """Ends the refresh token at the provider: the login is not renewed any more. Raises `AuthenticationError` and
+        `ProviderAwayError`."""
+        async with self._lock:
+            self._is_refused = True
+            await self._provider.revoke(self._grant)
+
 
 def _renewal_ms(grant: Grant) -> int:
     now = _now_ms()

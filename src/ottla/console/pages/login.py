@@ -1,6 +1,8 @@
 """`/login` and `/logout`: a session with the rights of a user of the cluster, who has a password there or signs in at
 an identity provider."""
 
+import asyncio
+import logging
 import re
 from typing import TYPE_CHECKING, Any, Final
 
@@ -16,11 +18,14 @@ from ottla.console.web.cookies import cookie_header
 from ottla.console.web.login import TooManyLoginsError, WrongLoginError, log_in, log_in_with_tokens
 from ottla.console.web.pages import NotFoundError, form_of, render, see, text_of
 from ottla.model.errors import RetriableError
+from ottla.security.sasl.authentication_error import AuthenticationError
 
 if TYPE_CHECKING:
     from ottla.console.application import Console
 
 _FOREIGN: Final = ("cross-site", "same-site")
+_LOGGER: Final = logging.getLogger(__name__)
+_REVOKE_SECONDS: Final = 3.0
 _ERROR_CODE: Final = re.compile("[a-z_]{1,60}")
 
 
@@ -107,7 +112,7 @@ async def callback(request: Request) -> Response:
 
 
 async def logout(request: Request) -> Response:
-    """Ends the session; with an identity provider, offers to sign out there, too."""
+    """Ends the session; with an identity provider, revokes its refresh token and offers to sign out there, too."""
     console = request.app.state.console
     sessions = console.sessions
     session = sessions.find(request.scope["console.cookie"], is_used=True)
@@ -117,6 +122,7 @@ async def logout(request: Request) -> Response:
         return see(request, "/login")
     there = None
     if session is not None and session.tokens is not None:
+        await _revoke(session.tokens)
         try:
             back = _redirect_url(request).removesuffix("/callback")
             there = await console.provider.end_session_url(session.tokens.id_token, back)
@@ -124,6 +130,15 @@ async def logout(request: Request) -> Response:
             there = None
     request.scope.pop("console.access", None)
     return _login_page(request, after="/", signed_out=True, end_session=there)
+
+
+async def _revoke(tokens: SessionTokens) -> None:
+    """People can sign out also while the provider is away: then the refresh token expires by itself."""
+    try:
+        async with asyncio.timeout(_REVOKE_SECONDS):
+            await tokens.revoke()
+    except (AuthenticationError, ProviderAwayError, TimeoutError) as error:
+        _LOGGER.warning("the refresh token of a user who signed out was not revoked: %s", error or "no answer in time")
 
 
 async def _finish(request: Request, provider: Provider, *, code: str, verifier: str, nonce: str) -> str:
