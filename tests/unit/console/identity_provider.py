@@ -40,6 +40,8 @@ class IdentityProvider(LoopbackServer):
         """In place of what the discovery document says."""
         self.refuses_renewal = False
         self.refuses_revocation = False
+        self.is_away = False
+        """Whether the token endpoint cannot be used."""
         self.is_opaque = False
         """Whether access tokens are not JSON Web Tokens."""
         self.renewals = 0
@@ -107,6 +109,8 @@ class IdentityProvider(LoopbackServer):
     def give_tokens(self, form: dict[str, str], authorization: str) -> tuple[int, dict[str, Any]]:
         """Status and content of the token endpoint's answer."""
         self.asked.append(form)
+        if self.is_away:
+            return 503, {}
         if not _is_client(authorization):
             return 401, {"error": "invalid_client"}
         if form["grant_type"] == "refresh_token":

@@ -31,7 +31,7 @@ def provider(issuer: IdentityProvider) -> IdentityProvider:
     """The module's, which tells no lies yet."""
     issuer.user, issuer.key, issuer.is_unsigned, issuer.refuses_renewal = "alice", KEY, False, False
     issuer.id_claims, issuer.access_claims, issuer.document, issuer.lifetime_seconds = {}, {}, {}, 3600.0
-    issuer.is_opaque, issuer.refuses_revocation = False, False
+    issuer.is_opaque, issuer.refuses_revocation, issuer.is_away = False, False, False
     issuer.asked.clear()
     return issuer
 
@@ -181,6 +181,21 @@ def test_a_login_that_the_provider_ended_ends_the_session(console: Visitor, prov
             break
     assert 303 == console.get("/topics").status_code
     assert console.get("/topics").headers["location"].startswith("/login")
+
+
+@pytest.mark.broker
+def test_a_provider_that_is_away_is_named_and_the_session_goes_on_afterwards(
+    console: Visitor, provider: IdentityProvider
+) -> None:
+    provider.lifetime_seconds = 1.0
+    sign_in(console)
+    provider.is_away = True
+    deadline = time.monotonic() + 60
+    while (page := console.get("/topics")).status_code == 200 and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert (503, True) == (page.status_code, "The identity provider does not answer" in page.text), page.text
+    provider.is_away, provider.lifetime_seconds = False, 3600.0
+    assert "visible" in console.get("/topics").text
 
 
 @pytest.mark.broker

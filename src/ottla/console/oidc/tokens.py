@@ -11,6 +11,10 @@ _EARLY_MS: Final = 30_000
 """A token is renewed this long before it expires, or in the last fifth of its life if that is shorter."""
 
 
+class LoginNotRenewedError(AuthenticationError):
+    """The access token has expired, and the identity provider cannot be asked for another one now."""
+
+
 class SessionTokens:
     """Tokens of a signed-in user. `token` is the token provider of the user's clients."""
 
@@ -42,7 +46,7 @@ class SessionTokens:
         try:
             await self.renew()
         except ProviderAwayError as error:
-            raise AuthenticationError(f"the login cannot be renewed: {error}") from None
+            raise LoginNotRenewedError(f"the login cannot be renewed: {error}") from None
         return self._grant.access_token
 
     async def renew(self) -> None:

@@ -12,6 +12,7 @@ from starlette.responses import PlainTextResponse, Response
 from ottla.client.errors import AnswerError, CannotConnectError, ConnectionLostError, DeadlineError
 from ottla.console.cluster.jobs import UnknownJobError
 from ottla.console.errors import InvalidFormError, NotFoundError
+from ottla.console.oidc.tokens import LoginNotRenewedError
 from ottla.console.web.pages import json_response, render
 from ottla.model.error_codes import ErrorCode
 from ottla.model.errors import DeniedError, InvalidRequestError, OttlaError, RetriableError
@@ -64,6 +65,13 @@ def describe(error: Exception) -> Failure:
                 headline="Not found",
                 reason=words,
                 advice="It was deleted, or its name is different, or you may not describe it.",
+            )
+        case LoginNotRenewedError():
+            return Failure(
+                status=503,
+                headline="The identity provider does not answer",
+                reason=words,
+                advice="You stay signed in: reload this page when the provider answers again.",
             )
         case DeniedError():
             return Failure(status=403, headline="Refused", reason=words, advice="Nothing was changed.")
