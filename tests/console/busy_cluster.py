@@ -39,12 +39,14 @@ class BusyCluster:
             for number in range(37):
                 headers = [("__connect.errors.topic", b"orders"), ("__connect.errors.exception.message", b"no price")]
                 producer.send("dlq.orders", value=self._order(number), headers=headers)
-        for group in (*ODD_GROUPS, "billing"):
-            self._read(group, 500)
+        for group in ODD_GROUPS:
+            self._read("clicks.raw", group, 400)
+        for group, count in (("billing", 2000), ("fraud-check", 1800), ("warehouse-export", 500)):
+            self._read("orders", group, count)
 
     def start(self) -> None:
         """Writes and reads in the background."""
-        for work in (self._write, lambda: self._read("billing", None)):
+        for work in (self._write, lambda: self._read("orders", "billing", None)):
             thread = threading.Thread(target=work, daemon=True)
             thread.start()
             self._threads.append(thread)
@@ -75,19 +77,17 @@ class BusyCluster:
                 producer.send("payments", value=self._order(number))
                 time.sleep(0.1)
 
-    def _read(self, group: str, count: int | None) -> None:
+    def _read(self, topic: str, group: str, count: int | None) -> None:
+        """Reads and commits so many records, or all until it is stopped. The rest is the group's lag."""
         with (
             suppress(OttlaError),
             Consumer(
-                "orders", group_id=group, bootstrap_servers=self._bootstrap, auto_offset_reset="earliest"
+                topic, group_id=group, bootstrap_servers=self._bootstrap, auto_offset_reset="earliest"
             ) as consumer,
         ):
             left = count
             while not self._stop.is_set() and (left is None or left > 0):
-                found = consumer.poll(timeout_ms=500)
-                read = sum(len(each) for each in found.values())
+                found = consumer.poll(timeout_ms=500, max_records=left)
                 if left is not None:
-                    left -= read
-                    if not read:
-                        break
+                    left -= sum(len(each) for each in found.values())
             consumer.commit()
