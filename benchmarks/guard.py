@@ -22,7 +22,6 @@ import crc32c
 import pyarrow as pa
 
 from benchmarks import append, send
-from benchmarks.kafka_race.brokers import free_port
 from benchmarks.kafka_race.process_usage import resident_bytes
 from benchmarks.kafka_race.raw_load import RawLoad, Work
 from benchmarks.kafka_race.throughput import batch_records
@@ -31,6 +30,7 @@ from ottla import Admin
 from ottla.client.admin.values import NewTopic
 from ottla.records.arrow import decode_arrow, encode_arrow
 from ottla.testing import ProcessBroker
+from ottla.testing.free_ports import free_port
 
 MB: Final = 1_000_000
 ROUNDS: Final = 9

@@ -27,6 +27,7 @@ from typing import Final
 
 from benchmarks.measure import Goal, Result, Rival, interleaved, report
 from ottla.testing import ProcessBroker
+from ottla.testing.free_ports import free_port
 
 CONNECTIONS: Final = 16
 LOOK_UPS: Final = 6_000
@@ -122,8 +123,7 @@ def _raced(title: str, rivals: dict[str, Rival], quick: bool, *, unit: str = "re
 @contextlib.contextmanager
 def running(command: str, bootstrap: str, topic: str, group: str, *, subjects: int = 0) -> Iterator[int]:
     """The port of a registry that answers, and lists this many subjects."""
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port: int = free.getsockname()[1]
+    port = free_port()
     words = shlex.split(command.format(bootstrap=bootstrap, port=port, topic=topic, group=group))
     with tempfile.TemporaryFile() as log, subprocess.Popen(words, stdout=log, stderr=log) as process:
         try:

@@ -20,10 +20,10 @@ from benchmarks.kafka_race.brokers import (
     Kafka,
     Recipe,
     RunningBroker,
-    free_port,
     kafka_properties,
 )
 from benchmarks.kafka_race.process_usage import cpu_seconds
+from ottla.testing.free_ports import free_port
 from tests.compat.kafka_jars import kafka_tool
 
 if TYPE_CHECKING:

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Protocol
 
+from ottla.testing.free_ports import free_port
 from tests.compat.kafka_jars import java_command, kafka_tool
 
 START_TIMEOUT_S: Final = 90.0
@@ -227,11 +228,3 @@ def kafka_properties(folder: Path, address: Address, overrides: Mapping[str, str
         **(overrides or {}),
     }
     return "".join(f"{key}={value}\n" for key, value in properties.items())
-
-
-def free_port() -> int:
-    """A port without a listener."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port

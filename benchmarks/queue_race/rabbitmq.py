@@ -9,7 +9,6 @@ with mixed delays RabbitMQ would be late by the longest.
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import time
 from pathlib import Path
@@ -19,6 +18,7 @@ from typing import Final, Self
 from benchmarks.kafka_race.process_usage import resident_bytes
 from benchmarks.queue_race.amqp import AmqpConnection
 from benchmarks.queue_race.rival import Arrival, body_of, due_of
+from ottla.testing.free_ports import free_ports
 
 SERVER: Final = "/usr/lib/rabbitmq/bin/rabbitmq-server"
 START_TIMEOUT_S: Final = 120.0
@@ -41,7 +41,7 @@ class RabbitMq:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._port, self._mapper_port, self._distribution_port = _free_port(), _free_port(), _free_port()
+        self._port, self._mapper_port, self._distribution_port = free_ports(3)
         self._mapper: subprocess.Popen[bytes] | None = None
         self._server: subprocess.Popen[bytes] | None = None
 
@@ -142,8 +142,3 @@ class RabbitMq:
         if self._server is None:
             raise RuntimeError("RabbitMQ is not running")
         return resident_bytes(self._server.pid)
-
-
-def _free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as found:
-        return int(found.getsockname()[1])

@@ -15,10 +15,10 @@ from benchmarks.kafka_race.brokers import (
     Address,
     Kafka,
     Ottla,
-    free_port,
     kafka_properties,
 )
 from ottla.testing.certificates import LOOPBACK, CertificateAuthority
+from ottla.testing.free_ports import free_port
 from tests.compat.kafka_jars import kafka_tool
 
 USER: Final = "alice"

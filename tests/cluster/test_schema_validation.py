@@ -14,7 +14,7 @@ from ottla.client.producer.blocking_producer import Producer
 from ottla.model.error_codes import ErrorCode
 from ottla.protocol.answer_errors import AnswerError
 from ottla.registry.serde import AvroDeserializer, AvroSerializer, RegistryClient
-from tests.free_ports import consecutive_free_ports
+from ottla.testing.free_ports import consecutive_free_ports
 from tests.unit.cli.serve.test_brokers import SECONDS, serving, wait
 
 pytestmark = pytest.mark.broker
@@ -26,7 +26,7 @@ ORDER_2 = ORDER.replace("]}", ', {"name": "note", "type": "string", "default": "
 def test_validation_goes_on_when_a_broker_dies(tmp_path: Path) -> None:
     port = consecutive_free_ports(3)
     options = ("--brokers", "3", "--registry", f"127.0.0.1:{port}", "--set", "default.replication.factor=3")
-    quick = ("--set", "transaction.state.log.num.partitions=1", "--set", "broker.session.timeout.ms=3000")
+    quick = ("--set", "transaction.state.log.num.partitions=1", "--set", "broker.session.timeout.ms=20000")
     with serving(tmp_path, *options, *quick) as served:
         bootstrap = served.addresses()
         urls = [f"http://127.0.0.1:{port + each}" for each in range(3)]

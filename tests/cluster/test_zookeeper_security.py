@@ -29,8 +29,8 @@ from ottla.metadata.zookeeper.session import _Handler
 from ottla.metadata.zookeeper.zookeeper_store import ZooKeeperStore
 from ottla.model.errors import InvalidConfigError
 from ottla.testing import CertificateAuthority
-from tests.cluster.zookeeper import ZooKeeperEnsemble
-from tests.free_ports import free_port
+from ottla.testing.free_ports import free_port
+from tests.cluster.zookeeper import SESSION_TIMEOUT_MAX_MS, ZooKeeperEnsemble
 
 USER, PASSWORD = "broker", "of brokers"
 
@@ -62,6 +62,7 @@ class Secured:
         self.port = port
         self.ensemble = ZooKeeperEnsemble(
             folder,
+            session_timeout_max_ms=SESSION_TIMEOUT_MAX_MS,
             settings=(
                 f"secureClientPort={port}",
                 "secureClientPortAddress=127.0.0.1",
@@ -100,7 +101,8 @@ def security(**configs: Any) -> ZooKeeperSecurity:
 
 @asynccontextmanager
 async def opened(servers: str, found: ZooKeeperSecurity, timeout_ms: int = 20_000) -> AsyncIterator[ZooKeeperStore]:
-    store = ZooKeeperStore(servers, RealClock(), security=found, session_timeout_ms=4000, request_timeout_ms=timeout_ms)
+    times = {"session_timeout_ms": 30_000, "request_timeout_ms": timeout_ms}
+    store = ZooKeeperStore(servers, RealClock(), security=found, **times)
     try:
         await store.open()
         yield store

@@ -17,8 +17,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
+from ottla.testing.free_ports import free_ports
 from tests.chaos.network import Place
-from tests.free_ports import free_ports
 
 START_TIMEOUT_S: Final = 60.0
 SESSION_TIMEOUT_MAX_MS: Final = 60_000

@@ -18,8 +18,8 @@ from typing import Any, Final, Self
 from confluent_kafka import KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
+from ottla.testing.free_ports import free_ports
 from tests.compat.kafka_jars import KAFKA_VERSION, java_command, kafka_tool
-from tests.free_ports import free_ports
 
 CLUSTER_ID: Final = "b3R0bGEta2Fma2EtdGVzdA"
 START_TIMEOUT_S: Final = 90.0

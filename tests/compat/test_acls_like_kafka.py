@@ -18,10 +18,10 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from ottla.protocol.apis import NEWER_THAN_KIO, SERVED, ApiKey
+from ottla.testing.free_ports import free_port
 from tests.compat.kafka_broker import QUICK_START_JVM_OPTIONS, KafkaBroker
 from tests.compat.ottla_broker import OttlaBroker
 from tests.compat.test_answers_like_kafka import batch, create
-from tests.free_ports import free_port
 from tests.wire.exchange import RawConnection, read_response, request_frame
 
 SECONDS: Final = timedelta(seconds=20)

@@ -13,10 +13,10 @@ import pytest
 from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from ottla.testing.free_ports import free_port
 from tests.compat.connect_process import DISTRIBUTED, MIRROR_MAKER, ConnectProcess
 from tests.compat.kafka_broker import KafkaBroker
 from tests.compat.ottla_broker import OttlaBroker
-from tests.free_ports import free_port
 
 DEADLINE_S: Final = 120
 COUNT: Final = 200

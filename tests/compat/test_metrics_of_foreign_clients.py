@@ -12,7 +12,7 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from kafka import KafkaConsumer
 
-from tests.free_ports import free_port
+from ottla.testing.free_ports import free_port
 
 RECORDS = 1000
 CONSUMED = 600

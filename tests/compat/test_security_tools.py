@@ -12,11 +12,11 @@ from typing import Final
 
 import pytest
 
+from ottla.testing.free_ports import free_port
 from tests.compat.clients.kafka_tools import Tools
 from tests.compat.kafka_jars import KAFKA_VERSION
 from tests.compat.ottla_broker import OttlaBroker
 from tests.compat.test_acls_like_kafka import PLAIN_MODULE, SecuredKafka, secured
-from tests.free_ports import free_port
 
 TOKEN_SETTINGS: Final = {"delegation.token.secret.key": "a secret of the cluster"}
 USER: Final = "everything"

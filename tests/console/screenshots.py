@@ -15,10 +15,10 @@ from pathlib import Path
 from playwright.sync_api import Browser, Page, sync_playwright
 
 from ottla.testing import BrokerCluster, ProcessBroker
+from ottla.testing.free_ports import consecutive_free_ports
 from tests.console.busy_cluster import BusyCluster
 from tests.console.conftest import ARGUMENTS, CHROMIUM
 from tests.console.console_process import running_console
-from tests.free_ports import consecutive_free_ports
 
 SIZES = ((1440, 900), (1024, 768), (390, 844))
 THEMES = ("light", "dark")

@@ -15,7 +15,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
-from tests.free_ports import free_port
+from ottla.testing.free_ports import free_port
 
 START_TIMEOUT_S: Final = 120.0
 STOP_TIMEOUT_S: Final = 300.0

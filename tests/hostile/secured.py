@@ -12,7 +12,7 @@ from typing import Final
 from ottla.metadata.configs.authorization_configs import STANDARD_AUTHORIZER
 from ottla.protocol.apis import ApiKey
 from ottla.testing.certificates import LOOPBACK, CertificateAuthority
-from tests.free_ports import free_port
+from ottla.testing.free_ports import free_port
 from tests.hostile.broker_process import BrokerProcess
 from tests.hostile.sockets import CONNECT_TIMEOUT_S
 from tests.wire.exchange import RawConnection, read_response, request_frame

@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import Self
 
 from ottla.spark.launch.session import spark_environment
-from tests.free_ports import free_port
+from ottla.testing.free_ports import free_port
 
 START_S = 120
 _MASTER = "org.apache.spark.deploy.master.Master"

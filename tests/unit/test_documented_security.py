@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from ottla.testing.free_ports import free_port
 from tests.documented import ROOT, samples
-from tests.free_ports import free_port
 
 pytestmark = pytest.mark.broker
 

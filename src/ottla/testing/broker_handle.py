@@ -10,6 +10,7 @@ from types import MappingProxyType, TracebackType
 from typing import Any, Final, Self
 
 from ottla.model.errors import MisuseError, OttlaError
+from ottla.testing.free_ports import free_port
 
 QUICK_SETTINGS: Final[Mapping[str, str]] = MappingProxyType(
     {
@@ -28,8 +29,8 @@ class BrokerDidNotStartError(OttlaError):
 class BrokerHandle(ABC):
     """One broker. A context manager that starts it, and closes it at the end.
 
-    `settings` are broker configs. The first start takes a free port, which stays the same. `metadata` is the file that
-    the brokers of a cluster share; without it the broker is a cluster of one.
+    `settings` are broker configs. The first start takes a free port, which stays the same and is kept from other test
+    processes. `metadata` is the file that the brokers of a cluster share; without it the broker is a cluster of one.
     """
 
     host = "127.0.0.1"
@@ -64,6 +65,9 @@ class BrokerHandle(ABC):
         if not self.port:
             raise MisuseError("the broker was never started, so it has no address yet")
         return f"{self.host}:{self.port}"
+
+    def _port_to_listen_on(self) -> int:
+        return self.port or free_port()
 
     @property
     @abstractmethod

@@ -75,7 +75,7 @@ class InProcessBroker(BrokerHandle):
 
     def _listeners(self) -> str:
         """The config `listeners`: after the first start, with the ports that it took."""
-        return f"PLAINTEXT://{self.host}:{self.port}"
+        return f"PLAINTEXT://{self.host}:{self._port_to_listen_on()}"
 
     def _first_users(self) -> "Sequence[ScramUser]":
         """The users to create before the broker listens."""

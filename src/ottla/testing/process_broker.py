@@ -81,7 +81,7 @@ class ProcessBroker(BrokerHandle):
         if self._process is not None:
             raise MisuseError(f"the broker at {self.bootstrap} is already running")
         self.folder.mkdir(parents=True, exist_ok=True)
-        address = f"{self.host}:{self.port}"
+        address = f"{self.host}:{self._port_to_listen_on()}"
         command = [*self._launcher, sys.executable, "-P", "-m", "ottla", "serve"]
         command += ["--data", str(self.data)]
         if self._protocol == "PLAINTEXT":

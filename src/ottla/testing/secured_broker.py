@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 from ottla.model.errors import MisuseError
 from ottla.testing.broker_handle import create_topic
 from ottla.testing.certificates import LOOPBACK, CertificateAuthority
+from ottla.testing.free_ports import free_port
 from ottla.testing.in_process_broker import InProcessBroker
 
 if TYPE_CHECKING:
@@ -55,7 +56,7 @@ class SecuredBroker(InProcessBroker):
         self._passwords = {ADMIN: secrets.token_urlsafe(16)}
 
     def _listeners(self) -> str:
-        return ",".join(f"{protocol}://{self.host}:{port}" for protocol, port in self._ports.items())
+        return ",".join(f"{protocol}://{self.host}:{port or free_port()}" for protocol, port in self._ports.items())
 
     def _first_users(self) -> "list[ScramUser]":
         from ottla.security.scram_argument import parse_scram_user

@@ -13,10 +13,10 @@ from typing import Any, Final, TypeVar
 from confluent_kafka import KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
+from ottla.testing.free_ports import free_ports
 from tests.compat.kafka_broker import QUICK_START_JVM_OPTIONS, KafkaBroker
 from tests.compat.kafka_jars import KAFKA_VERSION, OLD_KAFKA_VERSION
 from tests.compat.ottla_broker import OttlaBroker
-from tests.free_ports import free_ports
 
 TARGET: Final = os.environ.get("OTTLA_COMPAT_TARGET", "ottla")
 KAFKA_VERSIONS: Final = {"kafka": KAFKA_VERSION, "kafka-3.9": OLD_KAFKA_VERSION}

@@ -25,9 +25,9 @@ from ottla import (
     ScramMechanism,
     UserScramCredentialUpsertion,
 )
+from ottla.testing.free_ports import free_port
 from tests.compat.clients.foreign_client import Login
 from tests.compat.ottla_broker import OttlaBroker
-from tests.free_ports import free_port
 from tests.unit.broker.logins.secured import AUDIENCE, ISSUER, KEY, OTHER_KEY, jwks_text, token
 
 PASSWORD: Final = "a=b,c d"

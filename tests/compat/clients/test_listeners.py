@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from ottla.testing.free_ports import free_port
 from tests.compat.clients.broker_under_test import IS_KAFKA
 from tests.compat.clients.catalogue import BY_NAME, JAVA
 from tests.compat.clients.group_flavours import RANGE
@@ -11,7 +12,6 @@ from tests.compat.clients.group_members import Member, committed, leaving, wait_
 from tests.compat.clients.shapes import KEEP_ALL, small
 from tests.compat.clients.transactional import read_isolated, transactional_producer
 from tests.compat.ottla_broker import OttlaBroker
-from tests.free_ports import free_port
 
 pytestmark = pytest.mark.skipif(IS_KAFKA, reason="the broker under test has one listener; this one is Ottla's")
 

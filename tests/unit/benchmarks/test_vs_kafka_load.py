@@ -21,7 +21,7 @@ from kio.serial import entity_reader, entity_writer
 from benchmarks.guard import wait_listening
 from benchmarks.kafka_race.raw_load import LoadError, RawLoad, first_answer
 from ottla.records.batch import Batch
-from tests.free_ports import free_port
+from ottla.testing.free_ports import free_port
 
 pytestmark = pytest.mark.broker
 

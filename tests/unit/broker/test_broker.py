@@ -40,8 +40,8 @@ from ottla.replication.isr_proposals import IsrProposals
 from ottla.replication.replica_fetcher import ReplicaFetchers
 from ottla.replication.timers import Timers
 from ottla.storage.log_store import LogStore
+from ottla.testing.free_ports import free_port
 from ottla.transport.listeners import Listeners
-from tests.free_ports import free_port
 from tests.unit.broker.running_broker import append, make_topic, running
 from tests.unit.broker.sick_disk import SickDisk
 from tests.unit.storage.rig import batch

@@ -16,6 +16,7 @@ from ottla.client.errors import CannotConnectError, DeadlineError
 from ottla.client.options import OptionError
 from ottla.model.errors import MisuseError, OttlaError
 from ottla.model.ids import TopicPartition
+from ottla.testing.free_ports import free_port
 from tests.unit.client.scripted_broker import scripted
 
 pytestmark = pytest.mark.broker
@@ -31,15 +32,9 @@ def nothing_is_left() -> Iterator[None]:
     assert [] == [each for each in set(threading.enumerate()) - before if "ottla" in each.name]
 
 
-def closed_port() -> int:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        return int(taken.getsockname()[1])
-
-
 @pytest.mark.parametrize("group_id", [None, "g"])
 def test_a_wrong_address_is_told_by_poll(group_id: str | None) -> None:
-    port = closed_port()
+    port = free_port()
     start = time.monotonic()
     with Consumer("t", bootstrap_servers=f"127.0.0.1:{port}", group_id=group_id) as consumer:
         with pytest.raises(CannotConnectError, match=f"cannot reach any broker of 127.0.0.1:{port}"):

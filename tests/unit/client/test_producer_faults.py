@@ -27,8 +27,8 @@ from ottla.model.error_codes import ErrorCode
 from ottla.model.errors import OttlaError
 from ottla.protocol.apis import ApiKey
 from ottla.records.layout import Codec
+from ottla.testing.free_ports import free_port
 from ottla.transport.addresses import Address
-from tests.free_ports import free_port
 from tests.hostile.broker_process import BrokerProcess, wait_for
 from tests.unit.client.scripted_leaders import TOPIC, Fate, ScriptedLeaders, scripted_leaders
 

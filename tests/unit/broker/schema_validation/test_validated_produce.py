@@ -24,6 +24,7 @@ from ottla.registry.schemas.schema import JSON, PROTOBUF, Schema
 from ottla.registry.serde import AvroSerializer, RegistryClient
 from ottla.registry.serde.framing import guid_header, id_prefix
 from ottla.testing import InProcessBroker
+from ottla.testing.free_ports import free_port
 from tests.unit.broker.schema_validation.produce_requests import (
     URL,
     VALUES,
@@ -260,8 +261,7 @@ def test_an_unreachable_registry_gives_a_retriable_error(
 ) -> None:
     broker.create_topic(topic, configs=VALUES)
     valid = id_prefix(registry.register(f"{topic}-value", ORDER).id)
-    with socket.create_server(("127.0.0.1", 0)) as port:
-        closed = f"http://127.0.0.1:{port.getsockname()[1]}"
+    closed = f"http://127.0.0.1:{free_port()}"
     set_registry(broker, closed)
     answer = produced(broker, topic, batch(*values(valid)))
     assert WireCode.request_timed_out is answer.error_code
@@ -338,7 +338,7 @@ def test_librdkafka_is_told_which_records_are_invalid(
     producer = confluent_kafka.Producer(settings)
     for value in (valid, b'{"id": 1}', valid):
         producer.produce(topic, value, on_delivery=on_delivery)
-        producer.flush(20)
+        producer.flush(60)
     assert [0, "INVALID_RECORD", 1] == outcomes
 
 
@@ -347,8 +347,7 @@ def test_librdkafka_tries_again_while_the_registry_is_away(
 ) -> None:
     broker.create_topic(topic, configs=VALUES)
     valid = id_prefix(registry.register(f"{topic}-value", ORDER).id) + b"\2"
-    with socket.create_server(("127.0.0.1", 0)) as port:
-        closed = f"http://127.0.0.1:{port.getsockname()[1]}"
+    closed = f"http://127.0.0.1:{free_port()}"
     set_registry(broker, closed)
     outcomes: list[Any] = []
     producer = confluent_kafka.Producer({"bootstrap.servers": broker.bootstrap})
@@ -359,5 +358,5 @@ def test_librdkafka_tries_again_while_the_registry_is_away(
         producer.poll(0.05)
     assert [] == outcomes
     set_registry(broker, registry_url)
-    producer.flush(20)
+    producer.flush(60)
     assert [(None, 0)] == outcomes

@@ -2,7 +2,6 @@
 
 import json
 import signal
-import socket
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,6 +13,7 @@ from ottla.model.ids import TopicPartition
 from ottla.records.record import Record
 from ottla.registry.schemas.schema import AVRO, JSON, PROTOBUF, Schema
 from ottla.registry.serde import AvroSerializer, RegistryClient, schema_reader
+from ottla.testing.free_ports import free_port
 from tests.unit.broker.schema_validation.scripted_registry import ScriptedRegistry
 from tests.unit.cli.command_line import CommandLine
 from tests.unit.cli.test_commands import started
@@ -154,8 +154,7 @@ def test_what_cannot_be_decoded_is_marked_and_counted(
 
 
 def test_a_registry_that_is_away_does_not_stop_consume(ottla: CommandLine, topic: str) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as port:
-        closed = f"http://127.0.0.1:{port.getsockname()[1]}"
+    closed = f"http://127.0.0.1:{free_port()}"
     ottla.ok("produce", topic, "--format", "hex", stdin=b"0000000001\n0000000001\n")
     done = ottla.ok("consume", topic, "--schema-registry", closed)
     assert 2 == done.out.count("[not decoded] ")

@@ -27,7 +27,7 @@ from ottla.client.consumer.blocking_consumer import Consumer
 from ottla.client.producer.blocking_producer import Producer
 from ottla.model.errors import InvalidConfigError, MisuseError
 from ottla.protocol.apis import ApiKey
-from tests.free_ports import consecutive_free_ports
+from ottla.testing.free_ports import consecutive_free_ports
 from tests.leftovers import children
 from tests.wire.exchange import RawConnection
 
