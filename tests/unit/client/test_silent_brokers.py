@@ -140,7 +140,7 @@ def test_what_is_on_the_wire_to_an_old_leader_comes_back_before_more_is_sent() -
 
 @pytest.fixture
 def cluster(tmp_path: Path) -> Iterator[BrokerCluster]:
-    with BrokerCluster(tmp_path, {"offsets.topic.num.partitions": "1"}, kind=ProcessBroker) as made:
+    with BrokerCluster(tmp_path, {"broker.session.timeout.ms": "3000"}, kind=ProcessBroker) as made:
         made.create_topic("t")
         yield made
 

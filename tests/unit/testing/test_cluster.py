@@ -22,12 +22,14 @@ pytestmark = pytest.mark.broker
 
 KINDS = [InProcessBroker, ProcessBroker]
 SECONDS = 90
+SHORT_SESSIONS = {"broker.session.timeout.ms": "3000"}
+"""For tests that pause brokers, and go on when one that was not paused is taken for dead."""
 KEYS = 7
 
 
 @pytest.fixture(params=KINDS)
 def cluster(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[BrokerCluster]:
-    with BrokerCluster(tmp_path / "cluster", kind=request.param) as made:
+    with BrokerCluster(tmp_path / "cluster", SHORT_SESSIONS, kind=request.param) as made:
         yield made
 
 
