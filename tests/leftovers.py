@@ -2,11 +2,14 @@
 
 import os
 import threading
+import time
 from contextlib import suppress
 from pathlib import Path
 
-# How long a thread may take to end after what it worked for was closed: an executor's threads end on their own.
-SECONDS = 10
+# How long threads may take to end, and files to be closed, after what they were for was closed: an executor's threads
+# end on their own, and a thread of another test's broker may have a file open for a moment.
+SECONDS = 60
+LOOK_SECONDS = 0.02
 
 
 class Leftovers:
@@ -18,13 +21,16 @@ class Leftovers:
         self.threads = set(threading.enumerate())
 
     def check(self) -> None:
-        """Fails if the process holds more than when this was made."""
-        for thread in set(threading.enumerate()) - self.threads:
-            thread.join(SECONDS)
-        now = Leftovers()
+        """Fails if the process still holds more than when this was made after all had time to end."""
+        deadline = time.monotonic() + SECONDS
+        while self._is_exceeded_by(now := Leftovers()) and time.monotonic() < deadline:
+            time.sleep(LOOK_SECONDS)
         assert now.files <= self.files
         assert set() == now.children - self.children
         assert set() == now.threads - self.threads
+
+    def _is_exceeded_by(self, now: "Leftovers") -> bool:
+        return now.files > self.files or not now.children <= self.children or not now.threads <= self.threads
 
 
 def children(parent: int) -> set[int]:

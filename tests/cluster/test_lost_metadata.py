@@ -15,10 +15,10 @@ from ottla.client.consumer.blocking_consumer import Consumer
 from ottla.client.producer.blocking_producer import Producer
 from ottla.model.ids import TopicPartition
 from tests.cluster.test_serve import end, ready, serve
-from tests.cluster.zookeeper import ZooKeeperEnsemble
+from tests.cluster.zookeeper import SESSION_TIMEOUT_MAX_MS, ZooKeeperEnsemble
 
 SECONDS: Final = 60
-OPTIONS: Final = ("--set", "broker.session.timeout.ms=2000", "--set", "min.insync.replicas=2")
+OPTIONS: Final = ("--set", "broker.session.timeout.ms=20000", "--set", "min.insync.replicas=2")
 
 
 @contextmanager
@@ -118,7 +118,7 @@ class TestSqlite:
 class TestZooKeeper:
     @pytest.fixture
     def ensemble(self, tmp_path: Path) -> Iterator[ZooKeeperEnsemble]:
-        with ZooKeeperEnsemble(tmp_path / "zookeeper") as ensemble:
+        with ZooKeeperEnsemble(tmp_path / "zookeeper", session_timeout_max_ms=SESSION_TIMEOUT_MAX_MS) as ensemble:
             yield ensemble
 
     def commands(self, folder: Path, ensemble: ZooKeeperEnsemble, *more: str) -> list[tuple[Path, list[str]]]:

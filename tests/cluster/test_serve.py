@@ -33,7 +33,7 @@ def end(process: "subprocess.Popen[str]") -> int:
 
 
 def test_brokers_of_two_commands_are_one_cluster(zookeeper: ZooKeeperEnsemble, tmp_path: Path) -> None:
-    metadata = ("--metadata", f"zookeeper://{zookeeper.servers}/serve/two", "--set", "broker.session.timeout.ms=2000")
+    metadata = ("--metadata", f"zookeeper://{zookeeper.servers}/serve/two", "--set", "broker.session.timeout.ms=20000")
     with ExitStack() as running:
         several = running.enter_context(serve(tmp_path / "a", "--brokers", "2", *metadata))
         running.callback(several.kill)

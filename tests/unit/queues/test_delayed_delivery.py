@@ -267,7 +267,7 @@ def test_records_of_an_aborted_transaction_are_never_delivered(tmp_path: Path) -
                 else:
                     await producer.abort_transaction()
         assert [b"committed"] == [record.value for record, _ in await read(broker, 1)]
-        assert shard_of(broker).parked == 0
+        await wait_for(lambda: shard_of(broker).parked == 0)
 
     with_queue(tmp_path, test)
 

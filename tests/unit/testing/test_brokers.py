@@ -154,14 +154,13 @@ def test_a_hundred_in_a_row_leave_nothing_behind() -> None:
 
 def test_a_process_leaves_nothing_behind(tmp_path: Path) -> None:
     gc.collect()
-    before = len(os.listdir("/proc/self/fd"))
+    before = Leftovers()
     with ProcessBroker(tmp_path) as broker:
         pid = broker.pid
         assert Path(f"/proc/{pid}").exists()
         broker.pause()
     assert not Path(f"/proc/{pid}").exists()
-    # Files of other tests may be closed meanwhile.
-    assert len(os.listdir("/proc/self/fd")) <= before
+    before.check()
     with pytest.raises(ConnectionRefusedError):
         socket.create_connection(("127.0.0.1", broker.port))
 

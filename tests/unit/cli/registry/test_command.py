@@ -148,7 +148,9 @@ def test_a_registry_beside_a_broker_stops_with_it(tmp_path: Path) -> None:
 
         with RestClient(url) as rest:
             assert [] == rest.ask("GET", "subjects")
-        registry = [pid for pid in children(broker.pid) if b"registry" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+        # A child that is just being started still has the broker's own command line, with its option --registry.
+        commands = {pid: Path(f"/proc/{pid}/cmdline").read_bytes() for pid in children(broker.pid)}
+        registry = [pid for pid, command in commands.items() if b"\0registry\0serve\0" in command]
         assert 1 == len(registry)
     finally:
         broker.send_signal(signal.SIGTERM)
