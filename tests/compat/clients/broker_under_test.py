@@ -23,7 +23,7 @@ KAFKA_VERSIONS: Final = {"kafka": KAFKA_VERSION, "kafka-3.9": OLD_KAFKA_VERSION}
 """The Kafka that each target but Ottla stands for."""
 IS_KAFKA: Final = TARGET in KAFKA_VERSIONS
 
-SETTLE_TIMEOUT_S: Final = 10.0
+SETTLE_TIMEOUT_S: Final = 60.0
 
 GROUP_SETTINGS: Final = {
     "group.initial.rebalance.delay.ms": "0",

@@ -116,8 +116,9 @@ def test_produced_bytes_are_throttled(running: Running) -> None:
                     "topic_data": [{"topic_id": topic_id, "partition_data": [part]}],
                 },
             )
-            # A little more than ten seconds' worth.
-            assert timedelta(milliseconds=300) < answer.throttle_time < timedelta(seconds=2)
+            # Counted at one moment, so how long the request takes does not matter: ten seconds' worth, half a second's,
+            # and a little for what is not the value.
+            assert timedelta(milliseconds=500) < answer.throttle_time < timedelta(milliseconds=800)
     assert running.throttled(QuotaKey.PRODUCER_BYTE_RATE) >= 1
 
 
