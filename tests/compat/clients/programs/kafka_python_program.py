@@ -8,7 +8,7 @@ from typing import Any
 
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.admin import ConfigResource, ConfigResourceType, KafkaAdminClient, NewTopic, OffsetSpec
-from kafka.errors import BrokerResponseError
+from kafka.errors import BrokerResponseError, NodeNotReadyError
 from kafka.net.sasl.oauth import AbstractTokenProvider
 
 from tests.compat.clients.programs.command_loop import commands_of, row_of, run, to_bytes, to_headers
@@ -122,8 +122,16 @@ class Program:
     def find_offset(self, topic: str, partition: int, at: str | int) -> dict[str, Any]:
         spec = at if isinstance(at, int) else OffsetSpec[at.upper()]
         where = TopicPartition(topic, partition)
-        found = self._admin.list_partition_offsets({where: spec})[where]
-        return {"offset": found.offset, "timestamp": found.timestamp}
+        deadline = time.monotonic() + TIMEOUT_S
+        while True:
+            try:
+                found = self._admin.list_partition_offsets({where: spec})[where]
+                return {"offset": found.offset, "timestamp": found.timestamp}
+            except NodeNotReadyError:
+                # After a restart of the broker, before it has noticed and connected again.
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(0.1)
 
     def delete_records(self, topic: str, partition: int, offset: int) -> dict[str, Any]:
         where = TopicPartition(topic, partition)
