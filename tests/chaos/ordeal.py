@@ -10,10 +10,11 @@ from tests.chaos.checker import Violation, check
 from tests.chaos.faults import Fault
 from tests.chaos.history import Event
 from tests.chaos.recovery import Outage, outage
+from tests.chaos.stalls import Stalls
 
 WRITABLE_SECONDS: Final = max(SESSION_SECONDS, LAG_SECONDS) + 5.0
 """How soon after a single fault every partition must take records again: a follower that the leader does not hear, and
-whose session lives on, leaves the ISR for its lag."""
+whose session lives on, leaves the ISR for its lag. Time in which the machine stands still does not count."""
 HEAD: Final = f"{'seconds':40} {'silent':>6} {'client':>6} {'sync':>6}"
 """The longest time without an acknowledgement on a partition; to one client; from the healing until all in sync."""
 CALM_SECONDS: Final = 2.0
@@ -29,22 +30,24 @@ class Struck:
     healed: float
     whole: float
     """When all replicas were in sync again."""
+    stalls: Stalls
 
 
 def undergo(arena: Arena, faults: Iterable[Fault]) -> list[Struck]:
     """Does the faults one after the other, each when all is well after the one before."""
     done: list[Struck] = []
-    for fault in faults:
+    with Stalls() as stalls:
+        for fault in faults:
+            time.sleep(CALM_SECONDS)
+            at = time.monotonic()
+            print(f"{at:.1f} {fault.name}", flush=True)
+            with fault.strike(arena):
+                time.sleep(fault.lasts)
+            healed = time.monotonic()
+            arena.cluster.wait_brokers()
+            arena.cluster.wait_in_sync()
+            done.append(Struck(fault=fault, at=at, healed=healed, whole=time.monotonic(), stalls=stalls))
         time.sleep(CALM_SECONDS)
-        at = time.monotonic()
-        print(f"{at:.1f} {fault.name}", flush=True)
-        with fault.strike(arena):
-            time.sleep(fault.lasts)
-        healed = time.monotonic()
-        arena.cluster.wait_brokers()
-        arena.cluster.wait_in_sync()
-        done.append(Struck(fault=fault, at=at, healed=healed, whole=time.monotonic()))
-    time.sleep(CALM_SECONDS)
     return done
 
 
@@ -58,9 +61,10 @@ def verdict(arena: Arena, struck: Iterable[Struck]) -> list[Violation]:
     print(HEAD)
     for each in struck:
         started = each.healed if each.fault.counts_from_healing else each.at
-        seconds = outage(events, started, each.whole + CALM_SECONDS)
-        print(_row(each, seconds))
-        if seconds.cluster > WRITABLE_SECONDS:
+        until = each.whole + CALM_SECONDS
+        seconds, stalled = outage(events, started, until), each.stalls.seconds(started, until)
+        print(_row(each, seconds) + (f"  the machine stood still for {stalled:.1f} s" if stalled else ""))
+        if seconds.cluster - stalled > WRITABLE_SECONDS:
             text = f"{each.fault.name}: a partition could not be written for {seconds.cluster:.1f} s"
             found.append(Violation("writable again", text))
     for wrong in found[:20]:
