@@ -19,6 +19,8 @@ SETTINGS = {
     "spark.driver.memory": "1g",
     "spark.sql.streaming.stopTimeout": "60s",
 }
+KEEP_ALL = {"log.retention.ms": "-1"}
+"""Some records have old timestamps: retention would delete them when the broker looks, every five minutes."""
 
 
 @pytest.fixture(scope="session")
@@ -36,7 +38,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator["SparkSession"]:
 @pytest.fixture(scope="session")
 def broker_process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ProcessBroker]:
     """A broker of ours in a process of its own, with a schema registry beside it."""
-    with ProcessBroker(tmp_path_factory.mktemp("ottla"), registry=True) as broker:
+    with ProcessBroker(tmp_path_factory.mktemp("ottla"), KEEP_ALL, registry=True) as broker:
         yield broker
 
 
@@ -59,7 +61,7 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Topics]:
     """Topics on a real Apache Kafka."""
     from tests.compat.kafka_broker import QUICK_START_JVM_OPTIONS, KafkaBroker
 
-    overrides = {"offsets.topic.num.partitions": "1", "transaction.state.log.num.partitions": "1"}
+    overrides = {"offsets.topic.num.partitions": "1", "transaction.state.log.num.partitions": "1", **KEEP_ALL}
     folder = tmp_path_factory.mktemp("kafka") / "broker"
     with (
         KafkaBroker(folder, overrides=overrides, jvm_options=QUICK_START_JVM_OPTIONS) as broker,

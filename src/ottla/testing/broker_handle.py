@@ -17,9 +17,11 @@ QUICK_SETTINGS: Final[Mapping[str, str]] = MappingProxyType(
         "offsets.topic.num.partitions": "1",
         "transaction.state.log.num.partitions": "1",
         "group.initial.rebalance.delay.ms": "0",
+        "log.retention.check.interval.ms": "3600000",
     }
 )
-"""Settings for fast tests: few internal partitions, and groups that do not wait for more members."""
+"""Settings for fast and steady tests: few internal partitions, groups that do not wait for more members, and records
+with old timestamps that are not deleted in the middle of a test, as they would be five minutes after the start."""
 
 
 class BrokerDidNotStartError(OttlaError):

@@ -1,8 +1,8 @@
 """Runs the suite against Ottla, Kafka 4 and Kafka 3.9 side by side: `python -m tests.compat.client_suite [TARGET...]`.
 
-Most tests wait for timeouts of groups, so three at once take little longer than one. The output of each target follows
-when it is done, or when it takes too long: then with the stack of the test that hangs. The exit status is that of the
-first target that failed.
+Most tests wait for timeouts of groups, so two at once of each target take little longer than one. The output of each
+target follows when it is done, or when it takes too long: then with the stack of the test that hangs. The exit status
+is that of the first target that failed.
 """
 
 import os
@@ -24,8 +24,8 @@ PARTS: Final[dict[str, tuple[str, ...]]] = {
 
 TIMEOUT_S: Final = 600.0
 """For all targets together: several times what they take on two busy cores."""
-OPTIONS: Final = ("-v", "--durations=5", "-o", "faulthandler_timeout=120")
-"""Each test is named before it runs, and the stacks of one that takes longer than two minutes are printed."""
+OPTIONS: Final = ("-v", "--durations=5", "-o", "faulthandler_timeout=120", "-n", "2", "--dist", "worksteal")
+"""Each test is named when it ends, and the stacks of one that takes longer than two minutes are printed."""
 
 
 def main(targets: Sequence[str]) -> int:

@@ -13,7 +13,9 @@ _numbers = itertools.count()
 @pytest.fixture(scope="session")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
     """The broker under test: tests use topics of their own, and leave it running."""
-    with broker_under_test(tmp_path_factory.mktemp("broker")) as broker:
+    # Records have old timestamps: retention would delete them when the broker looks, half a minute after its start and
+    # every five minutes.
+    with broker_under_test(tmp_path_factory.mktemp("broker"), {"log.retention.ms": "-1"}) as broker:
         yield broker
 
 
