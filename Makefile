@@ -69,7 +69,7 @@ check: $(VENV)/.installed-dev  ## style, types, layers, tidiness, the build
 	$(BIN)/python -m pytest tests/test_tidy.py tests/test_setup.py tests/test_fetching.py -n 2
 
 test-compat: $(VENV)/.installed-compat  ## real Kafka, its tools and foreign clients (install them with tests/compat/prepare)
-	$(BIN)/python -m pytest tests/compat --ignore tests/compat/client_suite -n 2 --dist loadfile -m "not long"
+	$(BIN)/python -m pytest tests/compat --ignore tests/compat/client_suite -n 3 --dist loadfile -m "not long"
 	$(BIN)/python -m tests.compat.client_suite
 
 compat: $(VENV)/.installed-compat  ## the same with the long runs: MirrorMaker from Kafka to Ottla and back
@@ -86,7 +86,8 @@ screenshots: $(VENV)/.installed-browser  ## every page of the console, in three 
 	$(BIN)/python -m tests.console.screenshots
 
 test-hostile: $(VENV)/.installed-dev  ## hostile clients, kill -9, a full disk (as root, to mount a small disk)
-	$(BIN)/python -m pytest tests/hostile tests/crash -n 2 --dist loadfile
+	$(BIN)/python -m pytest tests/hostile -n 2 --dist loadfile
+	$(BIN)/python -m pytest tests/crash -n $(WORKERS) --dist loadfile
 
 test-sim: $(VENV)/.installed-dev  ## simulated clusters from 100 seeds, classic failures, planted bugs, determinism
 	$(BIN)/python -m ottla.sim --seeds 0..100 --jobs 2
@@ -97,7 +98,8 @@ sim: $(VENV)/.installed-dev  ## the same from 2,000 seeds, and every planted bug
 	OTTLA_SIM_MUTANTS=all $(BIN)/python -m pytest tests/simulation -n auto
 
 test-cluster: $(VENV)/.installed-dev $(VENV)/.installed-spark $(VENV)/.installed-cluster  ## three brokers, real ZooKeeper, cut networks, kills (as root; install Java and ip with tests/compat/prepare)
-	$(BIN)/python -m pytest tests/cluster tests/chaos -m "not long"
+	$(BIN)/python -m pytest tests/cluster -m "not long" -n $(WORKERS) --dist loadfile
+	$(BIN)/python -m pytest tests/chaos -m "not long"
 
 chaos: $(VENV)/.installed-dev $(VENV)/.installed-spark $(VENV)/.installed-cluster  ## the same for ten minutes and more
 	$(BIN)/python -m pytest tests/cluster tests/chaos -s
