@@ -28,7 +28,7 @@ def free_ports(count: int, *, in_a_row: bool = False) -> list[int]:
 
     Raises OSError if there are no more.
     """
-    # Opened anew each time: a test may compare how many files are open before and after.
+    # Opened each time, and not kept open: a test may compare how many files are open before and after.
     table = os.open(Path(tempfile.gettempdir()) / f".ottla-ports-{os.getuid()}", os.O_RDWR | os.O_CREAT, 0o600)
     try:
         fcntl.flock(table, fcntl.LOCK_EX)
