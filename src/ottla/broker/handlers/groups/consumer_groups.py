@@ -5,7 +5,6 @@ From the wire to the group's shard and back; the rules are in `ottla.coordinatio
 
 import asyncio
 from collections.abc import Coroutine, Sequence
-from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from kio.schema.consumer_group_describe.v1 import response as described
@@ -85,7 +84,7 @@ def consumer_group_heartbeat(
             joins.decide_for(shard, asked.group_id, asked.member_id)
             if has_patterns:
                 return _after_matching(shard, context, asked)
-            shard.hand(partial(shard.machine.consumer_heartbeat, asked), reply)
+            shard.hand(shard.machine.consumer_heartbeat, asked, reply)
     except OttlaError as error:
         return _heartbeat_answer(error)
     return reply

@@ -8,7 +8,7 @@ from collections.abc import Callable, Hashable, Sequence
 from datetime import timedelta
 from functools import lru_cache, partial
 from ipaddress import AddressValueError, IPv6Address
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from kio.schema.heartbeat.v4.request import HeartbeatRequest as WireHeartbeatRequest
 from kio.schema.join_group.v9.request import JoinGroupRequest
@@ -49,6 +49,9 @@ from ottla.security.resources import Operation, ResourceType
 
 if TYPE_CHECKING:
     from ottla.coordination.groups.coordinator import GroupsShard
+
+R = TypeVar("R")
+"""A request."""
 
 _MILLISECOND: Final = timedelta(milliseconds=1)
 
@@ -92,7 +95,8 @@ def _hold(services: Services, size: int) -> None:
 def _hand_waiting(
     services: Services,
     shard: "GroupsShard",
-    event: Callable[[int, Hashable], Sequence[Any]],
+    event: Callable[[R, int, Hashable], Sequence[Any]],
+    asked: R,
     size: int,
     answer_of: Callable[[Any], Any],
 ) -> Reply:
@@ -105,7 +109,7 @@ def _hand_waiting(
 
     reply = Reply(answer)
     try:
-        shard.hand(event, reply)
+        shard.hand(event, asked, reply)
     except BaseException:
         services.groups.waiting_bytes -= size
         raise
@@ -148,7 +152,7 @@ def join_group(
             raise InvalidRequestError(
                 f"the protocols of the member have {size} bytes, too many for a record of the coordinator"
             )
-        return _hand_waiting(services, shard, partial(shard.machine.join, asked), size, answer_of)
+        return _hand_waiting(services, shard, shard.machine.join, asked, size, answer_of)
     except OttlaError as error:
         return answer_of(error)
 
@@ -210,7 +214,7 @@ def sync_group(
         context.check(Operation.READ, ResourceType.GROUP, asked.group_id)
         shard = services.groups.shard_of(asked.group_id)
         size = sum(len(each.member_id) + len(each.assignment) for each in asked.assignments)
-        return _hand_waiting(services, shard, partial(shard.machine.sync, asked), size, answer_of)
+        return _hand_waiting(services, shard, shard.machine.sync, asked, size, answer_of)
     except OttlaError as error:
         return answer_of(error)
 
@@ -250,7 +254,7 @@ def heartbeat(services: Services, context: RequestContext, request: WireHeartbea
     try:
         context.check(Operation.READ, ResourceType.GROUP, asked.group_id)
         shard = services.groups.shard_of(asked.group_id)
-        shard.hand(partial(shard.machine.heartbeat, asked), reply)
+        shard.hand(shard.machine.heartbeat, asked, reply)
     except OttlaError as error:
         return _heartbeat_answer(context.version, error)
     return reply
