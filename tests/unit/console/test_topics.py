@@ -359,7 +359,7 @@ def test_a_throttle_is_left_only_when_nothing_is_being_moved(visit: Callable[...
         console.run(lambda: clear_throttle_of(access.cluster, [TopicPartition("other", 0)]))
         assert console.run(lambda: find_throttle(access.cluster, ["moved"])).rates
         console.run(lambda: cancel_moves(access.cluster, [place]))
-        console.console.own_clients.forget("left throttle")
+        console.console.own_clients.remembered.forget("left throttle")
         assert "/brokers/~throttle" in console.get("/brokers").text
         assert 303 == console.post("/brokers/~throttle").status_code
         assert not console.run(lambda: find_throttle(access.cluster, ["moved"]))

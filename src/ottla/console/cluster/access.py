@@ -5,10 +5,10 @@ request: the same clients, and what the audit log has to know of the request.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final
 
 from ottla.client.admin.async_admin import AsyncAdmin
 from ottla.client.consumer.async_consumer import AsyncConsumer
@@ -16,6 +16,7 @@ from ottla.client.network.cluster import Cluster
 from ottla.client.producer.async_producer import AsyncProducer
 from ottla.console.cluster.audit import AuditLog, Outcome
 from ottla.console.cluster.jobs import Job, Jobs, Work
+from ottla.console.cluster.remembered import Remembered
 from ottla.console.cluster.sampler import Sampler
 from ottla.console.settings import ConsoleSettings
 from ottla.model.errors import DeniedError, StorageError
@@ -29,7 +30,6 @@ _REQUEST_TIMEOUT_MS: Final = 10_000
 _CONNECT_TIMEOUT_MS: Final = 3_000
 _REGISTRY_TIMEOUT_SECONDS: Final = 10.0
 ANONYMOUS: Final = "anonymous"
-T = TypeVar("T")
 
 
 class ReadOnlyError(DeniedError):
@@ -65,20 +65,7 @@ class UserClients:
         self.streams = 0
         """Streams that are open (`ottla.console.web.events`)."""
         self._uses = 1
-        self._remembered: dict[str, tuple[float, Any]] = {}
-
-    async def remembered(self, name: str, seconds: float, make: Callable[[], Awaitable[T]]) -> T:
-        """What `make` returned within the last `seconds` for this user, else what it returns now."""
-        now = asyncio.get_running_loop().time()
-        found = self._remembered.get(name)
-        if found is None or now - found[0] >= seconds:
-            found = self._remembered[name] = (now, await make())
-        kept: T = found[1]
-        return kept
-
-    def forget(self, name: str) -> None:
-        """What `remembered` keeps under this name is not true any more."""
-        self._remembered.pop(name, None)
+        self.remembered: Final = Remembered()
 
     def admin(self) -> AsyncAdmin:
         """The admin that all pages of this user share."""
@@ -145,6 +132,7 @@ class UserClients:
         self._uses -= 1
         if self._uses:
             return
+        self.remembered.close()
         if self._admin is not None:
             await self._admin.close()
         if self._registry is not None:

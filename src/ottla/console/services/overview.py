@@ -25,8 +25,8 @@ from ottla.operations.dead_letters.topics import DeadLetterTopic, dead_letter_to
 _SHOWN_MAX: Final = 8
 _DEAD_LETTERS_SECONDS: Final = 60.0
 """Finding dead-letter topics asks for the configs of all topics."""
-_SIDE_SECONDS: Final = 3.0
-"""The tables at the side are left out, with a remark, if they take longer."""
+_PATIENCE_SECONDS: Final = 0.1
+"""The page does not wait longer for them: it shows the last ones, or that they are being read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,7 +68,7 @@ class Overview:
     laggards: list[GroupLag]
     busiest: list[BusyTopic]
     dead_letters: list[DeadLetterTopic] | None
-    """Those with letters; None if they could not be read in time."""
+    """Those with letters; None if they are still being read, or cannot be."""
     pipelines: list[PipelineView]
 
     @property
@@ -144,10 +144,12 @@ def _busiest(access: Access, view: ClusterView) -> list[BusyTopic]:
 
 async def _dead_letters(access: Access) -> list[DeadLetterTopic] | None:
     try:
-        async with asyncio.timeout(_SIDE_SECONDS):
-            found = await access.clients.remembered(
-                "dead letters", _DEAD_LETTERS_SECONDS, lambda: dead_letter_topics(access.cluster)
-            )
+        found = await access.clients.remembered.get(
+            "dead letters",
+            _DEAD_LETTERS_SECONDS,
+            lambda: dead_letter_topics(access.cluster),
+            patience_seconds=_PATIENCE_SECONDS,
+        )
     except (TimeoutError, OttlaError):
         return None
     return sorted((each for each in found if each.records), key=lambda each: -each.records)[:_SHOWN_MAX]

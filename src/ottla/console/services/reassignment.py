@@ -199,7 +199,7 @@ async def has_left_throttle(access: Access) -> bool:
         except OttlaError:
             return False
 
-    return await access.clients.remembered("left throttle", _THROTTLE_SECONDS, ask)
+    return await access.clients.remembered.get("left throttle", _THROTTLE_SECONDS, ask)
 
 
 async def remove_left_throttle(access: Access) -> None:
@@ -212,7 +212,7 @@ async def remove_left_throttle(access: Access) -> None:
                 f"{plural(found.moving, 'partition')} still moving: the throttle is removed when the moves have ended"
             )
         await clear_throttle(access.cluster, found.configs.topics)
-    access.clients.forget("left throttle")
+    access.clients.remembered.forget("left throttle")
 
 
 async def _watch(access: Access, job: Job, plan: MovePlan, started: Sequence[TopicPartition]) -> None:
