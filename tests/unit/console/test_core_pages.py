@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from ottla.client.producer.blocking_producer import Producer
 from ottla.console.cluster.sampler import Sampler
 from ottla.console.settings import AuthMode
 from ottla.model.ids import TopicPartition
@@ -34,6 +35,18 @@ def test_the_overview_is_healthy_and_has_numbers(broker: InProcessBroker, consol
     assert "The cluster is healthy: 1 broker, " in page.text
     wait_for(lambda: "healthy" in console.get("/health-dot").text, "the sampler's first turn")
     assert "<html" not in console.get("/health-dot").text
+
+
+def test_the_overview_shows_dead_letters_once_they_are_read(
+    broker: InProcessBroker, visit: Callable[..., Visitor]
+) -> None:
+    for name in ("dlq.returns", "dlq.nothing"):
+        broker.create_topic(name)
+    with Producer(bootstrap_servers=broker.bootstrap) as producer:
+        producer.send("dlq.returns", b"rejected").get(60)
+    console = visit(broker.bootstrap)
+    wait_for(lambda: "/dead-letters/dlq.returns" in console.get("/").text, "the table of dead letters")
+    assert "/dead-letters/dlq.nothing" not in console.get("/").text
 
 
 @pytest.mark.parametrize(
