@@ -16,6 +16,10 @@ from ottla.testing.certificates import LOOPBACK, CertificateAuthority
 
 RECORDS = 20_000
 TIMEOUT_S = 300
+API_VERSIONS = bytes.fromhex("0000000a 0012 0000 00000001 ffff")
+"""The request, in version 0 and with correlation id 1."""
+API_VERSIONS_ANSWER = bytes.fromhex("00000001 0000")
+"""Its correlation id, and no error."""
 
 
 def encrypted_by_kernel() -> int:
@@ -44,7 +48,8 @@ def produce_and_consume(client: dict[str, str], topic: str) -> None:
 
 
 def update_keys(address: str, authority: Path) -> None:
-    """A client of TLS 1.3 that changes its keys. The kernel of the broker cannot follow; the client must be told."""
+    """A client of TLS 1.3 that changes its keys, and asks the broker to change its own: it must be served, or
+    disconnected if the kernel cannot change them. It may not wait."""
     command = ["openssl", "s_client", "-connect", address, "-tls1_3", "-CAfile", str(authority)]
     client = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     assert client.stdin is not None
@@ -53,13 +58,20 @@ def update_keys(address: str, authority: Path) -> None:
         pass
     client.stdin.write(b"K\n")
     client.stdin.flush()
+    while b"KEYUPDATE" not in client.stdout.readline():
+        pass
+    client.stdin.write(API_VERSIONS)
+    client.stdin.flush()
     try:
-        print(client.communicate(timeout=20)[0].decode(errors="replace")[-300:])
+        client.wait(60)
         print("a client that updates its keys is disconnected")
     except subprocess.TimeoutExpired:
         client.kill()
+        assert API_VERSIONS_ANSWER in client.stdout.read()
+        print("a client that updates its keys is served")
+    finally:
+        client.kill()
         client.communicate()
-        print("a client that updates its keys stays connected")
 
 
 def main() -> None:
