@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, Final
 
 from kio.static.constants import EntityType
 
@@ -13,7 +13,9 @@ from ottla.transport.addresses import Address
 from tests.wire.exchange import fill, message_class
 
 Answer = bytes | None
-"""Bytes to send, or None to say nothing."""
+"""Bytes to send, or None to say nothing, perhaps until later."""
+NEVER: Final = b"never"
+"""To say nothing any more on this connection: brokers answer in order."""
 
 
 class ScriptedBroker:
@@ -27,6 +29,7 @@ class ScriptedBroker:
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """One connection's life."""
         self.connections += 1
+        is_silent = False
         try:
             while True:
                 size = int.from_bytes(await reader.readexactly(4), "big")
@@ -37,7 +40,8 @@ class ScriptedBroker:
                 answer = self._script(api_key, version, correlation_id, frame[8:])
                 if answer == b"":
                     return
-                if answer is not None:
+                is_silent = is_silent or answer is NEVER
+                if answer is not None and not is_silent:
                     writer.write(answer)
                     await writer.drain()
         except (asyncio.IncompleteReadError, ConnectionError):

@@ -14,7 +14,7 @@ from ottla.protocol.messages import wire_error, write_response
 from ottla.records.batch import Batch
 from ottla.records.decode import decode_records
 from ottla.transport.addresses import Address
-from tests.unit.client.scripted_broker import request_message, response, scripted, versions_answer
+from tests.unit.client.scripted_broker import NEVER, request_message, response, scripted, versions_answer
 
 TOPIC = "t"
 
@@ -99,7 +99,7 @@ class ScriptedLeaders:
                 self.hung.add(broker)
                 return None
             case "silence":
-                return None
+                return NEVER
             case "hang up" | "written, hang up":
                 return b""
             case "nonsense":
