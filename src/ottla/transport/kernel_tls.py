@@ -6,7 +6,6 @@ itself. It decrypts what is received, by itself or through the kernel. The same 
 memory and therefore on any `Socket`.
 """
 
-import asyncio
 import os
 import socket
 import ssl
@@ -17,7 +16,8 @@ from typing import Final
 
 from ottla.env.ports import File, Socket
 from ottla.model.buffer import Buffer
-from ottla.transport.tls import RECORD_BYTES, RECORD_BYTES_MAX, TlsSocket, with_small_joined
+from ottla.transport.tls import TlsSocket
+from ottla.transport.tls_stream import RECORD_BYTES, RECORD_BYTES_MAX, TlsStream
 
 ENABLE_KERNEL_TLS: Final[int] = getattr(ssl, "OP_ENABLE_KTLS", 1 << 3)
 """The option of a context whose connections the kernel may encrypt. OpenSSL 3 has it, Python names it since 3.12."""
@@ -40,7 +40,7 @@ def accept_tls(accepted: Socket, context: ssl.SSLContext) -> "TlsSocket | Kernel
     return TlsSocket(accepted, context, server_side=True)
 
 
-class KernelTlsSocket:
+class KernelTlsSocket(TlsStream):
     """The server's side of a TLS connection, on a descriptor.
 
     Without the kernel's help, `send` encrypts a record at a time. If the socket has no room for the whole record,
@@ -48,18 +48,13 @@ class KernelTlsSocket:
     """
 
     __slots__ = (
-        "_broken",
-        "_has_received",
         "_is_sent_by_kernel",
-        "_kept_back",
-        "_on_readable",
-        "_socket",
         "_tls",
         "_unsent",
     )
 
     def __init__(self, accepted: Socket, descriptor: int, context: ssl.SSLContext) -> None:
-        self._socket = accepted
+        super().__init__(accepted)
         # OpenSSL gets a descriptor of its own for the connection, which it can close: `accepted` keeps the other.
         own = socket.socket(fileno=os.dup(descriptor))
         own.setblocking(False)
@@ -69,12 +64,6 @@ class KernelTlsSocket:
         self._is_sent_by_kernel = False
         self._unsent = b""
         """The record that OpenSSL has begun to send, and must be given again."""
-        self._kept_back = 0
-        """Bytes at the start of what is sent next that were taken already."""
-        self._has_received = False
-        self._broken: OSError | None = None
-        """An error that was found behind bytes that `recv_into` returned; its next call raises it."""
-        self._on_readable: Callable[[], None] | None = None
 
     @property
     def is_sent_by_kernel(self) -> bool:
@@ -141,31 +130,13 @@ class KernelTlsSocket:
         """Sends what fits and returns the number of bytes; `more` promises that another send follows at once."""
         if self._is_sent_by_kernel:
             return self._socket.send(buffers, more=more)
-        taken, skipped = self._kept_back, self._kept_back
-        for buffer in buffers if len(buffers) == 1 else with_small_joined(buffers):
-            content = memoryview(buffer).cast("B")
-            if skipped:
-                content, skipped = content[skipped:], max(skipped - len(content), 0)
-            count = self._encrypt(content)
-            taken += count
-            if count < len(content):
-                break
-        return self._taken(taken)
+        return super().send(buffers, more=more)
 
     def send_file(self, file: File, position: int, size: int) -> int:
         """The same for a range of a file, without copying it through the process if the kernel encrypts."""
         if self._is_sent_by_kernel:
             return self._socket.send_file(file, position, size)
-        taken = self._kept_back
-        while taken < size:
-            content = file.read_at(position + taken, min(RECORD_BYTES, size - taken))
-            if not content:
-                raise OSError(f"{file.path} ends before byte {position + size}, which was to be sent")
-            count = self._encrypt(memoryview(content))
-            taken += count
-            if count < len(content):
-                break
-        return self._taken(taken)
+        return super().send_file(file, position, size)
 
     def _taken(self, count: int) -> int:
         """What to report for this number of bytes that were taken."""
@@ -192,25 +163,8 @@ class KernelTlsSocket:
         self._unsent = b""
         return True
 
-    def on_readable(self, callback: Callable[[], None] | None) -> None:
-        """Calls back while there is something to receive, also if it was received but not yet taken."""
-        self._on_readable = callback
-        self._socket.on_readable(None if callback is None else self._readable)
-        if callback is not None and self._has_pending():
-            asyncio.get_running_loop().call_soon(self._readable)
-
     def _has_pending(self) -> bool:
         return self._tls.pending() > 0 or self._broken is not None
-
-    def _readable(self) -> None:
-        if self._on_readable is None:
-            return
-        self._has_received = False
-        self._on_readable()
-        # The kernel will not call again for bytes that were read from it already.
-        while self._has_received and self._on_readable is not None and self._has_pending():
-            self._has_received = False
-            self._on_readable()
 
     def expect(self, size: int) -> None:
         """Waits for at least as many encrypted bytes, except for a record of which a part may be here already."""
@@ -220,14 +174,6 @@ class KernelTlsSocket:
     def on_writable(self, callback: Callable[[], None] | None) -> None:
         """Calls back while there is room to send."""
         self._socket.on_writable(callback)
-
-    def peer(self) -> str:
-        """The peer's address and port."""
-        return self._socket.peer()
-
-    def descriptor(self) -> int | None:
-        """None: to write to it is this object's alone."""
-        return None
 
     def close(self) -> None:
         """Sends a close alert if that does not block, and closes the connection."""

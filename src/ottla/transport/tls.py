@@ -5,40 +5,20 @@ handshake happens in `shake_hands`, or else inside the first reads and writes. C
 are the `SSLContext`'s; `tls_context.py` makes one.
 """
 
-import asyncio
 import ssl
-import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from errno import ECONNRESET
 from typing import Final
 
-from ottla.env.ports import File, Socket
-from ottla.model.buffer import Buffer
+from ottla.env.ports import Socket
+from ottla.transport.tls_stream import CHUNK_BYTES, PASSING, RECORD_BYTES_MAX, TlsStream
 
-_CHUNK_BYTES: Final = 64 * 1024
 _BACKLOG_BYTES_MAX: Final = 256 * 1024
 """Encrypted bytes that may wait for the socket before `send` takes no more."""
-RECORD_BYTES: Final = 16 * 1024
-"""The content of a TLS record: buffers smaller than that are encrypted together."""
-RECORD_BYTES_MAX: Final = 5 + RECORD_BYTES + 256
-"""A whole record, with header, padding and tag."""
 
 
-class _Passing(threading.local):
-    """Where encrypted bytes arrive, and file ranges on their way out: one buffer of each for all connections of an
-    event loop, since a silent connection should hold no memory. Nothing keeps them beyond one call, which copies their
-    content and does not await."""
-
-    def __init__(self) -> None:
-        self.received = memoryview(bytearray(_CHUNK_BYTES))
-        self.read = memoryview(bytearray(_CHUNK_BYTES))
-
-
-_PASSING: Final = _Passing()
-
-
-class TlsSocket:
+class TlsSocket(TlsStream):
     """Encrypts what is sent and decrypts what is received.
 
     As long as encrypted bytes wait for the socket, `send` reports one byte less than it took: a caller that
@@ -46,36 +26,24 @@ class TlsSocket:
     """
 
     __slots__ = (
-        "_broken",
-        "_has_received",
         "_incoming",
         "_is_drained",
         "_is_watching",
-        "_kept_back",
-        "_on_readable",
         "_on_writable",
         "_outgoing",
-        "_socket",
         "_tls",
         "_unsent",
     )
 
     def __init__(self, socket: Socket, context: ssl.SSLContext, *, server_side: bool, host: str | None = None) -> None:
-        self._socket = socket
+        super().__init__(socket)
         self._incoming = ssl.MemoryBIO()
         self._outgoing = ssl.MemoryBIO()
         self._tls = context.wrap_bio(self._incoming, self._outgoing, server_side=server_side, server_hostname=host)
         self._unsent: memoryview = memoryview(b"")
-        self._kept_back = 0
-        """Bytes at the start of what is sent next that are encrypted already."""
-        self._has_received = False
-        """Whether the last `recv_into` had something."""
         self._is_drained = True
         """Whether the socket had no more when it was last received from."""
-        self._broken: OSError | None = None
-        """An error that was found behind bytes that `recv_into` returned; its next call raises it."""
         self._is_watching = False
-        self._on_readable: Callable[[], None] | None = None
         self._on_writable: Callable[[], None] | None = None
         if not server_side:
             self._greet()
@@ -107,13 +75,13 @@ class TlsSocket:
 
     def _receive(self) -> bool:
         """Takes encrypted bytes from the socket; False at the end of the stream."""
-        encrypted = _PASSING.received
+        encrypted = PASSING.received
         self._is_drained = True
         received = self._socket.recv_into(encrypted)
         if received == 0:
             self._incoming.write_eof()
             return False
-        self._is_drained = received < _CHUNK_BYTES
+        self._is_drained = received < CHUNK_BYTES
         self._incoming.write(encrypted[:received])
         return True
 
@@ -156,33 +124,6 @@ class TlsSocket:
             self._push()
         return filled
 
-    def send(self, buffers: Sequence[Buffer], *, more: bool = False) -> int:
-        """Encrypts and sends; what the socket does not take at once waits here, and `send` then takes no more."""
-        taken, skipped = self._kept_back, self._kept_back
-        for buffer in buffers if len(buffers) == 1 else with_small_joined(buffers):
-            content = memoryview(buffer).cast("B")
-            if skipped:
-                content, skipped = content[skipped:], max(skipped - len(content), 0)
-            count = self._encrypt(content)
-            taken += count
-            if count < len(content):
-                break
-        return self._taken(taken)
-
-    def send_file(self, file: File, position: int, size: int) -> int:
-        """The same for a range of a file, by reading it."""
-        taken = self._kept_back
-        buffer = _PASSING.read
-        while taken < size:
-            read = file.read_into(position + taken, buffer[: min(_CHUNK_BYTES, size - taken)])
-            if not read:
-                raise OSError(f"{file.path} ends before byte {position + size}, which was to be sent")
-            count = self._encrypt(buffer[:read])
-            taken += count
-            if count < read:
-                break
-        return self._taken(taken)
-
     def _taken(self, count: int) -> int:
         """Pushes, and returns what to report for this number of encrypted bytes."""
         self._push()
@@ -197,7 +138,7 @@ class TlsSocket:
                 if len(self._unsent) + self._outgoing.pending >= _BACKLOG_BYTES_MAX:
                     break
             try:
-                taken += self._tls.write(content[taken : taken + _CHUNK_BYTES])
+                taken += self._tls.write(content[taken : taken + CHUNK_BYTES])
             except ssl.SSLWantReadError:
                 break  # The handshake needs the other side first.
         return taken
@@ -243,25 +184,8 @@ class TlsSocket:
         if self._on_writable is not None and not len(self._unsent) and self._tls.version() is not None:
             self._on_writable()
 
-    def on_readable(self, callback: Callable[[], None] | None) -> None:
-        """Calls back while there is something to receive, also if it was received but not yet taken."""
-        self._on_readable = callback
-        self._socket.on_readable(None if callback is None else self._readable)
-        if callback is not None and self._has_pending():
-            asyncio.get_running_loop().call_soon(self._readable)
-
     def _has_pending(self) -> bool:
         return self._tls.pending() > 0 or self._incoming.pending > 0 or self._broken is not None
-
-    def _readable(self) -> None:
-        if self._on_readable is None:
-            return
-        self._has_received = False
-        self._on_readable()
-        # The kernel will not call again for bytes that were read from it already.
-        while self._has_received and self._on_readable is not None and self._has_pending():
-            self._has_received = False
-            self._on_readable()
 
     def expect(self, size: int) -> None:
         """Waits for at least as many encrypted bytes, except for a record of which a part may be here already."""
@@ -272,14 +196,6 @@ class TlsSocket:
         self._on_writable = callback
         self._watch_writable()
 
-    def peer(self) -> str:
-        """The peer's address and port."""
-        return self._socket.peer()
-
-    def descriptor(self) -> int | None:
-        """None: what is written to the socket itself would not be encrypted."""
-        return None
-
     def close(self) -> None:
         """Sends a close alert if that does not block, and closes the connection."""
         with suppress(ssl.SSLError, ValueError):
@@ -288,18 +204,3 @@ class TlsSocket:
             self._push()
         self._on_readable = self._on_writable = None
         self._socket.close()
-
-
-def with_small_joined(buffers: Sequence[Buffer]) -> Iterator[Buffer]:
-    """The same bytes with neighbours joined that fit into one record: each write makes a record of its own."""
-    joined: list[Buffer] = []
-    size = 0
-    for buffer in buffers:
-        count = len(buffer)
-        if size + count > RECORD_BYTES and joined:
-            yield joined[0] if len(joined) == 1 else b"".join(joined)
-            joined, size = [], 0
-        joined.append(buffer)
-        size += count
-    if joined:
-        yield joined[0] if len(joined) == 1 else b"".join(joined)

@@ -6,6 +6,7 @@ On a kernel without TLS the last class is skipped; `make test-kernel-tls` runs i
 import asyncio
 import socket
 import ssl
+from contextlib import suppress
 from pathlib import Path
 from random import Random
 
@@ -18,6 +19,7 @@ from ottla.transport.kernel_tls import ENABLE_KERNEL_TLS, KernelTlsSocket, accep
 from ottla.transport.listener_tls import ListenerTls, ListenerTlsSettings
 from ottla.transport.tls import TlsSocket
 from ottla.transport.tls_context import TlsSettings
+from ottla.transport.tls_stream import RECORD_BYTES
 from tests.unit.env.event_loops import Run
 from tests.unit.transport.certificates import Certificate
 from tests.unit.transport.rig import HOST, file_of
@@ -37,7 +39,9 @@ async def accepted_and_client(
     context.options |= ENABLE_KERNEL_TLS
 
     def connect() -> ssl.SSLSocket:
-        return client.wrap_socket(socket.create_connection((HOST, listener.port)), server_hostname="localhost")
+        connected = socket.create_connection((HOST, listener.port), timeout=60)
+        # An end without a close alert raises.
+        return client.wrap_socket(connected, server_hostname="localhost", suppress_ragged_eofs=False)
 
     connecting = asyncio.ensure_future(asyncio.to_thread(connect))
     broker = accept_tls(await arrived, context)
@@ -181,6 +185,58 @@ def test_a_record_begun_is_finished_by_the_next_send(run: Run[None], certificate
             sent += broker.send([memoryview(body)[sent : sent + 1]])
             sent += broker.send([memoryview(body)[sent : sent + 100_000]])
         assert body == await reading
+        broker.close()
+        client.close()
+
+    run(scenario())
+
+
+def test_what_counts_as_sent_arrives_even_if_the_connection_breaks_then(
+    run: Run[None], certificate: Certificate
+) -> None:
+    async def scenario() -> None:
+        context = certificate.client_context()
+        context.maximum_version = ssl.TLSVersion.TLSv1_2
+        context.set_ciphers("ECDHE-ECDSA-AES128-SHA256")
+        broker, client = await accepted_and_client(certificate, context)
+        sent, piece = 0, bytes(RECORD_BYTES)
+        while broker.send([piece]) == len(piece):
+            sent += len(piece)
+        assert sent
+        # Without a flush or a close alert, as if the process were killed.
+        broker._tls.close()
+        broker._socket.close()
+        received = 0
+        with suppress(ssl.SSLEOFError):
+            while count := len(await asyncio.to_thread(client.recv, 1 << 16)):
+                received += count
+        assert received >= sent
+        client.close()
+
+    run(scenario())
+
+
+@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
+def test_the_rest_of_a_record_is_told_although_the_kernel_has_nothing(
+    run: Run[None], certificate: Certificate, version: ssl.TLSVersion
+) -> None:
+    async def scenario() -> None:
+        context = certificate.client_context()
+        context.minimum_version = context.maximum_version = version
+        broker, client = await accepted_and_client(certificate, context)
+        received, small, done = bytearray(), memoryview(bytearray(1000)), asyncio.Event()
+
+        def on_readable() -> None:
+            with suppress(BlockingIOError):
+                received.extend(small[: broker.recv_into(small)])
+            if len(received) == RECORD_BYTES:
+                done.set()
+
+        body = Random(3).randbytes(RECORD_BYTES)
+        client.sendall(body)
+        broker.on_readable(on_readable)
+        await done.wait()
+        assert body == received
         broker.close()
         client.close()
 

@@ -47,7 +47,7 @@ class Remembered:
                 return known
             answer.asked_at = now
             answer.asked = asyncio.create_task(self._ask(name, answer, ask))
-            # A failure that no page waits for is told to the next one, which asks again.
+            # If no page waits for it any more, the error is dropped: the next page asks again.
             answer.asked.add_done_callback(lambda task: task.cancelled() or task.exception())
         try:
             async with asyncio.timeout(patience_seconds):

@@ -58,7 +58,7 @@ typedef struct {
     const uint8_t *start;
     int32_t size;              /* 0 if there is none yet */
     int16_t depth;
-    int16_t is_first;          /* of its object, so there is no comma */
+    int16_t is_first;          /* the first name of its object: no comma before it */
     uint64_t outer;            /* the paths that go on in the object, and those of them in the field */
     uint64_t inner;
 } ottla_json_known;

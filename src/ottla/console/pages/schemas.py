@@ -194,7 +194,7 @@ async def delete(request: Request, access: Access, registry: "AsyncRegistryClien
 
 
 def _schema_of(form: FormData) -> Schema:
-    """The schema that was typed. Raises `InvalidFormError`, also if there is no subject."""
+    """The schema in the form. Raises `InvalidFormError` if it, or the subject, is missing or wrong."""
     if not text_of(form, "subject").strip():
         raise InvalidFormError("subject must not be empty", "subject")
     if (kind := text_of(form, "type")) not in TYPES:
