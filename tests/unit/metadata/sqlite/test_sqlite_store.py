@@ -4,6 +4,7 @@ import asyncio
 import os
 import sqlite3
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -301,6 +302,20 @@ def _a_folder(path: Path) -> None:
     path.mkdir()
 
 
+async def _checkpointed(connection: Any) -> None:
+    """Moves everything into the database file, once the store's own thread is not in the middle of a read."""
+    end = time.monotonic() + 60
+    while True:
+        try:
+            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        except sqlite3.OperationalError as error:
+            if "locked" not in str(error) or time.monotonic() > end:
+                raise
+            await asyncio.sleep(0.01)
+        else:
+            return
+
+
 def _scrambled(path: Path) -> bytes:
     """Breaks all pages but the first; answers what the file was."""
     content = path.read_bytes()
@@ -364,7 +379,7 @@ class TestFilesThatCannotBeUsed:
             async with opened(path, shared=True) as store:
                 await store.commit([Put(f"k/{n}", bytes(100)) for n in range(1000)])
                 connection: Any = store._file._connection
-                connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+                await _checkpointed(connection)
                 connection.execute("PRAGMA cache_size = 0")
                 content = _scrambled(path)
                 connection.execute("PRAGMA shrink_memory")
