@@ -35,16 +35,21 @@ PURE_FOLDERS = ("tests/unit/", "tests/state/", "tests/golden/", "tests/scenarios
 IMPURE_EVENTS = frozenset({"os.fork", "os.posix_spawn", "socket.bind", "subprocess.Popen"})
 """Python's audit events of what a pure test does not do."""
 
+LONG_TEST_MAX_S = 3600
+"""How long a test that takes minutes may take; the limit of the others is in `pyproject.toml`."""
+
 _pure_test: str | None = None
 """The test that runs, if it is pure."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Marks whole suites, and tests that use a broker which others may have started."""
+    """Marks whole suites, and tests that use a broker which others may have started; gives long ones more time."""
     for item in items:
         fixtures = item.fixturenames if isinstance(item, pytest.Function) else ()
         if "broker" in fixtures or not item.nodeid.startswith(PURE_FOLDERS):
             item.add_marker("broker")
+        if item.get_closest_marker("long") or item.get_closest_marker("install"):
+            item.add_marker(pytest.mark.timeout(LONG_TEST_MAX_S))
 
 
 def pytest_collection_finish() -> None:

@@ -52,7 +52,7 @@ def topic() -> str:
 def topic_id(connection: RawConnection, topic: str) -> UUID:
     """That topic, with two partitions."""
     # Markers have the time of now, and records that of the tests: they shall be in one segment all the same.
-    return create_topic(connection, topic, 2, segment_ms=str(10**15), retention_ms="-1")
+    return create_topic(connection, topic, 2, segment_ms=str(10**15))
 
 
 @every_version(ApiKey.INIT_PRODUCER_ID)

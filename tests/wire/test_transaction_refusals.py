@@ -30,7 +30,7 @@ class Scene:
     def __init__(self, connection: RawConnection) -> None:
         self.connection = connection
         self.topic = unused_name()
-        self.topic_id: UUID = create_topic(connection, self.topic, 2, segment_ms=str(10**15), retention_ms="-1")
+        self.topic_id: UUID = create_topic(connection, self.topic, 2, segment_ms=str(10**15))
         self.producer = TransactionalProducer(connection)
         assert [OK] == self.producer.add(self.topic, [0])
         assert (OK, 0) == self.send(self.batch(0))

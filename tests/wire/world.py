@@ -46,7 +46,12 @@ def unused_name() -> str:
 
 
 def create_topic(connection: RawConnection, name: str, partitions: int = 1, **configs: str) -> UUID:
-    """Makes a topic and answers its id."""
+    """Makes a topic and answers its id.
+
+    `batch` has old timestamps: unless told otherwise, retention keeps them, or the records would be gone whenever the
+    broker looks, half a minute after its start and every five minutes.
+    """
+    configs = {"retention_ms": "-1", **configs}
     answer = connection.ask_newest(
         ApiKey.CREATE_TOPICS,
         {
@@ -111,7 +116,7 @@ def make_world(address: str) -> World:
     with RawConnection(address) as connection:
         cluster = connection.ask_newest(ApiKey.METADATA, {"topics": []})
         topic = unused_name()
-        topic_id = create_topic(connection, topic, PARTITIONS, retention_ms="-1")
+        topic_id = create_topic(connection, topic, PARTITIONS)
         assert 0 == produce(connection, topic_id, batch())
         return World(
             address=address,
