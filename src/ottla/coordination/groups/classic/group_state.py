@@ -214,7 +214,7 @@ class ClassicGroup(ClassicGenerations):
         error = self.members.refusal(request.member_id, request.instance_id)
         if error is not ErrorCode.NONE:
             return error
-        if request.generation != self.generation:
+        if not self._is_current(request.generation):
             return ErrorCode.ILLEGAL_GENERATION
         said = ((request.protocol_type, self.protocol_type), (request.protocol_name, self.protocol))
         if any(theirs is not None and theirs != ours for theirs, ours in said):
@@ -245,7 +245,7 @@ class ClassicGroup(ClassicGenerations):
         if self.state is GroupState.DEAD:
             return [Respond(token, HeartbeatResponse(error=ErrorCode.COORDINATOR_NOT_AVAILABLE))]
         error = self.members.refusal(request.member_id, request.instance_id)
-        if error is ErrorCode.NONE and request.generation != self.generation:
+        if error is ErrorCode.NONE and not self._is_current(request.generation):
             error = ErrorCode.ILLEGAL_GENERATION
         if error is not ErrorCode.NONE:
             return [Respond(token, HeartbeatResponse(error=error))]
@@ -253,6 +253,18 @@ class ClassicGroup(ClassicGenerations):
         if self.state is GroupState.PREPARING_REBALANCE:
             return [Respond(token, HeartbeatResponse(error=ErrorCode.REBALANCE_IN_PROGRESS))]
         return [Respond(token, HeartbeatResponse())]
+
+    def _is_current(self, generation: int) -> bool:
+        """Whether a member may have this generation.
+
+        In a group that has just been downgraded, a member may still have an older epoch until it has joined again.
+        Kafka answers ILLEGAL_GENERATION, and the member gives up its partitions without a commit. Here it can commit,
+        and is told to join again.
+        """
+        if generation == self.generation:
+            return True
+        is_downgraded = self._has_to_rebalance and self.state is GroupState.PREPARING_REBALANCE
+        return is_downgraded and 0 <= generation < self.generation
 
     def touch(self, member_id: str, now_ms: int) -> None:
         """Restarts the session of a member, unless it is new."""
@@ -306,7 +318,7 @@ class ClassicGroup(ClassicGenerations):
             error = self.members.refusal(member_id, instance_id)
             if error is not ErrorCode.NONE:
                 return error
-            if generation != self.generation:
+            if not self._is_current(generation):
                 return ErrorCode.ILLEGAL_GENERATION
         elif not is_transactional:
             return ErrorCode.UNKNOWN_MEMBER_ID
