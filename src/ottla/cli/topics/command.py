@@ -1,6 +1,7 @@
 """`ottla topics`: lists, describes, creates, deletes and changes topics."""
 
-from typing import TYPE_CHECKING, Annotated, Any
+from contextlib import suppress
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
@@ -15,6 +16,9 @@ if TYPE_CHECKING:
     from ottla.client.network.cluster_view import TopicView
 
 app = application("List, describe, create and delete topics; add partitions; delete records.")
+
+VISIBLE_TIMEOUT_MS: Final = 10_000
+"""How long to wait until brokers show a new topic; it exists all the same."""
 
 Partitions = Annotated[
     int,
@@ -140,7 +144,7 @@ def create(
     configs = parse_pairs(config or [], "--config")
 
     async def work(cluster: "Cluster") -> None:
-        from ottla.client.admin.topic_requests import create_topic
+        from ottla.client.admin.topic_requests import create_topic, wait_for_topics
         from ottla.client.errors import AnswerError
         from ottla.model.error_codes import ErrorCode
 
@@ -158,6 +162,10 @@ def create(
             outcome |= {"partitions": created.partitions, "replication_factor": created.replication_factor}
             outcome["id"] = None if dry_run else created.id
             message += f" with {human_count(created.partitions, 'partition')}" if created.partitions > 0 else ""
+            if not dry_run:
+                # Brokers show a new topic a moment after the controller has created it: the next command must find it.
+                with suppress(AnswerError):
+                    await wait_for_topics(cluster, [topic], timeout_ms=VISIBLE_TIMEOUT_MS)
         except AnswerError as error:
             if error.error_code is not ErrorCode.TOPIC_ALREADY_EXISTS or not if_not_exists:
                 raise

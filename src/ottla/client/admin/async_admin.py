@@ -69,6 +69,7 @@ from ottla.client.admin.topic_requests import (
     delete_topic,
     describe_cluster,
     describe_log_dirs,
+    wait_for_topics,
 )
 from ottla.client.admin.transaction_requests import (
     ActiveProducer,
@@ -260,17 +261,8 @@ class AsyncAdmin:
 
         Raises what is missing (UNKNOWN_TOPIC_OR_PARTITION, LEADER_NOT_AVAILABLE) after `timeout_ms`.
         """
-
-        async def check() -> None:
-            view = await self.cluster.refresh(topics)
-            for name in topics:
-                if name not in view.topics:
-                    raise answer_error(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {name}")
-                if any(each.leader is None for each in view.topics[name].partitions):
-                    raise answer_error(ErrorCode.LEADER_NOT_AVAILABLE, f"topic {name}")
-
         if topics:
-            await self.cluster.retry(check, timeout_ms=timeout_ms)
+            await wait_for_topics(self.cluster, topics, timeout_ms=timeout_ms)
 
     async def delete_topics(
         self, topics: Iterable[str], timeout_ms: int | None = None, *, raise_errors: bool = True

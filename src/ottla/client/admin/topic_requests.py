@@ -4,7 +4,7 @@ Each function takes a `Cluster`, retries retriable errors, and raises `AnswerErr
 are small frozen classes, never protocol messages.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
@@ -196,6 +196,20 @@ async def create_topic(
         )
 
     return await cluster.retry(ask)
+
+
+async def wait_for_topics(cluster: Cluster, topics: Collection[str], *, timeout_ms: int = FINISH_TIMEOUT_MS) -> None:
+    """Returns when every partition of these topics has a leader; raises what is missing after `timeout_ms`."""
+
+    async def check() -> None:
+        view = await cluster.refresh(topics)
+        for name in topics:
+            if name not in view.topics:
+                raise answer_error(view.errors.get(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION), f"topic {name}")
+            if any(each.leader is None for each in view.topics[name].partitions):
+                raise answer_error(ErrorCode.LEADER_NOT_AVAILABLE, f"topic {name}")
+
+    await cluster.retry(check, timeout_ms=timeout_ms)
 
 
 async def delete_topic(cluster: Cluster, name: str, *, timeout_ms: int = FINISH_TIMEOUT_MS) -> None:
