@@ -365,7 +365,7 @@ class CompanionDrafts:
         found = self._image.topics.get(name)
         mark = mark_of(found) if found is not None else None
         if other != name:
-            problem = f"topic {other!r} has a colliding name: metrics cannot tell a '.' from a '_'"
+            problem = f"topic {other!r} has a colliding name: metrics do not distinguish '.' and '_'"
         elif kind is CompanionKind.DEAD_LETTERS:
             taken = self._kinds.get(name) or (mark.kind if mark is not None else CompanionKind.DEAD_LETTERS)
             if taken is CompanionKind.DEAD_LETTERS:

@@ -100,7 +100,7 @@ def decide_broker_configs(
 ) -> ControllerDecision[None]:
     """Replaces the dynamic configs of a broker, or with "" of all brokers; `expected` as for a topic."""
     if broker and not (broker.isascii() and broker.isdigit()):
-        raise InvalidRequestError(f"{broker!r} is not a broker id: use a number, or nothing for all brokers")
+        raise InvalidRequestError(f"{broker!r} is not a broker id: use a number, or an empty name for all brokers")
     return _decide(image, broker_configs_key(broker), image.broker_configs.get(broker, {}), configs, expected)
 
 

@@ -380,7 +380,7 @@ class Controller:
                     is_newest = True
                     continue
                 return Committed(revision=revision, outcomes=decision.outcomes)
-            raise ConflictError(f"the metadata changed {ATTEMPTS_MAX} times while this was decided: try again later")
+            raise ConflictError(f"the metadata changed {ATTEMPTS_MAX} times during this request; retry later")
 
     async def _newest_image(self) -> ClusterImage:
         """The image of the source, unless this controller knows a newer one."""
@@ -402,7 +402,7 @@ class Controller:
         # An image from before the lease cannot show it.
         is_known = image.revision >= self._lease.revision
         if self._lease.is_lost or (is_known and image.revision_of(CONTROLLER_KEY) != self._lease.revision):
-            raise NotControllerError("this broker is no longer the controller: get the controller from the metadata")
+            raise NotControllerError("this broker is no longer the controller; refresh the metadata")
         return [Check(CONTROLLER_KEY, self._lease.revision)]
 
     async def _commit(self, image: ClusterImage, operations: Sequence[Operation]) -> int:

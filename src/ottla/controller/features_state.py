@@ -57,15 +57,15 @@ def _fault(image: ClusterImage, update: FeatureUpdate) -> str | None:
             what = "does not support this feature" if supported.highest == 0 else f"supports levels {supported}"
             return f"broker {broker} {what}"
     if update.feature not in SUPPORTED_FEATURES:
-        return "there is no such feature"
+        return "unknown feature"
     current = image.features.get(update.feature, 0)
     if update.level > current and update.upgrade_type != UpgradeType.UPGRADE:
         return f"the level is {current}; a downgrade cannot raise it"
     if update.level < current:
         if update.upgrade_type == UpgradeType.UPGRADE:
-            return f"the level is {current}; a lower one must be asked for as a downgrade"
+            return f"the level is {current}; a lower level must be requested as a downgrade"
         if update.feature == METADATA_VERSION:
-            return f"the level is {current}; lower ones lack metadata that this cluster may have"
+            return f"the level is {current}; older versions may lack metadata that this cluster uses"
     return None
 
 

@@ -88,7 +88,8 @@ def _check_grows_alone(topic: TopicImage) -> None:
     if mark is not None and mark.kind is not CompanionKind.DEAD_LETTERS:
         raise ItemRefusedError(
             ErrorCode.POLICY_VIOLATION,
-            f"topic {topic.name!r} has as many partitions as topic {mark.topic!r}; add partitions to that topic",
+            f"topic {topic.name!r} is a companion of topic {mark.topic!r} and always has as many partitions;"
+            f" add partitions to {mark.topic!r}",
         )
 
 
@@ -271,13 +272,13 @@ def _finished(image: ClusterImage, partition: PartitionImage, rules: TopicRules)
 
 def _taken_back(image: ClusterImage, partition: PartitionImage, rules: TopicRules) -> PartitionImage:
     if not partition.adding and not partition.removing:
-        raise ItemRefusedError(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, "the partition is not being moved")
+        raise ItemRefusedError(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, "no reassignment of the partition is in progress")
     replicas = tuple(broker for broker in partition.replicas if broker not in partition.adding)
     isr = tuple(broker for broker in partition.isr if broker in replicas)
     if not isr:
         raise ItemRefusedError(
             ErrorCode.INVALID_REPLICA_ASSIGNMENT,
-            f"none of the replicas before the move, {list(replicas)}, is in sync: cancelling would lose records",
+            f"none of the original replicas {list(replicas)} is in sync: cancelling would lose records",
         )
     before = replace(partition, replicas=replicas, adding=(), removing=())
     return _with_leader_of_isr(image, with_isr(before, isr, rules))

@@ -51,8 +51,8 @@ def placed_replicas(
     if replication_factor > len(image.brokers):
         raise ItemRefusedError(
             ErrorCode.INVALID_REPLICATION_FACTOR,
-            f"a replication factor of {replication_factor} needs as many brokers, only {len(image.brokers)} "
-            "broker(s) are registered",
+            f"replication factor {replication_factor} needs {replication_factor} brokers, but only"
+            f" {len(image.brokers)} broker(s) are registered",
         )
     return place(
         image.brokers.values(),

@@ -45,7 +45,9 @@ def decide_find_acls(image: ClusterImage, filters: Sequence[AclFilter]) -> Contr
         for one in filters
     ]
     if sum(map(len, candidates)) > _COMPARISONS_MAX:
-        raise InvalidRequestError(f"{len(filters)} filters are too many for {len(image.acls)} ACLs; send fewer at once")
+        raise InvalidRequestError(
+            f"{len(filters)} filters are too many for {len(image.acls)} ACLs; send fewer filters in one request"
+        )
     return ControllerDecision(
         outcomes=tuple(
             tuple(each for each in some if one.matches(each)) for one, some in zip(filters, candidates, strict=True)
@@ -92,7 +94,7 @@ def decide_create_token(image: ClusterImage, token: TokenInfo) -> ControllerDeci
     """Adds a delegation token. Raises TokenRequestNotAllowedError if its requester has too many."""
     count = sum(each.requester == token.requester for each in image.delegation_tokens.values())
     if count >= TOKENS_MAX:
-        raise TokenRequestNotAllowedError(f"{token.requester} has created {count} tokens, {TOKENS_MAX} at most")
+        raise TokenRequestNotAllowedError(f"{token.requester} has {count} tokens; at most {TOKENS_MAX} are allowed")
     return ControllerDecision(operations=(Put(token_key(token.id), encode(token_record(token)), 0),), outcomes=(token,))
 
 

@@ -9,15 +9,15 @@ _LEGAL: Final = re.compile(r"[a-zA-Z0-9._-]+", re.ASCII)
 
 
 def fault_of_name(name: str) -> str | None:
-    """What is wrong with a topic's name, or None."""
+    """Why a topic must not have this name; None if it may."""
     if not name:
         return "a topic's name must not be empty"
     if name in (".", ".."):
-        return f"a topic must not be named {name!r}, the name of a folder"
+        return f"a topic's name must not be {name!r}"
     if len(name) > NAME_CHARACTERS_MAX:
-        return f"a topic's name has at most {NAME_CHARACTERS_MAX} characters, not {len(name)}"
+        return f"a topic's name may have at most {NAME_CHARACTERS_MAX} characters, not {len(name)}"
     if _LEGAL.fullmatch(name) is None:
-        return f"a topic's name may only have ASCII letters, digits, '.', '_' and '-', unlike {name!r}"
+        return f"{name!r} is not a valid topic name: use only ASCII letters, digits, '.', '_' and '-'"
     return None
 
 

@@ -181,7 +181,7 @@ def _check_new_name(
     if other is not None:
         raise ItemRefusedError(
             ErrorCode.INVALID_TOPIC_EXCEPTION,
-            f"topic {name!r} collides with topic {other!r}: metrics cannot tell a '.' from a '_'",
+            f"topic {name!r} collides with topic {other!r}: metrics do not distinguish '.' and '_'",
         )
 
 
@@ -233,8 +233,8 @@ def _assigned(image: ClusterImage, assignments: Sequence[ReplicaAssignment]) -> 
     if len(by_partition) != len(assignments) or set(by_partition) != set(range(len(assignments))):
         raise ItemRefusedError(
             ErrorCode.INVALID_REPLICA_ASSIGNMENT,
-            f"the assigned partitions are {[assignment.partition for assignment in assignments]}: each number from 0 "
-            "on must occur once",
+            f"the assignment has partitions {[assignment.partition for assignment in assignments]}: it must have each "
+            "partition from 0 on exactly once",
         )
     replicas = [by_partition[index] for index in range(len(assignments))]
     for index, each in enumerate(replicas):
@@ -242,7 +242,8 @@ def _assigned(image: ClusterImage, assignments: Sequence[ReplicaAssignment]) -> 
         if len(each) != len(replicas[0]):
             raise ItemRefusedError(
                 ErrorCode.INVALID_REPLICA_ASSIGNMENT,
-                f"partition {index} has {len(each)} replica(s), partition 0 has {len(replicas[0])}: they must agree",
+                f"partition {index} has {len(each)} replica(s), partition 0 has {len(replicas[0])}: all partitions must"
+                " have the same number of replicas",
             )
     return replicas
 

@@ -192,7 +192,7 @@ class TestCreate:
         [
             ("t", "cannot be its own dead-letter topic"),
             ("__consumer_offsets", "is an internal topic"),
-            ("no such name", "may only have ASCII letters"),
+            ("no such name", "use only ASCII letters"),
             ("o.delayed", "that is a companion of kind delayed"),
         ],
     )
@@ -494,7 +494,7 @@ class TestPartitions:
         (outcome,) = decide_add_partitions(image, [new], random=RANDOM).outcomes
         assert (
             ErrorCode.POLICY_VIOLATION,
-            "topic 't.delayed' has as many partitions as topic 't'; add partitions to that topic",
+            "topic 't.delayed' is a companion of topic 't' and always has as many partitions; add partitions to 't'",
         ) == (outcome.error, outcome.message)
 
     def test_companions_move_with_their_topic(self) -> None:

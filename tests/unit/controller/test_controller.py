@@ -210,7 +210,7 @@ def test_races_are_not_lost_for_ever(tmp_path: Path) -> None:
         async with rigged(tmp_path) as (store, follower, _):
             contested = Contested(store)
             controller = Controller(contested, follower.seen, SimRandom(2))  # type: ignore[arg-type]
-            with pytest.raises(ConflictError, match="try again"):
+            with pytest.raises(ConflictError, match="retry later"):
                 await controller.allocate_producer_ids()
             assert ATTEMPTS_MAX == contested.commits
 

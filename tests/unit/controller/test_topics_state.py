@@ -96,7 +96,7 @@ class TestCreate:
     @pytest.mark.parametrize(
         ("topic", "error", "message"),
         [
-            (NewTopic(name="a b"), ErrorCode.INVALID_TOPIC_EXCEPTION, "unlike"),
+            (NewTopic(name="a b"), ErrorCode.INVALID_TOPIC_EXCEPTION, "is not a valid topic name"),
             (NewTopic(name="__cluster_metadata"), ErrorCode.INVALID_REQUEST, "reserved"),
             (NewTopic(name="old.one"), ErrorCode.TOPIC_ALREADY_EXISTS, "'old.one' already exists"),
             (NewTopic(name="old_one"), ErrorCode.INVALID_TOPIC_EXCEPTION, "collides with topic 'old.one'"),
@@ -116,7 +116,7 @@ class TestCreate:
             (
                 NewTopic(name="t", assignments=assigned((0,), (0, 1))),
                 ErrorCode.INVALID_REPLICA_ASSIGNMENT,
-                "must agree",
+                "the same number of replicas",
             ),
             (
                 NewTopic(name="t", assignments=(ReplicaAssignment(1, brokers(0)),)),

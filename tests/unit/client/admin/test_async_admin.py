@@ -87,7 +87,7 @@ def test_features(admin: Admin) -> None:
     before = admin.describe_features()
     assert {"metadata.version": 30, "group.version": 1}.items() <= before.finalized.items()
     assert ((0, 1), (7, 30)) == (before.supported["group.version"], before.supported["metadata.version"])
-    with pytest.raises(AnswerError, match=r"group.version cannot be 0: .* must be asked for as a downgrade") as refused:
+    with pytest.raises(AnswerError, match=r"group.version cannot be 0: .* must be requested as a downgrade") as refused:
         admin.update_features({"group.version": 0})
     assert ErrorCode.INVALID_UPDATE_VERSION is refused.value.error_code
     admin.update_features({"group.version": 0}, UpgradeType.SAFE_DOWNGRADE, validate_only=True)
