@@ -102,7 +102,7 @@ def main() -> None:
             broker.terminate()
             _, log = broker.communicate(timeout=TIMEOUT_S)
         assert 0 == broker.returncode, log
-        assert "listener SSL: the kernel encrypts what is sent" in log, log
+        assert "listener SSL: kernel TLS enabled for sent data" in log, log
         assert encrypted_by_kernel() > before
         print(f"{RECORDS} records went through a broker whose kernel encrypts")
 

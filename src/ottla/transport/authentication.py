@@ -116,7 +116,7 @@ class Logins:
     def _make_room(self) -> None:
         busiest = Counter(each.host for each in self._under_way).most_common(1)[0][0]
         oldest = next(each for each in self._under_way if each.host == busiest)
-        oldest.end(f"{self._count_max} logins are under way, and {busiest} has most of them", is_notable=True)
+        oldest.end(f"{self._count_max} logins are in progress, most of them from {busiest}", is_notable=True)
 
     def forget(self, login: "_Login") -> None:
         """A login has ended."""
@@ -227,13 +227,13 @@ class _Login:
         """Makes room for a frame whose length has arrived; False if the connection ends instead."""
         if not 0 < size <= self._login.frame_bytes_max:
             self.end(
-                f"a frame of {size} bytes before the login is complete; sasl.server.max.receive.size is"
+                f"received a frame of {size} bytes before the login was complete; sasl.server.max.receive.size is"
                 f" {self._login.frame_bytes_max}",
                 is_notable=True,
             )
             return False
         if not self._logins.take_memory(_SIZE_BYTES + size):
-            self.end("there is no memory for more large frames before a login", is_notable=True)
+            self.end("the memory for large requests of clients that have not logged in is used up", is_notable=True)
             return False
         frame = bytearray(_SIZE_BYTES + size)
         frame[:_SIZE_BYTES] = self._frame
@@ -260,15 +260,15 @@ class _Login:
         api_key = int.from_bytes(frame[_SIZE_BYTES : _SIZE_BYTES + 2], "big", signed=True)
         if api_key not in _LOGIN_APIS:
             # Looked at before anything else is read: the requests of other APIs may have large arrays.
-            raise UnexpectedRequestError(f"a request of API {api_key} before the login is complete")
+            raise UnexpectedRequestError(f"received a request with API key {api_key} before the login was complete")
         requests, _, _ = scan_requests(frame, 0, len(frame), self._login.frame_bytes_max)
         if not requests or isinstance(request := requests[0], BrokenRequest):
-            raise InvalidRequestError("a request that cannot be read before the login is complete")
+            raise InvalidRequestError("received an unreadable request before the login was complete")
         body = memoryview(frame)[request.body_start : request.end]
         version, number = request.version, request.correlation_id
         if session.state is LoginState.TOKENS and api_key != ApiKey.SASL_AUTHENTICATE:
             session.fail()
-            return illegal_state(api_key, version, number, f"API {api_key} amid the messages of a mechanism")
+            return illegal_state(api_key, version, number, f"received API key {api_key} during the SASL exchange")
         if api_key == ApiKey.API_VERSIONS:
             session.expect_api_versions()
             response = self._login.answer_api_versions(version, number, body, self._context.software)
@@ -405,7 +405,7 @@ class SessionGuard:
                     return True
                 return self._serve(request, buffer, slot)
         elif session.state is LoginState.FAILED:
-            slot.fail("a login has failed")
+            slot.fail("the client's re-authentication failed, or came too late")
             return True
         try:
             answer = self._answer(request, buffer)
@@ -427,7 +427,8 @@ class SessionGuard:
                 return answer
             if request.api_key != ApiKey.SASL_AUTHENTICATE:
                 session.fail()
-                return illegal_state(request.api_key, version, number, f"API {request.api_key} amid a login")
+                why = f"received API key {request.api_key} during the SASL exchange"
+                return illegal_state(request.api_key, version, number, why)
             return answer_authenticate(session, version, number, body, now, self._clock.now_ms())
 
     def _complete(self, slot: Slot, answer: SaslAnswer, api_key: int) -> None:

@@ -187,7 +187,7 @@ class Connection:
         except (ConnectionLostError, InvalidRequestError, CorruptError) as error:
             refusal = connection._refusal if connection is not None else None
             hint = f"; {_ENCRYPTED}" if security is None else ""
-            failure = refusal or CannotConnectError(f"{address}: no Kafka broker answers there ({error}){hint}")
+            failure = refusal or CannotConnectError(f"{address}: no valid response from a Kafka broker ({error}){hint}")
         except BaseException:
             if connection is not None:
                 connection.close()
@@ -374,7 +374,7 @@ class Connection:
                 message = mechanism.next(bytes(answer.auth_bytes))
             except AuthenticationError as error:
                 raise AuthenticationError(f"{self.address}: {error}") from None
-        raise AuthenticationError(f"{self.address}: the {mechanism.name} login does not end")
+        raise AuthenticationError(f"{self.address}: the broker did not complete the {mechanism.name} login")
 
     def _login_refused(self, mechanism: str, code: int, enabled: Sequence[str]) -> AuthenticationError:
         if code == ErrorCode.UNSUPPORTED_SASL_MECHANISM:

@@ -33,7 +33,7 @@ class ClientSecurity:
 
     security_protocol: SecurityProtocol = SecurityProtocol.PLAINTEXT
     ssl_context: ssl.SSLContext | None = None
-    """For SSL and SASL_SSL. It decides whom to trust, and whether host names are checked."""
+    """For SSL and SASL_SSL. It decides which certificates are trusted, and whether host names are checked."""
     server_name: str | None = None
     """The host name in the broker's certificate; None for the one that is connected to."""
     sasl: Callable[[], ClientMechanism] | None = None
@@ -41,9 +41,11 @@ class ClientSecurity:
 
     def __post_init__(self) -> None:
         if self.security_protocol.is_encrypted != (self.ssl_context is not None):
-            raise MisuseError(f"{self.security_protocol}: an SSL context is needed for TLS, and for nothing else")
+            raise MisuseError(f"{self.security_protocol}: an SSL context is required with TLS, and not allowed without")
         if self.security_protocol.has_login != (self.sasl is not None):
-            raise MisuseError(f"{self.security_protocol}: a SASL mechanism is needed for SASL, and for nothing else")
+            raise MisuseError(
+                f"{self.security_protocol}: a SASL mechanism is required with SASL, and not allowed without"
+            )
 
 
 async def encrypted(socket: Socket, context: ssl.SSLContext, host: str) -> TlsSocket:

@@ -52,11 +52,11 @@ def check_url(config: str, url: str, allowed_urls: tuple[str, ...]) -> None:
     if parts.scheme == "file" and parts.path.startswith("/") and parts.netloc in ("", "localhost"):
         return
     if parts.scheme not in ("https", "http") or not parts.hostname or parts.username is not None:
-        raise InvalidConfigError(f"{config}: {parts.scheme or 'it'} is not supported; use a https: or file: URL")
+        raise InvalidConfigError(f"{config}: {parts.scheme or 'it'} is not supported; use an https: or file: URL")
     if parts.scheme == "http" and not _is_loopback(parts.hostname) and url not in allowed_urls:
         raise InvalidConfigError(
-            f"{config}: http: is allowed only for this machine, since what is sent without TLS can be read and replaced"
-            " on its way; use https:"
+            f"{config}: http: is allowed only for this machine, because data sent without TLS can be read and changed"
+            " in transit; use https:"
         )
 
 

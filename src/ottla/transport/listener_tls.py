@@ -52,7 +52,7 @@ class ListenerTls:
         self._client_context = client_context(settings.tls, self._material)
         self._complaint: str | None = None
         if self._context.options & ENABLE_KERNEL_TLS:
-            _LOGGER.info("listener %s: the kernel encrypts what is sent", name)
+            _LOGGER.info("listener %s: kernel TLS enabled for sent data", name)
         if is_inter_broker:
             _check_handshake(self._context, self._client_context, "this broker does not trust its own certificate")
         elif expired_at := _expired_at(self._material.chain[0]):
@@ -104,7 +104,7 @@ class ListenerTls:
             if str(error) != self._complaint:
                 self._complaint = str(error)
                 _LOGGER.error(
-                    "listener %s: the changed certificates cannot be used; the old ones stay in use: %s",
+                    "listener %s: cannot use the changed certificates, keeping the old ones: %s",
                     self.name,
                     error,
                 )
@@ -115,7 +115,7 @@ class ListenerTls:
         files = _files_of(settings.tls)
         self._material, self._context, self._client_context = self._load(settings)
         self._settings, self._seen, self._files, self._complaint = settings, files, files, None
-        _LOGGER.info("listener %s: new connections use the new certificates", self.name)
+        _LOGGER.info("listener %s: loaded new certificates; new connections use them", self.name)
 
     def _load(self, settings: ListenerTlsSettings) -> tuple[TlsMaterial, ssl.SSLContext, ssl.SSLContext]:
         material = load_material(settings.tls)
@@ -206,7 +206,7 @@ def _check_handshake(server: ssl.SSLContext, client: ssl.SSLContext, complaint: 
                 raise InvalidConfigError(f"{complaint}: {why}; check keystore and truststore") from None
         if not open_sides:
             return
-    raise InvalidConfigError(f"{complaint}: the handshake does not end")
+    raise InvalidConfigError(f"{complaint}: the handshake was never completed")
 
 
 def _files_of(settings: TlsSettings) -> tuple[object, ...]:

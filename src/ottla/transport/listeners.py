@@ -118,9 +118,9 @@ class Listeners:
     async def open(self, host: str, port: int, listener: Listener = _PLAINTEXT) -> int:
         """Starts to accept connections for a listener; returns the port, which the system chose if it was 0."""
         if (listener.tls is not None) != listener.security_protocol.is_encrypted:
-            raise MisuseError(f"listener {listener.name}: certificates are needed for TLS, and for nothing else")
+            raise MisuseError(f"listener {listener.name}: certificates are required with TLS, and not allowed without")
         if (listener.login is not None) != (listener.security_protocol in _WITH_SASL):
-            raise MisuseError(f"listener {listener.name}: a login is needed for SASL, and for nothing else")
+            raise MisuseError(f"listener {listener.name}: a login is required with SASL, and not allowed without")
         opened = await self._network.listen(host, port, lambda socket: self._on_accept(socket, listener))
         self._ports.append(opened)
         return opened.port

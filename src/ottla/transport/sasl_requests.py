@@ -50,7 +50,7 @@ def answer_authenticate(
 
 
 def illegal_state(api_key: int, version: int, correlation_id: int, reason: str) -> SaslAnswer:
-    """The response to another request amid the messages of a mechanism, if it has one that Kafka would send."""
+    """The response to another request during the SASL exchange, if it has one that Kafka would send."""
     if api_key == ApiKey.SASL_HANDSHAKE and version in SERVED[ApiKey.SASL_HANDSHAKE]:
         return SaslAnswer(handshake_frame(correlation_id, ErrorCode.ILLEGAL_SASL_STATE, ()), reason)
     return SaslAnswer(b"", reason)

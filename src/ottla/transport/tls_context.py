@@ -178,7 +178,7 @@ def no_keystore(config: str) -> str:
 
 
 def client_context(settings: TlsSettings, material: TlsMaterial) -> ssl.SSLContext:
-    """The context of a client; without a truststore, it trusts whom the system trusts. Raises `InvalidConfigError`."""
+    """The context of a client; without a truststore, it uses the system's. Raises `InvalidConfigError`."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = settings.checks_host
     context.verify_mode = ssl.CERT_REQUIRED
@@ -216,7 +216,7 @@ def _apply(context: ssl.SSLContext, settings: TlsSettings, material: TlsMaterial
             except ssl.SSLError as error:
                 why = _reason(error)
                 if "key values mismatch" in why:
-                    why = "the first certificate is not that of the private key; put the broker's own certificate first"
+                    why = "the first certificate does not match the private key; put the broker's own certificate first"
                 raise InvalidConfigError(f"{settings.keystore.config}: {why}") from None
     if material.trusted is not None:
         try:
@@ -234,13 +234,17 @@ def _apply_ciphers(context: ssl.SSLContext, settings: TlsSettings) -> None:
     if len(older) < len(settings.cipher_suites) and not older:
         # Python cannot choose among the suites of TLS 1.3; to allow only these means to refuse TLS 1.2.
         if "TLSv1.3" not in settings.protocols:
-            raise InvalidConfigError("ssl.cipher.suites has only suites of TLSv1.3, which ssl.enabled.protocols lacks")
+            raise InvalidConfigError(
+                "ssl.cipher.suites has only suites of TLSv1.3, but ssl.enabled.protocols does not have TLSv1.3"
+            )
         context.minimum_version = ssl.TLSVersion.TLSv1_3
         return
     if len(older) == len(settings.cipher_suites):
         # The other way round: all suites of TLS 1.3 would be allowed that the operator did not list.
         if "TLSv1.2" not in settings.protocols:
-            raise InvalidConfigError("ssl.cipher.suites has no suite of TLSv1.3, and ssl.enabled.protocols only that")
+            raise InvalidConfigError(
+                "ssl.cipher.suites has no suite of TLSv1.3, but ssl.enabled.protocols has only TLSv1.3"
+            )
         context.maximum_version = ssl.TLSVersion.TLSv1_2
     try:
         context.set_ciphers(":".join(older))
@@ -324,7 +328,7 @@ def _load_truststore(store: StoreSettings) -> tuple[str, ...]:
         _, certificate, others = _pkcs12(store)
         trusted = (*((certificate,) if certificate is not None else ()), *others)
     if not trusted:
-        raise InvalidConfigError(f"{store.config}: there is no certificate in it")
+        raise InvalidConfigError(f"{store.config}: it contains no certificate")
     return trusted
 
 

@@ -72,7 +72,7 @@ class Handshakes:
     def _make_room(self) -> None:
         busiest = Counter(each.host for each in self._under_way).most_common(1)[0][0]
         oldest = next(each for each in self._under_way if each.host == busiest)
-        oldest.fail(f"{self._count_max} TLS handshakes are under way, and {busiest} has most of them", is_notable=True)
+        oldest.fail(f"{self._count_max} TLS handshakes are in progress, most of them from {busiest}", is_notable=True)
 
     def _forget(self, handshake: "_Handshake") -> None:
         self._under_way.pop(handshake, None)

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Final, Protocol
 
 _ALONE_AFTER: Final = 8
-"""After this many turns in a row that waited for other connections in vain, turns do not wait."""
+"""After this many turns in a row that waited and got no request of another connection, turns do not wait."""
 
 _LOOK_EVERY: Final = 64
 """Every this many turns, one waits nevertheless, to see whether other connections are active again."""
@@ -45,7 +45,7 @@ class Turn:
         self._events = 0
         """In the turn that waits for others."""
         self._alone = 0
-        """Turns in a row that waited in vain."""
+        """Turns in a row that waited and got no request of another connection."""
         self._unseen = 0
         """Turns since the last one that waited."""
 

@@ -252,7 +252,9 @@ class ConnectedNetwork(RealNetwork):
         return self._socket
 
 
-@pytest.mark.parametrize(("answer", "words"), [(None, "does not answer within 100 ms"), (b"", "no Kafka broker")])
+@pytest.mark.parametrize(
+    ("answer", "words"), [(None, "does not answer within 100 ms"), (b"", "no valid response from a Kafka broker")]
+)
 def test_somebody_listens_who_is_no_broker(answer: bytes | None, words: str) -> None:
     async def scenario() -> None:
         async with scripted(lambda *_: answer) as (_, address):

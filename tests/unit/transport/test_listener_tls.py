@@ -114,7 +114,7 @@ class TestFiles:
             assert not tls.reload_if_changed()
         assert before is tls.context
         (line,) = [each for each in caplog.records if each.levelno == logging.ERROR]
-        assert "the old ones stay in use" in line.getMessage()
+        assert "keeping the old ones" in line.getMessage()
         store.issue()
         assert reloaded(tls)
 

@@ -212,7 +212,7 @@ class TestErrors:
             "ssl.keystore.key": key_of(issued),
             "ssl.keystore.certificate.chain": chain_of(other),
         }
-        self.refused(configs, "the first certificate is not that of the private key")
+        self.refused(configs, "the first certificate does not match the private key")
 
     @pytest.mark.parametrize(
         ("configs", "words"),
@@ -235,7 +235,7 @@ class TestErrors:
         pem = {"ssl.keystore.type": "PEM", "ssl.keystore.location": str(tmp_path / "empty.pem")}
         self.refused(pem, "found 0 private keys and 0 certificates")
         trust = {"ssl.truststore.type": "PEM", "ssl.truststore.location": str(tmp_path / "empty.pem")}
-        self.refused(trust, "no certificate in it")
+        self.refused(trust, "contains no certificate")
 
 
 class TestProtocols:
