@@ -190,6 +190,9 @@ def cluster(ottla: CommandLine, tmp_path: Path) -> None:
     (dirs,) = ottla.ok("log", "dirs", "--topic", "s-cluster", "--json").json
     assert [("s-cluster", 0), ("s-cluster", 1)] == [(each["topic"], each["partition"]) for each in dirs["replicas"]]
     assert "s-cluster-1" in ottla.ok("log", "dirs").out
+    broker, absent = str(described["controller"]), str(tmp_path / "absent")
+    refused = ottla("log", "move", "s-cluster", "--broker", broker, "--to", absent)
+    assert (1, "", 2) == (refused.status, refused.out, refused.err.count("LOG_DIR_NOT_FOUND")), refused
     ottla.ok("topics", "delete", "s-cluster", "--yes")
 
 

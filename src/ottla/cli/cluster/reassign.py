@@ -122,8 +122,9 @@ def execute(
             print_json({"moves": moves, "before": plan_document(before)})
         else:
             say(f"before: {write_plan(before)}")
-            started = human_count(len(plan) - len(refused), "move")
-            tell(f"started {started}; `ottla cluster reassign verify` shows the progress")
+            if len(refused) < len(plan):
+                started = human_count(len(plan) - len(refused), "move")
+                tell(f"started {started}; `ottla cluster reassign verify` shows the progress")
         return ExitStatus.REFUSED if refused else ExitStatus.DONE
 
     run_with_cluster(bootstrap, profile, work)
@@ -195,7 +196,7 @@ def cancel(
         say_errors(refused.values())
         if as_json:
             print_json([partition_outcome(each, refused) for each in sorted(moving)])
-        else:
+        elif len(refused) < len(moving):
             tell(f"cancelled {human_count(len(moving) - len(refused), 'move')}")
         if not refused:
             await _clear_throttle(cluster, moving)

@@ -138,8 +138,10 @@ def move(
         say_errors(refused.values())
         if as_json:
             print_json([partition_outcome(each, refused) for each in wanted])
-        else:
+        elif len(refused) < len(wanted):
             tell(f"moving {human_count(len(wanted) - len(refused), 'partition')} to {to}")
+        elif not wanted:
+            tell(f"broker {broker} has no replica of topic {topic}; nothing to move")
         return ExitStatus.REFUSED if refused else ExitStatus.DONE
 
     run_with_cluster(bootstrap, profile, work)
