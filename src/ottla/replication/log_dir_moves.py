@@ -43,7 +43,7 @@ class LogDirMoves:
         self._news = asyncio.Event()
 
     def move(self, partition: TopicPartition, target: DataDir) -> None:
-        """Begins to move the log of a partition, unless it is there; a move to another data dir is given up.
+        """Begins to move the log of a partition, unless it is there; a move to another data dir is cancelled.
 
         Raises ReplicaNotAvailableError, InvalidTopicNameError, or StorageError.
         """
@@ -63,7 +63,8 @@ class LogDirMoves:
         self._logs.begin_move(partition, target)
         log.is_moving = True
         self._news.set()
-        _LOGGER.info("partition %s: moving from %s to %s", partition, log.folder.rpartition("/")[0], target.path)
+        source = log.folder.rpartition("/")[0]
+        _LOGGER.info("partition %s: moving the log from %s to %s", partition, source, target.path)
 
     async def run(self) -> None:
         """Copies and swaps logs until cancelled."""
@@ -71,7 +72,9 @@ class LogDirMoves:
             try:
                 self.move(partition, target)
             except OttlaError as error:
-                _LOGGER.warning("partition %s: the move to %s does not continue: %s", partition, target.path, error)
+                _LOGGER.warning(
+                    "partition %s: cannot resume the move to %s, request it again: %s", partition, target.path, error
+                )
         self._logs.interrupted_moves.clear()
         while True:
             if not self._logs.futures:
@@ -86,7 +89,11 @@ class LogDirMoves:
         if self._logs.futures.get(partition) is not future:
             return True
         if self._logs.find(partition) is not log or log.failure is not None:
-            _LOGGER.warning("partition %s: the move to %s is given up", partition, future.target.path)
+            _LOGGER.warning(
+                "partition %s: cancelled the move to %s because the log failed, was deleted or was reopened;"
+                " request the move again if it is still wanted",
+                partition, future.target.path,
+            )  # fmt: skip
             self._logs.cancel_move(partition)
             return True
         if log.is_cleaning or not self._may_copy():
@@ -99,7 +106,7 @@ class LogDirMoves:
                 if self._is_current(partition, future) and future.is_nearly_complete:
                     self._logs.complete_move(partition)
         except OttlaError as error:
-            _LOGGER.error("partition %s: the move to %s failed: %s", partition, future.target.path, error)
+            _LOGGER.error("partition %s: move to %s failed: %s", partition, future.target.path, error)
             if self._logs.futures.get(partition) is future:
                 self._logs.cancel_move(partition)
         return True

@@ -170,7 +170,7 @@ class LogRepairs:
             elif partition.follower is not None:
                 await self._renew(name, partition)
         except OttlaError as error:
-            _LOGGER.error("partition %s: cannot repair its log, next try in %g s: %s", name, pause, error)
+            _LOGGER.error("partition %s: cannot repair the log, retrying in %g s: %s", name, pause, error)
 
     async def _renew(self, name: TopicPartition, partition: Partition) -> None:
         trouble = partition.log.health.trouble
@@ -182,7 +182,7 @@ class LogRepairs:
                 trouble = error
             else:
                 _LOGGER.warning(
-                    "partition %s: reopened its log, copying from offset %d on, after: %s",
+                    "partition %s: reopened the log after an error, replicating from offset %d: %s",
                     name, log.end_offset, trouble,
                 )  # fmt: skip
                 self._take_over(partition)
@@ -201,10 +201,12 @@ class LogRepairs:
 
     def _set_aside(self, name: TopicPartition, trouble: OttlaError) -> None:
         kept = self._logs.set_aside(name)
-        _LOGGER.error("partition %s: copying the log again; the old one is kept in %s: %s", name, kept, trouble)
+        _LOGGER.error(
+            "partition %s: copying the log again from the leader; the old log is kept in %s: %s", name, kept, trouble
+        )
 
 
 def _check_followed(partition: Partition) -> None:
     """Raises unless another broker still leads: an unclean election may have come in between."""
     if partition.follower is None:
-        raise StorageError(f"{partition.topic}-{partition.index} is led by this broker now; its log is not replaced")
+        raise StorageError(f"this broker now leads {partition.topic}-{partition.index}; its log is not replaced")

@@ -76,7 +76,11 @@ class LostLogs:
                 if each.name in self._store.bare:
                     self._store.set_aside(each.name)
             else:
-                _LOGGER.error("partition %s: %s, after the machine went down", each.name, each.what)
+                _LOGGER.error(
+                    "partition %s: %s. The machine went down, so the log may not have been flushed: starting with an"
+                    " empty log",
+                    each.name, each.what,
+                )  # fmt: skip
         found = [name for name, record in self._assigned(image) if self._is_found(name, record)]
         shared = [name for name, each in self._lost.items() if each.record.replicas != (self._me,)]
         if shared or found:
@@ -85,7 +89,7 @@ class LostLogs:
             self._on_lost(each)
         for name in found:
             end_offset = self._store.get(name).end_offset
-            _LOGGER.warning("partition %s: the lost log was restored, up to offset %d", name, end_offset)
+            _LOGGER.warning("partition %s: the lost log was restored, up to end offset %d", name, end_offset)
         if self._older:
             # Not counted: if the newest copy is brought back, it must not be taken for an older one.
             self._starts = counted
@@ -102,7 +106,7 @@ class LostLogs:
                 each.note_start(self._starts)
         except OSError as error:
             _LOGGER.warning(
-                "%s: cannot write: %s; an older copy of this data dir would not be recognised",
+                "%s: cannot write: %s; the broker would not detect that this data dir was replaced by an older copy",
                 error.filename, error.strerror,
             )  # fmt: skip
             return False
@@ -152,8 +156,8 @@ class LostLogs:
                 log.roll(self._clock.now_ms(), base_offset=lost.end_offset)
                 log.flush()
             _LOGGER.error(
-                "partition %s: %s. This broker has the only replica: it continues at offset %d, and the missing records"
-                " can only come from a backup",
+                "partition %s: %s. This broker has the only replica: the log continues at offset %d, and the missing"
+                " records can only be restored from a backup",
                 name, lost.what, log.end_offset if log is not None else lost.end_offset,
             )  # fmt: skip
             return
@@ -174,7 +178,7 @@ class LostLogs:
         outside = [each for each in record.replicas if each not in (*record.isr, *record.eligible, *record.lost)]
         return (
             f"No other in-sync replica has it, so the partition has no leader. Restore the folder {name} of broker"
-            f" {self._me} and restart it; or accept that records are lost and let another replica {outside} lead:"
+            f" {self._me} and restart it; or accept that records are lost and elect another replica {outside}:"
             f" ottla cluster elect --unclean --topic {name.topic} --partition {name.partition}"
         )
 
@@ -196,7 +200,7 @@ class LostLogs:
         """Why a partition with this record, in an image of this revision, must not get a new folder; None if it may."""
         lost = self._lost.get(name)
         if self.is_pending(name, revision):
-            return "the log was lost; waiting for the metadata of the cluster to show it"
+            return "the log was lost; waiting until the cluster metadata has recorded the loss"
         if not self._is_counted_on_and_lost(record):
             return None
         return f"{lost.what if lost is not None else 'the log folder is missing'}. {self._remedy(name, record)}"
@@ -242,5 +246,5 @@ class LostLogs:
 
 def _missing(short: Shortfall) -> str:
     if short.end <= short.start:
-        return "the checkpoint files do not say which offsets it had"
+        return "the checkpoint files do not record its offsets"
     return f"offsets {short.start} to {short.end - 1} are missing ({short.end - short.start} records)"

@@ -445,7 +445,7 @@ class PartitionState:
 
     def _shortage_after_append(self) -> NotEnoughReplicasAfterAppendError:
         return NotEnoughReplicasAfterAppendError(
-            f"{self._shortage()}; the records are written, and will be committed once there are enough"
+            f"{self._shortage()}; the records were appended, and will be committed when enough replicas are in sync"
         )
 
     def check(self) -> None:

@@ -253,7 +253,10 @@ class ReplicaFetcher:
         self.answered_at = self._clock.monotonic()
         answer = read_answer(frame)
         if answer.error:
-            _LOGGER.info("replica fetcher: leader %d responded with %s", self.leader.id, answer.error.name)
+            _LOGGER.info(
+                "replica fetcher: leader %d responded with %s, opening a new fetch session",
+                self.leader.id, answer.error.name,
+            )  # fmt: skip
             self._session = _NEW_SESSION
             if answer.error not in (ErrorCode.FETCH_SESSION_ID_NOT_FOUND, ErrorCode.INVALID_FETCH_SESSION_EPOCH):
                 await self._clock.sleep(self._pause_seconds)
@@ -292,7 +295,10 @@ class ReplicaFetcher:
             self._on_failure(error)
             next_fetch = NextFetch.AFTER_BACKOFF
         except CorruptError as error:
-            _LOGGER.error("replica fetcher: leader %d sent a corrupt batch, fetching again: %s", self.leader.id, error)
+            _LOGGER.error(
+                "replica fetcher: leader %d sent a corrupt batch of partition %s, fetching again: %s",
+                self.leader.id, partition.log.partition, error,
+            )  # fmt: skip
             next_fetch = NextFetch.AFTER_BACKOFF
         except OttlaError as error:
             self._on_failure(error)

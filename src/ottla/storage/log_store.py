@@ -558,14 +558,16 @@ class LogStore:
             self._disk.sync_dir(source.path)
             self._disk.remove(f"{home}/{names.MOVED}")
         except OSError as error:
-            _LOGGER.error("%s: cannot remove the folder of the moved log: %s; the next start does", old, error.strerror)
+            _LOGGER.error(
+                "%s: cannot remove the old folder of the moved log, the next start removes it: %s", old, error.strerror
+            )
             return
         self.trash.discard([doomed], self._clock.now_ms() + delay_ms)
 
     def _forget_futures(self, folder: DataDir) -> None:
         """Copies that were not complete are removed; the broker begins these moves again."""
         for path, partition in folder.future_folders().items():
-            _LOGGER.info("%s: removed, the move to this data dir begins again", path)
+            _LOGGER.info("%s: removed the incomplete copy; the move to this data dir starts again", path)
             self._disk.remove_tree(path)
             self.interrupted_moves[partition] = folder
 

@@ -565,4 +565,4 @@ def _continue_at(opening: Opening, segments: list[Segment], end: Offset, produce
     write_snapshot(disk, folder, end, producers)
     segments.append(Segment.create(disk, folder, end, opening.config, opening.now))
     disk.sync_dir(folder)
-    _LOGGER.warning("%s: the log continues at offset %d, behind lost records", folder, end)
+    _LOGGER.warning("%s: the log continues at offset %d, after lost records", folder, end)
