@@ -18,16 +18,16 @@ _PRINCIPALS_RULE: Final = Rule(_are_principals, "principals as User:name, separa
 
 AUTHORIZATION_CONFIGS: Final = (
     _define("authorizer.class.name", _STRING, "",
-            "What decides which requests of a client are allowed: nothing if it is empty, ACLs with Kafka's "
-            "StandardAuthorizer.", allowed=("", STANDARD_AUTHORIZER)),
+            "The authorizer: empty to allow all requests, or Kafka's StandardAuthorizer to decide by ACLs.",
+            allowed=("", STANDARD_AUTHORIZER)),
     _define("super.users", _STRING, "",
-            "The principals that may do everything, such as User:admin, separated by semicolons. The user as which "
+            "The principals that may do everything, such as User:admin, separated by semicolons. The user with which "
             "brokers connect to each other must be one of them, or have an ACL for CLUSTER_ACTION on the cluster.",
             rule=_PRINCIPALS_RULE, is_hidden=True),
     _define("allow.everyone.if.no.acl.found", _BOOLEAN, "false",
             "Whether all clients may use a resource that no ACL covers.", is_hidden=True),
     _define("delegation.token.secret.key", _PASSWORD, None,
-            "The secret from which the secrets of delegation tokens are made, the same on all brokers; without one "
+            "The secret key of delegation tokens, the same on all brokers; if it is not set, "
             "there are no delegation tokens."),
     _define("delegation.token.max.lifetime.ms", _LONG, "604800000",
             "How long a delegation token can be renewed.", 1),

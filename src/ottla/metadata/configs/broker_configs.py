@@ -32,8 +32,8 @@ _INT_MAX_TEXT: Final = str(2**31 - 1)
 _LONG_MAX_TEXT: Final = str(2**63 - 1)
 _MIB: Final = 1024 * 1024
 
-_IDLE: Final = "It has no effect here: one event loop does all the work."
-_UNUSED: Final = "It has no effect here."
+_IDLE: Final = "It has no effect in Ottla: one event loop does all the work."
+_UNUSED: Final = "It has no effect in Ottla."
 
 
 def split_listener(text: str) -> tuple[str, str, int] | None:
@@ -98,7 +98,7 @@ _FOR_TOPICS: Final = tuple(
 """The broker config behind each topic config; if there are several units, the finest, which has no default."""
 
 _LOG: Final = (
-    _define("log.dirs", _LIST, None, "The folders of the partitions; a new partition goes where there are fewest."),
+    _define("log.dirs", _LIST, None, "The data dirs. A new partition is placed in the one with the fewest partitions."),
     _define("log.retention.minutes", _INT, None, "retention.ms in minutes; log.retention.ms takes precedence.",
             rule=_RETENTION_RULE),
     _define("log.retention.hours", _INT, "168", "retention.ms in hours; minutes and milliseconds take precedence.",
@@ -116,7 +116,7 @@ _LOG: Final = (
     ),
     _define(
         "log.flush.start.offset.checkpoint.interval.ms", _INT, "60000",
-        f"How often log start offsets are written; here together with the recovery points. {_UNUSED}", 0,
+        f"How often log start offsets are written. {_UNUSED} They are written with the recovery points.", 0,
     ),
     _define(
         "log.dir.failure.timeout.ms", _LONG, "30000",
@@ -127,7 +127,7 @@ _LOG: Final = (
         f"How many partitions of one folder are recovered in parallel after a crash. {_UNUSED}", 1, update_mode=_ANY,
     ),
     _define("log.cleaner.enable", _BOOLEAN, "true", f"Whether logs are compacted. {_UNUSED}"),
-    _define("log.cleaner.threads", _INT, "1", "How many logs are compacted in parallel. Here always one.", 0,
+    _define("log.cleaner.threads", _INT, "1", "How many logs are compacted in parallel. In Ottla always one.", 0,
             update_mode=_ANY),
     _define("log.cleaner.backoff.ms", _LONG, "15000", "How long the cleaner waits when there is nothing to clean.", 0,
             update_mode=_ANY),
@@ -139,15 +139,16 @@ _LOG: Final = (
     _define("log.cleaner.io.buffer.load.factor", _DOUBLE, "0.9", "How full the cleaner's map of keys may become.",
             rule=_LOAD_FACTOR_RULE, update_mode=_ANY),
     _define("log.cleaner.io.buffer.size", _INT, "524288",
-            "The cleaner's read and write buffers together. Here their size is fixed.", 0, update_mode=_ANY),
+            "The cleaner's read and write buffers together. In Ottla their size is fixed.", 0, update_mode=_ANY),
     _define("log.cleaner.io.max.bytes.per.second", _DOUBLE, _DOUBLE_MAX_TEXT,
-            "The limit of bytes that the cleaner reads and writes per second.", 1, update_mode=_ANY),
+            "How many bytes the cleaner reads and writes per second at most.", 1, update_mode=_ANY),
     _define(
         "producer.id.expiration.ms", _INT, "86400000",
         "How long a partition remembers the sequence numbers of an idle producer.", 1, update_mode=_ANY,
     ),
     _define("producer.id.expiration.check.interval.ms", _INT, "600000",
-            f"How often idle producers are removed; here together with retention. {_UNUSED}", 1, is_hidden=True),
+            f"How often idle producers are removed. {_UNUSED} They are removed when retention is checked.", 1,
+            is_hidden=True),
 )  # fmt: skip
 
 _TOPICS: Final = (
@@ -157,13 +158,14 @@ _TOPICS: Final = (
     _define("auto.create.topics.enable", _BOOLEAN, "true",
             "Whether a topic is created when a client that allows it requests its metadata."),
     _define("confluent.schema.registry.url", _LIST, "",
-            "The schema registry that is asked for topics with confluent.key.schema.validation or "
+            "The schema registry for topics with confluent.key.schema.validation or "
             "confluent.value.schema.validation; several URLs are tried in this order.",
             rule=_URLS_RULE, update_mode=_ANY),
     _define("delete.topic.enable", _BOOLEAN, "true", "Whether topics may be deleted."),
     _define("auto.leader.rebalance.enable", _BOOLEAN, "true",
             "Whether leadership moves back to the preferred replicas automatically."),
-    _define("leader.imbalance.check.interval.seconds", _LONG, "300", "How often leadership is checked for that.", 1),
+    _define("leader.imbalance.check.interval.seconds", _LONG, "300",
+            "How often the controller checks the leaders for this.", 1),
     _define("controlled.shutdown.enable", _BOOLEAN, "true",
             f"Whether a broker moves its leaderships to others before it stops. {_UNUSED}"),
 )  # fmt: skip
@@ -181,13 +183,13 @@ _NETWORK: Final = (
             "The security protocol of each listener name, as NAME:PROTOCOL pairs.",
             update_mode=_ONE),
     _define("inter.broker.listener.name", _STRING, None,
-            "The listener that brokers use among themselves; if not set, the one that is named as"
-            " security.inter.broker.protocol, or the only one with this protocol."),
+            "The listener for connections between brokers; if not set, the listener that is named like"
+            " security.inter.broker.protocol, or the only listener with that protocol."),
     _define("security.inter.broker.protocol", _STRING, "PLAINTEXT",
             "The security protocol of connections between brokers; cannot be set with inter.broker.listener.name.",
             allowed=("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")),
     _define("socket.request.max.bytes", _INT, "104857600",
-            "The limit of a request's size; a larger one closes its connection.", 1),
+            "The largest request in bytes; a connection that sends a larger one is closed.", 1),
     _define("socket.send.buffer.bytes", _INT, "102400",
             f"A connection's send buffer; -1 for the system's default. {_UNUSED}"),
     _define("socket.receive.buffer.bytes", _INT, "102400",
@@ -195,12 +197,12 @@ _NETWORK: Final = (
     _define("socket.listen.backlog.size", _INT, "50",
             f"How many new connections may wait to be accepted. {_UNUSED}", 1),
     _define("connections.max.idle.ms", _LONG, "600000", "How long a connection may be idle before it is closed."),
-    _define("max.connections", _INT, _INT_MAX_TEXT, "The limit of connections of the broker.", 0,
+    _define("max.connections", _INT, _INT_MAX_TEXT, "How many connections the broker accepts.", 0,
             update_mode=_ANY),
-    _define("max.connections.per.ip", _INT, _INT_MAX_TEXT, "The limit of connections of one client address.", 0,
-            update_mode=_ANY),
+    _define("max.connections.per.ip", _INT, _INT_MAX_TEXT,
+            "How many connections from one client address are accepted.", 0, update_mode=_ANY),
     _define("max.connections.per.ip.overrides", _STRING, "",
-            "Limits of connections of single client addresses, IP:count,…; host names are not resolved.",
+            "max.connections.per.ip for single addresses, as IP:count,…; host names are not resolved.",
             rule=_IP_LIMITS_RULE, update_mode=_ANY),
     _define("max.connection.creation.rate", _INT, _INT_MAX_TEXT,
             f"The limit of new connections per second. {_UNUSED} Set the quota connection_creation_rate.", 0,
@@ -213,12 +215,12 @@ _NETWORK: Final = (
     _define("num.io.threads", _INT, "8", f"Threads that answer requests. {_IDLE}", 1, update_mode=_ANY),
     _define("background.threads", _INT, "10", f"Threads for recurring work. {_IDLE}", 1, update_mode=_ANY),
     _define("request.timeout.ms", _INT, "30000", "How long a request to another broker may take."),
-    _define("fetch.max.bytes", _INT, "57671680", "The limit of the size of a fetch response.", 1024),
-    _define("max.incremental.fetch.session.cache.slots", _INT, "1000", "The limit of fetch sessions.", 0),
+    _define("fetch.max.bytes", _INT, "57671680", "The largest fetch response in bytes.", 1024),
+    _define("max.incremental.fetch.session.cache.slots", _INT, "1000", "How many fetch sessions a broker keeps.", 0),
     _define("max.request.partition.size.limit", _INT, "2000",
-            "The limit of partitions in a DescribeTopicPartitions response.", 1),
+            "How many partitions a DescribeTopicPartitions response has at most.", 1),
     _define("telemetry.max.bytes", _INT, "1048576",
-            "The limit of the metrics that a client may push at once, as they are sent.", 1),
+            "The largest push of client metrics in bytes, as it is sent.", 1),
     _define("fetch.purgatory.purge.interval.requests", _INT, "1000",
             f"How often completed fetches are purged. {_UNUSED}"),
     _define("producer.purgatory.purge.interval.requests", _INT, "1000",
@@ -230,9 +232,10 @@ RACK_AWARE_SELECTOR: Final = "org.apache.kafka.common.replica.RackAwareReplicaSe
 _REPLICATION: Final = (
     _define("replica.lag.time.max.ms", _LONG, "30000",
             "How long a follower may lag behind before it leaves the ISR."),
-    _define("replica.fetch.max.bytes", _INT, "1048576", "The limit of bytes that a follower fetches per partition.", 0),
-    _define("replica.fetch.min.bytes", _INT, "1", "The bytes that a leader waits for before it answers a follower."),
-    _define("replica.fetch.response.max.bytes", _INT, "10485760", "The limit of bytes of a follower's fetch.", 0),
+    _define("replica.fetch.max.bytes", _INT, "1048576", "How many bytes a follower fetches per partition at most.", 0),
+    _define("replica.fetch.min.bytes", _INT, "1", "How many bytes a follower's fetch waits for."),
+    _define("replica.fetch.response.max.bytes", _INT, "10485760",
+            "How many bytes a follower's fetch returns at most.", 0),
     _define("replica.fetch.wait.max.ms", _INT, "500", "How long a leader may delay a follower's fetch."),
     _define("replica.fetch.backoff.ms", _INT, "1000", "How long a follower waits after a failed fetch.", 0),
     _define("replica.high.watermark.checkpoint.interval.ms", _LONG, "5000",
@@ -251,8 +254,8 @@ _REPLICATION: Final = (
             "The bytes per second that a leader sends to the replicas in leader.replication.throttled.replicas.",
             0, update_mode=_ANY, is_hidden=True),
     _define("follower.replication.throttled.rate", _LONG, None,
-            "The bytes per second that a follower fetches for the replicas in follower.replication.throttled.replicas "
-            ".", 0, update_mode=_ANY, is_hidden=True),
+            "The bytes per second that a follower fetches for replicas in follower.replication.throttled.replicas.",
+            0, update_mode=_ANY, is_hidden=True),
     _define("replica.alter.log.dirs.io.max.bytes.per.second", _LONG, None,
             "The bytes per second that are copied when partitions are moved between the data dirs of a broker.",
             0, update_mode=_ANY, is_hidden=True),
@@ -276,7 +279,7 @@ _GROUPS: Final = (
             "The smallest heartbeat interval of consumer groups.", 1),
     _define("group.consumer.max.heartbeat.interval.ms", _INT, "15000",
             "The largest heartbeat interval of consumer groups.", 1),
-    _define("group.consumer.max.size", _INT, _INT_MAX_TEXT, "The limit of members of a consumer group.", 1),
+    _define("group.consumer.max.size", _INT, _INT_MAX_TEXT, "How many members a consumer group may have.", 1),
     _define("group.consumer.assignors", _LIST, "uniform,range", f"The assignors of consumer groups. {_UNUSED}"),
     _define("group.consumer.assignment.interval.ms", _INT, "1000",
             "The shortest time between two assignments of a consumer group; 0 for no limit.", 0,
@@ -284,7 +287,7 @@ _GROUPS: Final = (
     _define("group.consumer.migration.policy", _STRING, "bidirectional",
             "Which conversions between classic and consumer groups are allowed.",
             allowed=("disabled", "downgrade", "upgrade", "bidirectional")),
-    _define("offset.metadata.max.bytes", _INT, "4096", "The limit of the metadata text of a committed offset."),
+    _define("offset.metadata.max.bytes", _INT, "4096", "The largest metadata of a committed offset in bytes."),
     _define("offsets.commit.timeout.ms", _INT, "5000",
             f"How long an offset commit waits for its replicas. {_UNUSED}", 1),
     _define("offsets.load.buffer.size", _INT, "5242880", f"The read buffer for loading offsets. {_UNUSED}", 1),

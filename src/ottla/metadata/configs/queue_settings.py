@@ -167,7 +167,7 @@ def queue_config_faults(own: Mapping[str, ConfigValue]) -> list[str]:
 def _get(values: Mapping[str, ConfigValue | None], name: str, type_: type[T]) -> T:
     value = values[name]
     if not isinstance(value, type_):
-        raise InvalidConfigError(f"{name} has no value of its type: {value!r}")
+        raise InvalidConfigError(f"{name} has a value of the wrong type: {value!r}")
     return value
 
 

@@ -16,7 +16,7 @@ _INT, _SHORT, _LIST, _STRING, _BOOLEAN = (
     ConfigType.BOOLEAN,
 )
 _ANY: Final = UpdateMode.CLUSTER_WIDE
-_UNUSED: Final = "It has no effect here."
+_UNUSED: Final = "It has no effect in Ottla."
 
 SHARE_CONFIGS: Final = (
     _define("errors.deadletterqueue.topic.name.prefix", _STRING, "dlq.",
@@ -31,7 +31,7 @@ SHARE_CONFIGS: Final = (
             "The smallest heartbeat interval of share groups.", 1),
     _define("group.share.max.heartbeat.interval.ms", _INT, "15000",
             "The largest heartbeat interval of share groups.", 1),
-    _define("group.share.max.size", _INT, "200", "The limit of members of a share group.", 1, 1000),
+    _define("group.share.max.size", _INT, "200", "How many members a share group may have.", 1, 1000),
     _define("group.share.assignors", _LIST, "simple", "The assignors of share groups.", allowed=("simple",)),
     _define("group.share.assignment.interval.ms", _INT, "1000",
             "The shortest time between two assignments of a share group; 0 for no limit.", 0, update_mode=_ANY),
@@ -43,11 +43,11 @@ SHARE_CONFIGS: Final = (
             "How long a share group waits for the share coordinator to initialize a partition before it asks again.",
             1, is_hidden=True),
     _define("group.share.delivery.count.limit", _INT, "5",
-            "How often a record is delivered to a share group at most.", 2, 10),
+            "How many times a record is delivered to a share group at most.", 2, 10),
     _define("group.share.min.delivery.count.limit", _INT, "2", "The smallest delivery count limit of a group.", 2, 5),
     _define("group.share.max.delivery.count.limit", _INT, "10", "The largest delivery count limit of a group.", 5, 25),
     _define("group.share.record.lock.duration.ms", _INT, "30000",
-            "How long a member of a share group may take for a record before it is delivered again.", 1000, 3600000),
+            "How long a member of a share group may hold a record before it is delivered again.", 1000, 3600000),
     _define("group.share.min.record.lock.duration.ms", _INT, "15000",
             "The smallest record lock duration of a group.", 1000, 30000),
     _define("group.share.max.record.lock.duration.ms", _INT, "60000",
@@ -58,7 +58,7 @@ SHARE_CONFIGS: Final = (
             "The smallest limit of records in flight of a group.", 100, 2000),
     _define("group.share.max.partition.max.record.locks", _INT, "4000",
             "The largest limit of records in flight of a group.", 2000, 10000),
-    _define("group.share.max.share.sessions", _INT, "2000", "The limit of share sessions of a broker.", 1),
+    _define("group.share.max.share.sessions", _INT, "2000", "How many share sessions a broker keeps.", 1),
     _define("share.fetch.purgatory.purge.interval.requests", _INT, "1000",
             f"How often completed share fetches are purged. {_UNUSED}"),
     _define("share.coordinator.state.topic.num.partitions", _INT, "50",
@@ -83,7 +83,7 @@ SHARE_CONFIGS: Final = (
     _define("share.coordinator.load.buffer.size", _INT, "5242880",
             f"The read buffer for loading share-group state. {_UNUSED}", 1),
     _define("share.coordinator.threads", _INT, "1",
-            "Threads of the share coordinator. It has no effect here: one event loop does all the work.", 1),
+            "Threads of the share coordinator. It has no effect in Ottla: one event loop does all the work.", 1),
     _define("share.coordinator.append.linger.ms", _INT, "-1",
             f"How long the share coordinator waits for more writes. {_UNUSED}", -1),
     _define("share.coordinator.cached.buffer.max.bytes", _INT, "1048588",

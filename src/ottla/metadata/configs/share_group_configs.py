@@ -66,8 +66,8 @@ SHARE_GROUP_CONFIGS: Final = (
             "The shortest time between two assignments of a share group; 0 for no limit.", 0,
             update_mode=_ANY),
     _define("share.record.lock.duration.ms", _INT, "30000",
-            "How long a member may take for a record before it is delivered again.", 1000, update_mode=_ANY),
-    _define("share.delivery.count.limit", _INT, "5", "How often a record is delivered at most.", 2,
+            "How long a member may hold a record before it is delivered again.", 1000, update_mode=_ANY),
+    _define("share.delivery.count.limit", _INT, "5", "How many times a record is delivered at most.", 2,
             update_mode=_ANY),
     _define("share.partition.max.record.locks", _INT, "2000",
             "How many records of a partition may be in flight.", 100, update_mode=_ANY),
@@ -83,7 +83,7 @@ SHARE_GROUP_CONFIGS: Final = (
             "How long a released record waits before it is delivered again, doubled with each delivery; 0 for "
             "no wait. Not a config of Kafka.", 0, update_mode=_ANY),
     _define("share.release.backoff.max.ms", _INT, "60000",
-            "The limit of share.release.backoff.ms as it grows. Not a config of Kafka.", 0, update_mode=_ANY),
+            "The largest backoff that share.release.backoff.ms grows to. Not a config of Kafka.", 0, update_mode=_ANY),
 )  # fmt: skip
 
 SHARE_LIMITS: Final[Mapping[str, BrokerLimits]] = MappingProxyType(

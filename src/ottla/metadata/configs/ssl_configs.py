@@ -12,7 +12,7 @@ from ottla.metadata.configs.definition import define as _define
 _STRING, _LIST, _BOOLEAN = ConfigType.STRING, ConfigType.LIST, ConfigType.BOOLEAN
 _PASSWORD, _CLASS = ConfigType.PASSWORD, ConfigType.CLASS
 _ONE: Final = UpdateMode.PER_BROKER
-_UNUSED: Final = "It has no effect here: Python's ssl module and OpenSSL do the work."
+_UNUSED: Final = "It has no effect in Ottla, which uses Python's ssl module and OpenSSL."
 
 SSL_CONFIGS: Final = (
     _define("ssl.keystore.type", _STRING, "JKS",
@@ -51,16 +51,16 @@ SSL_CONFIGS: Final = (
             "How a broker checks the name of a broker that it connects to: https, or empty for no check.",
             allowed=("https", "HTTPS", ""), update_mode=_ONE),
     _define("ssl.principal.mapping.rules", _STRING, "DEFAULT",
-            "How the name in a client's certificate becomes its principal: RULE:pattern/replacement/ with L or U at"
-            " its end for lower or upper case, or DEFAULT for the whole name; separated by commas, the first rule that"
-            " matches decides."),
+            "How the name in a client certificate is mapped to a principal: RULE:pattern/replacement/ with L or U at"
+            " its end for lower or upper case, or DEFAULT for the whole name; separated by commas; the first rule that"
+            " matches is used."),
     _define("ssl.allow.dn.changes", _BOOLEAN, "false",
-            "Whether a new certificate may have another distinguished name than the one that it replaces."),
+            "Whether a new certificate may have a different distinguished name than the one that it replaces."),
     _define("ssl.allow.san.changes", _BOOLEAN, "false",
-            "Whether a new certificate may lack alternative names of the one that it replaces."),
+            "Whether a new certificate may lack subject alternative names of the one that it replaces."),
     _define("ssl.kernel.tls.enable", _BOOLEAN, "true",
-            "Whether the kernel encrypts what is sent, if it can (Linux with the module tls). Fetches then go from the"
-            " file to the socket without passing through the broker's process."),
+            "Whether to use kernel TLS for sent data where it is available (Linux with the module tls). Fetches"
+            " then go from the file to the socket without passing through the broker's process."),
     _define("ssl.keymanager.algorithm", _STRING, "SunX509", _UNUSED, update_mode=_ONE),
     _define("ssl.trustmanager.algorithm", _STRING, "PKIX", _UNUSED, update_mode=_ONE),
     _define("ssl.provider", _STRING, None, _UNUSED, update_mode=_ONE),

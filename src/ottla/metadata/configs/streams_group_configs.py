@@ -27,7 +27,7 @@ STREAMS_BROKER_CONFIGS: Final = (
             "The smallest value of a group's streams.heartbeat.interval.ms.", 1),
     _define("group.streams.max.heartbeat.interval.ms", _INT, "15000",
             "The largest value of a group's streams.heartbeat.interval.ms.", 1),
-    _define("group.streams.max.size", _INT, _INT_MAX_TEXT, "The limit of members of a streams group.", 1),
+    _define("group.streams.max.size", _INT, _INT_MAX_TEXT, "How many members a streams group may have.", 1),
     _define("group.streams.num.standby.replicas", _INT, "0", "The number of standby tasks of each stateful task.", 0),
     _define("group.streams.max.standby.replicas", _INT, "2",
             "The largest value of a group's streams.num.standby.replicas.", 0),

@@ -85,7 +85,7 @@ _DEFINITIONS: Final = (
     _define(
         "confluent.key.schema.validation", _BOOLEAN, "false",
         "Whether the broker refuses records whose key has no id of a schema that is registered under its subject. "
-        "Null passes. The broker config confluent.schema.registry.url names the registry.",
+        "Null is accepted. The broker config confluent.schema.registry.url names the registry.",
     ),
     _define(
         "confluent.key.subject.name.strategy", _STRING, SUBJECT_STRATEGIES[0],
@@ -96,7 +96,7 @@ _DEFINITIONS: Final = (
     _define(
         "confluent.value.schema.validation", _BOOLEAN, "false",
         "Whether the broker refuses records whose value has no id of a schema that is registered under its subject. "
-        "Null passes. The broker config confluent.schema.registry.url names the registry.",
+        "Null is accepted. The broker config confluent.schema.registry.url names the registry.",
     ),
     _define(
         "confluent.value.subject.name.strategy", _STRING, SUBJECT_STRATEGIES[0],
@@ -189,8 +189,8 @@ _DEFINITIONS: Final = (
     ),
     _define(
         "min.cleanable.dirty.ratio", _DOUBLE, "0.5",
-        "Compact the log once this share of it was written since the last compaction. A lower value saves disk space "
-        "and compacts more often.",
+        "Compact the log once this fraction of it was written since the last compaction. A lower value saves disk "
+        "space and compacts more often.",
         lowest=0, highest=1,
     ),
     _define(
@@ -253,7 +253,7 @@ _DEFINITIONS: Final = (
     ),
     _define(
         "ottla.half.check.max", _INT, "15",
-        "How often the broker asks for the decision about a half message before the message becomes a dead letter.",
+        "How many times the broker asks for the decision about a half message before it becomes a dead letter.",
         lowest=0,
     ),
     _define(
@@ -269,7 +269,7 @@ _DEFINITIONS: Final = (
     ),
     _define(
         "ottla.retry.backoff.jitter", _DOUBLE, "0.2",
-        "The share of the backoff by which it varies at random, so that records do not return all at once.",
+        "The fraction by which the backoff is varied at random, so that records do not return all at once.",
         lowest=0, highest=1,
     ),
     _define(
@@ -278,13 +278,13 @@ _DEFINITIONS: Final = (
     ),
     _define(
         "ottla.retry.backoff.ms", _LONG, "1000",
-        "How long a record that a consumer hands back for the first time is held; each further time doubles it.",
+        "The backoff of a record that is handed back for the first time; it doubles each further time.",
         lowest=0, highest=DELAY_MS_MAX,
     ),
     _define(
         RECOVERED, _BOOLEAN, "false",
-        "Whether this topic was recovered from its folders and its configs were not changed since: then it may become "
-        "a companion again. Set by the controller.",
+        "Whether this topic was recovered from its folders and its configs have not been changed since, so that it may "
+        "become a companion again. Set by the controller.",
         update_mode=UpdateMode.AT_START, is_hidden=True,
     ),
     _define(
@@ -294,7 +294,7 @@ _DEFINITIONS: Final = (
     ),
     _define(
         "ottla.retry.max.attempts", _INT, "5",
-        "How often a record may be handed back before it becomes a dead letter.",
+        "How many times a record may be handed back before it becomes a dead letter.",
         lowest=1,
     ),
     _define(
@@ -314,8 +314,7 @@ _DEFINITIONS: Final = (
     ),
     _define(
         "preallocate", _BOOLEAN, "false",
-        "Whether the file of a new segment is preallocated. Here files grow as they are written, so this has "
-        "no effect.",
+        "Whether the file of a new segment is preallocated. Files grow as they are written, so this has no effect.",
     ),
     _define(
         "remote.log.copy.disable", _BOOLEAN, "false", f"Stop copying segments to tiered storage. {_TIERED}",

@@ -17,8 +17,8 @@ ZOOKEEPER_CONFIGS: Final = (
     _define("zookeeper.ssl.client.enable", _BOOLEAN, "false",
             "Whether the broker connects to ZooKeeper with TLS.", is_hidden=True),
     _define("zookeeper.ssl.truststore.location", _STRING, None,
-            "A PEM file with the certificates of the authorities that ZooKeeper's certificate must be signed by; "
-            "without one, the system's.", is_hidden=True),
+            "A PEM file with the certificate authorities that may sign ZooKeeper's certificate; "
+            "if not set, the system's.", is_hidden=True),
     _define("zookeeper.ssl.keystore.location", _STRING, None,
             "A PEM file with the broker's private key and certificates, for ZooKeeper servers that ask for one.",
             is_hidden=True),
@@ -32,10 +32,11 @@ ZOOKEEPER_CONFIGS: Final = (
             "server's JAAS file; digest is ZooKeeper's own scheme, with any user.", allowed=(DIGEST_MD5, DIGEST),
             is_hidden=True),
     _define("zookeeper.sasl.username", _STRING, None,
-            "The user as which the broker authenticates to ZooKeeper; without one it does not.", is_hidden=True),
+            "The user name with which the broker authenticates to ZooKeeper; if not set, it does not authenticate.",
+            is_hidden=True),
     _define("zookeeper.sasl.password", _PASSWORD, None,
             "The password of zookeeper.sasl.username.", is_hidden=True),
     _define("zookeeper.set.acl", _BOOLEAN, "false",
-            "Whether what the broker writes to ZooKeeper can be read and changed only by the user that it "
-            "authenticates as. All brokers must use the same user.", is_hidden=True),
+            "Whether ZooKeeper lets only the broker's user read and change what the broker writes. "
+            "All brokers must use the same user.", is_hidden=True),
 )  # fmt: skip

@@ -182,7 +182,7 @@ class Commits:
             return
         place, error = failure
         if place == 0:
-            session.end("its node was removed")
+            session.end("its znode was removed")
             raise DisconnectedError
         if not isinstance(error, BadVersionError):
             raise StorageError(

@@ -153,7 +153,7 @@ class ZooKeeperSession:
     def is_over(self) -> bool:
         """Whether the session has ended, or may have; never goes back to False."""
         if not self._over.is_set() and self._sure_until is not None and self._sure_until <= self._clock.monotonic():
-            self.end("no response for most of its timeout")
+            self.end("no response from ZooKeeper for most of the session timeout")
         return self._over.is_set()
 
     def start(self) -> None:
@@ -169,7 +169,7 @@ class ZooKeeperSession:
 
     def _on_alive(self, answer: asyncio.Future[Any]) -> None:
         if answer.exception() is None and answer.result() is None:
-            self.end("its node was removed")
+            self.end("its znode was removed")
 
     async def _sleep(self, seconds: float) -> None:
         """Waits until this time, until the session's certain time is up, or until it is over."""

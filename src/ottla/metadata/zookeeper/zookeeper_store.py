@@ -50,7 +50,7 @@ class ZooKeeperStore:
     """`MetadataStore` in ZooKeeper.
 
     `servers` is `host:port,host:port/path`: all keys are below that path, which is created if it is missing. A lease
-    lives `session_timeout_ms` after its owner was last heard from, or as long as the ensemble grants. A call without an
+    lives `session_timeout_ms` after its owner's last heartbeat, or as long as the ensemble grants. A call without an
     answer within `request_timeout_ms` raises StoreUnavailableError. A follower may be `changes_kept` revisions behind;
     a snapshot is written after every `snapshot_every` revisions.
     """
