@@ -63,7 +63,7 @@ def test_a_driver_that_was_replaced_while_it_slept_does_no_harm(
         check_once(ottla, output)
         os.kill(int(note.read_text()), signal.SIGCONT)
         assert 0 != zombie.wait()
-        assert "another driver decides for sink" in zombie.log
+        assert "another driver has taken over sink" in zombie.log
     check_once(ottla, output)
 
 

@@ -130,7 +130,7 @@ def test_a_checkpoint_of_another_query_is_refused(spark: "SparkSession", ottla: 
     ottla.fill(mine, numbers(0, 2))
     ottla.fill(other, numbers(0, 2))
     run_available(ottla.stream(spark, subscribe=mine, startingOffsets="earliest"), tmp_path)
-    with pytest.raises(Exception, match=f"reads {mine}, and this one reads {other}.*checkpointLocation"):
+    with pytest.raises(Exception, match=f"reads {mine}, but this query reads {other}.*checkpointLocation"):
         run_available(ottla.stream(spark, subscribe=other, startingOffsets="earliest"), tmp_path)
 
 

@@ -89,7 +89,7 @@ def test_a_batch_of_a_named_sink_is_written_once(spark: "SparkSession", topics: 
         rows = spark.range(*numbers).selectExpr("CAST(id AS STRING) AS value")
         write(rows, topics, topic=topic, sinkId=sink, batchId=str(batch_id))
     assert sorted(b"%d" % number for number in range(20)) == committed_values(topics.bootstrap, topic)
-    with pytest.raises(Exception, match="has batch 1 already, and batch 0 is to be written"):
+    with pytest.raises(Exception, match="already has batch 1, so batch 0 cannot be written"):
         write(spark.sql("SELECT 'late' AS value"), topics, topic=topic, sinkId=sink, batchId="0")
     assert 20 == len(committed_values(topics.bootstrap, topic))
 

@@ -73,7 +73,7 @@ class RedriveProgress:
         text = _PREFIX + base64.b64encode(packed).decode()
         if len(text) > METADATA_BYTES_MAX:
             raise TooScatteredError(
-                f"the redriven letters lie in {len(self.ranges)} ranges among others, too many to be noted; redrive or"
+                f"the redriven letters are in {len(self.ranges)} separate offset ranges, too many to record; redrive or"
                 " purge older letters first"
             )
         return text

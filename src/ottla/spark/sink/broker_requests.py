@@ -119,8 +119,8 @@ class SinkBroker:
         except AnswerError as error:
             if error.error_code in FENCING_CODES:
                 raise ReplacedDriverError(
-                    f"another driver decides for sink {self._sink_id} now; this one stops. What it committed of"
-                    f" batch {decision.batch_id} is known to the other driver: {error}"
+                    f"another driver has taken over sink {self._sink_id}; this driver stops. The other driver knows"
+                    f" what was committed of batch {decision.batch_id}: {error}"
                 ) from error
             raise
 

@@ -43,7 +43,9 @@ def field_columns(columns: Iterable[tuple[str, str]], topic: str | None) -> Sink
     fields = tuple(name for name, _ in every if not name.startswith("_"))
     if not fields:
         there = ", ".join(name for name, _ in every) or "none"
-        raise OptionError(f"no column for the value; the columns are {there}, and names with _ are not part of it")
+        raise OptionError(
+            f"no column for the value; the columns are {there}; those that begin with _ are not part of it"
+        )
     own = [(name[1:], kind) for name, kind in every if name in ("_key", "_headers", "_partition", "_topic")]
     found = sink_columns([*own, ("value", "binary")], topic)
     named = {role: None if getattr(found, role) is None else f"_{role}" for role in ("key", "headers", "partition")}

@@ -180,12 +180,12 @@ class SinkCommitState:
     def _check_ours(self, found: CommitDecision) -> None:
         if found.owner != self._owner:
             raise SinkTakenError(
-                f"sink {self._sink_id} belongs to {_whose(found.owner)}, and {_whose(self._owner)} wants to write to"
+                f"sink {self._sink_id} belongs to {_whose(found.owner)}, but {_whose(self._owner)} tried to write to"
                 f" it; give each its own sinkId, or delete the group ottla-spark-{self._sink_id} if its owner is gone"
             )
         if found.batch_id > self._batch_id:
             raise LaterBatchError(
-                f"sink {self._sink_id} has batch {found.batch_id} already, and batch {self._batch_id} is to be written:"
+                f"sink {self._sink_id} already has batch {found.batch_id}, so batch {self._batch_id} cannot be written:"
                 " the checkpoint is an older copy, or another driver runs the same query; nothing was written"
             )
 
@@ -195,17 +195,17 @@ class SinkCommitState:
         return BatchNotWrittenError(
             f"batch {followed.batch_id} of sink {self._sink_id}: the brokers aborted {_told(lost)} before it was"
             f" committed; committed: {_told(kept)}. A transaction must be committed within transactionTimeoutMs of its"
-            " first record: start the query again, which writes the missing rows; use smaller batches if it returns"
+            " first record: start the query again to write the missing rows; use smaller batches if this happens again"
         )
 
     def _torn(
         self, followed: CommitDecision, lost: list[TaskTransaction], kept: list[TaskTransaction]
     ) -> BatchTornError:
         return BatchTornError(
-            f"batch {followed.batch_id} of sink {self._sink_id} is written in part: {_told(kept)} committed,"
-            f" {_told(lost)} aborted by the brokers, and the tasks of this run have other rows than those of the last"
-            " run, so the missing rows cannot be identified. Compare the output topics with the input of the batch,"
-            " accept or repair the output, and continue with another sinkId"
+            f"batch {followed.batch_id} of sink {self._sink_id} was written only in part: {_told(kept)} committed,"
+            f" {_told(lost)} aborted by the brokers, and the tasks of this run have different rows from those of the"
+            " last run, so the missing rows cannot be identified. Compare the output topics with the input of the"
+            " batch, accept or repair the output, and continue with another sinkId"
         )
 
     def _unknown(self, transaction: TaskTransaction, outcome: TransactionOutcome) -> OutcomeUnknownError:

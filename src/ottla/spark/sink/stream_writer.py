@@ -1,6 +1,6 @@
 """The stream writer that Spark calls: `write` in tasks, then `commit` or `abort` on the driver, once per batch.
 
-Spark creates a new one for every use, so it has no state: the driver learns everything from the messages of tasks.
+Spark creates a new one for every use, so it has no state: the driver gets everything from the messages of the tasks.
 `task.py` and `driver.py` do the work. They are imported late: Spark uses different processes for these steps, and the
 first batch of a query waits for their imports.
 """

@@ -50,8 +50,8 @@ SPARK_OPTIONS: Final = ("path",)
 _REFUSED: Final = {
     "kafka.auto.offset.reset": "set startingOffsets to earliest or latest instead: the query keeps its own offsets",
     "kafka.enable.auto.commit": "the query keeps its own offsets; groupId=NAME makes a consumer group follow them",
-    "kafka.key.deserializer": "keys are bytes here; CAST(key AS STRING) or a function of Spark's decodes them",
-    "kafka.value.deserializer": "values are bytes here; the option valueFormat or a function of Spark's decodes them",
+    "kafka.key.deserializer": "keys are read as bytes; decode them with CAST(key AS STRING) or a function of Spark",
+    "kafka.value.deserializer": "values are read as bytes; decode them with valueFormat or a function of Spark",
     "kafka.interceptor.classes": "interceptors cannot be loaded; work on the DataFrame instead",
 }
 _DELAY_UNITS_MS: Final = {
@@ -272,14 +272,14 @@ def _has(position: Position, number: int) -> bool:
 def _check_order(starting: Position, ending: Position) -> None:
     if starting.kind == ending.kind == "timestamp" and starting.timestamp > ending.timestamp:
         raise OptionError(
-            f"startingTimestamp={starting.timestamp} is after endingTimestamp={ending.timestamp}; nothing lies between"
+            f"startingTimestamp={starting.timestamp} is after endingTimestamp={ending.timestamp}; the range is empty"
         )
     if starting.kind == ending.kind and starting.kind in ("offsets", "timestamps"):
         for partition, start in starting.numbers.items():
             end = ending.numbers.get(partition, start)
             if start >= 0 and end >= 0 and start > end:
                 raise OptionError(
-                    f"{starting.option} {start} of {partition} is after {ending.option} {end}; nothing lies between"
+                    f"{starting.option} {start} of {partition} is after {ending.option} {end}; the range is empty"
                 )
 
 

@@ -30,7 +30,7 @@ def look(start: StreamOffset, ends: Offsets, topic_ids: Mapping[str, str], query
     now = {each.topic for each in ends}
     if known and now and not known & now:
         raise BadCheckpointError(
-            f"the checkpoint belongs to a query that reads {', '.join(sorted(known))}, and this one reads "
+            f"the checkpoint belongs to a query that reads {', '.join(sorted(known))}, but this query reads "
             f"{', '.join(sorted(now))} ({query}); use another checkpointLocation"
         )
     losses: list[str] = []

@@ -167,8 +167,8 @@ class TopicOffsets:
     def segment_hints(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, SegmentHint]:
         """Where the leaders have these partitions' files.
 
-        Without those that do not tell, without topics that this client must not read, since a file does not ask who
-        reads it, and without topics with a TTL: their files have the expired records.
+        Left out are partitions whose leader does not report its files, topics that this client may not read (files have
+        no ACLs), and topics with a TTL, whose files still have expired records.
         """
         wanted = set(partitions)
         now = time.monotonic()

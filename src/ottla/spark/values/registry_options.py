@@ -65,7 +65,7 @@ def _trusting(authorities: str) -> ssl.SSLContext:
     try:
         return ssl.create_default_context(cafile=authorities)
     except OSError as error:
-        raise OptionError(f"schemaRegistryCa={authorities}: no certificates as PEM there: {error}") from None
+        raise OptionError(f"schemaRegistryCa={authorities} has no PEM certificates: {error}") from None
 
 
 _clients: Final[dict[RegistryAddress, "RegistryClient"]] = {}

@@ -281,7 +281,7 @@ def _rejection(batch: pa.RecordBatch, rejected: RejectedRow, ids: pa.Array | Non
     schema = "" if schema_id is None else f" (schema {schema_id})"
     return RejectedRecordError(
         f"record at offset {offset} of {topic}-{partition}{schema} cannot be decoded: {rejected.error}. "
-        "The option mode=permissive reads it as nulls with a reason in _error; deadLetterTopic keeps such records"
+        "Set mode=permissive to read it as nulls with the reason in _error, or deadLetterTopic to keep it in a topic"
     )
 
 

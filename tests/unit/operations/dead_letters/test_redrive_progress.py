@@ -38,7 +38,7 @@ def test_too_many_ranges_are_refused_and_regular_ones_are_not() -> None:
     for _ in range(10_000):
         at += chance.randrange(1, 1000)
         scattered.add(at, at + 1)
-    with pytest.raises(TooScatteredError, match="too many to be noted"):
+    with pytest.raises(TooScatteredError, match="too many to record"):
         scattered.metadata()
 
 

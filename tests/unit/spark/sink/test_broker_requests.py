@@ -150,7 +150,7 @@ def test_only_who_took_the_fence_last_may_decide(served: InProcessBroker) -> Non
         async with AdminConfig(bootstrap_servers=bootstrap).cluster() as cluster:
             other = SinkBroker(cluster, SINK, timeout_ms=20_000)
             await other.take_fence()
-            with pytest.raises(ReplacedDriverError, match="another driver decides for sink sink now"):
+            with pytest.raises(ReplacedDriverError, match="another driver has taken over sink sink"):
                 await broker.store(_large(1))
             assert None is await other.read()
 
@@ -245,7 +245,7 @@ def test_abort_does_not_raise_when_no_broker_is_there(served: InProcessBroker, t
 def test_two_queries_cannot_share_a_sink(served: InProcessBroker, topic: str) -> None:
     bootstrap, pool = served.bootstrap, TransactionPool()
     commit_batch(options_for(bootstrap), named(0), [write(pool, bootstrap, topic, 0)])
-    with pytest.raises(SinkTakenError, match="belongs to the query query, and the query other wants"):
+    with pytest.raises(SinkTakenError, match="belongs to the query query, but the query other tried"):
         commit_batch(options_for(bootstrap), named(1, "other"), [write(pool, bootstrap, topic, 1)])
 
 

@@ -303,7 +303,7 @@ def test_another_query_cannot_have_the_sink() -> None:
 
 def test_an_older_batch_than_the_sinks_is_refused() -> None:
     state = SinkCommitState(sink_id="s", owner="q", batch_id=3, offered=[])
-    with pytest.raises(LaterBatchError, match="has batch 4 already, and batch 3 is to be written"):
+    with pytest.raises(LaterBatchError, match="already has batch 4, so batch 3 cannot be written"):
         state.on_read(CommitDecision(owner="q", batch_id=4))
 
 

@@ -142,11 +142,11 @@ def test_what_cannot_be_is_refused(options: dict[str, str], words: str) -> None:
         (False, {"startingOffsets": '{"orders":{"0":-1}}'}, "cannot be latest"),
         (False, {"endingOffsets": "earliest"}, "cannot be earliest"),
         (False, {"endingOffsets": '{"orders":{"0":-2}}'}, "cannot be earliest"),
-        (False, {"startingTimestamp": "5", "endingTimestamp": "4"}, "nothing lies between"),
+        (False, {"startingTimestamp": "5", "endingTimestamp": "4"}, "the range is empty"),
         (
             False,
             {"startingOffsets": '{"orders":{"0":5}}', "endingOffsets": '{"orders":{"0":4}}'},
-            "nothing lies between",
+            "the range is empty",
         ),
     ],
 )

@@ -96,7 +96,7 @@ def test_a_topic_made_anew_is_told_even_if_it_is_longer_and_read_from_its_start(
 
 
 def test_another_querys_checkpoint_is_refused() -> None:
-    with pytest.raises(BadCheckpointError, match=r"reads a, and this one reads b \(subscribe=b\)"):
+    with pytest.raises(BadCheckpointError, match=r"reads a, but this query reads b \(subscribe=b\)"):
         look(offset({A0: 5}), {B0: 1}, IDS, "subscribe=b")
 
 
