@@ -171,7 +171,7 @@ class AsyncAdmin:
         return await describe_quorum(self.cluster)
 
     async def unregister_broker(self, broker: int) -> None:
-        """Lets the cluster forget a broker that will not come back. It must be stopped, and its replicas moved."""
+        """Unregisters a broker that will not come back. Stop it, and move its replicas to other brokers, first."""
         await unregister_broker(self.cluster, broker)
 
     async def describe_features(self) -> FeatureMetadata:
@@ -230,8 +230,8 @@ class AsyncAdmin:
     ) -> Outcomes[str, CreatedTopic]:
         """Creates topics; with `validate_only`, only checks whether they could be created.
 
-        Brokers other than the controller learn of a new topic a moment later. With `wait_for_metadata` the method
-        returns when every partition has a leader. Raises `MisuseError` if a topic is listed twice.
+        Brokers other than the controller know a new topic a moment later. With `wait_for_metadata` the method returns
+        when every partition has a leader. Raises `MisuseError` if a topic is listed twice.
         """
         topics = list(new_topics)
         by_name = {each.name: each for each in topics}

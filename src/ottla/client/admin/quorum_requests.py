@@ -62,7 +62,7 @@ async def describe_quorum(cluster: Cluster) -> QuorumInfo:
 
 
 async def unregister_broker(cluster: Cluster, broker: int) -> None:
-    """Lets the cluster forget a broker that will not come back."""
+    """Unregisters a broker that will not come back."""
     from kio.schema.types import BrokerId
     from kio.schema.unregister_broker.v0.request import UnregisterBrokerRequest
 

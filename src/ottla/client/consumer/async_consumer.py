@@ -97,11 +97,12 @@ class AsyncConsumer:
         pattern: str | None = None,
         listener: ConsumerRebalanceListener | None = None,
     ) -> None:
-        """Subscribes to topics, or to all topics whose names begin as the pattern says, also those created later.
+        """Subscribes to topics, or to all topics that match a pattern, including topics that are created later.
 
-        In a group, its members share the partitions; without a group, all are read. Replaces the subscription before.
-        The next poll joins the group. `listener` is told when partitions are assigned, revoked or lost. The pattern is
-        an RE2 regular expression; with `group_protocol="consumer"` the coordinator matches it. Raises `MisuseError`.
+        In a group, its members share the partitions; without a group, all are read. Replaces the earlier subscription.
+        The next poll joins the group. `listener` is called when partitions are assigned, revoked or lost. The pattern
+        is an RE2 regular expression that must match from the beginning of the name; with `group_protocol="consumer"`
+        the coordinator matches it. Raises `MisuseError`.
         """
         core = self._core
         if (pattern is None) == (not topics):

@@ -32,8 +32,8 @@ class UnknownPositionError(InvalidRequestError):
 class LogTruncatedError(CorruptError):
     """Records that were read are not in the log any more: a broker lost them.
 
-    `offsets` has for each partition the offset from which on the log differs from what was read, None if that is
-    unknown. Call `seek` to go on there.
+    `offsets` has for each partition the first offset at which the log differs from what was read, None if that is
+    unknown. Call `seek` to continue there.
     """
 
     def __init__(self, offsets: dict[TopicPartition, int | None], message: str) -> None:
@@ -72,8 +72,8 @@ class NotAssignedError(MisuseError):
 
 
 class RetryNotEnabledError(MisuseError):
-    """The record's topic does not take records back; the message says which config it needs."""
+    """Records of this topic cannot be handed back; the message says which config the topic needs."""
 
 
 class RecordGoneError(InvalidRequestError):
-    """A record that is to be handed back or rejected is not in the log any more, and only its objects are known."""
+    """The record to hand back or reject was deleted from the log, and the consumer has only its deserialized form."""

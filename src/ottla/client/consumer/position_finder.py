@@ -205,7 +205,10 @@ class PositionFinder:
         await self._ask_leaders(partitions, ask)
         if truncated:
             names = ", ".join(f"{each} (truncated at {end})" for each, end in sorted(truncated.items()))
-            raise LogTruncatedError(truncated, f"records that were read are lost in {names}; call seek to continue")
+            raise LogTruncatedError(
+                truncated,
+                f"log truncated below the position, records that were read are lost: {names}; call seek to continue",
+            )
 
     def _refused(self, partition: TopicPartition, error_code: int) -> OttlaError:
         self._later([partition])

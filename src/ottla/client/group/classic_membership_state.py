@@ -1,4 +1,4 @@
-"""A member of a classic group: it joins, the leader among the members assigns, and all learn their share by Sync. Pure.
+"""A member of a classic group: it joins, the group leader assigns, and all get their assignment by SyncGroup. Pure.
 
 The states are those of `membership_state.py`.
 """

@@ -1,4 +1,4 @@
-"""A member of a group whose coordinator assigns (KIP-848): all is said and learned in ConsumerGroupHeartbeat. Pure.
+"""A member of a group whose coordinator assigns (KIP-848): everything is exchanged in ConsumerGroupHeartbeat. Pure.
 
 The states are those of `membership_state.py`, without ASSIGNING and SYNCING. A target assignment names topics by id;
 `NameTopics` asks for their names. A stable member moves to its target by a `Handover` and then tells what it owns.

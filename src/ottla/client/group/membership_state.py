@@ -86,7 +86,7 @@ COORDINATOR_REACTIONS: Final[Reactions] = {
 _ADVICE: Final[Mapping[ErrorCode, str]] = {
     ErrorCode.FENCED_INSTANCE_ID: "another consumer joined with the same group_instance_id; each needs its own",
     ErrorCode.INCONSISTENT_GROUP_PROTOCOL: (
-        "the members of the group share no partition_assignment_strategy with this one, or are not consumers"
+        "no partition_assignment_strategy of this consumer is supported by all members, or they are not consumers"
     ),
     ErrorCode.INVALID_SESSION_TIMEOUT: "the broker does not allow this session_timeout_ms",
     ErrorCode.GROUP_MAX_SIZE_REACHED: "the group is full (group.max.size of the broker)",

@@ -39,7 +39,7 @@ _WORDS: Final = {
 }
 _GONE: Final = (
     "the consumer is no longer a member of the group, and its partitions may have other owners; poll to join again."
-    " If polls were too rare, poll more often or raise max_poll_interval_ms"
+    " If the time between polls was too long, poll more often or raise max_poll_interval_ms"
 )
 
 

@@ -14,7 +14,7 @@ class ConsumerRebalanceListener:
     """
 
     def on_partitions_revoked(self, revoked: Collection[TopicPartition]) -> Awaitable[Any] | None:
-        """Partitions are about to be given up: commit offsets here. No other member has them yet."""
+        """Partitions are about to be revoked: commit offsets here. No other member has them yet."""
         return None
 
     def on_partitions_assigned(self, assigned: Collection[TopicPartition]) -> Awaitable[Any] | None:

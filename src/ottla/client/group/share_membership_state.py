@@ -1,4 +1,4 @@
-"""A member of a share group (KIP-932): all is said and learned in ShareGroupHeartbeat. Pure.
+"""A member of a share group (KIP-932): everything is exchanged in ShareGroupHeartbeat. Pure.
 
 The states are those of `membership_state.py`, without PREPARING, ASSIGNING and SYNCING. Members share partitions, so an
 assignment takes effect at once: nothing is handed over, and the coordinator is not told what a member reads. An

@@ -25,7 +25,7 @@ class HalfMessageProducer:
     """Sends records that are delivered only if a local transaction succeeded.
 
     `send` writes a half message, calls `execute`, which runs the local transaction, and tells the broker its decision.
-    If the broker hears no decision, it asks; `check` answers, in any member of the group `group_id`, by looking whether
+    If the broker gets no decision, it asks; `check` answers, in any member of the group `group_id`, by checking whether
     the local transaction exists. `HalfMessageProducerOptions` has the other arguments. All threads may share one
     producer. A context manager:
 

@@ -98,7 +98,7 @@ class ClusterView:
 
 
 def _newest(told: TopicView, known: TopicView | None) -> TopicView:
-    """The new metadata, except where its leader epoch is lower: brokers learn of changes at different times."""
+    """The new metadata, except where its leader epoch is lower: brokers receive changes at different times."""
     if known is None or known.id is None or known.id != told.id:
         return told
     if known == told:

@@ -73,7 +73,7 @@ class ProducerConfig(ClientConfig):
     """The largest request, and the largest record, in bytes."""
     max_in_flight_requests_per_connection: int = option(5, least=1)
     retries: int = option(2_147_483_647, least=0, most=2_147_483_647)
-    """How often a batch is retried; `delivery_timeout_ms` is the better bound."""
+    """How many times a batch is retried; prefer `delivery_timeout_ms` to limit retries."""
     delivery_timeout_ms: int = option(120_000, least=1)
     """How long after `send` a record is delivered or failed at the latest."""
     enable_idempotence: bool = True

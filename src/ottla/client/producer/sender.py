@@ -160,7 +160,7 @@ class Sender:
 
     def _give_up(self, error: Exception) -> None:
         """The sender itself failed, which is a bug: fails all records, and every later `send`."""
-        _LOG.error("the producer's sender failed; all its records fail", exc_info=error)
+        _LOG.error("the producer's sender failed; all records that are not delivered fail", exc_info=error)
         broken = ProducerBrokenError(f"the producer's sender failed: {error!r}; close the producer and report this bug")
         with self._lock:
             self.broken = self.broken or broken

@@ -75,7 +75,7 @@ class AsyncShareConsumer:
     # Subscribing
 
     def subscribe(self, topics: Collection[str]) -> None:
-        """Subscribes to topics; the next poll joins the group. Replaces the subscription before."""
+        """Subscribes to topics; the next poll joins the group. Replaces the earlier subscription."""
         if not topics:
             raise MisuseError("subscribe needs at least one topic; call unsubscribe to end the subscription")
         self._core.subscribe(checked_topics(topics))
@@ -271,7 +271,7 @@ class AsyncShareConsumer:
         return core.run_behind(core.commit(self._left_out(), self.config.default_api_timeout_ms))
 
     def set_acknowledgement_commit_callback(self, callback: AcknowledgementCommitCallback | None) -> None:
-        """Sets the function that is told of answered acknowledgements; None for no function.
+        """Sets the function that is called with the results of acknowledgements; None for no function.
 
         It gets the offsets by partition, and the error or None. It is called within a later `poll`, `commit`,
         `commit_async` or `close`, which raise its errors.

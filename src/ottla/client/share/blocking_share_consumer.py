@@ -89,7 +89,7 @@ class ShareConsumer:
     # Subscribing
 
     def subscribe(self, topics: Collection[str]) -> None:
-        """Subscribes to topics; the next poll joins the group. Replaces the subscription before."""
+        """Subscribes to topics; the next poll joins the group. Replaces the earlier subscription."""
         self._on_loop(lambda: self._asynchronous.subscribe(topics))
 
     def unsubscribe(self) -> None:
@@ -251,7 +251,7 @@ class ShareConsumer:
         return asyncio.run_coroutine_threadsafe(core.commit(left_out, self.config.default_api_timeout_ms), core.loop)
 
     def set_acknowledgement_commit_callback(self, callback: AcknowledgementCommitCallback | None) -> None:
-        """Sets the function that is told of answered acknowledgements; None for no function.
+        """Sets the function that is called with the results of acknowledgements; None for no function.
 
         It gets the offsets by partition, and the error or None. It is called in this thread within a later `poll`,
         `commit`, `commit_async` or `close`, which raise its errors.

@@ -305,7 +305,11 @@ class ShareConsumerCore:
             if not reader.is_done and lock.deadline > now and self.fetcher.is_held(lock.broker, lock.session):
                 return reader
             if not reader.is_done:
-                log.info("%s: dropped records whose acquisition lock was lost before a poll", reader.chunk.partition)
+                log.info(
+                    "%s: dropped acquired records because their lock timed out or the share session was lost; the group"
+                    " delivers them again",
+                    reader.chunk.partition,
+                )
             self._queue.popleft()
         return None
 

@@ -23,7 +23,7 @@ class AcknowledgeType(IntEnum):
 
 
 class ShareRecord(NamedTuple):
-    """A record of a share consumer: the fields of `ConsumerRecord`, and how often it was delivered."""
+    """A record of a share consumer: the fields of `ConsumerRecord`, and how many times it was delivered."""
 
     topic: str
     partition: int
