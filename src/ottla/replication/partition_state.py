@@ -453,22 +453,24 @@ class PartitionState:
         if self.leader is not None and self.follower is not None:
             violated(f"{self.name} is both leader and follower")
         if self.leader is None and (self._waiting_for_commit or self._waiting_for_disk):
-            violated(f"{self.name} has requests that wait, and this broker does not lead it")
+            violated(f"{self.name} has waiting requests, but this broker does not lead it")
         if self.leader is not None:
             self.leader.check()
         known = self.effective_min_isr, self.is_short
         self._update_shortage()
         if known != (self.effective_min_isr, self.is_short):
-            violated(f"{self.name} took its ISR for {known}, min.insync.replicas={self.min_insync_replicas}")
+            violated(f"{self.name} has an outdated ISR state {known}, min.insync.replicas={self.min_insync_replicas}")
         if self._waiting_for_commit and self._waiting_for_commit[0].end_offset <= self.high_watermark:
-            violated(f"{self.name} has requests that wait below the high watermark {self.high_watermark}")
+            violated(f"{self.name} has waiting requests below the high watermark {self.high_watermark}")
         for queue in (self._waiting_for_commit, self._waiting_for_disk):
             ends = [each.end_offset for each in queue]
             if ends != sorted(ends):
-                violated(f"{self.name} has requests that wait out of order: {ends}")
+                violated(f"{self.name} has waiting requests out of order: {ends}")
         hidden = [end_offset for end_offset, _ in self._hidden]
         if hidden != sorted(hidden) or (hidden and hidden[0] <= self.high_watermark):
-            violated(f"{self.name} hides writes that end at {hidden}, the high watermark is {self.high_watermark}")
+            violated(
+                f"{self.name} has hidden writes that end at {hidden}, but the high watermark is {self.high_watermark}"
+            )
 
 
 def _add(queue: "deque[_Waiting]", waiting: _Waiting) -> None:

@@ -359,6 +359,9 @@ class Listeners:
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._all_closed.wait(), timeout_seconds)
         if self.connections:
-            _LOGGER.warning("closing %d connections whose requests were not answered in time", len(self.connections))
+            _LOGGER.warning(
+                "shutting down: closing %d connections whose requests were not answered within %g s",
+                len(self.connections), timeout_seconds,
+            )  # fmt: skip
         for connection in list(self.connections):
             connection.close("the broker is shutting down")
