@@ -1,7 +1,7 @@
 """Decides changes of the cluster's finalized features. Pure.
 
 All updates of a request are made, or none. The rules are Kafka's: every registered broker must support the new level, a
-lower level must be asked for as a downgrade, and `metadata.version` cannot be lowered because a lower one would lose
+lower level must be requested as a downgrade, and `metadata.version` cannot be lowered because a lower one would lose
 metadata.
 """
 

@@ -1,7 +1,7 @@
 """Fetch requests and responses; records are views of the frame and are not copied.
 
 Uses version 12, with topic names, and 13, with topic ids, for readers that must not continue in a recreated topic.
-Pure; `reader.py` sends them without a session, the consumer's `fetcher.py` with one (`fetch_session_state.py`).
+Pure; `transaction_inspection.py` sends them without a session, `fetcher.py` with one (`fetch_session_state.py`).
 """
 
 from collections.abc import Iterable, Sequence

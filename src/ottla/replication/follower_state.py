@@ -1,10 +1,10 @@
 """How a follower reacts to its leader's answers: where to truncate its log, what to append, when to fetch again. Pure.
 
-A follower fetches from its own end, and names the leader epoch of its last record. A leader whose history differs
-answers, instead of records, the largest epoch up to that one which it knows, and the offset where that epoch ended. The
-follower truncates there, or where its own records of that epoch end, and fetches again. Each round removes at least one
-epoch of its own, so both agree in the end. The high watermark is not used for this: it may be older than the truth, and
-truncating to it loses committed records.
+A follower fetches from its own end, and names the leader epoch of its last record. If its own history
+differs, the leader returns no records, but the largest epoch in its log that is not above that one, and the offset
+where that epoch ended. The follower truncates there, or where its own records of that epoch end, and fetches again.
+Each round removes at least one epoch of its own, so both agree in the end. The high watermark is not used for this: it
+may be outdated, and truncating to it would lose committed records.
 
     fetches with (end_offset, latest epoch) --> records         appended; then the leader's high watermark and start
                                             --> diverging       truncate, fetch again

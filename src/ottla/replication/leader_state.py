@@ -2,10 +2,10 @@
 
     replicated offset = the smallest end offset over the maximal ISR
 
-The high watermark, which `partition_state.py` keeps, follows it and never goes back. There is none, and so nothing is
-committed, while the ISR is below the effective min.insync.replicas, or while a replica outside the ISR is eligible to
-lead: that one has no record above the high watermark. So every committed record was on that many replicas, and any of
-them may become leader.
+The high watermark, which `partition_state.py` keeps, follows it and never goes back. There is no replicated offset,
+and so nothing is committed, while the ISR is below the effective min.insync.replicas, or while a replica outside the
+ISR is eligible to lead, because that replica has no record above the high watermark. So every committed record was on
+that many replicas, and any of them may become leader.
 
 The ISR is what the cluster has agreed on. The leader proposes a change of it, which counts once it is committed in the
 metadata store. Until then a record must reach the maximal ISR: the agreed one and the replicas that are being added.

@@ -5,7 +5,8 @@ leader is not ready is left out for a while. When partitions come or go while a 
 request follows, and the leader then answers the first at once. A request without a session, such as the one that opens
 it, is not followed by another, which would need the session's id; the one that opens it does not wait at the leader.
 
-A broker that is about to stop goes on copying, and says so in each request: leaders then do not take it into an ISR.
+A broker that is about to stop keeps copying, and says in each request that it stops: leaders then do not add it to an
+ISR.
 """
 
 import asyncio

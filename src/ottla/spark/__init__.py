@@ -1,15 +1,17 @@
 """Topics for Apache Spark: the data source `ottla`, for batches and streams, reading and writing, without a jar.
 
-Reading: `data_source.py` is what Spark talks to; `source_options.py` knows the options; `offset_text.py` the offsets as
-people and checkpoints write them; `range_plan.py` decides which offsets a micro-batch and a task get; the readers
-(`batch_reader.py`, `stream_reader.py`) ask the cluster on the driver, and `range_scan.py` reads ranges on executors.
-Option names of Kafka's own clients (`kafka.…`) are translated in `option_names.py`.
+Spark calls `data_source.py`. Option names of Kafka's own clients (`kafka.…`) are translated in `option_names.py`.
 
-Writing: `stream_writer.py` and `batch_writer.py` are what Spark talks to; `sink_task.py` is a task, and
-`sink_coordinator.py` the driver; `sink_decision_state.py` decides, and `sink_broker.py` asks the brokers.
+Reading is in `source/`: `options.py` parses the options, `offset_text.py` reads and writes offsets as text;
+`admission.py` decides which offsets a micro-batch gets, `span_plan.py` which of them a task gets. The readers
+(`batch_reader.py`, `stream_reader.py`) ask the cluster on the driver, and `span_scan.py` reads spans on executors.
 
-Values: `value_format.py` makes columns of them, and `rejected_rows.py` finds those that are bad. `progress.py` reads
-what a query reports, and `follow_groups` has consumer groups follow it.
+Writing is in `sink/`: Spark calls `stream_writer.py` and `batch_writer.py`; `task.py` is the side of the executor,
+`driver.py` that of the driver; `decision_state.py` decides, and `broker_requests.py` asks the brokers.
+
+Values are in `values/`: `value_format.py` decodes them into columns and handles those that cannot be decoded,
+`value_encoder.py` encodes. `progress.py` reads what a query reports; `follow_groups` commits it to consumer groups.
+`pipelines/` runs projects declared in files, `launch/` starts Spark.
 """
 
 from typing import TYPE_CHECKING, Final

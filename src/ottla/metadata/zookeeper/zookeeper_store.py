@@ -5,9 +5,9 @@ has the layout). A commit is decided on that copy and made (`commits.py`) by one
 nothing was committed in between.
 
 A lease is a key whose entry in the log names its session. When a session is over, any other broker removes its keys
-with a commit, so that the end of a lease is a change like any other. A session is over when the ensemble has not heard
-from it for its timeout, or when another process saw its process die (`local_sessions.py`). Nothing here blocks the
-event loop: kazoo's threads talk to ZooKeeper (`session.py`).
+with a commit, so that the end of a lease is a change like any other. A session is over when the ensemble got no
+heartbeat from it within its timeout, or when another process saw its process die (`local_sessions.py`). Nothing here
+blocks the event loop: kazoo's threads talk to ZooKeeper (`session.py`).
 """
 
 import asyncio

@@ -1,6 +1,6 @@
 """The states of a producer's transactions: which method may be called when, and what is possible after an error.
 
-Pure: takes calls and outcomes, and says what is allowed. `transactions.py` does the work.
+Pure: takes calls and outcomes, and says what is allowed. `producer_transactions.py` does the work.
 
     uninitialized --init--> ready --begin--> open --commit/abort--> ending --ended--> ready
                                               | fail                  | fail
