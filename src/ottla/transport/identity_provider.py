@@ -8,7 +8,6 @@ import asyncio
 import ipaddress
 import socket
 import ssl
-import time
 from collections.abc import Mapping
 from contextlib import closing, suppress
 from http import HTTPStatus
@@ -20,15 +19,40 @@ from ottla.model.errors import InvalidConfigError, InvalidRequestError
 
 _FETCH_SECONDS: Final = 10.0
 _PART_BYTES: Final = 64 * 1024
+_REFUSAL_BYTES_MAX: Final = 4096
 
 
 class CannotFetchError(InvalidRequestError):
     """It cannot be fetched now, or must not be fetched from there."""
 
-    def __init__(self, words: str, *, status: int | None = None) -> None:
+    def __init__(self, words: str, *, status: int | None = None, content: bytes = b"") -> None:
         super().__init__(words)
         self.status = status
         """The HTTP status, if there was an answer."""
+        self.content = content
+        """The beginning of the answer, if there was one."""
+
+
+class _Sockets:
+    """The sockets of one fetch. Their own timeouts begin again with each byte, so a thread that reads from them is
+    stopped from outside."""
+
+    def __init__(self) -> None:
+        self._sockets: list[socket.socket] = []
+        self._is_over = False
+
+    def add(self, opened: socket.socket) -> None:
+        """One that the thread has opened. Raises `CannotFetchError` if it is too late."""
+        self._sockets.append(opened)
+        if self._is_over:
+            raise CannotFetchError("it took too long")
+
+    def shut_down(self) -> None:
+        """Wakes the thread, which then ends."""
+        self._is_over = True
+        for each in self._sockets:
+            with suppress(OSError):
+                socket.socket.shutdown(each, socket.SHUT_RDWR)
 
 
 async def fetch(
@@ -43,7 +67,14 @@ async def fetch(
 
     Raises `CannotFetchError` or OSError.
     """
-    return await asyncio.to_thread(_fetch, url, allowed_urls, bytes_max, dict(headers or {}), form)
+    sockets = _Sockets()
+    try:
+        async with asyncio.timeout(_FETCH_SECONDS):
+            return await asyncio.to_thread(_fetch, url, allowed_urls, bytes_max, dict(headers or {}), form, sockets)
+    except TimeoutError:
+        raise CannotFetchError(f"there was no complete response within {_FETCH_SECONDS:g} s") from None
+    finally:
+        sockets.shut_down()
 
 
 def check_url(config: str, url: str, allowed_urls: tuple[str, ...]) -> None:
@@ -61,7 +92,30 @@ def check_url(config: str, url: str, allowed_urls: tuple[str, ...]) -> None:
 
 
 def _fetch(
-    url: str, allowed_urls: tuple[str, ...], bytes_max: int, headers: Mapping[str, str], form: bytes | None
+    url: str,
+    allowed_urls: tuple[str, ...],
+    bytes_max: int,
+    headers: Mapping[str, str],
+    form: bytes | None,
+    sockets: "_Sockets",
+) -> bytes:
+    """Runs in a thread, until its sockets are shut down."""
+    try:
+        return _response(url, allowed_urls, bytes_max, headers, form, sockets)
+    except HTTPException as error:
+        raise CannotFetchError(f"{type(error).__name__}: {error}") from error
+    except ValueError as error:
+        # An odd port, a name that the DNS cannot have, characters that a request cannot have.
+        raise CannotFetchError(f"the URL cannot be used: {error}") from None
+
+
+def _response(
+    url: str,
+    allowed_urls: tuple[str, ...],
+    bytes_max: int,
+    headers: Mapping[str, str],
+    form: bytes | None,
+    sockets: "_Sockets",
 ) -> bytes:
     parts = urlsplit(url)
     host = parts.hostname or ""
@@ -71,27 +125,27 @@ def _fetch(
     with closing(HTTPConnection(host, port, timeout=_FETCH_SECONDS)) as connection:
         plain = socket.create_connection((address, port), timeout=_FETCH_SECONDS)
         connection.sock = plain
+        sockets.add(plain)
         if parts.scheme == "https":
-            connection.sock = ssl.create_default_context().wrap_socket(plain, server_hostname=host)
+            context = ssl.create_default_context()
+            wrapped = context.wrap_socket(plain, server_hostname=host, do_handshake_on_connect=False)
+            connection.sock = wrapped
+            sockets.add(wrapped)
+            wrapped.do_handshake()
         path = f"{parts.path or '/'}?{parts.query}" if parts.query else parts.path or "/"
         sent = {"Host": parts.netloc, "Accept": "application/json", **headers}
-        try:
-            connection.request("GET" if form is None else "POST", path, form, sent)
-            response = connection.getresponse()
-            if response.status != HTTPStatus.OK:
-                raise CannotFetchError(f"HTTP status {response.status}", status=response.status)
-            return _read_body(response, bytes_max)
-        except HTTPException as error:
-            raise CannotFetchError(f"{type(error).__name__}: {error}") from error
+        connection.request("GET" if form is None else "POST", path, form, sent)
+        response = connection.getresponse()
+        if response.status != HTTPStatus.OK:
+            content = _read_body(response, _REFUSAL_BYTES_MAX)
+            raise CannotFetchError(f"HTTP status {response.status}", status=response.status, content=content)
+        return _read_body(response, bytes_max)
 
 
 def _read_body(response: HTTPResponse, bytes_max: int) -> bytes:
-    deadline = time.monotonic() + _FETCH_SECONDS
     content = bytearray()
     while len(content) <= bytes_max and (part := response.read1(_PART_BYTES)):
         content += part
-        if time.monotonic() > deadline:
-            raise CannotFetchError(f"the response was not complete within {_FETCH_SECONDS:g} s")
     return bytes(content[: bytes_max + 1])
 
 

@@ -36,6 +36,14 @@ class UnknownKeyError(BadTokenError):
     """The token names a key that is not in the set: it may have been published since the set was fetched."""
 
 
+class WrongSignatureError(BadTokenError):
+    """No key of the set made the signature: keys without ids may have been replaced since the set was fetched."""
+
+
+class TokenTimeError(BadTokenError):
+    """The token has expired or is not valid yet, by the clock of this machine."""
+
+
 class VerifiedToken(NamedTuple):
     """A token whose signature and claims are right."""
 
@@ -139,7 +147,7 @@ def _signed_claims(token: str, keys: TokenKeys | None) -> dict[str, Any]:
     if "crit" in header or "b64" in header:
         raise BadTokenError("the token needs an extension that is not supported")
     if not any(_is_signed(token, key, algorithm) for key in keys.candidates(header.get("kid"), algorithm)):
-        raise BadTokenError("the token's signature is wrong")
+        raise WrongSignatureError("the token's signature is wrong")
     return payload
 
 
@@ -187,11 +195,11 @@ def _checked(claims: Mapping[str, Any], rules: TokenRules, now_ms: int) -> Verif
     if expires_ms is None:
         raise BadTokenError("the token has no expiry time (exp)")
     if now_ms >= expires_ms + skew_ms:
-        raise BadTokenError("the token has expired")
+        raise TokenTimeError("the token has expired")
     for claim in ("nbf", "iat"):
         begins_ms = _time_ms(claims, claim)
         if begins_ms is not None and now_ms < begins_ms - skew_ms:
-            raise BadTokenError(f"the token is not valid yet ({claim})")
+            raise TokenTimeError(f"the token is not valid yet ({claim})")
     if rules.issuer is not None and claims.get("iss") != rules.issuer:
         raise BadTokenError(f"the token is from another issuer than {rules.issuer_config}")
     if rules.audiences:
