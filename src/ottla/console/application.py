@@ -2,6 +2,7 @@
 
 import asyncio
 import hashlib
+import logging
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -66,6 +67,7 @@ PAGES: Final = (
     login,
 )
 """The modules of pages, each with its `routes`. A route of an earlier page is matched first."""
+_LOGGER: Final = logging.getLogger(__name__)
 _SWEEP_SECONDS: Final = 30.0
 
 
@@ -186,9 +188,13 @@ class Console:
     async def _sweep(self) -> None:
         while True:
             await asyncio.sleep(_SWEEP_SECONDS)
-            self.jobs.remove_old_files()
-            await self.sessions.renew_tokens()
-            await self.sessions.end_expired()
+            try:
+                self.jobs.remove_old_files()
+                await self.sessions.renew_tokens()
+                await self.sessions.end_expired()
+            except Exception:
+                # Sessions would not end any more if this did.
+                _LOGGER.exception("sessions and files that are over could not be removed; trying again")
 
 
 class _Assets(StaticFiles):

@@ -7,6 +7,7 @@ import base64
 import hashlib
 import json
 import secrets
+import threading
 import time
 from typing import Any, Final
 from urllib.parse import quote, unquote, urlencode
@@ -30,7 +31,9 @@ class IdentityProvider(LoopbackServer):
         self.lifetime_seconds = 3600.0
         """Of access tokens."""
         self.key: RSAKey = KEY
-        """Signs tokens; `/jwks` shows KEY."""
+        """Signs tokens."""
+        self.published: RSAKey = KEY
+        """What `/jwks` shows."""
         self.id_claims: dict[str, Any] = {}
         """In place of the right ones; the same for access tokens."""
         self.access_claims: dict[str, Any] = {}
@@ -44,7 +47,16 @@ class IdentityProvider(LoopbackServer):
         """Whether the token endpoint cannot be used."""
         self.is_opaque = False
         """Whether access tokens are not JSON Web Tokens."""
+        self.answers: dict[str, Response] = {}
+        """In place of what a path answers."""
+        self.may_answer = threading.Event()
+        """The token endpoint waits for it."""
+        self.may_answer.set()
+        self.is_asked = threading.Event()
+        """Set when the token endpoint is asked."""
         self.renewals = 0
+        self.requests = 0
+        """How many there were."""
         self.asked: list[dict[str, str]] = []
         """The forms of requests to the token endpoint."""
         self._codes: dict[str, dict[str, str]] = {}
@@ -57,6 +69,9 @@ class IdentityProvider(LoopbackServer):
 
     def answer(self, request: Request) -> Response:
         """The response to a request."""
+        self.requests += 1
+        if request.path in self.answers:
+            return self.answers[request.path]
         if request.method == "POST":
             authorization = request.headers.get("Authorization", "")
             if request.path == "/revoke":
@@ -77,7 +92,7 @@ class IdentityProvider(LoopbackServer):
                 }
                 return Response(text=json.dumps(document))
             case "/jwks":
-                return Response(text=jwks_text(KEY))
+                return Response(text=jwks_text(self.published))
             case "/authorize":
                 link = f"/approve?{urlencode(given)}".replace("&", "&amp;")
                 return _page(f'<a href="{link}">Approve</a>')
@@ -96,6 +111,10 @@ class IdentityProvider(LoopbackServer):
         """Those that can be used."""
         return frozenset(self._refresh_tokens)
 
+    def forget_logins(self) -> None:
+        """No refresh token can be used any more."""
+        self._refresh_tokens.clear()
+
     def revoke(self, form: dict[str, str], authorization: str) -> int:
         """The status of the revocation endpoint's answer."""
         if self.refuses_revocation:
@@ -109,6 +128,8 @@ class IdentityProvider(LoopbackServer):
     def give_tokens(self, form: dict[str, str], authorization: str) -> tuple[int, dict[str, Any]]:
         """Status and content of the token endpoint's answer."""
         self.asked.append(form)
+        self.is_asked.set()
+        assert self.may_answer.wait(60)
         if self.is_away:
             return 503, {}
         if not _is_client(authorization):

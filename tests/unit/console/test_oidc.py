@@ -1,5 +1,9 @@
 """Signing in with OpenID Connect: brokers decide about the access token; forged, replayed and foreign logins fail."""
 
+import asyncio
+import base64
+import dataclasses
+import json
 import re
 import time
 from collections.abc import Callable, Iterator
@@ -8,12 +12,18 @@ from urllib.parse import parse_qs, urlsplit
 
 import httpx
 import pytest
+from joserfc.jwk import RSAKey
 
+from ottla.console.oidc import provider as provider_module
 from ottla.console.oidc.flow import LoginFlow, WrongLoginFlowError
+from ottla.console.oidc.provider import Grant, LoginRefusedError, Provider, ProviderAwayError
+from ottla.console.oidc.tokens import SessionTokens
 from ottla.console.settings import AuthMode, ConsoleSettings, OidcSettings
+from ottla.console.web import sessions
 from ottla.model.errors import MisuseError
 from ottla.testing import SecuredBroker
-from tests.unit.broker.logins.secured import AUDIENCE, KEY, OTHER_KEY
+from tests.loopback_http import Response
+from tests.unit.broker.logins.secured import AUDIENCE, KEY, OTHER_KEY, token
 from tests.unit.console.conftest import HOST, Visitor
 from tests.unit.console.identity_provider import CLIENT, SECRET, IdentityProvider
 
@@ -32,6 +42,8 @@ def provider(issuer: IdentityProvider) -> IdentityProvider:
     issuer.user, issuer.key, issuer.is_unsigned, issuer.refuses_renewal = "alice", KEY, False, False
     issuer.id_claims, issuer.access_claims, issuer.document, issuer.lifetime_seconds = {}, {}, {}, 3600.0
     issuer.is_opaque, issuer.refuses_revocation, issuer.is_away = False, False, False
+    issuer.published, issuer.answers = KEY, {}
+    issuer.may_answer.set()
     issuer.asked.clear()
     return issuer
 
@@ -75,6 +87,11 @@ def approved(console: Visitor, after: str = "/topics") -> str:
     return found
 
 
+def login_cookies(console: Visitor) -> dict[str, str]:
+    """Those of logins that the browser began."""
+    return {name: str(value) for name, value in console.client.cookies.items() if "_login_" in name}
+
+
 def sign_in(console: Visitor) -> Any:
     return console.get(approved(console), headers=ARRIVING)
 
@@ -101,7 +118,7 @@ def test_the_acls_of_the_signed_in_user_apply(console: Visitor, provider: Identi
     assert 200 == done.status_code, done.text
     assert '<meta http-equiv="refresh" content="0; url=/topics">' in done.text
     assert before != console.client.cookies.get("ottla_console_8080"), "a session has a new cookie"
-    assert None is console.client.cookies.get("ottla_console_8080_login")
+    assert {} == login_cookies(console)
     topics = console.get("/topics").text
     assert "visible" in topics
     assert "nobodys" not in topics
@@ -202,25 +219,26 @@ def test_a_provider_that_is_away_is_named_and_the_session_goes_on_afterwards(
 def test_an_answer_with_another_state_is_refused(console: Visitor) -> None:
     address = approved(console)
     right = parse_qs(urlsplit(address).query)["state"][0]
-    assert "another login" in refusal(console, address.replace(right, right[::-1]))
-    assert "another login" in refusal(console, address.replace(f"state={right}", ""))
+    assert "did not begin this login" in refusal(console, address.replace(right, right[::-1]))
+    assert "did not begin this login" in refusal(console, address.replace(f"state={right}", ""))
+    assert "another login" in refusal(console, address.replace(right, right[:16] + right[16:][::-1]))
     assert 200 == console.get(address, headers=ARRIVING).status_code, "the right one still can be used"
 
 
 @pytest.mark.broker
 def test_an_answer_is_used_once(console: Visitor, provider: IdentityProvider) -> None:
     address = approved(console)
-    cookie = console.client.cookies["ottla_console_8080_login"]
+    [(name, cookie)] = login_cookies(console).items()
     assert 200 == console.get(address, headers=ARRIVING).status_code
     console.client.cookies.clear()
-    assert "did not begin a login" in refusal(console, address)
-    console.client.cookies.set("ottla_console_8080_login", cookie)
+    assert "did not begin this login" in refusal(console, address)
+    console.client.cookies.set(name, cookie)
     assert "finished before" in refusal(console, address)
     assert 1 == len(provider.asked), "the provider is not even asked"
     # The same code in another login of the same browser.
     code, again = parse_qs(urlsplit(address).query)["code"][0], approved(console)
     other = parse_qs(urlsplit(again).query)["code"][0]
-    assert "HTTP status 400" in refusal(console, again.replace(other, code))
+    assert "HTTP status 400 (invalid_grant)" in refusal(console, again.replace(other, code))
 
 
 @pytest.mark.broker
@@ -231,22 +249,27 @@ def test_a_login_that_another_browser_began_is_refused(
     provider.user = "mallory"
     attack = approved(console)
     console.client.cookies.clear()
-    assert "did not begin a login" in refusal(console, attack)
+    assert "did not begin this login" in refusal(console, attack)
     approved(console)
-    assert "another login" in refusal(console, attack)
+    [(_, own)] = login_cookies(console).items()
+    assert "did not begin this login" in refusal(console, attack)
+    state = parse_qs(urlsplit(attack).query)["state"][0]
+    name = f"ottla_console_8080_login_{state[:16]}"
+    console.client.cookies.set(name, own)
+    assert "another login" in refusal(console, attack), "the victim's own cookie under the name of the attacker's"
     other = opened(secured, provider, visit)
     approved(other)
-    cookie = other.client.cookies["ottla_console_8080_login"]
+    [(_, cookie)] = login_cookies(other).items()
     console.client.cookies.clear()
-    console.client.cookies.set("ottla_console_8080_login", cookie)
-    assert "did not begin a login" in refusal(console, attack), "the cookie of another console"
+    console.client.cookies.set(name, cookie)
+    assert "did not begin this login" in refusal(console, attack), "the cookie of another console"
 
 
 @pytest.mark.broker
 def test_another_site_cannot_begin_a_login(console: Visitor) -> None:
     page = console.get("/login/start", headers=ARRIVING)
     assert 200 == page.status_code
-    assert "ottla_console_8080_login" not in console.client.cookies
+    assert {} == login_cookies(console)
 
 
 @pytest.mark.broker
@@ -260,12 +283,13 @@ def test_another_site_cannot_begin_a_login(console: Visitor) -> None:
         ({"id_claims": {"aud": [CLIENT, "other"], "azp": "other"}}, "azp"),
         ({"id_claims": {"iss": "https://evil.example"}}, "another issuer"),
         ({"id_claims": {"exp": 1_000_000_000}}, "ID token of the identity provider is not accepted: the token has"),
+        ({"id_claims": {"iat": 4_000_000_000}}, "not valid yet (iat); compare the clocks"),
         ({"id_claims": {"sub": "bob"}}, "another user"),
         ({"is_unsigned": True}, "algorithm is not accepted"),
         ({"key": OTHER_KEY}, "not in the JWKS"),
         ({"access_claims": {"aud": "another"}}, "another audience than --oidc-audience"),
         ({"access_claims": {"iss": "https://evil.example"}}, "another issuer"),
-        ({"access_claims": {"exp": 1_000_000_000}}, "has expired"),
+        ({"access_claims": {"exp": 1_000_000_000}}, "has expired; compare the clocks"),
     ],
 )
 def test_tokens_that_are_not_accepted(
@@ -358,6 +382,265 @@ def test_a_login_must_be_finished_in_time() -> None:
     now += 601
     with pytest.raises(WrongLoginFlowError, match="longer than 10 minutes"):
         flow.finish(cookie, login.state)
-    for forged in ("", ".", "x.y", cookie[:-1], "W10." + cookie.partition(".")[2]):
+    for forged in ("", ".", "x.y", "ø.ø", "WzFd.x", cookie[:-1], "W10." + cookie.partition(".")[2]):
         with pytest.raises(WrongLoginFlowError, match="did not begin"):
             flow.finish(forged, login.state)
+
+
+@pytest.mark.broker
+def test_tabs_sign_in_at_once_and_the_second_goes_to_its_own_page(console: Visitor) -> None:
+    one, two = approved(console, "/topics"), approved(console, "/groups")
+    assert "url=/topics" in console.get(one, headers=ARRIVING).text
+    assert "url=/groups" in console.get(two, headers=ARRIVING).text
+    assert {} == login_cookies(console)
+    # A third tab still shows the login page: it is signed in by now.
+    for address in ("/login", "/login/start"):
+        page = console.get(address, params={"next": "/topics/visible?x=y"})
+        assert (303, "/topics/visible?x=y") == (page.status_code, page.headers["location"])
+
+
+@pytest.mark.broker
+def test_logins_that_are_never_finished_do_not_fill_the_browser(console: Visitor) -> None:
+    begun = [approved(console, f"/topics?q={number}-{'x' * 1400}") for number in range(7)]
+    assert 4 == len(login_cookies(console))
+    assert sum(map(len, login_cookies(console).values())) < 8192
+    assert "did not begin this login" in refusal(console, begun[0])
+    for number in (3, 6):
+        assert f"url=/topics?q={number}-" in console.get(begun[number], headers=ARRIVING).text
+
+
+@pytest.mark.broker
+def test_a_long_address_does_not_keep_anyone_from_signing_in(console: Visitor) -> None:
+    address = approved(console, f"/topics/visible/records?filter={'ø' * 5000}")
+    [cookie] = login_cookies(console).values()
+    assert len(cookie) < 4000
+    assert "url=/topics/visible/records&#34;" in console.get(address, headers=ARRIVING).text.replace('"', "&#34;")
+
+
+@pytest.mark.broker
+def test_a_console_that_was_started_again_offers_the_same_page(
+    console: Visitor, secured: SecuredBroker, provider: IdentityProvider, visit: Callable[..., Visitor]
+) -> None:
+    address = approved(console, "/topics/visible?x=1")
+    again = opened(secured, provider, visit)
+    for name, value in login_cookies(console).items():
+        again.client.cookies.set(name, value)
+    page = again.get(address, headers=ARRIVING)
+    assert (401, True) == (page.status_code, "the console was started again" in page.text)
+    assert 'href="/login/start?next=%2Ftopics%2Fvisible%3Fx%3D1"' in page.text
+    assert 1 > len(provider.asked), "the code is not spent"
+
+
+@pytest.mark.broker
+@pytest.mark.parametrize(
+    "after",
+    [
+        "//evil.example",
+        "/\\evil.example",
+        "\\\\evil.example",
+        "/\t/evil.example",
+        "/\n/evil.example",
+        "///evil.example",
+        "https://evil.example",
+        "https:evil.example",
+        "javascript:alert(1)",
+        "data:text/html,x",
+        " //evil.example",
+        "\x00//evil.example",
+        "evil.example",
+    ],
+)
+def test_nobody_is_sent_to_another_site_after_the_login(console: Visitor, after: str) -> None:
+    assert 'href="/login/start?next=%2F"' in console.get("/login", params={"next": after}).text
+    # A cookie that the console did not make, as a neighbour under the same domain could set it.
+    content = base64.urlsafe_b64encode(json.dumps(["s", after, 4_000_000_000]).encode()).decode().rstrip("=")
+    console.client.cookies.set("ottla_console_8080_login_s", f"{content}.x")
+    page = console.get("/login/callback?state=s&code=x", headers=ARRIVING)
+    assert (401, True) == (page.status_code, 'href="/login/start?next=%2F"' in page.text)
+    done = console.get(approved(console, after), headers=ARRIVING).text
+    assert '<meta http-equiv="refresh" content="0; url=/">' in done
+    for address in ("/login", "/login/start"):
+        assert "/" == console.get(address, params={"next": after}).headers["location"]
+
+
+@pytest.mark.broker
+def test_only_logins_that_are_refused_count_as_failed(console: Visitor, provider: IdentityProvider) -> None:
+    for _ in range(6):
+        state = parse_qs(urlsplit(approved(console)).query)["state"][0]
+        assert "access_denied" in refusal(console, f"/login/callback?error=access_denied&state={state}")
+    provider.is_away = True
+    for _ in range(6):
+        page = console.get(approved(console), headers=ARRIVING)
+        assert (503, True) == (page.status_code, "HTTP status 503" in page.text)
+    provider.is_away = False
+    for _ in range(5):
+        assert "(invalid_grant)" in refusal(console, re.sub("code=[^&]*", "code=guessed", approved(console)))
+    assert 429 == console.get(approved(console), headers=ARRIVING).status_code
+
+
+@pytest.mark.broker
+def test_a_console_with_too_many_sessions_says_so(
+    console: Visitor, provider: IdentityProvider, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sessions, "_SESSIONS_MAX", 0)
+    for _ in range(6):
+        page = console.get(approved(console), headers=ARRIVING)
+        assert (503, True) == (page.status_code, "users are signed in; try again later" in page.text)
+    assert 'href="/login/start?next=%2Ftopics"' in page.text
+
+
+@pytest.mark.broker
+@pytest.mark.parametrize(
+    ("path", "text"),
+    [
+        (path, text)
+        for path in ("/.well-known/openid-configuration", "/token", "/jwks")
+        for text in ("", "<html>", "[]", "null", '"x"', "[" * 50_000, '{"keys": 1}', "\ud7ff\x00", "x" * (2 << 20))
+    ],
+)
+def test_garbage_from_the_provider_is_not_a_fault_of_the_console(
+    console: Visitor, provider: IdentityProvider, path: str, text: str
+) -> None:
+    if path.startswith("/."):
+        provider.answers = {path: Response(text=text)}
+        page = console.get("/login/start")
+    else:
+        address = approved(console)
+        provider.answers = {path: Response(text=text)}
+        page = console.get(address, headers=ARRIVING)
+    # A token endpoint that answers with an object, but without tokens, refuses.
+    assert page.status_code in ((401, 503) if path == "/token" else (503,)), page.text
+    assert 'href="/login/start?next=' in page.text
+    provider.answers = {}
+    assert 200 == sign_in(console).status_code
+
+
+@pytest.mark.broker
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://localhost:99999/x",
+        "http://[::1/x",
+        "http://localhost:{port}/ø",
+        "http://localhost:{port}/a b",
+        "http://localhost:{port}/a\r\nX: y",
+        f"https://{'a' * 300}.example/",
+        "https://.example/",
+        "http://localhost:1/x",
+    ],
+)
+def test_odd_addresses_in_the_discovery_document(console: Visitor, provider: IdentityProvider, url: str) -> None:
+    provider.document = {"token_endpoint": url.format(port=provider.port)}
+    begun = console.get("/login/start")
+    if begun.status_code == 303:
+        state = parse_qs(urlsplit(begun.headers["location"]).query)["state"][0]
+        begun = console.get(f"/login/callback?code=x&state={state}", headers=ARRIVING)
+    assert (503, True) == (begun.status_code, 'role="alert"' in begun.text), begun.text
+
+
+@pytest.mark.broker
+def test_a_wrong_secret_of_the_client_is_named(
+    secured: SecuredBroker, provider: IdentityProvider, visit: Callable[..., Visitor]
+) -> None:
+    console = opened(secured, provider, visit, client_secret="another")
+    assert "HTTP status 401 (invalid_client)" in refusal(console, approved(console))
+
+
+@pytest.mark.broker
+def test_a_change_of_a_tab_after_the_other_one_signed_out(console: Visitor) -> None:
+    sign_in(console)
+    console.get("/topics")
+    token = console.token
+    assert "Signed out" in console.post("/logout").text
+    changed = console.post("/topics/~create", {"name": "late", "csrf": token})
+    assert (403, True) == (changed.status_code, "you signed in or out since" in changed.text)
+    console.get("/login")
+    assert 303 == console.post("/topics/~create", {"name": "late"}).status_code
+    sign_in(console)
+    assert "late" not in console.get("/topics").text
+
+
+@pytest.mark.parametrize("is_named", [True, False])
+def test_keys_that_were_replaced_are_fetched_again(
+    provider: IdentityProvider, monkeypatch: pytest.MonkeyPatch, is_named: bool
+) -> None:
+    """Also if the new key has the id of the old one, or none."""
+    monkeypatch.setattr(provider_module, "_UNKNOWN_KEY_SECONDS", 0.0)
+    newer = OTHER_KEY if is_named else RSAKey.generate_key(2048, {"kid": "first", "use": "sig", "alg": "RS256"})
+
+    async def run() -> None:
+        asked = provider_of(provider)
+        assert "alice" == (await granted(asked, provider)).user
+        provider.key, provider.published = newer, newer
+        assert "alice" == (await granted(asked, provider)).user
+        provider.published = KEY
+        provider.key = RSAKey.generate_key(2048, {"kid": "first", "use": "sig", "alg": "RS256"})
+        with pytest.raises(LoginRefusedError):
+            await granted(asked, provider)
+
+    asyncio.run(run())
+
+
+def test_a_renewal_is_finished_even_if_its_caller_gave_up(provider: IdentityProvider) -> None:
+    """The refresh token is spent: without the answer, nobody could renew the login any more."""
+
+    async def run() -> None:
+        expired = dataclasses.replace(await granted(provider_of(provider), provider), expires_ms=0)
+        tokens, before = SessionTokens(provider_of(provider), expired), provider.renewals
+        provider.may_answer.clear()
+        provider.is_asked.clear()
+        callers = [asyncio.create_task(tokens.token()) for _ in range(5)]
+        assert await asyncio.to_thread(provider.is_asked.wait, 60)
+        callers[0].cancel()
+        callers[1].cancel()
+        revocation = asyncio.create_task(tokens.revoke())
+        provider.may_answer.set()
+        found = await asyncio.gather(*callers[2:])
+        assert {tokens.access_token} == set(found)
+        assert before + 1 == provider.renewals, "all callers share one renewal"
+        await revocation
+        assert not any(each.startswith("alice:") for each in provider.refresh_tokens), "the newest one was revoked"
+
+    provider.forget_logins()
+    asyncio.run(run())
+
+
+def test_callers_share_the_answer_of_a_slow_provider(provider: IdentityProvider) -> None:
+    async def run() -> None:
+        asked = provider_of(provider)
+        provider.answers = {"/.well-known/openid-configuration": Response(status=500)}
+        before = provider.requests
+        found = await asyncio.gather(*(asked.endpoints() for _ in range(20)), return_exceptions=True)
+        assert 20 == sum(isinstance(each, ProviderAwayError) for each in found)
+        assert before + 1 == provider.requests
+        provider.answers = {}
+        assert f"{provider.url}/token" == (await asked.endpoints()).token
+
+    asyncio.run(run())
+
+
+def test_a_refresh_token_that_cannot_be_sent_is_not_kept(provider: IdentityProvider) -> None:
+    async def run() -> None:
+        asked = provider_of(provider)
+        await asked.endpoints()
+        answer = json.dumps({"access_token": token(iss=provider.url), "refresh_token": "\ud800"})
+        provider.answers = {"/token": Response(text=answer)}
+        grant = Grant(user="alice", access_token="a", expires_ms=0, refresh_token="r", id_token=None)
+        assert "r" == (await asked.renew(grant)).refresh_token
+
+    asyncio.run(run())
+
+
+def provider_of(provider: IdentityProvider) -> Provider:
+    return Provider(OidcSettings(issuer=provider.url, client_id=CLIENT, client_secret=SECRET, audience=AUDIENCE))
+
+
+async def granted(asked: Provider, provider: IdentityProvider) -> Grant:
+    """Signs in without a console."""
+    login, _ = LoginFlow(time.time).begin("/")
+    url = await asked.authorization_url(
+        redirect_url=HOST, state=login.state, nonce=login.nonce, challenge=login.challenge
+    )
+    there = await asyncio.to_thread(httpx.get, url.replace("/authorize", "/approve"), trust_env=False)
+    code = parse_qs(urlsplit(there.headers["location"]).query)["code"][0]
+    return await asked.exchange(code=code, verifier=login.verifier, redirect_url=HOST, nonce=login.nonce)

@@ -1,7 +1,8 @@
 """Binds a login to the browser that began it: a signed cookie with the state, from which nonce and verifier follow.
 
 The cookie is `SameSite=Lax`, because the provider's redirect comes from another site; it says nothing but the state,
-where to go afterwards and until when. Nothing is kept in memory for logins that are never finished.
+where to go afterwards and until when. Each login has its own, so that several tabs can sign in at once. Nothing is kept
+in memory for logins that are never finished.
 """
 
 import base64
@@ -9,9 +10,10 @@ import binascii
 import hashlib
 import hmac
 import json
+import re
 import secrets
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -20,6 +22,11 @@ from ottla.model.errors import DeniedError
 LOGIN_SECONDS: Final = 600
 """How long a person may take to sign in at the provider."""
 _USED_MAX: Final = 10_000
+_AFTER_BYTES_MAX: Final = 1500
+"""Of the address to go to: browsers refuse cookies of more than 4 KB, and proxies headers of more than 8 KB."""
+_COOKIES_MAX: Final = 4
+"""Logins that a browser can have begun at once."""
+_NAME: Final = re.compile("[A-Za-z0-9_-]{16}")
 
 
 class WrongLoginFlowError(DeniedError):
@@ -53,23 +60,22 @@ class LoginFlow:
         """States of finished logins, with the time at which their cookies expire."""
 
     def begin(self, after: str) -> tuple[Login, str]:
-        """A new login and its cookie."""
-        login = self._login(secrets.token_urlsafe(32), after)
-        content = json.dumps([login.state, after, int(self._now()) + LOGIN_SECONDS]).encode()
+        """A new login and its cookie. Of an address that is too long for a cookie, only the path is kept."""
+        if len(after.encode()) > _AFTER_BYTES_MAX:
+            after = after.partition("?")[0]
+        login = self._login(secrets.token_urlsafe(32), after if len(after.encode()) <= _AFTER_BYTES_MAX else "/")
+        expires = int(self._now()) + LOGIN_SECONDS
+        content = json.dumps([login.state, login.after, expires], ensure_ascii=False).encode()
         return login, f"{_text(content)}.{self._mac('cookie', content)}"
 
     def finish(self, cookie: str, state: str) -> Login:
         """The login of a cookie; each one is finished once. Raises `WrongLoginFlowError`."""
-        content, _, mac = cookie.partition(".")
-        try:
-            given = base64.urlsafe_b64decode(content + "=" * (-len(content) % 4))
-        except (binascii.Error, ValueError):
-            given = b""
+        given, mac = _content(cookie)
         if not cookie or not hmac.compare_digest(self._mac("cookie", given).encode(), mac.encode()):
-            raise WrongLoginFlowError("this browser did not begin a login here, or the console was started again")
+            raise WrongLoginFlowError("this browser did not begin this login, or the console was started again since")
         begun, after, expires = json.loads(given)
         if not hmac.compare_digest(str(begun).encode(), state.encode()):
-            raise WrongLoginFlowError("the answer belongs to another login than the one that this browser began last")
+            raise WrongLoginFlowError("the answer belongs to another login than the one that this browser began")
         if self._now() >= expires:
             raise WrongLoginFlowError(f"the login took longer than {LOGIN_SECONDS // 60} minutes")
         while self._used and (len(self._used) >= _USED_MAX or next(iter(self._used.values())) <= self._now()):
@@ -78,6 +84,24 @@ class LoginFlow:
             raise WrongLoginFlowError("this login was finished before")
         self._used[begun] = expires
         return self._login(begun, after)
+
+    @staticmethod
+    def cookie_suffix(state: str) -> str:
+        """How the name of a login's cookie ends."""
+        return state[:16]
+
+    @staticmethod
+    def abandoned(cookies: Mapping[str, str], prefix: str) -> list[str]:
+        """The names of the cookies that must go so that there is room for one more: the oldest. All cookies of a
+        browser are given; those of logins begin with `prefix`."""
+        own = [name for name in cookies if name.startswith(prefix) and _NAME.fullmatch(name.removeprefix(prefix))]
+        own.sort(key=lambda name: _claimed(cookies[name])[1])
+        return own[: max(0, len(own) + 1 - _COOKIES_MAX)]
+
+    @staticmethod
+    def claimed_after(cookie: str) -> str:
+        """Where to go, as a cookie says that another process may have signed, or nobody: to be checked."""
+        return _claimed(cookie)[0]
 
     def _login(self, state: str, after: str) -> Login:
         return Login(
@@ -89,6 +113,24 @@ class LoginFlow:
 
     def _mac(self, purpose: str, content: bytes) -> str:
         return _text(hmac.new(self._key, purpose.encode() + b"\0" + content, hashlib.sha256).digest())
+
+
+def _content(cookie: str) -> tuple[bytes, str]:
+    """What a cookie says, and its signature."""
+    content, _, mac = cookie.partition(".")
+    try:
+        return base64.urlsafe_b64decode(content + "=" * (-len(content) % 4)), mac
+    except (binascii.Error, ValueError):
+        return b"", mac
+
+
+def _claimed(cookie: str) -> tuple[str, float]:
+    """The address and the time of expiry in a cookie, which nobody may have signed."""
+    try:
+        _, after, expires = json.loads(_content(cookie)[0])
+    except (ValueError, TypeError, RecursionError):
+        return "", 0.0
+    return str(after), expires if isinstance(expires, int | float) else 0.0
 
 
 def _text(content: bytes) -> str:

@@ -7,12 +7,14 @@ Redirects are not followed; sizes and times are bounded (`ottla.transport.identi
 import asyncio
 import base64
 import json
+import re
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 from urllib.parse import quote, urlencode, urlsplit
 
+from ottla.console.oidc.shared_call import SharedCall
 from ottla.console.settings import OidcSettings, is_loopback
 from ottla.model.errors import InvalidRequestError, RetriableError
 from ottla.security.sasl.authentication_error import AuthenticationError
@@ -20,7 +22,9 @@ from ottla.security.sasl.jwt_validation import (
     BadTokenError,
     TokenKeys,
     TokenRules,
+    TokenTimeError,
     UnknownKeyError,
+    WrongSignatureError,
     read_keys,
     verified_claims,
 )
@@ -33,6 +37,7 @@ _UNKNOWN_KEY_SECONDS: Final = 5.0
 """The shortest time between two fetches of the keys that unknown keys asked for."""
 _REFUSED: Final = frozenset({400, 401, 403})
 """Statuses of a token endpoint that does not accept the code or the refresh token."""
+_ERROR_CODE: Final = re.compile("[a-z_]{1,60}")
 
 
 class ProviderAwayError(RetriableError):
@@ -76,19 +81,18 @@ class Provider:
         self._keys: TokenKeys | None = None
         self._fetched_at = float("-inf")
         self._keys_fetched_at = float("-inf")
-        self._lock = asyncio.Lock()
+        self._discovery = SharedCall(self._discover)
+        self._key_fetch = SharedCall(self._fetch_keys)
 
     async def endpoints(self) -> Endpoints:
         """The URLs of the provider. Raises `ProviderAwayError`."""
-        async with self._lock:
-            if self._endpoints is None or time.monotonic() - self._fetched_at >= _DOCUMENT_SECONDS:
-                try:
-                    await self._discover()
-                except ProviderAwayError:
-                    if self._endpoints is None:
-                        raise
+        if self._endpoints is not None and time.monotonic() - self._fetched_at < _DOCUMENT_SECONDS:
+            return self._endpoints
+        try:
+            return await self._discovery()
+        except ProviderAwayError:
             if self._endpoints is None:
-                raise ProviderAwayError("the identity provider was not asked")
+                raise
             return self._endpoints
 
     async def authorization_url(self, *, redirect_url: str, state: str, nonce: str, challenge: str) -> str:
@@ -153,7 +157,7 @@ class Provider:
             fields["id_token_hint"] = id_token
         return f"{endpoint}{'&' if urlsplit(endpoint).query else '?'}{urlencode(fields)}"
 
-    async def _discover(self) -> None:
+    async def _discover(self) -> Endpoints:
         issuer = self._settings.issuer
         place = f"{issuer.rstrip('/')}/.well-known/openid-configuration"
         document = _object(place, await self._fetch(place))
@@ -165,7 +169,7 @@ class Provider:
         listed = document.get("token_endpoint_auth_methods_supported")
         methods = listed if isinstance(listed, list) else ["client_secret_basic"]
         end_session, revocation = document.get("end_session_endpoint"), document.get("revocation_endpoint")
-        self._endpoints = Endpoints(
+        found = Endpoints(
             authorization=self._url(document, "authorization_endpoint"),
             token=self._url(document, "token_endpoint"),
             keys=self._url(document, "jwks_uri"),
@@ -173,12 +177,15 @@ class Provider:
             revocation=None if revocation is None else self._url(document, "revocation_endpoint"),
             posts_secret="client_secret_basic" not in methods and "client_secret_post" in methods,
         )
-        self._keys = None
-        self._fetched_at = time.monotonic()
+        self._endpoints, self._keys, self._fetched_at = found, None, time.monotonic()
+        return found
 
     def _url(self, document: Mapping[str, Any], name: str) -> str:
         url = document.get(name)
-        parts = urlsplit(url) if isinstance(url, str) else None
+        try:
+            parts = urlsplit(url) if isinstance(url, str) else None
+        except ValueError:
+            parts = None
         is_safe = parts is not None and (
             parts.scheme == "https"
             or (
@@ -237,7 +244,8 @@ class Provider:
             user=str(claims[settings.user_claim]).strip(),
             access_token=access_token,
             expires_ms=int(claims["exp"] * 1000),
-            refresh_token=newer if isinstance(newer, str) else refresh_token,
+            # Only these characters can be sent back (RFC 6749, appendix A.17).
+            refresh_token=newer if isinstance(newer, str) and newer.isascii() else refresh_token,
             id_token=id_token,
         )
 
@@ -246,25 +254,28 @@ class Provider:
         try:
             try:
                 return verified_claims(token, await self._current_keys(), rules, _now_ms())
-            except UnknownKeyError:
+            except (UnknownKeyError, WrongSignatureError):
                 if time.monotonic() - self._keys_fetched_at < _UNKNOWN_KEY_SECONDS:
                     raise
                 self._keys = None
                 return verified_claims(token, await self._current_keys(), rules, _now_ms())
         except BadTokenError as error:
-            raise LoginRefusedError(f"the {what} of the identity provider is not accepted: {error}") from None
+            advice = "; compare the clocks of the provider and the console" if isinstance(error, TokenTimeError) else ""
+            raise LoginRefusedError(f"the {what} of the identity provider is not accepted: {error}{advice}") from None
 
     async def _current_keys(self) -> TokenKeys:
-        endpoints = await self.endpoints()
-        async with self._lock:
-            if self._keys is None:
-                content = await self._fetch(endpoints.keys)
-                try:
-                    self._keys = await asyncio.to_thread(read_keys, content)
-                except InvalidRequestError as error:
-                    raise ProviderAwayError(f"{endpoints.keys}: {error}") from None
-                self._keys_fetched_at = time.monotonic()
-            return self._keys
+        await self.endpoints()
+        return await self._key_fetch() if self._keys is None else self._keys
+
+    async def _fetch_keys(self) -> TokenKeys:
+        place = (await self.endpoints()).keys
+        content = await self._fetch(place)
+        try:
+            keys = await asyncio.to_thread(read_keys, content)
+        except InvalidRequestError as error:
+            raise ProviderAwayError(f"{place}: {error}") from None
+        self._keys, self._keys_fetched_at = keys, time.monotonic()
+        return keys
 
     async def _ask(self, fields: Mapping[str, str]) -> dict[str, Any]:
         """The answer of the token endpoint. Raises `LoginRefusedError` if it refuses."""
@@ -284,7 +295,7 @@ class Provider:
         try:
             return await self._fetch(url, headers=headers, form=urlencode(form).encode())
         except CannotFetchError as error:
-            raise LoginRefusedError(f"the identity provider refused the login: {error}") from None
+            raise LoginRefusedError(f"the identity provider refused the login: {error}{_code(error)}") from None
 
     async def _fetch(self, url: str, **request: Any) -> bytes:
         """Raises `CannotFetchError` only if a form was refused, else `ProviderAwayError`."""
@@ -310,6 +321,15 @@ def _object(url: str, content: bytes) -> dict[str, Any]:
     if not isinstance(answer, dict):
         raise ProviderAwayError(f"the identity provider's answer at {_place(url)} is not a JSON object")
     return answer
+
+
+def _code(error: CannotFetchError) -> str:
+    """The error code of a token endpoint's refusal (RFC 6749, 5.2), such as invalid_client."""
+    try:
+        code = json.loads(error.content)["error"]
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return ""
+    return f" ({code})" if isinstance(code, str) and _ERROR_CODE.fullmatch(code) else ""
 
 
 def _place(url: str) -> str:

@@ -5,6 +5,7 @@ import time
 from typing import Final
 
 from ottla.console.oidc.provider import Grant, LoginRefusedError, Provider, ProviderAwayError
+from ottla.console.oidc.shared_call import SharedCall
 from ottla.security.sasl.authentication_error import AuthenticationError
 
 _EARLY_MS: Final = 30_000
@@ -24,6 +25,8 @@ class SessionTokens:
         self._lock = asyncio.Lock()
         self._renew_ms = _renewal_ms(grant)
         self._is_refused = False
+        self._renewal = SharedCall(self._renew)
+        self._revocation = SharedCall(self._revoke)
 
     @property
     def access_token(self) -> str:
@@ -52,6 +55,16 @@ class SessionTokens:
     async def renew(self) -> None:
         """Renews the tokens if it is time. Raises `AuthenticationError` if the login is over, and `ProviderAwayError`
         if the provider cannot be asked and the token has expired."""
+        if _now_ms() >= self._renew_ms:
+            await self._renewal()
+
+    async def revoke(self) -> None:
+        """Ends the refresh token at the provider: the login is not renewed any more. Raises `AuthenticationError` and
+        `ProviderAwayError`."""
+        self._is_refused = True
+        await self._revocation()
+
+    async def _renew(self) -> None:
         async with self._lock:
             if _now_ms() < self._renew_ms:
                 return
@@ -69,11 +82,9 @@ class SessionTokens:
             if not is_valid:
                 raise AuthenticationError("the login has expired; sign in again")
 
-    async def revoke(self) -> None:
-        """Ends the refresh token at the provider: the login is not renewed any more. Raises `AuthenticationError` and
-        `ProviderAwayError`."""
+    async def _revoke(self) -> None:
+        # Behind a renewal that was begun: it is the newest refresh token that must be revoked.
         async with self._lock:
-            self._is_refused = True
             await self._provider.revoke(self._grant)
 
 

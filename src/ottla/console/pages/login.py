@@ -10,13 +10,14 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
-from ottla.console.oidc.flow import LOGIN_SECONDS, WrongLoginFlowError
+from ottla.console.oidc.flow import LOGIN_SECONDS, LoginFlow, WrongLoginFlowError
 from ottla.console.oidc.provider import LoginRefusedError, Provider, ProviderAwayError
 from ottla.console.oidc.tokens import SessionTokens
 from ottla.console.settings import OIDC_CALLBACK, AuthMode
 from ottla.console.web.cookies import cookie_header
 from ottla.console.web.login import TooManyLoginsError, WrongLoginError, log_in, log_in_with_tokens
 from ottla.console.web.pages import NotFoundError, form_of, render, see, text_of
+from ottla.console.web.sessions import TooManySessionsError
 from ottla.model.errors import RetriableError
 from ottla.security.sasl.authentication_error import AuthenticationError
 
@@ -25,16 +26,27 @@ if TYPE_CHECKING:
 
 _FOREIGN: Final = ("cross-site", "same-site")
 _LOGGER: Final = logging.getLogger(__name__)
-_REVOKE_SECONDS: Final = 3.0
+_SIGN_OUT_SECONDS: Final = 3.0
+"""How long the provider may take for each thing that it is asked when somebody signs out."""
+_PROBLEMS: Final = (
+    WrongLoginFlowError,
+    LoginRefusedError,
+    WrongLoginError,
+    TooManyLoginsError,
+    TooManySessionsError,
+    RetriableError,
+)
+"""Why a login fails: the login page says it, and offers another try."""
 _ERROR_CODE: Final = re.compile("[a-z_]{1,60}")
 
 
 async def login_form(request: Request) -> Response:
     """The form."""
     _need_login(request)
+    after = _after(request.query_params.get("next", ""))
     if request.scope.get("console.access") is not None:
-        return RedirectResponse("/", status_code=303)
-    return _login_page(request, after=_after(request.query_params.get("next", "")))
+        return RedirectResponse(after, status_code=303)
+    return _login_page(request, after=after)
 
 
 async def login(request: Request) -> Response:
@@ -44,27 +56,14 @@ async def login(request: Request) -> Response:
     form = await form_of(request)
     user, after = text_of(form, "user", ""), _after(text_of(form, "next", ""))
     address = request.client.host if request.client is not None else "unknown"
-    status = 401
     try:
-        console.limiter.begin(address, user)
-        try:
+        with console.limiter.counted(address, user):
             clients = await log_in(console.settings, user, text_of(form, "password", ""))
-        except WrongLoginError:
-            raise
-        except BaseException:
-            console.limiter.take_back(address, user)
-            raise
-    except WrongLoginError as error:
-        problem = str(error)
-    except TooManyLoginsError as error:
-        problem, status = str(error), 429
-    except RetriableError as error:
-        problem, status = f"the cluster does not answer: {error}", 503
-    else:
-        console.limiter.take_back(address, user)
-        await _sign_in(request, user, clients)
-        return RedirectResponse(after, status_code=303)
-    return _login_page(request, status=status, user=user, problem=problem, after=after)
+            await _sign_in(request, user, clients)
+    except _PROBLEMS as error:
+        status, problem = _described(error)
+        return _login_page(request, status=status, user=user, problem=problem, after=after)
+    return RedirectResponse(after, status_code=303)
 
 
 async def start(request: Request) -> Response:
@@ -74,6 +73,9 @@ async def start(request: Request) -> Response:
     if request.headers.get("sec-fetch-site") in _FOREIGN:
         # Another site does not sign anyone in here.
         return _login_page(request, after=after)
+    if request.scope.get("console.access") is not None:
+        # In another tab since this page was loaded.
+        return RedirectResponse(after, status_code=303)
     login, cookie = console.login_flow.begin(after)
     try:
         address = await provider.authorization_url(
@@ -82,33 +84,33 @@ async def start(request: Request) -> Response:
     except ProviderAwayError as error:
         return _login_page(request, status=503, problem=str(error), after=after)
     response = RedirectResponse(address, status_code=303)
-    _set_login_cookie(request, response, cookie)
+    for name in console.login_flow.abandoned(request.cookies, _login_cookie(request, "")):
+        _set_login_cookie(request, response, name, "")
+    _set_login_cookie(request, response, _login_cookie(request, login.state), cookie)
     return response
 
 
 async def callback(request: Request) -> Response:
     """Where the identity provider sends the browser back to: a code becomes tokens, and these a session."""
     console, provider = _provider_of(request)
-    given, after, status = request.query_params, "/", 401
+    state = request.query_params.get("state", "")
+    name = _login_cookie(request, state)
+    cookie = request.cookies.get(name, "")
     address = request.client.host if request.client is not None else "unknown"
     try:
-        login = console.login_flow.finish(request.cookies.get(_login_cookie(request), ""), given.get("state", ""))
-        after = login.after
-        console.limiter.begin(address, address)
-        user = await _finish(request, provider, code=_code_of(request), verifier=login.verifier, nonce=login.nonce)
-    except (WrongLoginFlowError, LoginRefusedError, WrongLoginError) as error:
-        problem = str(error)
-    except TooManyLoginsError as error:
-        problem, status = str(error), 429
-    except RetriableError as error:
-        problem, status = str(error), 503
-    else:
-        console.limiter.take_back(address, address)
-        # Not a redirect: that would be part of a navigation of another site, which sends no SameSite=Strict cookie.
-        response = render(request, "login/continue.html", address=after, user=user)
-        _set_login_cookie(request, response, "")
-        return response
-    return _login_page(request, status=status, problem=problem, after=after)
+        login = console.login_flow.finish(cookie, state)
+        code = _code_of(request)
+        with console.limiter.counted(address, address):
+            user = await _finish(request, provider, code=code, verifier=login.verifier, nonce=login.nonce)
+    except _PROBLEMS as error:
+        status, problem = _described(error)
+        # Another try goes to the same page, even if the console was started again since the cookie was made.
+        after = _after(console.login_flow.claimed_after(cookie))
+        return _login_page(request, status=status, problem=problem, after=after)
+    # Not a redirect: that would be part of a navigation of another site, which sends no SameSite=Strict cookie.
+    response = render(request, "login/continue.html", address=login.after, user=user)
+    _set_login_cookie(request, response, name, "")
+    return response
 
 
 async def logout(request: Request) -> Response:
@@ -123,11 +125,7 @@ async def logout(request: Request) -> Response:
     there = None
     if session is not None and session.tokens is not None:
         await _revoke(session.tokens)
-        try:
-            back = _redirect_url(request).removesuffix("/callback")
-            there = await console.provider.end_session_url(session.tokens.id_token, back)
-        except ProviderAwayError:
-            there = None
+        there = await _end_session_url(request, console.provider, session.tokens)
     request.scope.pop("console.access", None)
     return _login_page(request, after="/", signed_out=True, end_session=there)
 
@@ -135,10 +133,21 @@ async def logout(request: Request) -> Response:
 async def _revoke(tokens: SessionTokens) -> None:
     """People can sign out also while the provider is away: then the refresh token expires by itself."""
     try:
-        async with asyncio.timeout(_REVOKE_SECONDS):
+        async with asyncio.timeout(_SIGN_OUT_SECONDS):
             await tokens.revoke()
-    except (AuthenticationError, ProviderAwayError, TimeoutError) as error:
-        _LOGGER.warning("the refresh token of a user who signed out was not revoked: %s", error or "no answer in time")
+    except (AuthenticationError, ProviderAwayError) as error:
+        _LOGGER.warning("the refresh token of a user who signed out was not revoked: %s", error)
+    except TimeoutError:
+        _LOGGER.warning("the identity provider has not yet revoked the refresh token of a user who signed out")
+
+
+async def _end_session_url(request: Request, provider: Provider, tokens: SessionTokens) -> str | None:
+    back = _redirect_url(request).removesuffix("/callback")
+    try:
+        async with asyncio.timeout(_SIGN_OUT_SECONDS):
+            return await provider.end_session_url(tokens.id_token, back)
+    except (ProviderAwayError, TimeoutError):
+        return None
 
 
 async def _finish(request: Request, provider: Provider, *, code: str, verifier: str, nonce: str) -> str:
@@ -163,6 +172,18 @@ def _code_of(request: Request) -> str:
     if not given.get("code"):
         raise LoginRefusedError("the identity provider sent no code")
     return given["code"]
+
+
+def _described(error: Exception) -> tuple[int, str]:
+    """The status and the words of a login that failed."""
+    match error:
+        case TooManyLoginsError():
+            return 429, str(error)
+        case ProviderAwayError() | TooManySessionsError():
+            return 503, str(error)
+        case RetriableError():
+            return 503, f"the cluster does not answer: {error}"
+    return 401, str(error)
 
 
 async def _sign_in(request: Request, user: str, clients: Any, tokens: SessionTokens | None = None) -> None:
@@ -214,15 +235,16 @@ def _redirect_url(request: Request) -> str:
     return given or f"{request.scope['scheme']}://{request.headers['host']}{OIDC_CALLBACK}"
 
 
-def _login_cookie(request: Request) -> str:
-    return f"{request.app.state.console.sessions.cookie_name}_login"
+def _login_cookie(request: Request, state: str) -> str:
+    """The name of a login's cookie."""
+    return f"{request.app.state.console.sessions.cookie_name}_login_{LoginFlow.cookie_suffix(state)}"
 
 
-def _set_login_cookie(request: Request, response: Response, value: str) -> None:
+def _set_login_cookie(request: Request, response: Response, name: str, value: str) -> None:
     """Lax, because the answer of the provider is a navigation from another site."""
     is_secure = request.app.state.console.settings.has_tls or request.scope["scheme"] == "https"
     seconds = LOGIN_SECONDS if value else 0
-    header = cookie_header(_login_cookie(request), value, is_secure=is_secure, same_site="Lax", seconds=seconds)
+    header = cookie_header(name, value, is_secure=is_secure, same_site="Lax", seconds=seconds)
     response.headers.append("Set-Cookie", header)
 
 

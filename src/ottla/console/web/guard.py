@@ -149,8 +149,8 @@ class Guard:
             token = token or (field if isinstance(field, str) else None)
         if token is None or not self._console.sessions.is_csrf_token(cookie, token):
             raise CrossSiteError(
-                "the form has no valid token: it is from before the console was started, or you signed in again; go"
-                " back, reload the page and send it once more"
+                "the form has no valid token: it is from before the console was started, or you signed in or out since;"
+                " go back, reload the page and send it once more"
             )
 
     def _sending(self, scope: Scope, send: Send, new_cookie: str | None) -> Send:

@@ -2,10 +2,12 @@
 token, and bounded tries protect both."""
 
 from collections import OrderedDict, deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, Final
 
 from ottla.console.cluster.access import UserClients
+from ottla.console.oidc.provider import LoginRefusedError
 from ottla.console.oidc.tokens import SessionTokens
 from ottla.console.settings import ConsoleSettings
 from ottla.model.errors import DeniedError, MisuseError
@@ -31,6 +33,20 @@ class LoginLimiter:
         self._tries = tries
         self._seconds = seconds
         self._failures: OrderedDict[str, deque[float]] = OrderedDict()
+
+    @contextmanager
+    def counted(self, address: str, user: str) -> Iterator[None]:
+        """Around a login: it counts as failed if the brokers or the identity provider refuse it, not if they are away.
+        Raises `TooManyLoginsError` if it must not be tried now."""
+        self.begin(address, user)
+        try:
+            yield
+        except (WrongLoginError, LoginRefusedError):
+            raise
+        except BaseException:
+            self.take_back(address, user)
+            raise
+        self.take_back(address, user)
 
     def begin(self, address: str, user: str) -> None:
         """Counts a login as failed before it is tried, so that many at once are not more than one after the other.
