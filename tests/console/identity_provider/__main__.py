@@ -1,0 +1,5 @@
+"""Fetches the packages of the provider."""
+
+from tests.console.identity_provider import packages
+
+packages()
