@@ -6,7 +6,7 @@ import threading
 import time
 from contextlib import suppress
 
-from ottla import Admin, Consumer, NewTopic, Producer
+from ottla import Admin, ConfigResource, Consumer, NewTopic, Producer, ResourceType
 from ottla.model.errors import OttlaError
 
 ODD_GROUPS = ("größe-überwachung-日本語-🦦", "<script>alert(1)</script>", "g" * 200, "plain group")
@@ -43,6 +43,18 @@ class BusyCluster:
             self._read("clicks.raw", group, 400)
         for group, count in (("billing", 2000), ("fraud-check", 1800), ("warehouse-export", 500)):
             self._read("orders", group, count)
+
+    def leave_throttle(self) -> None:
+        """As a reassignment does whose tool was killed."""
+        rates = {f"{each}.replication.throttled.rate": "20971520" for each in ("leader", "follower")}
+        replicas = {f"{each}.replication.throttled.replicas": "0:0,1:1" for each in ("leader", "follower")}
+        with Admin(bootstrap_servers=self._bootstrap) as admin:
+            admin.alter_configs(
+                [
+                    ConfigResource(ResourceType.BROKER, "0", rates),
+                    ConfigResource(ResourceType.TOPIC, "payments", replicas),
+                ]
+            )
 
     def start(self) -> None:
         """Writes and reads in the background."""

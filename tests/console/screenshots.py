@@ -29,30 +29,52 @@ PAGES = {
     "broker": "/brokers/0",
     "broker-configs": "/brokers/0/configs",
     "broker-config": "/brokers/0/configs/log.retention.ms?change=set&value=3600000",
+    "throttle": "/brokers/~throttle",
     "topics": "/topics",
     "topic": "/topics/orders",
     "records": "/topics/orders/records",
+    "search-of-records": "/topics/orders/records?filter=value.price%20%3E%2099",
+    "export": "/topics/orders/records?limit=20#export",
+    "record": "/topics/orders/records/0/3",
+    "produce": "/topics/orders/produce",
     "partitions": "/topics/orders/partitions",
     "topic-config": "/topics/orders/config",
     "topic-create": "/topics/~create",
+    "topic-grow": "/topics/orders/grow",
+    "topic-move": "/topics/orders/move?broker=0&broker=1&replication_factor=2&throttle=20m",
     "topic-delete": "/topics/orders/delete",
+    "delete-records": "/topics/orders/delete-records",
     "groups": "/groups",
     "group": "/groups/billing",
+    "group-reset": "/groups/fraud-check/reset?to=earliest",
     "transactions": "/transactions",
     "dead-letters": "/dead-letters",
     "dead-letter-topic": "/dead-letters/dlq.orders",
+    "dead-letter": "/dead-letters/dlq.orders/0/0",
+    "redrive": "/dead-letters/dlq.orders/redrive",
     "queues": "/queues",
     "schemas": "/schemas",
+    "schema-register": "/schemas/-/register",
     "pipelines": "/pipelines",
     "users": "/security/users",
+    "user": "/security/users/set",
     "acls": "/security/acls",
+    "acl": "/security/acls/new",
     "quotas": "/security/quotas",
+    "quota": "/security/quotas/set",
     "explain": "/security/explain",
     "search": "/search?q=or",
     "jobs": "/jobs",
     "audit": "/audit",
     "error": "/topics/does-not-exist",
 }
+LOGIN_PAGES = {
+    # With an identity provider, which is away.
+    "oidc-login": "/login?next=/topics",
+    "oidc-provider-away": "/login/start",
+    "oidc-interrupted": "/login/callback?state=x&code=y",
+}
+CLUSTER_LOGIN_PAGES = {"cluster-login": "/login?next=/topics"}
 
 
 @contextmanager
@@ -103,12 +125,14 @@ def pictures(browser: Browser, url: str, kind: str, wanted: dict[str, str], size
 
 def main(names: list[str]) -> None:
     """Takes the pictures of these pages, or of all."""
-    wanted = {name: address for name, address in PAGES.items() if not names or name in names}
-    kinds = os.environ.get("OTTLA_SCREENSHOT_KINDS", "busy,empty,trouble").split(",")
+    wanted = _chosen(PAGES, names)
+    kinds = os.environ.get("OTTLA_SCREENSHOT_KINDS", "login,busy,empty,trouble").split(",")
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         playwright = stack.enter_context(sync_playwright())
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=list(ARGUMENTS))
+        if "login" in kinds:
+            _pictures_of_logins(stack, browser, folder, names)
         if "busy" in kinds:
             _pictures_of_work(stack, browser, folder, wanted)
         if "empty" in kinds:
@@ -118,6 +142,20 @@ def main(names: list[str]) -> None:
         print(f"{len(wanted)} pages in {FOLDER}")
 
 
+def _chosen(pages: dict[str, str], names: list[str]) -> dict[str, str]:
+    return {name: address for name, address in pages.items() if not names or name in names}
+
+
+def _pictures_of_logins(stack: ExitStack, browser: Browser, folder: Path, names: list[str]) -> None:
+    """Pages for people who are not signed in; they need no cluster."""
+    oidc = ("--auth", "oidc", "--oidc-issuer", "http://127.0.0.1:1/realms/main", "--oidc-client-id", "console")
+    for pages, options in ((LOGIN_PAGES, oidc), (CLUSTER_LOGIN_PAGES, ("--auth", "cluster"))):
+        wanted = _chosen(pages, names)
+        place = folder / options[1]
+        console = stack.enter_context(running_console(place, "--bootstrap", "kafka1:9092,kafka2:9092", *options))
+        pictures(browser, console.url, "login", wanted, SIZES)
+
+
 def _pictures_of_work(stack: ExitStack, browser: Browser, folder: Path, wanted: dict[str, str]) -> None:
     """Three brokers with much on them, in all sizes; OTTLA_SCREENSHOT_SIZES=1 takes the largest only."""
     sizes = SIZES[: int(os.environ.get("OTTLA_SCREENSHOT_SIZES", len(SIZES)))]
@@ -125,6 +163,7 @@ def _pictures_of_work(stack: ExitStack, browser: Browser, folder: Path, wanted: 
     bootstrap, registry, metrics, _ = stack.enter_context(running_brokers(folder / "busy", 3))
     busy = BusyCluster(bootstrap, replication_factor=3)
     busy.fill()
+    busy.leave_throttle()
     busy.start()
     stack.callback(busy.close)
     options = ["--bootstrap", bootstrap, "--registry", registry, "--name", "shop-production"]

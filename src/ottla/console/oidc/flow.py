@@ -100,7 +100,7 @@ class LoginFlow:
 
     @staticmethod
     def claimed_after(cookie: str) -> str:
-        """Where to go, as a cookie says that another process may have signed, or nobody: to be checked."""
+        """Where to go, as a cookie says whose signature was not checked: the address must be."""
         return _claimed(cookie)[0]
 
     def _login(self, state: str, after: str) -> Login:
@@ -125,7 +125,7 @@ def _content(cookie: str) -> tuple[bytes, str]:
 
 
 def _claimed(cookie: str) -> tuple[str, float]:
-    """The address and the time of expiry in a cookie, which nobody may have signed."""
+    """The address and the time of expiry in a cookie; its signature is not checked."""
     try:
         _, after, expires = json.loads(_content(cookie)[0])
     except (ValueError, TypeError, RecursionError):

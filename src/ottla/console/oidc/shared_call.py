@@ -25,6 +25,6 @@ class SharedCall(Generic[T]):
 
 
 def _look_at(task: asyncio.Task[Any]) -> None:
-    """Nobody may wait for the call any more: asyncio would then complain about an error that was not looked at."""
+    """If all callers gave up, asyncio would complain about an error that was not looked at."""
     if not task.cancelled():
         task.exception()
