@@ -5,8 +5,10 @@ import base64
 import dataclasses
 import json
 import re
+import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
@@ -558,6 +560,35 @@ def test_a_change_of_a_tab_after_the_other_one_signed_out(console: Visitor) -> N
     assert 303 == console.post("/topics/~create", {"name": "late"}).status_code
     sign_in(console)
     assert "late" not in console.get("/topics").text
+
+
+@pytest.mark.broker
+def test_a_change_that_was_begun_is_finished_although_another_tab_signs_out(
+    console: Visitor, secured: SecuredBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    secured.allow("alice", "All", topic="begun")
+    sign_in(console)
+    console.get("/topics")
+    [session] = console.console.sessions._sessions.values()
+    begin, is_begun, may_go_on = console.console.audit.begin, threading.Event(), threading.Event()
+
+    async def recorded(**about: Any) -> Any:
+        entry = await begin(**about)
+        is_begun.set()
+        assert await asyncio.to_thread(may_go_on.wait, 60)
+        return entry
+
+    monkeypatch.setattr(console.console.audit, "begin", recorded)
+    with ThreadPoolExecutor() as pool:
+        fields = {"name": "begun", "partitions": "1", "replication_factor": "1"}
+        change = pool.submit(console.post, "/topics/~create", fields)
+        assert is_begun.wait(60)
+        assert "Signed out" in console.post("/logout").text
+        assert not session.clients.admin()._is_closed
+        may_go_on.set()
+        assert 303 == change.result().status_code, change.result().text
+    assert session.clients.admin()._is_closed
+    assert [("create topic", "done")] == [(each.action, each.outcome) for each in console.console.audit.newest()]
 
 
 @pytest.mark.parametrize("is_named", [True, False])

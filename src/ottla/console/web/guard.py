@@ -88,8 +88,17 @@ class Guard:
             response = failure_response(request, error)
         if response is not None:
             await response(scope, receive, sends)
-        else:
+            return
+        access = scope.get("console.access")
+        if not isinstance(access, Access):
             await self._app(scope, request.receive, sends)
+            return
+        # A change that was begun is finished, even if another tab signs out meanwhile.
+        access.clients.hold()
+        try:
+            await self._app(scope, request.receive, sends)
+        finally:
+            await access.clients.release()
 
     async def _refusal(self, request: Request, cookie: str, *, is_new: bool, is_arriving: bool) -> Response | None:
         """What is sent instead of the page; None to serve the page."""

@@ -99,7 +99,7 @@ class Sessions:
             await self.sign_out(cookie)
 
     async def sign_out(self, cookie: str) -> None:
-        """Ends a session with its streams, and closes its clients; jobs that use them go on."""
+        """Ends a session with its streams, and closes its clients once requests and jobs that use them have ended."""
         session = self._sessions.pop(cookie, None)
         if session is not None:
             session.clients.ended.set()
