@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 from benchmarks.kafka_race.raw_load import Latency, LoadError, Work, run_and_parse, work_of
 
 CHUNK: Final = 10_000
+PAUSE_MS: Final = 1
+DEFAULT_PAUSE_MS: Final = 1000
+"""librdkafka's fetch.queue.backoff.ms: how long a consumer whose queue is full fetches nothing."""
 LATENCY_WARM_UP_S: Final = 2
 SILENCE_MAX_S: Final = 30.0
 
@@ -39,11 +42,17 @@ def produce(
 
 
 def consume(
-    bootstrap: str, topic: str, *, partitions: int, records: int, security: Mapping[str, str] | None = None
+    bootstrap: str,
+    topic: str,
+    *,
+    partitions: int,
+    records: int,
+    security: Mapping[str, str] | None = None,
+    pause_ms: int = PAUSE_MS,
 ) -> Work:
     """Reads `records` records from the beginning of all partitions."""
     options = {"bootstrap": bootstrap, "topic": topic, "partitions": partitions, "records": records}
-    return work_of(_in_process("consume", {**options, "security": dict(security or {})}))
+    return work_of(_in_process("consume", {**options, "security": dict(security or {}), "pause_ms": pause_ms}))
 
 
 def latency(bootstrap: str, topic: str, *, rate: int, seconds: int, record_bytes: int) -> Latency:
@@ -125,7 +134,7 @@ def _assigned(options: dict[str, Any], partitions: int, **settings: object) -> "
             "group.id": "benchmark",
             "enable.auto.commit": False,
             "auto.offset.reset": "earliest",
-            "fetch.queue.backoff.ms": 1,
+            "fetch.queue.backoff.ms": options.get("pause_ms", PAUSE_MS),
             **options.get("security", {}),
             **settings,
         }

@@ -23,6 +23,8 @@ ACLS: Final = 10_000
 ACLS_AT_ONCE: Final = 1_000
 ADMIN_TIMEOUT_S: Final = 120.0
 OPEN, PLAINTEXT, TLS = "plaintext, no authorizer", "plaintext", "TLS"
+PAUSING: Final = "plaintext, default pause"
+"""With librdkafka's own pause when its queue is full: a broker is slow here if it is faster than the client."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,8 +75,11 @@ def _moves(secured: Secured, topic: str) -> Figures:
             security=security,
         )
         consume = partial(librdkafka_load.consume, servers, topic, partitions=1, records=records, security=security)
-        for name, load in (("produce", produce), ("consume", consume)):
-            figures |= throughput(f"{name} librdkafka {way}", *measured(arena, load), judged_cpu=False)
+        loads = {f"produce librdkafka {way}": produce, f"consume librdkafka {way}": consume}
+        if way == PLAINTEXT:
+            loads[f"consume librdkafka {PAUSING}"] = partial(consume, pause_ms=librdkafka_load.DEFAULT_PAUSE_MS)
+        for name, load in loads.items():
+            figures |= throughput(name, *measured(arena, load), judged_cpu=False)
     return {_without_goal(measure): sample for measure, sample in figures.items()}
 
 
@@ -117,10 +122,11 @@ COMPARED: Final = (
     (f"consume librdkafka {TLS}", f"consume librdkafka {PLAINTEXT}", "MB/s"),
     (f"produce librdkafka {PLAINTEXT}", f"produce librdkafka {OPEN}", "MB/s"),
     (f"consume librdkafka {PLAINTEXT}", f"consume librdkafka {OPEN}", "MB/s"),
+    (f"consume librdkafka {PAUSING}", f"consume librdkafka {PLAINTEXT}", "MB/s"),
     (f"small requests, {ACLS:,} ACLs", "small requests, no ACLs", "requests/s"),
     ("small requests, no ACLs", "small requests, no authorizer", "requests/s"),
 )
-"""What each rival reaches with security, and without."""
+"""What each rival reaches with security, and without; and with the client's pause, and without."""
 
 
 def _small(secured: Secured, arena: Arena, topic: str, name: str) -> Figures:

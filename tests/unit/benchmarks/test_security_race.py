@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks import security
+from benchmarks.kafka_race import librdkafka_load
 from benchmarks.kafka_race.brokers import RunningBroker
 from benchmarks.kafka_race.raw_load import LoadError
 from benchmarks.kafka_race.scoreboard import Measure, Sample
@@ -48,6 +49,13 @@ def test_logins(secured: tuple[brokers.Secured, str]) -> None:
     assert login_load.logins(made.ports.sasl, seconds=1.0, **login).requests > 0
     with pytest.raises(LoadError, match="the login failed with code 58"):
         login_load.logins(made.ports.sasl, seconds=0.2, **{**login, "password": "wrong"})
+
+
+@pytest.mark.broker
+def test_the_pause_reaches_the_consumer() -> None:
+    """librdkafka refuses one that is below 0, before it connects."""
+    with pytest.raises(LoadError, match=r'"fetch\.queue\.backoff\.ms" value -1'):
+        librdkafka_load.consume("127.0.0.1:1", "t", partitions=1, records=1, pause_ms=-1)
 
 
 def test_shares_are_taken_within_a_round() -> None:
