@@ -1,6 +1,6 @@
-"""Assembles the group and transaction coordinators: their internal topics, machines and settings come from the configs.
+"""Assembles the coordinators of groups, share groups and transactions, with the settings of the configs.
 
-The machines are imported with the first shard (`coordinator_machines.py`).
+The machines are imported with the first shard (`coordinator_machines.py`); `internal_topics.py` has the topics.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Final
 from ottla.broker.configs.config_view import ConfigView
 from ottla.broker.configs.configuration import BrokerConfig
 from ottla.broker.configs.group_settings import share_group_config, share_partition_settings, streams_group_config
+from ottla.broker.internal_topics import CreateTopic, build_internal_topics
 from ottla.broker.share_dead_letters import ShareDeadLetters
-from ottla.controller.decisions import NewTopic
-from ottla.coordination.groups.coordinator import TOPIC as OFFSETS_TOPIC
 from ottla.coordination.groups.coordinator import GroupCoordinator
 from ottla.coordination.runtime.internal_topic import InternalTopic
 from ottla.coordination.share_partitions.settings import SharePartitionSettings
@@ -21,9 +20,7 @@ from ottla.coordination.share_partitions.share_counts import ShareCounts
 from ottla.coordination.share_partitions.share_fetching import ShareFetching
 from ottla.coordination.share_partitions.share_partitions import SharePartitions
 from ottla.coordination.share_state.client import ShareStateAccess
-from ottla.coordination.share_state.coordinator import TOPIC as SHARE_STATE_TOPIC
 from ottla.coordination.share_state.coordinator import ShareCoordinator
-from ottla.coordination.transactions.coordinator import TOPIC as TRANSACTIONS_TOPIC
 from ottla.coordination.transactions.coordinator import TransactionCoordinator
 from ottla.coordination.transactions.marker_writer import MarkerWriter
 from ottla.coordination.transactions.peer_requests import AskPeer
@@ -33,7 +30,6 @@ from ottla.env.world import World
 from ottla.metadata.features import SHARE_VERSION, SHARE_VERSION_OF_DEAD_LETTERS
 from ottla.metadata.image import ClusterImage
 from ottla.model.ids import BrokerId, LeaderEpoch
-from ottla.model.min_isr import effective_min_isr
 from ottla.queues.sinks import Sinks
 from ottla.replication.partition_table import PartitionTable
 from ottla.replication.timers import Timers
@@ -75,28 +71,20 @@ def build_coordinators(
     configs: ConfigView,
     sinks: Sinks,
     image: Callable[[], ClusterImage],
-    create_topic: Callable[[NewTopic], Awaitable[None]],
+    create_topic: CreateTopic,
     allocate_producer_ids: Callable[[], Awaitable[range]],
     ask_peer: AskPeer,
     has_other_replicas: Callable[[str, int], bool],
 ) -> Coordinators:
     """The coordinators without any shard; they load theirs when they are told of an image.
 
-    `create_topic` returns once the topic is in `image`, or raises CoordinatorNotAvailableError. `has_other_replicas`
-    says whether another in-sync replica can take over a partition.
+    `has_other_replicas` says whether another in-sync replica can take over a partition.
     """
 
     def config() -> BrokerConfig:
         return configs.current
 
-    offsets_topic = InternalTopic(
-        OFFSETS_TOPIC, image=image, create=lambda: create_topic(_offsets_topic(config(), _broker_count(image())))
-    )
-    transactions_topic = InternalTopic(
-        TRANSACTIONS_TOPIC,
-        image=image,
-        create=lambda: create_topic(_transactions_topic(config(), _broker_count(image()))),
-    )
+    topics = build_internal_topics(config, image, create_topic)
     machines = _Machines(config, world, image)
     sharing = _build_share_groups(
         broker_id,
@@ -104,6 +92,7 @@ def build_coordinators(
         timers,
         partitions,
         machines,
+        topics.share_state,
         configs=configs,
         sinks=sinks,
         image=image,
@@ -112,7 +101,7 @@ def build_coordinators(
         has_other_replicas=has_other_replicas,
     )
     groups = GroupCoordinator(
-        offsets_topic,
+        topics.offsets,
         partitions,
         clock=world.clock,
         disk=world.disk,
@@ -122,11 +111,55 @@ def build_coordinators(
         has_other_replicas=has_other_replicas,
         share_state=sharing.state,
     )
-    markers = MarkerWriter(broker_id, partitions, image=image, offsets_shard=groups.shard_at, ask_peer=ask_peer)
-    producer_ids = ProducerIds(allocate_producer_ids)
-    transactions = TransactionCoordinator(
+    transactions = _build_transactions(
         broker_id,
-        transactions_topic,
+        world,
+        timers,
+        partitions,
+        machines,
+        topics.transactions,
+        markers=MarkerWriter(broker_id, partitions, image=image, offsets_shard=groups.shard_at, ask_peer=ask_peer),
+        config=config,
+        allocate_producer_ids=allocate_producer_ids,
+        ask_peer=ask_peer,
+    )
+    return Coordinators(
+        groups=groups,
+        shares=sharing.coordinator,
+        share_state=sharing.state,
+        share_fetching=sharing.fetching,
+        transactions=transactions.coordinator,
+        markers=transactions.markers,
+        verification=transactions.verification,
+        producer_ids=transactions.producer_ids,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Transactions:
+    coordinator: TransactionCoordinator
+    markers: MarkerWriter
+    verification: TransactionVerification
+    producer_ids: ProducerIds
+
+
+def _build_transactions(
+    broker_id: BrokerId,
+    world: World,
+    timers: Timers,
+    partitions: PartitionTable,
+    machines: "_Machines",
+    topic: InternalTopic,
+    *,
+    markers: MarkerWriter,
+    config: Config,
+    allocate_producer_ids: Callable[[], Awaitable[range]],
+    ask_peer: AskPeer,
+) -> _Transactions:
+    producer_ids = ProducerIds(allocate_producer_ids)
+    coordinator = TransactionCoordinator(
+        broker_id,
+        topic,
         partitions,
         clock=world.clock,
         disk=world.disk,
@@ -140,19 +173,10 @@ def build_coordinators(
         partitions,
         clock=world.clock,
         timers=timers,
-        add_partitions=transactions.add_partitions,
+        add_partitions=coordinator.add_partitions,
         is_enabled=lambda: config().transaction_partition_verification_enable,
     )
-    return Coordinators(
-        groups=groups,
-        shares=sharing.coordinator,
-        share_state=sharing.state,
-        share_fetching=sharing.fetching,
-        transactions=transactions,
-        markers=markers,
-        verification=verification,
-        producer_ids=producer_ids,
-    )
+    return _Transactions(coordinator=coordinator, markers=markers, verification=verification, producer_ids=producer_ids)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -168,19 +192,15 @@ def _build_share_groups(
     timers: Timers,
     partitions: PartitionTable,
     machines: "_Machines",
+    topic: InternalTopic,
     *,
     configs: ConfigView,
     sinks: Sinks,
     image: Callable[[], ClusterImage],
-    create_topic: Callable[[NewTopic], Awaitable[None]],
+    create_topic: CreateTopic,
     ask_peer: AskPeer,
     has_other_replicas: Callable[[str, int], bool],
 ) -> _ShareGroups:
-    topic = InternalTopic(
-        SHARE_STATE_TOPIC,
-        image=image,
-        create=lambda: create_topic(_share_topic(configs.current, _broker_count(image()))),
-    )
     shares = ShareCoordinator(
         topic,
         partitions,
@@ -217,10 +237,6 @@ def _build_share_groups(
         timers,
     )
     return _ShareGroups(coordinator=shares, state=share_state, fetching=share_fetching)
-
-
-def _broker_count(image: ClusterImage) -> int:
-    return max(len(image.brokers), 1)
 
 
 class _Machines:
@@ -271,53 +287,3 @@ class _Machines:
         from ottla.broker.coordinator_machines import transaction_machine
 
         return transaction_machine(self._config(), leader_epoch)
-
-
-def _offsets_topic(config: BrokerConfig, broker_count: int) -> NewTopic:
-    return NewTopic(
-        name=OFFSETS_TOPIC,
-        partition_count=config.offsets_topic_num_partitions,
-        replication_factor=min(config.offsets_topic_replication_factor, broker_count),
-        configs={
-            "cleanup.policy": "compact",
-            "compression.type": "producer",
-            "segment.bytes": str(config.offsets_topic_segment_bytes),
-        },
-    )
-
-
-def _share_topic(config: BrokerConfig, broker_count: int) -> NewTopic:
-    def whole(name: str) -> int:
-        return int(str(config.values[f"share.coordinator.state.topic.{name}"]))
-
-    replicas = min(whole("replication.factor"), broker_count)
-    return NewTopic(
-        name=SHARE_STATE_TOPIC,
-        partition_count=whole("num.partitions"),
-        replication_factor=replicas,
-        configs={
-            # Updates only mean something together with the snapshot before them, so that the topic cannot be compacted.
-            "cleanup.policy": "delete",
-            "compression.type": "producer",
-            "min.insync.replicas": str(effective_min_isr(whole("min.isr"), replicas)),
-            "retention.ms": "-1",
-            "retention.bytes": "-1",
-            "segment.bytes": str(whole("segment.bytes")),
-        },
-    )
-
-
-def _transactions_topic(config: BrokerConfig, broker_count: int) -> NewTopic:
-    replicas = min(config.transaction_state_log_replication_factor, broker_count)
-    return NewTopic(
-        name=TRANSACTIONS_TOPIC,
-        partition_count=config.transaction_state_log_num_partitions,
-        replication_factor=replicas,
-        configs={
-            "cleanup.policy": "compact",
-            "compression.type": "uncompressed",
-            "min.insync.replicas": str(effective_min_isr(config.transaction_state_log_min_isr, replicas)),
-            "segment.bytes": str(config.transaction_state_log_segment_bytes),
-            "unclean.leader.election.enable": "false",
-        },
-    )

@@ -1,12 +1,14 @@
 """The parts of one broker, each built with the few things that it uses, and what happens to them on a change.
 
-Built in order: a part takes those above it. Nothing is opened or started here; `broker.py` does that.
+Built in order: a part takes those above it. Groups of parts are assembled in modules of their own, named in
+`ottla.broker`. Nothing is opened or started here; `broker.py` does that.
 """
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Final
 
 from ottla.broker.background_tasks import BackgroundTasks
@@ -15,59 +17,42 @@ from ottla.broker.configs.config_view import ConfigView
 from ottla.broker.configs.configuration import BrokerConfig
 from ottla.broker.configs.listener_config import ListenerConfig, open_to_others
 from ottla.broker.configs.sasl_config import sasl_config
-from ottla.broker.configs.topic_settings import validate_topic_configs
+from ottla.broker.controllers import build_controllers
 from ottla.broker.coordinators import Coordinators, build_coordinators
 from ottla.broker.failure_log import FailureLog
 from ottla.broker.health import Health, HealthSources
-from ottla.broker.hosted_partitions import build_partitions
+from ottla.broker.hosted_partitions import HostedPartitions, build_partitions
+from ottla.broker.internal_topics import create_internal_topic
 from ottla.broker.listener_security import ListenerSecurity
-from ottla.broker.logins.logins import BrokerLogins
 from ottla.broker.metrics import MetricSources
 from ottla.broker.peers import Peers
 from ottla.broker.produce_gates import ProduceGates
 from ottla.broker.queues import build_queues
-from ottla.broker.replication import build_replication
+from ottla.broker.replication import Replication, build_replication
 from ottla.broker.requests.counted_quotas import CountedQuotas
-from ottla.broker.requests.fetch_sessions import FetchSessions
-from ottla.broker.requests.pipeline import Pipeline
-from ottla.broker.requests.request_counts import RequestCounts
 from ottla.broker.requests.services import Services
-from ottla.broker.schema_validation.held_batches import HeldBatches
 from ottla.broker.schema_validation.schema_ids import SchemaIds
+from ottla.broker.serving import build_services, build_serving, listener_limits
 from ottla.broker.telemetry.client_telemetry import ClientTelemetry
-from ottla.controller.active_controller import ActiveController
-from ottla.controller.controller import Controller
-from ottla.controller.decisions import NewTopic
+from ottla.coordination.transactions.producer_ids import ProducerIds
 from ottla.env.world import World
-from ottla.metadata.configs.broker_configs import ip_limits
 from ottla.metadata.image import ClusterImage
 from ottla.metadata.image_follower import ImageFollower
-from ottla.metadata.store import Lease, MetadataStore
-from ottla.model.error_codes import ErrorCode
-from ottla.model.errors import CoordinatorNotAvailableError, MisuseError, OttlaError, TopicRefusedError
-from ottla.queues.expiry import ExpiryFilter
+from ottla.metadata.store import MetadataStore
+from ottla.model.errors import OttlaError
+from ottla.queues.queue_shards import QueueShards
 from ottla.queues.sinks import Sinks
 from ottla.replication.timers import Timers
 from ottla.security.acl_authorizer import AclAuthorizer
 from ottla.security.authorizer import Authorizer
 from ottla.security.client_quotas import ClientQuotas
-from ottla.security.connection_context import ConnectionContext
 from ottla.security.quotas import Quotas
 from ottla.security.security_protocol import SecurityProtocol
 from ottla.transport.authentication import ListenerLogin
-from ottla.transport.listeners import Listener, ListenerLimits, Listeners
+from ottla.transport.listeners import Listener
 from ottla.transport.turn import Turn
 
 _LOGGER: Final = logging.getLogger(__name__)
-_NEVER_CREATED: Final = frozenset(
-    {
-        ErrorCode.INVALID_TOPIC_EXCEPTION,
-        ErrorCode.INVALID_REQUEST,
-        ErrorCode.INVALID_CONFIG,
-        ErrorCode.POLICY_VIOLATION,
-    }
-)
-"""Why the controller refuses a topic, whatever the brokers do."""
 
 
 class BrokerParts:
@@ -92,6 +77,7 @@ class BrokerParts:
         shows_metrics: bool = False,
     ) -> None:
         me, clock, image = static_config.broker_id, world.clock, self.image
+        self._world = world
         self.metadata_store: Final = store
         self.metadata: Final = metadata
         self.timers: Final = timers
@@ -104,50 +90,78 @@ class BrokerParts:
         self.lifecycle: Final = BrokerLifecycle(
             me, store, metadata, clock, session_timeout_ms=static_config.broker_session_timeout_ms
         )
-
-        # Controller
-        self._world = world
-        self.controller: Final = self._controller_for(None)
-        self.active_controller: Final = ActiveController(
-            me,
-            store,
-            image,
-            clock,
-            controller_for=self._controller_for,
-            is_registered=lambda: self.lifecycle.is_registered,
-            rebalance_seconds=static_config.leader_imbalance_check_interval_seconds
-            if static_config.auto_leader_rebalance_enable
-            else None,
+        controllers = build_controllers(
+            me, world, store, self.configs, image=image, is_registered=lambda: self.lifecycle.is_registered
         )
+        self.controller: Final = controllers.controller
+        self.active_controller: Final = controllers.active
 
-        # Partitions
         trouble = asyncio.Event()
         self.schema_ids: Final = SchemaIds(clock, lambda: self.configs.current.schema_registry_urls)
-        gates = ProduceGates(self.configs.settings_of, clock, lambda name: self.queues.get(name), self.schema_ids)
-        hosted = build_partitions(
-            me,
-            world,
-            self.configs,
-            self.turn,
-            cluster_id=cluster_id,
-            data_dirs=data_dirs,
-            image=image,
-            gate_of=gates.gate_of,
-            may_lead_since=self.lifecycle.may_lead_since,
-            on_trouble=trouble.set,
-        )
+        hosted = self._build_partitions(cluster_id, data_dirs, on_trouble=trouble.set)
         self.logs: Final = hosted.logs
         self.log_dir_moves: Final = hosted.log_dir_moves
         self.lost_logs: Final = hosted.lost_logs
         self.partitions: Final = hosted.partitions
         self.assignment: Final = hosted.assignment
+        replication = self._build_replication(hosted, trouble)
+        self.throttles: Final = replication.throttles
+        self.fetchers: Final = replication.fetchers
+        self.isr_proposals: Final = replication.isr_proposals
+        self.repairs: Final = replication.repairs
 
-        # Replication
-        replication = build_replication(
-            me,
-            world,
-            store,
-            metadata,
+        listener = static_config.inter_broker_listener
+        self.peers: Final = Peers(me, image, world.network, listener, self.security.inter_broker)
+        sinks = Sinks(me, self.partitions, image=image, ask=self.peers.ask_bytes)
+        coordinators = self._build_coordinators(sinks)
+        self.groups: Final = coordinators.groups
+        self.shares: Final = coordinators.shares
+        self.share_fetching: Final = coordinators.share_fetching
+        self.transactions: Final = coordinators.transactions
+        self.queues: Final = self._build_queues(sinks, coordinators.producer_ids)
+
+        self.authorizer: Final = authorizer
+        self._apply_acls(metadata.image)
+        self.client_quotas: Final = ClientQuotas()
+        self._quotas = CountedQuotas(
+            self.client_quotas, clock, authorizer, lambda: image().brokers, inter_broker_listener=listener
+        )
+        self._quotas.replace(metadata.image.client_quotas)
+        self.telemetry: Final = ClientTelemetry(clock, world.disk, image, is_exposed=shows_metrics)
+        self.services: Final = self._build_services(
+            hosted, replication, coordinators, health, quotas=quotas or self._quotas
+        )
+        serving = build_serving(world, self.services, self._quotas.connection_throttle_ms)
+        self.pipeline: Final = serving.pipeline
+        self.logins: Final = serving.logins
+        self.listeners: Final = serving.listeners
+
+    # Groups of parts, each built from those above it
+
+    def _build_partitions(
+        self, cluster_id: str, data_dirs: Sequence[str], *, on_trouble: Callable[[], None]
+    ) -> HostedPartitions:
+        clock = self._world.clock
+        gates = ProduceGates(self.configs.settings_of, clock, lambda name: self.queues.get(name), self.schema_ids)
+        return build_partitions(
+            self.configs.static.broker_id,
+            self._world,
+            self.configs,
+            self.turn,
+            cluster_id=cluster_id,
+            data_dirs=data_dirs,
+            image=self.image,
+            gate_of=gates.gate_of,
+            may_lead_since=self.lifecycle.may_lead_since,
+            on_trouble=on_trouble,
+        )
+
+    def _build_replication(self, hosted: HostedPartitions, trouble: asyncio.Event) -> Replication:
+        return build_replication(
+            self.configs.static.broker_id,
+            self._world,
+            self.metadata_store,
+            self.metadata,
             self.configs,
             hosted,
             lifecycle=self.lifecycle,
@@ -156,117 +170,56 @@ class BrokerParts:
             on_fetch_failure=self.failures.report,
             trouble=trouble,
         )
-        self.throttles: Final = replication.throttles
-        self.fetchers: Final = replication.fetchers
-        self.isr_proposals: Final = replication.isr_proposals
-        self.repairs: Final = replication.repairs
 
-        # Coordinators
-        self.peers: Final = Peers(
-            me, image, world.network, static_config.inter_broker_listener, self.security.inter_broker
-        )
-        sinks = Sinks(me, self.partitions, image=image, ask=self.peers.ask_bytes)
-        coordinators = build_coordinators(
-            me,
-            world,
-            timers,
+    def _build_coordinators(self, sinks: Sinks) -> Coordinators:
+        return build_coordinators(
+            self.configs.static.broker_id,
+            self._world,
+            self.timers,
             self.partitions,
             configs=self.configs,
             sinks=sinks,
-            image=image,
-            create_topic=self._create_internal_topic,
+            image=self.image,
+            create_topic=partial(create_internal_topic, self.controller, self.metadata.wait_revision),
             allocate_producer_ids=self.controller.allocate_producer_ids,
             ask_peer=self.peers.ask,
             has_other_replicas=self.repairs.has_others,
         )
-        self.groups: Final = coordinators.groups
-        self.shares: Final = coordinators.shares
-        self.share_fetching: Final = coordinators.share_fetching
-        self.transactions: Final = coordinators.transactions
 
-        # Queues
-        self.queues: Final = build_queues(
-            world,
-            timers,
+    def _build_queues(self, sinks: Sinks, producer_ids: ProducerIds) -> QueueShards:
+        return build_queues(
+            self._world,
+            self.timers,
             self.partitions,
             self.configs,
             sinks=sinks,
-            image=image,
-            next_producer_id=coordinators.producer_ids.next,
+            image=self.image,
+            next_producer_id=producer_ids.next,
         )
 
-        # Quotas
-        self.client_quotas: Final = ClientQuotas()
-        self._quotas = counted = CountedQuotas(
-            self.client_quotas,
-            clock,
-            authorizer,
-            lambda: self.image().brokers,
-            inter_broker_listener=static_config.inter_broker_listener,
-        )
-        counted.replace(metadata.image.client_quotas)
-
-        # Requests
-        self.telemetry: Final = ClientTelemetry(clock, world.disk, image, is_exposed=shows_metrics)
-        self.authorizer: Final = authorizer
-        self._apply_acls(metadata.image)
-        self.services: Final = self._services(coordinators, quotas or counted, health)
-        self.pipeline: Final = Pipeline(self.services)
-        self.logins: Final = BrokerLogins(
-            image,
-            clock,
-            lambda: self.configs.current.delegation_token_secret_key,
-            broker_id=me,
-            with_telemetry=shows_metrics,
-        )
-        self.listeners: Final = Listeners(
-            world.network,
-            clock,
+    def _build_services(
+        self,
+        hosted: HostedPartitions,
+        replication: Replication,
+        coordinators: Coordinators,
+        health: Health,
+        *,
+        quotas: Quotas,
+    ) -> Services:
+        return build_services(
+            self._world,
+            self.metadata,
+            self.configs,
+            self.timers,
             self.turn,
-            self.pipeline.serve,
-            _limits(self.configs.current),
-            throttle_connection=counted.connection_throttle_ms,
-            on_closed=self._on_closed,
-        )
-
-    def _services(self, coordinators: Coordinators, quotas: Quotas, health: Health) -> Services:
-        """What the handlers of requests share."""
-        config, world = self.configs.static, self._world
-        return Services(
-            broker_id=config.broker_id,
+            controller=self.controller,
+            hosted=hosted,
+            replication=replication,
+            coordinators=coordinators,
+            telemetry=self.telemetry,
+            health=health,
             authorizer=self.authorizer,
             quotas=quotas,
-            clock=world.clock,
-            random=world.random,
-            disk=world.disk,
-            turn=self.turn,
-            timers=self.timers,
-            read_image=self.image,
-            read_config=lambda: self.configs.current,
-            wait_revision=self.metadata.wait_revision,
-            controller=self.controller,
-            partitions=self.partitions,
-            logs=self.logs,
-            log_dir_moves=self.log_dir_moves,
-            repairs=self.repairs,
-            throttles=self.throttles,
-            isr_proposals=self.isr_proposals,
-            held_batches=HeldBatches(),
-            fetch_sessions=FetchSessions(world.random, config.max_incremental_fetch_session_cache_slots),
-            expiry=ExpiryFilter(world.clock),
-            waiting_followers={},
-            groups=self.groups,
-            share_coordinator=coordinators.shares,
-            share_state=coordinators.share_state,
-            share_fetching=coordinators.share_fetching,
-            transactions=self.transactions,
-            verification=coordinators.verification,
-            markers=coordinators.markers,
-            producer_ids=coordinators.producer_ids,
-            telemetry=self.telemetry,
-            counts=RequestCounts(),
-            damaged_partitions=health.damaged_partitions,
-            offline_partitions=health.offline_partitions,
             report_failure=self.failures.report,
             check_listeners=self.security.check,
         )
@@ -321,32 +274,6 @@ class BrokerParts:
             telemetry=self.telemetry,
         )
 
-    # What parts ask for
-
-    def _controller_for(self, lease: Lease | None) -> Controller:
-        return Controller(
-            self.metadata_store,
-            self.image,
-            self._world.random,
-            defaults=self.configs.topic_defaults,
-            validate_configs=lambda configs: validate_topic_configs(configs, self.configs.current),
-            rules_of=self.configs.rules_of,
-            lease=lease,
-        )
-
-    async def _create_internal_topic(self, topic: NewTopic) -> None:
-        committed = await self.controller.create_topics([topic])
-        outcome = committed.outcomes[0]
-        if outcome.error not in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
-            kind = TopicRefusedError if outcome.error in _NEVER_CREATED else CoordinatorNotAvailableError
-            raise kind(f"topic {topic.name} cannot be created: {outcome.message}")
-        await self.metadata.wait_revision(committed.revision)
-
-    def _on_closed(self, context: ConnectionContext) -> None:
-        connection = context.listener, context.address
-        self.share_fetching.on_connection_closed(connection)
-        self.telemetry.on_closed(connection)
-
     # What follows from what
 
     async def apply_image(self, image: ClusterImage) -> None:
@@ -356,7 +283,7 @@ class BrokerParts:
             self.configs.apply(image)
             self.security.apply(self.configs.current)
             self.assignment.settings_changed()
-            self.listeners.limits = _limits(self.configs.current)
+            self.listeners.limits = listener_limits(self.configs.current)
             self.groups.on_config()
         if image.client_quotas != self.image().client_quotas:
             self._quotas.replace(image.client_quotas)
@@ -411,17 +338,3 @@ class BrokerParts:
         with suppress(OttlaError):
             await self.active_controller.resign()
             await self.lifecycle.leave()
-
-
-def _limits(config: BrokerConfig) -> ListenerLimits:
-    if config.socket_request_max_bytes <= 0:
-        raise MisuseError("socket.request.max.bytes must be positive")
-    queued = config.queued_max_request_bytes
-    return ListenerLimits(
-        request_bytes_max=config.socket_request_max_bytes,
-        queued_bytes_max=queued if queued > 0 else max(256 * 1024 * 1024, 2 * config.socket_request_max_bytes),
-        connections_max=config.max_connections,
-        connections_per_ip_max=config.max_connections_per_ip,
-        connections_of_ip_max=ip_limits(config.max_connections_per_ip_overrides),
-        idle_ms=config.connections_max_idle_ms,
-    )

@@ -1,6 +1,6 @@
 """What request handlers share: the parts of one broker that they use, and nothing else of it.
 
-`parts.py` builds one `Services` when all parts exist. What a handler knows of its client is in the request's context.
+`serving.py` builds one `Services` when all parts exist. What a handler knows of its client is in the request's context.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
