@@ -89,6 +89,12 @@ class FieldWriter:
         self.count(len(values))
         self._bytes += struct.pack(f">{len(values)}i", *values)
 
+    def texts(self, values: Sequence[str]) -> None:
+        """An array of texts."""
+        self.count(len(values))
+        for value in values:
+            self.text(value)
+
     def tags(self, fields: Mapping[int, bytes] | None = None) -> None:
         """Ends a structure; in a plain version it leaves no trace, so it may have no tagged fields there."""
         if not self._flexible:
@@ -175,6 +181,10 @@ class FieldReader:
         """An array of numbers of four bytes, signed."""
         count = self.count()
         return struct.unpack(f">{count}i", self.take(_INT32.size * count))
+
+    def texts(self) -> tuple[str, ...]:
+        """An array of texts; null in it is damage."""
+        return tuple(self.text() for _ in range(self.count()))
 
     def tags(self) -> dict[int, bytes]:
         """The tagged fields that end a structure, known or not; none in a plain version."""

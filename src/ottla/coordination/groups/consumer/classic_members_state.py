@@ -16,7 +16,6 @@ from ottla.coordination.groups.consumer.group_change import NOTHING, GroupChange
 from ottla.coordination.groups.consumer.groups_state import ConsumerGroups, MemberDeadline, MemberDeadlineKey
 from ottla.coordination.groups.consumer.heartbeat_checks import check_static
 from ottla.coordination.groups.consumer.records import (
-    Assignment,
     ClassicMetadata,
     MemberRecord,
     MemberState,
@@ -24,6 +23,7 @@ from ottla.coordination.groups.consumer.records import (
     RegexRecord,
 )
 from ottla.coordination.groups.group_kind import Topics
+from ottla.coordination.groups.record_values import Assignment
 from ottla.coordination.groups.requests import (
     NO_MEMBER_ID,
     HeartbeatRequest,

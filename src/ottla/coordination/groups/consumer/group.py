@@ -12,7 +12,6 @@ from typing import Final
 from uuid import UUID
 
 from ottla.coordination.groups.consumer.records import (
-    Assignment,
     ClassicMetadata,
     CurrentRecord,
     CurrentValue,
@@ -30,6 +29,7 @@ from ottla.coordination.groups.consumer.records import (
 )
 from ottla.coordination.groups.consumer.requests import LEAVE_EPOCH, STATIC_LEAVE_EPOCH
 from ottla.coordination.groups.group_kind import Topics
+from ottla.coordination.groups.record_values import Assignment
 from ottla.model.invariants import violated
 
 FIRST_GROUP_EPOCH: Final = 1

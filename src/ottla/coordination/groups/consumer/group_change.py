@@ -11,7 +11,6 @@ from uuid import UUID
 from ottla.coordination.groups.consumer.group import ConsumerGroup, Member, metadata_hash
 from ottla.coordination.groups.consumer.member_reconciliation import Goal, reconcile
 from ottla.coordination.groups.consumer.records import (
-    Assignment,
     CurrentRecord,
     EpochRecord,
     EpochValue,
@@ -26,6 +25,7 @@ from ottla.coordination.groups.consumer.records import (
 )
 from ottla.coordination.groups.consumer.target_assignor import ASSIGNORS, DEFAULT_ASSIGNOR, AssignedMember, assign
 from ottla.coordination.groups.group_kind import Topics
+from ottla.coordination.groups.record_values import Assignment
 from ottla.coordination.runtime.effects import CoordinatorRecord, Effect, Respond, Write
 from ottla.model.error_codes import ErrorCode
 

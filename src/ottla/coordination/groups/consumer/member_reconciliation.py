@@ -10,7 +10,8 @@ from typing import NamedTuple
 from uuid import UUID
 
 from ottla.coordination.groups.consumer.group import Member
-from ottla.coordination.groups.consumer.records import Assignment, Holdings, MemberState
+from ottla.coordination.groups.consumer.records import Holdings, MemberState
+from ottla.coordination.groups.record_values import Assignment
 
 
 class Goal(NamedTuple):

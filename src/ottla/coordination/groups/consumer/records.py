@@ -9,17 +9,27 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
 from struct import Struct, pack
-from typing import Final, TypeVar
+from typing import Final
 from uuid import UUID
 
+from ottla.coordination.groups.record_values import (
+    ONLY_TAG,
+    VERSION,
+    Assignment,
+    or_none,
+    read_assignment,
+    read_tagged_epoch,
+    tag_bytes,
+    tag_fields,
+    value_fields,
+    value_writer,
+    write_assignment,
+    write_key,
+    write_tagged_epoch,
+)
 from ottla.coordination.runtime.effects import CoordinatorRecord, DecodedRecord
-from ottla.coordination.runtime.record_fields import FieldReader, FieldWriter
+from ottla.coordination.runtime.record_fields import FieldReader
 from ottla.protocol.varints import unsigned_varint
-
-V = TypeVar("V")
-
-Assignment = Mapping[UUID, tuple[int, ...]]
-"""Partitions by topic id, ascending; a topic without partitions is not in it."""
 
 Holdings = Mapping[UUID, Mapping[int, int]]
 """Partitions by topic id, each with the member epoch since which the member has it."""
@@ -32,13 +42,10 @@ TARGET_KIND: Final = 7
 CURRENT_KIND: Final = 8
 REGEX_KIND: Final = 16
 
-_INT16: Final = Struct(">h")
-_VERSION: Final = 0
 _CURRENT: Final = Struct(">hiib")
 _NO_TAGS: Final = b"\0"
 _ONE_TAG: Final = b"\1\0"
 _EMPTY_ARRAY: Final = b"\1"
-_ONLY_TAG: Final = 0
 
 
 class MemberState(IntEnum):
@@ -188,19 +195,19 @@ def encode(record: GroupRecord) -> CoordinatorRecord:
     """The record as it is appended, with what it was encoded from."""
     match record:
         case CurrentRecord(group_id, member_id, current):
-            key, value = _key(CURRENT_KIND, group_id, member_id), _or_none(_write_current, current)
+            key, value = write_key(CURRENT_KIND, group_id, member_id), or_none(_write_current, current)
         case TargetRecord(group_id, member_id, assignment):
-            key, value = _key(TARGET_KIND, group_id, member_id), _or_none(_write_target, assignment)
+            key, value = write_key(TARGET_KIND, group_id, member_id), or_none(_write_target, assignment)
         case MemberRecord(group_id, member_id, member):
-            key, value = _key(MEMBER_KIND, group_id, member_id), _or_none(_write_member, member)
+            key, value = write_key(MEMBER_KIND, group_id, member_id), or_none(_write_member, member)
         case EpochRecord(group_id, epoch):
-            key, value = _key(EPOCH_KIND, group_id), _or_none(_write_epoch, epoch)
+            key, value = write_key(EPOCH_KIND, group_id), or_none(_write_epoch, epoch)
         case TargetEpochRecord(group_id, target):
-            key, value = _key(TARGET_EPOCH_KIND, group_id), _or_none(_write_target_epoch, target)
+            key, value = write_key(TARGET_EPOCH_KIND, group_id), or_none(_write_target_epoch, target)
         case PartitionMetadataRecord(group_id):
-            return CoordinatorRecord(_key(PARTITION_METADATA_KIND, group_id), None)
+            return CoordinatorRecord(write_key(PARTITION_METADATA_KIND, group_id), None)
         case RegexRecord(group_id, regex, resolved):
-            key, value = _key(REGEX_KIND, group_id, regex), _or_none(_write_regex, resolved)
+            key, value = write_key(REGEX_KIND, group_id, regex), or_none(_write_regex, resolved)
     encoded = DecodedRecord(key, value)
     encoded.content = record
     return encoded
@@ -216,47 +223,15 @@ def decode(record: CoordinatorRecord) -> GroupRecord | None:
     return None if read is None else read(key, record.value)
 
 
-def _or_none(write: Callable[[V], bytes], value: V | None) -> bytes | None:
-    return None if value is None else write(value)
-
-
-def _key(kind: int, *names: str) -> bytes:
-    key = _INT16.pack(kind)
-    for name in names:
-        text = name.encode()
-        key += _INT16.pack(len(text)) + text
-    return key
-
-
-def _value_fields(value: bytes, what: str) -> FieldReader:
-    fields = FieldReader(value, what)
-    if fields.version != _VERSION:
-        raise fields.fail(f"version {fields.version} is newer than {_VERSION}, the newest supported version,")
-    fields.flexible = True
-    return fields
-
-
-def _tag_writer() -> FieldWriter:
-    return FieldWriter(_VERSION, flexible=True)
-
-
-def _tag_bytes(fields: FieldWriter) -> bytes:
-    return fields.finish()[2:]
-
-
-def _tag_fields(tag: bytes, what: str) -> FieldReader:
-    return _value_fields(b"\0\0" + tag, what)
-
-
 def _write_epoch(value: EpochValue) -> bytes:
-    return _write_tagged_epoch(value.epoch, value.metadata_hash)
+    return write_tagged_epoch(value.epoch, value.metadata_hash)
 
 
 def _read_epoch(key: FieldReader, value: bytes | None) -> GroupRecord:
     group_id = key.text()
     if value is None:
         return EpochRecord(group_id, None)
-    epoch, digest = _read_tagged_epoch(value, "a group's epoch", "a group's metadata hash")
+    epoch, digest = read_tagged_epoch(value, "a group's epoch", "a group's metadata hash")
     return EpochRecord(group_id, EpochValue(epoch=epoch, metadata_hash=digest))
 
 
@@ -265,23 +240,21 @@ def _read_partition_metadata(key: FieldReader, value: bytes | None) -> GroupReco
 
 
 def _write_member(value: MemberValue) -> bytes:
-    fields = FieldWriter(_VERSION, flexible=True)
+    fields = value_writer()
     fields.text(value.instance_id)
     fields.text(value.rack_id)
     fields.text(value.client_id)
     fields.text(value.client_host)
-    fields.count(len(value.topic_names))
-    for name in value.topic_names:
-        fields.text(name)
+    fields.texts(value.topic_names)
     fields.text(value.topic_regex)
     fields.int32(value.rebalance_timeout_ms)
     fields.text(value.server_assignor)
-    fields.tags({} if value.classic is None else {_ONLY_TAG: _write_classic(value.classic)})
+    fields.tags({} if value.classic is None else {ONLY_TAG: _write_classic(value.classic)})
     return fields.finish()
 
 
 def _write_classic(value: ClassicMetadata) -> bytes:
-    fields = _tag_writer()
+    fields = value_writer()
     # A nullable structure starts with a byte that says whether it is present.
     fields.int8(1)
     fields.int32(value.session_timeout_ms)
@@ -291,21 +264,21 @@ def _write_classic(value: ClassicMetadata) -> bytes:
         fields.blob(metadata)
         fields.tags()
     fields.tags()
-    return _tag_bytes(fields)
+    return tag_bytes(fields)
 
 
 def _read_member(key: FieldReader, value: bytes | None) -> GroupRecord:
     group_id, member_id = key.text(), key.text()
     if value is None:
         return MemberRecord(group_id, member_id, None)
-    fields = _value_fields(value, "a member's metadata")
+    fields = value_fields(value, "a member's metadata")
     instance_id, rack_id = fields.nullable_text(), fields.nullable_text()
     client_id, client_host = fields.text(), fields.text()
-    topic_names = tuple(fields.text() for _ in range(fields.count()))
+    topic_names = fields.texts()
     topic_regex = fields.nullable_text()
     rebalance_timeout_ms = fields.int32()
     server_assignor = fields.nullable_text()
-    tag = fields.tags().get(_ONLY_TAG)
+    tag = fields.tags().get(ONLY_TAG)
     return MemberRecord(
         group_id,
         member_id,
@@ -324,7 +297,7 @@ def _read_member(key: FieldReader, value: bytes | None) -> GroupRecord:
 
 
 def _read_classic(tag: bytes) -> ClassicMetadata | None:
-    fields = _tag_fields(tag, "a classic member's metadata")
+    fields = tag_fields(tag, "a classic member's metadata")
     if fields.int8() < 0:
         return None
     session_timeout_ms = fields.int32()
@@ -336,42 +309,20 @@ def _read_classic(tag: bytes) -> ClassicMetadata | None:
 
 
 def _write_target_epoch(value: TargetEpochValue) -> bytes:
-    return _write_tagged_epoch(value.epoch, value.timestamp_ms)
+    return write_tagged_epoch(value.epoch, value.timestamp_ms)
 
 
 def _read_target_epoch(key: FieldReader, value: bytes | None) -> GroupRecord:
     group_id = key.text()
     if value is None:
         return TargetEpochRecord(group_id, None)
-    epoch, timestamp_ms = _read_tagged_epoch(value, "a target assignment's epoch", "a target assignment's time")
+    epoch, timestamp_ms = read_tagged_epoch(value, "a target assignment's epoch", "a target assignment's time")
     return TargetEpochRecord(group_id, TargetEpochValue(epoch=epoch, timestamp_ms=timestamp_ms))
 
 
-def _write_tagged_epoch(epoch: int, number: int) -> bytes:
-    """An epoch, and a number in a tagged field, which is left out for 0."""
-    fields = FieldWriter(_VERSION, flexible=True)
-    fields.int32(epoch)
-    tag = _tag_writer()
-    tag.int64(number)
-    fields.tags({_ONLY_TAG: _tag_bytes(tag)} if number else {})
-    return fields.finish()
-
-
-def _read_tagged_epoch(value: bytes, what: str, what_number: str) -> tuple[int, int]:
-    """The epoch and the number of `_write_tagged_epoch`; the arguments name both in errors."""
-    fields = _value_fields(value, what)
-    epoch = fields.int32()
-    tag = fields.tags().get(_ONLY_TAG)
-    return epoch, 0 if tag is None else _tag_fields(tag, what_number).int64()
-
-
 def _write_target(value: Assignment) -> bytes:
-    fields = FieldWriter(_VERSION, flexible=True)
-    fields.count(len(value))
-    for topic_id, partitions in sorted(value.items()):
-        fields.uuid(topic_id)
-        fields.int32s(partitions)
-        fields.tags()
+    fields = value_writer()
+    write_assignment(fields, value)
     fields.tags()
     return fields.finish()
 
@@ -380,18 +331,12 @@ def _read_target(key: FieldReader, value: bytes | None) -> GroupRecord:
     group_id, member_id = key.text(), key.text()
     if value is None:
         return TargetRecord(group_id, member_id, None)
-    fields = _value_fields(value, "a member's target assignment")
-    assignment = {}
-    for _ in range(fields.count()):
-        topic_id = fields.uuid()
-        assignment[topic_id] = tuple(sorted(fields.int32s()))
-        fields.tags()
-    return TargetRecord(group_id, member_id, dict(sorted(assignment.items())))
+    return TargetRecord(group_id, member_id, read_assignment(value_fields(value, "a member's target assignment")))
 
 
 def _write_current(value: CurrentValue) -> bytes:
     # The record that is written most, by far: packed in as few steps as possible.
-    head = _CURRENT.pack(_VERSION, value.member_epoch, value.previous_member_epoch, value.state)
+    head = _CURRENT.pack(VERSION, value.member_epoch, value.previous_member_epoch, value.state)
     return b"".join((head, _holdings(value.assigned), _holdings(value.revoking), _NO_TAGS))
 
 
@@ -412,7 +357,7 @@ def _read_current(key: FieldReader, value: bytes | None) -> GroupRecord:
     group_id, member_id = key.text(), key.text()
     if value is None:
         return CurrentRecord(group_id, member_id, None)
-    fields = _value_fields(value, "a member's current assignment")
+    fields = value_fields(value, "a member's current assignment")
     member_epoch, previous_member_epoch, state = fields.int32(), fields.int32(), fields.int8()
     return CurrentRecord(
         group_id,
@@ -432,9 +377,9 @@ def _read_holdings(fields: FieldReader, member_epoch: int) -> Holdings:
     for _ in range(fields.count()):
         topic_id = fields.uuid()
         partitions = fields.int32s()
-        tag = fields.tags().get(_ONLY_TAG)
+        tag = fields.tags().get(ONLY_TAG)
         # A null array, or one of the wrong length, means the same as no tag: as old as the member epoch.
-        since = () if tag in (None, b"\0") else _tag_fields(tag or b"", "assignment epochs").int32s()
+        since = () if tag in (None, b"\0") else tag_fields(tag or b"", "assignment epochs").int32s()
         if len(since) != len(partitions):
             since = (max(member_epoch, 0),) * len(partitions)
         holdings[topic_id] = dict(sorted(zip(partitions, since, strict=True)))
@@ -442,10 +387,8 @@ def _read_holdings(fields: FieldReader, member_epoch: int) -> Holdings:
 
 
 def _write_regex(value: RegexValue) -> bytes:
-    fields = FieldWriter(_VERSION, flexible=True)
-    fields.count(len(value.topics))
-    for topic in value.topics:
-        fields.text(topic)
+    fields = value_writer()
+    fields.texts(value.topics)
     fields.int64(value.version)
     fields.int64(value.timestamp_ms)
     fields.tags()
@@ -456,8 +399,8 @@ def _read_regex(key: FieldReader, value: bytes | None) -> GroupRecord:
     group_id, regex = key.text(), key.text()
     if value is None:
         return RegexRecord(group_id, regex, None)
-    fields = _value_fields(value, "a resolved pattern")
-    topics = tuple(fields.text() for _ in range(fields.count()))
+    fields = value_fields(value, "a resolved pattern")
+    topics = fields.texts()
     return RegexRecord(group_id, regex, RegexValue(topics=topics, version=fields.int64(), timestamp_ms=fields.int64()))
 
 

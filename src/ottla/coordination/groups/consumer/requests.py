@@ -9,7 +9,7 @@ from enum import Enum
 from typing import Final, NamedTuple
 from uuid import UUID
 
-from ottla.coordination.groups.consumer.records import Assignment
+from ottla.coordination.groups.record_values import Assignment
 from ottla.model.error_codes import ErrorCode
 
 JOIN_EPOCH: Final = 0

@@ -16,7 +16,7 @@ from types import MappingProxyType
 from typing import Final, NamedTuple
 from uuid import UUID
 
-from ottla.coordination.groups.consumer.records import Assignment
+from ottla.coordination.groups.record_values import Assignment
 
 UNIFORM: Final = "uniform"
 RANGE: Final = "range"

@@ -7,7 +7,6 @@ from uuid import UUID
 
 from ottla.coordination.groups.consumer.group import ConsumerGroup, GroupState, Member, as_assignment
 from ottla.coordination.groups.consumer.group_change import NOTHING, preferred_assignor
-from ottla.coordination.groups.consumer.records import Assignment
 from ottla.coordination.groups.consumer.requests import (
     MODERN_COMMIT_VERSION,
     DescribedConsumerGroup,
@@ -15,6 +14,7 @@ from ottla.coordination.groups.consumer.requests import (
     DescribedPartitions,
 )
 from ottla.coordination.groups.group_kind import ALLOWED, CommitVerdict, Topics
+from ottla.coordination.groups.record_values import Assignment
 from ottla.model.error_codes import ErrorCode
 
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Final
 
+from ottla.coordination.groups.record_values import Assignment
 from ottla.coordination.groups.share.records import (
-    Assignment,
     CurrentRecord,
     CurrentValue,
     EpochRecord,

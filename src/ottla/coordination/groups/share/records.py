@@ -6,16 +6,22 @@ One class for each record type, with its key's fields first; a value of None is 
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Final, TypeVar
+from typing import Final
 from uuid import UUID
 
+from ottla.coordination.groups.record_values import (
+    Assignment,
+    or_none,
+    read_assignment,
+    read_tagged_epoch,
+    value_fields,
+    value_writer,
+    write_assignment,
+    write_key,
+    write_tagged_epoch,
+)
 from ottla.coordination.runtime.effects import CoordinatorRecord
-from ottla.coordination.runtime.record_fields import FieldReader, FieldWriter
-
-V = TypeVar("V")
-
-Assignment = Mapping[UUID, tuple[int, ...]]
-"""Partitions by topic id, ascending; a topic without partitions is not in it."""
+from ottla.coordination.runtime.record_fields import FieldReader
 
 MEMBER_KIND: Final = 10
 EPOCH_KIND: Final = 11
@@ -24,9 +30,7 @@ TARGET_KIND: Final = 13
 CURRENT_KIND: Final = 14
 STATE_PARTITIONS_KIND: Final = 15
 
-_VERSION: Final = 0
 _STABLE: Final = 0
-_TIMESTAMP_TAG: Final = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,17 +145,17 @@ def encode(record: GroupRecord) -> CoordinatorRecord:
     """The record as it is appended."""
     match record:
         case EpochRecord(group_id, value):
-            return CoordinatorRecord(_key(EPOCH_KIND, group_id), _or_none(_write_epoch, value))
+            return CoordinatorRecord(write_key(EPOCH_KIND, group_id), or_none(_write_epoch, value))
         case MemberRecord(group_id, member_id, member):
-            return CoordinatorRecord(_key(MEMBER_KIND, group_id, member_id), _or_none(_write_member, member))
+            return CoordinatorRecord(write_key(MEMBER_KIND, group_id, member_id), or_none(_write_member, member))
         case TargetEpochRecord(group_id, target):
-            return CoordinatorRecord(_key(TARGET_EPOCH_KIND, group_id), _or_none(_write_target_epoch, target))
+            return CoordinatorRecord(write_key(TARGET_EPOCH_KIND, group_id), or_none(_write_target_epoch, target))
         case TargetRecord(group_id, member_id, assignment):
-            return CoordinatorRecord(_key(TARGET_KIND, group_id, member_id), _or_none(_write_target, assignment))
+            return CoordinatorRecord(write_key(TARGET_KIND, group_id, member_id), or_none(_write_target, assignment))
         case CurrentRecord(group_id, member_id, current):
-            return CoordinatorRecord(_key(CURRENT_KIND, group_id, member_id), _or_none(_write_current, current))
+            return CoordinatorRecord(write_key(CURRENT_KIND, group_id, member_id), or_none(_write_current, current))
         case StatePartitionsRecord(group_id, states):
-            return CoordinatorRecord(_key(STATE_PARTITIONS_KIND, group_id), _or_none(_write_states, states))
+            return CoordinatorRecord(write_key(STATE_PARTITIONS_KIND, group_id), or_none(_write_states, states))
 
 
 def decode(record: CoordinatorRecord) -> GroupRecord | None:
@@ -161,27 +165,8 @@ def decode(record: CoordinatorRecord) -> GroupRecord | None:
     return None if read is None else read(key, record.value)
 
 
-def _or_none(write: Callable[[V], bytes], value: V | None) -> bytes | None:
-    return None if value is None else write(value)
-
-
-def _key(kind: int, *names: str) -> bytes:
-    fields = FieldWriter(kind)
-    for name in names:
-        fields.text(name)
-    return fields.finish()
-
-
-def _value_fields(value: bytes, what: str) -> FieldReader:
-    fields = FieldReader(value, what)
-    if fields.version != _VERSION:
-        raise fields.fail(f"version {fields.version} is newer than {_VERSION}, the newest supported version,")
-    fields.flexible = True
-    return fields
-
-
 def _write_epoch(value: EpochValue) -> bytes:
-    fields = FieldWriter(_VERSION, flexible=True)
+    fields = value_writer()
     fields.int32(value.epoch)
     fields.int64(value.metadata_hash)
     fields.tags()
@@ -192,18 +177,16 @@ def _read_epoch(key: FieldReader, value: bytes | None) -> GroupRecord:
     group_id = key.text()
     if value is None:
         return EpochRecord(group_id, None)
-    fields = _value_fields(value, "a share group's epoch")
+    fields = value_fields(value, "a share group's epoch")
     return EpochRecord(group_id, EpochValue(epoch=fields.int32(), metadata_hash=fields.int64()))
 
 
 def _write_member(value: MemberValue) -> bytes:
-    fields = FieldWriter(_VERSION, flexible=True)
+    fields = value_writer()
     fields.text(value.rack_id)
     fields.text(value.client_id)
     fields.text(value.client_host)
-    fields.count(len(value.topic_names))
-    for name in value.topic_names:
-        fields.text(name)
+    fields.texts(value.topic_names)
     fields.tags()
     return fields.finish()
 
@@ -212,66 +195,31 @@ def _read_member(key: FieldReader, value: bytes | None) -> GroupRecord:
     group_id, member_id = key.text(), key.text()
     if value is None:
         return MemberRecord(group_id, member_id, None)
-    fields = _value_fields(value, "a share group member's metadata")
+    fields = value_fields(value, "a share group member's metadata")
     member = MemberValue(
         rack_id=fields.nullable_text(),
         client_id=fields.text(),
         client_host=fields.text(),
-        topic_names=tuple(fields.text() for _ in range(fields.count())),
+        topic_names=fields.texts(),
     )
     return MemberRecord(group_id, member_id, member)
 
 
 def _write_target_epoch(value: TargetEpochValue) -> bytes:
-    fields = FieldWriter(_VERSION, flexible=True)
-    fields.int32(value.epoch)
-    timestamp = value.timestamp_ms.to_bytes(8, signed=True)
-    fields.tags({_TIMESTAMP_TAG: timestamp} if value.timestamp_ms else {})
-    return fields.finish()
+    return write_tagged_epoch(value.epoch, value.timestamp_ms)
 
 
 def _read_target_epoch(key: FieldReader, value: bytes | None) -> GroupRecord:
     group_id = key.text()
     if value is None:
         return TargetEpochRecord(group_id, None)
-    fields = _value_fields(value, "a share group's target epoch")
-    epoch = fields.int32()
-    tag = fields.tags().get(_TIMESTAMP_TAG, b"")
-    return TargetEpochRecord(
-        group_id, TargetEpochValue(epoch=epoch, timestamp_ms=int.from_bytes(tag, signed=True) if tag else 0)
-    )
-
-
-def _write_assignment(fields: FieldWriter, assignment: Assignment) -> None:
-    fields.count(len(assignment))
-    for topic_id, partitions in sorted(assignment.items()):
-        fields.uuid(topic_id)
-        _write_numbers(fields, partitions)
-        fields.tags()
-
-
-def _read_assignment(fields: FieldReader) -> Assignment:
-    assignment: dict[UUID, tuple[int, ...]] = {}
-    for _ in range(fields.count()):
-        topic_id = fields.uuid()
-        assignment[topic_id] = tuple(sorted(_read_numbers(fields)))
-        fields.tags()
-    return dict(sorted(assignment.items()))
-
-
-def _write_numbers(fields: FieldWriter, numbers: tuple[int, ...]) -> None:
-    fields.count(len(numbers))
-    for number in numbers:
-        fields.int32(number)
-
-
-def _read_numbers(fields: FieldReader) -> tuple[int, ...]:
-    return tuple(fields.int32() for _ in range(fields.count()))
+    epoch, timestamp_ms = read_tagged_epoch(value, "a share group's target epoch", "a share group's target time")
+    return TargetEpochRecord(group_id, TargetEpochValue(epoch=epoch, timestamp_ms=timestamp_ms))
 
 
 def _write_target(value: Assignment) -> bytes:
-    fields = FieldWriter(_VERSION, flexible=True)
-    _write_assignment(fields, value)
+    fields = value_writer()
+    write_assignment(fields, value)
     fields.tags()
     return fields.finish()
 
@@ -281,17 +229,17 @@ def _read_target(key: FieldReader, value: bytes | None) -> GroupRecord:
     if value is None:
         return TargetRecord(group_id, member_id, None)
     return TargetRecord(
-        group_id, member_id, _read_assignment(_value_fields(value, "a share group member's target assignment"))
+        group_id, member_id, read_assignment(value_fields(value, "a share group member's target assignment"))
     )
 
 
 def _write_current(value: CurrentValue) -> bytes:
-    fields = FieldWriter(_VERSION, flexible=True)
+    fields = value_writer()
     fields.int32(value.member_epoch)
     fields.int32(value.previous_member_epoch)
     # A member of a share group gives nothing up, so it is always in the first of Kafka's states.
     fields.int8(_STABLE)
-    _write_assignment(fields, value.assigned)
+    write_assignment(fields, value.assigned)
     fields.tags()
     return fields.finish()
 
@@ -300,22 +248,22 @@ def _read_current(key: FieldReader, value: bytes | None) -> GroupRecord:
     group_id, member_id = key.text(), key.text()
     if value is None:
         return CurrentRecord(group_id, member_id, None)
-    fields = _value_fields(value, "a share group member's current assignment")
+    fields = value_fields(value, "a share group member's current assignment")
     member_epoch, previous_member_epoch, _ = fields.int32(), fields.int32(), fields.int8()
     current = CurrentValue(
-        member_epoch=member_epoch, previous_member_epoch=previous_member_epoch, assigned=_read_assignment(fields)
+        member_epoch=member_epoch, previous_member_epoch=previous_member_epoch, assigned=read_assignment(fields)
     )
     return CurrentRecord(group_id, member_id, current)
 
 
 def _write_states(value: StatePartitionsValue) -> bytes:
-    fields = FieldWriter(_VERSION, flexible=True)
+    fields = value_writer()
     for topics in (value.initializing, value.initialized):
         fields.count(len(topics))
         for topic_id, topic in sorted(topics.items()):
             fields.uuid(topic_id)
             fields.text(topic.name)
-            _write_numbers(fields, tuple(sorted(topic.partitions)))
+            fields.int32s(tuple(sorted(topic.partitions)))
             fields.tags()
     fields.count(len(value.deleting))
     for topic_id, name in sorted(value.deleting.items()):
@@ -330,13 +278,13 @@ def _read_states(key: FieldReader, value: bytes | None) -> GroupRecord:
     group_id = key.text()
     if value is None:
         return StatePartitionsRecord(group_id, None)
-    fields = _value_fields(value, "a share group's initialized partitions")
+    fields = value_fields(value, "a share group's initialized partitions")
 
     def topics() -> dict[UUID, TopicPartitions]:
         found = {}
         for _ in range(fields.count()):
             topic_id = fields.uuid()
-            found[topic_id] = TopicPartitions(fields.text(), frozenset(_read_numbers(fields)))
+            found[topic_id] = TopicPartitions(fields.text(), frozenset(fields.int32s()))
             fields.tags()
         return found
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 from uuid import UUID
 
-from ottla.coordination.groups.share.records import Assignment
+from ottla.coordination.groups.record_values import Assignment
 from ottla.model.error_codes import ErrorCode
 
 JOIN_EPOCH: Final = 0

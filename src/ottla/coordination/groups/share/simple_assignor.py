@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Final
 from uuid import UUID
 
-from ottla.coordination.groups.share.records import Assignment
+from ottla.coordination.groups.record_values import Assignment
 
 SIMPLE: Final = "simple"
 

@@ -10,6 +10,17 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Final, TypeVar
 
+from ottla.coordination.groups.record_values import (
+    ONLY_TAG,
+    or_none,
+    read_tagged_epoch,
+    tag_bytes,
+    tag_fields,
+    value_fields,
+    value_writer,
+    write_key,
+    write_tagged_epoch,
+)
 from ottla.coordination.groups.streams.requests import Endpoint
 from ottla.coordination.groups.streams.tasks import HeldTasks, TaskEpochs, Tasks, TaskSet
 from ottla.coordination.groups.streams.topology import CopartitionGroup, InternalTopic, Subtopology, Topology
@@ -17,7 +28,6 @@ from ottla.coordination.runtime.effects import CoordinatorRecord
 from ottla.coordination.runtime.record_fields import FieldReader, FieldWriter
 
 T = TypeVar("T")
-V = TypeVar("V")
 
 EPOCH_KIND: Final = 17
 MEMBER_KIND: Final = 19
@@ -29,10 +39,8 @@ TOPOLOGY_KIND: Final = 23
 NOT_VALIDATED: Final = -1
 """The validated topology epoch of a group whose topics are missing or wrong."""
 
-_VERSION: Final = 0
 _VALIDATED_TAG: Final = 0
 _CONFIGS_TAG: Final = 1
-_ONLY_TAG: Final = 0
 _UNSIGNED_16: Final = 0xFFFF
 
 
@@ -153,17 +161,17 @@ def encode(record: GroupRecord) -> CoordinatorRecord:
     """The record as it is appended."""
     match record:
         case EpochRecord(group_id, value):
-            return CoordinatorRecord(_key(EPOCH_KIND, group_id), _or_none(_write_epoch, value))
+            return CoordinatorRecord(write_key(EPOCH_KIND, group_id), or_none(_write_epoch, value))
         case MemberRecord(group_id, member_id, member):
-            return CoordinatorRecord(_key(MEMBER_KIND, group_id, member_id), _or_none(_write_member, member))
+            return CoordinatorRecord(write_key(MEMBER_KIND, group_id, member_id), or_none(_write_member, member))
         case TargetEpochRecord(group_id, target):
-            return CoordinatorRecord(_key(TARGET_EPOCH_KIND, group_id), _or_none(_write_target_epoch, target))
+            return CoordinatorRecord(write_key(TARGET_EPOCH_KIND, group_id), or_none(_write_target_epoch, target))
         case TargetRecord(group_id, member_id, tasks):
-            return CoordinatorRecord(_key(TARGET_KIND, group_id, member_id), _or_none(_write_target, tasks))
+            return CoordinatorRecord(write_key(TARGET_KIND, group_id, member_id), or_none(_write_target, tasks))
         case CurrentRecord(group_id, member_id, current):
-            return CoordinatorRecord(_key(CURRENT_KIND, group_id, member_id), _or_none(_write_current, current))
+            return CoordinatorRecord(write_key(CURRENT_KIND, group_id, member_id), or_none(_write_current, current))
         case TopologyRecord(group_id, topology):
-            return CoordinatorRecord(_key(TOPOLOGY_KIND, group_id), _or_none(_write_topology, topology))
+            return CoordinatorRecord(write_key(TOPOLOGY_KIND, group_id), or_none(_write_topology, topology))
 
 
 def decode(record: CoordinatorRecord) -> GroupRecord | None:
@@ -173,53 +181,22 @@ def decode(record: CoordinatorRecord) -> GroupRecord | None:
     return None if read is None else read(key, record.value)
 
 
-def _or_none(write: Callable[[V], bytes], value: V | None) -> bytes | None:
-    return None if value is None else write(value)
-
-
-def _key(kind: int, *names: str) -> bytes:
-    fields = FieldWriter(kind)
-    for name in names:
-        fields.text(name)
-    return fields.finish()
-
-
-def _value_fields(value: bytes, what: str) -> FieldReader:
-    fields = FieldReader(value, what)
-    if fields.version != _VERSION:
-        raise fields.fail(f"version {fields.version} is newer than {_VERSION}, the newest supported version,")
-    fields.flexible = True
-    return fields
-
-
-def _tag_writer() -> FieldWriter:
-    return FieldWriter(_VERSION, flexible=True)
-
-
-def _tag_bytes(fields: FieldWriter) -> bytes:
-    return fields.finish()[2:]
-
-
-def _tag_fields(tag: bytes, what: str) -> FieldReader:
-    return _value_fields(b"\0\0" + tag, what)
-
-
 # The group
 
 
 def _write_epoch(value: EpochValue) -> bytes:
-    fields = FieldWriter(_VERSION, flexible=True)
+    fields = value_writer()
     fields.int32(value.epoch)
     fields.int64(value.metadata_hash)
     tags = {}
     if value.validated_topology_epoch != NOT_VALIDATED:
-        validated = _tag_writer()
+        validated = value_writer()
         validated.int32(value.validated_topology_epoch)
-        tags[_VALIDATED_TAG] = _tag_bytes(validated)
+        tags[_VALIDATED_TAG] = tag_bytes(validated)
     if value.assignment_configs:
-        configs = _tag_writer()
+        configs = value_writer()
         _write_pairs(configs, sorted(value.assignment_configs.items()))
-        tags[_CONFIGS_TAG] = _tag_bytes(configs)
+        tags[_CONFIGS_TAG] = tag_bytes(configs)
     fields.tags(tags)
     return fields.finish()
 
@@ -228,19 +205,19 @@ def _read_epoch(key: FieldReader, value: bytes | None) -> GroupRecord:
     group_id = key.text()
     if value is None:
         return EpochRecord(group_id, None)
-    fields = _value_fields(value, "a streams group's epoch")
+    fields = value_fields(value, "a streams group's epoch")
     epoch, digest = fields.int32(), fields.int64()
     tags = fields.tags()
     validated, configs = tags.get(_VALIDATED_TAG), tags.get(_CONFIGS_TAG)
     # A null array means the same as no tag.
-    pairs = () if configs in (None, b"\0") else _read_pairs(_tag_fields(configs or b"", "a group's assignment configs"))
+    pairs = () if configs in (None, b"\0") else _read_pairs(tag_fields(configs or b"", "a group's assignment configs"))
     return EpochRecord(
         group_id,
         EpochValue(
             epoch=epoch,
             metadata_hash=digest,
             validated_topology_epoch=(
-                NOT_VALIDATED if validated is None else _tag_fields(validated, "a validated topology epoch").int32()
+                NOT_VALIDATED if validated is None else tag_fields(validated, "a validated topology epoch").int32()
             ),
             assignment_configs=dict(sorted(pairs)),
         ),
@@ -248,22 +225,14 @@ def _read_epoch(key: FieldReader, value: bytes | None) -> GroupRecord:
 
 
 def _write_target_epoch(value: TargetEpochValue) -> bytes:
-    fields = FieldWriter(_VERSION, flexible=True)
-    fields.int32(value.epoch)
-    timestamp = _tag_writer()
-    timestamp.int64(value.timestamp_ms)
-    fields.tags({_ONLY_TAG: _tag_bytes(timestamp)} if value.timestamp_ms else {})
-    return fields.finish()
+    return write_tagged_epoch(value.epoch, value.timestamp_ms)
 
 
 def _read_target_epoch(key: FieldReader, value: bytes | None) -> GroupRecord:
     group_id = key.text()
     if value is None:
         return TargetEpochRecord(group_id, None)
-    fields = _value_fields(value, "a target assignment's epoch")
-    epoch = fields.int32()
-    tag = fields.tags().get(_ONLY_TAG)
-    timestamp_ms = 0 if tag is None else _tag_fields(tag, "a target assignment's time").int64()
+    epoch, timestamp_ms = read_tagged_epoch(value, "a target assignment's epoch", "a target assignment's time")
     return TargetEpochRecord(group_id, TargetEpochValue(epoch=epoch, timestamp_ms=timestamp_ms))
 
 
@@ -271,7 +240,7 @@ def _read_target_epoch(key: FieldReader, value: bytes | None) -> GroupRecord:
 
 
 def _write_member(value: MemberValue) -> bytes:
-    fields = FieldWriter(_VERSION, flexible=True)
+    fields = value_writer()
     fields.text(value.instance_id)
     fields.text(value.rack_id)
     fields.text(value.client_id)
@@ -297,7 +266,7 @@ def _read_member(key: FieldReader, value: bytes | None) -> GroupRecord:
     group_id, member_id = key.text(), key.text()
     if value is None:
         return MemberRecord(group_id, member_id, None)
-    fields = _value_fields(value, "a streams member's metadata")
+    fields = value_fields(value, "a streams member's metadata")
     instance_id, rack_id = fields.nullable_text(), fields.nullable_text()
     client_id, client_host = fields.text(), fields.text()
     rebalance_timeout_ms, topology_epoch = fields.int32(), fields.int32()
@@ -327,7 +296,7 @@ def _read_member(key: FieldReader, value: bytes | None) -> GroupRecord:
 
 
 def _write_target(value: TaskSet) -> bytes:
-    fields = FieldWriter(_VERSION, flexible=True)
+    fields = value_writer()
     for tasks in (value.active, value.standby, value.warmup):
         _write_tasks(fields, tasks)
     fields.tags()
@@ -338,7 +307,7 @@ def _read_target(key: FieldReader, value: bytes | None) -> GroupRecord:
     group_id, member_id = key.text(), key.text()
     if value is None:
         return TargetRecord(group_id, member_id, None)
-    fields = _value_fields(value, "a streams member's target assignment")
+    fields = value_fields(value, "a streams member's target assignment")
     return TargetRecord(
         group_id,
         member_id,
@@ -347,7 +316,7 @@ def _read_target(key: FieldReader, value: bytes | None) -> GroupRecord:
 
 
 def _write_current(value: CurrentValue) -> bytes:
-    fields = FieldWriter(_VERSION, flexible=True)
+    fields = value_writer()
     fields.int32(value.member_epoch)
     fields.int32(value.previous_member_epoch)
     fields.int8(value.state)
@@ -363,7 +332,7 @@ def _read_current(key: FieldReader, value: bytes | None) -> GroupRecord:
     group_id, member_id = key.text(), key.text()
     if value is None:
         return CurrentRecord(group_id, member_id, None)
-    fields = _value_fields(value, "a streams member's current assignment")
+    fields = value_fields(value, "a streams member's current assignment")
     member_epoch, previous_member_epoch, state = fields.int32(), fields.int32(), fields.int8()
     assigned, revoking = (
         HeldTasks(
@@ -388,7 +357,7 @@ def _write_tasks(fields: FieldWriter, tasks: Tasks) -> None:
     fields.count(len(tasks))
     for subtopology_id, partitions in sorted(tasks.items()):
         fields.text(subtopology_id)
-        _write_numbers(fields, partitions)
+        fields.int32s(partitions)
         fields.tags()
 
 
@@ -396,7 +365,7 @@ def _read_tasks(fields: FieldReader) -> Tasks:
     tasks = {}
     for _ in range(fields.count()):
         subtopology_id = fields.text()
-        tasks[subtopology_id] = tuple(sorted(_read_numbers(fields)))
+        tasks[subtopology_id] = tuple(sorted(fields.int32s()))
         fields.tags()
     return dict(sorted(tasks.items()))
 
@@ -406,20 +375,20 @@ def _write_task_epochs(fields: FieldWriter, tasks: TaskEpochs) -> None:
     for subtopology_id, epochs in sorted(tasks.items()):
         fields.text(subtopology_id)
         partitions = tuple(sorted(epochs))
-        _write_numbers(fields, partitions)
-        since = _tag_writer()
-        _write_numbers(since, tuple(epochs[partition] for partition in partitions))
-        fields.tags({_ONLY_TAG: _tag_bytes(since)})
+        fields.int32s(partitions)
+        since = value_writer()
+        since.int32s(tuple(epochs[partition] for partition in partitions))
+        fields.tags({ONLY_TAG: tag_bytes(since)})
 
 
 def _read_task_epochs(fields: FieldReader, member_epoch: int) -> TaskEpochs:
     tasks = {}
     for _ in range(fields.count()):
         subtopology_id = fields.text()
-        partitions = _read_numbers(fields)
-        tag = fields.tags().get(_ONLY_TAG)
+        partitions = fields.int32s()
+        tag = fields.tags().get(ONLY_TAG)
         # A null array, or one of the wrong length, means the same as no tag: as old as the member epoch.
-        since = () if tag in (None, b"\0") else _read_numbers(_tag_fields(tag or b"", "assignment epochs"))
+        since = () if tag in (None, b"\0") else tag_fields(tag or b"", "assignment epochs").int32s()
         if len(since) != len(partitions):
             since = (max(member_epoch, 0),) * len(partitions)
         tasks[subtopology_id] = dict(sorted(zip(partitions, since, strict=True)))
@@ -430,15 +399,15 @@ def _read_task_epochs(fields: FieldReader, member_epoch: int) -> TaskEpochs:
 
 
 def _write_topology(value: Topology) -> bytes:
-    fields = FieldWriter(_VERSION, flexible=True)
+    fields = value_writer()
     fields.int32(value.epoch)
     fields.count(len(value.subtopologies))
     for each in value.subtopologies:
         fields.text(each.subtopology_id)
-        _write_texts(fields, each.source_topics)
-        _write_texts(fields, each.source_topic_regex)
+        fields.texts(each.source_topics)
+        fields.texts(each.source_topic_regex)
         _write_internal_topics(fields, each.changelog_topics)
-        _write_texts(fields, each.repartition_sink_topics)
+        fields.texts(each.repartition_sink_topics)
         _write_internal_topics(fields, each.repartition_source_topics)
         fields.count(len(each.copartition_groups))
         for group in each.copartition_groups:
@@ -456,7 +425,7 @@ def _read_topology(key: FieldReader, value: bytes | None) -> GroupRecord:
     group_id = key.text()
     if value is None:
         return TopologyRecord(group_id, None)
-    fields = _value_fields(value, "a topology")
+    fields = value_fields(value, "a topology")
     epoch = fields.int32()
     return TopologyRecord(group_id, Topology(epoch=epoch, subtopologies=_read_list(fields, _read_subtopology)))
 
@@ -464,10 +433,10 @@ def _read_topology(key: FieldReader, value: bytes | None) -> GroupRecord:
 def _read_subtopology(fields: FieldReader) -> Subtopology:
     return Subtopology(
         subtopology_id=fields.text(),
-        source_topics=_read_texts(fields),
-        source_topic_regex=_read_texts(fields),
+        source_topics=fields.texts(),
+        source_topic_regex=fields.texts(),
         changelog_topics=_read_list(fields, _read_internal_topic),
-        repartition_sink_topics=_read_texts(fields),
+        repartition_sink_topics=fields.texts(),
         repartition_source_topics=_read_list(fields, _read_internal_topic),
         copartition_groups=_read_list(fields, _read_copartition_group),
     )
@@ -523,26 +492,6 @@ def _write_pairs(fields: FieldWriter, pairs: Sequence[tuple[str, str]]) -> None:
 
 def _read_pairs(fields: FieldReader) -> tuple[tuple[str, str], ...]:
     return _read_list(fields, lambda each: (each.text(), each.text()))
-
-
-def _write_texts(fields: FieldWriter, texts: tuple[str, ...]) -> None:
-    fields.count(len(texts))
-    for text in texts:
-        fields.text(text)
-
-
-def _read_texts(fields: FieldReader) -> tuple[str, ...]:
-    return tuple(fields.text() for _ in range(fields.count()))
-
-
-def _write_numbers(fields: FieldWriter, numbers: tuple[int, ...]) -> None:
-    fields.count(len(numbers))
-    for number in numbers:
-        fields.int32(number)
-
-
-def _read_numbers(fields: FieldReader) -> tuple[int, ...]:
-    return tuple(fields.int32() for _ in range(fields.count()))
 
 
 _STATES: Final = {state.value: state for state in MemberState}

@@ -14,8 +14,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ottla.coordination.groups.consumer.records import Assignment
 from ottla.coordination.groups.consumer.target_assignor import ASSIGNORS, RANGE, UNIFORM, AssignedMember, assign
+from ottla.coordination.groups.record_values import Assignment
 
 A, B, C = (UUID(int=number) for number in (1, 2, 3))
 GOLDEN: Final = Path(__file__).parents[4] / "golden" / "coordination" / "target_assignments.jsonl"
