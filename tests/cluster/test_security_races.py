@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -36,12 +37,12 @@ from tests.cluster.cluster_security import (
     secured_cluster,
     set_password,
 )
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.broker
 
 APP: Final = "app"
 TOPIC: Final = "plain"
-SOON_SECONDS: Final = 60.0
 SETTINGS: Final = {
     "connections.max.reauth.ms": "4000",
     "replica.lag.time.max.ms": "6000",
@@ -63,7 +64,7 @@ class Secured:
         is_over = threading.Event()
         failures: list[BaseException] = []
 
-        def told(delivery: Any, value: str) -> None:
+        def told(value: str, delivery: Any) -> None:
             if (error := delivery.exception()) is not None:
                 failures.append(error)
             else:
@@ -77,7 +78,7 @@ class Secured:
                         break
                     value = f"{token}-{number}"
                     sent = producer.send(TOPIC, value.encode(), partition=number % PARTITIONS)
-                    sent.add_done_callback(lambda delivery, value=value: told(delivery, value))  # type: ignore[misc]
+                    sent.add_done_callback(partial(told, value))
 
         token = secrets.token_hex(4)
         thread = threading.Thread(target=write)
@@ -111,13 +112,6 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
             admin.create_acls(client_acls(APP))
         cluster.create_topic(TOPIC, PARTITIONS)
         yield Secured(cluster, security)
-
-
-def wait_until(is_so: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + SOON_SECONDS
-    while not is_so():
-        assert time.monotonic() < deadline, f"waited {SOON_SECONDS:.0f} s until {what}"
-        time.sleep(0.05)
 
 
 def serves(broker: BrokerHandle, keystore: Path) -> bool:
@@ -185,11 +179,10 @@ def test_password_of_the_brokers_changes_under_their_feet(secured: Secured) -> N
         new = secrets.token_urlsafe(16)
         with security.admin(cluster.bootstrap) as admin:
             set_password(admin, BROKER, new)
-        for broker in cluster.brokers:
-            wait_until(
-                lambda broker=broker: "check the user name and the password" in secured.log_of(broker),  # type: ignore[misc]
-                "the brokers say that they cannot log in",
-            )
+        wait_until(
+            lambda: all("check the user name and the password" in secured.log_of(each) for each in cluster.brokers),
+            "the brokers say that they cannot log in",
+        )
         security.passwords[BROKER] = new
         for broker in cluster.brokers:
             # A clean stop would wait for requests that cannot be committed.

@@ -41,6 +41,7 @@ from tests.cluster.cluster_security import (
     set_password,
 )
 from tests.cluster.security_load import APP, TOPICS, unnoticed
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.broker
 
@@ -92,13 +93,6 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
         yield Secured(cluster, security)
 
 
-def wait_until(is_so: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + SOON_SECONDS
-    while not is_so():
-        assert time.monotonic() < deadline, f"waited {SOON_SECONDS:.0f} s until {what}"
-        time.sleep(0.05)
-
-
 def test_users_acls_quotas_and_certificates_change_under_load(secured: Secured, tmp_path: Path) -> None:
     """Certificates are rotated twice: by other files, and by a dynamic config that names other files."""
     began = time.monotonic()
@@ -114,9 +108,13 @@ def test_users_acls_quotas_and_certificates_change_under_load(secured: Secured, 
                     wait_until(partial(serves, broker, keystore), "the new certificate is in use")
             admin.alter_user_scram_credentials([UserScramCredentialDeletion("other", MECHANISM)])
         for broker in secured.cluster.brokers:
-            wait_until(lambda broker=broker: not secured.log_in("other", broker), "a deleted user is refused")  # type: ignore[misc]
+            wait_until(partial(_is_refused, secured, "other", broker), "a deleted user is refused")
         # Every connection that is still open has logged in again by then.
         time.sleep(max(0.0, began + 2 * SESSION_SECONDS - time.monotonic()))
+
+
+def _is_refused(secured: Secured, user: str, broker: BrokerHandle) -> bool:
+    return not secured.log_in(user, broker)
 
 
 def _name_another(secured: Secured, admin: Admin, number: int) -> Path:
@@ -193,6 +191,10 @@ class Writer:
         raise NotImplementedError
 
 
+def _answers(writer: Writer, partition: int, is_allowed: bool) -> bool:
+    return writer.write(partition) is is_allowed
+
+
 class OttlaWriter(Writer):
     def __init__(self, secured: Secured) -> None:
         super().__init__(secured)
@@ -258,7 +260,7 @@ def test_a_producer_is_denied_and_allowed_while_it_runs(secured: Secured, kind: 
             for is_allowed in (True, False):
                 change(admin, acls, is_allowed)
                 for partition in range(PARTITIONS):
-                    wait_until(lambda p=partition, a=is_allowed: writer.write(p) is a, f"allowed is {is_allowed}")  # type: ignore[misc]
+                    wait_until(partial(_answers, writer, partition, is_allowed), f"allowed is {is_allowed}")
                 assert {is_allowed} == {writer.write(number % PARTITIONS) for number in range(12)}
         change(admin, acls, is_allowed=True)
         wait_until(lambda: writer.write(0), "it is allowed again")

@@ -9,6 +9,8 @@ from pathlib import Path
 from types import MappingProxyType, TracebackType
 from typing import Any, Final, Self
 
+import pytest
+
 from ottla.broker.broker import Broker
 from ottla.broker.configs.configuration import BrokerConfig
 from ottla.client.admin.async_admin import AsyncAdmin
@@ -21,6 +23,7 @@ from ottla.metadata.records import PartitionRecord, decode, partition_key
 from ottla.metadata.sqlite.sqlite_store import SqliteStore
 from ottla.model.ids import TopicPartition
 from ottla.replication.partition import Partition
+from tests.waiting import until
 
 PATIENCE_SECONDS: Final = 60.0
 LEASE_TIMEOUT_MS: Final = 120_000
@@ -177,9 +180,19 @@ class ReplicatedBrokers:
 
     async def wait(self, is_so: Callable[[], bool]) -> None:
         """Returns when it is so; fails if it does not come to be."""
-        async with asyncio.timeout(PATIENCE_SECONDS):
-            while not is_so():  # noqa: ASYNC110 - a look at many brokers, for which there is no event
-                await asyncio.sleep(0.02)
+        await until(is_so, PATIENCE_SECONDS)
+
+    async def silence(self, number: int) -> Callable[[], None]:
+        """A broker's followers fetch nothing until the function that is returned is called."""
+        fetchers, patched = self.brokers[number].parts.fetchers, pytest.MonkeyPatch()
+        patched.setattr(fetchers, "refresh", lambda: None)
+        await fetchers.close()
+
+        def resume() -> None:
+            patched.undo()
+            fetchers.refresh()
+
+        return resume
 
     async def wait_in_sync(self, topic: str, partition: int = 0) -> None:
         """Until all replicas are in the ISR and know all that is committed."""

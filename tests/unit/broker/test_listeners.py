@@ -16,6 +16,7 @@ from ottla.env.real_clock import RealClock
 from ottla.metadata.sqlite.sqlite_store import SqliteStore
 from ottla.model.error_codes import ErrorCode
 from ottla.protocol.apis import ApiKey
+from tests.waiting import until
 from tests.wire.exchange import RawConnection
 
 pytestmark = pytest.mark.broker
@@ -49,12 +50,6 @@ async def ask(address: str, api_key: ApiKey, version: int, values: Mapping[str, 
     return await asyncio.to_thread(exchange)
 
 
-async def until(is_so: Any) -> None:
-    async with asyncio.timeout(60):
-        while not is_so():  # noqa: ASYNC110 - a look at many brokers, for which there is no event
-            await asyncio.sleep(0.02)
-
-
 def test_each_listener_shows_its_own_addresses(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with made(tmp_path, 0, {}) as broker:
@@ -84,11 +79,12 @@ def test_brokers_replicate_over_their_own_listener(tmp_path: Path) -> None:
                     await producer.send("t", value=b"v", partition=partition)
                 await producer.flush()
             await until(lambda: all(len(each.image.topics["t"].partitions[0].isr) == 2 for each in brokers))
-            for broker in brokers:
-                connections = broker.parts.listeners.connections
-                await until(
-                    lambda connections=connections: {"BROKERS"} == {each.context.listener for each in connections}
+            await until(
+                lambda: all(
+                    {"BROKERS"} == {each.context.listener for each in broker.parts.listeners.connections}
+                    for broker in brokers
                 )
+            )
             # The leader of a partition that was asked for at the wrong broker is named with the client's listener.
             follower = next(each for each in brokers if each.id != first.image.topics["t"].partitions[0].leader)
             leader = next(each for each in brokers if each is not follower)

@@ -1,7 +1,7 @@
 """AlterReplicaLogDirs on a running broker: partitions move between data dirs while clients write and read."""
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Coroutine
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from ottla.client.producer.async_producer import AsyncProducer
 from ottla.model.ids import TopicPartition
 from ottla.protocol.apis import ApiKey
 from tests.unit.broker.running_broker import ask, make_topic
+from tests.waiting import until
 
 pytestmark = pytest.mark.broker
 
@@ -41,12 +42,6 @@ def run(scenario: Coroutine[Any, Any, None]) -> None:
 def place(broker: Broker) -> str:
     """The name of the data dir that has the partition."""
     return Path(broker.parts.logs.dir_of(P).path).name
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    """Returns when it is so; `run` limits the time."""
-    for _ in iter(condition, True):
-        await asyncio.sleep(0.01)
 
 
 async def wait_moved(broker: Broker, name: str) -> None:

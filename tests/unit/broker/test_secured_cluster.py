@@ -4,7 +4,6 @@ transactions, certificates that change one broker at a time, and a broker that m
 import asyncio
 import logging
 import os
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,16 +18,11 @@ from tests.unit.broker.logins.secured import oauth_settings, token
 from tests.unit.broker.logins.token_endpoint import CLIENT, SECRET, TokenEndpoint
 from tests.unit.broker.replicated import ReplicatedBrokers
 from tests.unit.broker.secured import Secured
+from tests.waiting import until
 
 pytestmark = pytest.mark.broker
 
 ONE_REPLICA = {"offsets.topic.num.partitions": "1", "transaction.state.log.num.partitions": "1"}
-
-
-async def until(is_so: Callable[[], bool]) -> None:
-    async with asyncio.timeout(60):
-        while not is_so():  # noqa: ASYNC110  # What is waited for has no event of its own.
-            await asyncio.sleep(0.02)
 
 
 def options_of(cluster: ReplicatedBrokers, secured: Secured, protocol: str, **more: Any) -> dict[str, Any]:

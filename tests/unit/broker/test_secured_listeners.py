@@ -18,6 +18,7 @@ from ottla.protocol.config_resources import ResourceType
 from ottla.security.sasl.authentication_error import AuthenticationError
 from ottla.transport.client_security import TlsError
 from tests.unit.broker.secured import Secured
+from tests.waiting import until
 
 pytestmark = pytest.mark.broker
 
@@ -164,8 +165,7 @@ class TestRotation:
                     old = tls.context
                     secured.issue_broker()
                     os.utime(secured.keystore, ns=(0, 1))
-                    while tls.context is old:  # noqa: ASYNC110  # What is waited for has no event of its own.
-                        await asyncio.sleep(0.01)
+                    await until(lambda: tls.context is not old)
                     await before.list_topics()
                     async with AsyncAdmin(**options) as after:
                         await after.list_topics()

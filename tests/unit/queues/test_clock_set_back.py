@@ -16,7 +16,8 @@ from ottla.env.world import real_world
 from ottla.model.ids import TimestampMs
 from ottla.model.queue_names import DELAY_CANCEL, DELAY_MS, DELIVER_AT_MS
 from tests.unit.broker.running_broker import make_topic
-from tests.unit.queues.test_delayed_delivery import SOON_SECONDS, send, shard_of, wait_for
+from tests.unit.queues.test_delayed_delivery import SOON_SECONDS, send, shard_of
+from tests.waiting import until
 
 pytestmark = pytest.mark.broker
 
@@ -59,16 +60,16 @@ def test_while_they_wait_for_their_partition(tmp_path: Path) -> None:
             await send(broker, (b"in a day", {DELAY_MS: b"%d" % (24 * HOUR_MS)}), (b"", {DELAY_CANCEL: b"other"}))
             broker.parts.partitions.remove(target)
             await send(broker, (b"now", {}))
-            await wait_for(lambda: shard_of(broker).counts.failed_attempts >= 1)
+            await until(lambda: shard_of(broker).counts.failed_attempts >= 1)
             await send(broker, (b"in an hour", {DELAY_MS: b"%d" % HOUR_MS}))
             clock.ahead_ms = HOUR_MS
-            await wait_for(lambda: shard_of(broker).due == 1)
+            await until(lambda: shard_of(broker).due == 1)
             clock.ahead_ms = 0
             broker.parts.partitions.add(target)
-            await wait_for(lambda: target.end_offset >= 1)
+            await until(lambda: target.end_offset >= 1)
             await asyncio.sleep(QUIET_SECONDS)
             # It may be reading its log again.
-            await wait_for(lambda: shard_of(broker).parked == 2)
+            await until(lambda: shard_of(broker).parked == 2)
             assert 1 == target.end_offset
 
     asyncio.run(run())
@@ -86,18 +87,18 @@ def test_while_they_are_read(tmp_path: Path, is_each_looked_at: bool) -> None:
             if is_each_looked_at:
                 await send(broker, (b"", {DELAY_CANCEL: b"other"}))
             await send(broker, (b"now", {}), (b"in an hour", {DELAY_MS: b"%d" % HOUR_MS}))
-            await wait_for(lambda: target.end_offset == 1 and shard_of(broker).parked == 1)
+            await until(lambda: target.end_offset == 1 and shard_of(broker).parked == 1)
             shard_of(broker)._parked.forget_below(1 << 40)
             disk.gate.clear()
             clock.ahead_ms = HOUR_MS
-            await wait_for(lambda: disk.waiting > 0 and shard_of(broker)._index.next_due() is None)
+            await until(lambda: disk.waiting > 0 and shard_of(broker)._index.next_due() is None)
             clock.ahead_ms = 0
             disk.gate.set()
             await asyncio.sleep(QUIET_SECONDS)
-            await wait_for(lambda: shard_of(broker).parked == 1)
+            await until(lambda: shard_of(broker).parked == 1)
             assert 1 == target.end_offset
             clock.ahead_ms = HOUR_MS
-            await wait_for(lambda: target.end_offset == 2)
+            await until(lambda: target.end_offset == 2)
 
     asyncio.run(run())
 
@@ -114,14 +115,14 @@ def test_by_a_moment(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
             (target,) = broker.parts.partitions.of_topic("t")
             due_ms = clock.now_ms() + HOUR_MS
             await send(broker, (b"now", {}), (b"in an hour", {DELIVER_AT_MS: b"%d" % due_ms}))
-            await wait_for(lambda: target.end_offset == 1 and shard_of(broker).parked == 1)
+            await until(lambda: target.end_offset == 1 and shard_of(broker).parked == 1)
             shard_of(broker)._parked.forget_below(1 << 40)
             disk.gate.clear()
             clock.ahead_ms = due_ms - clock.now_ms()
-            await wait_for(lambda: shard_of(broker)._ready_count == 1)
+            await until(lambda: shard_of(broker)._ready_count == 1)
             clock.ahead_ms -= 500
             disk.gate.set()
-            await wait_for(lambda: target.end_offset == 2)
+            await until(lambda: target.end_offset == 2)
             assert clock.now_ms() >= due_ms
 
     asyncio.run(run())

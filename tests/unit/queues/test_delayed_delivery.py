@@ -30,6 +30,7 @@ from ottla.queues.sinks import Delivery
 from ottla.records.murmur2 import partition_for_key
 from ottla.replication.partition import Partition
 from tests.unit.broker.running_broker import make_topic, running
+from tests.waiting import until
 
 pytestmark = pytest.mark.broker
 
@@ -88,14 +89,6 @@ async def send(broker: Broker, *records: tuple[bytes, dict[str, bytes]], topic: 
     async with AsyncProducer(bootstrap_servers=f"127.0.0.1:{broker.port}") as producer:
         for value, headers in records:
             await producer.send(topic, value, partition=0, headers=list(headers.items()))
-
-
-async def wait_for(condition: Callable[[], bool]) -> None:
-    for _ in range(SOON_SECONDS * 50):
-        if condition():
-            return
-        await asyncio.sleep(0.02)
-    raise TimeoutError
 
 
 def shard_of(broker: Broker, topic: str = "t.delayed", partition: int = 0) -> QueueShard:
@@ -195,9 +188,9 @@ def test_cancels_of_unknown_ids_take_no_memory_and_no_disk_if_nothing_is_parked(
         await send(broker, (b"first", {}))
         assert [b"first"] == [record.value for record, _ in await read(broker, 1)]
         shard = shard_of(broker)
-        await wait_for(lambda: shard._note_at is None)  # The delivery is noted.
+        await until(lambda: shard._note_at is None)  # The delivery is noted.
         await send(broker, *((b"", {DELAY_CANCEL: b"unknown-%d" % number}) for number in range(300)))
-        await wait_for(lambda: shard.partition.start_offset > 200)
+        await until(lambda: shard.partition.start_offset > 200)
         kind = shard.kind
         assert isinstance(kind, DelayQueue)
         assert 0 == kind.cancel_count
@@ -213,7 +206,7 @@ def test_cancelled_ids_are_limited(tmp_path: Path) -> None:
         await send(broker, *((b"", {DELAY_CANCEL: id}) for id in (b"id-0", b"unknown")))
         kind = shard_of(broker).kind
         assert isinstance(kind, DelayQueue)
-        await wait_for(lambda: kind.cancel_count == 2)
+        await until(lambda: kind.cancel_count == 2)
         server = f"127.0.0.1:{broker.port}"
         async with AsyncProducer(
             bootstrap_servers=server, request_timeout_ms=1000, delivery_timeout_ms=2000
@@ -246,7 +239,7 @@ def test_a_cancel_is_remembered_over_a_restart(tmp_path: Path) -> None:
             )
         async with running(tmp_path) as broker, asyncio.timeout(SOON_SECONDS):
             assert [b"kept"] == [record.value for record, _ in await read(broker, 1)]
-            await wait_for(lambda: shard_of(broker).parked == 0)
+            await until(lambda: shard_of(broker).parked == 0)
 
     asyncio.run(run())
 
@@ -267,7 +260,7 @@ def test_records_of_an_aborted_transaction_are_never_delivered(tmp_path: Path) -
                 else:
                     await producer.abort_transaction()
         assert [b"committed"] == [record.value for record, _ in await read(broker, 1)]
-        await wait_for(lambda: shard_of(broker).parked == 0)
+        await until(lambda: shard_of(broker).parked == 0)
 
     with_queue(tmp_path, test)
 
@@ -284,7 +277,7 @@ def test_a_record_that_the_topic_refuses_is_a_dead_letter_and_its_neighbours_are
         assert dead.value == large
         assert b"max.message.bytes" in (headers["__dlq.errors.message"] or b"")
         assert headers["__dlq.errors.topic"] == b"t"
-        await wait_for(lambda: shard_of(broker).parked == 0 and shard_of(broker).counts.dead == 1)
+        await until(lambda: shard_of(broker).parked == 0 and shard_of(broker).counts.dead == 1)
 
     with_set_clock(tmp_path, test)
 
@@ -307,7 +300,7 @@ def test_a_dead_letter_that_is_refused_does_not_hold_up_others(
         assert "max.message.bytes" in told[0]
         await set_configs(broker, "dlq.t", {"max.message.bytes": "10000"})
         assert [small, large] == [record.value for record, _ in await read(broker, 2, "dlq.t")]
-        await wait_for(lambda: shard_of(broker).counts.dead == 2)
+        await until(lambda: shard_of(broker).counts.dead == 2)
 
     with_set_clock(tmp_path, test)
 
@@ -325,7 +318,7 @@ def test_records_parked_before_the_topic_grew_go_where_their_key_belongs(tmp_pat
             for key in keys:
                 await producer.send("t.delayed", b"v", key=key, headers=late)
             await producer.send("t.delayed", b"without a key", partition=0, headers=late)
-        await wait_for(lambda: shard_of(broker)._state.partitions == 1)
+        await until(lambda: shard_of(broker)._state.partitions == 1)
         async with AsyncAdmin(bootstrap_servers=f"127.0.0.1:{broker.port}") as admin:
             (await admin.create_partitions({"t": NewPartitions(total_count=5)})).checked()
         clock.ahead_ms = 2 * HOUR_MS
@@ -340,7 +333,7 @@ def test_queues_are_counted_by_kind_and_topic(tmp_path: Path) -> None:
     async def test(broker: Broker) -> None:
         await send(broker, (b"now", {}), (b"in a day", {DELAY_MS: b"86400000"}), topic="t.delayed")
         await read(broker, 1)
-        await wait_for(lambda: shard_of(broker).parked == 1)
+        await until(lambda: shard_of(broker).parked == 1)
         samples = {
             each.name: each.value
             for family in broker.metrics.collect()
@@ -380,13 +373,13 @@ def test_the_log_start_follows_what_is_delivered_and_sequences_go_on_after_a_res
             await make_topic(broker, "t", ottla_delay_enable="true")
             await park_many(broker, 0, count)
             await send(broker, (b"late", {DELAY_MS: b"3600000"}))
-            await wait_for(lambda: partition(broker, "t.delayed").start_offset >= count)
+            await until(lambda: partition(broker, "t.delayed").start_offset >= count)
             assert shard_of(broker).parked == 1
         async with running(tmp_path) as broker, asyncio.timeout(SOON_SECONDS):
-            await wait_for(lambda: shard_of(broker).is_loaded)
+            await until(lambda: shard_of(broker).is_loaded)
             assert shard_of(broker).parked == 1
             await park_many(broker, count, 100)
-            await wait_for(lambda: partition(broker, "t").end_offset == count + 100)
+            await until(lambda: partition(broker, "t").end_offset == count + 100)
             assert shard_of(broker).parked == 1
             values = [record.value for record, _ in await read(broker, count + 100)]
             assert sorted(values) == sorted(b"%d" % at for at in range(count + 100))
@@ -400,7 +393,7 @@ def test_a_delivery_waits_for_a_target_that_cannot_be_written(tmp_path: Path) ->
         target.on_min_insync_replicas(1)
         await send(broker, (b"v", {DELAY_MS: b"100"}))
         broker.parts.partitions.remove(target)
-        await wait_for(lambda: shard_of(broker).counts.failed_attempts >= 3)
+        await until(lambda: shard_of(broker).counts.failed_attempts >= 3)
         assert shard_of(broker).late_by_ms() >= 0
         broker.parts.partitions.add(target)
         assert [b"v"] == [record.value for record, _ in await read(broker, 1)]
@@ -413,11 +406,11 @@ def test_due_records_count_while_their_partition_cannot_be_written(tmp_path: Pat
         (target,) = broker.parts.partitions.of_topic("t")
         broker.parts.partitions.remove(target)
         await send(broker, (b"planned", {}))
-        await wait_for(lambda: shard_of(broker).counts.failed_attempts >= 1)
+        await until(lambda: shard_of(broker).counts.failed_attempts >= 1)
         await send(broker, (b"due", {}), (b"due too", {}), (b"late", {DELAY_MS: b"3600000"}))
-        await wait_for(lambda: (shard_of(broker).parked, shard_of(broker).due) == (3, 2))
+        await until(lambda: (shard_of(broker).parked, shard_of(broker).due) == (3, 2))
         broker.parts.partitions.add(target)
-        await wait_for(lambda: (shard_of(broker).parked, shard_of(broker).due) == (1, 0))
+        await until(lambda: (shard_of(broker).parked, shard_of(broker).due) == (1, 0))
 
     with_queue(tmp_path, test)
 
@@ -425,9 +418,9 @@ def test_due_records_count_while_their_partition_cannot_be_written(tmp_path: Pat
 def test_a_clock_that_is_set_forward_makes_records_due(tmp_path: Path) -> None:
     async def test(broker: Broker, clock: SetClock) -> None:
         await send(broker, (b"in an hour", {DELAY_MS: b"%d" % HOUR_MS}))
-        await wait_for(lambda: shard_of(broker).parked == 1)
+        await until(lambda: shard_of(broker).parked == 1)
         clock.ahead_ms = HOUR_MS
-        await wait_for(lambda: shard_of(broker).counts.delivered == 1)
+        await until(lambda: shard_of(broker).counts.delivered == 1)
         await send(broker, (b"soon", {DELAY_MS: b"3000"}))
         clock.ahead_ms = 0
         await asyncio.sleep(4)
@@ -442,15 +435,15 @@ def test_a_queue_reads_its_log_again_when_it_does_not_know_what_was_written(tmp_
             await make_topic(broker, "t", ottla_delay_enable="true")
             await send(broker, (b"v", {DELAY_MS: b"1500"}))
             shard = shard_of(broker)
-            await wait_for(lambda: shard.parked == 1 and shard._state.producer_id is not None)
+            await until(lambda: shard.parked == 1 and shard._state.producer_id is not None)
             before = shard._state
             # The fsync that would commit it has only begun.
             assert shard._write([Done(())])
             shard.partition.fail_waiting(StorageError("the disk failed for a moment"))
-            await wait_for(lambda: shard._state is not before and shard.is_loaded)
+            await until(lambda: shard._state is not before and shard.is_loaded)
             assert shard.parked <= 1
             assert [b"v"] == [record.value for record, _ in await read(broker, 1)]
-            await wait_for(lambda: shard.parked == 0)
+            await until(lambda: shard.parked == 0)
 
     asyncio.run(run())
 

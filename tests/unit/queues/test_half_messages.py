@@ -18,6 +18,7 @@ from ottla.queues.queue_shard import QueueShard
 from ottla.records.batch import Batch
 from ottla.records.builder import BatchBuilder
 from tests.unit.broker.running_broker import append, make_topic, running
+from tests.waiting import until
 
 pytestmark = pytest.mark.broker
 
@@ -69,12 +70,6 @@ def shard_of(broker: Broker, partition: int = 0) -> QueueShard:
     shard = broker.parts.queues.get(TopicPartition("t.half", partition))
     assert shard is not None
     return shard
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(SOON_SECONDS / 2):
-        while not condition():  # noqa: ASYNC110  # no event says so
-            await asyncio.sleep(0.01)
 
 
 def end_offset(broker: Broker, topic: str) -> int:

@@ -10,7 +10,8 @@ from ottla.broker.broker import Broker
 from ottla.model.queue_names import CANCEL, DELAY_CANCEL, DELAY_ID, DELAY_MS, RELEASE, RETRY_REASON
 from ottla.protocol.answer_errors import AnswerError
 from tests.unit.broker.running_broker import make_topic, running
-from tests.unit.queues.test_delayed_delivery import SOON_SECONDS, read, send, shard_of, wait_for, with_queue
+from tests.unit.queues.test_delayed_delivery import SOON_SECONDS, read, send, shard_of, with_queue
+from tests.waiting import until
 
 pytestmark = pytest.mark.broker
 
@@ -48,14 +49,14 @@ def test_a_released_record_is_delivered_now_and_once_and_a_cancelled_one_never(t
             at = await parked(broker, b"0", b"1", b"2", b"3")
             await instruct(broker, (RELEASE, at[2]), (RELEASE, at[2]), (CANCEL, at[1]))
             assert [b"2"] == await values(broker, 1)
-            await wait_for(lambda: shard_of(broker).parked == 2)
+            await until(lambda: shard_of(broker).parked == 2)
             assert 1 == shard_of(broker).counts.dropped
         async with running(tmp_path) as broker, asyncio.timeout(SOON_SECONDS):
-            await wait_for(lambda: shard_of(broker).is_loaded)
+            await until(lambda: shard_of(broker).is_loaded)
             assert 2 == shard_of(broker).parked
             await instruct(broker, *((RELEASE, at[number]) for number in (2, 1, 3, 0)))
             assert [b"2", b"3", b"0"] == await values(broker, 3)
-            await wait_for(lambda: shard_of(broker).parked == 0)
+            await until(lambda: shard_of(broker).parked == 0)
             (target,) = broker.parts.partitions.of_topic("t")
             assert 3 == target.end_offset
 
@@ -71,11 +72,11 @@ def test_what_was_released_before_a_restart_is_due_after_it(tmp_path: Path) -> N
             # Nothing can be delivered before the restart.
             broker.parts.partitions.remove(target)
             await instruct(broker, (CANCEL, cancelled), (RELEASE, released))
-            await wait_for(lambda: shard_of(broker).counts.failed_attempts >= 1)
+            await until(lambda: shard_of(broker).counts.failed_attempts >= 1)
             broker.parts.partitions.add(target)
         async with running(tmp_path) as broker, asyncio.timeout(SOON_SECONDS):
             assert [b"released"] == await values(broker, 1)
-            await wait_for(lambda: shard_of(broker).parked == 1)
+            await until(lambda: shard_of(broker).parked == 1)
 
     asyncio.run(run())
 
@@ -87,15 +88,15 @@ def test_a_due_record_that_waits_for_its_partition_is_not_delivered_twice_or_aft
         await send(broker, (b"later", HOUR), (b"", {DELAY_CANCEL: b"other"}))
         broker.parts.partitions.remove(target)
         await send(broker, (b"first", {}))
-        await wait_for(lambda: shard_of(broker).counts.failed_attempts >= 1)
+        await until(lambda: shard_of(broker).counts.failed_attempts >= 1)
         first = broker.parts.partitions.of_topic("t.delayed")[0].end_offset
         await send(broker, (b"released", {}), (b"cancelled", {}))
-        await wait_for(lambda: shard_of(broker).due == 2)
+        await until(lambda: shard_of(broker).due == 2)
         await instruct(broker, (RELEASE, b"%d" % first), (CANCEL, b"%d" % (first + 1)))
-        await wait_for(lambda: shard_of(broker).parked == 2)
+        await until(lambda: shard_of(broker).parked == 2)
         broker.parts.partitions.add(target)
         assert [b"first", b"released"] == await values(broker, 2)
-        await wait_for(lambda: shard_of(broker).parked == 1)
+        await until(lambda: shard_of(broker).parked == 1)
         await send(broker, (b"last", {}))
         assert [b"first", b"released", b"last"] == await values(broker, 3)
         assert (0, 1) == (shard_of(broker).due, shard_of(broker).parked)
@@ -113,7 +114,7 @@ def test_a_record_that_was_handed_back_returns_now(tmp_path: Path) -> None:
             # 3 stays behind 0, which has the same key.
             await instruct(broker, (RELEASE, at[3]), (RELEASE, at[1]), (CANCEL, at[2]), topic="t.g.retry")
             assert [b"1"] == await values(broker, 1, "t.g.redelivery")
-            await wait_for(lambda: shard_of(broker, "t.g.retry").parked == 2)
+            await until(lambda: shard_of(broker, "t.g.retry").parked == 2)
             await instruct(broker, (RELEASE, at[0]), (RELEASE, at[3]), topic="t.g.retry")
             assert [b"1", b"0", b"3"] == await values(broker, 3, "t.g.redelivery")
 

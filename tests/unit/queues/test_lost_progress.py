@@ -12,7 +12,8 @@ from ottla.model.queue_names import DELAY_CANCEL, DELAY_MS
 from ottla.queues import queue_shard
 from ottla.queues.sinks import Delivery
 from tests.unit.broker.running_broker import make_topic, running
-from tests.unit.queues.test_delayed_delivery import now_ms, read, send, shard_of, wait_for
+from tests.unit.queues.test_delayed_delivery import now_ms, read, send, shard_of
+from tests.waiting import until
 
 pytestmark = pytest.mark.broker
 
@@ -31,13 +32,13 @@ def test_records_arrive_after_the_end_of_the_log_was_lost(tmp_path: Path, caplog
             await make_topic(broker, "t", 1, ottla_delay_enable="true")
             await send(broker, (b"first", {}))
             await read(broker, 1)
-            await wait_for(lambda: shard_of(broker)._note_at is None)
+            await until(lambda: shard_of(broker)._note_at is None)
         for value in (b"second", b"third"):
             kept = kept or log.stat().st_size
             async with running(tmp_path) as broker, asyncio.timeout(SOON_SECONDS):
                 await send(broker, (value, {}))
                 assert value in await values(broker, 2 if value == b"second" else 3)
-                await wait_for(lambda: shard_of(broker)._note_at is None)
+                await until(lambda: shard_of(broker)._note_at is None)
             # As after a power cut: these bytes were not flushed.
             with log.open("r+b") as file:
                 file.truncate(kept)
@@ -60,7 +61,7 @@ def test_records_arrive_after_the_log_start_moved_over_a_refused_delivery(
             await send(broker, (b"first", {}))
             await read(broker, 1)
             shard = shard_of(broker)
-            await wait_for(lambda: shard._note_at is None)
+            await until(lambda: shard._note_at is None)
             append, may_answer = shard._sinks.append, asyncio.Event()
 
             async def slowly(sink: TopicPartition, batch: bytearray) -> Delivery:
@@ -77,9 +78,9 @@ def test_records_arrive_after_the_log_start_moved_over_a_refused_delivery(
                 old = now_ms() - 7_200_000
                 headers = [(DELAY_MS, b"10")]
                 await producer.send("t.delayed", b"refused", partition=0, timestamp_ms=old, headers=headers)
-            await wait_for(lambda: shard._state.snapshot_at != before and bool(shard._sends))
+            await until(lambda: shard._state.snapshot_at != before and bool(shard._sends))
             may_answer.set()
-            await wait_for(lambda: shard.counts.dead == 1 and shard._note_at is None)
+            await until(lambda: shard.counts.dead == 1 and shard._note_at is None)
             assert shard.partition.start_offset > 30
         async with running(tmp_path) as broker, asyncio.timeout(SOON_SECONDS):
             await send(broker, (b"last", {}))

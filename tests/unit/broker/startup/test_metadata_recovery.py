@@ -26,7 +26,7 @@ from ottla.storage.data_dirs.metadata_seen import MetadataSeen, encode_seen
 from tests.unit.broker.replicated import ReplicatedBrokers
 from tests.unit.broker.running_broker import append, led_anew, make_topic, running, with_broker
 from tests.unit.storage.rig import batch, flipped
-from tests.unit.transport.rig import until
+from tests.waiting import until
 
 pytestmark = pytest.mark.broker
 
@@ -223,9 +223,7 @@ class TestLost:
             async with AsyncProducer(bootstrap_servers=f"127.0.0.1:{broker.port}") as producer:
                 await producer.send_and_wait("t.delayed", b"x", partition=0)
             (target,) = broker.parts.partitions.of_topic("t")
-            async with asyncio.timeout(30):
-                while target.end_offset == 0:  # noqa: ASYNC110  # no event says so
-                    await asyncio.sleep(0.01)
+            await until(lambda: target.end_offset > 0)
             (entry,) = target.log.producers
             return int(entry.producer_id)
 

@@ -29,6 +29,7 @@ from ottla.model.errors import MisuseError
 from ottla.model.ids import TopicPartition
 from ottla.model.queue_names import HALF_ID
 from tests.unit.broker.running_broker import make_topic, running
+from tests.waiting import until
 
 pytestmark = pytest.mark.broker
 
@@ -65,11 +66,6 @@ def always(decision: HalfDecision) -> Callable[[HalfMessage], Awaitable[HalfDeci
         return decision
 
     return decide
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    while not condition():  # noqa: ASYNC110  # no event says so
-        await asyncio.sleep(0.01)
 
 
 def end_offset(broker: Broker, topic: str) -> int:

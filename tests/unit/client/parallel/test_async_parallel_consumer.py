@@ -4,7 +4,7 @@ import asyncio
 import json
 import threading
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import fields
 from pathlib import Path
 from typing import Any, get_type_hints
@@ -25,6 +25,7 @@ from ottla.model import dead_letters
 from ottla.model.errors import MisuseError
 from ottla.model.ids import TopicPartition
 from ottla.testing import InProcessBroker
+from tests.waiting import until
 
 pytestmark = pytest.mark.broker
 
@@ -70,12 +71,6 @@ def ends(running: InProcessBroker, topic: str) -> dict[int, int]:
     with Admin(bootstrap_servers=running.bootstrap) as admin:
         found = admin.list_offsets({TopicPartition(topic, at): OffsetSpec.LATEST for at in range(2)})
     return {each.partition: offset.offset for each, offset in found.items()}
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    """Returns once it is so; the test's own time limits it."""
-    while not condition():  # noqa: ASYNC110  # nobody could set an event
-        await asyncio.sleep(0.01)
 
 
 def run(scenario: Any) -> None:
@@ -286,7 +281,9 @@ def test_a_slow_record_holds_the_commit_back_and_memory_stays_bounded(running: I
     assert {0: 300} == committed(running, topic, topic)
 
 
-def test_members_hand_partitions_over_without_loss_or_repetition(running: InProcessBroker, topic: str) -> None:
+def test_members_hand_partitions_over_without_loss_or_repetition(
+    running: InProcessBroker, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     fill(running, topic, 400, keys=40)
     seen: list[tuple[int, int]] = []
 
@@ -299,7 +296,7 @@ def test_members_hand_partitions_over_without_loss_or_repetition(running: InProc
             handover.set()
             await gives_up(partitions, is_lost=is_lost)
 
-        first._hand_over = hand_over  # type: ignore[method-assign]
+        monkeypatch.setattr(first, "_hand_over", hand_over)
 
         async def handle(record: ConsumerRecord) -> None:
             if len(seen) > 100:

@@ -13,6 +13,7 @@ from ottla.registry.service.authorization import Client, Operation
 from ottla.registry.service.http_messages import http_error
 from ottla.testing import InProcessBroker
 from tests.unit.registry.service.instances import ORDER, ORDER_2, ORDER_BAD, V1, record, started
+from tests.waiting import until
 
 pytestmark = pytest.mark.broker
 
@@ -74,8 +75,7 @@ def test_a_check_that_takes_long_does_not_delay_other_writes(ottla_broker: InPro
                 asyncio.create_task(one.call("POST", "/compatibility/subjects/large/versions", large)),
                 asyncio.create_task(one.call("POST", "/subjects/large/versions", larger)),
             ]
-            while checking._waiting < 2:  # noqa: ASYNC110  # nothing tells that a request waits
-                await asyncio.sleep(0.01)
+            await until(lambda: checking._waiting == 2)
             assert 1 == (await one.call("POST", "/subjects/small/versions", ORDER_2))["version"]
             assert {"is_compatible": True} == (
                 await one.call("POST", "/compatibility/subjects/small/versions/latest", ORDER)

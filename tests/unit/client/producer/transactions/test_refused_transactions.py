@@ -20,6 +20,7 @@ from ottla.model.queue_names import DELAY_MS
 from ottla.security.connection_context import ConnectionContext
 from ottla.security.resources import Operation, ResourceType
 from tests.unit.broker.running_broker import make_topic
+from tests.waiting import until
 
 pytestmark = pytest.mark.broker
 
@@ -199,8 +200,7 @@ def test_an_abort_while_a_record_is_retried(tmp_path: Path, version: int) -> Non
             state = broker.parts.partitions.of_topic("t")[0]._state
             state.is_short = True  # Refuses with NOT_ENOUGH_REPLICAS.
             retried = await producer.send("t", b"retried", partition=0)
-            while producer._core.accumulator.retried == 0:  # noqa: ASYNC110  # nothing tells of a retry
-                await asyncio.sleep(0.01)
+            await until(lambda: producer._core.accumulator.retried > 0)
             state.is_short = False
             await producer.abort_transaction()
             assert isinstance(await outcome(retried), TransactionAbortedError)
