@@ -11,6 +11,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -69,7 +70,7 @@ def _searches(bootstrap: str, folder: Path, quick: bool) -> Result:
             return measured
 
         rivals = {"poll_arrow": rival(lambda: _poll(bootstrap, records))}
-        rivals |= {name: rival(lambda text=text: _search(admin, text)) for name, text in FILTERS.items()}  # type: ignore[misc]
+        rivals |= {name: rival(partial(_search, admin, text)) for name, text in FILTERS.items()}
         result = interleaved(
             rivals,
             title=f"search of {records} records of JSON, {PARTITIONS} partitions",

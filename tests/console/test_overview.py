@@ -2,6 +2,7 @@
 
 import re
 import threading
+from collections.abc import Callable
 
 from playwright.sync_api import Page, expect
 
@@ -83,8 +84,8 @@ def test_tables_sort_and_filter(page: Page) -> None:
     assert list(reversed(up)) == names.all_text_contents() != up
 
 
-def test_reading_works_without_javascript(new_page: object, console: ConsoleProcess) -> None:
-    page: Page = new_page(console.url, scripts=False)  # type: ignore[operator]
+def test_reading_works_without_javascript(new_page: Callable[..., Page], console: ConsoleProcess) -> None:
+    page = new_page(console.url, scripts=False)
     page.goto("/")
     expect(page.locator("h1")).to_have_text("Overview")
     page.get_by_role("link", name="Brokers").first.click()
@@ -93,8 +94,10 @@ def test_reading_works_without_javascript(new_page: object, console: ConsoleProc
     expect(page.locator("#results")).to_contain_text("broker 0")
 
 
-def test_a_small_screen_has_a_menu_and_does_not_scroll_sideways(new_page: object, console: ConsoleProcess) -> None:
-    page: Page = new_page(console.url, width=390, height=844)  # type: ignore[operator]
+def test_a_small_screen_has_a_menu_and_does_not_scroll_sideways(
+    new_page: Callable[..., Page], console: ConsoleProcess
+) -> None:
+    page = new_page(console.url, width=390, height=844)
     for path in ("/", "/brokers", "/brokers/0", "/brokers/0/configs", "/jobs", "/audit", "/search?q=a"):
         page.goto(path)
         assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), path

@@ -3,7 +3,7 @@
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from typing import Final
+from typing import Final, Literal
 
 import pytest
 
@@ -72,7 +72,7 @@ class Killing:
 
 
 @pytest.mark.parametrize("codec", ["none", "lz4"])
-def test_no_loss_no_duplicate_and_order_by_key(tmp_path: Path, codec: str) -> None:
+def test_no_loss_no_duplicate_and_order_by_key(tmp_path: Path, codec: Literal["none", "lz4"]) -> None:
     with BrokerProcess(tmp_path) as broker:
         make_topic(broker.address, "killed", PARTITIONS)
         total = 8000
@@ -81,7 +81,7 @@ def test_no_loss_no_duplicate_and_order_by_key(tmp_path: Path, codec: str) -> No
             batch_size=500,
             linger_ms=1,
             buffer_memory=100_000,
-            compression_type=codec,  # type: ignore[arg-type]
+            compression_type=codec,
         ) as producer:
             killing = Killing(broker, lambda: producer.metrics()["producer-metrics"]["requests-in-flight"] > 0)
             deliveries = []

@@ -115,6 +115,10 @@ def read(chance: Random) -> None:
             return
 
 
+def _records_in(whole: "array[int]") -> list[Record]:
+    return records_of(decode(whole, check_crc=False, limit=LIMIT))
+
+
 def agree(chance: Random) -> None:
     """The two readers see the same in every batch, or both refuse it; so does a batch in another codec."""
     data = damage.log(chance)
@@ -123,7 +127,7 @@ def agree(chance: Random) -> None:
         outcomes: list[list[Record] | type[OttlaError]] = []
         readers: list[Callable[[], list[Record]]] = [
             partial(decode_records, batch, LIMIT),
-            lambda whole=whole: records_of(decode(whole, check_crc=False, limit=LIMIT)),  # type: ignore[misc]
+            partial(_records_in, whole),
         ]
         for reader in readers:
             try:

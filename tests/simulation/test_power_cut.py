@@ -8,14 +8,14 @@ import pytest
 from ottla.client.admin.values import NewTopic
 from ottla.model.ids import TopicPartition
 from ottla.sim.history import History
-from ottla.sim.simulated_world import SimulatedWorld, run
+from ottla.sim.simulated_world import SimulatedWorld, Story, run
 
 TOPIC = "ledger"
 WHERE = TopicPartition(TOPIC, 0)
 SEEDS = range(8)
 
 
-def story_with(flush_messages: str | None, acked: dict[int, bytes]) -> object:
+def story_with(flush_messages: str | None, acked: dict[int, bytes]) -> Story:
     """Writes until the power fails after some seconds; then everything comes back, and is read."""
 
     async def story(world: SimulatedWorld) -> None:
@@ -83,7 +83,7 @@ async def read_all(world: SimulatedWorld) -> dict[int, bytes]:
 
 def told(flush_messages: str | None, seed: int) -> tuple[History, dict[int, bytes]]:
     acked: dict[int, bytes] = {}
-    return run(story_with(flush_messages, acked), seed, brokers=3), acked  # type: ignore[arg-type]
+    return run(story_with(flush_messages, acked), seed, brokers=3), acked
 
 
 @pytest.mark.parametrize("seed", SEEDS)

@@ -1,18 +1,13 @@
 """Each story holds with the code as it is, and fails with its planted bug."""
 
-from collections.abc import Callable, Coroutine
-from typing import Any
-
 import pytest
 
 from ottla.sim.history import History
 from ottla.sim.mutants import applied
 from ottla.sim.mutants.planted import MUTANTS
-from ottla.sim.simulated_world import SimulatedWorld, run
+from ottla.sim.simulated_world import Story, run
 from tests.simulation.loss_stories import LOSS_STORIES
 from tests.simulation.stories import STORIES
-
-Story = Callable[[SimulatedWorld], Coroutine[Any, Any, None]]
 
 
 def told(story: Story, mutant: str | None) -> History:

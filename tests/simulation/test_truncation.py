@@ -14,7 +14,7 @@ from ottla.sim.checkers.logs_equal import LogsEqual
 from ottla.sim.history import History
 from ottla.sim.machine import Machine
 from ottla.sim.mutants import applied
-from ottla.sim.simulated_world import SimulatedWorld, run
+from ottla.sim.simulated_world import SimulatedWorld, Story, run
 
 MUTANT = "truncation by high watermark"
 TOPIC = "ledger"
@@ -113,18 +113,18 @@ async def replicas_do_not_diverge(world: SimulatedWorld) -> None:
 STORIES = [a_committed_record_is_kept, replicas_do_not_diverge]
 
 
-def told(story: object, mutant: str | None) -> History:
+def told(story: Story, mutant: str | None) -> History:
     with applied(mutant):
-        return run(story, 1, brokers=2)  # type: ignore[arg-type]
+        return run(story, 1, brokers=2)
 
 
 @pytest.mark.parametrize("story", STORIES)
-def test_leader_epochs_keep_it_right(story: object) -> None:
+def test_leader_epochs_keep_it_right(story: Story) -> None:
     history = told(story, None)
     assert [] == history.violations
     assert history.checks > 0
 
 
 @pytest.mark.parametrize("story", STORIES)
-def test_cutting_by_high_watermark_is_found_out(story: object) -> None:
+def test_cutting_by_high_watermark_is_found_out(story: Story) -> None:
     assert [] != told(story, MUTANT).violations

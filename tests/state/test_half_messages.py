@@ -133,7 +133,10 @@ class HalfMachine(RuleBasedStateMachine):
     def produce(self, index: int, id: str, state: str, value: bytes, *, gate_knows: bool) -> bool:
         """Sends a record through the gate; returns whether it was accepted. A gate of a new leader knows nothing."""
         leader = self.leaders[index]
-        nothing: Callable[[bytes], bool] = lambda _: False  # noqa: E731
+
+        def nothing(_: bytes) -> bool:
+            return False
+
         rules = HalfAdmission(
             open_max=100,
             open_count=0,

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from ottla.client.network.backoff import Backoff
-from ottla.client.parallel.parallel_consumer_state import ParallelConsumerState, ParallelLimits, Work
+from ottla.client.parallel.parallel_consumer_state import Ordering, ParallelConsumerState, ParallelLimits, Work
 from ottla.client.values import ConsumerRecord
 from ottla.model.ids import TopicPartition
 from ottla.sim.random import SimRandom
@@ -25,10 +25,10 @@ class Machine(RuleBasedStateMachine):
         workers=st.integers(1, 4),
         retries=st.integers(0, 2),
     )
-    def begin(self, ordering: str, workers: int, retries: int) -> None:
+    def begin(self, ordering: Ordering, workers: int, retries: int) -> None:
         self.limits = ParallelLimits(
             workers=workers,
-            ordering=ordering,  # type: ignore[arg-type]
+            ordering=ordering,
             buffered_records_max=RECORDS_MAX,
             buffered_bytes_max=1000,
             uncommitted_max=8,

@@ -16,6 +16,7 @@ from typing import Any, Final, Self, TypeVar, get_args, get_origin
 import pytest
 from kio.index import load_payload_module
 from kio.schema.errors import ErrorCode
+from kio.schema.index import PayloadEntityType
 from kio.serial import entity_reader, entity_writer
 from kio.static.constants import EntityType
 from kio.static.protocol import Entity
@@ -63,13 +64,13 @@ def every_version(api_key: ApiKey) -> Callable[[Test], Test]:
 # Messages
 
 
-def message_class(api_key: int, version: int, kind: EntityType) -> type[Entity]:
+def message_class(api_key: int, version: int, kind: PayloadEntityType) -> type[Entity]:
     """The class of a request or response in exactly this version: kio's, or ours where kio has none."""
     found: type[Entity]
     if api_key in set(NEWER_THAN_KIO) and version >= NEWER_THAN_KIO[ApiKey(api_key)]:
         found = newer_class(ApiKey(api_key), version, kind)
         return found
-    module = load_payload_module(api_key, version, kind)  # type: ignore[arg-type]
+    module = load_payload_module(api_key, version, kind)
     found = next(value for value in vars(module).values() if getattr(value, "__type__", None) is kind)
     return found
 

@@ -47,6 +47,7 @@ def _without_hypothesis() -> Iterator[None]:
 with _without_hypothesis():
     from kio.index import load_payload_module
     from kio.schema.errors import ErrorCode as WireErrorCode
+    from kio.schema.index import PayloadEntityType
     from kio.serial import entity_reader, entity_writer
     from kio.serial.errors import SerialError
     from kio.static.constants import EntityType
@@ -111,7 +112,7 @@ def milliseconds(count: int) -> i32Timedelta:
     return cast("i32Timedelta", timedelta(milliseconds=count))
 
 
-def newest_version(api_key: ApiKey, version: int, kind: EntityType = EntityType.response) -> int:
+def newest_version(api_key: ApiKey, version: int, kind: PayloadEntityType = EntityType.response) -> int:
     """The version in whose class a message of this version is read, and may be written from."""
     last = LAST_BY_NAME.get(api_key, -1)
     if api_key is ApiKey.METADATA and kind is EntityType.request:
@@ -209,7 +210,7 @@ def _finish(buffer: io.BytesIO, entity_class: Any, message: Any, reshape: tuple[
     return frame.tobytes()
 
 
-def _read(api_key: ApiKey, version: int, kind: EntityType, body: memoryview) -> Any:
+def _read(api_key: ApiKey, version: int, kind: PayloadEntityType, body: memoryview) -> Any:
     entity_class = _entity_class(api_key, version, kind)
     # kio takes immutable memory; a copy is cheap next to the objects that it becomes.
     content = bytes(body)
@@ -262,13 +263,13 @@ def _varint(frame: memoryview, start: int) -> tuple[int, int]:
 
 
 @cache
-def _entity_class(api_key: ApiKey, version: int, kind: EntityType) -> Any:
+def _entity_class(api_key: ApiKey, version: int, kind: PayloadEntityType) -> Any:
     if version >= NEWER_THAN_KIO.get(api_key, version + 1):
         from ottla.protocol.newer_messages import newer_class
 
         return newer_class(api_key, version, kind)
     with _without_hypothesis():
-        module = load_payload_module(api_key, version, kind)  # type: ignore[arg-type]
+        module = load_payload_module(api_key, version, kind)
     for value in vars(module).values():
         if isinstance(value, type) and getattr(value, "__type__", None) is kind:
             return value

@@ -255,9 +255,11 @@ class SimulatedWorld:
         )
 
 
-def run(
-    story: Callable[[SimulatedWorld], Coroutine[Any, Any, None]], seed: int, *, brokers: int = 3, to_first: bool = False
-) -> History:
+Story = Callable[[SimulatedWorld], Coroutine[Any, Any, None]]
+"""What happens in a simulation."""
+
+
+def run(story: Story, seed: int, *, brokers: int = 3, to_first: bool = False) -> History:
     """Runs one simulation on its own loop, and cleans up; with `to_first`, only to the first violation."""
     loop = VirtualLoop()
     world = SimulatedWorld(loop, seed, brokers=brokers)

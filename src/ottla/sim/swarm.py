@@ -20,7 +20,7 @@ from ottla.sim.simulated_world import Program, SimulatedWorld, chosen
 from ottla.sim.workloads.administering import DEEDS, administer
 from ottla.sim.workloads.copying import copy
 from ottla.sim.workloads.producing import produce
-from ottla.sim.workloads.reading import read
+from ottla.sim.workloads.reading import Isolation, read
 from ottla.sim.workloads.sharing import Group
 from ottla.sim.workloads.transacting import transact
 
@@ -308,10 +308,10 @@ async def _finish(world: SimulatedWorld, queues: QueueWork | None, shared: list[
     """Reads everything back, and lets the checkers look at it."""
     found: dict[str, dict[TopicPartition, list[tuple[int, bytes]]]] = {}
 
-    async def read_back(isolation: str) -> None:
+    async def read_back(isolation: Isolation) -> None:
         client = world.client("auditor")
         partitions = [TopicPartition(topic, index) for topic in TOPICS for index in range(PARTITIONS)] + shared
-        consumer = client.consumer(isolation_level=isolation, auto_offset_reset="none")  # type: ignore[arg-type]
+        consumer = client.consumer(isolation_level=isolation, auto_offset_reset="none")
         consumer.assign(partitions)
         for partition in partitions:
             consumer.seek(partition, 0)
@@ -323,7 +323,8 @@ async def _finish(world: SimulatedWorld, queues: QueueWork | None, shared: list[
         found[isolation] = records
         await consumer.close()
 
-    for isolation in ("read_uncommitted", "read_committed"):
+    isolations: tuple[Isolation, ...] = ("read_uncommitted", "read_committed")
+    for isolation in isolations:
         if isolation == "read_committed":
             # A transaction that was left open is aborted when its time is up.
             is_decided = await world.wait_until(lambda: _is_decided(world), HEALING_SECONDS)

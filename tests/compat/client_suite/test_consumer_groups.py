@@ -86,7 +86,7 @@ def test_cooperative_members_do_not_stop(bootstrap: str, topic: str, tmp_path: P
     for flavour in ("cooperative", "consumer"):
         options = {"group_id": f"{topic}-{flavour}", **FLAVOURS[flavour]}
         with Member(bootstrap, [topic], tmp_path, **options) as first:
-            wait_until(lambda first=first: set(range(PARTITIONS)) == first.owned, "the first has all")  # type: ignore[misc]
+            wait_until(partial(shared_out, first), "the first has all")
             with Member(bootstrap, [topic], tmp_path, **options) as second:
                 wait_until(partial(shared_out, first, second), "both share")
                 revoked = [set(event["partitions"]) for event in first.events if event["event"] == "revoked"]
@@ -98,6 +98,11 @@ def settled(*members: Member) -> bool:
     """Whether all partitions are shared out, and every member has heard of it, also one that only keeps what it had."""
     generations = {member.generation for member in members}
     return shared_out(*members) and len(generations) == 1 and None not in generations
+
+
+def is_back(member: Member, had: set[int]) -> bool:
+    """Whether a member owns what it had before, and its listener was called."""
+    return had == member.owned and member.generation is not None
 
 
 def test_static_members_come_back_without_a_rebalance(bootstrap: str, topic: str, tmp_path: Path) -> None:
@@ -114,8 +119,7 @@ def test_static_members_come_back_without_a_rebalance(bootstrap: str, topic: str
                 # told, or it takes the one who comes back for somebody else until the session is over.
                 second.kill() if flavour == "range" else second.close()
             with Member(bootstrap, [topic], tmp_path, group_instance_id="two", **options) as again:
-                wait_until(lambda again=again, had=had: had == again.owned, "it has what it had")  # type: ignore[misc]
-                wait_until(lambda again=again: again.generation is not None, "its listener was called")  # type: ignore[misc]
+                wait_until(partial(is_back, again, had), "it has what it had, and its listener was called")
                 assert generation == again.generation
                 assert [] == [event for event in first.events[heard:] if event["event"] != "read"]
 
@@ -170,7 +174,7 @@ def test_with_members_of_another_client(bootstrap: str, topic: str, tmp_path: Pa
                     _poll_until(theirs, lambda theirs=theirs: PARTITIONS == len(theirs.assignment()))
                 ours = Member(bootstrap, [topic], tmp_path, group_id=group_id, **FLAVOURS[flavour])
                 if theirs is None:
-                    wait_until(lambda ours=ours: PARTITIONS == len(ours.owned), "ours has all")  # type: ignore[misc]
+                    wait_until(partial(shared_out, ours), "ours has all")
                     theirs = ConfluentConsumer(settings)
                     theirs.subscribe([topic])
 

@@ -78,7 +78,7 @@ class Rules:
 
     def deny(self, *lines: str) -> None:
         """Denies these operations from now on, and allows all others."""
-        self.denials = frozenset(tuple(line.split()) for line in lines)  # type: ignore[misc]
+        self.denials = frozenset((operation, kind, name) for operation, kind, name in map(str.split, lines))
         self.version += 1
         self.asked.clear()
 

@@ -89,7 +89,7 @@ async def active(broker: Broker) -> GroupsShard:
     return broker.parts.groups.shard_of(GROUP)
 
 
-def test_offsets_survive_a_restart_and_go_with_their_topic(tmp_path: Path) -> None:
+def test_offsets_survive_a_restart_and_go_with_their_topic(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def write(broker: Broker) -> None:
         for topic in ("kept", "deleted", "deleted-in-the-night"):
             await make_topic(broker, topic)
@@ -106,7 +106,7 @@ def test_offsets_survive_a_restart_and_go_with_their_topic(tmp_path: Path) -> No
         await broker.wait_revision(outcome.revision)
         assert {TopicPartition("kept", 0): 0, TopicPartition("deleted-in-the-night", 0): 2} == committed(shard)
         # Nobody tells the shard of this one.
-        broker.parts.groups.on_image = lambda image: None  # type: ignore[method-assign]
+        monkeypatch.setattr(broker.parts.groups, "on_image", lambda image: None)
         outcome = await broker.parts.controller.delete_topics([TopicReference(name="deleted-in-the-night")])
         await broker.wait_revision(outcome.revision)
 

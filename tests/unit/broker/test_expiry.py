@@ -4,6 +4,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Literal
 
 import confluent_kafka
 import pytest
@@ -27,7 +28,8 @@ PAST, LONG = b"1000", b"3600000"
 """TTLs of records that are ten seconds old."""
 BY_HEADER = {"ottla.ttl.enable": "true"}
 
-Reader = Callable[[str, str, str], tuple[list[bytes], int]]
+Isolation = Literal["read_uncommitted", "read_committed"]
+Reader = Callable[[str, str, Isolation], tuple[list[bytes], int]]
 """The values that a consumer of (bootstrap, topic, isolation level) sees up to the end, and its position there."""
 
 
@@ -59,9 +61,9 @@ def send(
             each.get(SECONDS)
 
 
-def read_ours(bootstrap: str, topic: str, isolation: str) -> tuple[list[bytes], int]:
+def read_ours(bootstrap: str, topic: str, isolation: Isolation) -> tuple[list[bytes], int]:
     partition = TopicPartition(topic, 0)
-    with Consumer(bootstrap_servers=bootstrap, isolation_level=isolation, fetch_max_wait_ms=50) as consumer:  # type: ignore[arg-type]
+    with Consumer(bootstrap_servers=bootstrap, isolation_level=isolation, fetch_max_wait_ms=50) as consumer:
         consumer.assign([partition])
         consumer.seek_to_beginning()
         end = consumer.end_offsets([partition])[partition]
@@ -73,9 +75,9 @@ def read_ours(bootstrap: str, topic: str, isolation: str) -> tuple[list[bytes], 
         return seen, consumer.position(partition)
 
 
-def read_arrow(bootstrap: str, topic: str, isolation: str) -> tuple[list[bytes], int]:
+def read_arrow(bootstrap: str, topic: str, isolation: Isolation) -> tuple[list[bytes], int]:
     partition = TopicPartition(topic, 0)
-    with Consumer(bootstrap_servers=bootstrap, isolation_level=isolation, fetch_max_wait_ms=50) as consumer:  # type: ignore[arg-type]
+    with Consumer(bootstrap_servers=bootstrap, isolation_level=isolation, fetch_max_wait_ms=50) as consumer:
         consumer.assign([partition])
         consumer.seek_to_beginning()
         end = consumer.end_offsets([partition])[partition]
@@ -150,7 +152,9 @@ def test_the_end_is_reached_if_everything_has_expired(broker: InProcessBroker, t
 
 
 @pytest.mark.parametrize("isolation", ["read_committed", "read_uncommitted"])
-def test_transactions_among_expired_records(broker: InProcessBroker, topic: str, read: Reader, isolation: str) -> None:
+def test_transactions_among_expired_records(
+    broker: InProcessBroker, topic: str, read: Reader, isolation: Isolation
+) -> None:
     """Aborted and committed ones, whole and with expired records, in one range."""
     timestamp = time.time_ns() // 1_000_000 - 10_000
     transactions: Sequence[tuple[bool, Sequence[bytes | None]]] = (

@@ -280,7 +280,9 @@ def test_clients_that_ask_the_wrong_broker_are_told(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("stops", ["the leader", "a follower"])
-def test_a_broker_that_stops_leaves_nothing_to_one_that_is_silent(tmp_path: Path, stops: str) -> None:
+def test_a_broker_that_stops_leaves_nothing_to_one_that_is_silent(
+    tmp_path: Path, stops: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A registration may outlive its machine; what that one had not flushed is gone."""
 
     async def test(brokers: ReplicatedBrokers) -> None:
@@ -294,9 +296,7 @@ def test_a_broker_that_stops_leaves_nothing_to_one_that_is_silent(tmp_path: Path
         where, heard_of = TopicPartition("t", 0), going.parts.fetchers.has_heard_of
         await brokers.wait(lambda: heard_of(where, staying.id))
         # Neither the one's questions nor the other's answers are heard any more.
-        fetchers = follower.parts.fetchers
-        refresh, fetchers.refresh = fetchers.refresh, lambda: None  # type: ignore[method-assign]
-        await fetchers.close()
+        resume = await brokers.silence(follower.id)
         await brokers.wait(lambda: not heard_of(where, staying.id))
         leave, left = going.parts.controller.leave, []
 
@@ -304,13 +304,12 @@ def test_a_broker_that_stops_leaves_nothing_to_one_that_is_silent(tmp_path: Path
             left.append(await leave(*asked))
             return left[-1]
 
-        going.parts.controller.leave = noted  # type: ignore[assignment,method-assign]
+        monkeypatch.setattr(going.parts.controller, "leave", noted)
         async with brokers.isrs("t", seen_by=staying.id) as isrs:
             stopping = asyncio.create_task(brokers.stop(going.id))
             await brokers.wait(lambda: len(left) >= 3)
             assert ([], [()] * 3) == (isrs, [each.outcomes for each in left[:3]])
-            fetchers.refresh = refresh  # type: ignore[method-assign]
-            follower.parts.fetchers.refresh()
+            resume()
             await stopping
             await brokers.wait(lambda: brokers.leader("t") == staying.id)
         assert [(staying.id,)] == isrs
@@ -353,9 +352,7 @@ def test_who_waits_for_a_partition_that_goes_is_told_where_it_went(tmp_path: Pat
         await brokers.wait(lambda: all("t" in each.image.topics for each in brokers.brokers.values()))
         await brokers.wait_in_sync("t")
         leader = brokers.brokers[0]
-        fetchers = brokers.brokers[1].parts.fetchers
-        fetchers.refresh = lambda: None  # type: ignore[method-assign]
-        await fetchers.close()
+        await brokers.silence(1)
         noted = waiting_append(leader)
         if gone == "moved":
             other = BrokerId(1)
@@ -379,7 +376,9 @@ def test_who_waits_for_a_partition_that_goes_is_told_where_it_went(tmp_path: Pat
 
 
 @pytest.mark.parametrize("stops", ["the leader", "a follower"])
-def test_a_broker_that_has_handed_over_is_not_taken_back_before_it_is_gone(tmp_path: Path, stops: str) -> None:
+def test_a_broker_that_has_handed_over_is_not_taken_back_before_it_is_gone(
+    tmp_path: Path, stops: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """It has all there is, is registered and goes on copying until it ends; and yet nobody must count on it again."""
 
     async def test(brokers: ReplicatedBrokers) -> None:
@@ -397,7 +396,7 @@ def test_a_broker_that_has_handed_over_is_not_taken_back_before_it_is_gone(tmp_p
             await hand_over(controller, fetchers)
             await may_end.wait()
 
-        brokers.brokers[going].parts.lifecycle.hand_over = held  # type: ignore[method-assign]
+        monkeypatch.setattr(brokers.brokers[going].parts.lifecycle, "hand_over", held)
         async with brokers.isrs("t", seen_by=staying) as isrs:
             stopping = asyncio.create_task(brokers.stop(going))
             await brokers.wait(lambda: isrs[:1] == [(staying,)])
@@ -417,7 +416,9 @@ def test_a_broker_that_has_handed_over_is_not_taken_back_before_it_is_gone(tmp_p
     run(tmp_path, test)
 
 
-def test_the_isrs_of_many_topics_change_in_few_commits_though_somebody_is_in_the_way(tmp_path: Path) -> None:
+def test_the_isrs_of_many_topics_change_in_few_commits_though_somebody_is_in_the_way(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async def test(brokers: ReplicatedBrokers) -> None:
         names = [f"t{number}" for number in range(20)]
         async with AsyncAdmin(bootstrap_servers=brokers.bootstrap) as admin:
@@ -440,16 +441,13 @@ def test_the_isrs_of_many_topics_change_in_few_commits_though_somebody_is_in_the
                 )
             return await commit(operations)
 
-        leader.parts.metadata_store.commit = obstructed  # type: ignore[method-assign]
-        fetchers = silent.parts.fetchers
-        refresh, fetchers.refresh = fetchers.refresh, lambda: None  # type: ignore[method-assign]
-        await fetchers.close()
+        monkeypatch.setattr(leader.parts.metadata_store, "commit", obstructed)
+        resume = await brokers.silence(silent.id)
         for name in names:
             leader.partitions.find(name, 0).append_own(batch(b"a"), Noted())
         await brokers.wait(lambda: all(2 not in leader.image.topics[name].partitions[0].isr for name in names))
         assert len(commits) <= 5
-        fetchers.refresh = refresh  # type: ignore[method-assign]
-        silent.parts.fetchers.refresh()
+        resume()
         for name in names:
             await brokers.wait_in_sync(name)
 

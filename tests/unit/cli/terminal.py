@@ -22,12 +22,12 @@ class Shown:
 def on_terminal(bootstrap: str, *arguments: str, stream: str = "stdout", stdin: bytes = b"") -> Shown:
     """Runs a command with one stream on a terminal, which leaves bytes as they are but for line ends."""
     ours, theirs = pty.openpty()
-    other = "stderr" if stream == "stdout" else "stdout"
     process = subprocess.Popen(
         [sys.executable, "-m", "ottla", *arguments],
         stdin=subprocess.PIPE,
         env={**os.environ, "OTTLA_BOOTSTRAP": bootstrap, "COLUMNS": str(WIDTH), "TERM": "xterm"},
-        **{stream: theirs, other: subprocess.PIPE},  # type: ignore[call-overload]
+        stdout=theirs if stream == "stdout" else subprocess.PIPE,
+        stderr=theirs if stream == "stderr" else subprocess.PIPE,
     )
     os.close(theirs)
     try:
@@ -44,7 +44,9 @@ def on_terminal(bootstrap: str, *arguments: str, stream: str = "stdout", stdin: 
             if not piece:
                 break
             pieces.append(piece)
-        piped = (process.stderr or process.stdout).read()
+        other = process.stderr or process.stdout
+        assert other is not None
+        piped = other.read()
         return Shown(status=process.wait(TIMEOUT_S), terminal=b"".join(pieces).replace(b"\r\n", b"\n"), piped=piped)
     finally:
         os.close(ours)

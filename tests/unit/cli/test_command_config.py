@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 import typer
+from typer.core import TyperGroup
 
 import ottla.cli as command_modules
 from ottla.__main__ import main
@@ -160,10 +161,8 @@ def test_every_command_that_connects_has_it(capfd: pytest.CaptureFixture[str]) -
         pass
 
     group = typer.main.get_command(app)
-    found = {
-        name: [each.name for each in command.params]
-        for name, command in group.commands.items()  # type: ignore[attr-defined]
-    }
+    assert isinstance(group, TyperGroup)
+    found = {name: [each.name for each in command.params] for name, command in group.commands.items()}
     assert ["bootstrap", "profile", "command_config"] == found["one"]
     assert ["name"] == found["other"]
     for words in (("groups", "list"), ("cluster", "health"), ("acls", "list"), ("consume",), ("transactions", "list")):

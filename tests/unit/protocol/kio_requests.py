@@ -16,7 +16,7 @@ from uuid import UUID
 
 from hypothesis import strategies as st
 from kio.index import load_payload_module
-from kio.schema.index import api_key_map, schema_name_map
+from kio.schema.index import PayloadEntityType, api_key_map, schema_name_map
 from kio.serial import entity_writer
 from kio.static.constants import EntityType
 
@@ -48,12 +48,12 @@ PRIMITIVES: dict[str, st.SearchStrategy[Any]] = {
 
 
 @cache
-def entity_class(api_key: int, version: int, kind: EntityType) -> Any:
+def entity_class(api_key: int, version: int, kind: PayloadEntityType) -> Any:
     """The class of a whole request or response."""
     newer = {(int(key), version): key for key, version in NEWER_THAN_KIO.items()}.get((api_key, version))
     if newer is not None:
         return newer_class(newer, version, kind)
-    module = load_payload_module(api_key, version, kind)  # type: ignore[arg-type]  # our own callers are careful
+    module = load_payload_module(api_key, version, kind)
     return next(found for found in vars(module).values() if getattr(found, "__type__", None) is kind)
 
 

@@ -6,6 +6,7 @@ from uuid import UUID
 import pytest
 from kio.schema.create_topics.v7.response import CreatableTopicResult, CreateTopicsResponse
 from kio.schema.delete_topics.v6.request import DeleteTopicsRequest
+from kio.schema.index import PayloadEntityType
 from kio.schema.metadata.v13.request import MetadataRequest
 from kio.schema.types import TopicName
 from kio.static.constants import EntityType
@@ -37,7 +38,7 @@ EVERY_VERSION = [
 TOPIC_ID = UUID(int=5)
 
 
-def newest(api_key: ApiKey, version: int, kind: EntityType) -> Any:
+def newest(api_key: ApiKey, version: int, kind: PayloadEntityType) -> Any:
     return exchange.message_class(api_key, newest_version(api_key, version, kind), kind)
 
 

@@ -262,7 +262,9 @@ def test_a_batch_that_is_larger_than_the_limit_of_a_range() -> None:
     asyncio.run(scenario())
 
 
-def test_damage_behind_expired_records_is_reported_when_the_consumer_comes_there() -> None:
+def test_damage_behind_expired_records_is_reported_when_the_consumer_comes_there(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     async def scenario() -> None:
         made = await reading(timed(1))
         made.clock.advance(1)
@@ -272,7 +274,7 @@ def test_damage_behind_expired_records_is_reported_when_the_consumer_comes_there
 
         found = made.partition.read(Offset(0), 1 << 20, is_committed=False, at_least_one=True)
         assert found is not None
-        made.partition.log.read = damaged  # type: ignore[method-assign]
+        monkeypatch.setattr(made.partition.log, "read", damaged)
         read = made.filter.read(made.partition, Offset(0), found, 1 << 20, is_committed=False, at_least_one=True)
         assert [(0, True)] == [(batch.last_offset, batch.is_control) for batch in batches_of(read)]
 

@@ -18,16 +18,14 @@ def test_each_change_of_an_isr_is_logged_and_counted(tmp_path: Path, caplog: pyt
             await brokers.make_topic("t", replicas=2, min_insync_replicas="1")
             await brokers.wait_in_sync("t")
             leader = brokers.leader("t")
-            silent = brokers.brokers[next(each for each in brokers.copies("t") if each != leader)].parts.fetchers
+            follower = next(each for each in brokers.copies("t") if each != leader)
             proposals = brokers.brokers[leader].parts.isr_proposals
             before = proposals.shrinks, proposals.expansions
             caplog.clear()
-            refresh, silent.refresh = silent.refresh, lambda: None  # type: ignore[method-assign]
-            await silent.close()
+            resume = await brokers.silence(follower)
             await brokers.send("t", [b"a"])
             await brokers.wait(lambda: proposals.shrinks > before[0])
-            silent.refresh = refresh  # type: ignore[method-assign]
-            silent.refresh()
+            resume()
             await brokers.wait_in_sync("t")
             return [before, (proposals.shrinks, proposals.expansions)]
 

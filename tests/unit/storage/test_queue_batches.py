@@ -11,6 +11,7 @@ from ottla.records.control import progress_batch, read_marker, read_progress
 from ottla.records.layout import Codec, TimestampType
 from ottla.sim.disk import SimDisk
 from ottla.storage.log import Appended, Log
+from ottla.storage.log_config import LogConfig
 from tests.unit.storage.cleaning.cleaner_model import History
 from tests.unit.storage.rig import CONFIG, EPOCH, NOW, P0, append, batch, close, fill, new_log, open_store, placed
 
@@ -45,11 +46,11 @@ def stored(log: Log) -> list[list[tuple[int, bytes]]]:
         replace(CONFIG, timestamp_type=TimestampType.LOG_APPEND_TIME),
     ],
 )
-def test_only_the_broker_appends_progress(config: object) -> None:
-    log = new_log(config=config)  # type: ignore[arg-type]
+def test_only_the_broker_appends_progress(config: LogConfig) -> None:
+    log = new_log(config=config)
     (refused,) = log.append([progress(b"forged")], leader_epoch=EPOCH, now=NOW)
     assert isinstance(refused, InvalidRecordError)
-    assert append_own(log, progress(b"one", b"two")) == placed(0, 1) or config.timestamp_type  # type: ignore[attr-defined]
+    assert append_own(log, progress(b"one", b"two")) == placed(0, 1) or config.timestamp_type
     assert stored(log) == [[(0, b"one"), (1, b"two")]]
 
 

@@ -27,6 +27,7 @@ from ottla.coordination.share_partitions.share_partition_state import (
 from ottla.coordination.share_state.client import ShareStateAccess
 from ottla.coordination.share_state.records import NOT_SET, ShareKey
 from ottla.coordination.share_state.requests import StateOutcome, StateWrite
+from ottla.coordination.share_state.state_batches import StateBatch
 from ottla.env.ports import Clock, Disk
 from ottla.model.error_codes import ErrorCode
 from ottla.model.errors import CorruptError, OffsetOutOfRangeError, OttlaError
@@ -410,13 +411,15 @@ class SharePartition:
         if persist is not None:
             self._store(persist)
 
-    async def _write(self, batches: Sequence[object], start_offset: int, delivery_complete_count: int) -> ShareOutcome:
+    async def _write(
+        self, batches: Sequence[StateBatch], start_offset: int, delivery_complete_count: int
+    ) -> ShareOutcome:
         change = StateWrite(
             state_epoch=self._state_epoch,
             leader_epoch=self.leader_epoch,
             start_offset=start_offset,
             delivery_complete_count=delivery_complete_count,
-            batches=tuple(batches),  # type: ignore[arg-type]  # state batches
+            batches=tuple(batches),
         )
         outcome: StateOutcome = await self._access.write(self.key, change)
         return ShareOutcome() if outcome.error is ErrorCode.NONE else _told(outcome.error, outcome.message)

@@ -7,6 +7,7 @@ Translates to and from kio's messages, which are imported with the first request
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 from uuid import UUID
 
@@ -154,7 +155,7 @@ class ShareStateAccess:
                 found = await self._coordinator.find(id)
                 if found.id == self._me:
                     shard = self._coordinator.shard_of(id)
-                    answer = await shard.ask(lambda now_ms, token: here(shard, now_ms, token))  # noqa: B023
+                    answer = await shard.ask(partial(here, shard))
                 else:
                     answer = await elsewhere(found.id)
             except OttlaError as error:

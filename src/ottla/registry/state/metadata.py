@@ -41,7 +41,7 @@ class Metadata(Struct, frozen=True, omit_defaults=True):
     @property
     def texts(self) -> Mapping[str, str]:
         """The properties; each value is text."""
-        return self.properties or {}  # type: ignore[return-value]
+        return {name: _text(value) for name, value in (self.properties or {}).items()}
 
     @property
     def confluent_version(self) -> int | None:

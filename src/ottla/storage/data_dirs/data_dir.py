@@ -203,9 +203,10 @@ class DataDir:
         if on_the_way:
             self._disk.sync_dir(self.path)
         self.identities = {
-            placement.moves.get(name, at): identity  # type: ignore[misc]  # Only folders on their way have no place.
+            partition: identity
             for name, (at, identity) in found.items()
-            if at is not None or name in placement.moves
+            # Only folders on their way belong to none.
+            if (partition := placement.moves.get(name, at)) is not None
         }
         return placement.refused
 

@@ -228,17 +228,16 @@ def test_abort_ends_what_is_not_decided_and_nothing_else(served: InProcessBroker
     wait_state(bootstrap, decided, "CompleteCommit")
 
 
-def test_abort_does_not_raise_when_no_broker_is_there(served: InProcessBroker, topic: str) -> None:
+def test_abort_does_not_raise_when_no_broker_is_there(
+    served: InProcessBroker, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from ottla.spark.sink import driver as sink_coordinator
 
     transaction = write(TransactionPool(), served.bootstrap, topic, 0)
     served.kill()
-    before = sink_coordinator._ABORT_TIMEOUT_MS
-    sink_coordinator._ABORT_TIMEOUT_MS = 200  # type: ignore[misc]
-    try:
+    with monkeypatch.context() as patched:
+        patched.setattr(sink_coordinator, "_ABORT_TIMEOUT_MS", 200)
         abort_batch(options_for(served.bootstrap), named(0), [transaction], finish_decided=False)
-    finally:
-        sink_coordinator._ABORT_TIMEOUT_MS = before  # type: ignore[misc]
     served.start()
 
 
