@@ -68,8 +68,11 @@ check: $(VENV)/.installed-dev  ## style, types, layers, tidiness, the build
 	$(BIN)/lint-imports --no-logo
 	$(BIN)/python -m pytest tests/test_tidy.py tests/test_setup.py tests/test_fetching.py -n 2
 
+# `make test` runs the others of these files: only here are these clients installed.
+FOREIGN_LOGINS := tests/unit/broker/logins/test_foreign_clients.py tests/unit/broker/test_secured_listeners.py
 test-compat: $(VENV)/.installed-compat  ## real Kafka, its tools and foreign clients (install them with tests/compat/prepare)
 	$(BIN)/python -m pytest tests/compat --ignore tests/compat/client_suite -n 3 --dist loadfile -m "not long"
+	$(BIN)/python -m pytest $(FOREIGN_LOGINS) -k "aiokafka or kafka_python" -n 3
 	$(BIN)/python -m tests.compat.client_suite
 
 compat: $(VENV)/.installed-compat  ## the same with the long runs: MirrorMaker from Kafka to Ottla and back

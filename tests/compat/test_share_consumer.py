@@ -25,11 +25,8 @@ from ottla import (
 )
 from ottla.client.consumer.errors import RecordDeserializationError, WakeupError
 from ottla.client.errors import AnswerError
-from ottla.client.network.cluster import Cluster
 from ottla.client.share.errors import AcquisitionLockLostError, NotAcquiredError, UnacknowledgedRecordsError
 from ottla.model.error_codes import ErrorCode
-from ottla.protocol.apis import ApiKey
-from ottla.transport.addresses import parse_bootstrap
 from tests.compat.clients.broker_under_test import SteadyKafkaBroker
 from tests.compat.kafka_jars import KAFKA_VERSION
 from tests.compat.ottla_broker import OttlaBroker
@@ -61,20 +58,11 @@ def broker(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     """A running broker that has share groups."""
     folder = tmp_path_factory.mktemp("share")
     if request.param == "ottla":
-        with OttlaBroker(folder / "default") as asked:
-            supported = asyncio.run(_versions(asked.bootstrap))
-        if ApiKey.SHARE_FETCH not in supported:
-            pytest.skip("Ottla's broker does not advertise ShareFetch (API 78)")
         with OttlaBroker(folder / "broker", overrides=SETTINGS) as ottla:
             yield ottla
     else:
         with SteadyKafkaBroker(folder / "broker", SETTINGS, None, KAFKA_VERSION) as kafka:
             yield kafka
-
-
-async def _versions(bootstrap: str) -> set[int]:
-    async with Cluster(parse_bootstrap(bootstrap)) as cluster:
-        return set((await cluster.any_connection()).versions)
 
 
 class Scene:

@@ -43,7 +43,6 @@ VICTIMS: Final = ("consumer", "consumer and broker")
 @pytest.fixture
 def broker(tmp_path: Path) -> Iterator[BrokerProcess]:
     """One whose groups begin at once."""
-    pytest.importorskip("confluent_kafka", reason="the consumers are those of another Kafka client")
     with BrokerProcess(tmp_path / "broker", settings=SETTINGS) as broker:
         yield broker
         assert [] == broker.alarms()

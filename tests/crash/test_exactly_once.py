@@ -188,7 +188,6 @@ def nothing_is_open(address: str) -> bool:
 @pytest.mark.parametrize("is_new_group", [False, True], ids=["known", "new"])
 def test_every_record_is_moved_exactly_once(tmp_path: Path, kind: str, is_new_group: bool) -> None:
     """By a group that has an offset of every partition before its workers come, and by one that has none."""
-    pytest.importorskip("confluent_kafka", reason="the workers are those of another Kafka client")
     random = Random(f"{SEED}-{kind}-{is_new_group}")
     kills = -(-KILLS // (2 * len(KINDS)))
     print(f"OTTLA_CRASH_SEED={SEED} OTTLA_CRASH_KILLS={KILLS}: {kills} kills")

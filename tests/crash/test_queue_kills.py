@@ -21,11 +21,9 @@ from ottla.client.admin.blocking_admin import Admin
 from ottla.client.admin.values import NewTopic
 from ottla.client.producer.blocking_producer import Producer
 from ottla.model.dead_letters import DeadLetter, DeadLetterHeaders, Origin, story_headers
+from tests.chaos.queue_clients import PARTITIONS, TOPICS, QueueClients, check
 from tests.crash.topic_contents import contents
 from tests.hostile.broker_process import BrokerProcess, wait_for
-
-pytest.importorskip("confluent_kafka", reason="the clients are librdkafka's")
-from tests.chaos.queue_clients import PARTITIONS, TOPICS, QueueClients, check
 
 KILLS: Final = int(os.environ.get("OTTLA_CRASH_KILLS", "8"))
 SECONDS: Final = max(15.0, 2.0 * KILLS)

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import confluent_kafka
 import pytest
 
 from ottla import AsyncAdmin, AsyncConsumer, AsyncProducer, ConfigResource, NewTopic
@@ -251,7 +252,6 @@ def in_thread(work: Callable[[], None]) -> "asyncio.Future[None]":
 
 @pytest.mark.parametrize(("protocol", "with_certificate"), [("SSL", False), ("SSL", True), ("SASL_SSL", False)])
 def test_confluent_kafka(secured: Secured, protocol: str, with_certificate: bool) -> None:
-    confluent_kafka = pytest.importorskip("confluent_kafka", reason="needs confluent-kafka")
     own = secured.issue_client("alice")
 
     async def scenario() -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from confluent_kafka.admin import AdminClient
 
 from ottla import Admin, Consumer, Producer
 from ottla.client.properties import parse_properties, security_options
@@ -57,9 +58,8 @@ def test_properties_are_understood(secured: SecuredBroker, protocol: str) -> Non
 
 @pytest.mark.parametrize("protocol", ["SASL_SSL", "SSL"])
 def test_librdkafka(secured: SecuredBroker, protocol: str) -> None:
-    confluent = pytest.importorskip("confluent_kafka.admin", reason="confluent-kafka is not installed")
     topic = secured.create_topic(f"librdkafka-{protocol}")
-    admin = confluent.AdminClient(secured.librdkafka_options(protocol=protocol))
+    admin = AdminClient(secured.librdkafka_options(protocol=protocol))
     assert topic in admin.list_topics(timeout=20).topics
 
 

@@ -9,10 +9,13 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Annotated, Any
 
+import confluent_kafka.schema_registry as sr
 import fastavro
 import msgspec
 import pydantic
 import pytest
+from confluent_kafka.schema_registry import avro
+from confluent_kafka.serialization import MessageField, SerializationContext
 
 from ottla.client.consumer.async_consumer import AsyncConsumer
 from ottla.client.consumer.blocking_consumer import Consumer
@@ -139,12 +142,6 @@ CONFLUENT_CASES: dict[str, tuple[str, Any]] = {
 @pytest.mark.parametrize(("schema", "value"), CONFLUENT_CASES.values(), ids=CONFLUENT_CASES)
 @pytest.mark.parametrize("place", ["prefix", "header"])
 def test_the_same_bytes_as_confluents_serializer(registry: RegistryClient, schema: str, value: Any, place: Any) -> None:
-    sr = pytest.importorskip("confluent_kafka.schema_registry", reason="Confluent's client is an optional package")
-    avro = pytest.importorskip(
-        "confluent_kafka.schema_registry.avro", reason="Confluent's client is an optional package"
-    )
-    from confluent_kafka.serialization import MessageField, SerializationContext
-
     topic = f"avro-confluent-{abs(hash(schema))}"
     theirs_of = sr.SchemaRegistryClient({"url": registry.config.urls[0]})
     conf = {"schema.id.serializer": sr.header_schema_id_serializer} if place == "header" else {}

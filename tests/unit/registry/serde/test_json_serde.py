@@ -6,9 +6,12 @@ from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
 
+import confluent_kafka.schema_registry as sr
 import msgspec
 import pydantic
 import pytest
+from confluent_kafka.schema_registry import json_schema as their_json
+from confluent_kafka.serialization import MessageField, SerializationContext
 
 from ottla.client.consumer.async_consumer import AsyncConsumer
 from ottla.client.producer.async_producer import AsyncProducer
@@ -96,12 +99,6 @@ def test_values_that_are_not_objects(registry: RegistryClient, schema: str, valu
 
 @pytest.mark.parametrize("place", ["prefix", "header"])
 def test_the_same_bytes_as_confluents_serializer(registry: RegistryClient, place: Any) -> None:
-    sr = pytest.importorskip("confluent_kafka.schema_registry", reason="Confluent's client is an optional package")
-    their_json = pytest.importorskip(
-        "confluent_kafka.schema_registry.json_schema", reason="Confluent's client is an optional package"
-    )
-    from confluent_kafka.serialization import MessageField, SerializationContext
-
     topic = f"json-confluent-{place}"
     theirs_of = sr.SchemaRegistryClient({"url": registry.config.urls[0]})
     conf = {"schema.id.serializer": sr.header_schema_id_serializer} if place == "header" else {}

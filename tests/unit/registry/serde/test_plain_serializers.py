@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
+import confluent_kafka.serialization as theirs
 import pytest
 
 from ottla.registry.serde import plain_serializers as plain
@@ -44,7 +45,6 @@ def test_numbers_of_another_size(kind: str, size: int) -> None:
 
 
 def test_the_same_bytes_as_confluents_serializers() -> None:
-    theirs = pytest.importorskip("confluent_kafka.serialization", reason="Confluent's client is an optional package")
     assert theirs.StringSerializer()("ä") == plain.serialize_string("ä")
     assert theirs.IntegerSerializer()(-5) == plain.serialize_integer(-5)
     assert theirs.DoubleSerializer()(1.25) == plain.serialize_double(1.25)

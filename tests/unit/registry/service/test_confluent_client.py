@@ -3,15 +3,16 @@
 from collections.abc import Iterator
 from typing import Any
 
+import confluent_kafka.schema_registry as sr
 import pytest
+from confluent_kafka.schema_registry import avro
+from confluent_kafka.serialization import MessageField, SerializationContext
 
 from ottla.testing import InProcessBroker
 from tests.unit.registry.service.instances import ORDER, ORDER_2, ORDER_BAD
 from tests.unit.registry.service.registry_thread import RegistryThread
 
 pytestmark = pytest.mark.broker
-
-sr = pytest.importorskip("confluent_kafka.schema_registry", reason="Confluent's client is an optional package")
 
 
 @pytest.fixture
@@ -58,9 +59,6 @@ def test_a_schema_by_its_guid(client: Any) -> None:
 
 
 def test_avro_serializers_write_and_read_a_record(client: Any) -> None:
-    avro = pytest.importorskip("confluent_kafka.schema_registry.avro", reason="needs fastavro and its friends")
-    from confluent_kafka.serialization import MessageField, SerializationContext
-
     context = SerializationContext("orders", MessageField.VALUE)
     written = avro.AvroSerializer(client, ORDER["schema"])({"id": 7}, context)
     assert b"\x00\x00\x00\x00\x01" == written[:5]
