@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from kio.serial import entity_reader
-from kio.serial.errors import SerialError
 from kio.static.constants import EntityType
 
 from ottla.protocol.apis import SERVED, ApiKey
 from ottla.protocol.consumer_heartbeats import ConsumerHeartbeatRequest, read_consumer_heartbeat
 from ottla.protocol.shapes import ELEMENTS_ALWAYS, ShapeError, checked
+from tests.unit.protocol.damaged_requests import check_damage
 from tests.wire.exchange import message_class, request_body
 
 API_KEY = ApiKey.CONSUMER_GROUP_HEARTBEAT
@@ -104,20 +104,12 @@ def test_every_cut_is_refused(version: int) -> None:
 @settings(max_examples=100)
 @given(data=st.data())
 def test_damage_is_read_as_by_kio_or_refused_as_by_kio(version: int, data: st.DataObject) -> None:
-    body = bytearray(request_body(API_KEY, version, SAMPLE))
-    for _ in range(data.draw(st.integers(1, 3))):
-        body[data.draw(st.integers(0, len(body) - 1))] = data.draw(st.integers(0, 255))
-    expected: object
-    try:
-        expected = by_kio(version, bytes(body))
-    except (SerialError, ValueError, OverflowError, EOFError):
-        expected = None
-    found: object
-    try:
-        found = said(read_consumer_heartbeat(version, bytes(body)))
-    except ValueError:
-        found = None
-    assert expected == found
+    check_damage(
+        data,
+        request_body(API_KEY, version, SAMPLE),
+        by_kio=lambda body: by_kio(version, body),
+        by_us=lambda body: said(read_consumer_heartbeat(version, body)),
+    )
 
 
 @pytest.mark.parametrize("version", VERSIONS)
