@@ -45,6 +45,7 @@ class Admission:
         "_clock",
         "_held_bytes",
         "_is_due",
+        "_is_round_full",
         "_loop",
         "_round_began",
         "_round_bytes",
@@ -60,6 +61,8 @@ class Admission:
         self._round_bytes_max = ROUND_BYTES_MAX
         self._held_bytes = 0
         self._is_due = False
+        self._is_round_full = False
+        """Whether the limit of the round has refused a request."""
         self._waiting: deque[Callable[[], None]] = deque()
 
     def admit(self, api_key: int, size: int, resume: Callable[[], None]) -> bool:
@@ -87,6 +90,7 @@ class Admission:
 
     def _is_too_much(self, api_key: int, size: int, cost: int) -> bool:
         if self._round_bytes and self._round_bytes + cost > self._round_bytes_max:
+            self._is_round_full = True
             return True
         is_held = api_key not in _PARKED_APIS and self._held_bytes > 0
         return is_held and self._held_bytes + size > HELD_BYTES_MAX
@@ -104,8 +108,15 @@ class Admission:
             self._round_bytes_max = max(self._round_bytes_max // 2, ROUND_BYTES_LEAST)
         elif self._round_bytes_max < ROUND_BYTES_MAX:
             self._round_bytes_max *= 2
-        # A connection that has to wait again goes to the end of the queue, and is not called again in this round.
+        # A connection that was served and has to wait again goes to the end of the queue; it is called again in a later
+        # round.
         for _ in range(len(self._waiting)):
             if self._round_bytes >= self._round_bytes_max or self._held_bytes >= HELD_BYTES_MAX:
                 break
+            admitted_bytes, self._is_round_full = self._round_bytes, False
             self._waiting.popleft()()
+            if self._is_round_full:
+                # Those behind it would only be refused, one after the other. It keeps its place if it was not served.
+                if self._round_bytes == admitted_bytes:
+                    self._waiting.rotate(1)
+                break

@@ -93,6 +93,53 @@ def test_what_is_not_answered_is_bounded() -> None:
     run(scenario)
 
 
+def test_a_full_round_refuses_one_of_those_that_wait_not_all() -> None:
+    async def scenario(admission: Admission) -> None:
+        size = ROUND_BYTES_MAX // 4 - 1
+        served: list[int] = []
+        offered: list[int] = []
+
+        def want(name: int) -> None:
+            offered.append(name)
+            if admission.admit(API, size, lambda: want(name)):
+                served.append(name)
+                admission.release(API, size)
+
+        for name in range(40):
+            want(name)
+        offered.clear()
+        for rounds in range(2, 11):
+            await asyncio.sleep(0)
+            assert list(range(4 * rounds)) == served
+        # Thirty-six wait for nine rounds; each but the last has offered one more request than it served.
+        assert 36 + 8 == len(offered)
+
+    run(scenario)
+
+
+def test_a_connection_that_was_served_waits_behind_the_others() -> None:
+    async def scenario(admission: Admission) -> None:
+        served: list[str] = []
+        wishes = {"a": 3, "b": 1, "c": 1}
+
+        def want(name: str) -> None:
+            while wishes[name]:
+                if not admission.admit(API, ROUND_BYTES_MAX - 1, lambda: want(name)):
+                    return
+                wishes[name] -= 1
+                served.append(name)
+                admission.release(API, ROUND_BYTES_MAX - 1)
+
+        for name in wishes:
+            want(name)
+        for _ in range(5):
+            await asyncio.sleep(0)
+        # First all that it may, then behind those that came meanwhile.
+        assert ["a", "a", "b", "c", "a"] == served
+
+    run(scenario)
+
+
 def test_who_waits_keeps_its_place() -> None:
     async def scenario(admission: Admission) -> None:
         served: list[str] = []
