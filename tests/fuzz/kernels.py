@@ -265,6 +265,7 @@ TARGETS: tuple[Callable[[Random], None], ...] = (
     *(walk, stamp, survey, read, read, agree, agree, unpack, write, compact, compact, expire, search, serve, serve),
     *(offsets.commit, offsets.commit, offsets.write_offsets, offsets.read_offsets, offsets.read_offsets),
     *(group_requests.heartbeat, group_requests.acknowledge, documents.fields, documents.fields),
+    *(group_requests.join, group_requests.sync, group_requests.classic_heartbeat),
     *(headers.edit, headers.edit, headers.pick, headers.pick),
     *(clients.consume, clients.consume, clients.hash_key, clients.deliver, clients.split),
     *(schemas.avro, schemas.avro, schemas.avro_columns, schemas.protobuf_columns, schemas.protobuf_columns),

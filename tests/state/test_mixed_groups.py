@@ -19,7 +19,6 @@ from ottla.coordination.groups.requests import (
     JoinResponse,
     LeaveRequest,
     LeavingMember,
-    MemberAssignment,
     MemberProtocol,
     SyncRequest,
 )
@@ -121,8 +120,7 @@ class MixedGroupsMachine(RuleBasedStateMachine):
             instance_id=instance_id,
             generation=self.epoch_of(member_id),
             assignments=tuple(
-                MemberAssignment(each, assignment({"foo": (index, index + 1), "bar": (0,)}))
-                for index, each in enumerate(self.old_ids)
+                (each, assignment({"foo": (index, index + 1), "bar": (0,)})) for index, each in enumerate(self.old_ids)
             ),
         )
         self.driver.run(self.driver.shard.sync(request, self.driver.now_ms, self.token()))

@@ -47,6 +47,25 @@ def joined_body(
     members: Iterable[tuple[str, str | None, bytes]],
 ) -> bytes:
     """A JoinGroup response's body, from `JOIN_SINCE` on; a member is its id, instance id and metadata."""
+    start = _joined_start(version, error, generation, protocol_type, protocol_name, leader, skip_assignment)
+    listed = [
+        b"".join((_text(each), _nullable_text(instance_id), _sized(metadata), _NO_TAGS))
+        for each, instance_id, metadata in members
+    ]
+    return b"".join((start, _text(member_id), unsigned_varint(len(listed) + 1), *listed, _NO_TAGS))
+
+
+@lru_cache(maxsize=64)
+def _joined_start(
+    version: int,
+    error: int,
+    generation: int,
+    protocol_type: str | None,
+    protocol_name: str | None,
+    leader: str,
+    skip_assignment: bool,
+) -> bytes:
+    """What the members of a generation are told alike."""
     parts = [_THROTTLE_ERROR_GENERATION.pack(0, error, generation)]
     if version >= _JOIN_TYPE_SINCE:
         parts += _nullable_text(protocol_type), _nullable_text(protocol_name)
@@ -56,12 +75,6 @@ def joined_body(
     parts.append(_text(leader))
     if version >= _JOIN_SKIP_SINCE:
         parts.append(_BOOLEANS[skip_assignment])
-    parts.append(_text(member_id))
-    listed = [
-        b"".join((_text(each), _nullable_text(instance_id), _sized(metadata), _NO_TAGS))
-        for each, instance_id, metadata in members
-    ]
-    parts += unsigned_varint(len(listed) + 1), *listed, _NO_TAGS
     return b"".join(parts)
 
 
@@ -69,10 +82,16 @@ def synced_body(
     version: int, *, error: int, protocol_type: str | None, protocol_name: str | None, assignment: bytes
 ) -> bytes:
     """A SyncGroup response's body, from `SYNC_SINCE` on."""
+    return b"".join((_synced_start(version, error, protocol_type, protocol_name), _sized(assignment), _NO_TAGS))
+
+
+@lru_cache(maxsize=64)
+def _synced_start(version: int, error: int, protocol_type: str | None, protocol_name: str | None) -> bytes:
+    """The same for SyncGroup."""
     protocol = b""
     if version >= _SYNC_PROTOCOL_SINCE:
         protocol = _nullable_text(protocol_type) + _nullable_text(protocol_name)
-    return b"".join((_THROTTLE_ERROR.pack(0, error), protocol, _sized(assignment), _NO_TAGS))
+    return _THROTTLE_ERROR.pack(0, error) + protocol
 
 
 @lru_cache(maxsize=256)

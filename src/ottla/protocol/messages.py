@@ -24,6 +24,7 @@ from typing import Any, Final, cast, get_args, get_origin
 from ottla.model.error_codes import ErrorCode
 from ottla.model.errors import InvalidRequestError
 from ottla.protocol.apis import LAST_BY_NAME, NEWER_THAN_KIO, SERVED, ApiKey
+from ottla.protocol.classic_members import read_heartbeat, read_join_group, read_sync_group
 from ottla.protocol.consumer_heartbeats import read_consumer_heartbeat
 from ottla.protocol.offset_commits import read_offset_commit
 from ottla.protocol.reshape import REQUESTS, RESPONSES, Reshape
@@ -73,6 +74,9 @@ _DEFAULTS: Final[dict[str, object]] = {
 
 COMPILED: Final[dict[ApiKey, Callable[[int, memoryview], Any]]] = {
     ApiKey.OFFSET_COMMIT: read_offset_commit,
+    ApiKey.JOIN_GROUP: read_join_group,
+    ApiKey.HEARTBEAT: read_heartbeat,
+    ApiKey.SYNC_GROUP: read_sync_group,
     ApiKey.CONSUMER_GROUP_HEARTBEAT: read_consumer_heartbeat,
     ApiKey.SHARE_ACKNOWLEDGE: read_share_acknowledgement,
 }

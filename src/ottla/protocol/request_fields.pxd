@@ -16,9 +16,9 @@ cdef inline ottla_cursor cursor_over(const Py_buffer* body) noexcept:
     return source
 
 
-cdef inline str read_text(ottla_cursor* source, bint nullable):
-    """A string of a flexible version. In a broken request, None or an empty one."""
-    cdef ottla_span span = ottla_read_string(source, True, nullable)
+cdef inline str read_text(ottla_cursor* source, bint nullable, bint flexible=True):
+    """A string. In a broken request, None or an empty one."""
+    cdef ottla_span span = ottla_read_string(source, flexible, nullable)
     if span.at == NULL:
         return None if nullable else ""
     return PyUnicode_DecodeUTF8(<const char*>span.at, span.size, NULL)

@@ -146,12 +146,12 @@ class TestWaitingMembers:
     def test_bytes_that_wait_are_counted(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         async def test(broker: Broker) -> None:
             await ask(broker, ApiKey.FIND_COORDINATOR, {"coordinator_keys": ["g"]})
-            first = await ask(broker, ApiKey.JOIN_GROUP, JOIN, 3)
+            first = await over_the_wire(broker, ApiKey.JOIN_GROUP, 3, JOIN)
             assert (0, 0) == (first.error_code.value, broker.parts.groups.waiting_bytes)
-            second = asyncio.ensure_future(ask(broker, ApiKey.JOIN_GROUP, JOIN, 3))
+            second = asyncio.ensure_future(over_the_wire(broker, ApiKey.JOIN_GROUP, 3, JOIN))
             await asyncio.sleep(0)
             assert (False, len("range12345")) == (second.done(), broker.parts.groups.waiting_bytes)
-            refused = await ask(broker, ApiKey.JOIN_GROUP, JOIN, 3)
+            refused = await over_the_wire(broker, ApiKey.JOIN_GROUP, 3, JOIN)
             assert ErrorCode.COORDINATOR_LOAD_IN_PROGRESS == refused.error_code.value
             leave = {"group_id": "g", "members": [{"member_id": first.member_id}]}
             await ask(broker, ApiKey.LEAVE_GROUP, leave)
@@ -164,7 +164,7 @@ class TestWaitingMembers:
     def test_a_single_one_may_be_as_large_as_it_likes(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         async def test(broker: Broker) -> None:
             await ask(broker, ApiKey.FIND_COORDINATOR, {"coordinator_keys": ["g"]})
-            assert ErrorCode.NONE == (await ask(broker, ApiKey.JOIN_GROUP, JOIN, 3)).error_code.value
+            assert ErrorCode.NONE == (await over_the_wire(broker, ApiKey.JOIN_GROUP, 3, JOIN)).error_code.value
 
         monkeypatch.setattr(group_members, "WAITING_BYTES_MAX", 1)
         with_broker(tmp_path, test, group_initial_rebalance_delay_ms=AT_ONCE)

@@ -178,6 +178,6 @@ class ShardDriver:
             self.pass_ms(0)
             joined = self.answers.pop("t")
         everything = assignment({"foo": (0, 1, 2, 3)} if partitions is None else partitions, user_data)
-        self.sync(joined.member_id, joined.generation, (MemberAssignment(joined.member_id, everything),))
+        self.sync(joined.member_id, joined.generation, ((joined.member_id, everything),))
         assert isinstance(joined.member_id, str)
         return joined.member_id

@@ -7,6 +7,8 @@ from collections.abc import Hashable, Iterable
 from dataclasses import replace
 from typing import Any, NamedTuple
 
+from msgspec import structs
+
 from ottla.coordination.groups.consumer.requests import ConsumerGroupConfig
 from ottla.coordination.groups.group_shard_state import GroupShard
 from ottla.coordination.groups.requests import (
@@ -18,7 +20,6 @@ from ottla.coordination.groups.requests import (
     JoinResponse,
     LeaveRequest,
     LeavingMember,
-    MemberAssignment,
     MemberProtocol,
     NewOffset,
     OffsetCommitRequest,
@@ -147,7 +148,7 @@ class GroupRig:
             protocols=(MemberProtocol("range", subscription("t")),),
             requires_member_id=False,
         )
-        return replace(request, **changes)
+        return structs.replace(request, **changes)
 
     def join(self, member_id: str = "", instance_id: str | None = None, **changes: Any) -> Hashable:
         return self.ask("join", self.request(member_id, instance_id, **changes))
@@ -164,9 +165,9 @@ class GroupRig:
             group_id="g",
             generation=generation,
             member_id=member_id,
-            assignments=tuple(MemberAssignment(*each) for each in (assignments or {}).items()),
+            assignments=tuple((assignments or {}).items()),
         )
-        return self.ask("sync", replace(request, **changes))
+        return self.ask("sync", structs.replace(request, **changes))
 
     def heartbeat(self, member_id: str, generation: int, instance_id: str | None = None) -> ErrorCode:
         request = HeartbeatRequest(group_id="g", generation=generation, member_id=member_id, instance_id=instance_id)

@@ -9,7 +9,6 @@ from ottla.coordination.groups.requests import (
     LeaveRequest,
     LeavingMember,
     LeftMember,
-    MemberAssignment,
     MemberProtocol,
 )
 from ottla.model.error_codes import ErrorCode
@@ -156,7 +155,7 @@ def test_a_leader_that_gave_a_partition_away_twice_is_not_believed() -> None:
     joined = driver.join(first, subscription("foo"))
     assert joined is not None
     everything = assignment({"foo": (0, 1, 2, 3)})
-    both = (MemberAssignment(first, everything), MemberAssignment(known.member_id, everything))
+    both = ((first, everything), (known.member_id, everything))
     assert ErrorCode.NONE is driver.sync(first, joined.generation, both).error
     driver.consume("n")
     members = driver.consumers["g"].members

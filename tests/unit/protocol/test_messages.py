@@ -14,6 +14,7 @@ from kio.static.primitive import i16, i32
 
 from ottla.model.error_codes import ErrorCode
 from ottla.protocol.apis import ADVERTISED, SERVED, ApiKey, Versions
+from ottla.protocol.classic_members import Heartbeat, JoinGroup, SyncGroup
 from ottla.protocol.consumer_heartbeats import ConsumerHeartbeatRequest
 from ottla.protocol.messages import (
     BrokenMessageError,
@@ -47,6 +48,9 @@ class TestEveryVersion:
     def test_requests_come_out_in_the_newest_class(self, api_key: ApiKey, version: int) -> None:
         compiled = {
             ApiKey.OFFSET_COMMIT: OffsetCommit,
+            ApiKey.JOIN_GROUP: JoinGroup,
+            ApiKey.SYNC_GROUP: SyncGroup,
+            ApiKey.HEARTBEAT: Heartbeat,
             ApiKey.CONSUMER_GROUP_HEARTBEAT: ConsumerHeartbeatRequest,
             ApiKey.SHARE_ACKNOWLEDGE: ShareAcknowledgement,
         }

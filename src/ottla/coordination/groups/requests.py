@@ -48,8 +48,7 @@ class MemberProtocol(NamedTuple):
     metadata: bytes
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JoinRequest:
+class JoinRequest(Struct, frozen=True, kw_only=True):
     """JoinGroup. The protocols are in the order of preference.
 
     `requires_member_id` (version 4 and up): a client without an id gets one and must join again with it.
@@ -78,8 +77,7 @@ class JoinedMember(NamedTuple):
     metadata: bytes
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JoinResponse:
+class JoinResponse(Struct, frozen=True, kw_only=True):
     """A place in a generation, or an error. Only the leader is told the members."""
 
     error: ErrorCode = ErrorCode.NONE
@@ -92,15 +90,11 @@ class JoinResponse:
     members: tuple[JoinedMember, ...] = ()
 
 
-class MemberAssignment(NamedTuple):
-    """What the leader assigns to a member; opaque here."""
-
-    member_id: str
-    assignment: bytes
+MemberAssignment = tuple[str, bytes]
+"""A member id, and what the leader assigns to that member; opaque here."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SyncRequest:
+class SyncRequest(Struct, frozen=True, kw_only=True):
     """Asks for the assignment; the leader brings all of them. Protocols are None where the version has none."""
 
     group_id: str
@@ -112,8 +106,7 @@ class SyncRequest:
     assignments: tuple[MemberAssignment, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SyncResponse:
+class SyncResponse(Struct, frozen=True, kw_only=True):
     """The member's own assignment, or an error."""
 
     error: ErrorCode = ErrorCode.NONE
@@ -122,8 +115,7 @@ class SyncResponse:
     assignment: bytes = b""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HeartbeatRequest:
+class HeartbeatRequest(Struct, frozen=True, kw_only=True):
     """The member lives, and asks whether its generation still does."""
 
     group_id: str
@@ -132,8 +124,7 @@ class HeartbeatRequest:
     instance_id: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HeartbeatResponse:
+class HeartbeatResponse(Struct, frozen=True, kw_only=True):
     """Go on, or the reason why not."""
 
     error: ErrorCode = ErrorCode.NONE

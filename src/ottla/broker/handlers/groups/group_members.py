@@ -5,17 +5,13 @@ here, and the errors of groups that cannot be reached.
 """
 
 from collections.abc import Callable, Hashable, Sequence
-from datetime import timedelta
 from functools import lru_cache, partial
 from ipaddress import AddressValueError, IPv6Address
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from kio.schema.heartbeat.v4.request import HeartbeatRequest as WireHeartbeatRequest
-from kio.schema.join_group.v9.request import JoinGroupRequest
 from kio.schema.join_group.v9.response import JoinGroupResponse, JoinGroupResponseMember
 from kio.schema.leave_group.v5.request import LeaveGroupRequest
 from kio.schema.leave_group.v5.response import LeaveGroupResponse, MemberResponse
-from kio.schema.sync_group.v5.request import SyncGroupRequest
 from kio.schema.sync_group.v5.response import SyncGroupResponse
 from kio.static.primitive import i32
 
@@ -29,7 +25,6 @@ from ottla.coordination.groups.requests import (
     LeaveRequest,
     LeaveResponse,
     LeavingMember,
-    MemberAssignment,
     MemberProtocol,
     SyncRequest,
     SyncResponse,
@@ -43,6 +38,7 @@ from ottla.model.errors import (
     OttlaError,
     SegmentTooSmallError,
 )
+from ottla.protocol.classic_members import Heartbeat, JoinGroup, SyncGroup
 from ottla.protocol.group_answers import JOIN_SINCE, SYNC_SINCE, heartbeat_body, joined_body, synced_body
 from ottla.protocol.messages import milliseconds, wire_error
 from ottla.security.resources import Operation, ResourceType
@@ -52,8 +48,6 @@ if TYPE_CHECKING:
 
 R = TypeVar("R")
 """A request."""
-
-_MILLISECOND: Final = timedelta(milliseconds=1)
 
 _MEMBER_ID_REQUIRED_SINCE: Final = 4
 _SKIP_ASSIGNMENT_SINCE: Final = 9
@@ -125,20 +119,18 @@ def _code(error: OttlaError) -> ErrorCode:
 # JoinGroup
 
 
-def join_group(
-    services: Services, context: RequestContext, request: JoinGroupRequest
-) -> Reply | JoinGroupResponse | bytes:
+def join_group(services: Services, context: RequestContext, request: JoinGroup) -> Reply | JoinGroupResponse | bytes:
     """A place in the group's next generation, once all members have joined."""
     asked = JoinRequest(
         group_id=request.group_id,
         member_id=request.member_id,
-        instance_id=request.group_instance_id,
+        instance_id=request.instance_id,
         client_id=context.client_id or "",
         client_host=client_host(context),
-        session_timeout_ms=request.session_timeout // _MILLISECOND,
-        rebalance_timeout_ms=request.rebalance_timeout // _MILLISECOND,
+        session_timeout_ms=request.session_timeout_ms,
+        rebalance_timeout_ms=request.rebalance_timeout_ms,
         protocol_type=request.protocol_type,
-        protocols=tuple(MemberProtocol(each.name, each.metadata) for each in request.protocols),
+        protocols=tuple(map(MemberProtocol._make, request.protocols)),
         requires_member_id=context.version >= _MEMBER_ID_REQUIRED_SINCE,
         can_skip_assignment=context.version >= _SKIP_ASSIGNMENT_SINCE,
         reason=request.reason,
@@ -147,7 +139,7 @@ def join_group(
     try:
         context.check(Operation.READ, ResourceType.GROUP, asked.group_id)
         shard = services.groups.shard_of(asked.group_id)
-        size = sum(len(each.name) + len(each.metadata) for each in asked.protocols)
+        size = request.protocols_size
         if size > shard.partition.log.config.max_message_bytes:
             raise InvalidRequestError(
                 f"the protocols of the member have {size} bytes, too many for a record of the coordinator"
@@ -193,18 +185,16 @@ def _joined(version: int, member_id: str, joined: JoinResponse | OttlaError) -> 
 # SyncGroup
 
 
-def sync_group(
-    services: Services, context: RequestContext, request: SyncGroupRequest
-) -> Reply | SyncGroupResponse | bytes:
+def sync_group(services: Services, context: RequestContext, request: SyncGroup) -> Reply | SyncGroupResponse | bytes:
     """The member's assignment, once the leader has brought everyone's."""
     asked = SyncRequest(
         group_id=request.group_id,
-        generation=request.generation_id,
+        generation=request.generation,
         member_id=request.member_id,
-        instance_id=request.group_instance_id,
+        instance_id=request.instance_id,
         protocol_type=request.protocol_type,
         protocol_name=request.protocol_name,
-        assignments=tuple(MemberAssignment(each.member_id, each.assignment) for each in request.assignments),
+        assignments=request.assignments,
     )
     answer_of = partial(_synced, context.version)
     is_protocol_named = asked.protocol_type is not None and asked.protocol_name is not None
@@ -213,8 +203,7 @@ def sync_group(
     try:
         context.check(Operation.READ, ResourceType.GROUP, asked.group_id)
         shard = services.groups.shard_of(asked.group_id)
-        size = sum(len(each.member_id) + len(each.assignment) for each in asked.assignments)
-        return _hand_waiting(services, shard, shard.machine.sync, asked, size, answer_of)
+        return _hand_waiting(services, shard, shard.machine.sync, asked, request.assignments_size, answer_of)
     except OttlaError as error:
         return answer_of(error)
 
@@ -242,13 +231,13 @@ def _synced(version: int, synced: SyncResponse | OttlaError) -> SyncGroupRespons
 # Heartbeat
 
 
-def heartbeat(services: Services, context: RequestContext, request: WireHeartbeatRequest) -> Reply | bytes:
+def heartbeat(services: Services, context: RequestContext, request: Heartbeat) -> Reply | bytes:
     """Keeps a member in its group, or says why not. While the group is being loaded, its members stay."""
     asked = HeartbeatRequest(
         group_id=request.group_id,
-        generation=request.generation_id,
+        generation=request.generation,
         member_id=request.member_id,
-        instance_id=request.group_instance_id,
+        instance_id=request.instance_id,
     )
     reply = Reply(partial(_heartbeat_answer, context.version))
     try:
