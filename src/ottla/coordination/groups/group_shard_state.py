@@ -136,7 +136,7 @@ class GroupShard:
 
     def _is_of_other_kind(self, group_id: str, *kinds: GroupKind) -> bool:
         """Whether a group exists and is of none of these kinds."""
-        return any(group_id in kind.groups for kind in self.kinds if kind not in kinds)
+        return bool([kind for kind in self.kinds if group_id in kind.groups and kind not in kinds])
 
     # Members
 

@@ -7,11 +7,13 @@ offset in version 4, or 1 if it has its own expiry; a group in version 3. `offse
 offsets at once.
 """
 
-from dataclasses import dataclass
+from struct import Struct as Layout
 from typing import Final, NamedTuple
 from uuid import UUID
 
-from ottla.coordination.runtime.effects import CoordinatorRecord
+from msgspec import Struct
+
+from ottla.coordination.runtime.effects import CoordinatorRecord, DecodedRecord
 from ottla.coordination.runtime.record_fields import FieldReader, FieldWriter, uuid_of
 
 LEGACY_OFFSET_KIND: Final = 0
@@ -28,6 +30,11 @@ _FLEXIBLE_FROM: Final = 4
 _VERSION_MAX: Final = 4
 _TOPIC_ID_TAG: Final = 0
 _NOT_KNOWN: Final = -1
+
+_TEXT_SIZE: Final = Layout(">h")
+_BLOB_SIZE: Final = Layout(">i")
+_TIMEOUTS_AND_BLOB_SIZE: Final = Layout(">iii")
+_NULL_TEXT: Final = _TEXT_SIZE.pack(-1)
 
 
 class OffsetKey(NamedTuple):
@@ -62,8 +69,7 @@ class CommittedOffset(NamedTuple):
     turn: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MemberValue:
+class MemberValue(Struct, frozen=True, kw_only=True):
     """A member of a stable group; `subscription` is its metadata for the chosen protocol."""
 
     member_id: str
@@ -76,8 +82,7 @@ class MemberValue:
     assignment: bytes
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GroupValue:
+class GroupValue(Struct, frozen=True, kw_only=True):
     """A classic group at the moment when it became stable, or empty. `state_ms` is None where it was not recorded."""
 
     protocol_type: str
@@ -86,6 +91,12 @@ class GroupValue:
     leader: str | None
     state_ms: int | None
     members: tuple[MemberValue, ...]
+
+
+class DecodedGroup(DecodedRecord):
+    """A classic group that this broker encoded itself. A class of its own: `consumer/records.py` has other contents."""
+
+    content: GroupValue
 
 
 def kind_of(key: bytes) -> int:
@@ -122,7 +133,20 @@ def offset_tombstone(group_id: str, topic: str, partition: int) -> CoordinatorRe
 
 def group_record(group_id: str, value: GroupValue) -> CoordinatorRecord:
     """A classic group as a record."""
-    return CoordinatorRecord(group_key(group_id), _write_group(value))
+    key, written = group_key(group_id), _write_group(value)
+    if any(member.rebalance_timeout_ms == _NOT_KNOWN for member in value.members):
+        # It is read with another timeout.
+        return CoordinatorRecord(key, written)
+    encoded = DecodedGroup(key, written)
+    encoded.content = value
+    return encoded
+
+
+def group_of(record: CoordinatorRecord) -> GroupValue | None:
+    """The classic group in a record with such a key; None in a tombstone."""
+    if type(record) is DecodedGroup:
+        return record.content
+    return None if record.value is None else read_group(record.value)
 
 
 def group_tombstone(group_id: str) -> CoordinatorRecord:
@@ -235,13 +259,32 @@ def _write_group(value: GroupValue) -> bytes:
     fields.text(value.leader)
     fields.int64(_NOT_KNOWN if value.state_ms is None else value.state_ms)
     fields.count(len(value.members))
-    for member in value.members:
-        fields.text(member.member_id)
-        fields.text(member.instance_id)
-        fields.text(member.client_id)
-        fields.text(member.client_host)
-        fields.int32(member.rebalance_timeout_ms)
-        fields.int32(member.session_timeout_ms)
-        fields.blob(member.subscription)
-        fields.blob(member.assignment)
-    return fields.finish()
+    return b"".join((fields.finish(), *map(_written_member, value.members)))
+
+
+def _written_member(member: MemberValue) -> bytes:
+    """At once instead of field by field: a rebalance waits until all members are written."""
+    member_id, instance_id = member.member_id.encode(), member.instance_id
+    client_id, client_host = member.client_id.encode(), member.client_host.encode()
+    size = _TEXT_SIZE.pack
+    return b"".join(
+        (
+            size(len(member_id)),
+            member_id,
+            _NULL_TEXT if instance_id is None else _sized(instance_id.encode()),
+            size(len(client_id)),
+            client_id,
+            size(len(client_host)),
+            client_host,
+            _TIMEOUTS_AND_BLOB_SIZE.pack(
+                member.rebalance_timeout_ms, member.session_timeout_ms, len(member.subscription)
+            ),
+            member.subscription,
+            _BLOB_SIZE.pack(len(member.assignment)),
+            member.assignment,
+        )
+    )
+
+
+def _sized(text: bytes) -> bytes:
+    return _TEXT_SIZE.pack(len(text)) + text

@@ -1,7 +1,6 @@
 """Records of classic groups and offsets, byte for byte as Kafka 4.3 writes them (see `tests/golden/coordination`)."""
 
 import contextlib
-from dataclasses import replace
 from pathlib import Path
 from typing import Final
 from uuid import UUID
@@ -9,6 +8,7 @@ from uuid import UUID
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from ottla.coordination.groups.records import (
     GroupKey,
@@ -16,6 +16,7 @@ from ottla.coordination.groups.records import (
     MemberValue,
     OffsetKey,
     OffsetValue,
+    group_of,
     group_record,
     group_tombstone,
     kind_of,
@@ -213,3 +214,44 @@ def test_what_is_written_is_read(value: OffsetValue, group: str, topic: str, par
     record = offset_record(group, topic, partition, value)
     assert record.value is not None
     assert (OffsetKey(group, topic, partition), value) == (read_key(record.key), read_offset(record.value))
+
+
+BYTES: Final = st.binary(max_size=20)
+TIMEOUT: Final = st.integers(-1, 2**31 - 1)
+MEMBERS: Final = st.builds(
+    MemberValue,
+    member_id=TEXT,
+    instance_id=st.none() | TEXT,
+    client_id=TEXT,
+    client_host=TEXT,
+    rebalance_timeout_ms=TIMEOUT,
+    session_timeout_ms=TIMEOUT,
+    subscription=BYTES,
+    assignment=BYTES,
+)
+
+
+@given(
+    value=st.builds(
+        GroupValue,
+        protocol_type=TEXT,
+        generation=st.integers(-(2**31), 2**31 - 1),
+        protocol=st.none() | TEXT,
+        leader=st.none() | TEXT,
+        state_ms=st.none() | st.integers(0, 2**62),
+        members=st.lists(MEMBERS, max_size=3).map(tuple),
+    ),
+    group=TEXT,
+)
+def test_a_group_that_was_written_is_what_is_read(value: GroupValue, group: str) -> None:
+    record = group_record(group, value)
+    assert record.value is not None
+    assert GroupKey(group) == read_key(record.key)
+    # Without decoding, and from the bytes.
+    assert read_group(record.value) == group_of(record) == group_of(CoordinatorRecord(*record))
+    if all(member.rebalance_timeout_ms != -1 for member in value.members):
+        assert value == group_of(record)
+
+
+def test_a_tombstone_has_no_group() -> None:
+    assert group_of(group_tombstone(GROUP)) is None

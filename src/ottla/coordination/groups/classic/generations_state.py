@@ -56,6 +56,9 @@ class ClassicDeadline(Enum):
     JOIN = "join"
     SYNC = "sync"
 
+    # That of an Enum is Python code, and each request needs it several times.
+    __hash__ = object.__hash__
+
 
 class ClassicDeadlineKey(NamedTuple):
     """A deadline of a group, or of one of its members."""
@@ -84,7 +87,8 @@ class ClassicGenerations:
     """A group and its waiting requests.
 
     Invariants: a join waits only while PreparingRebalance, a sync only while CompletingRebalance; a member that waits
-    for nothing has a session deadline; a stable or completing group has a protocol that all its members speak.
+    for nothing has a session deadline; a stable or completing group has a protocol that all its members speak, and
+    knows the topics that they subscribe to; an empty one knows that there are none.
     """
 
     def __init__(self, group_id: str, settings: GroupSettings, deadlines: Deadlines[ClassicDeadlineKey]) -> None:
@@ -254,24 +258,38 @@ class ClassicGenerations:
     def replay(self, value: GroupValue) -> None:
         """Applies a record of the group. Waiting requests of its members stay."""
         members = [self._replayed(value, index) for index in range(len(value.members))]
-        kept = {member.member_id for member in members}
-        for member in self.members:
-            if member.member_id not in kept:
-                self._forget(member.member_id)
+        is_as_it_was = self._is_just_assigned(value, members)
+        if not is_as_it_was:
+            kept = {member.member_id for member in members}
+            for member in self.members:
+                if member.member_id not in kept:
+                    self._forget(member.member_id)
         self._returning = None
         self.protocol_type = value.protocol_type or None
         self.protocol = value.protocol
         self.generation = value.generation
         self.state_ms = value.state_ms
-        self.members.reset(members, value.leader)
+        if not is_as_it_was:
+            self.members.reset(members, value.leader)
+            self.subscribed_topics = self._subscribed()
         self._has_to_rebalance = bool(members) and value.leader is None
-        self.subscribed_topics = self._subscribed()
         self.state = GroupState.STABLE if members else GroupState.EMPTY
         self.is_written = True
         self._is_initial = False
         self._deadlines.clear(ClassicDeadlineKey(ClassicDeadline.JOIN, self.group_id))
         if not self._unsynced:
             self._deadlines.clear(ClassicDeadlineKey(ClassicDeadline.SYNC, self.group_id))
+
+    def _is_just_assigned(self, value: GroupValue, members: list[ClassicMember]) -> bool:
+        """Whether a record has the generation that began here, which only got its assignments: `members` are those that
+        it already has, and the subscribed topics are known since it began."""
+        return (
+            self.state is GroupState.COMPLETING_REBALANCE
+            and self.members.leader == value.leader
+            and self.protocol_type == (value.protocol_type or None)
+            and self.protocol == value.protocol
+            and self.members.has_just(members)
+        )
 
     def _replayed(self, value: GroupValue, index: int) -> ClassicMember:
         written = value.members[index]
@@ -280,6 +298,10 @@ class ClassicGenerations:
             known = self._returning
         protocols: tuple[MemberProtocol, ...] = (MemberProtocol(value.protocol or "", written.subscription),)
         if known is not None and known.metadata(value.protocol) == written.subscription:
+            if known.is_as(written):
+                known.assignment = written.assignment
+                known.is_new = False
+                return known
             protocols = known.protocols
         member = ClassicMember(
             written.member_id,
@@ -336,6 +358,8 @@ class ClassicGenerations:
         has_protocol = self.state in (GroupState.STABLE, GroupState.COMPLETING_REBALANCE)
         if has_protocol and self.protocol not in self.members.candidates():
             violated(f"group {name} uses {self.protocol}, which not all of its {len(self.members)} members support")
+        if (has_protocol or self.state is GroupState.EMPTY) and self.subscribed_topics != self._subscribed():
+            violated(f"group {name} knows the topics {self.subscribed_topics}, its members say {self._subscribed()}")
         if (
             self.state is GroupState.PREPARING_REBALANCE
             and ClassicDeadlineKey(ClassicDeadline.JOIN, name) not in self._deadlines

@@ -43,6 +43,11 @@ NOT_WRITTEN: Final = ErrorCode.COORDINATOR_NOT_AVAILABLE
 
 _PROMISES_MAX: Final = 10_000
 
+_GO_ON: Final = HeartbeatResponse()
+_JOIN_AGAIN: Final = HeartbeatResponse(error=ErrorCode.REBALANCE_IN_PROGRESS)
+_NOT_SYNCED: Final = SyncResponse(error=NOT_WRITTEN)
+"""Responses that are the same for all members."""
+
 
 class ClassicGroup(ClassicGenerations):
     """A group, with the requests of its members."""
@@ -87,7 +92,7 @@ class ClassicGroup(ClassicGenerations):
         if request.protocol_type != self.protocol_type or not request.protocols:
             return False
         candidates = self.members.candidates()
-        return not self.members or any(protocol.name in candidates for protocol in request.protocols)
+        return not self.members or bool([name for name, _ in request.protocols if name in candidates])
 
     def _join_without_id(self, request: JoinRequest, new_id: str, now_ms: int, token: Hashable) -> list[Effect]:
         """A join without a member id: a new member, or a static one that comes back."""
@@ -216,8 +221,9 @@ class ClassicGroup(ClassicGenerations):
             return error
         if not self._is_current(request.generation):
             return ErrorCode.ILLEGAL_GENERATION
-        said = ((request.protocol_type, self.protocol_type), (request.protocol_name, self.protocol))
-        if any(theirs is not None and theirs != ours for theirs, ours in said):
+        if request.protocol_type is not None and request.protocol_type != self.protocol_type:
+            return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+        if request.protocol_name is not None and request.protocol_name != self.protocol:
             return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
         if self.state is GroupState.PREPARING_REBALANCE:
             return ErrorCode.REBALANCE_IN_PROGRESS
@@ -251,8 +257,8 @@ class ClassicGroup(ClassicGenerations):
             return [Respond(token, HeartbeatResponse(error=error))]
         self.touch(request.member_id, now_ms)
         if self.state is GroupState.PREPARING_REBALANCE:
-            return [Respond(token, HeartbeatResponse(error=ErrorCode.REBALANCE_IN_PROGRESS))]
-        return [Respond(token, HeartbeatResponse())]
+            return [Respond(token, _JOIN_AGAIN)]
+        return [Respond(token, _GO_ON)]
 
     def _is_current(self, generation: int) -> bool:
         """Whether a member may have this generation.
@@ -402,4 +408,4 @@ def _rebalance_timeout_ms(request: JoinRequest) -> int:
 
 
 def _sync_failure(token: Hashable) -> Respond:
-    return Respond(token, SyncResponse(error=NOT_WRITTEN))
+    return Respond(token, _NOT_SYNCED)

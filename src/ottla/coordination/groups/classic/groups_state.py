@@ -18,7 +18,7 @@ from ottla.coordination.groups.group_kind import (
     Subscribes,
     Topics,
 )
-from ottla.coordination.groups.records import RECORD_TYPES, GroupKey, group_tombstone, read_group, read_key
+from ottla.coordination.groups.records import RECORD_TYPES, GroupKey, group_of, group_tombstone, read_key
 from ottla.coordination.groups.requests import (
     NO_MEMBER_ID,
     DescribedGroup,
@@ -119,8 +119,8 @@ class ClassicGroups:
         if not settings.session_timeout_min_ms <= request.session_timeout_ms <= settings.session_timeout_max_ms:
             return ErrorCode.INVALID_SESSION_TIMEOUT
         names = [request.member_id, request.instance_id or "", request.client_id, request.client_host]
-        names += [request.protocol_type, *(protocol.name for protocol in request.protocols)]
-        return ErrorCode.INVALID_REQUEST if any(map(is_too_long, names)) else ErrorCode.NONE
+        names += [request.protocol_type, *[protocol.name for protocol in request.protocols]]
+        return ErrorCode.INVALID_REQUEST if max(map(len, names)) > TEXT_LENGTH_MAX else ErrorCode.NONE
 
     def new_member_id(self, request: JoinRequest) -> str:
         """An id for a member that has none, as Kafka makes them."""
@@ -216,8 +216,9 @@ class ClassicGroups:
         key = read_key(record.key)
         if not isinstance(key, GroupKey):
             return False
-        if record.value is not None:
-            self._group(key.group_id).replay(read_group(record.value))
+        value = group_of(record)
+        if value is not None:
+            self._group(key.group_id).replay(value)
         else:
             gone = self.groups.pop(key.group_id, None)
             if gone is not None:

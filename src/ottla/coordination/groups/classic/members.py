@@ -5,6 +5,7 @@ Pure bookkeeping without time. When members join and leave, and their responses,
 
 from collections import Counter
 from collections.abc import Hashable, Iterator
+from operator import is_
 
 from ottla.coordination.groups.records import MemberValue
 from ottla.coordination.groups.requests import JoinedMember, MemberProtocol
@@ -64,7 +65,21 @@ class ClassicMember:
 
     def metadata(self, protocol: str | None) -> bytes:
         """Its metadata for a protocol; empty for one that it does not support."""
-        return next((metadata for name, metadata in self.protocols if name == protocol), b"")
+        for name, metadata in self.protocols:
+            if name == protocol:
+                return metadata
+        return b""
+
+    def is_as(self, written: MemberValue) -> bool:
+        """Whether it was written as it is, but for its metadata and assignment."""
+        return (
+            self.member_id == written.member_id
+            and self.instance_id == written.instance_id
+            and self.client_id == written.client_id
+            and self.client_host == written.client_host
+            and self.rebalance_timeout_ms == written.rebalance_timeout_ms
+            and self.session_timeout_ms == written.session_timeout_ms
+        )
 
     def value(self, protocol: str, assignment: bytes) -> MemberValue:
         """The member as it is written to the log."""
@@ -174,6 +189,10 @@ class ClassicMembers:
         if was_leader:
             self.leader = new.member_id
 
+    def has_just(self, members: list[ClassicMember]) -> bool:
+        """Whether these very members are all there are, in this order."""
+        return len(members) == len(self._members) and all(map(is_, members, self._members.values()))
+
     def reset(self, members: list[ClassicMember], leader: str | None) -> None:
         """Replaces all members by those of a record; promised ids stay."""
         promised = self.promised
@@ -201,9 +220,10 @@ class ClassicMembers:
 
     def speak(self, member: ClassicMember, protocols: tuple[MemberProtocol, ...]) -> None:
         """Changes the protocols of a member."""
-        self._count(member, -1)
-        member.protocols = protocols
-        self._count(member, 1)
+        if member.protocols != protocols:
+            self._count(member, -1)
+            member.protocols = protocols
+            self._count(member, 1)
 
     def candidates(self) -> list[str]:
         """The protocols that every member supports."""
@@ -214,8 +234,10 @@ class ClassicMembers:
         candidates = self.candidates()
         votes = dict.fromkeys(candidates, 0)
         for member in self._members.values():
-            chosen = next((protocol.name for protocol in member.protocols if protocol.name in votes), None)
-            if chosen is None:
+            for chosen, _ in member.protocols:
+                if chosen in votes:
+                    break
+            else:
                 violated(
                     f"member {member.member_id} supports none of the protocols {candidates} that all members support"
                 )
@@ -232,9 +254,10 @@ class ClassicMembers:
     def subscribed_topics(self, protocol: str | None) -> frozenset[str] | None:
         """The topics that consumers subscribe to under a protocol; None if that cannot be read."""
         topics: set[str] = set()
-        for member in self._members.values():
+        # Often all members say the same.
+        for metadata in {member.metadata(protocol) for member in self._members.values()}:
             try:
-                topics.update(read_topics(member.metadata(protocol)))
+                topics.update(read_topics(metadata))
             except ConsumerProtocolError:
                 return None
         return frozenset(topics)
@@ -255,7 +278,7 @@ class ClassicMembers:
             violated(f"group {group_id} promises places to its own members: {list(self.promised)}")
 
     def _count(self, member: ClassicMember, change: int) -> None:
-        for name in dict.fromkeys(protocol.name for protocol in member.protocols):
+        for name in dict.fromkeys([name for name, _ in member.protocols]):
             self._speakers[name] = self._speakers.get(name, 0) + change
             if self._speakers[name] == 0:
                 del self._speakers[name]

@@ -274,3 +274,45 @@ def test_generations_start_anew_after_the_last(rig: GroupRig) -> None:
     member = rig.stable()[0]
     rig.shard.classic.groups["g"].generation = 2**31 - 1
     assert 1 == rig.joined(rig.join(member)).generation
+
+
+# What is written, applied at once and when it is loaded
+
+
+def facts(rig: GroupRig) -> tuple[object, ...]:
+    """All that a record says of the group."""
+    group = rig.shard.classic.groups["g"]
+    members = [member.value(group.protocol or "", member.assignment) for member in group.members]
+    return (
+        group.state, group.generation, group.protocol_type, group.protocol, group.state_ms, group.members.leader,
+        group.subscribed_topics, members, group.members.candidates(),
+    )  # fmt: skip
+
+
+def test_a_group_that_gets_its_assignments_is_as_it_is_loaded(rig: GroupRig) -> None:
+    first = rig.join()
+    second = rig.join(instance_id="i", protocols=OTHER_TOPIC)
+    rig.after(2 * INITIAL_MS)
+    leader, follower = rig.joined(first).member_id, rig.joined(second).member_id
+    waiting = rig.sync(follower, 1)
+    rig.sync(leader, 1, {leader: b"a", follower: b"b"})
+    assert b"b" == rig.responses[waiting].assignment
+    assert frozenset({"t", "u"}) == rig.shard.classic.groups["g"].subscribed_topics
+    before = facts(rig)
+    rig.crash()
+    assert before == facts(rig)
+
+
+def test_a_group_that_loses_its_last_member_is_as_it_is_loaded(rig: GroupRig) -> None:
+    rig.after(1)
+    token = rig.join(requires_member_id=False)
+    (group,) = rig.shard.classic.groups.values()
+    (member,) = group.members
+    rig.leave(member.member_id)
+    rig.after(REBALANCE_MS)
+    assert ErrorCode.UNKNOWN_MEMBER_ID is rig.joined(token).error
+    before = facts(rig)
+    # No member ever had a generation, but the group is one of consumers.
+    assert frozenset() == before[6]
+    rig.crash()
+    assert before == facts(rig)
