@@ -32,10 +32,11 @@ _PARKED_APIS: Final = frozenset({11, 14})
 """JoinGroup and SyncGroup wait for requests of other members, which must therefore not wait for these."""
 
 
-_OFFSET_COMMIT: Final = 8
-_COMMIT_BYTES: Final = 100
-_COMMIT_SHARE: Final = 4
-"""A commit of 50 offsets has 1,000 bytes, and takes little longer than one of a single offset, with 100."""
+_BULK_APIS: Final = frozenset({8, 14})
+_BULK_BYTES: Final = 100
+_BULK_SHARE: Final = 4
+"""An OffsetCommit of 50 offsets has 1,000 bytes, and takes little longer than one of a single offset, with 100. So does
+the SyncGroup with which a leader brings the assignments of all members, compared with that of another member."""
 
 
 class Admission:
@@ -67,10 +68,10 @@ class Admission:
 
     def admit(self, api_key: int, size: int, resume: Callable[[], None]) -> bool:
         """Whether a request may be handled now, until `release`. If not, `resume` will be called."""
-        # The offsets of an OffsetCommit do not become objects: each takes a small part of the time of other elements.
+        # Nothing is done with each offset or assignment alone: it takes a small part of the time of other elements.
         cost = size
-        if api_key == _OFFSET_COMMIT and size > 2 * _COMMIT_BYTES:
-            cost = _COMMIT_BYTES + size // _COMMIT_SHARE
+        if api_key in _BULK_APIS and size > 2 * _BULK_BYTES:
+            cost = _BULK_BYTES + size // _BULK_SHARE
         if self._is_too_much(api_key, size, cost):
             self._waiting.append(resume)
             self._schedule()

@@ -11,6 +11,7 @@ from ottla.env.real_clock import RealClock
 API = 3
 OFFSET_COMMIT = 8
 JOIN_GROUP = 11
+SYNC_GROUP = 14
 
 
 class StillClock(RealClock):
@@ -63,6 +64,17 @@ def test_commits_of_many_offsets_cost_a_part_of_their_size() -> None:
         assert not admission.admit(OFFSET_COMMIT, 100, lambda: resumed.append(1))
         await asyncio.sleep(0)
         assert [1] == resumed
+
+    run(scenario)
+
+
+def test_the_assignments_of_a_leader_cost_a_part_of_their_size() -> None:
+    """Fifty members: a round takes the leader's request and those of all others."""
+
+    async def scenario(admission: Admission) -> None:
+        assert admission.admit(SYNC_GROUP, 5500, never)
+        for _ in range(49):
+            assert admission.admit(SYNC_GROUP, 130, never)
 
     run(scenario)
 
