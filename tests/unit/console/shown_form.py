@@ -2,6 +2,7 @@
 
 import html
 import re
+from typing import Any
 
 
 class ShownForm:
@@ -19,3 +20,13 @@ class ShownForm:
         found = re.findall(r'<p class="invalid" id="e-([^"]*)" role="alert">(.*?)</p>', page, re.DOTALL)
         self.problems = {name: html.unescape(re.sub("<[^>]*>", "", words)).strip() for name, words in found}
         self.marked = re.findall(r'id="f-([^"]*)"[^>]*aria-invalid="true" aria-describedby="e-\1"', page)
+
+
+def check_asks_again(response: Any, typed: str) -> None:
+    """The page is the form again, with what was typed instead of the name and the error beside it, and not an error
+    page."""
+    shown = ShownForm(response.text)
+    assert (422, typed, ["confirm"]) == (response.status_code, shown.values.get("confirm"), shown.marked)
+    assert ["confirm"] == list(shown.problems)
+    assert "to confirm; nothing was changed" in shown.problems["confirm"]
+    assert 'class="failure"' not in response.text

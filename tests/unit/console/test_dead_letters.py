@@ -22,7 +22,7 @@ from ottla.operations.dead_letters.letters import LetterFilter
 from ottla.testing import InProcessBroker
 from tests.unit.client.committed_records import read_committed
 from tests.unit.console.conftest import Visitor
-from tests.unit.console.shown_form import ShownForm
+from tests.unit.console.shown_form import ShownForm, check_asks_again
 
 pytestmark = pytest.mark.broker
 
@@ -280,7 +280,9 @@ def test_purge_deletes_exactly_what_was_shown(
     assert "4 of them were not redriven" in page
     plan = page.split('name="plan" value="')[1].split('"')[0]
     die(broker, topic, 2, "late")
-    assert 422 == console.post(f"/dead-letters/{dead}/purge", {"plan": plan, "confirm": "x"}).status_code
+    again = console.post(f"/dead-letters/{dead}/purge", {"plan": plan, "what": "all", "confirm": "x"})
+    check_asks_again(again, "x")
+    assert "6 of them were not redriven" in again.text, "what the form deletes now is shown now"
     assert 303 == console.post(f"/dead-letters/{dead}/purge", {"plan": plan, "confirm": dead}).status_code
     assert [b"late", b"late"] == [dict(each.headers)["__dlq.errors.message"] for each in read(broker, dead)]
     refused = console.post(f"/dead-letters/{topic}/purge", {"plan": "0,0", "confirm": topic})

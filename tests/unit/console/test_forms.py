@@ -66,6 +66,26 @@ def test_a_config_value_that_the_brokers_refuse(console: Visitor) -> None:
 
 
 @pytest.mark.usefixtures("admin")
+def test_a_secret_config_that_the_broker_refuses_is_asked_for_again_and_not_shown(console: Visitor) -> None:
+    address = "/brokers/0/configs/ssl.keystore.key"
+    response = console.post(address, {"change": "set", "value": "my-s3cret-key"})
+    shown = ShownForm(response.text)
+    assert (422, "", ["value"]) == (response.status_code, shown.values["value"], shown.marked)
+    assert "ssl.keystore" in shown.problems["value"]
+    assert "Set config" in response.text
+    seen = response.text + console.get(address).text + console.get("/audit").text
+    assert "my-s3cret-key" not in seen
+
+
+@pytest.mark.usefixtures("admin")
+def test_a_config_that_the_broker_refuses_after_its_preview_is_shown_again(console: Visitor) -> None:
+    response = console.post("/brokers/0/configs/log.retention.ms", {"change": "set", "value": "soon <b>"})
+    shown = ShownForm(response.text)
+    assert (422, "soon <b>", ["value"]) == (response.status_code, shown.values["value"], shown.marked)
+    assert "log.retention.ms" in shown.problems["value"]
+
+
+@pytest.mark.usefixtures("admin")
 @pytest.mark.parametrize("count", ["1", "many", "0"])
 def test_partitions_that_cannot_be_added(console: Visitor, count: str) -> None:
     response = console.post("/topics/filled/grow", {"count": count})

@@ -24,6 +24,7 @@ from ottla.operations.groups.offset_resets import ShiftBy, ToGroup, ToListed, To
 from ottla.testing import InProcessBroker
 from tests.unit.console.conftest import Visitor
 from tests.unit.console.group_members import KINDS, Members, commit, members_of_all_kinds, produce
+from tests.unit.console.shown_form import check_asks_again
 
 pytestmark = pytest.mark.broker
 
@@ -298,7 +299,7 @@ def test_a_preview_says_what_is_wrong(console: Visitor, idle: str) -> None:
 def test_a_group_is_deleted_by_name(console: Visitor, admin: Admin, idle: str, members: Members) -> None:
     assert "cannot be deleted now" in console.get(f"/groups/{members.classic}/delete").text
     assert f"ottla groups delete {idle} --yes" in console.get(f"/groups/{idle}/delete").text
-    assert 422 == console.post(f"/groups/{idle}/delete", {"confirm": "other"}).status_code
+    check_asks_again(console.post(f"/groups/{idle}/delete", {"confirm": "other"}), "other")
     assert idle in [each.group_id for each in admin.list_groups()]
     assert 303 == console.post(f"/groups/{idle}/delete", {"confirm": idle}).status_code
     assert idle not in [each.group_id for each in admin.list_groups()]
@@ -322,6 +323,9 @@ def test_offsets_are_deleted_by_partition(console: Visitor, admin: Admin, idle: 
     page = console.get(f"/groups/{idle}/delete-offsets?topics=shop:0,2").text
     assert "Delete 2 offsets" in page
     assert f"ottla groups delete-offsets {idle} --topic shop:0,2 --yes" in page
+    again = console.post(f"/groups/{idle}/delete-offsets", {"topics": "shop:0,2", "confirm": ""})
+    check_asks_again(again, "")
+    assert "Delete 2 offsets" in again.text
     done = console.post(f"/groups/{idle}/delete-offsets", {"topics": "shop:0,2", "confirm": idle})
     assert (303, [1]) == (done.status_code, list(offsets(admin, idle)))
 

@@ -16,6 +16,7 @@ from ottla.console.services import queues
 from ottla.model.queue_names import DELAY_ID, DELAY_MS, HALF_ID, HALF_STATE, RETRY_REASON
 from ottla.testing import InProcessBroker
 from tests.unit.console.conftest import Visitor
+from tests.unit.console.shown_form import ShownForm, check_asks_again
 
 pytestmark = pytest.mark.broker
 
@@ -120,7 +121,7 @@ def test_a_record_is_cancelled_by_its_place(console: Visitor, producer: Producer
     for value in (b"first", b"second"):
         producer.send(queue, value, b"k").get(60)
     address = f"/topics/{topic}/queues/{queue}/0/0"
-    assert 422 == console.post(address, {"action": "cancel", "confirm": "0:1"}).status_code
+    check_asks_again(console.post(address, {"action": "cancel", "confirm": "0:1"}), "0:1")
     assert 303 == console.post(address, {"action": "cancel", "confirm": "0:0"}).status_code
     assert [b"second"] == [value for _, value in parked(console, topic, queue)]
 
@@ -133,6 +134,9 @@ def test_a_delayed_record_is_rescheduled(
     producer.send(queue, b"later", b"k", headers, timestamp_ms=1_700_000_000_000).get(60)
     address = f"/topics/{topic}/queues/{queue}/0/0"
     before_ms = time.time_ns() // 1_000_000
+    wrong = console.post(address, {"action": "reschedule", "due": "some day"})
+    shown = ShownForm(wrong.text)
+    assert (422, "some day", ["due"]) == (wrong.status_code, shown.values["due"], shown.marked)
     assert 303 == console.post(address, {"action": "reschedule", "due": "2h"}).status_code
     access = console.access()
     page = console.run(lambda: queues.find_topic(access, topic))
@@ -157,6 +161,7 @@ def test_all_records_of_a_queue_are_released_by_a_job(
         f"ottla queues retry-now {queue} --all --yes" in console.get(f"/topics/{topic}/queues/{queue}/release-all").text
     )
     form = console.form(f"/topics/{topic}/queues/{queue}/release-all")
+    check_asks_again(console.post(f"/topics/{topic}/queues/{queue}/release-all", {**form, "confirm": "x"}), "x")
     producer.send(queue, b"parked later", b"k").get(60)
     started = console.post(f"/topics/{topic}/queues/{queue}/release-all", {**form, "confirm": queue})
     job = console.console.jobs.find(started.headers["location"].removeprefix("/jobs/"))

@@ -41,6 +41,7 @@ from ottla.operations.security.acl_decision import Question
 from ottla.security.quota_entity import QuotaEntity
 from ottla.testing import InProcessBroker, SecuredBroker
 from tests.unit.console.conftest import Visitor
+from tests.unit.console.shown_form import check_asks_again
 
 FACTS = AuthorizerFacts(has_authorizer=True, super_users=frozenset({"User:admin"}), allows_uncovered=False)
 HIDDEN = AuthorizerFacts(has_authorizer=None, super_users=None, allows_uncovered=None, unseen=("hidden",))
@@ -276,7 +277,7 @@ def test_users_come_and_go_and_passwords_stay_secret(
     assert not any(secret in each for each in (*(page.text for page in pages), written, caplog.text))
     assert not any(secret in value for page in pages for value in page.headers.values())
     delete = "/security/users/delete?user=dora"
-    assert 422 == console.post(delete, {"confirm": "x"}).status_code
+    check_asks_again(console.post(delete, {"confirm": "x"}), "x")
     assert 303 == console.post(delete, {"confirm": "dora"}).status_code
     with Admin(**secured.client_options()) as admin:
         assert "dora" not in admin.describe_user_scram_credentials()
@@ -294,6 +295,7 @@ def test_tokens_are_listed_without_their_secret_and_expire(
         assert token.password not in shown
         address = f"/security/tokens/expire?token={token.token_id}"
         assert token.password not in console.get(address).text
+        check_asks_again(console.post(address, {"confirm": "x"}), "x")
         assert 303 == console.post(address, {"confirm": token.token_id}).status_code
         assert [] == admin.describe_delegation_token()
 
@@ -311,6 +313,7 @@ def test_acls_are_created_and_removed(secured: SecuredBroker, console_of: Callab
         removal = console.get("/security/acls/delete?principal=User:eve&type=topic")
         assert "no ACL covers it" in removal.text
         keys = [acl_key(each) for each in mine]
+        check_asks_again(console.post("/security/acls/delete", {"acl": keys, "confirm": "yes"}), "yes")
         one = console.post("/security/acls/delete", {"acl": keys[0]})
         assert 303 == one.status_code
         assert mine[1:] == [each for each in admin.describe_acls() if each.principal == "User:eve"]

@@ -25,6 +25,7 @@ from ottla.operations.reassignment.execution import cancel_moves, clear_throttle
 from ottla.operations.reassignment.throttle import find_throttle
 from ottla.testing import BrokerCluster, InProcessBroker
 from tests.unit.console.conftest import Visitor
+from tests.unit.console.shown_form import check_asks_again
 
 pytestmark = pytest.mark.broker
 DEADLINE_S = 60.0
@@ -192,7 +193,7 @@ def test_partitions_are_added(console: Visitor, topic: str, admin: Admin) -> Non
 
 def test_a_topic_is_deleted_by_its_name_only(console: Visitor, topic: str, admin: Admin) -> None:
     assert "30 records in 3 partitions" in text_of(console.get(f"/topics/{topic}/delete").text)
-    assert 422 == console.post(f"/topics/{topic}/delete", {"confirm": "something else"}).status_code
+    check_asks_again(console.post(f"/topics/{topic}/delete", {"confirm": "<b>something else"}), "<b>something else")
     assert topic in admin.list_topics()
     assert "/topics" == console.post(f"/topics/{topic}/delete", {"confirm": topic}).headers["location"]
     assert topic not in admin.list_topics()
@@ -205,7 +206,9 @@ def test_records_are_deleted_before_a_position(console: Visitor, topic: str, adm
     assert f"ottla topics delete-records {topic} --before 4" in words
     assert 422 == console.get(f"/topics/{topic}/delete-records?before=soon").status_code
     plan = "0,4\n1,4\n2,4"
-    assert 422 == console.post(f"/topics/{topic}/delete-records", {"plan": plan, "confirm": "x"}).status_code
+    again = console.post(f"/topics/{topic}/delete-records", {"plan": plan, "before": "4", "confirm": "x"})
+    check_asks_again(again, "x")
+    assert (plan, "4") == tuple(hidden_fields(again.text)[name] for name in ("plan", "before"))
     assert 422 == console.post(f"/topics/{topic}/delete-records", {"plan": "0,x", "confirm": topic}).status_code
     starts = dict.fromkeys([TopicPartition(topic, each) for each in range(3)], OffsetSpec.EARLIEST)
     assert [0, 0, 0] == [each.offset for each in admin.list_offsets(starts).values()]

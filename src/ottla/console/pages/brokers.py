@@ -15,6 +15,7 @@ from ottla.console.services.brokers import (
     set_config,
 )
 from ottla.console.services.reassignment import find_left_throttle, has_left_throttle, remove_left_throttle
+from ottla.console.web.failures import outcome_of
 from ottla.console.web.pages import (
     InvalidFormError,
     NotFoundError,
@@ -107,40 +108,53 @@ async def show_config(request: Request) -> Response:
     entry = await _entry(request, broker)
     change = request.query_params.get("change", "")
     value = request.query_params.get("value", entry.value or "")
-    problem = ""
     if change and entry.is_sensitive:
         raise InvalidFormError("a secret is never part of an address; set it with the form")
+    problem: OttlaError | None = None
     if change in (_SET, _REMOVE):
         try:
             await check_config(access, broker, entry, value if change == _SET else None)
         except RetriableError:
             raise
         except OttlaError as error:
-            problem = str(error)
+            problem = InvalidFormError(f"The broker refuses it: {error}", "value")
+    return _config_page(request, entry, value, change, problem)
+
+
+def _config_page(
+    request: Request, entry: ConfigEntry, value: str, change: str, problem: OttlaError | None = None
+) -> Response:
+    access, broker = console_of(request), _broker(request)
     words = ["set", f"{entry.name}={value}"] if change == _SET else ["unset", entry.name]
     return render(
         request,
         "brokers/config.html",
+        **outcome_of(problem, "value"),
         broker=broker,
         entry=entry,
         value=value,
-        change=change,
-        problem=problem,
+        change="" if problem is not None else change,
         is_dynamic=is_dynamic(entry),
         command_text=command_of(access, "configs", *words, "--broker", broker),
-        status=422 if problem else 200,
     )
 
 
 async def change_config(request: Request) -> Response:
-    """Sets or removes a config; then the configs."""
+    """Sets or removes a config; then the configs. A value that the broker refuses is shown again in its form, unless it
+    is a secret: then only the error is."""
     access, broker = console_of(request), _broker(request)
     form = await form_of(request)
     change = text_of(form, "change")
     if change not in (_SET, _REMOVE):
         raise InvalidFormError(f"change must be {_SET} or {_REMOVE}")
     value = text_of(form, "value", "") if change == _SET else None
-    await set_config(access, broker, await _entry(request, broker), value)
+    entry = await _entry(request, broker)
+    try:
+        await set_config(access, broker, entry, value)
+    except RetriableError:
+        raise
+    except OttlaError as error:
+        return _config_page(request, entry, "" if entry.is_sensitive else value or "", change, error)
     return see(request, path_of("brokers", broker, "configs") + "#changed")
 
 

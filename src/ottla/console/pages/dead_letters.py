@@ -28,7 +28,6 @@ from ottla.console.web.failures import outcome_of
 from ottla.console.web.pages import (
     InvalidFormError,
     command_of,
-    confirmed,
     console_of,
     form_of,
     number_of,
@@ -36,6 +35,7 @@ from ottla.console.web.pages import (
     render,
     see,
     text_of,
+    unconfirmed,
 )
 from ottla.model.errors import OttlaError
 from ottla.operations.dead_letters.letters import Letter, LetterFilter
@@ -283,9 +283,12 @@ async def redrive(request: Request) -> Response:
 
 async def show_purge(request: Request) -> Response:
     """Asks what is deleted, and shows it."""
+    return await _purge_page(request, dict(request.query_params))
+
+
+async def _purge_page(request: Request, fields: dict[str, str], error: InvalidFormError | None = None) -> Response:
     access = console_of(request)
     topic = request.path_params["topic"]
-    fields = dict(request.query_params)
     what, problem, plan = fields.get("what", "redriven"), "", None
     words = {
         "redriven": ["--redriven"],
@@ -299,13 +302,13 @@ async def show_purge(request: Request) -> Response:
         if what == "until":
             until_ms = _filter(access, {"until": text_of(FormData(fields), "until")}).until_ms
         plan = await dead_letters.plan_purge(access, topic, redriven=what == "redriven", until_ms=until_ms)
-    except InvalidFormError as error:
-        problem = str(error)
+    except InvalidFormError as refused:
+        problem = str(refused)
     command = command_of(access, "queues", "dead-letters", "purge", topic, *words.get(what, []), "--yes")
     return render(
         request,
         "dead_letters/purge.html",
-        status=422 if problem else 200,
+        **(outcome_of(error) | ({"status": 422} if problem else {})),
         topic=topic,
         fields=fields,
         what=what,
@@ -320,7 +323,9 @@ async def purge(request: Request) -> Response:
     access = console_of(request)
     topic = request.path_params["topic"]
     form = await form_of(request)
-    confirmed(form, topic)
+    problem = unconfirmed(form, topic)
+    if problem is not None:
+        return await _purge_page(request, {name: text_of(form, name, "") for name in ("what", "until")}, problem)
     await dead_letters.purge(access, topic, text_of(form, "plan"))
     return see(request, path_of("dead-letters", topic))
 

@@ -10,17 +10,18 @@ from starlette.routing import Route
 from ottla.client.admin.group_requests import GroupMember
 from ottla.console.services import groups, offset_resets
 from ottla.console.services.offset_resets import ResetPreview, ResetWish
+from ottla.console.web.failures import outcome_of
 from ottla.console.web.pages import (
     InvalidFormError,
     NotFoundError,
     command_of,
-    confirmed,
     console_of,
     form_of,
     path_of,
     render,
     see,
     text_of,
+    unconfirmed,
 )
 from ottla.console.web.routes import SubpageRoute
 from ottla.console.web.windows import window
@@ -148,29 +149,47 @@ async def reset(request: Request) -> Response:
 
 async def show_delete(request: Request) -> Response:
     """Asks before a group is deleted."""
+    return await _delete_page(request)
+
+
+async def _delete_page(request: Request, error: InvalidFormError | None = None) -> Response:
     access = console_of(request)
     page = await groups.find_group(access, request.path_params["group"])
     in_use = "" if page.group.is_idle else in_use_words(page.group, "delete it")
-    return render(request, "groups/delete.html", page=page, group=page.group, in_use=in_use)
+    return render(request, "groups/delete.html", **outcome_of(error), page=page, group=page.group, in_use=in_use)
 
 
 async def delete(request: Request) -> Response:
     """Deletes a group."""
     access = console_of(request)
     group_id = request.path_params["group"]
-    confirmed(await form_of(request), group_id)
+    form = await form_of(request)
+    problem = unconfirmed(form, group_id)
+    if problem is not None:
+        return await _delete_page(request, problem)
     await groups.delete_group(access, group_id)
     return see(request, "/groups")
 
 
 async def show_delete_offsets(request: Request) -> Response:
     """Asks which offsets are deleted, and shows them."""
+    return await _delete_offsets_page(request, request.query_params.get("topics", "").split())
+
+
+async def _delete_offsets_page(request: Request, choices: list[str], error: InvalidFormError | None = None) -> Response:
     access = console_of(request)
     group_id = request.path_params["group"]
     page = await groups.find_group(access, group_id)
-    choices = request.query_params.get("topics", "").split()
     plan = await groups.plan_offset_deletion(access, group_id, choices) if choices else None
-    return render(request, "groups/delete_offsets.html", page=page, group=page.group, plan=plan, choices=choices)
+    return render(
+        request,
+        "groups/delete_offsets.html",
+        **outcome_of(error),
+        page=page,
+        group=page.group,
+        plan=plan,
+        choices=choices,
+    )
 
 
 async def delete_offsets(request: Request) -> Response:
@@ -178,8 +197,10 @@ async def delete_offsets(request: Request) -> Response:
     access = console_of(request)
     group_id = request.path_params["group"]
     form = await form_of(request)
-    confirmed(form, group_id)
     choices = text_of(form, "topics").split()
+    problem = unconfirmed(form, group_id)
+    if problem is not None:
+        return await _delete_offsets_page(request, choices, problem)
     if not choices:
         raise InvalidFormError("topics must not be empty")
     await groups.delete_offsets(access, await groups.plan_offset_deletion(access, group_id, choices))

@@ -7,16 +7,18 @@ from starlette.routing import Route
 from ottla.console.services import queues
 from ottla.console.services.edited_bytes import header_text, one_line, shown_bytes
 from ottla.console.services.records.search import in_utc
+from ottla.console.web.failures import outcome_of
 from ottla.console.web.pages import (
     InvalidFormError,
-    confirmed,
     console_of,
     form_of,
     path_of,
     render,
     see,
     text_of,
+    unconfirmed,
 )
+from ottla.model.queue_names import CompanionKind
 from ottla.operations.positions import BadTimeError, parse_future
 
 
@@ -35,13 +37,23 @@ async def show_topic(request: Request) -> Response:
 
 async def show_record(request: Request) -> Response:
     """One parked record, and what can be done with it."""
+    return await _record_page(request)
+
+
+async def _record_page(request: Request, due: str = "", error: InvalidFormError | None = None) -> Response:
     access = console_of(request)
     params = request.path_params
     row = await queues.find_parked(access, params["queue"], params["partition"], params["offset"])
+    can_be_due = row.kind is CompanionKind.DELAYED
+    if error is not None and (row.kind is CompanionKind.HALF or (error.field == "due" and not can_be_due)):
+        # The page has no such form for this record.
+        raise error
     record = row.parked.record
     return render(
         request,
         "queues/record.html",
+        **outcome_of(error),
+        due=due,
         topic=params["topic"],
         queue=params["queue"],
         row=row,
@@ -63,13 +75,16 @@ async def instruct(request: Request) -> Response:
         case "release":
             await queues.release(access, *place)
         case "cancel":
-            confirmed(form, f"{place[1]}:{place[2]}")
+            problem = unconfirmed(form, f"{place[1]}:{place[2]}")
+            if problem is not None:
+                return await _record_page(request, error=problem)
             await queues.cancel(access, *place)
         case "reschedule":
+            due = text_of(form, "due", "")
             try:
-                due_ms = parse_future(in_utc(text_of(form, "due").strip()), access.cluster.clock.now_ms())
+                due_ms = parse_future(in_utc(due.strip()), access.cluster.clock.now_ms())
             except BadTimeError as error:
-                raise InvalidFormError(str(error)) from None
+                return await _record_page(request, due, InvalidFormError(str(error), "due"))
             await queues.reschedule(access, *place, due_ms)
         case other:
             raise InvalidFormError(f"{other!r} is not one of release, cancel and reschedule")
@@ -81,16 +96,24 @@ async def release_all(request: Request) -> Response:
     access = console_of(request)
     queue, topic = request.path_params["queue"], request.path_params["topic"]
     form = await form_of(request)
-    confirmed(form, queue)
+    problem = unconfirmed(form, queue)
+    if problem is not None:
+        return await _release_all_page(request, problem)
     job = queues.start_release_all(access, queue, topic, text_of(form, "plan"), text_of(form, "queue_id"))
     return see(request, job.address)
 
 
 async def show_release_all(request: Request) -> Response:
     """Asks before all records of a queue are released."""
+    return await _release_all_page(request)
+
+
+async def _release_all_page(request: Request, error: InvalidFormError | None = None) -> Response:
     access = console_of(request)
     view = await queues.find_queue(access, request.path_params["queue"])
-    return render(request, "queues/release_all.html", view=view, topic=request.path_params["topic"])
+    return render(
+        request, "queues/release_all.html", **outcome_of(error), view=view, topic=request.path_params["topic"]
+    )
 
 
 async def count(request: Request) -> Response:

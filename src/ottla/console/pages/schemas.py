@@ -19,13 +19,13 @@ from ottla.console.web.failures import outcome_of
 from ottla.console.web.pages import (
     InvalidFormError,
     NotFoundError,
-    confirmed,
     console_of,
     form_of,
     path_of,
     render,
     see,
     text_of,
+    unconfirmed,
 )
 from ottla.console.web.routes import SubpageRoute
 from ottla.console.web.windows import window
@@ -169,8 +169,10 @@ async def delete(request: Request, access: Access, registry: "AsyncRegistryClien
     version = _number(request, "version")
     permanent = request.query_params.get("permanent") == "1"
     view = await schemas.read_subject(registry, subject, version)
+    problem: InvalidFormError | None = None
     if request.method == "POST":
-        confirmed(await form_of(request), subject)
+        problem = unconfirmed(await form_of(request), subject)
+    if request.method == "POST" and problem is None:
         what = f"{'permanently ' if permanent else ''}delete {'subject' if version is None else 'schema version'}"
         details = {"permanent": permanent} if version is None else {"version": version, "permanent": permanent}
         async with access.change(what, subject, details):
@@ -181,6 +183,7 @@ async def delete(request: Request, access: Access, registry: "AsyncRegistryClien
     return render(
         request,
         "schemas/delete.html",
+        **outcome_of(problem),
         view=view,
         version=version,
         permanent=permanent,

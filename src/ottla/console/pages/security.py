@@ -31,12 +31,12 @@ from ottla.console.web.failures import outcome_of
 from ottla.console.web.pages import (
     InvalidFormError,
     command_of,
-    confirmed,
     console_of,
     form_of,
     render,
     see,
     text_of,
+    unconfirmed,
 )
 from ottla.console.web.windows import window
 from ottla.model.errors import InvalidRequestError, OttlaError
@@ -153,8 +153,8 @@ async def delete_user(request: Request, access: Access) -> Response:
     row = next((each for each in await security.list_users(access.admin()) if each.user == user), None)
     if row is None:
         raise InvalidFormError(f"there is no user {user!r}")
-    if request.method == "POST":
-        confirmed(await form_of(request), user)
+    problem = unconfirmed(await form_of(request), user) if request.method == "POST" else None
+    if request.method == "POST" and problem is None:
         async with access.change("delete user", user, {"mechanisms": list(row.mechanisms)}):
             await security.delete_user(access.admin(), user, row.mechanisms)
         return see(request, _USERS)
@@ -162,6 +162,7 @@ async def delete_user(request: Request, access: Access) -> Response:
     return render(
         request,
         "security/delete_user.html",
+        **outcome_of(problem),
         row=row,
         acls=None if counts is None else counts.get(f"User:{user}", 0),
         action=_here(request),
@@ -177,14 +178,15 @@ async def expire_token(request: Request, access: Access) -> Response:
     row = next((each for each in await security.list_tokens(access.admin()) if each.token_id == token_id), None)
     if row is None:
         raise InvalidFormError(f"there is no token {token_id!r}, or you may not see it")
-    if request.method == "POST":
-        confirmed(await form_of(request), token_id)
+    problem = unconfirmed(await form_of(request), token_id) if request.method == "POST" else None
+    if request.method == "POST" and problem is None:
         async with access.change("expire token", token_id, {"owner": row.owner}):
             await security.expire_token(access.admin(), token_id)
         return see(request, _USERS)
     return render(
         request,
         "security/expire_token.html",
+        **outcome_of(problem),
         row=row,
         action=_here(request),
         command_text=command_of(access, "tokens", "expire", token_id),
@@ -270,22 +272,26 @@ async def new_acls(request: Request, access: Access) -> Response:
 async def delete_acls(request: Request, access: Access) -> Response:
     """Removes ACLs: one, or all that the address selects. What the page showed is removed, and nothing else."""
     existing, facts = await _acls_and_facts(access)
+    problem: InvalidFormError | None = None
     if request.method == "POST":
         form = await form_of(request)
-        removed = [security.parse_acl_key(each) for each in form.getlist("acl") if isinstance(each, str)]
-        plan = security.plan_removal(existing, removed, facts)
-        if len(plan.acls) > 1:
-            confirmed(form, f"{len(plan.acls)} ACLs")
+        selected = [security.parse_acl_key(each) for each in form.getlist("acl") if isinstance(each, str)]
+    else:
+        selected = _selected(request.query_params, existing)
+    plan = security.plan_removal(existing, selected, facts)
+    if request.method == "POST" and len(plan.acls) > 1:
+        problem = unconfirmed(await form_of(request), f"{len(plan.acls)} ACLs")
+    if request.method == "POST" and problem is None:
         details = {"acls": [str(each) for each in plan.acls]}
         async with access.change("delete ACLs", ", ".join(sorted({each.principal for each in plan.acls})), details):
             await security.remove_acls(access.admin(), plan.acls)
         return see(request, _ACLS)
-    plan = security.plan_removal(existing, _selected(request.query_params, existing), facts)
     if len(plan.acls) > _REMOVED_MAX:
         raise InvalidFormError(f"more than {_REMOVED_MAX} ACLs are selected; narrow the selection")
     return render(
         request,
         "security/delete_acls.html",
+        **outcome_of(problem),
         plan=plan,
         key_of=security.acl_key,
         commands=_commands(access, plan),

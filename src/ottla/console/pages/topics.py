@@ -33,7 +33,6 @@ from ottla.console.services.topics import (
 from ottla.console.web.failures import outcome_of
 from ottla.console.web.pages import (
     command_of,
-    confirmed,
     console_of,
     form_of,
     is_fragment,
@@ -42,6 +41,7 @@ from ottla.console.web.pages import (
     render,
     see,
     text_of,
+    unconfirmed,
 )
 from ottla.console.web.windows import Window, window
 from ottla.model.errors import InvalidRequestError, OttlaError
@@ -286,12 +286,17 @@ async def grow(request: Request) -> Response:
 
 async def show_delete(request: Request) -> Response:
     """The form to delete the topic."""
+    return await _delete_page(request)
+
+
+async def _delete_page(request: Request, error: InvalidFormError | None = None) -> Response:
     access = console_of(request)
     page = await topic_page(access, _topic(request))
     groups = await reading_groups(access, page.name)
     return render(
         request,
         "topics/delete.html",
+        **outcome_of(error),
         page=page,
         groups=groups,
         command_text=command_of(access, "topics", "delete", page.name),
@@ -302,28 +307,33 @@ async def delete(request: Request) -> Response:
     """Deletes the topic; then the list is shown."""
     access, topic = console_of(request), _topic(request)
     form = await form_of(request)
-    confirmed(form, topic)
+    problem = unconfirmed(form, topic)
+    if problem is not None:
+        return await _delete_page(request, problem)
     await topic_changes.delete_topic(access, topic, text_of(form, "topic_id", ""))
     return see(request, "/topics")
 
 
 async def show_delete_records(request: Request) -> Response:
     """The form to delete records, with a preview."""
+    return await _delete_records_page(request, request.query_params.get("before", "").strip())
+
+
+async def _delete_records_page(request: Request, before: str, error: InvalidFormError | None = None) -> Response:
     access, topic = console_of(request), _topic(request)
-    before = request.query_params.get("before", "").strip()
     view = await topic_view(access.cluster, topic)
     deletion, problem = None, ""
     if before:
         try:
             deletion = await _deletion(access, view, before)
-        except InvalidRequestError as error:
-            problem = str(error)
+        except InvalidRequestError as refused:
+            problem = str(refused)
     words: list[object] = ["topics", "delete-records", topic]
     words += ["--before", before] if before.isdigit() else ["--all"]
     return render(
         request,
         "topics/delete_records.html",
-        status=422 if problem else 200,
+        **(outcome_of(error) | ({"status": 422} if problem else {})),
         topic=topic,
         topic_id=view.id,
         before=before,
@@ -337,7 +347,9 @@ async def delete_records(request: Request) -> Response:
     """Deletes the records that were shown; then the partitions are shown."""
     access, topic = console_of(request), _topic(request)
     form = await form_of(request)
-    confirmed(form, topic)
+    problem = unconfirmed(form, topic)
+    if problem is not None:
+        return await _delete_records_page(request, text_of(form, "before", "").strip(), problem)
     await topic_changes.delete_records(access, topic, text_of(form, "plan"), text_of(form, "topic_id", ""))
     return see(request, path_of("topics", topic, "partitions"))
 

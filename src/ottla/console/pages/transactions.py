@@ -5,15 +5,16 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from ottla.console.services import transactions
+from ottla.console.web.failures import outcome_of
 from ottla.console.web.pages import (
     InvalidFormError,
-    confirmed,
     console_of,
     form_of,
     number_of,
     render,
     see,
     text_of,
+    unconfirmed,
 )
 from ottla.console.web.windows import window
 from ottla.model.ids import TopicPartition
@@ -69,10 +70,15 @@ def _timeout_ms(text: str) -> int:
 
 async def show_abort(request: Request) -> Response:
     """What a marker in one partition would do."""
-    access = console_of(request)
     topic, partition, start_offset = _place(request)
-    preview = await transactions.preview_abort(access, TopicPartition(topic, partition), start_offset)
-    return render(request, "transactions/abort.html", preview=preview)
+    return await _abort_page(request, TopicPartition(topic, partition), start_offset)
+
+
+async def _abort_page(
+    request: Request, partition: TopicPartition, start_offset: int, error: InvalidFormError | None = None
+) -> Response:
+    preview = await transactions.preview_abort(console_of(request), partition, start_offset)
+    return render(request, "transactions/abort.html", **outcome_of(error), preview=preview)
 
 
 def _place(request: Request) -> tuple[str, int, int]:
@@ -88,16 +94,24 @@ async def abort(request: Request) -> Response:
     access = console_of(request)
     form = await form_of(request)
     partition = TopicPartition(text_of(form, "topic"), number_of(form, "partition"))
-    confirmed(form, str(partition))
-    await transactions.abort(access, partition, number_of(form, "start_offset"), number_of(form, "producer_id"))
+    start_offset = number_of(form, "start_offset")
+    problem = unconfirmed(form, str(partition))
+    if problem is not None:
+        return await _abort_page(request, partition, start_offset, problem)
+    await transactions.abort(access, partition, start_offset, number_of(form, "producer_id"))
     return see(request, "/transactions")
 
 
 async def show_terminate(request: Request) -> Response:
     """What fencing a producer would do."""
-    access = console_of(request)
-    found = await transactions.find_transaction(access, request.query_params.get("id", ""))
-    return render(request, "transactions/terminate.html", row=found, partitions_text=partitions_text)
+    return await _terminate_page(request, request.query_params.get("id", ""))
+
+
+async def _terminate_page(request: Request, transactional_id: str, error: InvalidFormError | None = None) -> Response:
+    found = await transactions.find_transaction(console_of(request), transactional_id)
+    return render(
+        request, "transactions/terminate.html", **outcome_of(error), row=found, partitions_text=partitions_text
+    )
 
 
 async def terminate(request: Request) -> Response:
@@ -105,7 +119,9 @@ async def terminate(request: Request) -> Response:
     access = console_of(request)
     form = await form_of(request)
     transactional_id = text_of(form, "id")
-    confirmed(form, transactional_id)
+    problem = unconfirmed(form, transactional_id)
+    if problem is not None:
+        return await _terminate_page(request, transactional_id, problem)
     await transactions.terminate(access, transactional_id)
     return see(request, "/transactions")
 

@@ -42,6 +42,7 @@ RAIL: Final = (
 """The eight words of the left rail."""
 
 CSRF_FIELD: Final = "csrf"
+CONFIRM_FIELD: Final = "confirm"
 
 
 def console_of(request: Request) -> Access:
@@ -170,11 +171,19 @@ def _frame(request: Request) -> dict[str, Any]:
         "health": console.health(),
         "csrf_token": request.scope.get("console.csrf", ""),
         "csrf_field": CSRF_FIELD,
+        "typed_name": _typed_name(request),
         "request_id": request.scope.get("console.request_id", ""),
         "read_only": console.settings.read_only,
         "asset": console.asset,
         "command": lambda *words: command_of(access, *words) if access is not None else "",
     }
+
+
+def _typed_name(request: Request) -> str:
+    """What was typed to confirm a change, when its form is shown again."""
+    form = request.scope.get("console.form")
+    typed = form.get(CONFIRM_FIELD) if isinstance(form, FormData) else None
+    return typed if isinstance(typed, str) else ""
 
 
 def _rail(path: str) -> Sequence[Mapping[str, Any]]:
@@ -189,7 +198,9 @@ def _rail(path: str) -> Sequence[Mapping[str, Any]]:
     ]
 
 
-def confirmed(form: FormData, name: str) -> None:
-    """Raises `InvalidFormError` unless the person typed the name (see `ui.confirm_name`)."""
-    if form.get("confirm") != name:
-        raise InvalidFormError(f"type {name!r} to confirm; nothing was changed")
+def unconfirmed(form: FormData, name: str) -> InvalidFormError | None:
+    """None if the person typed the name (see `ui.confirm_name`), else the problem with which the form is shown again
+    (`outcome_of`)."""
+    if form.get(CONFIRM_FIELD) == name:
+        return None
+    return InvalidFormError(f"type {name!r} to confirm; nothing was changed", CONFIRM_FIELD)
