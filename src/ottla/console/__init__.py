@@ -10,6 +10,7 @@ served from `assets/vendor`; docs/decisions/0031-console.md says why. Rooms:
 - `oidc/`: signing in with OpenID Connect.
 - `cluster/`: what stands behind all pages: `access.py` (a user's clients, and the gate for changes), `audit.py`,
   `jobs.py` (long work), `sampler.py` (the last 60 minutes).
+- `history/`: the past of charts, from Prometheus.
 - `services/`: what a page does, without HTTP: takes an `Access`, returns frozen dataclasses. `pages/`: reads the
   request, calls a service, renders. `templates/<page>/`, `assets/`.
 

@@ -21,6 +21,7 @@ from ottla.console.cluster.audit import AuditLog
 from ottla.console.cluster.jobs import Jobs
 from ottla.console.cluster.result_files import ResultFiles
 from ottla.console.cluster.sampler import Sampler
+from ottla.console.history.prometheus import Prometheus
 from ottla.console.oidc.flow import LoginFlow
 from ottla.console.oidc.provider import Provider
 from ottla.console.pages import (
@@ -89,6 +90,10 @@ class Console:
         self.audit: Final = AuditLog(settings.audit_file, now_ms)
         self.jobs: Final = Jobs(now_ms, ResultFiles(settings.export_folder, settings.export_bytes_max))
         self.sampler: Final = Sampler(now_ms, settings.sample_seconds, settings.metrics_urls)
+        self.prometheus: Final = (
+            None if settings.prometheus is None else Prometheus(settings.prometheus, time.monotonic)
+        )
+        """Where charts get their past from."""
         self.sessions: Final = Sessions(settings, time.monotonic)
         self.limiter: Final = LoginLimiter(time.monotonic)
         self.provider: Final = None if settings.oidc is None else Provider(settings.oidc)
@@ -111,6 +116,7 @@ class Console:
             audit=self.audit,
             jobs=self.jobs,
             sampler=self.sampler,
+            prometheus=self.prometheus,
         )
 
     @property
@@ -184,6 +190,8 @@ class Console:
             await self.jobs.close()
             await self.sessions.close()
             await self.own_clients.release()
+            if self.prometheus is not None:
+                await self.prometheus.close()
 
     async def _sweep(self) -> None:
         while True:

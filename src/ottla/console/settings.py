@@ -61,6 +61,18 @@ class OidcSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PrometheusSettings:
+    """A Prometheus server that scrapes the brokers (`ottla.console.history`)."""
+
+    url: str
+    """Without a login and without a slash at its end."""
+    username: str | None = None
+    password: str | None = field(default=None, repr=False)
+    labels: tuple[tuple[str, str], ...] = ()
+    """What the series of this cluster's brokers have, if the server knows others too: pairs of label and value."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ConsoleSettings:
     """One cluster, and how it is shown."""
 
@@ -86,6 +98,8 @@ class ConsoleSettings:
     """Folders of pipelines (each with a pipeline.toml)."""
     metrics_urls: tuple[str, ...] = ()
     """The `/metrics` of brokers, for request rates and latencies; without them those are not shown."""
+    prometheus: PrometheusSettings | None = None
+    """Where charts get their past from, beyond the last 60 minutes; None if there is none."""
     audit_file: Path | None = None
     """Where changes are recorded; None keeps only the last ones in memory."""
     export_folder: Path | None = None

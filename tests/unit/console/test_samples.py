@@ -1,6 +1,7 @@
 """The last 60 minutes: a ring with gaps, rates between counts, and metrics of brokers."""
 
 import tracemalloc
+from dataclasses import replace
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -141,7 +142,11 @@ def test_requests_between_two_scrapes() -> None:
     found = rates_between(before, now, 5.0)
     assert ("0.1.0", 105.0, 7) == (found.version, found.uptime_seconds, found.connections)
     assert (1000.0, 0.0) == (found.received_per_second, found.sent_per_second)
-    assert (ApiRate(api="fetch", per_second=20.0, mean_ms=20.0, p99_ms=500.0),) == found.apis
+    (fetch,) = found.apis
+    assert ApiRate(api="fetch", per_second=20.0, mean_ms=20.0, p99_ms=500.0) == replace(fetch, p99_estimate_ms=None)
+    # 10 of 100 requests took up to 1 ms, the others up to 500 ms: the 99th is at 89 of 90 between these.
+    assert fetch.p99_estimate_ms is not None
+    assert abs(1 + 499 * 89 / 90 - fetch.p99_estimate_ms) < 1e-6
     restarted = parse_scrape(SCRAPE % (1, 10, 1, 1, 1, 1, 0.1))
     assert restarted is not None
     assert None is rates_between(before, restarted, 5.0).received_per_second

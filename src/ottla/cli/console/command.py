@@ -20,6 +20,8 @@ from ottla.cli.console.options import (
     OidcScope,
     OidcUserClaim,
     PipelineFolders,
+    PrometheusLabels,
+    PrometheusUrl,
     ReadOnly,
     RegistryUrl,
 )
@@ -37,6 +39,7 @@ _MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
     epilog=examples(
         "ottla console",
         "ottla console --bootstrap kafka1:9092,kafka2:9092 --registry http://127.0.0.1:8081 --read-only",
+        "ottla console --prometheus http://127.0.0.1:9090 --prometheus-label job=ottla",
         "ottla console --listen 0.0.0.0:8443 --auth cluster --command-config console.properties"
         " --tls-certificate console.pem",
         "ottla console --auth oidc --oidc-issuer https://id.example.com --oidc-client-id console --command-config"
@@ -60,6 +63,8 @@ def console(
     oidc_redirect_url: OidcRedirectUrl = None,
     pipelines: PipelineFolders = None,
     metrics: MetricsUrls = None,
+    prometheus: PrometheusUrl = None,
+    prometheus_label: PrometheusLabels = None,
     name: ClusterName = None,
     host: HostNames = None,
     audit_log: AuditLog = None,
@@ -82,6 +87,7 @@ def console(
         from ottla.cli.console.run import audit_file, command_options, oidc_settings, run, split_login
         from ottla.cli.profile.store import chosen_connection
         from ottla.cli.serve.log_output import set_up_logging
+        from ottla.console.history.options import parse_prometheus
         from ottla.console.settings import AuthMode, ConsoleSettings
         from ottla.operations.sizes import parse_size
         from ottla.transport.addresses import parse_listen_address
@@ -111,6 +117,7 @@ def console(
             registry_password=registry_password,
             pipelines=tuple(pipelines or ()),
             metrics_urls=tuple(metrics or ()),
+            prometheus=parse_prometheus(prometheus, prometheus_label or ()),
             audit_file=audit_file(os.environ) if audit_log is None else audit_log,
             export_folder=export_dir,
             export_bytes_max=parse_size(export_limit),

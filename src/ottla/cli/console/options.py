@@ -92,6 +92,24 @@ MetricsUrls = Annotated[
         help="Metrics of a broker (http://HOST:9644/metrics), for request rates and latencies; may be repeated.",
     ),
 ]
+PrometheusUrl = Annotated[
+    str | None,
+    typer.Option(
+        "--prometheus",
+        metavar="URL",
+        help="Prometheus server that scrapes the brokers (http://HOST:9090), for charts of more than the last hour; the"
+        " URL may hold a login (https://user:password@host).",
+    ),
+]
+PrometheusLabels = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--prometheus-label",
+        metavar="NAME=VALUE",
+        help="Label of this cluster's brokers in Prometheus, such as job=ottla, if it scrapes other clusters too; may"
+        " be repeated.",
+    ),
+]
 ClusterName = Annotated[
     str | None,
     typer.Option(

@@ -29,7 +29,7 @@ from ottla.cli.serve.brokers import (
     registry_settings,
     shared_metadata,
 )
-from ottla.cli.serve.console_process import check_console, console_process
+from ottla.cli.serve.console_process import PrometheusOptions, check_console, console_process
 from ottla.cli.serve.log_output import set_up_logging
 from ottla.cli.serve.metadata_option import EMBEDDED, check_metadata_option, metadata_store
 from ottla.cli.serve.options import DATA, LISTEN, parser
@@ -37,6 +37,7 @@ from ottla.cli.serve.registry_process import registry_process
 from ottla.cli.serve.service_connection import service_connection
 from ottla.cli.serve.service_notification import SILENT, ServiceNotifier, take_notifier
 from ottla.cli.serve.welcome import Services, url_of, welcome
+from ottla.console.history.options import parse_prometheus
 from ottla.model.errors import InvalidConfigError, MisuseError, OttlaError
 from ottla.model.ids import BrokerId
 from ottla.model.invariants import InvariantViolation
@@ -70,6 +71,8 @@ def _main(options: argparse.Namespace, service: ServiceNotifier) -> int:
         raise MisuseError("--registry-command-config is for the schema registry; add --registry")
     if console is None and options.console_command_config is not None:
         raise MisuseError("--console-command-config is for the console; add --console")
+    if console is None and (options.prometheus is not None or options.prometheus_label):
+        raise MisuseError("--prometheus and --prometheus-label are for the console; add --console")
     services = Services(http=http, registry=registry, console=console)
     first = configuration(options, otherwise=registry_settings(registry, 0, 1))
     # Refused before the broker starts.
@@ -77,6 +80,7 @@ def _main(options: argparse.Namespace, service: ServiceNotifier) -> int:
         service_connection("registry", first, options.registry_command_config)
     if console is not None:
         check_console(console)
+        parse_prometheus(options.prometheus, options.prometheus_label)
         service_connection("console", first, options.console_command_config)
     brokers = broker_ids(first, options.brokers)
     if options.metadata == EMBEDDED:
@@ -366,7 +370,8 @@ def _beside(options: argparse.Namespace, config: BrokerConfig, services: Service
         counted = [http_of(services.http, place) for place in range(brokers)]
         metrics = [f"{url}/metrics" for each in counted if (url := url_of(each))]
         registries = config.schema_registry_urls if services.registry is not None else ()
-        made.append(console_process(services.console, connection, registries, metrics, *log_options))
+        history = PrometheusOptions(options.prometheus, options.prometheus_label)
+        made.append(console_process(services.console, connection, registries, metrics, *log_options, history))
     return made
 
 

@@ -1,7 +1,7 @@
 """The web console beside a broker: `ottla console` in a process of its own."""
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 from ottla.cli.console.needed_packages import check_installed
 from ottla.cli.serve.beside_process import ProcessBeside
@@ -11,6 +11,13 @@ from ottla.model.errors import InvalidConfigError
 from ottla.transport.addresses import Address
 
 CONSOLE: Final = "127.0.0.1:8080"
+
+
+class PrometheusOptions(NamedTuple):
+    """`--prometheus` and `--prometheus-label`, as they were given."""
+
+    url: str | None
+    labels: Sequence[str]
 
 
 def check_console(listen: tuple[str, int]) -> None:
@@ -31,12 +38,15 @@ def console_process(
     metrics: Sequence[str],
     log_format: str,
     log_level: str,
+    prometheus: PrometheusOptions,
 ) -> ProcessBeside:
-    """The console of `ottla serve --console`, with the schema registry and the metrics of its brokers."""
+    """The console of `ottla serve --console`, with the schema registry, the metrics of its brokers and their past."""
     file = connection.command_config
     command = ["console", "--listen", str(Address(*listen))]
     command += [] if file is None else ["--command-config", file]
     command += ["--registry", ",".join(registries)] if registries else []
     command += [part for each in metrics for part in ("--metrics", each)]
+    command += [] if prometheus.url is None else ["--prometheus", prometheus.url]
+    command += [part for each in prometheus.labels for part in ("--prometheus-label", each)]
     command += ["--log-format", log_format, "--log-level", log_level]
     return ProcessBeside("the console", "console", connection.listener, command)

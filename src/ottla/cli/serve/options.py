@@ -124,6 +124,20 @@ def _add_service_options(add: _AddOption) -> None:
         metavar="FILE",
         help="File with the console's client properties, if the broker's listeners need TLS or a login.",
     )
+    add(
+        "--prometheus",
+        metavar="URL",
+        help="Prometheus server that scrapes the brokers (http://HOST:9090), for charts of the console of more than the"
+        " last hour; the URL may hold a login (https://user:password@host).",
+    )
+    add(
+        "--prometheus-label",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="Label of this cluster's brokers in Prometheus, such as job=ottla, if it scrapes other clusters too; may"
+        " be repeated.",
+    )
 
 
 def _add_config_options(add: _AddOption) -> None:

@@ -165,7 +165,15 @@
   prepares("[data-chart]", (figure) => {
     const plot = $(".plot", figure);
     const show = shown[figure.dataset.unit] ?? shortNumber;
-    let chart = null, timer = 0;
+    const note = $(".chart-note", figure);
+    // With Prometheus, the server sends the range that the page shows; without, the last 60 minutes.
+    const hasPast = "past" in figure.dataset;
+    const address = () => { const zoom = hasPast && range(); return figure.dataset.chart + (zoom ? `&from=${zoom[0]}&to=${zoom[1]}` : ""); };
+    const clock = (made, at, end) => {
+      const time = new Date(at * 1000).toISOString(), isLong = made.scales.x.max - made.scales.x.min > 86400;
+      return (isLong ? `${time.slice(5, 10)} ` : "") + time.slice(11, end);
+    };
+    let chart = null, timer = 0, asked = 0;
     const say = (text) => { if (chart) { chart.destroy(); chart = null; } const line = document.createElement("p"); line.className = "quiet"; line.textContent = text; plot.replaceChildren(line); };
     const make = (data) => {
       const zoom = range();
@@ -175,22 +183,24 @@
         width: plot.clientWidth, height: 200,
         cursor: { drag: { x: true, y: false, setScale: true }, points: { size: 6 } },
         scales: {
-          x: { time: true, range: (_, min, max) => range() ?? (zoom ? [min, max] : [Math.max(min, max - 3600), max]) },
+          x: { time: true, range: (_, min, max) => range() ?? (zoom || hasPast ? [min, max] : [Math.max(min, max - 3600), max]) },
           y: { range: (_, min, max) => [Math.min(0, min ?? 0), max ? max * 1.1 : 1] },
         },
         axes: [
-          { ...axis, values: (_, ticks, __, ___, step) => ticks.map((at) => new Date(at * 1000).toISOString().slice(11, step < 60 ? 19 : 16)) },
+          { ...axis, space: 80, values: (made, ticks, _, __, step) => ticks.map((at) => clock(made, at, step < 60 ? 19 : 16)) },
           { ...axis, size: 78, incrs: figure.dataset.unit?.startsWith("byte") ? powers : undefined, values: (_, ticks) => ticks.map(show) },
         ],
         series: [
-          { value: (_, at) => (at === null || at === undefined ? "–" : new Date(at * 1000).toISOString().slice(11, 19) + " UTC") },
+          { value: (made, at) => (at === null || at === undefined ? "–" : `${clock(made, at, 19)} UTC`) },
           ...data.series.map((each, at) => ({
             label: each.label, stroke: colours[at % 3], width: 1.5, spanGaps: false, points: { show: data.times.length < 3 },
             value: (_, value) => (value === null || value === undefined ? "–" : show(value)),
           })),
         ],
         hooks: { setSelect: [(made) => {
-          if (made.select.width > 4) writeRange(made.posToVal(made.select.left, "x"), made.posToVal(made.select.left + made.select.width, "x"));
+          if (made.select.width <= 4) return;
+          writeRange(made.posToVal(made.select.left, "x"), made.posToVal(made.select.left + made.select.width, "x"));
+          if (hasPast) refresh();
         }] },
       };
       plot.replaceChildren();
@@ -200,17 +210,24 @@
     const refresh = async () => {
       clearTimeout(timer);
       if (!figure.isConnected) return;
+      const mine = ++asked;
+      let pause = document.hidden ? 30000 : 5000;
       try {
-        const response = await fetch(figure.dataset.chart, { headers: { Accept: "application/json" } });
+        const response = await fetch(address(), { headers: { Accept: "application/json" } });
         const data = await response.json();
+        if (mine !== asked) return;
+        note.textContent = data.note ?? "";
+        if (data.waiting) pause = 1000;
         if (!response.ok) say(data.reason ?? "This chart cannot be read.");
-        else if (data.times.length < 2) say("Collecting samples: the first point appears after 10 seconds.");
+        else if (data.times.length < 2) say(data.waiting ? "Waiting for Prometheus." : hasPast ? "Too few values in this range of time to draw a line." : "Collecting samples: the first point appears after 10 seconds.");
         else if (chart && chart.series.length === data.series.length + 1) chart.setData([data.times, ...data.series.map((each) => each.values)]);
         else make(data);
       } catch {
+        if (mine !== asked) return;
+        note.textContent = "";
         say("The console does not answer.");
       }
-      timer = setTimeout(refresh, document.hidden ? 30000 : 5000);
+      timer = setTimeout(refresh, pause);
     };
     new ResizeObserver(() => { if (chart && plot.clientWidth) chart.setSize({ width: plot.clientWidth, height: 200 }); }).observe(plot);
     figure.addEventListener("redraw", () => { chart?.destroy(); chart = null; refresh(); });

@@ -18,6 +18,7 @@ from ottla.console.cluster.audit import AuditLog, Outcome
 from ottla.console.cluster.jobs import Job, Jobs, Work
 from ottla.console.cluster.remembered import Remembered
 from ottla.console.cluster.sampler import Sampler
+from ottla.console.history.prometheus import Prometheus
 from ottla.console.settings import ConsoleSettings
 from ottla.model.errors import DeniedError, StorageError
 
@@ -154,6 +155,8 @@ class Access:
     audit: AuditLog
     jobs: Jobs
     sampler: Sampler
+    prometheus: Prometheus | None = None
+    """Where charts get their past from, if one is configured."""
     details: Mapping[str, Any] = field(default_factory=dict)
     """Added to the details of each audit entry."""
 

@@ -67,6 +67,8 @@ class ApiRate:
     mean_ms: float | None
     p99_ms: float | None
     """The bound of the histogram's bucket that holds the 99th percentile: at most this long."""
+    p99_estimate_ms: float | None = None
+    """The 99th percentile, if requests are spread evenly over that bucket: as histogram_quantile of Prometheus says."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,12 +147,14 @@ def rates_between(before: Scrape | None, now: Scrape, seconds: float) -> BrokerM
             earlier = before.apis.get(api, ApiCounts())
             count = counts.count - earlier.count
             if count > 0:
+                p99_ms, p99_estimate_ms = _p99_ms(earlier, counts, count)
                 apis.append(
                     ApiRate(
                         api=api,
                         per_second=count / seconds,
                         mean_ms=(counts.seconds - earlier.seconds) / count * 1000,
-                        p99_ms=_p99_ms(earlier, counts, count),
+                        p99_ms=p99_ms,
+                        p99_estimate_ms=p99_estimate_ms,
                     )
                 )
     return BrokerMetrics(
@@ -164,12 +168,19 @@ def rates_between(before: Scrape | None, now: Scrape, seconds: float) -> BrokerM
     )
 
 
-def _p99_ms(before: ApiCounts, now: ApiCounts, count: float) -> float | None:
+def _p99_ms(before: ApiCounts, now: ApiCounts, count: float) -> tuple[float | None, float | None]:
+    """The bound of the bucket with the 99th percentile, and the percentile within it."""
     earlier = dict(before.buckets)
-    for bound, number in now.buckets:
-        if number - earlier.get(bound, 0.0) >= count * 0.99:
-            return None if math.isinf(bound) else bound * 1000
-    return None
+    below, below_count = 0.0, 0.0
+    for bound, total in now.buckets:
+        number = total - earlier.get(bound, 0.0)
+        if number >= count * 0.99:
+            if math.isinf(bound):
+                return None, below * 1000
+            share = (count * 0.99 - below_count) / (number - below_count)
+            return bound * 1000, (below + (bound - below) * share) * 1000
+        below, below_count = bound, number
+    return None, None
 
 
 async def scrape_all(urls: Sequence[str], client: "httpx.AsyncClient") -> dict[int, Scrape]:

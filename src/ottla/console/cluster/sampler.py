@@ -11,6 +11,7 @@ Uses Kafka's public APIs only: metadata, end offsets, log dirs, groups and their
 | `group.lag`, `group.out` | group | records behind; records/s committed |
 | `broker.size` | broker id | bytes in its log dirs |
 | `broker.requests`, `broker.received`, `broker.sent` | broker id | requests/s and bytes/s, if its /metrics is known |
+| `broker.produce_mean`, `broker.produce_p99` | broker id | milliseconds that Produce took, if its /metrics is known |
 
 A cluster that does not answer leaves gaps; `status` says since when.
 """
@@ -173,6 +174,11 @@ class Sampler:
                 values["broker.requests", str(broker)] = sum(each.per_second for each in made.apis)
                 values["broker.received", str(broker)] = made.received_per_second
                 values["broker.sent", str(broker)] = made.sent_per_second
+            produce = next((each for each in made.apis if each.api == "produce"), None)
+            if produce is not None and produce.mean_ms is not None:
+                values["broker.produce_mean", str(broker)] = produce.mean_ms
+            if produce is not None and produce.p99_estimate_ms is not None:
+                values["broker.produce_p99", str(broker)] = produce.p99_estimate_ms
         self._scrapes = {broker: (now, scrape) for broker, scrape in scrapes.items()}
         self.metrics = found
         return values

@@ -1,16 +1,16 @@
 """`/`: the cluster in one screen; also samples for charts, the health dot, and the health of the console itself."""
 
+import time
 from typing import Final
 
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from ottla.console.cluster.access import Access
+from ottla.console.history.ranges import time_range
+from ottla.console.services.charts import WantedSeries, read_chart
 from ottla.console.services.overview import overview
-from ottla.console.settings import AuthMode
-from ottla.console.web.pages import console_of, json_response, render, series_response
-from ottla.model.errors import DeniedError
+from ottla.console.web.pages import chart_response, console_of, json_response, render
 
 _SERIES_MAX: Final = 4
 
@@ -32,24 +32,12 @@ async def health_dot(request: Request) -> Response:
 
 
 async def samples(request: Request) -> Response:
-    """Series of the last 60 minutes: `s=label:kind:name`, up to four times."""
-    access = console_of(request)
-    wanted = [each.split(":", 2) for each in request.query_params.getlist("s") if each.count(":") >= 2][:_SERIES_MAX]
-    await _check_rights(access, [(kind, name) for _, kind, name in wanted])
-    found = {label: access.sampler.series(kind, name) for label, kind, name in wanted}
-    return series_response(found, since=access.sampler.samples.since)
-
-
-async def _check_rights(access: Access, wanted: list[tuple[str, str]]) -> None:
-    """With a login, samples are shown of topics and groups that the user may describe. Raises `DeniedError`."""
-    if access.settings.auth is AuthMode.NONE:
-        return
-    for kind, name in wanted:
-        match kind.partition(".")[0]:
-            case "topic":
-                await access.admin().describe_topics([name])
-            case "group" if name not in {each.group_id for each in await access.admin().list_groups()}:
-                raise DeniedError(f"you may not describe the group {name}")
+    """Series of a chart: `s=label:kind:name`, up to four times; with Prometheus, those of `range`, or `from` and `to`.
+    Without, the last 60 minutes."""
+    asked = request.query_params
+    given = [each.split(":", 2) for each in asked.getlist("s") if each.count(":") >= 2][:_SERIES_MAX]
+    wanted = [WantedSeries(*each) for each in given]
+    return chart_response(await read_chart(console_of(request), wanted, time_range(asked, time.time())))
 
 
 routes = [

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
-from urllib.parse import quote
+from urllib.parse import quote, urlencode
 
 import jinja2
 import msgspec
@@ -15,9 +15,10 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from ottla.console.cluster.access import Access
-from ottla.console.cluster.samples import Series
 from ottla.console.errors import InvalidFormError as InvalidFormError
 from ottla.console.errors import NotFoundError as NotFoundError
+from ottla.console.history.ranges import SPANS, span_of
+from ottla.console.services.charts import Chart
 from ottla.console.web import human
 from ottla.console.web.routes import own_path
 from ottla.console.web.routes import path_of as path_of
@@ -43,6 +44,8 @@ RAIL: Final = (
 
 CSRF_FIELD: Final = "csrf"
 CONFIRM_FIELD: Final = "confirm"
+_RANGE_FIELDS: Final = frozenset({"range", "from_time", "to_time", "start"})
+"""What an address loses when it gets another span of charts."""
 
 
 def console_of(request: Request) -> Access:
@@ -109,15 +112,14 @@ def json_response(value: Any, *, status: int = 200) -> Response:
     return Response(msgspec.json.encode(value), status_code=status, media_type="application/json")
 
 
-def series_response(series: Mapping[str, Series], *, unit: str = "", since: float | None = None) -> Response:
+def chart_response(chart: Chart) -> Response:
     """What `ui.chart` draws: series by label, with the same times."""
-    times = next(iter(series.values())).times if series else []
     return json_response(
         {
-            "times": times,
-            "series": [{"label": label, "values": each.values} for label, each in series.items()],
-            "unit": unit,
-            "since": since,
+            "times": chart.times,
+            "series": [{"label": label, "values": values} for label, values in chart.series.items()],
+            "note": chart.note,
+            "waiting": chart.is_waiting,
         }
     )
 
@@ -176,7 +178,15 @@ def _frame(request: Request) -> dict[str, Any]:
         "read_only": console.settings.read_only,
         "asset": console.asset,
         "command": lambda *words: command_of(access, *words) if access is not None else "",
+        "span": span_of(request.query_params.get("range", "")),
+        "spans": _spans(request) if console.prometheus is not None else (),
     }
+
+
+def _spans(request: Request) -> Sequence[tuple[str, str]]:
+    """The spans of time that charts can show, each with its address; what was zoomed into is left out of it."""
+    kept = [(name, value) for name, value in request.query_params.multi_items() if name not in _RANGE_FIELDS]
+    return [(each, f"{own_path(request)}?{urlencode([*kept, ('range', each)])}") for each in SPANS]
 
 
 def _typed_name(request: Request) -> str:

@@ -10,7 +10,7 @@ from ottla.cli.console.needed_packages import MissingPackagesError, check_instal
 from ottla.cli.console.run import audit_file, command_options, split_login
 from ottla.cli.profile.store import Connection
 from ottla.cli.serve.command import main as serve
-from ottla.cli.serve.console_process import check_console, console_process
+from ottla.cli.serve.console_process import PrometheusOptions, check_console, console_process
 from ottla.cli.serve.service_connection import ServiceConnection
 from ottla.model.errors import InvalidConfigError, MisuseError
 from tests.unit.cli.command_line import CommandLine
@@ -54,6 +54,26 @@ def test_an_address_that_others_reach_needs_a_login(capsys: pytest.CaptureFixtur
     assert [] == list(tmp_path.iterdir()), "refused before anything was written"
 
 
+def test_a_prometheus_that_cannot_be_asked_is_refused_before_the_broker_starts(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    assert 1 == serve(["--data", str(tmp_path), "--prometheus", "http://h:9090"])
+    assert "add --console" in capsys.readouterr().err
+    assert 1 == serve(["--data", str(tmp_path), "--console", "--prometheus", "ftp://user:secret@h"])
+    said = capsys.readouterr().err
+    assert "--prometheus: write it as http://HOST:9090" in said
+    assert "secret" not in said
+    assert [] == list(tmp_path.iterdir()), "refused before anything was written"
+
+
+@pytest.mark.broker
+def test_the_command_refuses_a_prometheus_that_is_not_http(ottla: CommandLine) -> None:
+    done = ottla("console", "--listen", "127.0.0.1:0", "--prometheus", "user:secret@h:9090")
+    assert 2 == done.status
+    assert "--prometheus: write it as http://HOST:9090" in done.err
+    assert "secret" not in done.err + done.out
+
+
 @pytest.mark.broker
 def test_the_command_refuses_to_listen_without_a_login(ottla: CommandLine) -> None:
     done = ottla("console", "--listen", "0.0.0.0:0")
@@ -64,9 +84,10 @@ def test_the_command_refuses_to_listen_without_a_login(ottla: CommandLine) -> No
 def test_the_console_beside_a_broker_knows_its_registry_and_metrics() -> None:
     made = console_process(
         ("::1", 0), ServiceConnection("INSIDE", "c.properties"), ["http://a:1", "http://b:2"], ["http://m/metrics"],
-        "json", "info",
+        "json", "info", PrometheusOptions("https://u:p@h/prometheus", ["job=a"]),
     )  # fmt: skip
     assert "INSIDE" == made.listener
     words = " ".join(made._command)
     assert "console --listen [::1]:0 --command-config c.properties --registry http://a:1,http://b:2" in words
-    assert "--metrics http://m/metrics --log-format json --log-level info" in words
+    assert "--metrics http://m/metrics --prometheus https://u:p@h/prometheus --prometheus-label job=a" in words
+    assert "--log-format json --log-level info" in words
