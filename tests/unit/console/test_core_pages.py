@@ -1,6 +1,8 @@
 """Overview, brokers, search, audit and sign-in on real brokers, without a browser."""
 
+import asyncio
 import json
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -9,9 +11,13 @@ from typing import Any
 
 import pytest
 
+from ottla.client.admin.cluster_problems import find_problems
 from ottla.client.producer.blocking_producer import Producer
+from ottla.console.cluster import sampler as sampler_module
 from ottla.console.cluster.sampler import Sampler
+from ottla.console.services import overview as overview_module
 from ottla.console.settings import AuthMode
+from ottla.model.errors import DeniedError
 from ottla.model.ids import TopicPartition
 from ottla.operations.reassignment.throttle import find_throttle, set_throttle
 from ottla.testing import BrokerCluster, InProcessBroker, SecuredBroker
@@ -35,6 +41,35 @@ def test_the_overview_is_healthy_and_has_numbers(broker: InProcessBroker, consol
     assert "The cluster is healthy: 1 broker, " in page.text
     wait_for(lambda: "healthy" in console.get("/health-dot").text, "the sampler's first turn")
     assert "<html" not in console.get("/health-dot").text
+
+
+def test_the_first_page_of_a_console_waits_for_its_first_sample_and_does_not_ask_the_same(
+    broker: InProcessBroker, visit: Callable[..., Visitor], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    may_go_on = threading.Event()
+    asked: list[str] = []
+
+    async def held(*arguments: Any) -> Any:
+        await asyncio.to_thread(may_go_on.wait, 60)
+        return await find_problems(*arguments)
+
+    async def asks(*_: Any, **__: Any) -> Any:
+        asked.append("the page asks")
+        raise DeniedError("not now")
+
+    monkeypatch.setattr(sampler_module, "find_problems", held)
+    monkeypatch.setattr(overview_module, "probe_brokers", asks)
+    console = visit(broker.bootstrap)
+    sampler = console.console.sampler
+    with ThreadPoolExecutor(1) as pool:
+        page = pool.submit(console.get, "/")
+        deadline = time.monotonic() + 60
+        while not sampler.looked._waiters and not page.done() and time.monotonic() < deadline:
+            time.sleep(0.01)
+        may_go_on.set()
+        shown = page.result(60)
+    assert (200, []) == (shown.status_code, asked)
+    assert "The cluster is healthy" in shown.text
 
 
 def test_the_overview_shows_dead_letters_once_they_are_read(

@@ -14,6 +14,7 @@ from ottla import Admin, NewTopic, Producer
 from ottla.client.admin.async_admin import OffsetSpec
 from ottla.client.admin.config_requests import ResourceType
 from ottla.client.admin.values import ConfigResource
+from ottla.client.network.list_offsets import find_offsets
 from ottla.console.cluster.jobs import JobState
 from ottla.console.cluster.sampler import Sampler
 from ottla.console.errors import InvalidFormError
@@ -67,6 +68,47 @@ def test_the_list_has_a_row_for_each_topic(console: Visitor, topic: str) -> None
     assert "__consumer_offsets" not in html
     for sort in ("name", "-records", "size", "-lag", "in", "out", "partitions", "replicas", "wrong"):
         assert topic in console.get(f"/topics?sort={sort}").text
+
+
+def test_topics_are_sorted_by_their_records_without_asking_for_all_offsets_again(
+    visit: Callable[..., Visitor], admin: Admin, broker: InProcessBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    console = visit(broker.bootstrap, sample_seconds=3600.0)
+    deadline = time.monotonic() + DEADLINE_S
+    while console.console.sampler.status.answered_at_ms is None and time.monotonic() < deadline:
+        time.sleep(0.02)
+    names = [f"sorted-{each}" for each in ("few", "many", "some")]
+    admin.create_topics([NewTopic(each, 2) for each in names], wait_for_metadata=True)
+    with Producer(bootstrap_servers=broker.bootstrap) as producer:
+        for name, count in zip(names, (1, 30, 10), strict=True):
+            for number in range(count):
+                producer.send(name, b"v", partition=number % 2)
+        producer.flush()
+    asked: list[int] = []
+
+    async def counted(cluster: Any, wanted: Mapping[TopicPartition, int]) -> Any:
+        asked.append(len(wanted))
+        return await find_offsets(cluster, wanted)
+
+    def order(sort: str) -> list[str]:
+        page = console.get(f"/topics?q=sorted-&sort={sort}").text
+        return re.findall(r'href="/topics/(sorted-[a-z]+)">', page)
+
+    async def sample() -> None:
+        await console.console.sampler.sample(console.console.own_clients.admin())
+
+    monkeypatch.setattr(topics, "find_offsets", counted)
+    console.run(sample)
+    assert ["sorted-many", "sorted-some", "sorted-few"] == order("-records")
+    asked.clear()
+    assert ["sorted-few", "sorted-some", "sorted-many"] == order("records")
+    assert [6, 6] == asked, "start and end of the partitions that are shown"
+    plan = {"plan": "0,15\n1,15", "confirm": "sorted-many"}
+    assert 303 == console.post("/topics/sorted-many/delete-records", plan).status_code
+    assert ["sorted-some", "sorted-few", "sorted-many"] == order("-records"), "start offsets are asked for again"
+    console.console.sampler._counts = None
+    assert ["sorted-some", "sorted-few", "sorted-many"] == order("-records"), "all offsets are asked for"
+    admin.delete_topics(names)
 
 
 def test_typing_a_filter_does_not_ask_again_but_a_reload_does(

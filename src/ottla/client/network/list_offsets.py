@@ -91,11 +91,15 @@ async def ask_offsets(
 
     from ottla.protocol.messages import milliseconds
 
+    # Few different ones for many topics, which begin with partition 0 and are asked for the same.
+    made: dict[tuple[int, int], ListOffsetsPartition] = {}
     topics: dict[str, list[ListOffsetsPartition]] = {}
-    for partition, timestamp in wanted.items():
-        topics.setdefault(partition.topic, []).append(
-            ListOffsetsPartition(partition_index=i32(partition.partition), timestamp=i64(timestamp))
-        )
+    for (topic, index), timestamp in wanted.items():
+        asked = made.get((index, timestamp))
+        if asked is None:
+            asked = ListOffsetsPartition(partition_index=i32(index), timestamp=i64(timestamp))
+            made[index, timestamp] = asked
+        topics.setdefault(topic, []).append(asked)
     message = ListOffsetsRequest(
         replica_id=BrokerId(-1),
         isolation_level=i8(isolation_level),

@@ -93,6 +93,8 @@ class Sampler:
         """Which brokers answered last, with their log dirs."""
         self.metrics: Mapping[int, BrokerMetrics] = {}
         """What the last scrape of each broker's /metrics said, by broker id."""
+        self.looked = asyncio.Event()
+        """Set when the first turn has looked for problems, or has failed."""
         self._counts: Counts | None = None
         self._committed_before: deque[Counts] = deque(maxlen=_COMMIT_TURNS)
         self._turn = 0
@@ -155,6 +157,7 @@ class Sampler:
             self._counts = None
             self._committed_before.clear()
             self._lags.clear()
+            self.looked.set()
             return
         if self.status.silent_since_ms is not None:
             _LOGGER.info("the cluster answers again")
@@ -192,6 +195,7 @@ class Sampler:
         seen = _seen(view, probes)
         if self._turn % _PROBLEMS_EVERY == 0 or seen != self._seen:
             self.problems = await _problems(cluster, view, probes)
+        self.looked.set()
         self._seen = seen
         self._turn += 1
         led = {

@@ -23,6 +23,7 @@ from ottla.console.services.topics import (
     is_set,
     partition_bounds,
     reading_groups,
+    record_counts,
     topic_configs,
     topic_page,
     topic_view,
@@ -70,12 +71,12 @@ async def show_list(request: Request) -> Response:
     every = await find_topics(access, is_fresh=not is_fragment(request))
     shows_internal = request.query_params.get("internal") == "1"
     rows = [each for each in every if shows_internal or not each.is_internal]
-    by_records = request.query_params.get("sort", "").lstrip("-") == "records"
-    if by_records:
-        rows = await with_records(access, rows)
-    found: Window[TopicRow] = window(request, rows, text=lambda row: row.name, sorts=_SORTS, default="name", size=100)
-    shown = found.rows if by_records else await with_records(access, found.rows)
-    shown = await with_cleanup(access, shown)
+    sorts = _SORTS
+    if request.query_params.get("sort", "").lstrip("-") == "records":
+        counts = await record_counts(access)
+        sorts = {**_SORTS, "records": lambda row: counts.get(row.name)}
+    found: Window[TopicRow] = window(request, rows, text=lambda row: row.name, sorts=sorts, default="name", size=100)
+    shown = await with_cleanup(access, await with_records(access, found.rows))
     return render(
         request,
         "topics/list.html",

@@ -6,6 +6,7 @@ a login the cluster is asked with the rights of the user, because the samples kn
 
 import asyncio
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
@@ -25,6 +26,8 @@ from ottla.operations.dead_letters.topics import DeadLetterTopic, dead_letter_to
 _SHOWN_MAX: Final = 8
 _DEAD_LETTERS_SECONDS: Final = 60.0
 """Finding dead-letter topics asks for the configs of all topics."""
+_FIRST_SAMPLE_SECONDS: Final = 10.0
+"""How long the page of a console that has just started waits for its first sample before it asks the cluster itself."""
 _PATIENCE_SECONDS: Final = 0.1
 """The page does not wait longer for them: it shows the last ones, or that they are being read."""
 
@@ -80,6 +83,11 @@ class Overview:
 async def overview(access: Access) -> Overview:
     """The cluster now, or as it was last known. Raises if nothing is known yet and no broker answers."""
     sampler = access.sampler
+    if access.settings.auth is AuthMode.NONE and not sampler.looked.is_set():
+        # A console that has just started is asking the cluster the same for its first sample.
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_FIRST_SAMPLE_SECONDS):
+                await sampler.looked.wait()
     is_sampled = access.settings.auth is AuthMode.NONE and sampler.view is not None and sampler.problems is not None
     if is_sampled and sampler.view is not None:
         view, probes, problems = sampler.view, sampler.probes, sampler.problems

@@ -9,7 +9,7 @@ from ottla.client.admin.config_requests import ResourceType
 from ottla.client.admin.values import ConfigResource, NewTopic
 from ottla.console.cluster.access import Access
 from ottla.console.errors import InvalidFormError
-from ottla.console.services.topics import topic_view
+from ottla.console.services.topics import forget_start_offsets, topic_view
 from ottla.model.ids import TopicPartition
 from ottla.operations.position_offsets import resolve
 from ottla.operations.positions import parse_position
@@ -160,3 +160,4 @@ async def delete_records(access: Access, topic: str, lines: str, topic_id: str =
     async with access.change("delete records of topic", topic, details):
         await check_id(access, topic, topic_id)
         await access.admin().delete_records(before)
+    forget_start_offsets(access)

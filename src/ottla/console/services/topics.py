@@ -1,8 +1,8 @@
 """Topics: the list, and one topic with its partitions, groups and configs. Changes are in `topic_changes.py`.
 
 The list needs one Metadata request for all topics, which is kept for two seconds: filtering while typing does not ask
-again. Sizes, rates, end offsets and lags are those of the last sample.
-Start offsets and cleanup policies are asked for the rows that are shown only.
+again. Sizes, rates and lags are those of the last sample. Offsets and cleanup policies are asked for the rows that are
+shown only; a sort by the number of records uses the end offsets of the last sample and start offsets of the last 30 s.
 """
 
 import asyncio
@@ -27,6 +27,8 @@ from ottla.model.ids import TopicPartition
 
 CLEANUP: Final = "cleanup.policy"
 _FRESH_SECONDS: Final = 2.0
+_STARTS_SECONDS: Final = 30.0
+_STARTS: Final = "start offsets"
 _OFFSETS_SECONDS_MAX: Final = 3.0
 """How long a page waits for offsets; a leader that does not answer leaves them unknown."""
 _views: Final[WeakKeyDictionary[Cluster, tuple[float, ClusterView]]] = WeakKeyDictionary()
@@ -130,6 +132,49 @@ async def with_records(access: Access, rows: Sequence[TopicRow]) -> list[TopicRo
     return [replace(each, records=counts[each.name] if each.name in known else None) for each in rows]
 
 
+async def record_counts(access: Access) -> dict[str, int]:
+    """About how many records each topic has, to sort all topics by it."""
+    topics = (await all_topics(access.cluster)).topics.values()
+    starts: Mapping[TopicPartition, int]
+    ends: Mapping[TopicPartition, int]
+    if access.sampler.has_counts:
+        starts, ends = await _start_offsets(access), access.sampler.end_offsets
+    else:
+        bounds = await partition_bounds(access.cluster, topics)
+        starts = {each: start for each, (start, _) in bounds.items()}
+        ends = {each: end for each, (_, end) in bounds.items()}
+    counts: dict[str, int] = {}
+    for topic in topics:
+        known = [TopicPartition(topic.name, each.index) for each in topic.partitions]
+        known = [each for each in known if each in ends]
+        if known:
+            # A topic that is newer than the start offsets begins with offset 0.
+            counts[topic.name] = sum(max(0, ends[each] - starts.get(each, 0)) for each in known)
+    return counts
+
+
+async def _start_offsets(access: Access) -> Mapping[TopicPartition, int]:
+    """Of all partitions, at most 30 s old: they change only when records are deleted."""
+
+    async def ask() -> dict[TopicPartition, int]:
+        cluster = access.cluster
+        async with asyncio.timeout(_OFFSETS_SECONDS_MAX):
+            found = await find_offsets(
+                cluster, dict.fromkeys(_led(cluster, (await all_topics(cluster)).topics.values()), START)
+            )
+        return {each: answer.offset for each, answer in found.items()}
+
+    try:
+        return await access.clients.remembered.get(_STARTS, _STARTS_SECONDS, ask)
+    except (OttlaError, TimeoutError):
+        return {}
+
+
+def forget_start_offsets(access: Access) -> None:
+    """The next sort asks again: records were deleted."""
+    access.clients.remembered.forget(_STARTS)
+
+
 async def with_cleanup(access: Access, rows: Sequence[TopicRow]) -> list[TopicRow]:
     """The rows with their cleanup policies: one request for all of them."""
     resources = [Resource(type=ResourceType.TOPIC, name=each.name) for each in rows]
@@ -144,12 +189,7 @@ async def with_cleanup(access: Access, rows: Sequence[TopicRow]) -> list[TopicRo
 
 async def partition_bounds(cluster: Cluster, topics: Collection[TopicView]) -> dict[TopicPartition, tuple[int, int]]:
     """Start and end offset of each partition that has a leader; empty if the leaders do not answer."""
-    led = [
-        TopicPartition(topic.name, each.index)
-        for topic in topics
-        for each in topic.partitions
-        if each.leader is not None and each.leader in cluster.view.brokers
-    ]
+    led = _led(cluster, topics)
     try:
         async with asyncio.timeout(_OFFSETS_SECONDS_MAX):
             starts = await find_offsets(cluster, dict.fromkeys(led, START))
@@ -157,6 +197,17 @@ async def partition_bounds(cluster: Cluster, topics: Collection[TopicView]) -> d
     except (OttlaError, TimeoutError):
         return {}
     return {each: (starts[each].offset, max(ends[each].offset, starts[each].offset)) for each in led}
+
+
+def _led(cluster: Cluster, topics: Iterable[TopicView]) -> list[TopicPartition]:
+    """The partitions that have a leader."""
+    brokers = cluster.view.brokers
+    return [
+        TopicPartition(topic.name, each.index)
+        for topic in topics
+        for each in topic.partitions
+        if each.leader is not None and each.leader in brokers
+    ]
 
 
 # One topic
