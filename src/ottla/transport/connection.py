@@ -377,7 +377,8 @@ class Connection:
         if self._state is not _OPEN or len(self._slots) >= IN_FLIGHT_MAX:
             return False
         outbox = self._outbox
-        return not outbox.bytes_waiting or (
+        # No piece is empty, so that this few bytes are few pieces too.
+        return outbox.bytes_waiting < UNSENT_PIECES_MAX or (
             outbox.memory_bytes < UNSENT_BYTES_MAX
             and outbox.bytes_waiting < UNSENT_FILE_BYTES_MAX
             and len(outbox) < UNSENT_PIECES_MAX
@@ -460,11 +461,11 @@ class Connection:
         if (
             self._is_reading
             and not self._scanned
-            and not self._outbox.bytes_waiting
+            and self._outbox.bytes_waiting < UNSENT_PIECES_MAX
             and len(self._slots) < IN_FLIGHT_MAX
             and self._state is _OPEN
         ):
-            return  # The most frequent case.
+            return  # The most frequent case, in which `_may_serve` is true.
         if self._state is _CLOSED:
             return
         wants = not self._scanned and self._may_serve()
@@ -539,10 +540,11 @@ class Connection:
         self._has_joined = False
         if self._state is _CLOSED:
             return
-        self._collect()
+        if self._slots:
+            self._collect()
         if self._outbox.bytes_waiting and not self._is_writing:
             self._send()
-            if self.is_closed():
+            if self.closed_because is not None:
                 return
         if self._scanned:
             if self._may_serve():

@@ -67,7 +67,11 @@ class Outbox:
         """Sends what the socket takes and says how much; raises OSError if it is broken, or a file cannot be read."""
         if len(self._pieces) == 1 and not self._sent and isinstance(only := self._pieces[0], bytes):
             sent = socket.send((only,))
-            self._forget(sent)
+            if sent == self.bytes_waiting:
+                self._pieces.clear()
+                self.bytes_waiting = self.memory_bytes = 0
+            else:
+                self._forget(sent)
             return sent
         sent_in_all = 0
         while self._pieces and sent_in_all < SENT_PER_TURN_BYTES_MAX:

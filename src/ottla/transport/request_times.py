@@ -44,4 +44,6 @@ class RequestTimes:
 
     def add(self, api_key: int, seconds: float, count: int) -> None:
         """Counts requests of one API that took the same time."""
-        (self.by_api.get(api_key) or self.by_api[_UNKNOWN]).add(seconds, count)
+        histogram = self.by_api.get(api_key) or self.by_api[_UNKNOWN]
+        histogram.counts[bisect_left(BOUNDS_SECONDS, seconds)] += count
+        histogram.sum_seconds += seconds * count

@@ -110,7 +110,10 @@ class Turn:
                 else:
                     endings, self._endings = self._endings, []
                     for ending in endings:
-                        self._do(ending.end_turn)
+                        try:
+                            ending.end_turn()
+                        except Exception as error:
+                            self._report(error)
                     continue
                 for work in works:
                     self._do(work)
@@ -122,5 +125,8 @@ class Turn:
         try:
             work()
         except Exception as error:
-            # One partition's or connection's failure must not keep the others from being finished.
-            self._loop.call_exception_handler({"message": f"unexpected failure: {error}", "exception": error})
+            self._report(error)
+
+    def _report(self, error: Exception) -> None:
+        """One partition's or connection's failure must not keep the others from being finished."""
+        self._loop.call_exception_handler({"message": f"unexpected failure: {error}", "exception": error})
