@@ -254,7 +254,7 @@ class Partition:
         outcomes: list[Appended | OttlaError]
         try:
             outcomes = log.append(
-                [each[0] for each in queued],
+                [queued[0][0]] if len(queued) == 1 else [each[0] for each in queued],
                 leader_epoch=self._state.leader_epoch,
                 now=self._clock.now_ms(),
                 is_own=is_own,
@@ -310,7 +310,7 @@ class Partition:
                 end_offset=end_offset,
                 recovery_point=log.recovery_point,
                 flush_is_due=log.flush_is_due,
-                failure=log.failure,
+                failure=log.health.failure,
             )
         )
 
@@ -375,7 +375,7 @@ class Partition:
     def _wake_consumers(self, added_bytes: int) -> None:
         log, state = self.log, self._state
         stable_bytes = added_bytes
-        if log.producers.first_unstable_offset is not None or state.has_unstable:
+        if log.producers.first_unstable_offset is not None or state.unstable:
             stable_bytes = state.stable_bytes(added_bytes, log.last_stable_offset)
         if not state.fetch_waiters:
             return

@@ -128,7 +128,6 @@ class PartitionState:
     __slots__ = (
         "_hidden",
         "_told_stable",
-        "_unstable",
         "_waiting_for_commit",
         "_waiting_for_disk",
         "effective_min_isr",
@@ -141,6 +140,7 @@ class PartitionState:
         "min_insync_replicas",
         "name",
         "replica_waiters",
+        "unstable",
     )
 
     def __init__(self, name: str, *, high_watermark: Offset, min_insync_replicas: int) -> None:
@@ -163,7 +163,7 @@ class PartitionState:
         """Fetches of followers, which wait for written records."""
         self._hidden: deque[tuple[Offset, int]] = deque()
         """(end offset, bytes) of each write above the high watermark, in order."""
-        self._unstable: deque[tuple[Offset, int]] = deque()
+        self.unstable: deque[tuple[Offset, int]] = deque()
         """The same for writes that are committed but not below the last stable offset."""
         self._told_stable = Offset(0)
         self._waiting_for_commit: deque[_Waiting] = deque()
@@ -225,7 +225,7 @@ class PartitionState:
         if not was_led:
             return []
         self._hidden.clear()
-        self._unstable.clear()
+        self.unstable.clear()
         return self.fail_waiting(NotLeaderError(f"broker {follower.leader} leads {self.name} now"))
 
     # Appending, as a leader
@@ -370,17 +370,12 @@ class PartitionState:
 
     # Waiting
 
-    @property
-    def has_unstable(self) -> bool:
-        """Whether committed writes above the last stable offset are counted here."""
-        return bool(self._unstable)
-
     def stable_bytes(self, added_bytes: int, last_stable_offset: Offset) -> int:
         """How many more bytes read_committed consumers can read after `added_bytes` more were committed.
 
-        To be asked while some transaction is undecided, and after that while `has_unstable`. Otherwise it is all.
+        To be asked while some transaction is undecided, and after that until `unstable` is empty. Otherwise it is all.
         """
-        unstable = self._unstable
+        unstable = self.unstable
         if len(unstable) >= UNSTABLE_KEPT_MAX:
             added_bytes += unstable.pop()[1]
         unstable.append((self.high_watermark, added_bytes))

@@ -193,7 +193,7 @@ class Log:
 
     def advance_high_watermark(self, offset: Offset) -> None:
         """Moves the high watermark forward, at most to the end."""
-        if offset > self.end_offset:
+        if offset > self.segments.active.next_offset:
             violated(f"{self.partition}: high watermark {offset} beyond the end {self.end_offset}")
         if offset > self.high_watermark:
             self.high_watermark = offset
@@ -232,9 +232,10 @@ class Log:
         Batches must be in writable memory: offset and leader epoch are written into them. A repeated batch gets the
         offsets of the first append. Consecutive batches are written together.
         """
-        self.check_usable()
+        if self.health.failure is not None:
+            raise self.health.failure
         results: list[Appended | OttlaError] = []
-        group = AppendGroup(self.end_offset, 0)
+        group = AppendGroup(self.segments.active.next_offset, 0)
         config = self.config
         append_time = now if config.timestamp_type is TimestampType.LOG_APPEND_TIME else NO_TIMESTAMP
         for batch in batches:
@@ -585,7 +586,7 @@ class Log:
     @property
     def flush_is_due(self) -> bool:
         """Whether `flush.messages` requires a flush before the last append is acknowledged."""
-        return self.end_offset - self.recovery_point >= self.config.flush_messages
+        return self.segments.active.next_offset - self.recovery_point >= self.config.flush_messages
 
     async def wait_flushed(self, offset: Offset) -> None:
         """Returns once everything below `offset` would survive a power cut. Concurrent callers share one fsync.
@@ -617,9 +618,12 @@ class Log:
         """Whether `batch` needs a new segment, if `ahead_bytes` are written to the active one before it."""
         active, config = self.segments.active, self.config
         size = active.size_bytes + ahead_bytes
+        # Comparisons in place, as this runs for every batch: each call costs as much as all of them.
+        if last_offset - active.base_offset > RELATIVE_OFFSET_MAX:
+            return True
         if size == 0:
-            return not active.fits(last_offset)
-        if size + batch.size_bytes > config.segment_bytes or not active.fits(last_offset):
+            return False
+        if size + batch.size_bytes > config.segment_bytes:
             return True
         if active.offset_index.is_full or active.time_index.is_full:
             return True

@@ -553,7 +553,7 @@ class TestTransactions:
             for _ in range(1500):
                 partition.append_soon(batch(b"plain"), 1, Noted(), 0)
                 partition.append_queued()
-            assert len(partition._state._unstable) <= 1000
+            assert len(partition._state.unstable) <= 1000
             rig.wait_fetch("all of it", 1500 * size, is_committed=True)
             partition.append_marker(end_of(Marker.ABORT), Noted(), 0)
             assert ["all of it"] == rig.ready

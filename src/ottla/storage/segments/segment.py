@@ -214,6 +214,9 @@ class Segment:
 
         If the disk fails, the segment is unchanged; if undoing the write fails too, that error is raised.
         """
+        if len(batches) == 1:
+            self._append(batches, (batches[0].buffer,), batches[0].size_bytes)
+            return
         size = 0
         for batch in batches:
             size += batch.size_bytes
