@@ -72,15 +72,25 @@ class Admission:
         cost = size
         if api_key in _BULK_APIS and size > 2 * _BULK_BYTES:
             cost = _BULK_BYTES + size // _BULK_SHARE
-        if self._is_too_much(api_key, size, cost):
-            self._waiting.append(resume)
-            self._schedule()
+        round_bytes = self._round_bytes
+        if round_bytes and round_bytes + cost > self._round_bytes_max:
+            self._is_round_full = True
+            self._wait(resume)
             return False
-        self._round_bytes += cost
-        self._schedule()
         if api_key not in _PARKED_APIS:
-            self._held_bytes += size
+            held_bytes = self._held_bytes
+            if held_bytes > 0 and held_bytes + size > HELD_BYTES_MAX:
+                self._wait(resume)
+                return False
+            self._held_bytes = held_bytes + size
+        self._round_bytes = round_bytes + cost
+        if not self._is_due:
+            self._schedule()
         return True
+
+    def _wait(self, resume: Callable[[], None]) -> None:
+        self._waiting.append(resume)
+        self._schedule()
 
     def release(self, api_key: int, size: int) -> None:
         """An admitted request was answered."""
@@ -88,13 +98,6 @@ class Admission:
             self._held_bytes -= size
         if self._waiting:
             self._schedule()
-
-    def _is_too_much(self, api_key: int, size: int, cost: int) -> bool:
-        if self._round_bytes and self._round_bytes + cost > self._round_bytes_max:
-            self._is_round_full = True
-            return True
-        is_held = api_key not in _PARKED_APIS and self._held_bytes > 0
-        return is_held and self._held_bytes + size > HELD_BYTES_MAX
 
     def _schedule(self) -> None:
         if not self._is_due:

@@ -86,7 +86,7 @@ class Pipeline:
         )
 
     def _serve(self, request: Request, buffer: bytearray, slot: Slot) -> bool:
-        client = slot.client
+        client = slot.connection.context
         try:
             if isinstance(request, ProduceRequest):
                 produce(self._services, request, buffer, slot)
@@ -142,11 +142,12 @@ class Pipeline:
             return True
         with memoryview(buffer) as view, view[request.body_start : request.end] as body:
             message = _messages().read_request(api_key, request.version, body)
-        context = RequestContext(request.version, request.client_id, slot.client, self._services.authorizer)
+        client = slot.connection.context
+        context = RequestContext(request.version, request.client_id, client, self._services.authorizer)
         answer = handler_of(api_key)(self._services, context, message)
         if type(answer) is Reply:
-            if not answer.done():
-                answer.when_done(partial(self._on_reply, request, slot, slot.client))
+            if not answer.is_done:
+                answer.when_done(partial(self._on_reply, request, slot, client))
                 return False
             self._complete(request, slot, answer.answer)
             return True

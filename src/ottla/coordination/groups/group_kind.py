@@ -5,7 +5,7 @@ A kind has all groups of one protocol: `classic/groups_state.py`, `consumer/grou
 share. A new kind implements `GroupKind` and gets a row in that table; its own requests go to it directly.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sized
 from dataclasses import dataclass
 from typing import Final, NamedTuple, Protocol
 from uuid import UUID
@@ -137,6 +137,10 @@ class GroupKind(Protocol):
 
     def next_deadline(self) -> int | None:
         """When `on_tick` must be called next."""
+
+    @property
+    def queued_deadlines(self) -> Sized:
+        """Always the same object. While it is empty, `next_deadline` need not be called: it would return None."""
 
     def on_clock_set(self, by_ms: int) -> None:
         """The clock was moved by this much; all deadlines move with it."""

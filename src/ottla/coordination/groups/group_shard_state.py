@@ -124,7 +124,7 @@ class GroupShard:
         self._kinds_by_record_type: dict[int, GroupKind] = {
             record_type: kind for kind in self.kinds for record_type in kind.record_types
         }
-        self._next_deadlines = [self.migration.next_deadline, *(kind.next_deadline for kind in self.kinds)]
+        self._next_deadlines = [(kind.queued_deadlines, kind.next_deadline) for kind in self.kinds]
         self._topics: Topics = {}
         self._next_sweep_ms: int | None = None
 
@@ -237,7 +237,9 @@ class GroupShard:
         is_plain = request.metadata_bytes_max <= self._settings.offset_metadata_size_max
         if not is_plain or request.retention_ms != NO_RETENTION:
             return self.commit_offsets(request.one_by_one(), now_ms, token)
-        kind = self._kind_of(request.group_id)
+        kind: GroupKind = self.classic
+        if request.group_id not in kind.groups:
+            kind = self._kind_of(request.group_id)
         verdict = kind.commit_verdict(request, is_transactional=False)
         if verdict.error is not ErrorCode.NONE:
             return [Respond(token, WholeCommitResponse(verdict.error))]
@@ -444,8 +446,9 @@ class GroupShard:
 
     def _on_offsets(self, group_id: str) -> None:
         """A group that only has offsets is a classic one."""
-        if self._kind_of(group_id) is self.classic:
-            self.classic.on_offsets(group_id)
+        classic = self.classic
+        if group_id in classic.groups or self._kind_of(group_id) is classic:
+            classic.on_offsets(group_id)
 
     def on_marker(self, producer_id: ProducerId, *, commit: bool) -> None:
         """A transaction's marker was appended to the partition, or is replayed."""
@@ -481,8 +484,14 @@ class GroupShard:
     def next_deadline(self) -> int | None:
         """When `on_tick` must be called next."""
         earliest = self._next_sweep_ms
-        for next_deadline in self._next_deadlines:
-            deadline = next_deadline()
+        # Asked after every event, when most kinds have no deadline.
+        for queued, next_deadline in self._next_deadlines:
+            if queued:
+                deadline = next_deadline()
+                if deadline is not None and (earliest is None or deadline < earliest):
+                    earliest = deadline
+        if self.migration.downgraded:
+            deadline = self.migration.next_deadline()
             if deadline is not None and (earliest is None or deadline < earliest):
                 earliest = deadline
         return earliest

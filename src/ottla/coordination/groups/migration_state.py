@@ -25,7 +25,7 @@ class GroupMigration:
     def __init__(self, classic: ClassicGroups, offsets: OffsetsState) -> None:
         self._classic = classic
         self._offsets = offsets
-        self._downgraded: dict[str, int] = {}
+        self.downgraded: dict[str, int] = {}
         """Groups whose downgrade is being written, and since when."""
 
     # Upgrade
@@ -65,7 +65,7 @@ class GroupMigration:
         def on_taken() -> list[Effect]:
             for member in value.members:
                 self._classic.start_session(group_id, member.member_id, now_ms + member.session_timeout_ms)
-            self._downgraded[group_id] = now_ms
+            self.downgraded[group_id] = now_ms
             return []
 
         change.on_taken.append(on_taken)
@@ -78,10 +78,10 @@ class GroupMigration:
 
     def on_replayed(self) -> None:
         """A downgraded group must rebalance before a member can ask for its old assignment."""
-        for group_id, since_ms in list(self._downgraded.items()):
+        for group_id, since_ms in list(self.downgraded.items()):
             group = self._classic.groups.get(group_id)
             if group is not None and group.state is GroupState.STABLE:
-                del self._downgraded[group_id]
+                del self.downgraded[group_id]
                 if group.rebalance(since_ms):
                     violated(f"group {group_id}: a request waits in a group that has only just become classic")
 
@@ -89,15 +89,15 @@ class GroupMigration:
 
     def next_deadline(self) -> int | None:
         """When `on_tick` must be called next."""
-        return min(self._downgraded.values()) if self._downgraded else None
+        return min(self.downgraded.values()) if self.downgraded else None
 
     def on_clock_set(self, by_ms: int) -> None:
         """The clock was moved by this much."""
-        self._downgraded = {group_id: since_ms + by_ms for group_id, since_ms in self._downgraded.items()}
+        self.downgraded = {group_id: since_ms + by_ms for group_id, since_ms in self.downgraded.items()}
 
     def on_tick(self) -> None:
         """Groups that are still waiting were not downgraded: the write failed."""
-        self._downgraded.clear()
+        self.downgraded.clear()
 
     def check(self, consumers: ConsumerGroups) -> None:
         """Raises when a group is of two kinds."""

@@ -129,7 +129,7 @@ class OffsetsState:
 
     def put_all(self, records: OffsetRecords) -> None:
         """Applies the records of one commit."""
-        table = self._table(records.group_id)
+        table = self._committed.get(records.group_id) or self._table(records.group_id)
         for topic in records.topics:
             table.put(topic.topic, topic.topic_id, topic.rows, records.commit_ms, self.turn)
             self.turn += len(topic.rows)

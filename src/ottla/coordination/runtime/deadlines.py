@@ -25,11 +25,12 @@ class _Entry(Generic[K]):
 class Deadlines(Generic[K]):
     """When each key is due. Keys that are due at the same instant come in the order in which they were queued."""
 
-    __slots__ = ("_entries", "_heap", "_shifted_ms", "_turn")
+    __slots__ = ("_entries", "_shifted_ms", "_turn", "queued")
 
     def __init__(self) -> None:
         self._entries: dict[K, _Entry[K]] = {}
-        self._heap: list[tuple[int, int, _Entry[K]]] = []
+        self.queued: list[tuple[int, int, _Entry[K]]] = []
+        """The heap, always this list: while it is empty, no key has a deadline."""
         self._turn = 0
         self._shifted_ms = 0
         """Stored deadlines are this much less than those that callers see."""
@@ -61,7 +62,7 @@ class Deadlines(Generic[K]):
 
     def next(self) -> int | None:
         """The earliest deadline."""
-        heap = self._heap
+        heap = self.queued
         while heap:
             queued_ms, turn, entry = heap[0]
             is_current = turn == entry.turn
@@ -80,11 +81,11 @@ class Deadlines(Generic[K]):
         earliest = self.next()
         if earliest is None or earliest > now_ms:
             return None
-        _, _, entry = heapq.heappop(self._heap)
+        _, _, entry = heapq.heappop(self.queued)
         del self._entries[entry.key]
         return entry.key
 
     def _queue(self, entry: _Entry[K], deadline_ms: int) -> None:
         self._turn += 1
         entry.queued_ms, entry.turn = deadline_ms, self._turn
-        heapq.heappush(self._heap, (deadline_ms, self._turn, entry))
+        heapq.heappush(self.queued, (deadline_ms, self._turn, entry))

@@ -11,21 +11,22 @@ class Reply:
     `answer_of(outcome)` makes the answer of the shard's response or error.
     """
 
-    __slots__ = ("_answer_of", "_is_done", "_on_answer", "answer")
+    __slots__ = ("_answer_of", "_on_answer", "answer", "is_done")
 
     def __init__(self, answer_of: Callable[[Any], Any]) -> None:
         self._answer_of = answer_of
-        self._is_done = False
+        self.is_done = False
+        """Whether there is an answer; `done` says the same, as for a future."""
         self._on_answer: Callable[[Any], None] | None = None
         self.answer: Any = None
 
     def done(self) -> bool:
         """Whether there is an answer."""
-        return self._is_done
+        return self.is_done
 
     def set_result(self, outcome: Any) -> None:
         """The shard has responded, or its write can never succeed."""
-        self._is_done = True
+        self.is_done = True
         self.answer = self._answer_of(outcome)
         if self._on_answer is not None:
             self._on_answer(self.answer)
@@ -34,7 +35,7 @@ class Reply:
 
     def __await__(self) -> Generator[Any, Any, Any]:
         """Returns the answer."""
-        if not self._is_done:
+        if not self.is_done:
             waiting: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
             self.when_done(lambda answer: None if waiting.done() else waiting.set_result(answer))
             yield from waiting

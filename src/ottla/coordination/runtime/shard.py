@@ -78,6 +78,10 @@ class _State(Enum):
     CLOSED = auto()
 
 
+# Every event compares with it: an attribute of an Enum takes longer to find than a global.
+_ACTIVE: Final = _State.ACTIVE
+
+
 class Shard(Generic[M]):
     """A state machine and its partition. `load` first; then `ask` for each event, until `unload`.
 
@@ -264,7 +268,8 @@ class Shard(Generic[M]):
     def hand(self, event: Callable[[R, int, Hashable], Sequence[Any]], request: R, reply: Reply) -> None:
         """`ask` for callers that do not wait, as `event(request, now_ms, reply)`: the reply gets the response, perhaps
         before this returns."""
-        self.check_active()
+        if self._state is not _ACTIVE:
+            self.check_active()
         self.carry_out(event(request, self.now_ms(), reply))
 
     def tell(self, event: Callable[[int], Sequence[Any]]) -> None:
@@ -320,7 +325,10 @@ class Shard(Generic[M]):
         pending = _PendingWrite(self, write)
         self._last_write = pending
         try:
-            self.partition.append_own(Batch(_batch_of(write, self._clock.now_ms())), pending)
+            now_ms = self._clock.now_ms()
+            records = write.records
+            content = _batch_of(write, now_ms) if isinstance(records, tuple) else records.batch(now_ms)
+            self.partition.append_own(Batch(content), pending)
         except OttlaError as error:
             pending.on_outcome(0, error)
         return pending.is_written
@@ -367,15 +375,16 @@ class Shard(Generic[M]):
 
     def now_ms(self) -> int:
         """The wall clock's time. If the clock was set meanwhile, the machine's deadlines move with it."""
-        monotonic_ms = self._monotonic_ms()
+        # In place, as every request asks for it.
+        monotonic_ms = int(self._clock.monotonic() * 1000)
         by_ms = self._clock.now_ms() - monotonic_ms - self._wall_lead_ms
-        if abs(by_ms) >= _CLOCK_SET_MS:
+        if not -_CLOCK_SET_MS < by_ms < _CLOCK_SET_MS:
             self._wall_lead_ms += by_ms
             self.machine.on_clock_set(by_ms)
         return monotonic_ms + self._wall_lead_ms
 
     def _arm(self) -> None:
-        deadline = self.machine.next_deadline() if self._state is _State.ACTIVE else None
+        deadline = self.machine.next_deadline() if self._state is _ACTIVE else None
         if deadline != self._deadline:
             self._set_timer(deadline)
 
@@ -417,7 +426,9 @@ class _Pending:
                 _LOGGER.warning("%s: coordinator write failed: %s", self._shard.partition, outcome)
             self._shard.is_stuck = True
         else:
-            self.on_waiting()
+            if not self.is_written:
+                self.is_written = True
+                self._apply()
             self._shard.is_stuck = False
         self._answer(outcome)
         self._shard.on_done(self, outcome)
@@ -435,7 +446,10 @@ class _PendingWrite(_Pending):
     __slots__ = ("_write",)
 
     def __init__(self, shard: "Shard[Any]", write: Write | TransactionalWrite) -> None:
-        super().__init__(shard)
+        # Not by the constructor of the base class: there is one of these for every write.
+        self._shard = shard
+        self.is_written = False
+        self.then = []
         self._write = write
 
     def _apply(self) -> None:
@@ -478,8 +492,6 @@ def _answer_failure(responses: Iterable[Respond], error: OttlaError) -> None:
 
 
 def _batch_of(write: Write | TransactionalWrite, now_ms: int) -> bytearray:
-    if not isinstance(write.records, tuple):
-        return write.records.batch(now_ms)
     builder = (
         BatchBuilder(producer_id=write.producer_id, producer_epoch=write.producer_epoch, transactional=True)
         if isinstance(write, TransactionalWrite)
@@ -494,5 +506,8 @@ def _batch_of(write: Write | TransactionalWrite, now_ms: int) -> bytearray:
 def _deliver(respond: Respond) -> None:
     """A token that is done belongs to a request that no longer waits."""
     token = respond.token
-    if isinstance(token, _TOKENS) and not token.done():
+    if type(token) is Reply:
+        if not token.is_done:
+            token.set_result(respond.response)
+    elif isinstance(token, asyncio.Future) and not token.done():
         token.set_result(respond.response)

@@ -65,10 +65,11 @@ def offset_commit(
     services: Services, context: RequestContext, request: OffsetCommit
 ) -> bytes | Reply | Coroutine[Any, Any, bytes]:
     """Commits the offsets of partitions that exist; the others have their error, and do not harm these."""
-    topics = _whole_topics(services.image, request)
+    image = services.read_image()
+    topics = _whole_topics(image, request)
     if topics is not None and context.authorizer.allows_all:
         return _commit_all(services, request, topics)
-    known = [_committed_topic(services.image, topic) for topic in request.topics]
+    known = [_committed_topic(image, topic) for topic in request.topics]
     denied = [False] * len(known)
     if not context.authorizer.allows_all:
         if not context.allows(Operation.READ, ResourceType.GROUP, request.group_id):
@@ -86,7 +87,8 @@ def _whole_topics(image: ClusterImage, request: OffsetCommit) -> tuple[TopicOffs
         found = _committed_topic(image, topic)
         if found is None or topic.lowest < 0 or topic.highest >= len(found.partitions):
             return None
-        topics.append(TopicOffsets(found.name, topic.topic_id, topic.partitions))
+        # Without the constructor of the named tuple, a function that costs more than the tuple.
+        topics.append(tuple.__new__(TopicOffsets, (found.name, topic.topic_id, topic.partitions)))
     return tuple(topics)
 
 

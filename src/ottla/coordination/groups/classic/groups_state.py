@@ -59,6 +59,7 @@ class ClassicGroups:
         self._deadlines: Deadlines[ClassicDeadlineKey] = Deadlines()
         self.next_deadline: Final = self._deadlines.next
         """When `on_tick` must be called next."""
+        self.queued_deadlines: Final = self._deadlines.queued
         self._writing: dict[str, None] = {}
         """Groups that wrote in the tick under way; the rest of what is due waits until that is applied."""
 

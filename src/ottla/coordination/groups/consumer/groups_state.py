@@ -143,6 +143,7 @@ class ConsumerGroups:
         self.deadlines: Deadlines[MemberDeadlineKey] = Deadlines()
         self.next_deadline: Final = self.deadlines.next
         """When `on_tick` must be called next."""
+        self.queued_deadlines: Final = self.deadlines.queued
         self._unrevoked_epoch: dict[MemberDeadlineKey, int] = {}
         """The epoch that a member must leave before its rebalance deadline."""
 

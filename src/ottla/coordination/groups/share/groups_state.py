@@ -151,6 +151,7 @@ class ShareGroups:
         self._deadlines: Deadlines[SessionKey] = Deadlines()
         self.next_deadline: Final = self._deadlines.next
         """When `on_tick` must be called next."""
+        self.queued_deadlines: Final = self._deadlines.queued
         self._asked_ms: dict[str, int] = {}
         """When the share coordinator was last asked to initialize partitions of a group."""
 
