@@ -17,7 +17,7 @@ from libc.stdlib cimport free, realloc
 from uuid import UUID
 
 from ottla.model.errors import MisuseError
-from ottla.protocol.shapes import ShapeError, elements_max_of
+from ottla.protocol.shapes import ELEMENT_BYTES, ELEMENTS_ALWAYS, ShapeError, elements_max_of
 
 from ottla.protocol.reader cimport (
     ottla_cursor, ottla_read32, ottla_read64, ottla_read_some, ottla_read_string, ottla_skip_tags,
@@ -42,6 +42,9 @@ cdef enum:
     OUTCOME_BYTES = 7
 
 cdef bytes no_id = bytes(ID_BYTES)
+# A request of fewer bytes may have this many elements, which `elements_max_of` need not be asked for.
+cdef int32_t elements_always = ELEMENTS_ALWAYS
+cdef Py_ssize_t small_bytes = ELEMENTS_ALWAYS * ELEMENT_BYTES
 
 
 @cython.freelist(64)
@@ -140,12 +143,14 @@ cdef class OffsetCommit:
 def read_offset_commit(int16_t version, body):
     cdef Py_buffer view
     cdef ottla_cursor source
+    cdef int32_t elements_max
     PyObject_GetBuffer(body, &view, PyBUF_SIMPLE)
     try:
         source.at = <const uint8_t*>view.buf
         source.end = source.at + view.len
         source.broken = NULL
-        return _read(version, &source, elements_max_of(view.len), <const uint8_t*>view.buf)
+        elements_max = elements_always if view.len < small_bytes else elements_max_of(view.len)
+        return _read(version, &source, elements_max, <const uint8_t*>view.buf)
     finally:
         PyBuffer_Release(&view)
 

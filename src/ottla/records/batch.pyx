@@ -168,6 +168,9 @@ cdef class Batch:
 
     @property
     def buffer(self):
+        # Of nearly every batch that a broker writes: it is all that is in its buffer.
+        if self.size_bytes == self._view.len and type(self._source) is bytearray:
+            return PyMemoryView_FromObject(self._source)
         return _bytes_of(self._source)[self.position : self.position + self.size_bytes]
 
     @property

@@ -234,6 +234,8 @@ class Log:
         """
         if self.health.failure is not None:
             raise self.health.failure
+        if len(batches) == 1 and batches[0].producer_id == NO_PRODUCER_ID:
+            return [self._append_plain(batches[0], leader_epoch, now, is_own=is_own)]
         results: list[Appended | OttlaError] = []
         group = AppendGroup(self.segments.active.next_offset, 0)
         config = self.config
@@ -264,6 +266,31 @@ class Log:
             group.add(batch)
         self._write(group, results)
         return results
+
+    def _append_plain(
+        self, batch: Batch, leader_epoch: LeaderEpoch, now: TimestampMs, *, is_own: bool
+    ) -> Appended | OttlaError:
+        """`append` for one batch of no producer, as coordinators write them: there is nothing to gather."""
+        config = self.config
+        try:
+            batch = validate(batch, config, now, is_own=is_own)
+            base_offset = self.segments.active.next_offset
+            if self._must_roll(batch, Offset(base_offset + batch.last_offset_delta), 0, now):
+                self.roll(now)
+            batch.stamp(base_offset, leader_epoch)
+        except OttlaError as error:
+            return error
+        try:
+            self.segments.active.append((batch,))
+        except StorageError as error:
+            return self.health.note_refusal(error)
+        except CorruptError as error:
+            return error
+        self.health.refusal = None
+        if leader_epoch != self.epochs.latest:
+            self.epochs.assign(leader_epoch, base_offset)
+        append_time = now if config.timestamp_type is TimestampType.LOG_APPEND_TIME else NO_TIMESTAMP
+        return Appended(base_offset, batch.last_offset, append_time)
 
     def _repeated(self, batch: Batch, group: AppendGroup) -> Appended | None:
         """The append that an invalid batch of a queue repeats: it was valid then, but time or a config has changed.

@@ -527,7 +527,7 @@ class Connection:
     def on_completed(self) -> None:
         """A slot has its response; the oldest complete responses are sent when the turn ends."""
         # There are no slots if an earlier request has failed and the connection only sends what is left.
-        if self._slots and self._slots[0].pieces is not None:
+        if not self._has_joined and self._slots and self._slots[0].pieces is not None:
             self._join_turn()
 
     def _join_turn(self) -> None:

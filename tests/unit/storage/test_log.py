@@ -74,6 +74,22 @@ class TestAppending:
         assert list(range(0, 30, 4)) == bases(log)
         assert numbered(30) == values(log)
 
+    @pytest.mark.parametrize("timestamp_type", TimestampType)
+    def test_batches_one_by_one_are_stored_as_in_one_call(self, timestamp_type: TimestampType) -> None:
+        config = dataclasses.replace(CONFIG, timestamp_type=timestamp_type)
+        together, alone = new_log(config=config), new_log(config=config)
+        epochs = [LeaderEpoch(3), LeaderEpoch(5)]
+        for number, epoch in enumerate(epochs):
+            contents = [batch(b"value %04d" % each, timestamp=NOW + each) for each in range(15)]
+            copies = [Batch(bytearray(each.buffer)) for each in contents]
+            now = TimestampMs(NOW + number)
+            results = together.append(contents, leader_epoch=epoch, now=now)
+            assert results == [found for each in copies for found in alone.append([each], leader_epoch=epoch, now=now)]
+        assert (30, {3: 0, 5: 15}) == (alone.end_offset, alone.epochs.starts)
+        assert together.epochs.starts == alone.epochs.starts
+        assert bases(together) == bases(alone)
+        assert read_all(together) == read_all(alone)
+
     def test_retries_and_gaps_in_one_call(self) -> None:
         log = new_log()
         results = log.append(

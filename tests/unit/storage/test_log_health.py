@@ -17,6 +17,7 @@ from tests.unit.storage.rig import (
     NOW,
     P0,
     P1,
+    append,
     batch,
     close,
     disk_of,
@@ -40,23 +41,26 @@ def a_store(disk: SimDisk) -> tuple[LogStore, list[str]]:
     return open_store(disk, on_trouble=lambda: told.append("trouble")), told
 
 
-def test_a_write_that_is_refused_is_told_once_and_forgotten_when_one_succeeds() -> None:
+@pytest.mark.parametrize("batches", [1, 2])
+def test_a_write_that_is_refused_is_told_once_and_forgotten_when_one_succeeds(batches: int) -> None:
     disk = SimDisk()
     store, told = a_store(disk)
     log = store.create(P0)
     fill(log, 2)
     disk.make_read_only()
     for _ in range(3):
-        (outcome,) = log.append([batch(b"x")], leader_epoch=log.epochs.latest, now=store._clock.now_ms())
+        refused = [batch(b"x") for _ in range(batches)]
+        outcome, *others = log.append(refused, leader_epoch=log.epochs.latest, now=store._clock.now_ms())
         assert isinstance(outcome, StorageError)
+        assert [outcome] * (batches - 1) == others
     assert (["trouble"], True) == (told, log.health.is_sound)
     assert str(outcome) == str(log.health.trouble)
     assert log.health.refusal is not None
     assert log.health.refusal.__traceback__ is None, "it would keep files open"
     disk.heal()
-    fill(log, 1, first=2)
+    append(log, *(batch(b"value %04d" % number) for number in range(2, 2 + batches)))
     assert log.health.trouble is None
-    assert numbered(3) == values(log)
+    assert numbered(2 + batches) == values(log)
 
 
 def test_a_followers_write_that_is_refused_is_told_and_forgotten_in_the_same_way() -> None:

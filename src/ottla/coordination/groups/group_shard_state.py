@@ -38,6 +38,7 @@ from ottla.coordination.groups.records import (
     record_type,
 )
 from ottla.coordination.groups.requests import (
+    NO_MEMBER_ID,
     NO_RETENTION,
     DeleteGroupRequest,
     DeleteGroupResponse,
@@ -245,7 +246,8 @@ class GroupShard:
             return [Respond(token, WholeCommitResponse(verdict.error))]
         if verdict.received_epoch is not None:
             return self.commit_offsets(request.one_by_one(), now_ms, token)
-        kind.on_commit(request.group_id, request.member_id, now_ms)
+        if request.member_id != NO_MEMBER_ID:
+            kind.on_commit(request.group_id, request.member_id, now_ms)
         records = offset_records(request.group_id, request.topics, now_ms)
         return [Write(records, (Respond(token, _COMMITTED),), (Respond(token, _NOT_COMMITTED),))]
 

@@ -178,7 +178,8 @@ class ClassicGroups:
 
     def on_offsets(self, group_id: str) -> None:
         """A record of an offset is in the log: the group exists until it is deleted there."""
-        self._group(group_id).is_written = True
+        group = self.groups.get(group_id) or self._group(group_id)
+        group.is_written = True
 
     # Groups
 
