@@ -32,6 +32,7 @@ from ottla.transport.connection import Slot
 from ottla.transport.request_times import FOLLOWER_FETCH
 
 _LOGGER: Final = logging.getLogger(__name__)
+_API_VERSIONS: Final = int(ApiKey.API_VERSIONS)
 _MILLISECOND: Final = timedelta(milliseconds=1)
 _OF_BROKERS: Final = frozenset(
     {
@@ -120,7 +121,7 @@ class Pipeline:
 
     def _answer_cold(self, request: Request, buffer: bytearray, slot: Slot) -> bool:
         """Whether the slot is completed; if not, a task will do it."""
-        if request.api_key == ApiKey.API_VERSIONS:
+        if request.api_key == _API_VERSIONS:
             from ottla.broker.handlers.versions import answer_api_versions, throttle_position
 
             with memoryview(buffer) as view, view[request.body_start : request.end] as body:
@@ -140,7 +141,7 @@ class Pipeline:
         if api_key is None:
             slot.fail(f"API {request.api_key} version {request.version} is not served")
             return True
-        with memoryview(buffer) as view, view[request.body_start : request.end] as body:
+        with memoryview(buffer)[request.body_start : request.end] as body:
             message = _messages().read_request(api_key, request.version, body)
         client = slot.connection.context
         context = RequestContext(request.version, request.client_id, client, self._services.authorizer)

@@ -231,7 +231,8 @@ class Segment:
         try:
             # Loads the index if necessary: nothing may fail after the write.
             self._largest = self._largest or self.largest
-            file = self.file
+            self.in_use = True
+            file = self.file if self._file is None else self._file
         except OSError as error:
             raise StorageError(f"{self.log_path}: cannot open: {error.strerror}") from error
         try:
