@@ -36,7 +36,10 @@ def accept_tls(accepted: Socket, context: ssl.SSLContext) -> "TlsSocket | Kernel
     if context.options & ENABLE_KERNEL_TLS:
         descriptor = accepted.descriptor()
         if descriptor is not None:
-            return KernelTlsSocket(accepted, descriptor, context)
+            # Without a second descriptor the connection can still be served. Nor is a client that has disconnected
+            # already, as some health checks do, a failure of the listener: the handshake finds out.
+            with suppress(OSError):
+                return KernelTlsSocket(accepted, descriptor, context)
     return TlsSocket(accepted, context, server_side=True)
 
 

@@ -4,6 +4,8 @@ On a kernel without TLS the last class is skipped; `make test-kernel-tls` runs i
 """
 
 import asyncio
+import os
+import resource
 import socket
 import ssl
 from contextlib import suppress
@@ -137,6 +139,31 @@ class TestWho:
             assert isinstance(accept_tls(without, context), TlsSocket)
             plain.close()
             without.close()
+            listener.close()
+
+        run(scenario())
+
+    def test_a_socket_for_which_there_is_no_second_descriptor_in_memory(
+        self, run: Run[None], certificate: Certificate
+    ) -> None:
+        async def scenario() -> None:
+            arrived: asyncio.Future[Socket] = asyncio.get_running_loop().create_future()
+            listener = await RealNetwork().listen(HOST, 0, arrived.set_result)
+            plain = await RealNetwork().connect(HOST, listener.port)
+            accepted = await arrived
+            context = certificate.broker_context()
+            context.options |= ENABLE_KERNEL_TLS
+            limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+            free = os.dup(0)
+            os.close(free)
+            resource.setrlimit(resource.RLIMIT_NOFILE, (free, limits[1]))
+            try:
+                broker = accept_tls(accepted, context)
+            finally:
+                resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+            assert isinstance(broker, TlsSocket)
+            plain.close()
+            broker.close()
             listener.close()
 
         run(scenario())

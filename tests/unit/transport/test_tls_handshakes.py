@@ -2,7 +2,9 @@
 
 import asyncio
 import logging
+import socket
 import ssl
+import struct
 from contextlib import suppress
 
 import pytest
@@ -143,8 +145,8 @@ class TestRefusals:
     def test_client_that_does_not_trust_the_broker(self, run: Run[None], caplog: pytest.LogCaptureFixture) -> None:
         async def scenario() -> None:
             async with rig(listener_tls()) as it:
-                socket = await RealNetwork().connect(HOST, it.port)
-                client = TlsSocket(socket, ssl.create_default_context(), server_side=False, host="localhost")
+                connected = await RealNetwork().connect(HOST, it.port)
+                client = TlsSocket(connected, ssl.create_default_context(), server_side=False, host="localhost")
                 failed: asyncio.Future[OSError] = asyncio.get_running_loop().create_future()
 
                 def on_readable() -> None:
@@ -180,6 +182,26 @@ class TestRefusals:
                 client = await it.connect()
                 client.writer.close()
                 await until(lambda: it.listener.failed_handshakes == 1)
+
+        with caplog.at_level(logging.WARNING):
+            run(scenario())
+        assert not caplog.records
+
+    @pytest.mark.parametrize("sent", [b"", b"\x16\x03\x01\x00\xff"], ids=["silent", "begun"])
+    def test_client_that_resets_before_it_is_accepted_is_not_logged(
+        self, run: Run[None], caplog: pytest.LogCaptureFixture, sent: bytes
+    ) -> None:
+        """As health checks of load balancers do."""
+
+        async def scenario() -> None:
+            async with rig(listener_tls(), trusting()) as it:
+                # The event loop accepts none of them before the last one is gone.
+                for _ in range(3):
+                    with socket.create_connection((HOST, it.port)) as client:
+                        client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+                        client.send(sent)
+                await until(lambda: it.listener.failed_handshakes == 3)
+                assert (1, b"") == await (await it.connect()).ask(1)
 
         with caplog.at_level(logging.WARNING):
             run(scenario())
