@@ -17,7 +17,7 @@ from typing import Final
 from ottla.env.ports import File, Socket
 from ottla.model.buffer import Buffer
 from ottla.transport.tls import TlsSocket
-from ottla.transport.tls_stream import RECORD_BYTES, RECORD_BYTES_MAX, TlsStream
+from ottla.transport.tls_stream import RECORD_BYTES, RECORD_BYTES_MAX, RECORDS_AT_ONCE, TlsStream
 
 ENABLE_KERNEL_TLS: Final[int] = getattr(ssl, "OP_ENABLE_KTLS", 1 << 3)
 """The option of a context whose connections the kernel may encrypt. OpenSSL 3 has it, Python names it since 3.12."""
@@ -108,15 +108,16 @@ class KernelTlsSocket(TlsStream):
         self._has_received = False
         if self._broken is not None:
             raise self._broken
-        filled = 0
+        filled = records = 0
         try:
-            while filled < len(buffer):
+            while filled < len(buffer) and records < RECORDS_AT_ONCE:
                 # At most one record; 0 if the peer has closed the stream.
                 room = buffer[filled:] if filled else buffer
                 count: int = self._tls.read(len(room), room)  # type: ignore[assignment]  # a count, with a buffer
                 if count == 0:
                     break
                 filled += count
+                records += 1
         except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
             if not filled:
                 raise BlockingIOError(EAGAIN, os.strerror(EAGAIN)) from None

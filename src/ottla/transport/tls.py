@@ -12,7 +12,7 @@ from errno import ECONNRESET
 from typing import Final
 
 from ottla.env.ports import Socket
-from ottla.transport.tls_stream import CHUNK_BYTES, PASSING, RECORD_BYTES_MAX, TlsStream
+from ottla.transport.tls_stream import CHUNK_BYTES, PASSING, RECORD_BYTES_MAX, RECORDS_AT_ONCE, TlsStream
 
 _BACKLOG_BYTES_MAX: Final = 256 * 1024
 """Encrypted bytes that may wait for the socket before `send` takes no more."""
@@ -91,9 +91,9 @@ class TlsSocket(TlsStream):
         self._has_received = False
         if self._broken is not None:
             raise self._broken
-        filled = 0
+        filled = records = 0
         try:
-            while filled < len(buffer):
+            while filled < len(buffer) and records < RECORDS_AT_ONCE:
                 try:
                     # At most one record; 0 if the peer has closed the stream.
                     room = buffer[filled:] if filled else buffer
@@ -101,6 +101,7 @@ class TlsSocket(TlsStream):
                     if count == 0:
                         break
                     filled += count
+                    records += 1
                 except ssl.SSLWantReadError:
                     if filled and self._is_drained:
                         break

@@ -18,6 +18,9 @@ RECORD_BYTES: Final = 16 * 1024
 """The content of a TLS record: buffers smaller than that are encrypted together."""
 RECORD_BYTES_MAX: Final = 5 + RECORD_BYTES + 256
 """A whole record, with header, padding and tag."""
+RECORDS_AT_ONCE: Final = 256
+"""A read takes no more records than this, however small: a record of a single byte takes as long as one of hundreds,
+and a socket holds hundreds of thousands of them."""
 
 
 class Passing(threading.local):
@@ -36,7 +39,7 @@ PASSING: Final = Passing()
 class TlsStream(ABC):
     """One side of a TLS connection over a socket."""
 
-    __slots__ = ("_broken", "_has_received", "_kept_back", "_on_readable", "_socket")
+    __slots__ = ("_broken", "_has_received", "_is_due", "_kept_back", "_on_readable", "_socket")
 
     def __init__(self, socket: Socket) -> None:
         self._socket = socket
@@ -47,6 +50,8 @@ class TlsStream(ABC):
         self._broken: OSError | None = None
         """An error that was found behind bytes that `recv_into` returned; its next call raises it."""
         self._on_readable: Callable[[], None] | None = None
+        self._is_due = False
+        """Whether the event loop will call `_continue`."""
 
     @abstractmethod
     def _encrypt(self, content: memoryview) -> int:
@@ -92,17 +97,27 @@ class TlsStream(ABC):
         self._on_readable = callback
         self._socket.on_readable(None if callback is None else self._readable)
         if callback is not None and self._has_pending():
-            asyncio.get_running_loop().call_soon(self._readable)
+            self._continue_soon()
 
     def _readable(self) -> None:
         if self._on_readable is None:
             return
         self._has_received = False
         self._on_readable()
-        # The kernel will not call again for bytes that were read from it already.
-        while self._has_received and self._on_readable is not None and self._has_pending():
-            self._has_received = False
-            self._on_readable()
+        # The kernel will not call again for bytes that were read from it already. Not at once: a client that sends as
+        # fast as it is read from would keep the event loop from everything else.
+        if self._has_received and self._on_readable is not None and self._has_pending():
+            self._continue_soon()
+
+    def _continue_soon(self) -> None:
+        if not self._is_due:
+            self._is_due = True
+            asyncio.get_running_loop().call_soon(self._continue)
+
+    def _continue(self) -> None:
+        self._is_due = False
+        if self._on_readable is not None and self._has_pending():
+            self._readable()
 
     def peer(self) -> str:
         """The peer's address and port."""

@@ -21,7 +21,7 @@ from ottla.transport.kernel_tls import ENABLE_KERNEL_TLS, KernelTlsSocket, accep
 from ottla.transport.listener_tls import ListenerTls, ListenerTlsSettings
 from ottla.transport.tls import TlsSocket
 from ottla.transport.tls_context import TlsSettings
-from ottla.transport.tls_stream import RECORD_BYTES
+from ottla.transport.tls_stream import RECORD_BYTES, RECORDS_AT_ONCE
 from tests.unit.env.event_loops import Run
 from tests.unit.transport.certificates import Certificate
 from tests.unit.transport.rig import HOST, file_of
@@ -35,10 +35,19 @@ async def accepted_and_client(
     certificate: Certificate, client: ssl.SSLContext
 ) -> tuple[KernelTlsSocket, ssl.SSLSocket]:
     """The broker's side, and a client of Python's own after the handshake, which blocks."""
-    arrived: asyncio.Future[Socket] = asyncio.get_running_loop().create_future()
-    listener = await RealNetwork().listen(HOST, 0, arrived.set_result)
     context = certificate.broker_context()
     context.options |= ENABLE_KERNEL_TLS
+    broker, connected = await shaken_hands(context, client)
+    assert isinstance(broker, KernelTlsSocket)
+    return broker, connected
+
+
+async def shaken_hands(
+    context: ssl.SSLContext, client: ssl.SSLContext
+) -> tuple[TlsSocket | KernelTlsSocket, ssl.SSLSocket]:
+    """The same on the descriptor or in memory, as the context says."""
+    arrived: asyncio.Future[Socket] = asyncio.get_running_loop().create_future()
+    listener = await RealNetwork().listen(HOST, 0, arrived.set_result)
 
     def connect() -> ssl.SSLSocket:
         connected = socket.create_connection((HOST, listener.port), timeout=60)
@@ -48,7 +57,6 @@ async def accepted_and_client(
     connecting = asyncio.ensure_future(asyncio.to_thread(connect))
     broker = accept_tls(await arrived, context)
     listener.close()
-    assert isinstance(broker, KernelTlsSocket)
     done = asyncio.Event()
 
     def on_readable() -> None:
@@ -268,6 +276,80 @@ def test_the_rest_of_a_record_is_told_although_the_kernel_has_nothing(
         client.close()
 
     run(scenario())
+
+
+@pytest.mark.parametrize("options", [0, ENABLE_KERNEL_TLS], ids=["memory", "descriptor"])
+class TestOthersHaveTheirTurn:
+    """A client that sends as fast as it is read from, or faster, does not keep the event loop from everything else."""
+
+    @staticmethod
+    async def filled(
+        certificate: Certificate, options: int, record: bytes
+    ) -> tuple[TlsSocket | KernelTlsSocket, ssl.SSLSocket, int]:
+        """The broker's side, the client, and how many of these records wait in the sockets: as many as fit."""
+        context = certificate.broker_context()
+        context.options |= options
+        broker, client = await shaken_hands(context, certificate.client_context())
+        client.setblocking(False)
+        count = 0
+        with suppress(ssl.SSLWantWriteError):
+            while count < 20_000:
+                client.send(record)
+                count += 1
+        return broker, client, count
+
+    # The buffer ends amid a record.
+    @pytest.mark.parametrize("size", [10_000, RECORD_BYTES])
+    def test_between_two_buffers(self, run: Run[None], certificate: Certificate, options: int, size: int) -> None:
+        async def scenario() -> None:
+            broker, client, count = await self.filled(certificate, options, bytes(size))
+            buffer, received, rounds = memoryview(bytearray(65_000)), 0, [0]
+            everything = asyncio.Event()
+
+            def on_readable() -> None:
+                nonlocal received
+                with suppress(BlockingIOError):
+                    received += broker.recv_into(buffer)
+                    rounds[-1] += 1
+                if received == count * size:
+                    everything.set()
+
+            def on_round() -> None:
+                if not everything.is_set():
+                    rounds.append(0)
+                    asyncio.get_running_loop().call_soon(on_round)
+
+            on_round()
+            broker.on_readable(on_readable)
+            await everything.wait()
+            assert sum(rounds) >= count * size // len(buffer) > 10
+            # Because the kernel has more, and because of what is left of the last read.
+            assert max(rounds) <= 2
+            broker.close()
+            client.close()
+
+        run(scenario())
+
+    def test_amid_tiny_records(self, run: Run[None], certificate: Certificate, options: int) -> None:
+        async def scenario() -> None:
+            broker, client, count = await self.filled(certificate, options, b"x")
+            assert count > 2 * RECORDS_AT_ONCE
+            buffer, received = memoryview(bytearray(MIB)), [0]
+            everything = asyncio.Event()
+
+            def on_readable() -> None:
+                with suppress(BlockingIOError):
+                    received.append(broker.recv_into(buffer))
+                if sum(received) == count:
+                    everything.set()
+
+            broker.on_readable(on_readable)
+            await everything.wait()
+            assert RECORDS_AT_ONCE == max(received)
+            broker.close()
+            client.close()
+
+        run(scenario())
 
 
 @pytest.mark.skipif(not has_kernel_tls(), reason="this kernel has no TLS (CONFIG_TLS, module tls)")
