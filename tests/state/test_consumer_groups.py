@@ -15,8 +15,12 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from ottla.coordination.groups.consumer.group import ConsumerGroup, GroupState
-from ottla.coordination.groups.consumer.groups_state import ConsumerGroups
-from ottla.coordination.groups.consumer.requests import ConsumerGroupConfig
+from ottla.coordination.groups.consumer.groups_state import ConsumerGroups, PlainJoin
+from ottla.coordination.groups.consumer.requests import (
+    ConsumerGroupConfig,
+    ConsumerHeartbeat,
+    ConsumerHeartbeatResponse,
+)
 from ottla.coordination.groups.group_kind import Topic
 from ottla.coordination.runtime.effects import CoordinatorRecord
 from ottla.model.error_codes import ErrorCode
@@ -124,12 +128,19 @@ class ConsumerGroupsMachine(RuleBasedStateMachine):
             self.heartbeat(client, is_lost=index in lost)
 
     def heartbeat(self, client: Client, *, is_lost: bool = False) -> None:
+        self.hear(client, self.driver.beat(client.member_id, client.epoch, **self.said(client)), is_lost=is_lost)
+
+    def said(self, client: Client) -> dict[str, Any]:
+        """What a client says in a heartbeat."""
         fields: dict[str, Any] = {"instance_id": client.instance_id}
         if client.says_all or client.epoch == 0:
             fields |= {"rebalance_timeout_ms": 30_000, "topic_regex": "", "server_assignor": self.assignor}
             fields |= client.subscription
             fields["owned_partitions"] = client.reported()
-        response = self.driver.beat(client.member_id, client.epoch, **fields)
+        return fields
+
+    @staticmethod
+    def hear(client: Client, response: ConsumerHeartbeatResponse, *, is_lost: bool) -> None:
         if is_lost:
             client.says_all = True
             return
@@ -146,6 +157,35 @@ class ConsumerGroupsMachine(RuleBasedStateMachine):
             told = {(topic_id, p) for topic_id, partitions in response.assignment.items() for p in partitions}
             client.revoking = client.owned - told
             client.owned |= told
+
+    @precondition(lambda self: any(client.instance_id is None for client in self.clients.values()))
+    @rule(data=st.data(), lost=st.lists(st.integers(0, 5), max_size=2), is_repeated=st.booleans())
+    def join_together(self, data: st.DataObject, lost: list[int], is_repeated: bool) -> None:
+        """Those that start again and join, some of them twice, perhaps with another subscription. Only the last answer
+        counts for a client."""
+        dynamic = [client.member_id for client in self.clients.values() if client.instance_id is None]
+        names = data.draw(st.lists(st.sampled_from(dynamic), min_size=1, max_size=6))
+        requests: list[ConsumerHeartbeat] = []
+        for name in names:
+            client = self.clients[name]
+            client.reset()
+            client.subscription = data.draw(st.sampled_from(SUBSCRIPTIONS[:4]))
+            requests.append(ConsumerHeartbeat(group_id="g", member_id=name, member_epoch=0, **self.said(client)))
+        if is_repeated:
+            requests, names = requests * 2, names * 2
+        assert all(request.is_plain_join for request in requests)
+        joins = [PlainJoin(request, token) for token, request in enumerate(requests)]
+        responses = self.driver.run(self.driver.shard.join_all(joins, self.driver.now_ms))
+        members = self.driver.group().members
+        assert len(joins) == len(responses)
+        for token, name in enumerate(names):
+            # All of them are told the same: what was decided.
+            assert responses[token].member_epoch == members[name].member_epoch
+            assert responses[token].assignment == {
+                topic_id: tuple(epochs) for topic_id, epochs in members[name].assigned.items()
+            }
+        for name, token in {name: token for token, name in enumerate(names)}.items():
+            self.hear(self.clients[name], responses[token], is_lost=token in lost)
 
     @precondition(lambda self: any(client.revoking for client in self.clients.values()))
     @rule(data=st.data())

@@ -75,6 +75,12 @@ class _Heard(NamedTuple):
     """Whether the member's subscription changed."""
     needs_epoch: bool
 
+    def and_then(self, later: "_Heard") -> "_Heard":
+        """Both heartbeats of the same member, which are settled at once."""
+        return _Heard(
+            later.request, self.before, self.has_changed or later.has_changed, self.needs_epoch or later.needs_epoch
+        )
+
 
 class MemberDeadline(IntEnum):
     """What a member must do in time."""
@@ -173,21 +179,29 @@ class ConsumerGroups:
         """
         change: GroupChange | None = None
         effects: list[Effect] = []
-        heard: list[tuple[Hashable, _Heard]] = []
+        heard: dict[str, _Heard] = {}
+        member_ids: list[tuple[Hashable, str]] = []
         for request, token, may_describe in joins:
             try:
                 check_heartbeat(request)
                 if change is None:
                     change = self._decide_on(request.group_id, now_ms, is_joining=True)
-                heard.append((token, self._hear(change, request, now_ms, may_describe)))
+                each = self._hear(change, request, now_ms, may_describe)
             except Refusal as refusal:
                 effects.append(_refused(token, refusal))
+                continue
+            member_id = each.before.member_id
+            earlier = heard.get(member_id)
+            # A member that joins twice moves once, and both answers say where to.
+            heard[member_id] = each if earlier is None else earlier.and_then(each)
+            member_ids.append((token, member_id))
         if change is None or not heard:
             return effects
-        self._update_epoch(change, is_due=any(each.needs_epoch for _, each in heard))
+        self._update_epoch(change, is_due=any(each.needs_epoch for each in heard.values()))
         change.update_target(self.topics, now_ms, self.config.assignment_interval_ms)
-        responses = [Respond(token, self._settle(change, each, now_ms)) for token, each in heard]
-        failures = tuple(Respond(token, NOT_WRITTEN) for token, _ in heard)
+        settled = {member_id: self._settle(change, each, now_ms) for member_id, each in heard.items()}
+        responses = [Respond(token, settled[member_id]) for token, member_id in member_ids]
+        failures = tuple(Respond(token, NOT_WRITTEN) for token, _ in member_ids)
         return effects + change.effects(*responses, on_failure=failures)
 
     # Living

@@ -107,6 +107,17 @@ def test_a_join_that_is_sent_twice_is_answered_twice() -> None:
     assert {FOO: (0, 1, 2, 3)} == responses[1].assignment
 
 
+def test_a_join_that_is_sent_twice_with_another_subscription_has_what_the_group_gives_it() -> None:
+    # The last target is too recent for another one, so that the member only loses what it does not subscribe to.
+    driver = Driver(ConsumerGroupConfig(assignment_interval_ms=1_000))
+    driver.join("a", "foo")
+    driver.now_ms += 1
+    joins = [PlainJoin(first_beat("a", topic_names=("bar",)), token) for token in (1, 2)]
+    responses = driver.run(driver.shard.join_all(joins, driver.now_ms))
+    assert {} == driver.group().members["a"].assigned
+    assert [{}, {}] == [responses[token].assignment for token in (1, 2)]
+
+
 def test_if_the_write_fails_all_are_told() -> None:
     driver = Driver()
     (write,) = driver.shard.join_all(joins_of("a", "b"), driver.now_ms)
