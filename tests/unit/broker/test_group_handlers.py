@@ -18,10 +18,12 @@ from ottla.coordination.groups.group_kind import Topic
 from ottla.coordination.runtime.shard import Shard
 from ottla.model.error_codes import ErrorCode
 from ottla.protocol.apis import SERVED, ApiKey
+from ottla.protocol.group_answers import JOIN_SINCE, joined_body
 from ottla.protocol.messages import frame_body, read_request, read_response, write_response
 from ottla.protocol.offset_commits import OffsetCommit
 from tests.unit.broker.contexts import context_of
 from tests.unit.broker.running_broker import ask, make_topic, with_broker
+from tests.unit.transport.rig import until
 from tests.wire.exchange import request_body, request_frame
 
 pytestmark = pytest.mark.broker
@@ -160,6 +162,34 @@ class TestWaitingMembers:
 
         monkeypatch.setattr(group_members, "WAITING_BYTES_MAX", 15)
         with_broker(tmp_path, test, group_initial_rebalance_delay_ms=AT_ONCE)
+
+    def test_an_answer_that_cannot_be_written_ends_its_own_connection_only(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        def write(version: int, **fields: Any) -> bytes:
+            if version == JOIN_SINCE:
+                raise ValueError("it cannot be written")
+            return joined_body(version, **fields)
+
+        async def test(broker: Broker) -> None:
+            await ask(broker, ApiKey.FIND_COORDINATOR, {"coordinator_keys": ["g"]})
+            groups = broker.parts.groups.shard_of("g").machine.classic.groups
+            # Static members, which join without being given an id first, and are answered in this order.
+            broken, first = await asyncio.open_connection("127.0.0.1", broker.port)
+            first.write(request_frame(ApiKey.JOIN_GROUP, JOIN_SINCE, {**JOIN, "group_instance_id": "a"}))
+            await until(lambda: "g" in groups)
+            reader, second = await asyncio.open_connection("127.0.0.1", broker.port)
+            second.write(request_frame(ApiKey.JOIN_GROUP, 9, {**JOIN, "group_instance_id": "b"}))
+            frame = await reader.readexactly(int.from_bytes(await reader.readexactly(4), "big"))
+            assert ErrorCode.NONE == read_response(ApiKey.JOIN_GROUP, 9, memoryview(frame))[1].error_code.value
+            assert b"" == await broken.read()
+            assert 0 == broker.parts.groups.waiting_bytes
+            first.close()
+            second.close()
+
+        monkeypatch.setattr(group_members, "joined_body", write)
+        with_broker(tmp_path, test, group_initial_rebalance_delay_ms="2000")
+        assert "it cannot be written" in caplog.text
 
     def test_a_single_one_may_be_as_large_as_it_likes(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         async def test(broker: Broker) -> None:

@@ -21,7 +21,7 @@ from ottla.broker.requests.dispatch import API_KEYS, EAGER, handler_of
 from ottla.broker.requests.inline_handlers import start_eagerly
 from ottla.broker.requests.services import Services
 from ottla.broker.requests.throttling import throttle, with_throttle
-from ottla.coordination.runtime.reply import Reply
+from ottla.coordination.runtime.reply import NoAnswer, Reply
 from ottla.protocol.apis import ApiKey
 from ottla.protocol.scan import FetchRequest, ProduceRequest, Request
 from ottla.security.audit import log_denials
@@ -163,7 +163,10 @@ class Pipeline:
         return True
 
     def _complete(self, request: Request, slot: Slot, answer: Any) -> None:
-        """Handlers answer with a message, or with a body that is written already: whole, or as a list of pieces."""
+        """Handlers answer with a message, or with a body that is written already: whole, or as a list of pieces.
+
+        Raises if the message cannot be written, and the error of a `NoAnswer`.
+        """
         messages = _messages()
         api_key = API_KEYS[request.api_key, request.version]
         more: list[bytes] = []
@@ -173,6 +176,8 @@ class Pipeline:
             more = answer[1:]
             more_bytes = sum(map(len, more))
             frame = messages.frame_body(api_key, request.version, request.correlation_id, answer[0], more_bytes)
+        elif type(answer) is NoAnswer:
+            raise answer.error
         else:
             frame = messages.write_response(api_key, request.version, request.correlation_id, answer)
         throttle_ms = 0

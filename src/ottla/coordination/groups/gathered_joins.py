@@ -88,12 +88,18 @@ class GatheredJoins:
         shard, joins = key[0], self._waiting.pop(key).joins
         try:
             shard.check_active()
+            shard.carry_out(shard.machine.join_consumers(joins, shard.now_ms()))
         except OttlaError as error:
-            for join in joins:
-                if isinstance(join.token, Reply):
-                    join.token.set_exception(error)
-            return
-        shard.carry_out(shard.machine.join_consumers(joins, shard.now_ms()))
+            for reply in _unanswered(joins):
+                reply.set_exception(error)
+        except Exception as error:
+            # No request is being handled here that could fail, and those that wait must not wait for ever.
+            for reply in _unanswered(joins):
+                reply.fail(error)
+
+
+def _unanswered(joins: "list[PlainJoin]") -> list[Reply]:
+    return [join.token for join in joins if isinstance(join.token, Reply) and not join.token.done()]
 
 
 def _size_of(request: "ConsumerHeartbeat") -> int:

@@ -2,13 +2,20 @@
 
 import asyncio
 from collections.abc import Callable, Generator
-from typing import Any
+from typing import Any, NamedTuple
+
+
+class NoAnswer(NamedTuple):
+    """The answer of a request that cannot be answered, because of a failure that was not foreseen."""
+
+    error: Exception
 
 
 class Reply:
     """Becomes done once, at once or later, and may be awaited.
 
-    `answer_of(outcome)` makes the answer of the shard's response or error.
+    `answer_of(outcome)` makes the answer of the shard's response or error. If that fails, the answer is a `NoAnswer`:
+    the shard has others to answer.
     """
 
     __slots__ = ("_answer_of", "_on_answer", "answer", "is_done")
@@ -26,19 +33,32 @@ class Reply:
 
     def set_result(self, outcome: Any) -> None:
         """The shard has responded, or its write can never succeed."""
-        self.is_done = True
-        self.answer = self._answer_of(outcome)
-        if self._on_answer is not None:
-            self._on_answer(self.answer)
+        try:
+            answer = self._answer_of(outcome)
+        except Exception as error:
+            answer = NoAnswer(error)
+        self._set(answer)
 
     set_exception = set_result
 
+    def fail(self, error: Exception) -> None:
+        """The shard has failed: there can be no answer."""
+        self._set(NoAnswer(error))
+
+    def _set(self, answer: Any) -> None:
+        self.is_done = True
+        self.answer = answer
+        if self._on_answer is not None:
+            self._on_answer(answer)
+
     def __await__(self) -> Generator[Any, Any, Any]:
-        """Returns the answer."""
+        """Returns the answer; raises the error of a `NoAnswer`."""
         if not self.is_done:
             waiting: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
             self.when_done(lambda answer: None if waiting.done() else waiting.set_result(answer))
             yield from waiting
+        if type(self.answer) is NoAnswer:
+            raise self.answer.error
         return self.answer
 
     def when_done(self, on_answer: Callable[[Any], None]) -> None:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from ottla.coordination.runtime.reply import Reply
+from ottla.coordination.runtime.reply import NoAnswer, Reply
 
 
 def test_an_answer_that_comes_later() -> None:
@@ -36,5 +36,30 @@ def test_it_may_be_awaited(is_early: bool) -> None:
         else:
             asyncio.get_running_loop().call_soon(reply.set_result, 7)
         assert "7" == await reply
+
+    asyncio.run(run())
+
+
+def test_an_answer_that_cannot_be_made_fails_its_own_request_only() -> None:
+    told: list[Any] = []
+    reply = Reply(int)
+    reply.when_done(told.append)
+    reply.set_result("seven")
+    assert reply.done()
+    (answer,) = told
+    assert isinstance(answer, NoAnswer)
+    assert "seven" in str(answer.error)
+
+
+@pytest.mark.parametrize("is_early", [True, False])
+def test_a_failure_is_raised_where_the_answer_is_awaited(is_early: bool) -> None:
+    async def run() -> None:
+        reply = Reply(str)
+        if is_early:
+            reply.fail(ValueError("too large"))
+        else:
+            asyncio.get_running_loop().call_soon(reply.fail, ValueError("too large"))
+        with pytest.raises(ValueError, match="too large"):
+            await reply
 
     asyncio.run(run())

@@ -105,7 +105,8 @@ def _hand_waiting(
     try:
         shard.hand(event, asked, reply)
     except BaseException:
-        services.groups.waiting_bytes -= size
+        if not reply.done():
+            services.groups.waiting_bytes -= size
         raise
     return reply
 

@@ -1,6 +1,7 @@
 """Members of a consumer group that join at the same time: decided by the machine together, gathered by the runtime."""
 
 import asyncio
+import struct
 from typing import Any
 
 import pytest
@@ -259,5 +260,31 @@ def test_a_shard_that_is_unloaded_meanwhile_refuses_the_joins() -> None:
         reply = rig.join("a")
         rig.shard.unload()
         assert isinstance(await reply, NotCoordinatorError)
+
+    run(scenario)
+
+
+def test_an_answer_that_cannot_be_made_does_not_keep_the_others_waiting() -> None:
+    async def scenario() -> None:
+        rig = await Rig.make()
+        broken = Reply(lambda outcome: outcome.assignment[None])
+        rig.joins.add(rig.shard, PlainJoin(first_beat("a"), broken))
+        assert {FOO: (2, 3)} == (await rig.join("b")).assignment
+        with pytest.raises(KeyError):
+            await broken
+
+    run(scenario)
+
+
+def test_no_join_waits_for_ever_if_one_of_them_cannot_be_decided() -> None:
+    async def scenario() -> None:
+        rig = await Rig.make()
+        # No request has such a number, and no record can.
+        replies = [rig.join("a"), rig.join("b", rebalance_timeout_ms=2**40), rig.join("x", rebalance_timeout_ms=-1)]
+        for reply in replies:
+            with pytest.raises(struct.error):
+                await reply
+        assert {} == rig.shard.machine.consumers.groups
+        assert {FOO: (0, 1, 2, 3)} == (await rig.join("a")).assignment
 
     run(scenario)
