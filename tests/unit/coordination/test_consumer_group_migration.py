@@ -339,35 +339,6 @@ def test_when_the_last_new_member_leaves_the_group_is_classic_again() -> None:
     assert (3, old) == (joined.generation, joined.leader)
 
 
-@pytest.mark.parametrize("fails_over", [False, True])
-def test_a_member_that_has_an_older_epoch_when_the_group_becomes_classic_is_told_to_join_again(
-    fails_over: bool,
-) -> None:
-    driver, old = mixed()
-    driver.consume("m")
-    assert 3 == driver.consumers["g"].epoch
-    for leaving in ("m", "n"):
-        assert ErrorCode.NONE is driver.beat(leaving, -1).error
-    if fails_over:
-        driver.reload()
-    classic = driver.shard.classic.groups["g"]
-    assert (ClassicState.PREPARING_REBALANCE, 4) == (classic.state, classic.generation)
-    assert ErrorCode.REBALANCE_IN_PROGRESS is driver.classic_beat(old, 2)
-    assert ErrorCode.REBALANCE_IN_PROGRESS is driver.sync(old, 2).error
-    assert ErrorCode.NONE is classic.commit_refusal(old, None, 2, is_transactional=False)
-    for wrong in (-1, 5):
-        assert ErrorCode.ILLEGAL_GENERATION is driver.classic_beat(old, wrong)
-        assert ErrorCode.ILLEGAL_GENERATION is driver.sync(old, wrong).error
-        assert ErrorCode.ILLEGAL_GENERATION is classic.commit_refusal(old, None, wrong, is_transactional=False)
-    assert ErrorCode.UNKNOWN_MEMBER_ID is driver.classic_beat("n", 2)
-
-    joined = driver.join(old, subscription("foo"))
-    assert joined is not None
-    assert (5, old) == (joined.generation, joined.leader)
-    assert ErrorCode.ILLEGAL_GENERATION is driver.classic_beat(old, 2)
-    assert ErrorCode.ILLEGAL_GENERATION is classic.commit_refusal(old, None, 4, is_transactional=False)
-
-
 def test_a_group_that_became_classic_survives_a_failover() -> None:
     driver, old = mixed()
     driver.beat("n", -1)

@@ -219,7 +219,7 @@ class ClassicGroup(ClassicGenerations):
         error = self.members.refusal(request.member_id, request.instance_id)
         if error is not ErrorCode.NONE:
             return error
-        if not self._is_current(request.generation):
+        if request.generation != self.generation:
             return ErrorCode.ILLEGAL_GENERATION
         if request.protocol_type is not None and request.protocol_type != self.protocol_type:
             return ErrorCode.INCONSISTENT_GROUP_PROTOCOL
@@ -251,7 +251,7 @@ class ClassicGroup(ClassicGenerations):
         if self.state is GroupState.DEAD:
             return [Respond(token, HeartbeatResponse(error=ErrorCode.COORDINATOR_NOT_AVAILABLE))]
         error = self.members.refusal(request.member_id, request.instance_id)
-        if error is ErrorCode.NONE and not self._is_current(request.generation):
+        if error is ErrorCode.NONE and request.generation != self.generation:
             error = ErrorCode.ILLEGAL_GENERATION
         if error is not ErrorCode.NONE:
             return [Respond(token, HeartbeatResponse(error=error))]
@@ -259,18 +259,6 @@ class ClassicGroup(ClassicGenerations):
         if self.state is GroupState.PREPARING_REBALANCE:
             return [Respond(token, _JOIN_AGAIN)]
         return [Respond(token, _GO_ON)]
-
-    def _is_current(self, generation: int) -> bool:
-        """Whether a member may have this generation.
-
-        In a group that has just been downgraded, a member may still have an older epoch until it has joined again.
-        Kafka answers ILLEGAL_GENERATION, and the member gives up its partitions without a commit. Here it can commit,
-        and is told to join again.
-        """
-        if generation == self.generation:
-            return True
-        is_downgraded = self._has_to_rebalance and self.state is GroupState.PREPARING_REBALANCE
-        return is_downgraded and 0 <= generation < self.generation
 
     def touch(self, member_id: str, now_ms: int) -> None:
         """Restarts the session of a member, unless it is new."""
@@ -324,7 +312,7 @@ class ClassicGroup(ClassicGenerations):
             error = self.members.refusal(member_id, instance_id)
             if error is not ErrorCode.NONE:
                 return error
-            if not self._is_current(generation):
+            if generation != self.generation:
                 return ErrorCode.ILLEGAL_GENERATION
         elif not is_transactional:
             return ErrorCode.UNKNOWN_MEMBER_ID
