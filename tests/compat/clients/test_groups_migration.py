@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 
 import pytest
-from confluent_kafka import ConsumerGroupType
-from confluent_kafka.admin import AdminClient
+from confluent_kafka import ConsumerGroupState, ConsumerGroupType
+from confluent_kafka.admin import AdminClient, ConsumerGroupListing
 
 from tests.compat.clients.broker_under_test import Broker
 from tests.compat.clients.catalogue import JAVA, NAMES
@@ -23,6 +23,7 @@ from tests.compat.clients.group_members import (
     wait_shared,
 )
 from tests.compat.clients.shapes import KEEP_ALL
+from tests.waiting import wait_until
 
 PARTITIONS = 4
 
@@ -53,9 +54,17 @@ def migrated(broker: Broker, client_of: ClientOf) -> Outcomes[None]:
     writer = client_of(NAMES[0])
     admin = AdminClient({"bootstrap.servers": broker.bootstrap})
 
-    def type_of(group: str) -> ConsumerGroupType:
+    def listed(group: str) -> ConsumerGroupListing:
         (found,) = [each for each in admin.list_consumer_groups().result(30).valid if each.group_id == group]
-        return found.type
+        return found
+
+    def wait_stable(group: str) -> None:
+        """Returns once all members know the last assignment, also those whose partitions it did not change.
+
+        A group that becomes classic before that refuses these members' generation, and they lose their partitions:
+        also in Kafka.
+        """
+        wait_until(lambda: listed(group).state is ConsumerGroupState.STABLE, f"{group} is stable")
 
     def story(older: Flavour) -> None:
         newer = WAYS[older.name].newer
@@ -68,11 +77,12 @@ def migrated(broker: Broker, client_of: ClientOf) -> Outcomes[None]:
             everyone.append(Member(client_of(flavour.client), flavour, group, topics=[topic]))
             present.append(everyone[-1])
             wait_shared(present, places(topic, PARTITIONS))
+            wait_stable(group)
             present.pop(0).leave()
             wait_shared(present, places(topic, PARTITIONS))
             send_round(writer, topic, PARTITIONS)
             assert each_once(topic, PARTITIONS, rounds=rounds) == wait_read(everyone, rounds * ROUND * PARTITIONS)
-            types.append(type_of(group))
+            types.append(listed(group).type)
         check_never_shared(everyone)
         for member in present:
             member.leave()
