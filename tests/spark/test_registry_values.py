@@ -112,6 +112,8 @@ def test_a_schema_evolves_while_a_stream_runs_or_ends_it_with_the_reason(
         query.processAllAvailable()
         wider = schema(id="string", n=("int", 0), more=("string", "?"))
         fill(ottla, registry, name, wider, {"id": "b", "n": 2, "more": "x"})
+        # Twice: the first may return at the end of a trigger that had looked for new records before these came.
+        query.processAllAvailable()
         query.processAllAvailable()
         fill(ottla, registry, name, BROKEN, {"id": "c", "n": "three"})
         broken = registry.version(subject, 3).id
