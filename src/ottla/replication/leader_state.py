@@ -2,9 +2,9 @@
 
     replicated offset = the smallest end offset over the maximal ISR
 
-The high watermark, which `partition_state.py` keeps, follows it and never goes back. There is no replicated offset,
-and so nothing is committed, while the ISR is below the effective min.insync.replicas, or while a replica outside the
-ISR is eligible to lead, because that replica has no record above the high watermark. So every committed record was on
+The high watermark, which `partition_state.py` keeps, follows it and never goes back. Nothing is committed while the
+ISR is below the effective min.insync.replicas, or while a replica outside the ISR is eligible to lead, because that
+replica has no record above the high watermark: then there is no replicated offset. So every committed record was on
 that many replicas, and any of them may become leader.
 
 The ISR is what the cluster has agreed on. The leader proposes a change of it, which counts once it is committed in the

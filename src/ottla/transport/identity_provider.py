@@ -101,45 +101,34 @@ def _fetch(
 ) -> bytes:
     """Runs in a thread, until its sockets are shut down."""
     try:
-        return _response(url, allowed_urls, bytes_max, headers, form, sockets)
+        parts = urlsplit(url)
+        host = parts.hostname or ""
+        port = parts.port or (443 if parts.scheme == "https" else 80)
+        address = _address_of(host, port, is_listed=url in allowed_urls)
+        # Connected here, to the address that was checked: another look at the name could find another address.
+        with closing(HTTPConnection(host, port, timeout=_FETCH_SECONDS)) as connection:
+            plain = socket.create_connection((address, port), timeout=_FETCH_SECONDS)
+            connection.sock = plain
+            sockets.add(plain)
+            if parts.scheme == "https":
+                context = ssl.create_default_context()
+                wrapped = context.wrap_socket(plain, server_hostname=host, do_handshake_on_connect=False)
+                connection.sock = wrapped
+                sockets.add(wrapped)
+                wrapped.do_handshake()
+            path = f"{parts.path or '/'}?{parts.query}" if parts.query else parts.path or "/"
+            sent = {"Host": parts.netloc, "Accept": "application/json", **headers}
+            connection.request("GET" if form is None else "POST", path, form, sent)
+            response = connection.getresponse()
+            if response.status != HTTPStatus.OK:
+                content = _read_body(response, _REFUSAL_BYTES_MAX)
+                raise CannotFetchError(f"HTTP status {response.status}", status=response.status, content=content)
+            return _read_body(response, bytes_max)
     except HTTPException as error:
         raise CannotFetchError(f"{type(error).__name__}: {error}") from error
     except ValueError as error:
         # An odd port, a name that the DNS cannot have, characters that a request cannot have.
         raise CannotFetchError(f"the URL cannot be used: {error}") from None
-
-
-def _response(
-    url: str,
-    allowed_urls: tuple[str, ...],
-    bytes_max: int,
-    headers: Mapping[str, str],
-    form: bytes | None,
-    sockets: "_Sockets",
-) -> bytes:
-    parts = urlsplit(url)
-    host = parts.hostname or ""
-    port = parts.port or (443 if parts.scheme == "https" else 80)
-    address = _address_of(host, port, is_listed=url in allowed_urls)
-    # Connected here, to the address that was checked: another look at the name could find another address.
-    with closing(HTTPConnection(host, port, timeout=_FETCH_SECONDS)) as connection:
-        plain = socket.create_connection((address, port), timeout=_FETCH_SECONDS)
-        connection.sock = plain
-        sockets.add(plain)
-        if parts.scheme == "https":
-            context = ssl.create_default_context()
-            wrapped = context.wrap_socket(plain, server_hostname=host, do_handshake_on_connect=False)
-            connection.sock = wrapped
-            sockets.add(wrapped)
-            wrapped.do_handshake()
-        path = f"{parts.path or '/'}?{parts.query}" if parts.query else parts.path or "/"
-        sent = {"Host": parts.netloc, "Accept": "application/json", **headers}
-        connection.request("GET" if form is None else "POST", path, form, sent)
-        response = connection.getresponse()
-        if response.status != HTTPStatus.OK:
-            content = _read_body(response, _REFUSAL_BYTES_MAX)
-            raise CannotFetchError(f"HTTP status {response.status}", status=response.status, content=content)
-        return _read_body(response, bytes_max)
 
 
 def _read_body(response: HTTPResponse, bytes_max: int) -> bytes:

@@ -34,7 +34,7 @@ _PATH: Final = "/api/v1/query_range"
 
 
 class _AwayError(BadAnswerError):
-    """There is no connection to Prometheus: all queries fail."""
+    """Prometheus cannot be connected to, so every query would fail."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,7 +72,7 @@ class Prometheus:
         self._web: httpx.AsyncClient | None = None
         self._away_until = 0.0
         self._away_words = ""
-        """Why there is no connection; "" if there is one."""
+        """Why Prometheus could not be connected to; "" if it could."""
         self._logged: set[str] = set()
         """Failures that the log has: each is logged once."""
 
