@@ -55,8 +55,8 @@ test: $(VENV)/.installed-dev  ## set up and run the tests
 test-slow: $(VENV)/.installed-dev  ## the tests that make test leaves out: more than a second of CPU time each, such as damage to every bit of a file
 	$(PYTEST) -m slow
 
-test-unit: $(VENV)/.installed-dev  ## the tests that start no broker and are fast: in seconds
-	$(BIN)/python -m pytest tests/unit -n $(WORKERS) -m "not broker and not slow"
+test-unit: $(VENV)/.installed-dev  ## the tests that start no broker: in seconds
+	$(BIN)/python -m pytest tests/unit -n $(WORKERS) -m "not slow"
 
 demo: $(VENV)/.installed-spark  ## a broker, a stream of orders, and a Spark pipeline that is killed and loses nothing
 	$(BIN)/python -m examples.demo
@@ -69,7 +69,7 @@ check: $(VENV)/.installed-dev  ## style, types, layers, tidiness, the build
 	$(BIN)/python -m pytest tests/test_tidy.py tests/test_setup.py tests/test_fetching.py -n 2
 
 # `make test` runs the others of these files: only here are these clients installed.
-FOREIGN_LOGINS := tests/unit/broker/logins/test_foreign_clients.py tests/unit/broker/test_secured_listeners.py
+FOREIGN_LOGINS := tests/broker/logins/test_foreign_clients.py tests/broker/test_secured_listeners.py
 test-compat: $(VENV)/.installed-compat  ## real Kafka, its tools and foreign clients (install them with tests/compat/prepare)
 	$(BIN)/python -m pytest tests/compat --ignore tests/compat/client_suite -n 3 --dist loadfile -m "not long"
 	$(BIN)/python -m pytest $(FOREIGN_LOGINS) -k "aiokafka or kafka_python" -n 3

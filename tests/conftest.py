@@ -3,9 +3,8 @@
 A shared machine may stall for a second in the middle of an example, so no example has a time limit: a limit would fail
 without anything being wrong. Under `CI` Hypothesis's own profile takes over, which also repeats the same examples.
 
-A test that starts a broker or another process, or opens a port, has the marker `broker`; `make test-unit` leaves these
-out, and those with the marker `slow`, which `make test` leaves to `make test-slow`. A test without the marker that does
-it anyway fails.
+Tests that start a broker or another process, or open a port, lie in `tests/broker` and in the suites beside it. A test
+in one of the pure folders that does it fails.
 """
 
 import gc
@@ -31,7 +30,6 @@ if not os.environ.get("CI"):
     settings.load_profile("house")
 
 PURE_FOLDERS = ("tests/unit/", "tests/state/", "tests/golden/", "tests/scenarios/", "tests/test_tidy.py")
-"""Tests elsewhere all have the marker `broker`."""
 IMPURE_EVENTS = frozenset({"os.fork", "os.posix_spawn", "socket.bind", "subprocess.Popen"})
 """Python's audit events of what a pure test does not do."""
 
@@ -43,17 +41,14 @@ _pure_test: str | None = None
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Marks whole suites, and tests that use a broker which others may have started; gives long ones more time."""
+    """Gives long tests more time."""
     for item in items:
-        fixtures = item.fixturenames if isinstance(item, pytest.Function) else ()
-        if "broker" in fixtures or not item.nodeid.startswith(PURE_FOLDERS):
-            item.add_marker("broker")
         if item.get_closest_marker("long") or item.get_closest_marker("install"):
             item.add_marker(pytest.mark.timeout(LONG_TEST_MAX_S))
 
 
 def pytest_collection_finish() -> None:
-    """gc.freeze(): nine thousand collected tests are left out of every garbage collection from here on."""
+    """gc.freeze(): fifteen thousand collected tests are left out of every garbage collection from here on."""
     gc.collect()
     gc.freeze()
     gc.enable()
@@ -63,7 +58,7 @@ def pytest_collection_finish() -> None:
 def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
     """Tells the audit hook which test runs."""
     global _pure_test
-    _pure_test = None if item.get_closest_marker("broker") else item.nodeid
+    _pure_test = item.nodeid if item.nodeid.startswith(PURE_FOLDERS) else None
     try:
         return (yield)
     finally:
@@ -72,7 +67,7 @@ def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
 
 def _audit(event: str, _: tuple[Any, ...]) -> None:
     if _pure_test is not None and event in IMPURE_EVENTS and threading.current_thread() is threading.main_thread():
-        raise RuntimeError(f"{_pure_test} causes {event}; give its module `pytestmark = pytest.mark.broker`")
+        raise RuntimeError(f"{_pure_test} causes {event}; move it to tests/broker")
 
 
 sys.addaudithook(_audit)

@@ -12,8 +12,6 @@ import pytest
 
 from tests.compat import kafka_jars
 
-pytestmark = pytest.mark.broker
-
 TESTS = Path(__file__).parent
 
 

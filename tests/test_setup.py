@@ -10,8 +10,6 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = pytest.mark.broker
-
 ROOT = Path(__file__).parents[1]
 ONE = """cdef extern from "small/one.h":
     int ONE

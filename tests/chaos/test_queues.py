@@ -16,8 +16,6 @@ import pytest
 from ottla.testing import BrokerCluster, ProcessBroker
 from tests.chaos.queue_clients import LOADS, PARTITIONS, TOPICS, QueueClients, check
 
-pytestmark = pytest.mark.broker
-
 KILLS: Final = 3
 DOWN_SECONDS: Final = 1.0
 LONG_SECONDS: Final = 600.0

@@ -6,12 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-import pytest
 
 from ottla.testing import ProcessBroker
 from tests.cluster.registry_process import RegistryProcess, registries
-
-pytestmark = pytest.mark.broker
 
 OPTIONS = ("--session-timeout-ms", "6000")
 

@@ -15,9 +15,7 @@ from ottla.model.error_codes import ErrorCode
 from ottla.protocol.answer_errors import AnswerError
 from ottla.registry.serde import AvroDeserializer, AvroSerializer, RegistryClient
 from ottla.testing.free_ports import consecutive_free_ports
-from tests.unit.cli.serve.test_brokers import SECONDS, serving, wait
-
-pytestmark = pytest.mark.broker
+from tests.broker.cli.serve.test_brokers import SECONDS, serving, wait
 
 ORDER = '{"type": "record", "name": "Order", "fields": [{"name": "id", "type": "int"}]}'
 ORDER_2 = ORDER.replace("]}", ', {"name": "note", "type": "string", "default": ""}]}')

@@ -39,8 +39,6 @@ from tests.cluster.cluster_security import (
 )
 from tests.waiting import wait_until
 
-pytestmark = pytest.mark.broker
-
 APP: Final = "app"
 TOPIC: Final = "plain"
 SETTINGS: Final = {

@@ -43,8 +43,6 @@ from tests.cluster.cluster_security import (
 from tests.cluster.security_load import APP, TOPICS, unnoticed
 from tests.waiting import wait_until
 
-pytestmark = pytest.mark.broker
-
 GUEST: Final = "guest"
 """A user whose permissions change; it logs in once, with another mechanism than the others."""
 GUARDED: Final = "guarded"

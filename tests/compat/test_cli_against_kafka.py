@@ -14,10 +14,10 @@ from ottla.protocol.messages import milliseconds
 from ottla.protocol.produce_frames import produce_body, read_produce_answer
 from ottla.records.builder import BatchBuilder
 from ottla.transport.addresses import parse_bootstrap
+from tests.broker.cli import dead_letter_scenarios, group_scenarios, transaction_scenarios
+from tests.broker.cli.command_scenarios import SCENARIOS, Scenario
 from tests.compat.kafka_broker import KafkaBroker
-from tests.unit.cli import dead_letter_scenarios, group_scenarios, transaction_scenarios
 from tests.unit.cli.command_line import CommandLine
-from tests.unit.cli.command_scenarios import SCENARIOS, Scenario
 
 UNVERIFIED_PRODUCE_VERSION = 11
 """The last one whose partitions are not added to the transaction by being written to."""

@@ -27,11 +27,11 @@ from ottla.client.consumer.errors import RecordDeserializationError, WakeupError
 from ottla.client.errors import AnswerError
 from ottla.client.share.errors import AcquisitionLockLostError, NotAcquiredError, UnacknowledgedRecordsError
 from ottla.model.error_codes import ErrorCode
+from tests.broker.test_documented_samples import run
 from tests.compat.clients.broker_under_test import SteadyKafkaBroker
 from tests.compat.kafka_jars import KAFKA_VERSION
 from tests.compat.ottla_broker import OttlaBroker
 from tests.documented import samples
-from tests.unit.test_documented_samples import run
 
 SETTINGS: Final = {
     "group.share.heartbeat.interval.ms": "300",

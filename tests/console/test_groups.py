@@ -7,8 +7,8 @@ from playwright.sync_api import Page, expect
 
 from ottla import Admin, NewTopic
 from ottla.testing import ProcessBroker
+from tests.broker.console.group_members import KINDS, Members, commit, members_of_all_kinds, produce
 from tests.console.console_process import ConsoleProcess
-from tests.unit.console.group_members import KINDS, Members, commit, members_of_all_kinds, produce
 
 TOPIC = "groups-topic"
 ODD = "odd <script>alert(1)</script> ünïcode/slash"

@@ -7,8 +7,8 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from ottla.testing import ProcessBroker
+from tests.broker.console.scripted_prometheus import PrometheusServer, running_prometheus, send
 from tests.console.console_process import ConsoleProcess, running_console
-from tests.unit.console.scripted_prometheus import PrometheusServer, running_prometheus, send
 
 NOTE = ".chart-note"
 

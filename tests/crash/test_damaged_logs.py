@@ -1,7 +1,7 @@
 """A broker process whose files are damaged while it is down: what can be read is served, and every loss is logged.
 
 One broker and one replica, so that nobody else has the records. With more replicas the damaged copy is set aside and
-copied again: `tests/unit/broker/test_log_repairs.py`.
+copied again: `tests/broker/replication/test_log_repairs.py`.
 """
 
 from collections.abc import Callable

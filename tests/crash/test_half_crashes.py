@@ -20,8 +20,6 @@ from tests.crash.topic_contents import values_in
 from tests.crash.watched_disk import Point, records_in
 from tests.hostile.broker_process import wait_for
 
-pytestmark = pytest.mark.broker
-
 ORDERS, SILENT = "orders", "silent"
 """The producer of the second one never decides."""
 CHECKS: Final = {"ottla.half.enable": "true", "ottla.half.check.interval.ms": "300"}

@@ -10,8 +10,8 @@ import pytest
 from ottla.client.producer.blocking_producer import Producer
 from ottla.client.producer.errors import TransactionFailedError
 from ottla.model.errors import OttlaError
+from tests.broker.client.producer_log import make_topic, read_topic
 from tests.hostile.broker_process import BrokerProcess
-from tests.unit.client.producer_log import make_topic, read_topic
 
 KILLS: Final = 4
 KEYS: Final = 8

@@ -23,8 +23,6 @@ from tests.crash.queue_steps import noted
 from tests.crash.watched_disk import Point, Sees, records_in
 from tests.hostile.broker_process import wait_for
 
-pytestmark = pytest.mark.broker
-
 TARGET: Final = "t"
 COMPANION: Final = "t.delayed"
 COUNT: Final = 20

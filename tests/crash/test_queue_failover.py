@@ -5,13 +5,9 @@ import asyncio
 import time
 from pathlib import Path
 
-import pytest
-
 from ottla import AsyncConsumer, AsyncProducer
 from ottla.testing.broker_cluster import BrokerCluster
 from ottla.testing.process_broker import ProcessBroker
-
-pytestmark = pytest.mark.broker
 
 COUNT = 600
 SPREAD_MS = 6_000

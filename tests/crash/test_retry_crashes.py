@@ -23,8 +23,6 @@ from tests.crash.topic_contents import values_in
 from tests.crash.watched_disk import Point, records_in
 from tests.hostile.broker_process import wait_for
 
-pytestmark = pytest.mark.broker
-
 TOPIC: Final = "orders"
 RETRY, BACK, DEAD = f"{TOPIC}.g.retry", f"{TOPIC}.g.redelivery", f"dlq.{TOPIC}"
 CONFIGS: Final = {

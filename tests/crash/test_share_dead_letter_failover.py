@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
-import pytest
 from kio.schema.errors import ErrorCode
 
 from ottla import Consumer
@@ -22,8 +21,6 @@ from tests.crash.test_share_failover import PATIENCE_SECONDS, SETTINGS, ask, eve
 from tests.wire.exchange import RawConnection
 from tests.wire.share_member import ACCEPT, REJECT, Member, set_up
 from tests.wire.world import batch, create_topic, produce
-
-pytestmark = pytest.mark.broker
 
 DEAD_LETTERS = "dlq.t"
 

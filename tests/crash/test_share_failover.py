@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
-import pytest
 from kio.schema.errors import ErrorCode
 
 from ottla.coordination.runtime.internal_topic import partition_of
@@ -19,8 +18,6 @@ from ottla.testing.broker_handle import BrokerHandle
 from tests.wire.exchange import RawConnection
 from tests.wire.share_member import ACCEPT, RELEASE, Member
 from tests.wire.world import batch, produce
-
-pytestmark = pytest.mark.broker
 
 PATIENCE_SECONDS = 60
 SETTINGS = {

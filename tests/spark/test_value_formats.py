@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.broker.registry.serde.framed_values import avro_bytes
 from tests.spark.topics import Topics
-from tests.unit.registry.serde.framed_values import avro_bytes
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

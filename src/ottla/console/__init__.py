@@ -40,5 +40,5 @@ How a page is added:
    Filters: `count`, `bytes`, `rate`, `byte_rate`, `duration`, `when`, `ago`. A request of htmx gets `content` without
    the frame. No inline script or style: the CSP forbids both.
 4. Name the module in `PAGES` of `application.py`, and its link in `RAIL` of `web/pages.py` if it belongs there.
-5. `tests/unit/console/test_<name>.py` without a browser, `tests/console/test_<name>.py` with one.
+5. `tests/broker/console/test_<name>.py` without a browser, `tests/console/test_<name>.py` with one.
 """

@@ -17,8 +17,8 @@ from ottla.client.values import OffsetAndMetadata
 from ottla.model.error_codes import ErrorCode
 from ottla.model.ids import TopicPartition
 from ottla.transport.addresses import parse_address
+from tests.broker.client.producer_log import make_topic, read_topic, values
 from tests.compat.clients.broker_under_test import TARGET, Broker
-from tests.unit.client.producer_log import make_topic, read_topic, values
 
 SOON_S = 60
 

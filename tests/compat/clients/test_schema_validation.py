@@ -11,9 +11,9 @@ from ottla.protocol.config_resources import ResourceType
 from ottla.registry.schemas.schema import Schema
 from ottla.registry.serde import RegistryClient
 from ottla.registry.serde.framing import id_prefix
+from tests.broker.registry.service.registry_thread import RegistryThread
 from tests.compat.clients.broker_under_test import TARGET, Broker
 from tests.compat.clients.foreign_client import ClientError, ForeignClient, Sent
-from tests.unit.registry.service.registry_thread import RegistryThread
 
 pytestmark = pytest.mark.skipif(TARGET != "ottla", reason="Apache Kafka does not validate schemas")
 

@@ -28,11 +28,9 @@ from ottla.registry.serde import (
     Schema,
 )
 from ottla.testing import InProcessBroker
+from tests.broker.registry.service.registry_thread import RegistryThread
 from tests.compat.clients.foreign_client import ClientError, ForeignClient
 from tests.compat.registry.client_programs import COMMANDS, FORMATS, WRITE_HEADERS, start
-from tests.unit.registry.service.registry_thread import RegistryThread
-
-pytestmark = pytest.mark.broker
 
 
 @pytest.fixture(scope="module")

@@ -11,8 +11,8 @@ from ottla.client.admin.topic_requests import create_topic, delete_topic
 from ottla.client.network.cluster import Cluster
 from ottla.registry.service.schemas_topic import SchemasTopicError
 from ottla.transport.addresses import parse_bootstrap
+from tests.broker.registry.service.instances import ELECTION, ORDER, ORDER_2, ORDER_BAD, record, served
 from tests.compat.kafka_broker import KafkaBroker
-from tests.unit.registry.service.instances import ELECTION, ORDER, ORDER_2, ORDER_BAD, record, served
 
 
 def run(scenario: Coroutine[Any, Any, None]) -> None:

@@ -1,25 +1,9 @@
-"""What the command line's tests share: one broker for all that talk to one, and `ottla` to talk to it."""
+"""What all tests of commands share."""
 
 import logging
 from collections.abc import Iterator
 
 import pytest
-
-from tests.unit.cli.command_line import CommandLine
-from tests.unit.client.broker_process import running_broker
-
-
-@pytest.fixture(scope="session")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A broker's address."""
-    with running_broker(tmp_path_factory.mktemp("broker") / "data") as address:
-        yield address
-
-
-@pytest.fixture
-def ottla(broker: str, capfd: pytest.CaptureFixture[str]) -> CommandLine:
-    """The command."""
-    return CommandLine(broker, capfd)
 
 
 @pytest.fixture(autouse=True)

@@ -22,10 +22,8 @@ from ottla import (
     ResourceType,
 )
 from ottla.client.arguments import ArgumentError, check_fields, checks_arguments, mismatch
-from ottla.client.producer.errors import ProducerClosedError
 from ottla.model.errors import MisuseError
 from ottla.model.ids import TopicPartition
-from ottla.transport.addresses import Address
 
 SOON_S = 30
 
@@ -221,47 +219,6 @@ def test_parallel_consumers() -> None:
             AsyncParallelConsumer(pattern=5, group_id="g")  # type: ignore[arg-type]
 
     asyncio.run(scenario())
-
-
-@pytest.mark.parametrize("transactional_id", [None, "closed"])
-def test_a_closed_producer_raises_the_same_in_every_method(broker: Address, transactional_id: str | None) -> None:
-    import pyarrow as pa
-
-    calls: list[tuple[str, tuple[Any, ...]]] = [
-        ("send", ("t", b"x")),
-        ("send_table", ("t", pa.table({"value": [b"x"]}))),
-        ("flush", ()),
-        ("partitions_for", ("t",)),
-    ]
-    if transactional_id is not None:
-        calls += [("init_transactions", ()), ("commit_transaction", ()), ("abort_transaction", ())]
-        calls += [("begin_transaction", ()), ("send_offsets_to_transaction", ({}, "g"))]
-    expected = "the producer is closed; create a new one"
-    producer = Producer(bootstrap_servers=str(broker), transactional_id=transactional_id)
-    producer.close()
-    producer.close()
-    for name, args in calls:
-        with pytest.raises(ProducerClosedError) as refusal:
-            getattr(producer, name)(*args)
-        assert expected == str(refusal.value), name
-
-    async def scenario() -> None:
-        asynchronous = AsyncProducer(bootstrap_servers=str(broker), transactional_id=transactional_id)
-        await asynchronous.start()
-        await asynchronous.close()
-        await asynchronous.close()
-
-        async def call(name: str, args: tuple[Any, ...]) -> None:
-            called = getattr(asynchronous, name)(*args)
-            if inspect.isawaitable(called):
-                await called
-
-        for name, args in calls:
-            with pytest.raises(ProducerClosedError) as refusal:
-                await call(name, args)
-            assert expected == str(refusal.value), name
-
-    asyncio.run(asyncio.wait_for(scenario(), SOON_S))
 
 
 def test_a_closed_admin_raises_the_same_as_blocking_and_as_asyncio_class() -> None:

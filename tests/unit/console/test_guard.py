@@ -11,7 +11,7 @@ from starlette.routing import Route
 from ottla.console.settings import AuthMode, ConsoleSettings, OidcSettings
 from ottla.model.errors import MisuseError
 from ottla.transport.addresses import Address
-from tests.unit.console.conftest import HOST, Visitor
+from tests.unit.console.visitor import HOST, Visitor
 
 NOWHERE = "127.0.0.1:1"
 

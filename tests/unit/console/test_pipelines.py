@@ -2,20 +2,15 @@
 
 import json
 import os
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from ottla import Producer
 from ottla.console.services.pipeline_graph import QueryFacts, draw
 from ottla.console.services.pipelines import find_projects, read_pipeline
-from ottla.console.settings import AuthMode
 from ottla.spark.pipelines.declaration.loading import load_project
 from ottla.spark.pipelines.declaration.project_template import make_project
 from ottla.spark.pipelines.running.run_files import run_lock
-from ottla.testing import InProcessBroker, SecuredBroker
-from tests.unit.console.conftest import Visitor
 
 
 def run_of(folder: Path, query: str, batches: int, offset: int) -> None:
@@ -103,50 +98,3 @@ def test_the_picture_goes_from_left_to_right(shop: Path) -> None:
     assert len(places_taken) == len(set(places_taken)), "a line runs behind a box"
     assert 1 == len(next(each for each in graph.edges if each.end.id == "to archive").via)
     assert max(x for x, _ in places_taken) < graph.width
-
-
-@pytest.mark.broker
-def test_pages(shop: Path, broker: InProcessBroker, visit: Callable[..., Visitor]) -> None:
-    broker.create_topic("orders")
-    with Producer(bootstrap_servers=broker.bootstrap) as producer:
-        for _ in range(50):
-            producer.send("orders", value=b"{}")
-    run_of(shop, "totals", 3, 30)
-    progress(shop, totals="running")
-    console = visit(broker.bootstrap, pipelines=(shop.parent,))
-    listed = console.get("/pipelines").text
-    assert "interrupted" in listed
-    shown = console.get("/pipelines/shop?query=totals")
-    assert 200 == shown.status_code
-    assert "lag 20" in shown.text
-    assert "orders (topic orders) goes to clean" in shown.text
-    assert "style=" not in shown.text
-    assert 404 == console.get("/pipelines/nope").status_code
-    assert "--pipelines" in visit(broker.bootstrap).get("/pipelines").text
-
-
-@pytest.mark.broker
-def test_with_a_login_a_pipeline_is_shown_to_those_who_may_describe_its_groups(
-    shop: Path, tmp_path: Path, visit: Callable[..., Visitor]
-) -> None:
-    progress(shop, totals="failed")
-    (shop / ".ottla" / "shop" / "error.txt").write_text("ValueError: a part of a record")
-    with SecuredBroker(tmp_path / "secured") as secured:
-        options = dict(secured.client_options())
-        bootstrap, mechanism = options.pop("bootstrap_servers"), options["sasl_mechanism"]
-        for user, sees in (("alice", False), ("admin", True)):
-            console = visit(
-                bootstrap,
-                client_options=options,
-                auth=AuthMode.CLUSTER,
-                login_mechanism=mechanism,
-                pipelines=(shop.parent,),
-            )
-            console.get("/login")
-            signed_in = console.post("/login", {"user": user, "password": secured.password_of(user)})
-            assert 303 == signed_in.status_code
-            for path in ("/", "/pipelines"):
-                page = console.get(path)
-                assert (200, sees) == (page.status_code, "/pipelines/shop" in page.text), (user, path)
-            page = console.get("/pipelines/shop")
-            assert (200 if sees else 404, sees) == (page.status_code, "a part of a record" in page.text)

@@ -1,17 +1,13 @@
 """Sessions end by themselves, and failed logins have bounds."""
 
 import asyncio
-import threading
-from collections.abc import Callable
 
 import pytest
 
-from ottla.console import application
 from ottla.console.cluster.access import UserClients
 from ottla.console.settings import AuthMode, ConsoleSettings
 from ottla.console.web.login import LoginLimiter, TooManyLoginsError, login_options
 from ottla.console.web.sessions import Sessions, TooManySessionsError
-from tests.unit.console.conftest import Visitor
 
 SETTINGS = ConsoleSettings(
     bootstrap="127.0.0.1:1", auth=AuthMode.CLUSTER, session_idle_seconds=100, session_seconds_max=250
@@ -146,24 +142,3 @@ def test_a_login_replaces_that_of_the_console_and_keeps_its_encryption() -> None
     } == made
     assert "SASL_PLAINTEXT" == login_options(SETTINGS, "a", "b")["security_protocol"]
     assert "secret" not in repr(ConsoleSettings(bootstrap="b:1", client_options=made))
-
-
-@pytest.mark.broker
-def test_a_fault_while_tokens_are_renewed_does_not_keep_sessions_from_ending(
-    visit: Callable[..., Visitor], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(application, "_SWEEP_SECONDS", 0.01)
-    is_ended = threading.Event()
-    faults = [ValueError("odd"), RuntimeError("odd")]
-
-    async def renew_tokens(_: Sessions) -> None:
-        if faults:
-            raise faults.pop()
-
-    async def end_expired(_: Sessions) -> None:
-        is_ended.set()
-
-    monkeypatch.setattr(Sessions, "renew_tokens", renew_tokens)
-    monkeypatch.setattr(Sessions, "end_expired", end_expired)
-    visit("127.0.0.1:1", auth=AuthMode.CLUSTER)
-    assert is_ended.wait(30)

@@ -12,8 +12,6 @@ from typing import Any
 
 import pytest
 
-from ottla.broker.broker import Broker
-from ottla.broker.configs.configuration import BrokerConfig
 from ottla.broker.configs.sasl_config import JwksConfig
 from ottla.broker.logins import jwks as jwks_module
 from ottla.broker.logins.jwks import Jwks
@@ -21,7 +19,7 @@ from ottla.env.real_clock import RealClock
 from ottla.model.errors import InvalidConfigError, InvalidRequestError
 from ottla.security.sasl.jwt_validation import BadTokenError, TokenRules, UnknownKeyError
 from ottla.transport.identity_provider import CannotFetchError, check_url
-from tests.unit.broker.logins.secured import KEY, OTHER_KEY, jwks_text, oauth_settings, token
+from tests.unit.broker.logins.secured import KEY, OTHER_KEY, jwks_text, token
 from tests.unit.transport.rig import until
 
 RULES = TokenRules()
@@ -46,19 +44,6 @@ def test_no_token_is_accepted_before_there_are_keys(tmp_path: Path) -> None:
             keys.verify(token(), RULES, now_ms())
 
     asyncio.run(test())
-
-
-@pytest.mark.broker
-def test_the_broker_starts_once_the_keys_were_looked_for(tmp_path: Path) -> None:
-    settings = oauth_settings(tmp_path)
-
-    async def has_keys() -> list[bool]:
-        async with Broker(BrokerConfig.parse(settings=settings)) as broker:
-            return [each.keys is not None for each in broker.parts.logins._jwks.values()]
-
-    assert [True] == asyncio.run(has_keys())
-    (tmp_path / "jwks.json").unlink()
-    assert [False] == asyncio.run(has_keys())
 
 
 def test_keys_of_a_file_are_rotated_and_kept_if_the_new_ones_are_broken(
@@ -131,50 +116,6 @@ def issuer() -> Iterator[tuple[type[_Issuer], str]]:
         thread.join()
 
 
-@pytest.mark.broker
-def test_an_unknown_key_is_the_reason_for_another_fetch(issuer: tuple[type[_Issuer], str]) -> None:
-    handler, url = issuer
-
-    async def test() -> None:
-        keys = made(url)
-        task = asyncio.create_task(keys.fetch_forever())
-        try:
-            async with asyncio.timeout(60):
-                await until(lambda: keys.keys is not None)
-                before = keys.keys
-                handler.content = jwks_text(OTHER_KEY).encode()
-                await until(lambda: not keys._wanted.is_set())
-                for _ in range(50):
-                    with pytest.raises(UnknownKeyError):
-                        keys.verify(token(OTHER_KEY), RULES, now_ms())
-                await until(lambda: before is not keys.keys)
-                assert "alice" == keys.verify(token(OTHER_KEY), RULES, now_ms()).name
-        finally:
-            task.cancel()
-
-    asyncio.run(test())
-    assert 2 == handler.fetched, "one fetch at the start, one for fifty tokens"
-
-
-@pytest.mark.broker
-@pytest.mark.parametrize("status", [301, 302, 404, 500])
-def test_other_answers_and_redirects_are_failures(issuer: tuple[type[_Issuer], str], status: int) -> None:
-    handler, url = issuer
-    handler.status = status
-
-    with pytest.raises(CannotFetchError, match=str(status)):
-        asyncio.run(made(url).fetch())
-    assert 1 == handler.fetched
-
-
-@pytest.mark.broker
-def test_a_large_answer_is_refused(issuer: tuple[type[_Issuer], str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(jwks_module, "KEYS_BYTES_MAX", 100)
-
-    with pytest.raises(CannotFetchError, match="larger than 100"):
-        asyncio.run(made(issuer[1]).fetch())
-
-
 @pytest.mark.parametrize(
     "url",
     [
@@ -208,20 +149,6 @@ def test_names_that_lead_into_the_local_network_are_refused(address: str, monkey
 
     with pytest.raises(CannotFetchError, match="private network"):
         asyncio.run(made("https://issuer.example/jwks").fetch())
-
-
-@pytest.mark.broker
-def test_a_private_address_can_be_allowed(issuer: tuple[type[_Issuer], str], monkeypatch: pytest.MonkeyPatch) -> None:
-    """The URL must be listed exactly as it is configured."""
-    port = issuer[1].split(":")[2].split("/")[0]
-    url = f"http://issuer.internal:{port}/jwks"
-    monkeypatch.setattr("socket.getaddrinfo", lambda *_, **__: [(2, 1, 6, "", ("127.0.0.1", int(port)))])
-
-    with pytest.raises(InvalidConfigError):
-        made(url)
-    keys = made(url, allowed_urls=(url,))
-    asyncio.run(keys.fetch())
-    assert keys.keys is not None
 
 
 def test_a_file_without_keys_is_refused(tmp_path: Path) -> None:

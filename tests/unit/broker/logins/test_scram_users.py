@@ -1,31 +1,15 @@
 """Users and delegation tokens of the metadata store, and the users that `ottla serve --add-scram` creates."""
 
-import asyncio
-import logging
-import time
-from contextlib import suppress
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
 
 import pytest
-from confluent_kafka import KafkaException, Producer
 
-from ottla.broker.broker import Broker
-from ottla.broker.configs.configuration import BrokerConfig
 from ottla.broker.logins.scram_users import ScramLookup
-from ottla.env.real_network import RealNetwork
 from ottla.metadata.image import ClusterImage
 from ottla.security.delegation_token import TokenInfo, token_password
 from ottla.security.principals import Principal
-from ottla.security.sasl.authentication_error import AuthenticationError
 from ottla.security.scram_argument import ScramUser, parse_scram_user
 from ottla.security.scram_credential import ScramCredential, ScramMechanism, is_password, make_credential
-from ottla.security.security_protocol import SecurityProtocol
-from ottla.transport.addresses import Address
-from ottla.transport.client_connection import Connection
-from ottla.transport.client_security import ClientSecurity, sasl_login
-from tests.unit.broker.logins.secured import add_user, bootstrap, sasl_settings, with_secured
 
 ALICE = Principal("User", "alice")
 MECHANISM = ScramMechanism.SHA_256
@@ -87,91 +71,8 @@ def test_tokens_that_are_not_accepted(token_id: str, now_ms: int, secret_key: st
     assert lookup(tokens, secret_key).find_token(token_id, now_ms) is None
 
 
-@pytest.mark.broker
-def test_users_that_change_while_the_broker_runs(tmp_path: Path) -> None:
-    def can_log_in(broker: Broker, name: str, password: str) -> bool:
-        errors: list[Any] = []
-        configs = {
-            "bootstrap.servers": bootstrap(broker),
-            "security.protocol": "SASL_PLAINTEXT",
-            "sasl.mechanism": "SCRAM-SHA-512",
-            "sasl.username": name,
-            "sasl.password": password,
-            "error_cb": errors.append,
-        }
-        producer = Producer(configs)
-        for _ in range(200):
-            producer.poll(0.05)
-            if errors:
-                return False
-            with suppress(KafkaException):
-                producer.list_topics(timeout=0.2)
-                return True
-        raise AssertionError("neither an error nor a connection")
-
-    async def test(broker: Broker) -> None:
-        assert not await asyncio.to_thread(can_log_in, broker, "carol", "one")
-        await add_user(broker, "carol", "one")
-        assert await asyncio.to_thread(can_log_in, broker, "carol", "one")
-        await add_user(broker, "carol", "two")
-        assert not await asyncio.to_thread(can_log_in, broker, "carol", "one")
-        assert await asyncio.to_thread(can_log_in, broker, "carol", "two")
-        committed = await broker.parts.controller.alter_scram_credentials({(ScramMechanism.SHA_512, "carol"): None})
-        await broker.wait_revision(committed.revision)
-        assert not await asyncio.to_thread(can_log_in, broker, "carol", "two")
-
-    with_secured(sasl_settings(tmp_path), test)
-
-
 def user(password: str, salt: bytes = b"salt") -> ScramUser:
     return parse_scram_user(f"SCRAM-SHA-256=[name=alice,password={password}]", lambda size: salt.ljust(size))
-
-
-@pytest.mark.broker
-def test_first_users_are_created_but_never_changed(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    async def stored(*users: ScramUser) -> ScramCredential | None:
-        config = BrokerConfig.parse(settings=sasl_settings(tmp_path))
-        async with Broker(config, first_users=users) as broker:
-            return broker.image.scram_credentials.get((MECHANISM, "alice"))
-
-    with caplog.at_level(logging.INFO):
-        assert asyncio.run(stored()) is None
-        assert user("one").credential == asyncio.run(stored(user("one")))
-        assert user("one").credential == asyncio.run(stored(user("one", b"another salt")))
-        assert "does not change" not in caplog.text
-        assert user("one").credential == asyncio.run(stored(user("two")))
-    assert "user alice already has another SCRAM-SHA-256 credential, which --add-scram does not change" in caplog.text
-    assert "created user alice (SCRAM-SHA-256)" in caplog.text
-
-
-@pytest.mark.broker
-@pytest.mark.parametrize("mechanism", ScramMechanism)
-def test_a_client_logs_in_with_a_delegation_token(tmp_path: Path, mechanism: ScramMechanism) -> None:
-    """As its owner, until the token expires or is removed."""
-
-    async def test(broker: Broker) -> None:
-        now_ms = int(time.time() * 1000)
-        made = replace(TOKEN, id="a-token", issued_ms=now_ms, expiry_ms=now_ms + 60_000, max_ms=now_ms + 60_000)
-        await broker.wait_revision((await broker.parts.controller.create_token(made)).revision)
-
-        async def connect(password: str) -> Connection:
-            login = sasl_login(mechanism, username="a-token", password=password, is_token=True)
-            return await Connection.open(
-                RealNetwork(),
-                Address("127.0.0.1", broker.port),
-                client_id="test",
-                timeout_ms=10_000,
-                security=ClientSecurity(security_protocol=SecurityProtocol.SASL_PLAINTEXT, sasl=login),
-            )
-
-        connection = await connect(token_password("shared secret", "a-token"))
-        (served,) = broker.parts.listeners.connections
-        assert (ALICE, True) == (served.context.principal, served.context.is_token_login)
-        connection.close()
-        with pytest.raises(AuthenticationError):
-            await connect(token_password("another secret", "a-token"))
-
-    with_secured(sasl_settings(tmp_path, **{"delegation.token.secret.key": "shared secret"}), test)
 
 
 def test_users_with_other_iterations_and_salts_cannot_be_told_from_decoys() -> None:

@@ -13,7 +13,6 @@ from ottla.cli.serve.command import main as serve
 from ottla.cli.serve.console_process import PrometheusOptions, check_console, console_process
 from ottla.cli.serve.service_connection import ServiceConnection
 from ottla.model.errors import InvalidConfigError, MisuseError
-from tests.unit.cli.command_line import CommandLine
 
 
 def test_missing_packages_are_named_with_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -64,21 +63,6 @@ def test_a_prometheus_that_cannot_be_asked_is_refused_before_the_broker_starts(
     assert "--prometheus: write it as http://HOST:9090" in said
     assert "secret" not in said
     assert [] == list(tmp_path.iterdir()), "refused before anything was written"
-
-
-@pytest.mark.broker
-def test_the_command_refuses_a_prometheus_that_is_not_http(ottla: CommandLine) -> None:
-    done = ottla("console", "--listen", "127.0.0.1:0", "--prometheus", "user:secret@h:9090")
-    assert 2 == done.status
-    assert "--prometheus: write it as http://HOST:9090" in done.err
-    assert "secret" not in done.err + done.out
-
-
-@pytest.mark.broker
-def test_the_command_refuses_to_listen_without_a_login(ottla: CommandLine) -> None:
-    done = ottla("console", "--listen", "0.0.0.0:0")
-    assert 2 == done.status
-    assert "--auth cluster" in done.err
 
 
 def test_the_console_beside_a_broker_knows_its_registry_and_metrics() -> None:

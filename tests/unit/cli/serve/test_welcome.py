@@ -1,19 +1,8 @@
 """The screen of `ottla serve` for people, and that scripts do not get it."""
 
-import os
-import pty
-import signal
-import subprocess
-import sys
-from pathlib import Path
-
-import pytest
-
 from ottla.broker.configs.configuration import BrokerConfig
 from ottla.cli.serve.welcome import Services, welcome
 from ottla.version import __version__
-
-TIMEOUT_S = 60
 
 
 def config(**settings: str) -> BrokerConfig:
@@ -59,27 +48,3 @@ def test_a_secured_listener_asks_for_a_login() -> None:
     secured = config(listeners="SASL_PLAINTEXT://:9092,PLAINTEXT://:9093", sasl_enabled_mechanisms="SCRAM-SHA-512")
     lines = list(welcome(["localhost:9092"], secured, "embedded", Services()))
     assert 1 == len([line for line in lines if "store a login for SASL_PLAINTEXT" in line])
-
-
-@pytest.mark.broker
-def test_a_terminal_gets_the_screen_after_the_line_ready(tmp_path: Path) -> None:
-    ours, theirs = pty.openpty()
-    process = subprocess.Popen(
-        [sys.executable, "-m", "ottla", "serve", "--data", str(tmp_path / "data"), "--listen", "127.0.0.1:0"],
-        stdout=theirs,
-        stderr=subprocess.DEVNULL,
-    )
-    os.close(theirs)
-    try:
-        with os.fdopen(ours, "r", encoding="utf-8") as terminal:
-            ready = terminal.readline().split()
-            assert "ready" == ready[0]
-            lines: list[str] = []
-            while not lines or "Ctrl-C" not in lines[-1]:
-                lines.append(terminal.readline().rstrip())
-            assert f"    address   {ready[1]}" in lines
-            process.send_signal(signal.SIGTERM)
-            assert 0 == process.wait(TIMEOUT_S)
-    finally:
-        process.kill()
-        process.wait()

@@ -1,0 +1,32 @@
+"""`ottla groups` against a real Ottla broker, and command lines that it refuses."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.broker.cli.command_scenarios import Scenario
+from tests.broker.cli.group_scenarios import SCENARIOS, WRONG_USAGE
+from tests.hostile.broker_process import BrokerProcess
+from tests.unit.cli.command_line import CommandLine
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A broker whose groups do not wait for more members at first."""
+    settings = {"group.initial.rebalance.delay.ms": "0", "offsets.topic.num.partitions": "3"}
+    with BrokerProcess(tmp_path_factory.mktemp("groups"), settings=settings) as running:
+        yield running.address
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.__name__)
+def test_scenario(scenario: Scenario, ottla: CommandLine, tmp_path: Path) -> None:
+    scenario(ottla, tmp_path)
+
+
+@pytest.mark.parametrize("arguments", WRONG_USAGE, ids=" ".join)
+def test_wrong_usage_ends_with_2_and_words(arguments: tuple[str, ...], capfd: pytest.CaptureFixture[str]) -> None:
+    done = CommandLine("127.0.0.1:1", capfd)(*arguments)
+    assert (2, "") == (done.status, done.out)
+    assert done.err
+    assert "Traceback" not in done.err

@@ -1,0 +1,24 @@
+"""The console without a browser, on a broker of this process."""
+
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from ottla.testing import InProcessBroker
+from tests.unit.console.conftest import visit
+from tests.unit.console.visitor import Visitor
+
+__all__ = ["visit"]
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[InProcessBroker]:
+    """A broker for the module."""
+    with InProcessBroker(tmp_path_factory.mktemp("broker")) as made:
+        yield made
+
+
+@pytest.fixture
+def console(broker: InProcessBroker, visit: Callable[..., Visitor]) -> Visitor:
+    """A console on the module's broker."""
+    return visit(broker.bootstrap)

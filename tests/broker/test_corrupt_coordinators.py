@@ -1,0 +1,139 @@
+"""Corrupt batches in the coordinators' own topics: what can be read is served, or refused, and never in silence."""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from pathlib import Path
+from struct import pack_into
+
+import pytest
+
+from ottla.broker.broker import Broker
+from ottla.coordination.groups.coordinator import TOPIC as OFFSETS_TOPIC
+from ottla.coordination.runtime.internal_topic import partition_of
+from ottla.coordination.transactions.coordinator import TOPIC as TRANSACTIONS_TOPIC
+from ottla.coordination.transactions.requests import InitProducerId
+from ottla.model.errors import CoordinatorNotAvailableError
+from ottla.model.ids import TopicPartition
+from ottla.records.batch import Batch, crc32c, scan
+from ottla.records.builder import BatchBuilder
+from ottla.records.decode import decode_records
+from ottla.records.layout import ATTRIBUTES_AT, BASE_OFFSET_AT, CRC_AT
+from tests.broker.running_broker import make_topic, with_broker
+from tests.broker.test_coordinators import GROUP, active, commit_offset, committed
+from tests.unit.transport.rig import until
+
+TOPICS = ("first", "second", "third")
+IDS = 50
+
+
+def log_file(folder: Path, topic: str, id: str) -> Path:
+    (found,) = (folder / "data" / f"{topic}-{partition_of(id, IDS)}").glob("*.log")
+    return found
+
+
+def flipped_record(content: bytearray, batch: Batch) -> None:
+    content[batch.position + batch.size_bytes - 3] ^= 0x10
+
+
+def wrong_offset(content: bytearray, batch: Batch) -> None:
+    pack_into(">q", content, batch.position + BASE_OFFSET_AT, batch.base_offset + 2**40)
+
+
+def unreadable_record(content: bytearray, batch: Batch) -> None:
+    """An intact batch of the same size, whose record has a value of a version that does not exist."""
+    size = batch.size_bytes
+    (record,) = decode_records(batch)
+    for padding in range(size):
+        builder = BatchBuilder(base_offset=batch.base_offset, leader_epoch=batch.leader_epoch)
+        builder.append(batch.max_timestamp, record.key, b"\x7f\xff" + bytes(padding))
+        made = bytearray(builder.build())
+        if len(made) == size:
+            pack_into(">I", made, CRC_AT, crc32c(memoryview(made)[ATTRIBUTES_AT:]))
+            content[batch.position : batch.position + size] = made
+            return
+    raise AssertionError(f"no batch of {size} bytes")
+
+
+DAMAGE: dict[str, Callable[[bytearray, Batch], None]] = {
+    "a flipped bit in a record": flipped_record,
+    "a wrong offset": wrong_offset,
+    "a record that cannot be read": unreadable_record,
+}
+
+
+def damage(path: Path, number: int, how: str) -> int:
+    """Damages one batch; answers where it is in the file."""
+    content = bytearray(path.read_bytes())
+    batches, _, problem = scan(bytes(content))
+    assert problem is None
+    DAMAGE[how](content, batches[number])
+    path.write_bytes(content)
+    return batches[number].position
+
+
+def fill_offsets(folder: Path) -> None:
+    async def fill(broker: Broker) -> None:
+        for topic in TOPICS:
+            await make_topic(broker, topic)
+        await broker.parts.groups.find(GROUP)
+        shard = await active(broker)
+        for number in range(4):
+            for topic in TOPICS:
+                await commit_offset(shard, topic, number)
+
+    with_broker(folder, fill)
+
+
+@pytest.mark.parametrize("how", DAMAGE)
+def test_a_group_has_what_could_be_read_and_the_log_says_what_not(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, how: str
+) -> None:
+    fill_offsets(tmp_path)
+    path = log_file(tmp_path, OFFSETS_TOPIC, GROUP)
+    position = damage(path, 10, how)
+    caplog.set_level(logging.ERROR)
+
+    async def read(broker: Broker) -> dict[TopicPartition, int]:
+        shard = await asyncio.wait_for(active(broker), 60)
+        found = committed(shard)
+        await commit_offset(shard, "first", 77)
+        assert 77 == committed(shard)[TopicPartition("first", 0)]
+        return found
+
+    found = with_broker(tmp_path, read)
+    assert {TopicPartition("first", 0): 3, TopicPartition("second", 0): 2, TopicPartition("third", 0): 3} == found
+    (told,) = [record.getMessage() for record in caplog.records if "skipped" in record.getMessage()]
+    for part in (str(path), str(position), OFFSETS_TOPIC, "offset"):
+        assert part in told
+
+
+@pytest.mark.parametrize("how", DAMAGE)
+def test_transactions_of_a_corrupt_partition_are_refused_and_the_others_work(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, how: str
+) -> None:
+    async def init(broker: Broker, id: str) -> None:
+        shard = broker.parts.transactions.shard_of(id)
+        request = InitProducerId(transactional_id=id, timeout_ms=60_000)
+        await shard.ask(lambda now, token: shard.machine.init_producer_id(request, now, token))
+
+    async def fill(broker: Broker) -> None:
+        await broker.parts.transactions.find("t")
+        for _ in range(3):
+            await init(broker, "t")
+
+    with_broker(tmp_path, fill)
+    path = log_file(tmp_path, TRANSACTIONS_TOPIC, "t")
+    position = damage(path, 1, how)
+    caplog.set_level(logging.ERROR)
+
+    async def read(broker: Broker) -> None:
+        async with asyncio.timeout(60):
+            await until(lambda: broker.parts.transactions.shard_of("t").failure is not None)
+        with pytest.raises(CoordinatorNotAvailableError, match=TRANSACTIONS_TOPIC):
+            await init(broker, "t")
+        await init(broker, "another id")
+
+    with_broker(tmp_path, read)
+    told = [record.getMessage() for record in caplog.records if str(path) in record.getMessage()]
+    assert all(str(position) in line for line in told)

@@ -1,0 +1,46 @@
+"""Which fetches a leader takes for those of a follower: real requests, on a connection of their own."""
+
+import asyncio
+from pathlib import Path
+from struct import pack
+
+from ottla.broker.handlers.records.fetch import _follower_of
+from ottla.model.ids import BrokerId
+from ottla.protocol.apis import ApiKey
+from ottla.protocol.replica_fetch_frames import VERSION, Follower, Limits, fetch_body
+from ottla.protocol.scan import FetchRequest, Request
+from ottla.transport.connection import Slot
+from tests.broker.replicated import ReplicatedBrokers
+from tests.unit.transport.rig import Rig
+
+
+def fetch_frame(broker: int, sent_epoch: int) -> bytes:
+    """A request without partitions, with the broker id and the epoch as they are sent."""
+    header = pack(">hhih", ApiKey.FETCH, VERSION, 1, -1) + b"\0"
+    content = header + fetch_body(Follower(BrokerId(broker), sent_epoch), Limits(0, 1, 1 << 20), (0, 0), [], [])
+    return pack(">i", len(content)) + content
+
+
+def test_only_the_present_registration_of_a_broker_is_believed(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        received: asyncio.Queue[tuple[FetchRequest, Slot]] = asyncio.Queue()
+
+        def serve(request: Request, buffer: bytearray, slot: Slot, /) -> None:
+            assert isinstance(request, FetchRequest), vars(request)
+            received.put_nowait((request, slot))
+            slot.complete(())
+
+        async with ReplicatedBrokers(tmp_path, count=2) as cluster, Rig(lambda turn: serve) as rig:
+            services, present = cluster.brokers[0].parts.services, cluster.brokers[1].parts.lifecycle.epoch
+            client = await rig.connect()
+
+            async def believed(broker: int, sent_epoch: int) -> Follower | None:
+                await client.send(fetch_frame(broker, sent_epoch))
+                return _follower_of(services, *await received.get())
+
+            assert Follower(BrokerId(1), present) == await believed(1, present)
+            assert Follower(BrokerId(1), present, is_leaving=True) == await believed(1, -2 - present)
+            for broker, epoch in [(1, -1), (1, 0), (1, present - 1), (1, -1 - present), (-1, present), (5, 0), (5, -2)]:
+                assert (broker, epoch, None) == (broker, epoch, await believed(broker, epoch))
+
+    asyncio.run(scenario())

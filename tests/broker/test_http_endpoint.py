@@ -1,0 +1,360 @@
+"""The HTTP endpoint over real sockets: its paths, its health, and everything that is not a proper request."""
+
+import asyncio
+import errno
+import json
+import logging
+import socket
+import struct
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from ottla.broker.broker import Broker
+from ottla.broker.configs.configuration import BrokerConfig
+from ottla.broker.http_endpoint import CONNECTIONS_MAX, CONNECTIONS_PER_HOST_MAX, HEAD_BYTES_MAX
+from ottla.broker.metrics import Metrics
+from ottla.model.errors import StorageError
+from tests.broker.http_client import HOST, HttpClient, endpoint_of, get
+from tests.broker.running_broker import running
+from tests.unit.env.event_loops import EVENT_LOOPS, Run
+
+
+@pytest.fixture(params=EVENT_LOOPS)
+def run(request: pytest.FixtureRequest) -> Run[None]:
+    chosen: Run[None] = request.param
+    return chosen
+
+
+@asynccontextmanager
+async def started(broker: Broker, request_seconds: float = 10.0) -> AsyncIterator[int]:
+    """The endpoint's port."""
+    endpoint = endpoint_of(broker, request_seconds=request_seconds)
+    port = await endpoint.start(HOST, 0)
+    try:
+        yield port
+    finally:
+        await endpoint.stop()
+        await endpoint.stop()
+
+
+def unstarted(folder: Path) -> Broker:
+    return Broker(BrokerConfig.parse(settings={"log.dirs": str(folder), "listeners": "PLAINTEXT://127.0.0.1:0"}))
+
+
+def on_an_endpoint(run: Run[None], folder: Path, scenario: Callable[[int], Awaitable[None]], **settings: float) -> None:
+    """Of a broker that was not started: enough for what does not look into it."""
+
+    async def whole() -> None:
+        async with started(unstarted(folder), **settings) as port:
+            await scenario(port)
+
+    run(whole())
+
+
+class TestHealth:
+    def test_ready_and_not(self, run: Run[None], tmp_path: Path) -> None:
+        async def scenario() -> None:
+            broker = unstarted(tmp_path / "data")
+            async with started(broker) as port:
+                unready = {"status": "unready", "reasons": ["the broker is starting or stopping"]}
+                answer = await get(port, "/health/ready")
+                assert (503, unready) == (answer.status, json.loads(answer.body))
+                assert 200 == (await get(port, "/health/live")).status
+                await broker.start()
+                answer = await get(port, "/health/ready")
+                assert (200, {"status": "ready"}) == (answer.status, json.loads(answer.body))
+                await broker.stop()
+                assert 503 == (await get(port, "/health/ready")).status
+                assert 200 == (await get(port, "/health/live")).status
+
+        run(scenario())
+
+    def test_a_failed_data_dir_is_a_reason(self, run: Run[None], tmp_path: Path) -> None:
+        async def scenario() -> None:
+            async with running(tmp_path) as broker, started(broker) as port:
+                broker.parts.logs.dirs[0].failure = StorageError("the disk is gone")
+                answer = await get(port, "/health/ready")
+                path = broker.parts.logs.dirs[0].path
+                assert 503 == answer.status
+                assert [f"data dir {path}: the disk is gone"] == json.loads(answer.body)["reasons"]
+                broker.parts.logs.dirs[0].failure = None
+
+        run(scenario())
+
+
+class TestPaths:
+    def test_the_index_names_what_there_is(self, run: Run[None], tmp_path: Path) -> None:
+        async def scenario(port: int) -> None:
+            index = await get(port, "/")
+            assert (200, "application/json") == (index.status, index.headers["content-type"])
+            for path in json.loads(index.body)["paths"]:
+                assert (await get(port, path)).status in (200, 503)
+
+        on_an_endpoint(run, tmp_path, scenario)
+
+    def test_several_requests_on_one_connection(self, run: Run[None], tmp_path: Path) -> None:
+        async def scenario(port: int) -> None:
+            client = await HttpClient.connect(port)
+            line = b"GET /health/live?verbose=1 HTTP/1.1\r\nHost: x\r\n\r\n"
+            client.writer.write(line * 5)
+            assert [200] * 5 == [(await client.receive()).status for _ in range(5)]
+            assert 200 == (await client.get("/")).status
+            answer = await client.ask(b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+            assert (200, b"") == (answer.status, await client.rest())
+            await client.close()
+
+        on_an_endpoint(run, tmp_path, scenario)
+
+    def test_head_has_no_body(self, run: Run[None], tmp_path: Path) -> None:
+        async def scenario(port: int) -> None:
+            client = await HttpClient.connect(port)
+            head = await client.get("/", "HEAD")
+            full = await client.get("/")
+            assert (200, full.headers["content-length"]) == (head.status, head.headers["content-length"])
+            assert 200 == (await client.get("/metrics", "HEAD")).status
+            await client.close()
+
+        on_an_endpoint(run, tmp_path, scenario)
+
+    @pytest.mark.parametrize(
+        "path", ["/metric", "/metrics/", "//", "/health", "/%2e%2e/etc/passwd", "*", "/" + "x" * 5000]
+    )
+    def test_what_there_is_not(self, run: Run[None], tmp_path: Path, path: str) -> None:
+        async def scenario(port: int) -> None:
+            answer = await get(port, path)
+            assert 404 == answer.status
+            assert "/metrics" in json.loads(answer.body)["error"]
+            assert len(answer.body) < 500
+
+        on_an_endpoint(run, tmp_path, scenario)
+
+    @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "OPTIONS", "PATCH", "BREW"])
+    def test_other_methods(self, run: Run[None], tmp_path: Path, method: str) -> None:
+        async def scenario(port: int) -> None:
+            answer = await get(port, "/metrics", method)
+            assert (405, "GET, HEAD") == (answer.status, answer.headers["allow"])
+
+        on_an_endpoint(run, tmp_path, scenario)
+
+    def test_a_port_that_is_taken(self, run: Run[None], tmp_path: Path) -> None:
+        async def scenario(port: int) -> None:
+            other = endpoint_of(unstarted(tmp_path))
+            with pytest.raises(OSError, match=r"(?i)in use") as raised:
+                await other.start(HOST, port)
+            told = f"cannot serve HTTP on {HOST}:{port}: Address already in use"
+            assert (errno.EADDRINUSE, told) == (raised.value.errno, raised.value.strerror)
+            await other.stop()
+
+        on_an_endpoint(run, tmp_path, scenario)
+
+
+MALFORMED = {
+    "no http": b"hello\r\n\r\n",
+    "a kafka request": b"\0\0\0\x0a\0\x12\0\0\0\0\0\x01\xff\xff\r\n\r\n",
+    "binary": bytes(range(256)) + b"\r\n\r\n",
+    "no host": b"GET / HTTP/1.1\r\n\r\n",
+    "a broken header": b"GET / HTTP/1.1\r\nHost x\r\n\r\n",
+    "two lengths": b"GET / HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n",
+    "a negative length": b"GET / HTTP/1.1\r\nHost: x\r\nContent-Length: -5\r\n\r\n",
+    "a strange version": b"GET / HTTP/x.1\r\nHost: x\r\n\r\n",
+    "a long first line": b"GET /" + b"x" * 3 * HEAD_BYTES_MAX,
+    "many headers": b"GET / HTTP/1.1\r\nHost: x\r\n" + b"a: b\r\n" * HEAD_BYTES_MAX,
+}
+
+
+class TestBadRequests:
+    @pytest.mark.parametrize("content", MALFORMED.values(), ids=MALFORMED.keys())
+    def test_are_refused_and_the_connection_ends(self, run: Run[None], tmp_path: Path, content: bytes) -> None:
+        async def scenario(port: int) -> None:
+            client = await HttpClient.connect(port)
+            client.writer.write(content)
+            answer = await client.rest()
+            # A reset because of what was not read may overtake the answer.
+            assert b"" == answer or answer.split()[1][:1] in (b"4", b"5")
+            await client.close()
+            assert 200 == (await get(port, "/health/live")).status
+
+        on_an_endpoint(run, tmp_path, scenario)
+
+    def test_a_head_may_be_so_long_and_no_longer(self, run: Run[None], tmp_path: Path) -> None:
+        async def scenario(port: int) -> None:
+            client = await HttpClient.connect(port)
+            # All of it is read, so that no reset can overtake the answer.
+            answer = await client.ask(b"GET /" + b"x" * (HEAD_BYTES_MAX + 1 - len(b"GET /")))
+            assert (431, b"") == (answer.status, await client.rest())
+            await client.close()
+
+        on_an_endpoint(run, tmp_path, scenario)
+
+    def test_say_what_is_wrong(self, run: Run[None], tmp_path: Path) -> None:
+        async def scenario(port: int) -> None:
+            client = await HttpClient.connect(port)
+            answer = await client.ask(b"GET / HTTP/1.1\r\n\r\n")
+            assert 400 == answer.status
+            assert "Host" in json.loads(answer.body)["error"]
+            assert b"" == await client.rest()
+            await client.close()
+
+        on_an_endpoint(run, tmp_path, scenario)
+
+    @pytest.mark.parametrize(
+        "head",
+        [
+            b"Content-Length: 1000000000\r\n",
+            b"Transfer-Encoding: chunked\r\n",
+            b"Expect: 100-continue\r\nContent-Length: 9\r\n",
+        ],
+    )
+    def test_bodies_are_not_waited_for(self, run: Run[None], tmp_path: Path, head: bytes) -> None:
+        async def scenario(port: int) -> None:
+            client = await HttpClient.connect(port)
+            answer = await client.ask(b"POST /metrics HTTP/1.1\r\nHost: x\r\n" + head + b"\r\n")
+            assert (405, "close") == (answer.status, answer.headers["connection"])
+            assert b"" == await client.rest()
+            await client.close()
+
+        on_an_endpoint(run, tmp_path, scenario)
+
+    @pytest.mark.parametrize("begun", [b"", b"GET / HT", b"GET / HTTP/1.1\r\nHost: x\r\n"])
+    def test_who_is_too_slow_is_cut_off(self, run: Run[None], tmp_path: Path, begun: bytes) -> None:
+        async def scenario(port: int) -> None:
+            client = await HttpClient.connect(port)
+            client.writer.write(begun)
+            assert b"" == await client.rest()
+            await client.close()
+
+        on_an_endpoint(run, tmp_path, scenario, request_seconds=0.05)
+
+    @pytest.mark.parametrize("begun", [b"", b"GET / HTTP/1.1\r\nHost: x\r\n"])
+    def test_slow_connections_do_not_keep_a_probe_out(self, run: Run[None], tmp_path: Path, begun: bytes) -> None:
+        """Neither those of many addresses nor those of the probe's own one."""
+
+        async def scenario(port: int) -> None:
+            slow = [await HttpClient.connect(port, f"127.0.0.{at % 8 + 1}") for at in range(2 * CONNECTIONS_MAX)]
+            for client in slow:
+                client.writer.write(begun)
+            for _ in range(3):
+                assert 200 == (await get(port, "/health/live")).status
+            for client in slow:
+                await client.close()
+
+        on_an_endpoint(run, tmp_path, scenario)
+
+    def test_the_one_that_waits_longest_makes_room(self, run: Run[None], tmp_path: Path) -> None:
+        async def scenario(port: int) -> None:
+            clients = [await HttpClient.connect(port) for _ in range(CONNECTIONS_PER_HOST_MAX)]
+            for client in clients:
+                assert 200 == (await client.get("/health/live")).status
+            assert 200 == (await clients[0].get("/health/live")).status
+            another = await HttpClient.connect(port)
+            assert 200 == (await another.get("/health/live")).status
+            assert b"" == await clients[1].rest()
+            for client in (clients[0], *clients[2:], another):
+                assert 200 == (await client.get("/health/live")).status
+            for client in [*clients, another]:
+                await client.close()
+
+        on_an_endpoint(run, tmp_path, scenario)
+
+    def test_stopping_ends_connections_that_are_open(self, run: Run[None], tmp_path: Path) -> None:
+        async def scenario() -> None:
+            async with started(unstarted(tmp_path)) as port:
+                client = await HttpClient.connect(port)
+                assert 200 == (await client.get("/")).status
+            assert b"" == await client.rest()
+            await client.close()
+            with pytest.raises(OSError):  # noqa: PT011  # Refused, in the words of either loop.
+                await asyncio.open_connection(HOST, port)
+
+        run(scenario())
+
+
+@pytest.fixture
+def collections(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """When metrics were collected. Each collection keeps the event loop busy for 20 ms, as on a large broker."""
+    begun: list[float] = []
+    collect = Metrics.text
+
+    async def slow_text(metrics: Metrics) -> tuple[bytes, str]:
+        begun.append(time.monotonic())
+        time.sleep(0.02)  # noqa: ASYNC251  # Blocks the loop on purpose.
+        return await collect(metrics)
+
+    monkeypatch.setattr(Metrics, "text", slow_text)
+    return begun
+
+
+class TestManyScrapes:
+    SCRAPE = b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n"
+
+    def test_requests_that_wait_together_share_a_collection(
+        self, run: Run[None], tmp_path: Path, collections: list[float]
+    ) -> None:
+        async def scenario() -> None:
+            async with running(tmp_path) as broker, started(broker) as port:
+                clients = [await HttpClient.connect(port, f"127.0.0.{at % 8 + 1}") for at in range(CONNECTIONS_MAX)]
+                for client in clients:
+                    client.writer.write(self.SCRAPE)
+                for client in clients:
+                    assert 200 == (await client.receive()).status
+                    await client.close()
+
+        run(scenario())
+        seconds = collections[-1] - collections[0]
+        # A slow machine may take so long to read the requests that they do not all wait together.
+        assert len(collections) <= max(4, 2 + seconds / 0.2)
+
+    def test_scrapes_leave_most_of_the_time_to_the_broker(
+        self, run: Run[None], tmp_path: Path, collections: list[float]
+    ) -> None:
+        """Also pipelined ones whose answers are not read; a probe is answered meanwhile."""
+
+        async def scenario() -> None:
+            async with running(tmp_path) as broker, started(broker) as port:
+                clients = [await HttpClient.connect(port, f"127.0.0.{at % 8 + 2}") for at in range(2 * CONNECTIONS_MAX)]
+                for client in clients:
+                    client.writer.write(self.SCRAPE * 20)
+                for _ in range(5):
+                    assert 200 == (await get(port, "/health/live")).status
+                    await asyncio.sleep(0.2)
+                for client in clients:
+                    await client.close()
+
+        run(scenario())
+        seconds = collections[-1] - collections[0]
+        assert len(collections) <= 1 + seconds / 0.2 + 1
+
+    def test_a_client_that_leaves_while_it_waits_is_not_an_error(
+        self, run: Run[None], tmp_path: Path, collections: list[float], caplog: pytest.LogCaptureFixture
+    ) -> None:
+        async def scenario() -> None:
+            async with running(tmp_path) as broker, started(broker) as port:
+                assert 200 == (await get(port, "/metrics")).status
+                for _ in range(8):
+                    client = await HttpClient.connect(port)
+                    client.writer.write(self.SCRAPE)
+                    await client.writer.drain()
+                    await asyncio.sleep(0.01)
+                    reset = struct.pack("ii", 1, 0)
+                    client.writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, reset)
+                    client.writer.transport.abort()
+                assert 200 == (await get(port, "/metrics")).status
+                assert len(collections) >= 2
+
+        with caplog.at_level(logging.WARNING):
+            run(scenario())
+        assert [] == caplog.messages
+
+    def test_metrics_are_collected_after_the_request(self, run: Run[None], tmp_path: Path) -> None:
+        async def scenario() -> None:
+            async with running(tmp_path) as broker, started(broker) as port:
+                for count in range(3):
+                    broker.parts.listeners.refused = count
+                    body = (await get(port, "/metrics")).body
+                    assert b"ottla_connections_refused_total %d.0" % count in body
+
+        run(scenario())
