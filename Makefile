@@ -9,7 +9,9 @@ WORKERS ?= $(shell echo $$((2 * $$(nproc))))
 RAM_DISK ?= $(shell test "$$(df -Pk /dev/shm 2>/dev/null | awk 'NR == 2 {print $$4}')" -ge 4194304 2>/dev/null && echo /dev/shm)
 # pip itself connects again where the network fails, but gives up when a download breaks off: in CI it is started again.
 INSTALL := $(if $(CI),tests/retry 900 )$(BIN)/python -m pip install --disable-pip-version-check
-PYTEST := $(if $(RAM_DISK),TMPDIR=$(RAM_DISK) )$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
+# In CI, a test that fails is run once more: what passes then is flaky.
+PYTEST := $(BIN)/python -m pytest$(if $(CI), --rerun-failed)
+ON_RAM_DISK := $(if $(RAM_DISK),TMPDIR=$(RAM_DISK) )
 KERNELS := $(shell find src -name '*.pyx' -o -name '*.pxd' -o -name '*.h')
 
 # The tests start hundreds of Python processes: each would compile every module again if none were kept.
@@ -50,13 +52,13 @@ run: $(VENV)/.installed  ## set up and start the broker
 	$(BIN)/ottla serve
 
 test: $(VENV)/.installed-dev  ## set up and run the tests
-	$(PYTEST) -m "not slow"
+	$(ON_RAM_DISK)$(PYTEST) --workers $(WORKERS) -m "not slow"
 
 test-slow: $(VENV)/.installed-dev  ## the tests that make test leaves out: more than a second of CPU time each, such as damage to every bit of a file
-	$(PYTEST) -m slow
+	$(ON_RAM_DISK)$(PYTEST) --workers $(WORKERS) -m slow
 
 test-unit: $(VENV)/.installed-dev  ## the tests that start no broker: in seconds
-	$(BIN)/python -m pytest tests/unit -n $(WORKERS) -m "not slow"
+	$(PYTEST) tests/unit --workers $(WORKERS) -m "not slow"
 
 demo: $(VENV)/.installed-spark  ## a broker, a stream of orders, and a Spark pipeline that is killed and loses nothing
 	$(BIN)/python -m examples.demo
@@ -66,43 +68,43 @@ check: $(VENV)/.installed-dev  ## style, types, layers, tidiness, the build
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
-	$(BIN)/python -m pytest tests/test_tidy.py tests/test_setup.py tests/test_fetching.py -n 2
+	$(PYTEST) tests/test_tidy.py tests/test_setup.py tests/test_fetching.py --workers 2
 
 # `make test` runs the others of these files: only here are these clients installed.
 FOREIGN_LOGINS := tests/broker/logins/test_foreign_clients.py tests/broker/test_secured_listeners.py
 test-compat: $(VENV)/.installed-compat  ## real Kafka, its tools and foreign clients (install them with tests/compat/prepare)
-	$(BIN)/python -m pytest tests/compat --ignore tests/compat/client_suite -n 3 --dist loadfile -m "not long"
-	$(BIN)/python -m pytest $(FOREIGN_LOGINS) -k "aiokafka or kafka_python" -n 3
+	$(PYTEST) tests/compat --ignore tests/compat/client_suite --workers 3 -m "not long"
+	$(BIN)/python -m pytest $(FOREIGN_LOGINS) -k "aiokafka or kafka_python" --workers 3
 	$(BIN)/python -m tests.compat.client_suite
 
 compat: $(VENV)/.installed-compat  ## the same with the long runs: MirrorMaker from Kafka to Ottla and back
-	OTTLA_COMPAT_RESTARTS=1 $(BIN)/python -m pytest tests/compat --ignore tests/compat/client_suite -n 2 --dist loadfile
+	OTTLA_COMPAT_RESTARTS=1 $(PYTEST) tests/compat --ignore tests/compat/client_suite --workers 2
 	$(BIN)/python -m tests.compat.client_suite
 
 test-spark: $(VENV)/.installed-dev $(VENV)/.installed-spark  ## real Spark: reads, writes, kills, pipelines, without the long runs (install Kafka with tests/compat/prepare)
-	$(BIN)/python -m pytest tests/spark -m "not long and not install" -n 2 --dist loadfile
+	$(PYTEST) tests/spark -m "not long and not install" --workers 2
 
 test-console: $(VENV)/.installed-browser  ## the web console in a real browser (install Chromium with tests/console/prepare)
-	$(BIN)/python -m pytest tests/console -n 2 --dist loadfile
+	$(PYTEST) tests/console --workers 2
 
 screenshots: $(VENV)/.installed-browser  ## every page of the console, in three sizes, light and dark, in build/screenshots
 	$(BIN)/python -m tests.console.screenshots
 
 test-hostile: $(VENV)/.installed-dev  ## hostile clients, kill -9, a full disk (as root, to mount a small disk)
-	$(BIN)/python -m pytest tests/hostile -n 2 --dist loadfile
-	$(BIN)/python -m pytest tests/crash -n $(WORKERS) --dist loadfile
+	$(PYTEST) tests/hostile --workers 2
+	$(PYTEST) tests/crash --workers $(WORKERS)
 
 test-sim: $(VENV)/.installed-dev  ## simulated clusters from 100 seeds, classic failures, planted bugs, determinism
 	$(BIN)/python -m ottla.sim --seeds 0..100 --jobs 2
-	$(BIN)/python -m pytest tests/simulation -n 2
+	$(PYTEST) tests/simulation --workers 2
 
 sim: $(VENV)/.installed-dev  ## the same from 2,000 seeds, and every planted bug
 	$(BIN)/python -m ottla.sim --seeds 0..2000 --jobs $$(nproc)
-	OTTLA_SIM_MUTANTS=all $(BIN)/python -m pytest tests/simulation -n auto
+	OTTLA_SIM_MUTANTS=all $(PYTEST) tests/simulation --workers $$(nproc)
 
 test-cluster: $(VENV)/.installed-dev $(VENV)/.installed-spark $(VENV)/.installed-cluster  ## three brokers, real ZooKeeper, cut networks, kills (as root; install Java and ip with tests/compat/prepare)
-	$(BIN)/python -m pytest tests/cluster -m "not long" -n $(WORKERS) --dist loadfile
-	$(BIN)/python -m pytest tests/chaos -m "not long"
+	$(PYTEST) tests/cluster -m "not long" --workers $(WORKERS)
+	$(PYTEST) tests/chaos -m "not long" --workers 1
 
 chaos: $(VENV)/.installed-dev $(VENV)/.installed-spark $(VENV)/.installed-cluster  ## the same for ten minutes and more
 	$(BIN)/python -m pytest tests/cluster tests/chaos -s

@@ -11,12 +11,14 @@ import gc
 import os
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import settings
+
+from tests import failures, workers
 
 # Assertions of the modules that tests share also say what they compared.
 pytest.register_assert_rewrite(
@@ -38,6 +40,17 @@ LONG_TEST_MAX_S = 3600
 
 _pure_test: str | None = None
 """The test that runs, if it is pure."""
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """The options of the workers."""
+    workers.add_options(parser)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Without `--workers` the tests run in this process."""
+    if config.option.workers and not config.option.collectonly:
+        config.pluginmanager.register(workers.WorkerPool(config))
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -63,6 +76,16 @@ def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
         return (yield)
     finally:
         _pure_test = None
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Keeps the files of a test that fails; a broker's data are among them."""
+    report = yield
+    folder = getattr(item, "funcargs", {}).get("tmp_path")
+    if report.failed and isinstance(folder, Path):
+        failures.keep_files(item.nodeid, folder)
+    return report
 
 
 def _audit(event: str, _: tuple[Any, ...]) -> None:

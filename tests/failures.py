@@ -1,0 +1,59 @@
+"""Keeps what a failed test leaves, for those who look later: `build/failures/<test>` has its report and its files."""
+
+import re
+import shutil
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+FOLDER: Final = Path(__file__).parents[1] / "build" / "failures"
+LARGEST_FILE_BYTES: Final = 64 << 20
+"""A file that is larger is not kept."""
+
+
+def folder_of(test: str) -> Path:
+    """Where a test's report and files are kept."""
+    return FOLDER / re.sub(r"[^\w.=-]+", "-", test.removeprefix("tests/"))[:200]
+
+
+def keep(reports: Sequence[pytest.TestReport], verdict: str) -> None:
+    """Writes `report.txt`: the verdict and the first error line, then all that is known."""
+    folder = folder_of(reports[0].nodeid)
+    folder.mkdir(parents=True, exist_ok=True)
+    with open(folder / "report.txt", "a") as file:
+        print(line(verdict, reports), file=file)
+        for each in reports:
+            if each.failed:
+                print(each.longreprtext, file=file)
+            for name, text in each.sections:
+                print(f"== {name} ({each.when})\n{text}", file=file)
+
+
+def keep_files(test: str, source: Path) -> None:
+    """Copies a test's temporary folder, which may still be written to."""
+
+    def too_large(folder: str, names: Iterable[str]) -> list[str]:
+        files = [Path(folder, name) for name in names]
+        return [each.name for each in files if not each.is_dir() and not _is_small_file(each)]
+
+    try:
+        shutil.copytree(source, folder_of(test) / "files", symlinks=True, ignore=too_large, dirs_exist_ok=True)
+    except (shutil.Error, OSError) as error:
+        print(f"not all files of {test} could be kept: {error}")
+
+
+def line(verdict: str, reports: Sequence[pytest.TestReport]) -> str:
+    """One line: the verdict, the test and what its first error says."""
+    failed = next(each for each in reports if each.failed)
+    lines = failed.longreprtext.splitlines()
+    errors = [each[1:].strip() for each in lines if each.startswith("E ")] or [each for each in lines if each][-1:]
+    return f"{verdict} {failed.nodeid}: {errors[0] if errors else failed.when}"
+
+
+def _is_small_file(path: Path) -> bool:
+    try:
+        return path.is_file() and path.stat().st_size <= LARGEST_FILE_BYTES
+    except OSError:
+        return False
