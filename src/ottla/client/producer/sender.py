@@ -147,6 +147,12 @@ class Sender:
 
         self._tasks[name] = self._loop.create_task(run())
 
+    async def wait_task(self, name: str) -> None:
+        """Returns when no task with that name is running."""
+        task = self._tasks.get(name)
+        if task is not None:
+            await asyncio.wait([task])
+
     # A turn
 
     def _turn(self) -> None:

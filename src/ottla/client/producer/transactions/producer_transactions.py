@@ -17,7 +17,7 @@ from ottla.client.errors import AnswerError, CannotConnectError, DeadlineError, 
 from ottla.client.network.cluster import Cluster
 from ottla.client.producer.batching.accumulator_state import AccumulatorState, Finished
 from ottla.client.producer.batching.partition_queue_state import PartitionQueue
-from ottla.client.producer.batching.producer_batch import NO_SEQUENCE
+from ottla.client.producer.batching.producer_batch import NO_SEQUENCE, Identity
 from ottla.client.producer.errors import ProducerFencedError, TransactionAbortedError, TransactionFailedError
 from ottla.client.producer.options import ProducerConfig
 from ottla.client.producer.sender import Sender
@@ -46,6 +46,8 @@ _LOG: Final = logging.getLogger(__name__)
 T = TypeVar("T")
 _COORDINATOR_PAUSE_MS: Final = 20
 """The wait after CONCURRENT_TRANSACTIONS: ending a transaction takes a moment."""
+_REGISTRATION: Final = "AddPartitionsToTxn"
+"""The sender's task that adds partitions. A transaction ends after it, or they would be added to the next one."""
 _DESCRIBE_SECONDS: Final = 2.0
 """How long a fenced producer waits for the description of the new one."""
 
@@ -89,7 +91,7 @@ class ProducerTransactions:
     def on_turn(self) -> None:
         """Called in each turn of the sender."""
         if self.state.unregistered():
-            self._sender.run_task("AddPartitionsToTxn", self._register)
+            self._sender.run_task(_REGISTRATION, self._register)
 
     def on_finished(self, finished: list[Finished]) -> None:
         """Batches are finished: a failed one fails the transaction, and the sender fails what it has not sent."""
@@ -155,27 +157,17 @@ class ProducerTransactions:
         try:
             if not committed:
                 with self._lock:
+                    transaction.drop_unregistered()
                     dropped = self._accumulator.drop_unsent(TransactionAbortedError("the transaction was aborted"))
                     # A retry that is dropped leaves a gap in the sequence numbers of its partition.
                     if any(each.batch.sequence != NO_SEQUENCE for each in dropped):
                         transaction.wants_new_epoch = True
                 self._sender.report(dropped)
             await self._flush()
+            await self._sender.wait_task(_REGISTRATION)
             self._check_not_failed(committed=committed)
-            if identity is not None and not transaction.is_empty:
-                name, version = transaction.transactional_id, transaction.version
-                following = await self._coordinate(
-                    lambda: end_transaction(self._cluster, name, identity, committed=committed, version=version)
-                )
-                if transaction.wants_new_epoch and version == 1:
-                    following = await self._coordinate(
-                        lambda: init_producer_id(
-                            self._cluster, name, self._config.transaction_timeout_ms, identity=identity
-                        )
-                    )
-                with self._lock:
-                    if following != identity:
-                        self._accumulator.adopt(following)
+            if identity is not None:
+                await self._end(identity, committed=committed)
         except BaseException as error:
             # The outcome is unknown. Abort is the only call left, and it also settles a commit whose response was lost.
             with self._lock:
@@ -186,6 +178,22 @@ class ProducerTransactions:
             raise
         with self._lock:
             transaction.ended()
+
+    async def _end(self, identity: Identity, *, committed: bool) -> None:
+        """Asks the coordinator to end the transaction, unless it does not know of it, and for a new epoch if needed."""
+        transaction, following = self.state, identity
+        name, version = transaction.transactional_id, transaction.version
+        if not transaction.is_empty:
+            following = await self._coordinate(
+                lambda: end_transaction(self._cluster, name, identity, committed=committed, version=version)
+            )
+        if transaction.wants_new_epoch and version == 1:
+            following = await self._coordinate(
+                lambda: init_producer_id(self._cluster, name, self._config.transaction_timeout_ms, identity=identity)
+            )
+        with self._lock:
+            if following != identity:
+                self._accumulator.adopt(following)
 
     def _check_not_failed(self, *, committed: bool) -> None:
         transaction = self.state
@@ -205,9 +213,16 @@ class ProducerTransactions:
         wanted = transaction.unregistered()
         if identity is None or not wanted:
             return
-        codes = await self._coordinate(
-            lambda: add_partitions(self._cluster, transaction.transactional_id, identity, wanted), fails=True
-        )
+        try:
+            codes = await self._coordinate(
+                lambda: add_partitions(self._cluster, transaction.transactional_id, identity, wanted),
+                is_wanted=lambda: bool(transaction.unregistered()),
+            )
+        except OttlaError as error:
+            # The coordinator may have added them all the same: a new epoch ends what it has.
+            with self._lock:
+                transaction.fail(error)
+            raise
         done = [partition for partition in wanted if not codes.get(partition, 0)]
         refused = {
             code for partition in wanted if (code := codes.get(partition, 0)) and severity(code) is not Severity.RETRY
@@ -226,23 +241,22 @@ class ProducerTransactions:
         if len(done) < len(wanted):
             await self._cluster.clock.sleep(_COORDINATOR_PAUSE_MS / 1000)
 
-    async def _coordinate(self, ask: Callable[[], Awaitable[T]], *, fails: bool = False) -> T:
-        """Retries a coordinator request for up to `max_block_ms`; a final refusal changes the state."""
+    async def _coordinate(self, ask: Callable[[], Awaitable[T]], is_wanted: Callable[[], bool] = lambda: True) -> T:
+        """Retries a request for up to `max_block_ms` while it is wanted; a final refusal changes the state."""
         deadline = self._cluster.clock.monotonic() + self._config.max_block_ms / 1000
         tries = 0
         while True:
             try:
                 return await ask()
             except RetriableError as error:
+                if not is_wanted():
+                    raise
                 tries += 1
                 is_ending = isinstance(error, AnswerError) and error.error_code is ErrorCode.CONCURRENT_TRANSACTIONS
                 wait_ms = self._config.backoff.wait_ms(tries, self._cluster.random)
                 if is_ending:
                     wait_ms = min(wait_ms, _COORDINATOR_PAUSE_MS)
                 if self._cluster.clock.monotonic() + wait_ms / 1000 >= deadline:
-                    if fails:
-                        with self._lock:
-                            self.state.fail(error)
                     raise DeadlineError(
                         f"{error} (tried {tries} times in {self._config.max_block_ms} ms, max_block_ms)"
                     ) from error

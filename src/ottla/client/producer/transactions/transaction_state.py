@@ -125,8 +125,12 @@ class ProducerTransactionState:
         return True
 
     def unregistered(self) -> list[TopicPartition]:
-        """Partitions that the coordinator must add to the transaction."""
-        return list(self._unregistered)
+        """Partitions that the coordinator must add to the transaction; none once it failed."""
+        return list(self._unregistered) if self.phase in (TransactionPhase.OPEN, TransactionPhase.ENDING) else []
+
+    def drop_unregistered(self) -> None:
+        """The transaction is aborted: the coordinator is not asked for more partitions."""
+        self._unregistered.clear()
 
     def registered(self, partitions: list[TopicPartition]) -> None:
         """The coordinator added these partitions."""
