@@ -19,7 +19,7 @@ export PYTHONDONTWRITEBYTECODE :=
 
 # Two installations at once would trip over each other.
 .NOTPARALLEL:
-.PHONY: run test test-slow test-unit demo check bench bench-guard docs wheels test-arm test-kernel-tls test-compat compat test-spark test-console screenshots test-hostile test-sim sim test-cluster chaos fuzz clean help
+.PHONY: run test test-slow test-unit test-newest demo check bench bench-guard docs wheels test-arm test-kernel-tls test-compat compat test-spark test-console screenshots test-hostile test-sim sim test-cluster chaos fuzz clean help
 
 help:  ## list these targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-15s %s\n", $$1, $$2}'
@@ -52,13 +52,20 @@ run: $(VENV)/.installed  ## set up and start the broker
 	$(BIN)/ottla serve
 
 test: $(VENV)/.installed-dev  ## set up and run the tests
-	$(ON_RAM_DISK)$(PYTEST) --workers $(WORKERS) -m "not slow"
+	OTTLA_HYPOTHESIS=quick $(ON_RAM_DISK)$(PYTEST) --workers $(WORKERS) -m "not slow"
 
-test-slow: $(VENV)/.installed-dev  ## the tests that make test leaves out: more than a second of CPU time each, such as damage to every bit of a file
-	$(ON_RAM_DISK)$(PYTEST) --workers $(WORKERS) -m slow
+test-slow: $(VENV)/.installed-dev  ## what make test leaves out: every random example, and tests that take a second of CPU time, such as damage to every bit of a file
+	$(ON_RAM_DISK)$(PYTEST) --workers $(WORKERS) -m "slow or random"
 
 test-unit: $(VENV)/.installed-dev  ## the tests that start no broker: in seconds
 	$(PYTEST) tests/unit --workers $(WORKERS) -m "not slow"
+
+# The newest supported interpreter here that has headers and can make environments.
+USABLE := import ensurepip, os, sys, sysconfig; os.path.exists(sysconfig.get_path("include") + "/Python.h") and print(sys.version_info[1], sys.executable)
+NEWEST = $(or $(NEWEST_PYTHON),$(shell for python in python3.12 python3.13 python3.14 $(wildcard $(HOME)/.pyenv/versions/3.1[234].*/bin/python); do $$python -c '$(USABLE)' 2>/dev/null; done | sort -n | tail -1 | cut -d' ' -f2))
+test-newest:  ## make test-unit with the newest Python on this machine, up to 3.14, or with NEWEST_PYTHON=...
+	@test -n "$(NEWEST)" || echo "no Python newer than 3.11 with headers here: nothing is tested"
+	$(if $(NEWEST),$(MAKE) test-unit PYTHON=$(NEWEST) VENV=.venv-newest)
 
 demo: $(VENV)/.installed-spark  ## a broker, a stream of orders, and a Spark pipeline that is killed and loses nothing
 	$(BIN)/python -m examples.demo
@@ -119,10 +126,9 @@ docs: $(VENV)/.installed-docs  ## build the documentation site in build/site
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
 	@echo "open build/site/index.html, or run: $(BIN)/mkdocs serve"
 
-# All supported interpreters here that have headers and can make environments, or those that you name. The wheels are built
-# from the unpacked sdist, so it has everything that they need; kernels that setup.py has kept are not compiled again.
-USABLE := import ensurepip, os, sys, sysconfig; os.path.exists(sysconfig.get_path("include") + "/Python.h") and print(sys.executable)
-WHEEL_PYTHONS ?= $(shell for each in 3.11 3.12 3.13 3.14; do python$$each -c '$(USABLE)' 2>/dev/null || true; done)
+# All supported interpreters on the PATH that have headers and can make environments, or those that you name. The wheels are
+# built from the unpacked sdist, so it has everything that they need; kernels that setup.py has kept are not compiled again.
+WHEEL_PYTHONS ?= $(shell for each in 3.11 3.12 3.13 3.14; do python$$each -c '$(USABLE)' 2>/dev/null | cut -d' ' -f2; done)
 wheels: $(VENV)/.installed-wheels  ## sdist and a manylinux wheel in dist/ for each WHEEL_PYTHONS, installed and tried without a compiler
 	rm -rf dist build/wheels build/sdist
 	$(BIN)/python -m build --no-isolation --sdist --outdir dist

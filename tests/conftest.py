@@ -1,14 +1,12 @@
 """What every test shares: how Hypothesis runs, what garbage collection leaves out, and which tests are pure.
 
-A shared machine may stall for a second in the middle of an example, so no example has a time limit: a limit would fail
-without anything being wrong. Under `CI` Hypothesis's own profile takes over, which also repeats the same examples.
+How many random examples they try is in `tests/effort.py`.
 
 Tests that start a broker or another process, or open a port, lie in `tests/broker` and in the suites beside it. A test
 in one of the pure folders that does it fails.
 """
 
 import gc
-import os
 import sys
 import threading
 from collections.abc import Generator, Iterator
@@ -19,6 +17,7 @@ import pytest
 from hypothesis import settings
 
 from tests import failures, workers
+from tests.effort import effort
 
 # Assertions of the modules that tests share also say what they compared.
 pytest.register_assert_rewrite(
@@ -27,9 +26,8 @@ pytest.register_assert_rewrite(
 
 gc.disable()  # until everything is collected: imports make millions of objects and next to no garbage
 
-settings.register_profile("house", deadline=None, print_blob=True)
-if not os.environ.get("CI"):
-    settings.load_profile("house")
+settings.register_profile("house", effort(100))
+settings.load_profile("house")
 
 PURE_FOLDERS = ("tests/unit/", "tests/state/", "tests/golden/", "tests/scenarios/", "tests/test_tidy.py")
 IMPURE_EVENTS = frozenset({"os.fork", "os.posix_spawn", "socket.bind", "subprocess.Popen"})
@@ -53,9 +51,12 @@ def pytest_configure(config: pytest.Config) -> None:
         config.pluginmanager.register(workers.WorkerPool(config))
 
 
+@pytest.hookimpl(tryfirst=True)  # before `-m` selects
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Gives long tests more time."""
+    """Gives long tests more time, and marks those that try random examples."""
     for item in items:
+        if item.nodeid.startswith("tests/state/") or getattr(getattr(item, "obj", None), "is_hypothesis_test", False):
+            item.add_marker("random")
         if item.get_closest_marker("long") or item.get_closest_marker("install"):
             item.add_marker(pytest.mark.timeout(LONG_TEST_MAX_S))
 

@@ -5,7 +5,7 @@ from hypothesis.stateful import run_state_machine_as_test
 
 from tests.cluster.zookeeper import ZooKeeperEnsemble
 from tests.cluster.zookeeper_world import ZooKeeperWorld
-from tests.state.effort import effort
+from tests.effort import effort
 from tests.state.metadata_machine import StoresMachine
 
 

@@ -18,7 +18,7 @@ from hypothesis.stateful import rule, run_state_machine_as_test
 from ottla.records.layout import Marker
 from ottla.sim.disk import Moment, NameOrder, SimDisk
 from ottla.storage.log_config import LogConfig
-from tests.state.effort import IS_LONG, effort
+from tests.effort import IS_LONG, effort
 from tests.state.log_rig import Rig, Wish
 from tests.state.log_wishes import replicated, shares, wishes
 from tests.state.test_log_model import LogMachine

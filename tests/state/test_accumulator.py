@@ -24,7 +24,7 @@ from ottla.model.ids import TopicPartition
 from ottla.records.batch import Batch
 from ottla.records.decode import decode_records
 from ottla.sim.random import SimRandom
-from tests.state.effort import effort
+from tests.effort import effort
 
 PARTITIONS = [TopicPartition("t", index) for index in range(2)]
 IN_FLIGHT = 5

@@ -23,7 +23,7 @@ from ottla.coordination.groups.requests import (
     SyncResponse,
 )
 from ottla.model.error_codes import ErrorCode
-from tests.state.effort import effort
+from tests.effort import effort
 from tests.unit.coordination.group_rig import GroupRig, subscription
 
 SETTINGS = GroupSettings(initial_rebalance_delay_ms=1_000, new_member_timeout_ms=30_000, group_size_max=4)

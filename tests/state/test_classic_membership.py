@@ -19,7 +19,7 @@ from ottla.client.group.classic_membership_state import ClassicMembershipState, 
 from ottla.client.group.membership_state import FindCoordinator, State, Wait
 from ottla.model.error_codes import ErrorCode
 from ottla.model.ids import TopicPartition
-from tests.state.effort import effort
+from tests.effort import effort
 
 TOPICS = frozenset({"a", "b"})
 BROKER = 7

@@ -16,7 +16,7 @@ from ottla.model.ids import TopicPartition
 from ottla.protocol.fetch_frames import VERSION, Wanted, fetch_body
 from ottla.protocol.scan import FetchRequest, scan_requests
 from ottla.sim.random import SimRandom
-from tests.state.effort import effort
+from tests.effort import effort
 
 pytestmark = pytest.mark.slow
 

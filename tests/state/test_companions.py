@@ -23,7 +23,7 @@ from ottla.metadata.configs.queue_settings import queue_settings_of
 from ottla.model.errors import InvalidConfigError
 from ottla.model.queue_names import CompanionKind
 from ottla.sim.random import SimRandom
-from tests.state.effort import effort
+from tests.effort import effort
 from tests.unit.controller.images import after_operations, cluster
 
 pytestmark = pytest.mark.slow

@@ -25,7 +25,7 @@ from ottla.coordination.groups.group_kind import Topic
 from ottla.coordination.runtime.effects import CoordinatorRecord
 from ottla.model.error_codes import ErrorCode
 from ottla.sim.random import SimRandom
-from tests.state.effort import effort
+from tests.effort import effort
 from tests.unit.coordination.consumer_group_driver import Driver
 
 pytestmark = pytest.mark.slow

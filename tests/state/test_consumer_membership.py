@@ -17,7 +17,7 @@ from ottla.client.group.consumer_membership_state import ConsumerMembershipState
 from ottla.client.group.membership_state import FindCoordinator, State, Wait
 from ottla.model.error_codes import ErrorCode
 from ottla.model.ids import TopicPartition
-from tests.state.effort import effort
+from tests.effort import effort
 
 TOPIC, TOPIC_ID = "t", UUID(int=1)
 PARTITIONS = range(5)

@@ -34,7 +34,7 @@ from ottla.queues.delivery_state import DeliveryEffect, DeliveryState, Owe, Parc
 from ottla.queues.kinds.kind import Found
 from ottla.queues.offset_runs import runs_of
 from ottla.queues.progress_records import Action, Plan, ProgressRecord, Refused, decode, encode
-from tests.state.effort import effort
+from tests.effort import effort
 
 pytestmark = pytest.mark.slow
 

@@ -15,7 +15,7 @@ from ottla.model.error_codes import ErrorCode
 from ottla.model.ids import TopicPartition
 from ottla.protocol.fetch_frames import READ_UNCOMMITTED, Fetched, Wanted
 from ottla.records.builder import BatchBuilder
-from tests.state.effort import effort
+from tests.effort import effort
 
 PARTITIONS = [TopicPartition("t", index) for index in range(4)]
 RECORDS = 40

@@ -9,7 +9,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from ottla.broker.requests.fetch_sessions import EVICTION_SECONDS, FetchPlan, FetchSessions
 from ottla.model.error_codes import ErrorCode
 from ottla.sim.random import SimRandom
-from tests.state.effort import effort
+from tests.effort import effort
 from tests.unit.broker.fetch_requests import fetch_request
 
 pytestmark = pytest.mark.slow

@@ -30,7 +30,7 @@ from ottla.records.batch import Batch
 from ottla.records.builder import build_batch
 from ottla.records.decode import decode_records
 from ottla.records.record import Headers, Record
-from tests.state.effort import effort
+from tests.effort import effort
 
 PARTITIONS = 3
 CHECK_MAX = 2

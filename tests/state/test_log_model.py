@@ -9,7 +9,7 @@ from ottla.env.ports import Disk
 from ottla.env.real_disk import RealDisk
 from ottla.sim.disk import SimDisk
 from ottla.storage.log_config import LogConfig
-from tests.state.effort import effort
+from tests.effort import effort
 from tests.state.log_rig import DATA, Rig, Wish
 from tests.state.log_wishes import configs, follower_wishes, index_bytes, markers, shares, wishes
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import initialize
 
 from ottla.sim.store import StoreFaults
-from tests.state.effort import effort
+from tests.effort import effort
 from tests.state.metadata_machine import StoresMachine
 from tests.unit.metadata.store_worlds import SimWorld, SqliteWorld
 

@@ -18,8 +18,8 @@ from ottla.coordination.groups.consumer.requests import ConsumerGroupConfig, Con
 from ottla.coordination.groups.requests import JoinResponse, LeaveRequest, LeavingMember, MemberProtocol
 from ottla.model.error_codes import ErrorCode
 from ottla.protocol.consumer_protocol import read_assignment
+from tests.effort import effort
 from tests.scenarios.consumer_offsets_rig import ConsumerOffsetsRig
-from tests.state.effort import effort
 from tests.unit.coordination.consumer_offsets_driver import assignment, subscription
 
 pytestmark = pytest.mark.slow

@@ -22,7 +22,7 @@ from ottla.coordination.groups.requests import (
     MemberProtocol,
     SyncRequest,
 )
-from tests.state.effort import effort
+from tests.effort import effort
 from tests.unit.coordination.consumer_group_driver import BAR, FOO
 from tests.unit.coordination.consumer_offsets_driver import ShardDriver, assignment, subscription
 

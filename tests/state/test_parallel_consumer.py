@@ -10,7 +10,7 @@ from ottla.client.parallel.parallel_consumer_state import Ordering, ParallelCons
 from ottla.client.values import ConsumerRecord
 from ottla.model.ids import TopicPartition
 from ottla.sim.random import SimRandom
-from tests.state.effort import effort
+from tests.effort import effort
 
 PARTITIONS = [TopicPartition("t", 0), TopicPartition("t", 1)]
 KEYS = [None, b"a", b"b"]

@@ -34,7 +34,7 @@ from ottla.replication.partition_state import (
     WakeFollowers,
 )
 from ottla.storage.log import Appended
-from tests.state.effort import effort
+from tests.effort import effort
 
 pytestmark = pytest.mark.slow
 

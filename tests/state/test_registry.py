@@ -19,7 +19,7 @@ from ottla.registry.state.metadata import Metadata
 from ottla.registry.state.qualified_subjects import context_of
 from ottla.registry.state.registry_image import RegistryImage
 from ottla.registry.state.requests import AssociationInfo, AssociationRequest, ConfigUpdate, ModeUpdate, SchemaRequest
-from tests.state.effort import effort
+from tests.effort import effort
 from tests.unit.registry.state.tiny_language import Registry, schema
 
 SUBJECTS = st.sampled_from(["a", "b", ":.x:a", ":.x:b-value"])

@@ -21,7 +21,7 @@ from ottla.coordination.groups.share.requests import (
 )
 from ottla.coordination.runtime.effects import CoordinatorRecord, Respond, Write
 from ottla.model.error_codes import ErrorCode
-from tests.state.effort import effort
+from tests.effort import effort
 
 MEMBERS = ("a", "b", "c", "d")
 TOPICS = ("t1", "t2", "t3")

@@ -17,7 +17,7 @@ from ottla.client.group.membership_state import FindCoordinator, State, Wait
 from ottla.client.group.share_membership_state import ShareHeartbeat, ShareMembershipState
 from ottla.model.error_codes import ErrorCode
 from ottla.model.ids import TopicPartition
-from tests.state.effort import effort
+from tests.effort import effort
 
 IDS = {"t": UUID(int=1), "u": UUID(int=2)}
 NAMES = {topic_id: name for name, topic_id in IDS.items()}

@@ -30,7 +30,7 @@ from ottla.coordination.share_state.records import ShareKey
 from ottla.coordination.share_state.requests import ShareStateSettings, StateRead, StateWrite
 from ottla.coordination.share_state.shard_state import ShareStateShard
 from ottla.model.error_codes import ErrorCode
-from tests.state.effort import effort
+from tests.effort import effort
 
 pytestmark = pytest.mark.slow
 

@@ -38,7 +38,7 @@ from ottla.protocol.share_frames import (
     ShareFetched,
     TopicIdPartition,
 )
-from tests.state.effort import effort
+from tests.effort import effort
 
 TOPIC_ID = UUID(int=1)
 PARTITIONS = [TopicIdPartition(TOPIC_ID, index) for index in range(3)]

@@ -15,7 +15,7 @@ from ottla.coordination.share_state.shard_state import ShareStateShard
 from ottla.coordination.share_state.state_batches import StateBatch, combined
 from ottla.model.error_codes import ErrorCode
 from ottla.model.ids import Offset
-from tests.state.effort import effort
+from tests.effort import effort
 
 TOPIC = UUID(int=1)
 KEYS = [ShareKey("g", TOPIC, 0), ShareKey("g", TOPIC, 1), ShareKey("h", TOPIC, 0)]

@@ -17,7 +17,7 @@ from ottla.coordination.groups.streams.groups_state import StreamsGroups
 from ottla.coordination.groups.streams.requests import GroupState, StatusCode, StreamsGroupConfig
 from ottla.coordination.groups.streams.tasks import NOTHING, TaskId, as_tasks, task_ids
 from ottla.model.error_codes import ErrorCode
-from tests.state.effort import effort
+from tests.effort import effort
 from tests.unit.coordination.streams_group_driver import CHANGELOG, COUNTING, REPARTITION, Driver
 
 FENCED = (ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.GROUP_ID_NOT_FOUND)

@@ -4,7 +4,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from ottla.replication.timing_wheel import SLOTS, Deadline, TimingWheel
-from tests.state.effort import effort
+from tests.effort import effort
 
 SPANS = st.one_of(
     st.integers(-10, 3),

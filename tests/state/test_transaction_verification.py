@@ -29,7 +29,7 @@ from ottla.coordination.transactions.verification_state import (
 )
 from ottla.model.error_codes import ErrorCode
 from ottla.model.ids import ProducerEpoch, ProducerId, TopicPartition
-from tests.state.effort import effort
+from tests.effort import effort
 
 pytestmark = pytest.mark.slow
 

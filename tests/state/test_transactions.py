@@ -34,7 +34,7 @@ from ottla.coordination.transactions.shard_state import TransactionShard
 from ottla.coordination.transactions.transaction_state import AT_REST, EPOCH_CLIENT_MAX, PREPARED
 from ottla.model.error_codes import ErrorCode
 from ottla.model.ids import NO_TIMESTAMP, ProducerEpoch, ProducerId, TopicPartition
-from tests.state.effort import effort
+from tests.effort import effort
 from tests.unit.coordination.transaction_rig import TransactionRig
 
 pytestmark = pytest.mark.slow

@@ -13,7 +13,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from ottla.env.real_clock import RealClock
 from ottla.metadata.sqlite.sqlite_store import SqliteLease, SqliteStore
 from ottla.metadata.store import Change, Check, ConflictError, Delete, Entry, Operation, Put
-from tests.state.effort import effort
+from tests.effort import effort
 from tests.unit.metadata.store_rig import heard, opened, other_process, run
 
 pytestmark = pytest.mark.slow

@@ -22,7 +22,7 @@ from ottla.transport.listener_tls import ListenerTls
 from ottla.transport.listeners import ListenerLimits
 from ottla.transport.receive_buffers import SMALL_BYTES
 from ottla.transport.turn import Turn
-from tests.state.effort import effort
+from tests.effort import effort
 from tests.unit.transport.certificates import make_certificate
 from tests.unit.transport.rig import Client, Rig, request, response
 

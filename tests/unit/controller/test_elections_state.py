@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ottla.controller.decisions import ControllerDecision, NewTopic, PartitionOutcome, ReplicaAssignment, TopicDefaults
@@ -29,6 +29,7 @@ from ottla.metadata.records import (
 from ottla.metadata.store import Check, Delete, Put
 from ottla.model.ids import BrokerId, TopicPartition
 from ottla.sim.random import SimRandom
+from tests.effort import effort
 from tests.unit.controller.images import after, after_operations, brokers, cluster
 
 pytestmark = pytest.mark.slow
@@ -422,7 +423,7 @@ STEPS = st.lists(
 )
 
 
-@settings(max_examples=300)
+@effort(300)
 @given(STEPS)
 def test_whoever_leads_has_all_that_was_committed(steps: list[tuple[str, int]]) -> None:
     """Copies survive the loss of a process: brokers come and go, and whole ones only ever miss what came later."""
@@ -593,7 +594,7 @@ class Machines:
             assert self.committed == found, (self.leads, self.partition, self.logs)
 
 
-@settings(max_examples=500)
+@effort(500)
 @given(MACHINE_STEPS)
 def test_one_machine_at_a_time_that_loses_what_it_had_costs_nothing(steps: list[tuple[str, int]]) -> None:
     machines = Machines()
@@ -651,7 +652,7 @@ FOLDER_STEPS = st.lists(
 )
 
 
-@settings(max_examples=500)
+@effort(500)
 @given(FOLDER_STEPS)
 def test_lost_folders_cost_nothing_while_one_member_has_its_log(steps: list[tuple[str, int]]) -> None:
     folders = Folders()

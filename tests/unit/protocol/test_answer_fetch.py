@@ -5,7 +5,7 @@ from itertools import groupby, pairwise
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from kio.schema.errors import ErrorCode
 from kio.static.constants import EntityType
@@ -13,6 +13,7 @@ from kio.static.constants import EntityType
 from ottla.model.errors import MisuseError
 from ottla.protocol.results import FetchResult
 from ottla.protocol.scan import Endpoint, FetchRequest, scan_requests
+from tests.effort import effort
 from tests.unit.protocol.kio_requests import FETCH_VERSIONS, entity_class, request_frame
 from tests.unit.protocol.kio_responses import (
     codes,
@@ -123,7 +124,7 @@ def fetch_results(draw: st.DrawFn, by_id: bool) -> list[FetchResult]:
 
 
 @pytest.mark.parametrize("version", FETCH_VERSIONS)
-@settings(max_examples=40)
+@effort(40)
 @given(data=st.data(), code=codes, session_id=ids, endpoints=endpoint_lists, throttle_time_ms=spans)
 def test_fetch(
     version: int, data: st.DataObject, code: int, session_id: int, endpoints: list[Endpoint], throttle_time_ms: int

@@ -5,7 +5,7 @@ from itertools import groupby
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from kio.schema.errors import ErrorCode
 from kio.static.constants import EntityType
@@ -13,6 +13,7 @@ from kio.static.constants import EntityType
 from ottla.model.errors import MisuseError
 from ottla.protocol.results import ProduceResult
 from ottla.protocol.scan import Endpoint, ProduceRequest, scan_requests
+from tests.effort import effort
 from tests.unit.protocol.kio_requests import PRODUCE_VERSIONS, entity_class, request_frame, texts
 from tests.unit.protocol.kio_responses import (
     codes,
@@ -108,7 +109,7 @@ def expected_produce(
 
 
 @pytest.mark.parametrize("version", PRODUCE_VERSIONS)
-@settings(max_examples=40)
+@effort(40)
 @given(data=st.data(), endpoints=endpoint_lists, throttle_time_ms=spans, correlation_id=ids)
 def test_produce(
     version: int, data: st.DataObject, endpoints: list[Endpoint], throttle_time_ms: int, correlation_id: int

@@ -6,7 +6,7 @@ from datetime import timedelta
 from typing import Any, NamedTuple
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from kio.serial import entity_reader
 from kio.serial.errors import SerialError
@@ -23,6 +23,7 @@ from ottla.protocol.classic_members import (
 )
 from ottla.protocol.shapes import ELEMENTS_ALWAYS, ELEMENTS_MAX, ShapeError, checked
 from ottla.protocol.varints import unsigned_varint
+from tests.effort import effort
 from tests.wire.exchange import message_class, request_body
 
 MILLISECOND = timedelta(milliseconds=1)
@@ -164,7 +165,7 @@ def by_kio(api: Api, version: int, body: bytes) -> Said:
 
 
 @pytest.mark.parametrize(("api", "version"), VERSIONS)
-@settings(max_examples=50)
+@effort(50)
 @given(data=st.data())
 def test_reads_what_kio_writes(api: Api, version: int, data: st.DataObject) -> None:
     body = request_body(api.key, version, data.draw(api.values))
@@ -180,7 +181,7 @@ def test_every_cut_is_refused(api: Api, version: int) -> None:
 
 
 @pytest.mark.parametrize(("api", "version"), VERSIONS)
-@settings(max_examples=100)
+@effort(100)
 @given(data=st.data())
 def test_damage_is_read_as_by_kio_or_refused_as_by_kio(api: Api, version: int, data: st.DataObject) -> None:
     body = bytearray(request_body(api.key, version, api.sample))

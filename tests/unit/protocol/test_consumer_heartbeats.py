@@ -5,7 +5,7 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from kio.serial import entity_reader
 from kio.static.constants import EntityType
@@ -13,6 +13,7 @@ from kio.static.constants import EntityType
 from ottla.protocol.apis import SERVED, ApiKey
 from ottla.protocol.consumer_heartbeats import ConsumerHeartbeatRequest, read_consumer_heartbeat
 from ottla.protocol.shapes import ELEMENTS_ALWAYS, ShapeError, checked
+from tests.effort import effort
 from tests.unit.protocol.damaged_requests import check_damage
 from tests.wire.exchange import message_class, request_body
 
@@ -78,7 +79,7 @@ def said(read: ConsumerHeartbeatRequest) -> tuple[object, ...]:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-@settings(max_examples=50)
+@effort(50)
 @given(values=HEARTBEATS)
 def test_reads_what_kio_writes(version: int, values: dict[str, Any]) -> None:
     body = request_body(API_KEY, version, values)
@@ -101,7 +102,7 @@ def test_every_cut_is_refused(version: int) -> None:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-@settings(max_examples=100)
+@effort(100)
 @given(data=st.data())
 def test_damage_is_read_as_by_kio_or_refused_as_by_kio(version: int, data: st.DataObject) -> None:
     check_damage(

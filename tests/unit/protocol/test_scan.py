@@ -4,12 +4,13 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from kio.static.constants import EntityType
 
 from ottla.model.errors import MisuseError
 from ottla.protocol.scan import FetchRequest, ProduceRequest, Request, is_flexible, scan_requests
+from tests.effort import effort
 from tests.unit.protocol.kio_requests import (
     FETCH_VERSIONS,
     PRODUCE_VERSIONS,
@@ -55,7 +56,7 @@ def assert_header(request: Request, entity: Any, correlation_id: int, client_id:
 
 
 @pytest.mark.parametrize("version", PRODUCE_VERSIONS)
-@settings(max_examples=40)
+@effort(40)
 @given(data=st.data(), correlation_id=correlation_ids, client_id=st.none() | texts)
 def test_produce(version: int, data: st.DataObject, correlation_id: int, client_id: str | None) -> None:
     entity = data.draw(entities(entity_class(0, version, EntityType.request)))
@@ -67,7 +68,7 @@ def test_produce(version: int, data: st.DataObject, correlation_id: int, client_
 
 
 @pytest.mark.parametrize("version", FETCH_VERSIONS)
-@settings(max_examples=40)
+@effort(40)
 @given(data=st.data(), correlation_id=correlation_ids, client_id=st.none() | texts)
 def test_fetch(version: int, data: st.DataObject, correlation_id: int, client_id: str | None) -> None:
     entity = data.draw(entities(entity_class(1, version, EntityType.request)))
@@ -143,7 +144,7 @@ def test_api_versions_of_the_future_can_be_answered(
     assert body == (b"before" + frame)[request.body_start : request.end]
 
 
-@settings(max_examples=30)
+@effort(30)
 @given(data=st.data())
 def test_frames_cut_anywhere(data: st.DataObject) -> None:
     """However much has arrived: the whole frames are answered, and the next one's place and size."""

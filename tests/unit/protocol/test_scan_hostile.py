@@ -4,13 +4,14 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from kio.serial import entity_reader
 from kio.serial.errors import SerialError
 from kio.static.constants import EntityType
 
 from ottla.protocol.scan import BrokenRequest, FetchRequest, ProduceRequest, Request, scan_requests
+from tests.effort import effort
 from tests.unit.protocol.kio_requests import (
     FETCH_VERSIONS,
     PRODUCE_VERSIONS,
@@ -344,7 +345,7 @@ def damaged(entity: Any, changes: list[tuple[Mutation, int, int]]) -> bytes:
     ("api_key", "version"),
     [*((0, version) for version in PRODUCE_VERSIONS), *((1, version) for version in FETCH_VERSIONS)],
 )
-@settings(max_examples=60)
+@effort(60)
 @given(data=st.data(), changes=st.lists(mutations, min_size=1, max_size=3))
 def test_damage_anywhere(
     api_key: int, version: int, data: st.DataObject, changes: list[tuple[Mutation, int, int]]

@@ -4,7 +4,7 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from kio.serial import entity_reader
 from kio.static.constants import EntityType
@@ -12,6 +12,7 @@ from kio.static.constants import EntityType
 from ottla.protocol.apis import SERVED, ApiKey
 from ottla.protocol.shapes import ELEMENTS_ALWAYS, ShapeError, checked
 from ottla.protocol.share_acknowledgements import ShareAcknowledgement, read_share_acknowledgement
+from tests.effort import effort
 from tests.unit.protocol.damaged_requests import check_damage
 from tests.wire.exchange import message_class, request_body
 
@@ -80,7 +81,7 @@ def said(read: ShareAcknowledgement) -> tuple[object, ...]:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-@settings(max_examples=50)
+@effort(50)
 @given(values=REQUESTS)
 def test_reads_what_kio_writes(version: int, values: dict[str, Any]) -> None:
     body = request_body(API_KEY, version, values)
@@ -96,7 +97,7 @@ def test_every_cut_is_refused(version: int) -> None:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-@settings(max_examples=100)
+@effort(100)
 @given(data=st.data())
 def test_damage_is_read_as_by_kio_or_refused_as_by_kio(version: int, data: st.DataObject) -> None:
     check_damage(

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from ottla.security.client_quotas import THROTTLE_MS_MAX, ClientQuotas, QuotaKey
 from ottla.security.quota_entity import QuotaEntity
 from ottla.security.rate_samples import SAMPLE_MS
-from tests.state.effort import effort
+from tests.effort import effort
 
 PRODUCE = QuotaKey.PRODUCER_BYTE_RATE
 FETCH = QuotaKey.CONSUMER_BYTE_RATE

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ottla.security.rate_samples import RateSamples
-from tests.state.effort import effort
+from tests.effort import effort
 
 SAMPLES, SAMPLE_MS = 11, 1000
 

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ottla.security.token_bucket import TokenBucket
-from tests.state.effort import effort
+from tests.effort import effort
 
 
 def test_is_full_at_first_and_may_be_overdrawn() -> None:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from google.protobuf.message import DecodeError
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from opentelemetry.proto.common.v1.common_pb2 import AnyValue, ArrayValue, KeyValue
 from opentelemetry.proto.metrics.v1.metrics_pb2 import (
@@ -22,6 +22,7 @@ from opentelemetry.proto.resource.v1.resource_pb2 import Resource
 
 from ottla.broker.telemetry import otlp
 from ottla.broker.telemetry.otlp import InvalidPayloadError, PayloadLimitError, PushedMetric, read_metrics
+from tests.effort import effort
 
 TEXTS = st.text(max_size=8)
 LONGS = st.integers(-(2**63), 2**63 - 1)
@@ -134,14 +135,14 @@ def comparable(metrics: list[PushedMetric]) -> list[str]:
 
 
 @pytest.mark.slow
-@settings(max_examples=100, deadline=None)
+@effort(100)
 @given(PAYLOADS)
 def test_payloads_are_read_as_opentelemetry_writes_them(data: MetricsData) -> None:
     assert judged(data) == list(read_metrics(data.SerializeToString()))
 
 
 @pytest.mark.slow
-@settings(max_examples=300, deadline=None)
+@effort(300)
 @given(PAYLOADS, st.data())
 def test_damaged_payloads_are_read_as_protobuf_reads_them(data: MetricsData, draw: st.DataObject) -> None:
     """Whatever protobuf accepts is read alike; nothing else than the two errors is raised."""
@@ -164,7 +165,7 @@ def test_damaged_payloads_are_read_as_protobuf_reads_them(data: MetricsData, dra
         assert expected is None or comparable(expected) == comparable(found)
 
 
-@settings(max_examples=200, deadline=None)
+@effort(200)
 @given(st.binary(max_size=60))
 def test_any_bytes_are_read_or_refused(content: bytes) -> None:
     try:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ottla.coordination.transactions.records import (
@@ -20,6 +20,7 @@ from ottla.coordination.transactions.records import (
 )
 from ottla.model.errors import CorruptError
 from ottla.model.ids import ProducerEpoch, ProducerId, TimestampMs, TopicPartition
+from tests.effort import effort
 
 GOLDEN = Path(__file__).parents[3] / "golden" / "coordination" / "transactions.json"
 RECORDS: list[dict[str, Any]] = json.loads(GOLDEN.read_text(encoding="utf-8"))
@@ -106,13 +107,13 @@ entries = st.builds(
 
 
 @given(entries)
-@settings(max_examples=100, deadline=None)
+@effort(100)
 def test_what_is_written_is_read(entry: TransactionEntry) -> None:
     assert entry == decode_value(encode_value(entry, 1))
 
 
 @given(st.sampled_from(RECORDS), st.data())
-@settings(max_examples=300, deadline=None)
+@effort(300)
 def test_no_bytes_do_worse_than_an_error(record: dict[str, Any], data: st.DataObject) -> None:
     value = bytearray.fromhex(record["value"])
     for _ in range(data.draw(st.integers(0, 3))):
@@ -126,7 +127,7 @@ def test_no_bytes_do_worse_than_an_error(record: dict[str, Any], data: st.DataOb
 
 
 @given(st.binary(max_size=20))
-@settings(max_examples=100, deadline=None)
+@effort(100)
 def test_no_key_does_worse_than_an_error(key: bytes) -> None:
     with contextlib.suppress(CorruptError):
         assert decode_key(key) is None or key[:2] == b"\0\0"

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ottla.client.admin.transaction_outcome import TransactionOutcome
@@ -32,6 +32,7 @@ from ottla.spark.sink.errors import (
     ReplacedDriverError,
     SinkTakenError,
 )
+from tests.effort import effort
 
 pytestmark = pytest.mark.slow
 
@@ -330,7 +331,7 @@ def test_those_that_hold_readers_back_are_committed_last() -> None:
     assert () == commit_waves([])
 
 
-@settings(max_examples=400, deadline=None)
+@effort(400)
 @given(data=st.data())
 def test_whatever_happens_each_row_is_there_once_or_the_query_stops(data: st.DataObject) -> None:
     """Drivers come, hang, die and wake up again in any order, and brokers abort what takes too long."""

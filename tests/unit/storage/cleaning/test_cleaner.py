@@ -3,13 +3,14 @@
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ottla.model.errors import CorruptError
 from ottla.model.ids import Offset, ProducerId
 from ottla.records.decode import decode_records
 from ottla.records.layout import Codec, Marker
+from tests.effort import effort
 from tests.unit.records.record_strategies import with_payload
 from tests.unit.storage.cleaning.cleaner_model import CONFIG, RETENTION_MS, History
 from tests.unit.storage.rig import batch
@@ -46,7 +47,7 @@ def take(history: History, step: tuple[object, ...]) -> None:
             raise AssertionError(step)
 
 
-@settings(max_examples=150)
+@effort(150)
 @given(histories, st.sampled_from([1 << 16, 24 * 20]))
 def test_what_is_left_of_any_history_is_what_the_model_allows(steps: list[tuple[object, ...]], map_bytes: int) -> None:
     history = History(map_bytes=map_bytes)

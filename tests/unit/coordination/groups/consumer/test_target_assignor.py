@@ -11,15 +11,16 @@ from typing import Any, Final, NamedTuple
 from uuid import UUID
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ottla.coordination.groups.consumer.target_assignor import ASSIGNORS, RANGE, UNIFORM, AssignedMember, assign
 from ottla.coordination.groups.record_values import Assignment
+from tests.effort import effort
 
 A, B, C = (UUID(int=number) for number in (1, 2, 3))
 GOLDEN: Final = Path(__file__).parents[4] / "golden" / "coordination" / "target_assignments.jsonl"
-EFFORT: Final = settings(max_examples=80, deadline=None, derandomize=True)
+EFFORT: Final = effort(80)
 
 
 @st.composite

@@ -10,12 +10,13 @@ from zoneinfo import ZoneInfo
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ottla.registry.serde.arrow.json_rows import JsonValues
 from ottla.registry.serde.arrow.row_decoding import BlockRefusedError, decode_rows
 from ottla.spark.values.value_types import arrow_fields
+from tests.effort import effort
 from tests.unit.spark.value_cases import array_of, decoded, map_of, spark_schema
 
 pytestmark = pytest.mark.slow
@@ -243,7 +244,7 @@ _garbage = st.one_of(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@effort(300)
 @given(st.lists(_garbage, max_size=8))
 def test_a_value_means_the_same_alone_and_among_others(values: list[bytes]) -> None:
     format = values_of(a="integer", b="string")
@@ -263,7 +264,7 @@ _orders = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=200, deadline=None)
+@effort(200)
 @given(st.lists(_orders, max_size=6), st.booleans())
 def test_what_was_written_as_json_is_read_again(orders: list[dict[str, Any]], ascii_only: bool) -> None:
     format = values_of(id="string", customer="long", amount="double", paid="boolean", items=array_of(ITEM))

@@ -10,7 +10,7 @@ from typing import Any
 import fastavro
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ottla.client.options import OptionError
@@ -18,6 +18,7 @@ from ottla.registry.schemas.avro.avro_schema import parse
 from ottla.registry.serde.arrow.avro_plan import AvroColumns
 from ottla.registry.serde.arrow.kernel_rows import KernelRows
 from ottla.spark.values.value_format import value_schema
+from tests.effort import effort
 from tests.unit.spark.value_cases import decoded
 
 ORDER: dict[str, Any] = {
@@ -198,7 +199,7 @@ def test_schemas_that_are_wrong_or_cannot_be_bounded_are_refused(schema: str, re
         value_schema({"valueFormat": "avro", "valueSchema": schema})
 
 
-@settings(max_examples=200, deadline=None)
+@effort(200)
 @given(
     st.lists(
         st.one_of(st.binary(max_size=8), st.sampled_from([written(ORDER["fields"][0]["type"], "abc")])), max_size=6

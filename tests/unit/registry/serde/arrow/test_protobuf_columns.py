@@ -7,11 +7,12 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from google.protobuf.message import DecodeError
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ottla.registry.serde.arrow.avro_plan import NoColumnsError
 from ottla.registry.serde.arrow.protobuf_plan import ProtobufColumns
+from tests.effort import effort
 from tests.unit.registry.serde.arrow.protobuf_messages import PROTO2, PROTO3, message_class, random_message, row_of
 from tests.unit.registry.serde.arrow.test_avro_columns import rows_of
 
@@ -56,7 +57,7 @@ def problem(fields: str, data: bytes) -> str:
 
 
 @pytest.mark.parametrize("name", CLASSES)
-@settings(max_examples=150, deadline=None)
+@effort(150)
 @given(seed=st.integers(0, 2**32))
 def test_rows_are_those_of_the_runtime(name: str, seed: int) -> None:
     chance = Random(seed)
@@ -67,7 +68,7 @@ def test_rows_are_those_of_the_runtime(name: str, seed: int) -> None:
 
 
 @pytest.mark.parametrize("name", CLASSES)
-@settings(max_examples=150, deadline=None)
+@effort(150)
 @given(seed=st.integers(0, 2**32))
 def test_concatenated_values_are_merged(name: str, seed: int) -> None:
     """Repeated fields and maps in several places, messages in parts, oneofs that change, all of them nested too."""
@@ -79,7 +80,7 @@ def test_concatenated_values_are_merged(name: str, seed: int) -> None:
 
 
 @pytest.mark.parametrize("name", CLASSES)
-@settings(max_examples=300, deadline=None, derandomize=True)
+@effort(300)
 @given(seed=st.integers(0, 2**32))
 def test_damaged_values_are_judged_as_by_the_runtime(name: str, seed: int) -> None:
     chance = Random(seed)

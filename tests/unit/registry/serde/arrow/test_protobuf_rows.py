@@ -6,12 +6,13 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ottla.registry.serde.arrow.avro_rows import RowError
 from ottla.registry.serde.arrow.protobuf_plan import ProtobufColumns
 from ottla.registry.serde.arrow.protobuf_rows import ProtobufRows
+from tests.effort import effort
 from tests.unit.registry.serde.arrow.protobuf_messages import PROTO2, PROTO3, message_class, random_message
 
 CLASSES = {"proto3": message_class(PROTO3), "proto2": message_class(PROTO2)}
@@ -26,7 +27,7 @@ def written(fields: str, rows: list[dict[str, Any]], kind: pa.DataType | None = 
 
 
 @pytest.mark.parametrize("name", CLASSES)
-@settings(max_examples=150, deadline=None)
+@effort(150)
 @given(seed=st.integers(0, 2**32))
 def test_bytes_are_those_of_the_runtime(name: str, seed: int) -> None:
     chance = Random(seed)
@@ -40,7 +41,7 @@ def test_bytes_are_those_of_the_runtime(name: str, seed: int) -> None:
 
 
 @pytest.mark.parametrize("name", CLASSES)
-@settings(max_examples=80, deadline=None)
+@effort(80)
 @given(seed=st.integers(0, 2**32))
 def test_maps_and_slices_are_written(name: str, seed: int) -> None:
     chance = Random(seed)
