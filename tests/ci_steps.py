@@ -27,9 +27,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-ROOT: Final = Path(__file__).parents[1]
-LOGS: Final = ROOT / "build" / "ci"
-FAILURES: Final = ROOT / "build" / "failures"
+LOGS: Final = Path("build/ci")
+FAILURES: Final = Path("build/failures")
 CORES: Final = 2
 FLAKY_MAX: Final = 3
 LINES_MAX: Final = 40
@@ -44,7 +43,7 @@ class Step:
     """A command that is cut off after some minutes."""
 
     name: str
-    minutes: int
+    minutes: float
     cores: int
     after: Sequence[str] = ("everything else installed",)
     command: str = ""
@@ -99,7 +98,7 @@ class Run:
 
     @property
     def log(self) -> Path:
-        """What it printed."""
+        """The file with the output of the step."""
         return log_of(self.step)
 
     def end(self, status: int, usage: resource.struct_rusage) -> None:
@@ -110,7 +109,7 @@ class Run:
 
 
 def log_of(step: Step) -> Path:
-    """Where the output of a step is kept."""
+    """The file with the output of a step."""
     return LOGS / (re.sub(r"\W+", "-", step.name) + ".log")
 
 
@@ -120,7 +119,6 @@ def start(step: Step) -> Run:
     with log_of(step).open("wb") as log:
         process = subprocess.Popen(
             ["bash", "-euo", "pipefail", "-c", step.command or step.name],
-            cwd=ROOT,
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=subprocess.STDOUT,
@@ -136,7 +134,7 @@ def stop(run: Run, signal_number: int) -> None:
 
 
 def look(run: Run) -> bool:
-    """Whether a step has ended; one that takes too long is ended."""
+    """Whether a step has ended. One that takes longer than its limit is ended."""
     pid, status, usage = os.wait4(run.process.pid, os.WNOHANG)
     if pid:
         run.end(os.waitstatus_to_exitcode(status), usage)
@@ -190,13 +188,13 @@ def run_steps(steps: Sequence[Step]) -> tuple[list[Run], list[Step]]:
 
 def reports(verdict: str) -> list[tuple[str, Path]]:
     """The first line of each report of a test with this verdict, and the report."""
-    found = []
+    lines = []
     for path in sorted(FAILURES.glob("*/report.txt")):
         with path.open(errors="replace") as file:
             line = file.readline().rstrip()
         if line.startswith(verdict):
-            found.append((line, path))
-    return found
+            lines.append((line, path))
+    return lines
 
 
 def last_log_lines(report: Path, most: int) -> list[str]:
@@ -236,24 +234,26 @@ def summary(runs: Sequence[Run], left_out: Sequence[Step], seconds: float) -> It
 
 def counts(runs: Sequence[Run]) -> dict[str, int]:
     """How many tests passed, failed and were skipped, by the closing lines of all pytest runs."""
-    found = {"passed": 0, "failed": 0, "skipped": 0}
+    numbers = {"passed": 0, "failed": 0, "skipped": 0}
     for run in runs:
         for line in run.log.read_text(errors="replace").splitlines():
             if re.search(r"\b(passed|failed)\b.* in [\d.]+s", line):
                 for number, word in TESTS.findall(line):
-                    found["failed" if word.startswith("error") else word] += int(number)
-    return found
+                    numbers["failed" if word.startswith("error") else word] += int(number)
+    return numbers
 
 
-def main() -> int:
+def main(all_steps: Sequence[Step] = STEPS) -> int:
     """Returns the exit status."""
     parser = argparse.ArgumentParser(description="Everything that must pass before a change is merged.")
     parser.add_argument("steps", nargs="*", metavar="STEP", help="run only these steps, for example 'make test-sim'")
     chosen = parser.parse_args().steps
-    unknown = set(chosen) - {step.name for step in STEPS}
+    unknown = set(chosen) - {step.name for step in all_steps}
     if unknown:
-        parser.error(f"no such step: {', '.join(sorted(unknown))}; there are: {', '.join(step.name for step in STEPS)}")
-    steps = [step for step in STEPS if not chosen or step.name in chosen]
+        parser.error(
+            f"no such step: {', '.join(sorted(unknown))}; there are: {', '.join(step.name for step in all_steps)}"
+        )
+    steps = [step for step in all_steps if not chosen or step.name in chosen]
     for folder in (LOGS, FAILURES):
         shutil.rmtree(folder, ignore_errors=True)
     LOGS.mkdir(parents=True)
@@ -262,9 +262,9 @@ def main() -> int:
     print()
     for line in summary(runs, left_out, time.monotonic() - started):
         print(line)
-    found = counts(runs)
+    tests = counts(runs)
     is_good = not left_out and all(run.status == 0 for run in runs) and len(reports("FLAKY")) <= FLAKY_MAX
-    print(f"{found['passed']} passed, {found['failed']} failed, {found['skipped']} skipped")
+    print(f"{tests['passed']} passed, {tests['failed']} failed, {tests['skipped']} skipped")
     return 0 if is_good else 1
 
 

@@ -29,7 +29,6 @@ gc.disable()  # until everything is collected: imports make millions of objects 
 settings.register_profile("house", effort(100))
 settings.load_profile("house")
 
-PURE_FOLDERS = ("tests/unit/", "tests/state/", "tests/golden/", "tests/scenarios/", "tests/test_tidy.py")
 IMPURE_EVENTS = frozenset({"os.fork", "os.posix_spawn", "socket.bind", "subprocess.Popen"})
 """Python's audit events of what a pure test does not do."""
 
@@ -72,7 +71,7 @@ def pytest_collection_finish() -> None:
 def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
     """Tells the audit hook which test runs."""
     global _pure_test
-    _pure_test = item.nodeid if item.nodeid.startswith(PURE_FOLDERS) else None
+    _pure_test = item.nodeid if item.nodeid.startswith(workers.PURE_FOLDERS) else None
     try:
         return (yield)
     finally:

@@ -8,13 +8,13 @@ from typing import Final
 
 import pytest
 
-FOLDER: Final = Path(__file__).parents[1] / "build" / "failures"
+FOLDER: Final = Path.cwd() / "build" / "failures"
 LARGEST_FILE_BYTES: Final = 64 << 20
 """A file that is larger is not kept."""
 
 
 def folder_of(test: str) -> Path:
-    """Where a test's report and files are kept."""
+    """The folder of a test's report and files."""
     return FOLDER / re.sub(r"[^\w.=-]+", "-", test.removeprefix("tests/"))[:200]
 
 
@@ -24,11 +24,11 @@ def keep(reports: Sequence[pytest.TestReport], verdict: str) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     with open(folder / "report.txt", "a") as file:
         print(line(verdict, reports), file=file)
-        for each in reports:
-            if each.failed:
-                print(each.longreprtext, file=file)
-            for name, text in each.sections:
-                print(f"== {name} ({each.when})\n{text}", file=file)
+        for report in reports:
+            if report.failed:
+                print(report.longreprtext, file=file)
+            for name, text in report.sections:
+                print(f"== {name} ({report.when})\n{text}", file=file)
 
 
 def keep_files(test: str, source: Path) -> None:
@@ -36,7 +36,7 @@ def keep_files(test: str, source: Path) -> None:
 
     def too_large(folder: str, names: Iterable[str]) -> list[str]:
         files = [Path(folder, name) for name in names]
-        return [each.name for each in files if not each.is_dir() and not _is_small_file(each)]
+        return [file.name for file in files if not file.is_dir() and not _is_small_file(file)]
 
     try:
         shutil.copytree(source, folder_of(test) / "files", symlinks=True, ignore=too_large, dirs_exist_ok=True)
@@ -46,9 +46,9 @@ def keep_files(test: str, source: Path) -> None:
 
 def line(verdict: str, reports: Sequence[pytest.TestReport]) -> str:
     """One line: the verdict, the test and what its first error says."""
-    failed = next(each for each in reports if each.failed)
+    failed = next(report for report in reports if report.failed)
     lines = failed.longreprtext.splitlines()
-    errors = [each[1:].strip() for each in lines if each.startswith("E ")] or [each for each in lines if each][-1:]
+    errors = [text[1:].strip() for text in lines if text.startswith("E ")] or [text for text in lines if text][-1:]
     return f"{verdict} {failed.nodeid}: {errors[0] if errors else failed.when}"
 
 

@@ -1,8 +1,8 @@
 """Runs the collected tests in several processes: `pytest --workers 4`.
 
 The tests are collected once, then the workers are forked: none needs seconds to import everything again. Each takes one
-module after the other, so what the tests of a module share is made once. Tests of brokers come first, since they wait;
-those that only compute fill the gaps at the end.
+module after the other, so what the tests of a module share is made once. Tests that start brokers and processes come
+first, since they wait; the pure ones, which only compute, fill the gaps at the end.
 
 With `--rerun-failed` a test that fails is run once more when all others have ended, in a worker of its own. If it
 passes then, it is FLAKY: listed as such, with its first failure in `build/failures`, and the run does not fail.
@@ -26,6 +26,8 @@ import pytest
 
 from tests import failures
 
+PURE_FOLDERS: Final = ("tests/unit/", "tests/state/", "tests/golden/", "tests/scenarios/", "tests/test_tidy.py")
+"""No test in these starts a process or opens a port."""
 NUMBER_BYTES: Final = 4
 RERUNS_MAX: Final = 20
 """Where more tests fail, they do not fail by chance."""
@@ -39,14 +41,14 @@ def add_options(parser: pytest.Parser) -> None:
 
 
 class WorkerPool:
-    """A pytest plugin that runs tests in workers, and reports what they tell as if it had happened here."""
+    """A pytest plugin that runs tests in workers and passes their reports on to the other plugins."""
 
     def __init__(self, config: pytest.Config) -> None:
         self._config = config
         self._reruns = bool(config.option.rerun_failed)
         self._workers: dict[Connection, _Worker] = {}
         self._failed: dict[int, list[pytest.TestReport]] = {}
-        self._flaky: dict[int, list[pytest.TestReport]] = {}
+        self._flaky: list[str] = []
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> bool | None:
@@ -63,8 +65,8 @@ class WorkerPool:
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         """Lists what is flaky."""
-        for first in self._flaky.values():
-            terminalreporter.write_line(failures.line("FLAKY", first), yellow=True)
+        for line in self._flaky:
+            terminalreporter.write_line(line, yellow=True)
 
     def _run(self, session: pytest.Session, modules: list[list[int]], folder: Path, workers: int) -> None:
         """Runs the tests with these numbers. A worker that dies is replaced; its test fails, its module goes on."""
@@ -76,13 +78,14 @@ class WorkerPool:
                 for connection in wait(list(self._workers)):
                     assert isinstance(connection, Connection)
                     worker = self._workers[connection]
-                    try:
+                    with suppress(EOFError):
                         self._hear(session, worker, *connection.recv())
-                    except EOFError:
-                        del self._workers[connection]
-                        self._end(session, worker)
-                        if worker.left:
-                            self._start(session, todo, folder, worker.left)
+                        continue
+                    # Outside of any handler, whose exception would be the context of all errors in the next worker.
+                    del self._workers[connection]
+                    self._end(session, worker)
+                    if worker.left:
+                        self._start(session, todo, folder, worker.left)
                 if session.shouldfail or session.shouldstop:
                     todo.clear()
         finally:
@@ -93,16 +96,17 @@ class WorkerPool:
 
     def _rerun(self, session: pytest.Session, folder: Path) -> None:
         """Decides what is flaky, and reports the others as failed."""
-        self._reruns = False
         first_failures, self._failed = self._failed, {}
         for number, first in first_failures.items():
-            if len(first_failures) <= RERUNS_MAX:
-                self._run(session, [[number]], folder, 1)
-            if len(first_failures) <= RERUNS_MAX and number not in self._failed:
-                self._flaky[number] = first
+            if len(first_failures) > RERUNS_MAX:
+                self._report(first, "FAILED")
+                continue
+            self._run(session, [[number]], folder, 1)
+            if number in self._failed:
+                self._report(self._failed[number], "FAILED")
             else:
-                self._report(first)
-            failures.keep(first, "FLAKY" if number in self._flaky else "FAILED")
+                self._flaky.append(failures.line("FLAKY", first))
+            failures.keep(first, "FAILED, the first time:" if number in self._failed else "FLAKY")
 
     def _start(self, session: pytest.Session, todo: "_Todo", folder: Path, tests: list[int]) -> None:
         """Forks a worker, which begins with these tests."""
@@ -138,18 +142,20 @@ class WorkerPool:
         """Reports a test, unless it is to be run again first."""
         assert worker.test is not None
         test, reports, worker.test, worker.reports = worker.test, worker.reports, None, []
-        if any(each.failed for each in reports):
+        if not any(report.failed for report in reports):
+            self._report(reports)
+        elif self._reruns:
             self._failed[test] = reports
-            if self._reruns:
-                return
-            failures.keep(reports, "FAILED")
-        self._report(reports)
+        else:
+            self._report(reports, "FAILED")
 
-    def _report(self, reports: list[pytest.TestReport]) -> None:
+    def _report(self, reports: list[pytest.TestReport], verdict: str = "") -> None:
+        if verdict:
+            failures.keep(reports, verdict)
         hook = self._config.hook
         hook.pytest_runtest_logstart(nodeid=reports[0].nodeid, location=reports[0].location)
-        for each in reports:
-            hook.pytest_runtest_logreport(report=each)
+        for report in reports:
+            hook.pytest_runtest_logreport(report=report)
         hook.pytest_runtest_logfinish(nodeid=reports[0].nodeid, location=reports[0].location)
 
     def _end(self, session: pytest.Session, worker: "_Worker") -> None:
@@ -164,7 +170,7 @@ class WorkerPool:
 
 
 class _Worker:
-    """What is known of a worker: the test that it runs, what that one has reported, and the tests that it runs next."""
+    """A worker process: the test that it runs, the reports of that test so far, and the tests that it runs next."""
 
     def __init__(self, process: int, left: list[int]) -> None:
         self.process = process
@@ -202,8 +208,8 @@ class _Todo:
         os.close(self._writes)
 
 
-class _Teller:
-    """In a worker: tells what happens."""
+class _Reporter:
+    """In a worker: sends reports and warnings to the process that forked it."""
 
     def __init__(self, connection: Connection, config: pytest.Config) -> None:
         self._connection = connection
@@ -225,13 +231,13 @@ class _Teller:
 
 
 def _modules(items: list[pytest.Item]) -> list[list[int]]:
-    """The numbers of the tests of each module: tests of brokers first, then the others."""
-    modules = [list(module) for _, module in groupby(range(len(items)), lambda at: items[at].path)]
-    return sorted(modules, key=lambda module: not items[module[0]].nodeid.startswith("tests/broker/"))
+    """The numbers of the tests of each module, the pure modules last."""
+    modules = [list(module) for _, module in groupby(range(len(items)), lambda number: items[number].path)]
+    return sorted(modules, key=lambda module: items[module[0]].nodeid.startswith(PURE_FOLDERS))
 
 
 def _work(session: pytest.Session, todo: _Todo, tests: list[int], connection: Connection, temporary: Path) -> NoReturn:
-    """The life of a worker."""
+    """Runs tests in a worker process until none is left, and ends it."""
     config = session.config
     manager = config.pluginmanager
     os.environ["PYTEST_DEBUG_TEMPROOT"] = str(temporary)
@@ -243,7 +249,7 @@ def _work(session: pytest.Session, todo: _Todo, tests: list[int], connection: Co
     silent = pytest.TerminalReporter(config, open(os.devnull, "w"))  # noqa: SIM115
     silent.pytest_sessionstart(session)
     manager.register(silent, "terminalreporter")
-    manager.register(_Teller(connection, config))
+    manager.register(_Reporter(connection, config))
 
     def take() -> list[int]:
         taken = todo.take()
@@ -260,7 +266,7 @@ def _work(session: pytest.Session, todo: _Todo, tests: list[int], connection: Co
             following = session.items[queue[0]] if queue else None
             config.hook.pytest_runtest_protocol(item=session.items[number], nextitem=following)
             connection.send(("finish", None))
-    except BaseException as error:  # an interrupt, or an error of pytest's own: who waits sees this process end
+    except BaseException as error:  # an interrupt, or an error of pytest's own: the pool sees this process end
         with suppress(BaseException):
             session._setupstate.teardown_exact(None)
         capture.stop_global_capturing()
