@@ -30,6 +30,7 @@ from typing import Final
 LOGS: Final = Path("build/ci")
 FAILURES: Final = Path("build/failures")
 CORES: Final = 2
+STEP_VARIABLE: Final = "OTTLA_CI_STEP"
 FLAKY_MAX: Final = 3
 LINES_MAX: Final = 40
 """How long the summary may be: some show only the end of a log."""
@@ -122,15 +123,28 @@ def start(step: Step) -> Run:
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=subprocess.STDOUT,
+            env={**os.environ, STEP_VARIABLE: step.name},
             start_new_session=True,
         )
     return Run(step=step, process=process)
 
 
+def processes_of(step: Step) -> list[int]:
+    """The processes of a step, also those that have a session of their own: all inherit its name."""
+    name = f"{STEP_VARIABLE}={step.name}".encode()
+    pids = []
+    for path in Path("/proc").glob("[0-9]*/environ"):
+        with suppress(OSError):  # has ended meanwhile
+            if name in path.read_bytes().split(b"\0"):
+                pids.append(int(path.parent.name))
+    return pids
+
+
 def stop(run: Run, signal_number: int) -> None:
     """Signals all processes of a step."""
-    with suppress(ProcessLookupError):
-        os.killpg(run.process.pid, signal_number)
+    for pid in processes_of(run.step):
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal_number)
 
 
 def look(run: Run) -> bool:
@@ -139,7 +153,7 @@ def look(run: Run) -> bool:
     if pid:
         run.end(os.waitstatus_to_exitcode(status), usage)
         run.process.returncode = run.status
-        stop(run, signal.SIGKILL)  # what it may have left
+        stop(run, signal.SIGKILL)  # processes that it has left
         return True
     late = time.monotonic() - run.started - 60 * run.step.minutes
     if late > 0:
@@ -257,6 +271,7 @@ def main(all_steps: Sequence[Step] = STEPS) -> int:
     for folder in (LOGS, FAILURES):
         shutil.rmtree(folder, ignore_errors=True)
     LOGS.mkdir(parents=True)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # what runs is stopped, too
     started = time.monotonic()
     runs, left_out = run_steps(steps)
     print()

@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from tests.waiting import wait_until
+
 ROOT = Path(__file__).parents[1]
 
 CONFTEST = """
@@ -167,6 +169,14 @@ def test_a_step_that_hangs_is_ended(tmp_path: Path) -> None:
     status, output = run_steps(tmp_path, "step('hangs', 'echo waiting; sleep 600 & sleep 600', minutes=0.01)")
     assert status == 1
     assert "waiting\n\nended after 0.01 minutes, which is its limit\n" in output
+
+
+def test_processes_that_a_step_leaves_are_ended(tmp_path: Path) -> None:
+    leaves = "setsid sleep 600 & echo $! > left"
+    status, _ = run_steps(tmp_path, f"step('leaves', '{leaves}')")
+    assert status == 0
+    left = Path("/proc", (tmp_path / "left").read_text().strip())
+    wait_until(lambda: not left.exists(), "the process that the step left has ended")
 
 
 def test_a_step_is_run_alone_by_its_name(tmp_path: Path) -> None:
