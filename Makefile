@@ -19,7 +19,7 @@ export PYTHONDONTWRITEBYTECODE :=
 
 # Two installations at once would trip over each other.
 .NOTPARALLEL:
-.PHONY: run test test-slow test-unit test-newest demo check bench bench-guard docs wheels test-arm test-kernel-tls test-compat compat test-spark test-console screenshots test-hostile test-sim sim test-cluster chaos fuzz clean help
+.PHONY: run test test-slow test-unit test-under-load test-newest demo check bench bench-guard docs wheels test-arm test-kernel-tls test-compat compat test-spark test-console screenshots test-hostile test-sim sim test-cluster chaos fuzz clean help
 
 help:  ## list these targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-15s %s\n", $$1, $$2}'
@@ -59,6 +59,9 @@ test-slow: $(VENV)/.installed-dev  ## what make test leaves out: every random ex
 
 test-unit: $(VENV)/.installed-dev  ## the tests that start no broker: in seconds
 	$(PYTEST) tests/unit --workers $(WORKERS) -m "not slow"
+
+test-under-load: $(VENV)/.installed-dev  ## the suites beside busy loops and stopped processes, three times in a row; or some: SUITES="'make test'"
+	$(BIN)/python -m tests.under_load $(SUITES)
 
 # The newest supported interpreter here that has headers and can make environments.
 USABLE := import ensurepip, os, sys, sysconfig; os.path.exists(sysconfig.get_path("include") + "/Python.h") and print(sys.version_info[1], sys.executable)

@@ -27,7 +27,8 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         process = subprocess.Popen(
             [
                 *(sys.executable, "-m", "ottla", "serve", "--data", str(folder / "data"), "--listen", "127.0.0.1:0"),
-                *("--set", "group.initial.rebalance.delay.ms=0", "--http", "127.0.0.1:0"),
+                *("--set", "group.initial.rebalance.delay.ms=0", "--set", "group.share.assignment.interval.ms=0"),
+                *("--http", "127.0.0.1:0"),
             ],
             stdout=subprocess.PIPE,
             stderr=errors,

@@ -96,7 +96,7 @@ def set_up(
     answer = connection.ask_newest(ApiKey.SHARE_GROUP_HEARTBEAT, joined)
     assert ErrorCode.none is answer.error_code, answer.error_message
     while not (answer.assignment and answer.assignment.topic_partitions):
-        # The assignment comes when the share coordinator has initialized the partition, a second later.
+        # The assignment comes when the share coordinator has initialized the partition.
         time.sleep(0.02)
         beat = {**joined, "member_epoch": answer.member_epoch}
         answer = connection.ask_newest(ApiKey.SHARE_GROUP_HEARTBEAT, beat)

@@ -16,12 +16,23 @@ QUICK_SETTINGS: Final[Mapping[str, str]] = MappingProxyType(
     {
         "offsets.topic.num.partitions": "1",
         "transaction.state.log.num.partitions": "1",
-        "group.initial.rebalance.delay.ms": "0",
         "log.retention.check.interval.ms": "3600000",
+        "group.initial.rebalance.delay.ms": "0",
+        "group.streams.initial.rebalance.delay.ms": "0",
+        **{
+            f"group.{kind}.{name}": milliseconds
+            for kind in ("consumer", "share", "streams")
+            for name, milliseconds in (
+                ("assignment.interval.ms", "0"),
+                ("heartbeat.interval.ms", "300"),
+                ("min.heartbeat.interval.ms", "300"),
+            )
+        },
     }
 )
-"""Settings for fast and steady tests: few internal partitions, groups that do not wait for more members, and records
-with old timestamps that are not deleted in the middle of a test, as they would be five minutes after the start."""
+"""Settings for fast and steady tests: few internal partitions, groups whose members do not wait for others and hear of
+changes at once, and records with old timestamps that are not deleted in the middle of a test, as they would be five
+minutes after the start."""
 
 
 class BrokerDidNotStartError(OttlaError):
