@@ -16,7 +16,7 @@ SITE = HOME / "site"
 PYTHON = HOME / "python"
 VERSION = f"{sys.version_info.major}.{sys.version_info.minor}"
 PLATFORMS = ("manylinux_2_28_aarch64", "manylinux2014_aarch64", "linux_aarch64")
-TEST_NEEDS = ("crc32c", "hypothesis", "pytest", "pytest-timeout", "pytest-xdist")
+TEST_NEEDS = ("crc32c", "hypothesis", "pytest", "pytest-asyncio", "pytest-timeout")
 
 
 def check_prepared() -> None:
