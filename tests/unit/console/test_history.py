@@ -1,6 +1,7 @@
 """History from Prometheus: its queries, its answers, and what is joined with the console's own samples."""
 
 from contextlib import suppress
+from dataclasses import replace
 
 import msgspec
 import pytest
@@ -195,6 +196,14 @@ def test_without_an_answer_the_samples_are_shown_and_why(past: Past, words: str)
     assert ([7000.0, 7005.0], {"a": [1.0, 2.0]}) == (chart.times, chart.series)
     assert f"since 1970-01-01 01:56:40 UTC, sampled by this console; {words}" == chart.note
     assert past.is_waiting == chart.is_waiting
+
+
+def test_a_kept_answer_ends_the_chart_where_it_was_asked_for() -> None:
+    later = replace(HOUR, start=HOUR.start + HOUR.step, end=HOUR.end + HOUR.step, is_moving=True)
+    past = Past(values=dict.fromkeys(HOUR.times, 1.0), end=HOUR.end)
+    chart = _joined({"a": Series([], [])}, {"a": past}, later, [])
+    assert [float(at) for at in HOUR.times][1:] == list(chart.times)
+    assert {1.0} == set(chart.series["a"])
 
 
 def test_a_series_that_prometheus_does_not_have_is_named() -> None:

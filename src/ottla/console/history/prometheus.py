@@ -8,6 +8,7 @@ of both is bounded, because browsers choose the ranges.
 
 import asyncio
 import logging
+import math
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -43,6 +44,8 @@ class Past:
 
     values: Mapping[int, float] = field(default_factory=dict)
     """By time in seconds since 1970; empty if it has none."""
+    end: float = math.inf
+    """The last time that was asked for: a range that moves is shown for a while with the answer to an earlier one."""
     problem: str = ""
     """Why it cannot be asked, in words for a page; "" if it answered."""
     is_waiting: bool = False
@@ -132,7 +135,7 @@ class Prometheus:
                 if self._monotonic() < self._away_until:
                     kept.past = Past(problem=self._away_words)
                     return
-                kept.past = Past(values=await self._answer(query, asked))
+                kept.past = Past(values=await self._answer(query, asked), end=asked.end)
             self._note_answer()
         except BadAnswerError as error:
             kept.past = Past(problem=str(error))

@@ -96,8 +96,8 @@ def _joined(own: Mapping[str, Series], pasts: Mapping[str, Past], asked: TimeRan
     begun = min(map(_first, own.values()), default=math.inf)
     sampled = next((each.times for each in own.values()), [])
     pasts = {label: _before(each, _first(own[label])) for label, each in pasts.items()}
-    has_past = any(each.values for each in pasts.values())
-    before = [float(at) for at in asked.times if at < begun] if has_past else []
+    past_end = max((past.end for past in pasts.values() if past.values), default=-math.inf)
+    before = [float(at) for at in asked.times if at < begun and at <= past_end]
     times = before + [at for at in sampled if at >= begun]
     series: dict[str, list[float | None]] = {}
     for label, each in own.items():
