@@ -18,17 +18,23 @@ def folder_of(test: str) -> Path:
     return FOLDER / re.sub(r"[^\w.=-]+", "-", test.removeprefix("tests/"))[:200]
 
 
-def keep(reports: Sequence[pytest.TestReport], verdict: str) -> None:
-    """Writes `report.txt`: the verdict and the first error line, then all that is known."""
+def keep(reports: Sequence[pytest.TestReport]) -> None:
+    """Writes a test's first error line and then all that is known to `report.txt`, below what it said the first time."""
     folder = folder_of(reports[0].nodeid)
     folder.mkdir(parents=True, exist_ok=True)
     with open(folder / "report.txt", "a") as file:
-        print(line(verdict, reports), file=file)
+        print(line("FAILED", reports), file=file)
         for report in reports:
             if report.failed:
                 print(report.longreprtext, file=file)
             for name, text in report.sections:
                 print(f"== {name} ({report.when})\n{text}", file=file)
+
+
+def mark_flaky(test: str) -> None:
+    """The report of a test that failed says that it passed when it was run again."""
+    report = folder_of(test) / "report.txt"
+    report.write_text(report.read_text().replace("FAILED", "FLAKY", 1))
 
 
 def keep_files(test: str, source: Path) -> None:

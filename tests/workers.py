@@ -99,14 +99,14 @@ class WorkerPool:
         first_failures, self._failed = self._failed, {}
         for number, first in first_failures.items():
             if len(first_failures) > RERUNS_MAX:
-                self._report(first, "FAILED")
+                self._report(first)
                 continue
             self._run(session, [[number]], folder, 1)
             if number in self._failed:
-                self._report(self._failed[number], "FAILED")
+                self._report(self._failed[number])
             else:
                 self._flaky.append(failures.line("FLAKY", first))
-            failures.keep(first, "FAILED, the first time:" if number in self._failed else "FLAKY")
+                failures.mark_flaky(first[0].nodeid)
 
     def _start(self, session: pytest.Session, todo: "_Todo", folder: Path, tests: list[int]) -> None:
         """Forks a worker, which begins with these tests."""
@@ -142,16 +142,15 @@ class WorkerPool:
         """Reports a test, unless it is to be run again first."""
         assert worker.test is not None
         test, reports, worker.test, worker.reports = worker.test, worker.reports, None, []
-        if not any(report.failed for report in reports):
-            self._report(reports)
-        elif self._reruns:
+        has_failed = any(report.failed for report in reports)
+        if has_failed:
+            failures.keep(reports)  # at once: the run may be ended before the test is run again
+        if has_failed and self._reruns:
             self._failed[test] = reports
         else:
-            self._report(reports, "FAILED")
+            self._report(reports)
 
-    def _report(self, reports: list[pytest.TestReport], verdict: str = "") -> None:
-        if verdict:
-            failures.keep(reports, verdict)
+    def _report(self, reports: list[pytest.TestReport]) -> None:
         hook = self._config.hook
         hook.pytest_runtest_logstart(nodeid=reports[0].nodeid, location=reports[0].location)
         for report in reports:
