@@ -2,8 +2,8 @@
 
 Each step is a command, with what it needs: the steps that must have ended before, and how many of the machine's two
 cores it keeps busy. Steps that wait as much as they compute share the cores; what measures time has both. All steps
-run, even if one failed, except those that need it: one run tells everything that is wrong. What a step prints is shown
-when it ends, and kept in `build/ci`.
+run, even if one failed, except those that need what it installs: one run tells everything that is wrong. What a step
+prints is shown when it ends, and kept in `build/ci`.
 
 A test that fails is run again, alone (`tests/workers.py`). If it passes then, it is listed as FLAKY and the run does
 not fail, unless there are more than three of them. The last lines say what failed, with the first line of each error
@@ -49,10 +49,12 @@ class Step:
     after: Sequence[str] = ("everything else installed",)
     command: str = ""
     """The name, if it is not given."""
+    installs: bool = False
+    """What comes after it needs it. Without a step that only tests, the others still tell what is wrong."""
 
 
 STEPS: Final = (
-    Step(name="installation", minutes=15, cores=2, after=(), command="make .venv/.installed-dev"),
+    Step(name="installation", minutes=15, cores=2, after=(), command="make .venv/.installed-dev", installs=True),
     # With nothing else installed than what `make test` itself installs.
     Step(name="make test", minutes=15, cores=2, after=("installation",)),
     Step(
@@ -61,6 +63,7 @@ STEPS: Final = (
         cores=0,  # waits for the network
         after=("installation",),
         command="tests/compat/prepare && tests/console/prepare",
+        installs=True,
     ),
     Step(
         name="everything else installed",
@@ -69,6 +72,7 @@ STEPS: Final = (
         after=("make test",),
         command="make .venv/.installed-compat .venv/.installed-spark .venv/.installed-cluster"
         " .venv/.installed-browser .venv/.installed-docs",
+        installs=True,
     ),
     Step(name="make test-spark", minutes=22, cores=1, after=("everything else installed", "preparation")),
     Step(name="make test-compat", minutes=22, cores=1, after=("everything else installed", "preparation")),
@@ -182,15 +186,16 @@ def run_steps(steps: Sequence[Step]) -> tuple[list[Run], list[Step]]:
                 running.remove(run)
                 ended.append(run)
                 show(run)
-            passed = {run.step.name for run in ended if run.status == 0}
-            failed = {run.step.name for run in ended if run.status} | {step.name for step in left_out}
+            over = {run.step.name for run in ended}
+            failed = {run.step.name for run in ended if run.status and run.step.installs}
+            failed |= {step.name for step in left_out}
             for step in list(waiting):
                 needed = {name for name in step.after if any(name == other.name for other in steps)}
                 if needed & failed:
                     print(f"== {step.name}: left out, because {', '.join(sorted(needed & failed))} failed", flush=True)
                     left_out.append(step)
                     waiting.remove(step)
-                elif needed <= passed and sum(run.step.cores for run in running) + step.cores <= CORES:
+                elif needed <= over and sum(run.step.cores for run in running) + step.cores <= CORES:
                     running.append(start(step))
                     waiting.remove(step)
             time.sleep(LOOK_SECONDS)

@@ -125,8 +125,8 @@ def run_steps(folder: Path, steps: str, *arguments: str) -> tuple[int, str]:
     """The exit status of steps that are given as source, and what was printed, with times as `N s`."""
     program = (
         "import sys; from tests.ci_steps import Step, main\n"
-        "def step(name, command, after=(), cores=1, minutes=1):\n"
-        "    return Step(name=name, command=command, after=after, cores=cores, minutes=minutes)\n"
+        "def step(name, command, after=(), **options):\n"
+        "    return Step(**{'name': name, 'command': command, 'after': after, 'cores': 1, 'minutes': 1} | options)\n"
         f"sys.exit(main([{steps}]))"
     )
     completed = run(folder, "-c", program, *arguments)
@@ -137,12 +137,13 @@ def run_steps(folder: Path, steps: str, *arguments: str) -> tuple[int, str]:
 def test_steps_that_need_a_failed_one_are_left_out_and_all_others_run(tmp_path: Path) -> None:
     status, output = run_steps(
         tmp_path,
-        "step('build', 'echo no compiler; false'), step('tests', 'true', ['build']),"
-        " step('docs', 'echo 2 passed in 1.5s')",
+        "step('build', 'echo no compiler; false', installs=True), step('tests', 'true', ['build']),"
+        " step('style', 'false'), step('docs', 'echo 2 passed in 1.5s', ['style'])",
     )
     assert status == 1
     assert output.split("== durations (wall, CPU)\n")[1].splitlines() == [
         " N s N s  FAILED  build",
+        " N s N s  FAILED  style",
         " N s N s  passed  docs",
         "                    left out  tests",
         " N s in all",
