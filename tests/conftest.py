@@ -6,14 +6,16 @@ Tests that start a broker or another process, or open a port, lie in `tests/brok
 in one of the pure folders that does it fails.
 """
 
+import asyncio
 import gc
 import sys
 import threading
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+import uvloop
 from hypothesis import settings
 
 from tests import failures, workers
@@ -58,6 +60,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker("random")
         if item.get_closest_marker("long") or item.get_closest_marker("install"):
             item.add_marker(pytest.mark.timeout(LONG_TEST_MAX_S))
+
+
+def pytest_asyncio_loop_factories(item: pytest.Item) -> dict[str, Callable[[], asyncio.AbstractEventLoop]]:
+    """Tests run on asyncio's own event loop, those of what depends on the loop on both that Ottla supports."""
+    loops = {"asyncio": asyncio.new_event_loop}
+    return {**loops, "uvloop": uvloop.new_event_loop} if item.get_closest_marker("both_loops") else loops
 
 
 def pytest_collection_finish() -> None:

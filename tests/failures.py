@@ -19,7 +19,7 @@ def folder_of(test: str) -> Path:
 
 
 def keep(reports: Sequence[pytest.TestReport]) -> None:
-    """Writes a test's first error line and then all that is known to `report.txt`, below what it said the first time."""
+    """Adds a test's first error line and then all that is known to its `report.txt`."""
     folder = folder_of(reports[0].nodeid)
     folder.mkdir(parents=True, exist_ok=True)
     with open(folder / "report.txt", "a") as file:

@@ -121,6 +121,20 @@ def test_the_files_of_a_failed_test_are_kept(tmp_path: Path) -> None:
     assert kept.read_text() == "WARNING disk full"
 
 
+def test_workers_take_single_tests_where_modules_share_nothing(tmp_path: Path) -> None:
+    (tmp_path / "conftest.py").write_text(CONFTEST)
+    (tmp_path / "test_meeting.py").write_text(
+        "import os, pathlib, time, pytest\n"
+        "@pytest.mark.parametrize('number', range(3))\n"
+        "def test_two_processes_run_these(number):\n"
+        "    pathlib.Path(f'pid-{os.getpid()}').touch()\n"
+        "    while len(list(pathlib.Path().glob('pid-*'))) < 2:\n"
+        "        time.sleep(0.01)\n"
+    )
+    command = ("-m", "pytest", "-q", "-p", "no:cacheprovider", "--workers", "2", "--take", "test")
+    assert 0 == run(tmp_path, *command).returncode
+
+
 def run_steps(folder: Path, steps: str, *arguments: str) -> tuple[int, str]:
     """The exit status of steps that are given as source, and what was printed, with times as `N s`."""
     program = (

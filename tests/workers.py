@@ -1,7 +1,8 @@
 """Runs the collected tests in several processes: `pytest --workers 4`.
 
 The tests are collected once, then the workers are forked: none needs seconds to import everything again. Each takes one
-module after the other, so what the tests of a module share is made once. Tests that start brokers and processes come
+module after the other, so what the tests of a module share is made once (`--take test`: one test after the other, for
+suites that share nothing in modules). Tests that start brokers and processes come
 first, since they wait; the pure ones, which only compute, fill the gaps at the end.
 
 With `--rerun-failed` a test that fails is run once more when all others have ended, in a worker of its own. If it
@@ -37,6 +38,7 @@ def add_options(parser: pytest.Parser) -> None:
     """`--workers` and `--rerun-failed`."""
     group = parser.getgroup("ottla")
     group.addoption("--workers", type=int, default=0, metavar="N", help="run the tests in N forked processes")
+    group.addoption("--take", choices=("module", "test"), default="module", help="what a worker takes at once")
     group.addoption("--rerun-failed", action="store_true", help="run what fails once more, alone: what passes is FLAKY")
 
 
@@ -56,7 +58,9 @@ class WorkerPool:
         if session.testsfailed and not session.config.option.continue_on_collection_errors:
             return None
         with tempfile.TemporaryDirectory(prefix="ottla-", ignore_cleanup_errors=True) as folder:
-            self._run(session, _modules(session.items), Path(folder), self._config.option.workers)
+            option = self._config.option
+            tests = _modules(session.items) if option.take == "module" else [[at] for at in range(len(session.items))]
+            self._run(session, tests, Path(folder), option.workers)
             if self._failed and self._reruns:
                 self._rerun(session, Path(folder))
         if session.shouldfail:
@@ -68,11 +72,11 @@ class WorkerPool:
         for line in self._flaky:
             terminalreporter.write_line(line, yellow=True)
 
-    def _run(self, session: pytest.Session, modules: list[list[int]], folder: Path, workers: int) -> None:
+    def _run(self, session: pytest.Session, portions: list[list[int]], folder: Path, workers: int) -> None:
         """Runs the tests with these numbers. A worker that dies is replaced; its test fails, its module goes on."""
-        todo = _Todo(modules)
+        todo = _Todo(portions)
         try:
-            for _ in range(min(workers, len(modules))):
+            for _ in range(min(workers, len(portions))):
                 self._start(session, todo, folder, [])
             while self._workers:
                 for connection in wait(list(self._workers)):
@@ -179,20 +183,20 @@ class _Worker:
 
 
 class _Todo:
-    """Modules that no worker has taken yet. Their numbers stand in a pipe, from which each worker takes the next."""
+    """Portions of tests that no worker has taken yet. Their numbers stand in a pipe: each worker takes the next."""
 
-    def __init__(self, modules: list[list[int]]) -> None:
-        self._modules = modules
+    def __init__(self, portions: list[list[int]]) -> None:
+        self._portions = portions
         self._reads, self._writes = os.pipe()
         os.set_blocking(self._reads, False)
-        os.set_blocking(self._writes, False)  # more modules than a pipe can hold are an error
-        for number in range(len(modules)):
+        os.set_blocking(self._writes, False)  # more portions than a pipe can hold are an error
+        for number in range(len(portions)):
             os.write(self._writes, number.to_bytes(NUMBER_BYTES))
 
     def take(self) -> list[int]:
-        """The tests of the next module; empty if all are taken."""
+        """The tests of the next portion; empty if all are taken."""
         try:
-            return self._modules[int.from_bytes(os.read(self._reads, NUMBER_BYTES))]
+            return self._portions[int.from_bytes(os.read(self._reads, NUMBER_BYTES))]
         except BlockingIOError:
             return []
 

@@ -1,6 +1,5 @@
 """A real broker in the test's own event loop, on a folder of its own, and its handlers called without the wire."""
 
-import asyncio
 import inspect
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
@@ -37,14 +36,10 @@ async def running(folder: Path, **settings: str) -> AsyncIterator[Broker]:
         yield broker
 
 
-def with_broker(folder: Path, test: Callable[[Broker], Awaitable[T]], **settings: str) -> T:
-    """What a test answers that is given a running broker."""
-
-    async def run() -> T:
-        async with running(folder, **settings) as broker:
-            return await test(broker)
-
-    return asyncio.run(run())
+async def with_broker(folder: Path, work: Callable[[Broker], Awaitable[T]], **settings: str) -> T:
+    """Does some work with a broker that runs no longer than that, and returns its result."""
+    async with running(folder, **settings) as broker:
+        return await work(broker)
 
 
 async def make_topic(broker: Broker, name: str, partitions: int = 1, **configs: str) -> None:

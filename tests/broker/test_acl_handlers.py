@@ -5,7 +5,8 @@ The client is `User:ANONYMOUS`; what it may do at first is written to the metada
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Final
 
@@ -84,28 +85,26 @@ ADMIN: Final = (binding(Operation.ALTER),)
 """Which implies DESCRIBE."""
 
 
-def secured(
-    folder: Path, test: Callable[[Broker, RawConnection], Awaitable[None]], *acls: AclBinding, **settings: str
-) -> None:
+@asynccontextmanager
+async def secured_connection(
+    folder: Path, *acls: AclBinding, **settings: str
+) -> AsyncIterator[tuple[Broker, RawConnection]]:
     """Runs a test against a broker with these ACLs, over a connection to it."""
 
-    async def run() -> None:
-        given = {"authorizer_class_name": STANDARD_AUTHORIZER, **settings}
-        async with running(folder, **given) as broker:
-            if acls:
-                await broker.wait_revision(await broker.parts.controller.create_acls(acls))
-            with await asyncio.to_thread(RawConnection, f"127.0.0.1:{broker.port}") as connection:
-                await test(broker, connection)
-
-    asyncio.run(run())
+    given = {"authorizer_class_name": STANDARD_AUTHORIZER, **settings}
+    async with running(folder, **given) as broker:
+        if acls:
+            await broker.wait_revision(await broker.parts.controller.create_acls(acls))
+        with await asyncio.to_thread(RawConnection, f"127.0.0.1:{broker.port}") as connection:
+            yield broker, connection
 
 
 async def ask(connection: RawConnection, api_key: ApiKey, **values: Any) -> Any:
     return await asyncio.to_thread(connection.ask_newest, api_key, values)
 
 
-def test_without_acls_nothing_is_allowed(tmp_path: Path) -> None:
-    async def test(broker: Broker, connection: RawConnection) -> None:
+async def test_without_acls_nothing_is_allowed(tmp_path: Path) -> None:
+    async with secured_connection(tmp_path) as (broker, connection):
         await make_topic(broker, "t")
         answer = await ask(connection, ApiKey.METADATA, topics=None)
         assert () == answer.topics
@@ -115,37 +114,30 @@ def test_without_acls_nothing_is_allowed(tmp_path: Path) -> None:
         assert [31] == codes(answer.results)
         assert frozenset() == broker.image.acls
 
-    secured(tmp_path, test)
 
-
-def test_super_users_may_do_everything(tmp_path: Path) -> None:
-    async def test(broker: Broker, connection: RawConnection) -> None:
+async def test_super_users_may_do_everything(tmp_path: Path) -> None:
+    async with secured_connection(tmp_path, super_users="User:other;User:ANONYMOUS") as (_broker, connection):
         denied = binding(Operation.ALTER, permission=Permission.DENY)
         answer = await ask(connection, ApiKey.CREATE_ACLS, creations=[created(denied)])
         assert [0] == codes(answer.results)
         answer = await ask(connection, ApiKey.CREATE_ACLS, creations=[created(ADMIN[0])])
         assert [0] == codes(answer.results)
 
-    secured(tmp_path, test, super_users="User:other;User:ANONYMOUS")
 
-
-def test_resources_without_acls_may_be_open(tmp_path: Path) -> None:
-    async def test(broker: Broker, connection: RawConnection) -> None:
+async def test_resources_without_acls_may_be_open(tmp_path: Path) -> None:
+    async with secured_connection(tmp_path, allow_everyone_if_no_acl_found="true") as (broker, connection):
         await make_topic(broker, "t")
         assert [0] == codes((await ask(connection, ApiKey.METADATA, topics=[{"name": "t"}])).topics)
         other = binding(Operation.READ, ResourceType.TOPIC, "t", host="1.2.3.4")
         await ask(connection, ApiKey.CREATE_ACLS, creations=[created(other)])
         assert [29] == codes((await ask(connection, ApiKey.METADATA, topics=[{"name": "t"}])).topics)
 
-    secured(tmp_path, test, allow_everyone_if_no_acl_found="true")
 
-
-def test_acls_are_created_described_and_deleted(tmp_path: Path) -> None:
+async def test_acls_are_created_described_and_deleted(tmp_path: Path) -> None:
     """Also those with names that no key of a store could have as they are."""
     acls = [binding(Operation.READ, ResourceType.TOPIC, name) for name in NAMES]
     acls.append(binding(Operation.ALL, ResourceType.GROUP, "g", Permission.DENY, PatternType.PREFIXED, "10.0.0.0/8"))
-
-    async def test(broker: Broker, connection: RawConnection) -> None:
+    async with secured_connection(tmp_path, *ADMIN) as (broker, connection):
         answer = await ask(connection, ApiKey.CREATE_ACLS, creations=[*map(created, acls), created(acls[0])])
         assert [0] * (len(acls) + 1) == codes(answer.results)
         assert frozenset([*acls, *ADMIN]) == broker.image.acls
@@ -164,8 +156,6 @@ def test_acls_are_created_described_and_deleted(tmp_path: Path) -> None:
         assert [0, 0, 42] == codes(answer.filter_results)
         assert [1, len(NAMES), 0] == [len(each.matching_acls) for each in answer.filter_results]
         assert frozenset([acls[-1], *ADMIN]) == broker.image.acls
-
-    secured(tmp_path, test, *ADMIN)
 
 
 @pytest.mark.parametrize(
@@ -189,21 +179,17 @@ def test_acls_are_created_described_and_deleted(tmp_path: Path) -> None:
     ],
     ids=str,
 )
-def test_invalid_acls_are_refused_alone(tmp_path: Path, change: dict[str, Any]) -> None:
+async def test_invalid_acls_are_refused_alone(tmp_path: Path, change: dict[str, Any]) -> None:
     valid = binding(Operation.READ, ResourceType.TOPIC, "t")
-
-    async def test(broker: Broker, connection: RawConnection) -> None:
+    async with secured_connection(tmp_path, *ADMIN) as (broker, connection):
         answer = await ask(connection, ApiKey.CREATE_ACLS, creations=[created(valid) | change, created(valid)])
         assert [42, 0] == codes(answer.results)
         assert frozenset([valid, *ADMIN]) == broker.image.acls
 
-    secured(tmp_path, test, *ADMIN)
 
-
-def test_decisions_of_open_connections_change_with_the_acls(tmp_path: Path) -> None:
+async def test_decisions_of_open_connections_change_with_the_acls(tmp_path: Path) -> None:
     write = binding(Operation.WRITE, ResourceType.TOPIC, "t", pattern_type=PatternType.PREFIXED)
-
-    async def test(broker: Broker, connection: RawConnection) -> None:
+    async with secured_connection(tmp_path, *ADMIN) as (broker, connection):
         await make_topic(broker, "topic")
         topic_id = broker.image.topics["topic"].id
 
@@ -221,14 +207,11 @@ def test_decisions_of_open_connections_change_with_the_acls(tmp_path: Path) -> N
         await ask(connection, ApiKey.DELETE_ACLS, filters=[selecting(permission_type=2)])
         assert 0 == await write_code()
 
-    secured(tmp_path, test, *ADMIN)
 
-
-def test_a_client_cannot_fetch_as_a_replica(tmp_path: Path) -> None:
+async def test_a_client_cannot_fetch_as_a_replica(tmp_path: Path) -> None:
     """With READ and every other operation on the topic, but not CLUSTER_ACTION."""
     topic = binding(Operation.ALL, ResourceType.TOPIC, "t")
-
-    async def test(broker: Broker, connection: RawConnection) -> None:
+    async with secured_connection(tmp_path, topic) as (broker, connection):
         await make_topic(broker, "t")
         topic_id = broker.image.topics["t"].id
         await asyncio.to_thread(produce, connection, topic_id, batch())
@@ -239,37 +222,27 @@ def test_a_client_cannot_fetch_as_a_replica(tmp_path: Path) -> None:
         answer = await ask(connection, ApiKey.FETCH, **fetch, replica_state={"replica_id": 1, "replica_epoch": 1})
         assert [29] == codes(answer.responses[0].partitions)
 
-    secured(tmp_path, test, topic)
 
-
-def test_acls_outlive_the_broker(tmp_path: Path) -> None:
+async def test_acls_outlive_the_broker(tmp_path: Path) -> None:
     acls = [binding(Operation.READ, ResourceType.TOPIC, name) for name in NAMES]
     images: list[ClusterImage] = []
-
-    async def create(broker: Broker, connection: RawConnection) -> None:
+    async with secured_connection(tmp_path, *ADMIN) as (broker, connection):
         await ask(connection, ApiKey.CREATE_ACLS, creations=list(map(created, acls)))
-
-    async def look(broker: Broker, connection: RawConnection) -> None:
+    async with secured_connection(tmp_path) as (broker, connection):
         images.append(broker.image)
         answer = await ask(connection, ApiKey.DESCRIBE_ACLS, **selecting(resource_type_filter=2))
         assert len(acls) == len(described(answer))
-
-    secured(tmp_path, create, *ADMIN)
-    secured(tmp_path, look)
     assert frozenset([*acls, *ADMIN]) == images[0].acls
 
 
-def test_decisions_are_logged_for_auditors(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+async def test_decisions_are_logged_for_auditors(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """What was asked for by name, but not what a listing leaves out."""
-
-    async def test(broker: Broker, connection: RawConnection) -> None:
+    async with secured_connection(tmp_path, *ADMIN) as (broker, connection):
         await make_topic(broker, "hidden")
         with caplog.at_level(logging.DEBUG, logger="ottla.authorizer"):
             await ask(connection, ApiKey.METADATA, topics=None)
             await ask(connection, ApiKey.METADATA, topics=[{"name": "bad\nname"}], allow_auto_topic_creation=False)
             await ask(connection, ApiKey.DESCRIBE_ACLS, **selecting())
-
-    secured(tmp_path, test, *ADMIN)
     lines = [(each.levelno, each.getMessage()) for each in caplog.records if each.name == "ottla.authorizer"]
     rest = "from host 127.0.0.1 (listener PLAINTEXT)"
     assert [
@@ -288,7 +261,7 @@ def test_decisions_are_logged_for_auditors(tmp_path: Path, caplog: pytest.LogCap
     ("api_key", "version", "operation"),
     [(ApiKey.METADATA, 9, "DESCRIBE"), (ApiKey.FETCH, 11, "READ"), (ApiKey.DELETE_TOPICS, 6, "DESCRIBE")],
 )
-def test_one_line_for_all_that_a_request_is_denied(
+async def test_one_line_for_all_that_a_request_is_denied(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, api_key: ApiKey, version: int, operation: str
 ) -> None:
     """The log of a broker must not grow by a line for each of thousands of names in a request."""
@@ -296,13 +269,10 @@ def test_one_line_for_all_that_a_request_is_denied(
     topics = [{"name": name, "topic": name, "topic_id": None, "partitions": [{"partition": 0}]} for name in names]
 
     values = {"topics": topics, "allow_auto_topic_creation": False, "session_epoch": -1, "replica_id": -1}
-
-    async def test(broker: Broker, connection: RawConnection) -> None:
+    async with secured_connection(tmp_path) as (_broker, connection):
         with caplog.at_level(logging.INFO, logger="ottla.authorizer"):
             for _ in range(2):
                 await asyncio.to_thread(connection.ask, api_key, version, values)
-
-    secured(tmp_path, test)
     (first, second) = [each.getMessage() for each in caplog.records if each.name == "ottla.authorizer"]
     long = "1" + "x" * 248
     shown = f"TOPIC:'0', TOPIC:'{long}'..., TOPIC:'2', TOPIC:'3', TOPIC:'4' and 2995 more from host 127.0.0.1"
@@ -311,12 +281,9 @@ def test_one_line_for_all_that_a_request_is_denied(
     assert f"is denied operation {operation}" in second
 
 
-def test_acl_requests_without_an_authorizer(tmp_path: Path) -> None:
-    async def run() -> None:
-        async with running(tmp_path) as broker:
-            with await asyncio.to_thread(RawConnection, f"127.0.0.1:{broker.port}") as connection:
-                assert [54] == codes((await ask(connection, ApiKey.CREATE_ACLS, creations=[created(ADMIN[0])])).results)
-                assert 54 == (await ask(connection, ApiKey.DESCRIBE_ACLS, **selecting())).error_code.value
-                assert [54] == codes((await ask(connection, ApiKey.DELETE_ACLS, filters=[selecting()])).filter_results)
-
-    asyncio.run(run())
+async def test_acl_requests_without_an_authorizer(tmp_path: Path) -> None:
+    async with running(tmp_path) as broker:
+        with await asyncio.to_thread(RawConnection, f"127.0.0.1:{broker.port}") as connection:
+            assert [54] == codes((await ask(connection, ApiKey.CREATE_ACLS, creations=[created(ADMIN[0])])).results)
+            assert 54 == (await ask(connection, ApiKey.DESCRIBE_ACLS, **selecting())).error_code.value
+            assert [54] == codes((await ask(connection, ApiKey.DELETE_ACLS, filters=[selecting()])).filter_results)

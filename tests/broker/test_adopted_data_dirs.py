@@ -1,6 +1,5 @@
 """A data dir that Kafka wrote, and one of ours whose metadata was lost, become a broker's own."""
 
-import asyncio
 from pathlib import Path
 
 import pytest
@@ -15,7 +14,7 @@ from ottla.model.ids import LeaderEpoch, Offset
 from ottla.sim.disk import SimDisk
 from ottla.storage.data_dirs import names
 from ottla.storage.data_dirs.checkpoints import write_epochs
-from tests.broker.running_broker import append, led_anew, make_topic, with_broker
+from tests.broker.running_broker import append, led_anew, make_topic, running, with_broker
 from tests.golden import stores
 from tests.golden.manifest import FOLDERS, load, unpack
 from tests.unit.storage.rig import NOW, P0, batch, new_log, put
@@ -38,68 +37,54 @@ async def transactions_decided(broker: Broker) -> None:
 
 
 @pytest.mark.parametrize("name", ["clean", "killed"])
-def test_kafkas_folders_are_served_with_their_ids_offsets_and_epochs(name: str, tmp_path: Path) -> None:
+async def test_kafkas_folders_are_served_with_their_ids_offsets_and_epochs(name: str, tmp_path: Path) -> None:
     data = tmp_path
     unpack(FOLDERS / f"{name}.tar.xz", data)
     expected = load(FOLDERS / f"{name}.json")
     before = sorted(path.name for path in (data / "__cluster_metadata-0").iterdir())
-
-    async def scenario() -> None:
-        for _ in range(2):
-            async with a_broker(data) as broker:
-                image = broker.image
-                assert stores.CLUSTER_ID == image.cluster_id
-                told = {f"{each.topic}-{each.index}": each for each in broker.partitions}
-                assert set(expected) == set(told) - {key for key in told if key.rpartition("-")[0] in INTERNAL}
-                for key, partition in told.items():
-                    folder_id = (data / key / "partition.metadata").read_text()
-                    assert f"topic_id: {id_text(partition.topic_id)}" in folder_id
-                    assert image.topics[partition.topic].configs == KEEP_EVERYTHING
-                    if key in expected and key != TRANSACTIONS:
-                        starts = partition.log.epochs.starts
-                        written = [epoch for epoch, start in starts.items() if start < partition.end_offset]
-                        assert max(written, default=-1) < partition.leader_epoch
-                        assert expected[key].end_offset == partition.end_offset
-                await transactions_decided(broker)
-                transactions = told[TRANSACTIONS]
-                assert expected[TRANSACTIONS].end_offset + LEFT_OPEN[name] == transactions.end_offset
-                assert transactions.leader_epoch == transactions.log.epochs.latest
-
-    asyncio.run(scenario())
+    for _ in range(2):
+        async with a_broker(data) as broker:
+            image = broker.image
+            assert stores.CLUSTER_ID == image.cluster_id
+            told = {f"{each.topic}-{each.index}": each for each in broker.partitions}
+            assert set(expected) == set(told) - {key for key in told if key.rpartition("-")[0] in INTERNAL}
+            for key, partition in told.items():
+                folder_id = (data / key / "partition.metadata").read_text()
+                assert f"topic_id: {id_text(partition.topic_id)}" in folder_id
+                assert image.topics[partition.topic].configs == KEEP_EVERYTHING
+                if key in expected and key != TRANSACTIONS:
+                    starts = partition.log.epochs.starts
+                    written = [epoch for epoch, start in starts.items() if start < partition.end_offset]
+                    assert max(written, default=-1) < partition.leader_epoch
+                    assert expected[key].end_offset == partition.end_offset
+            await transactions_decided(broker)
+            transactions = told[TRANSACTIONS]
+            assert expected[TRANSACTIONS].end_offset + LEFT_OPEN[name] == transactions.end_offset
+            assert transactions.leader_epoch == transactions.log.epochs.latest
     assert before == sorted(path.name for path in (data / "__cluster_metadata-0").iterdir())
 
 
-def test_metadata_that_was_lost_does_not_take_the_records_with_it(tmp_path: Path) -> None:
-    async def write(broker: Broker) -> None:
+async def test_metadata_that_was_lost_does_not_take_the_records_with_it(tmp_path: Path) -> None:
+    async with running(tmp_path) as broker:
         await make_topic(broker, "t", 2)
         append(broker.partitions.find("t", 1), batch(b"a", b"b"))
-
-    with_broker(tmp_path, write)
     for path in (tmp_path / "data").glob(f"{METADATA_FILE}*"):
         path.unlink()
-
-    async def read(broker: Broker) -> list[int]:
-        return [partition.end_offset for partition in broker.partitions.of_topic("t")]
-
-    assert [0, 2] == with_broker(tmp_path, read)
+    async with running(tmp_path) as broker:
+        assert [0, 2] == ([partition.end_offset for partition in broker.partitions.of_topic("t")])
 
 
-def test_without_the_history_of_epochs_the_batches_tell_the_next_one(tmp_path: Path) -> None:
-    async def write(broker: Broker) -> None:
+async def test_without_the_history_of_epochs_the_batches_tell_the_next_one(tmp_path: Path) -> None:
+    async with running(tmp_path) as broker:
         await make_topic(broker, "t")
         partition = broker.partitions.find("t", 0)
         led_anew(partition, LeaderEpoch(7))
         append(partition, batch(b"a"))
-
-    with_broker(tmp_path, write)
     for path in (tmp_path / "data").glob(f"{METADATA_FILE}*"):
         path.unlink()
     (tmp_path / "data" / "t-0" / "leader-epoch-checkpoint").unlink()
-
-    async def read(broker: Broker) -> int:
-        return broker.partitions.find("t", 0).leader_epoch
-
-    assert with_broker(tmp_path, read) > 7
+    async with running(tmp_path) as broker:
+        assert (broker.partitions.find("t", 0).leader_epoch) > 7
 
 
 class TestHowFarALogGoes:
@@ -165,28 +150,22 @@ class TestHowFarALogGoes:
         assert (-1, 0, -1) == self.reach(disk, "/data/t-0")
 
 
-def test_another_brokers_folder_is_refused(tmp_path: Path) -> None:
+async def test_another_brokers_folder_is_refused(tmp_path: Path) -> None:
     unpack(FOLDERS / "clean.tar.xz", tmp_path)
-
-    async def scenario() -> None:
-        with pytest.raises(StorageError, match="node"):
-            async with a_broker(tmp_path, node_id=7):
-                pass
-
-    asyncio.run(scenario())
+    with pytest.raises(StorageError, match="node"):
+        async with a_broker(tmp_path, node_id=7):
+            pass
 
 
-def test_a_folder_whose_making_was_cut_off_gets_its_topics_id(tmp_path: Path) -> None:
-    async def make(broker: Broker) -> str:
+async def test_a_folder_whose_making_was_cut_off_gets_its_topics_id(tmp_path: Path) -> None:
+    async with running(tmp_path) as broker:
         await make_topic(broker, "t")
-        return id_text(broker.image.topics["t"].id)
-
-    topic_id = with_broker(tmp_path, make)
+        topic_id = id_text(broker.image.topics["t"].id)
     file = tmp_path / "data" / "t-0" / "partition.metadata"
     whole = file.read_text()
     for left in ("", "version: 0\n", "version: 0\ntopic_"):
         file.write_text(left)
-        with_broker(tmp_path, make_nothing)
+        await with_broker(tmp_path, make_nothing)
         assert whole == file.read_text()
     assert f"version: 0\ntopic_id: {topic_id}\ntopic: t\npartition: 0\n" == whole
 

@@ -1,6 +1,5 @@
 """A partition folder is what its own files say: swapped, damaged and unknown folders never cost a record."""
 
-import asyncio
 import errno
 import logging
 import os
@@ -21,7 +20,7 @@ from ottla.model.base64_ids import id_text
 from ottla.model.errors import CorruptError
 from ottla.model.ids import LeaderEpoch, TopicPartition
 from tests.broker.replicated import ReplicatedBrokers
-from tests.broker.running_broker import append, led_anew, make_topic, with_broker
+from tests.broker.running_broker import append, led_anew, make_topic, running, with_broker
 from tests.unit.storage.rig import batch
 
 
@@ -33,7 +32,7 @@ def swap(one: Path, two: Path) -> None:
     aside.rename(two)
 
 
-def written(folder: Path, **counts: int) -> Path:
+async def written(folder: Path, **counts: int) -> Path:
     """A data dir of topics `a` and `b` with two partitions each, and so many records in those that are named."""
 
     async def write(broker: Broker) -> None:
@@ -43,7 +42,7 @@ def written(folder: Path, **counts: int) -> Path:
             topic, _, index = name.partition("_")
             append(broker.partitions.find(topic, int(index)), *[batch(name.encode())] * count)
 
-    with_broker(folder, write)
+    await with_broker(folder, write)
     return folder / "data"
 
 
@@ -64,51 +63,50 @@ class FullDisk(RealDisk):
 
 class TestSwappedFolders:
     @pytest.mark.parametrize(("one", "two"), [("a-0", "a-1"), ("a-0", "b-0"), ("a-0", "b-1")])
-    def test_they_are_set_right(self, one: str, two: str, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-        data = written(tmp_path, a_0=1, a_1=2, b_0=3, b_1=4)
+    async def test_they_are_set_right(
+        self, one: str, two: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        data = await written(tmp_path, a_0=1, a_1=2, b_0=3, b_1=4)
         swap(data / one, data / two)
         with caplog.at_level(logging.ERROR):
-            assert {"a-0": 1, "a-1": 2, "b-0": 3, "b-1": 4} == with_broker(tmp_path, end_offsets)
+            assert {"a-0": 1, "a-1": 2, "b-0": 3, "b-1": 4} == await with_broker(tmp_path, end_offsets)
         told = [record.message for record in caplog.records if record.levelno == logging.ERROR]
         assert any(one in each and two in each for each in told)
         # It is right on disk, too: nothing is left to say at the next start.
         caplog.clear()
         with caplog.at_level(logging.ERROR):
-            assert {"a-0": 1, "a-1": 2, "b-0": 3, "b-1": 4} == with_broker(tmp_path, end_offsets)
+            assert {"a-0": 1, "a-1": 2, "b-0": 3, "b-1": 4} == await with_broker(tmp_path, end_offsets)
         assert [] == [record.message for record in caplog.records if record.levelno >= logging.ERROR]
 
-    def test_a_cycle_of_three(self, tmp_path: Path) -> None:
-        data = written(tmp_path, a_0=1, a_1=2, b_0=3)
+    async def test_a_cycle_of_three(self, tmp_path: Path) -> None:
+        data = await written(tmp_path, a_0=1, a_1=2, b_0=3)
         swap(data / "a-0", data / "a-1")
         swap(data / "a-1", data / "b-0")
-        assert {"a-0": 1, "a-1": 2, "b-0": 3, "b-1": 0} == with_broker(tmp_path, end_offsets)
+        assert {"a-0": 1, "a-1": 2, "b-0": 3, "b-1": 0} == await with_broker(tmp_path, end_offsets)
 
-    def test_a_folder_of_another_name_goes_back(self, tmp_path: Path) -> None:
-        data = written(tmp_path, a_1=2)
+    async def test_a_folder_of_another_name_goes_back(self, tmp_path: Path) -> None:
+        data = await written(tmp_path, a_1=2)
         (data / "a-1").rename(data / "c-7")
-        assert {"a-0": 0, "a-1": 2, "b-0": 0, "b-1": 0} == with_broker(tmp_path, end_offsets)
+        assert {"a-0": 0, "a-1": 2, "b-0": 0, "b-1": 0} == await with_broker(tmp_path, end_offsets)
 
-    def test_after_a_kill_between_the_renames(self, tmp_path: Path) -> None:
-        data = written(tmp_path, a_0=1, a_1=2)
+    async def test_after_a_kill_between_the_renames(self, tmp_path: Path) -> None:
+        data = await written(tmp_path, a_0=1, a_1=2)
         (data / "a-0").rename(data / f"a-0.{'0' * 32}-moving")
         (data / "a-1").rename(data / "a-0")
-        assert {"a-0": 1, "a-1": 2, "b-0": 0, "b-1": 0} == with_broker(tmp_path, end_offsets)
+        assert {"a-0": 1, "a-1": 2, "b-0": 0, "b-1": 0} == await with_broker(tmp_path, end_offsets)
 
-    def test_a_copy_in_the_place_of_another_is_not_served(self, tmp_path: Path) -> None:
+    async def test_a_copy_in_the_place_of_another_is_not_served(self, tmp_path: Path) -> None:
         import shutil
 
-        data = written(tmp_path, a_0=1, a_1=2)
+        data = await written(tmp_path, a_0=1, a_1=2)
         shutil.rmtree(data / "a-1")
         shutil.copytree(data / "a-0", data / "a-1")
-
-        async def served(broker: Broker) -> list[int]:
+        async with running(tmp_path) as broker:
             error = broker.parts.logs.offline[TopicPartition("a", 1)]
             assert isinstance(error, CorruptError)
             assert "a-0" in str(error)
             assert "a-1" in str(error)
-            return [each.end_offset for each in broker.partitions.of_topic("a")]
-
-        assert [1] == with_broker(tmp_path, served)
+            assert [1] == ([each.end_offset for each in broker.partitions.of_topic("a")])
         assert (data / "a-1").is_dir()
 
 
@@ -125,10 +123,10 @@ class TestDamagedIdentity:
             None,
         ],
     )
-    def test_the_log_is_served_and_the_file_written_again(
+    async def test_the_log_is_served_and_the_file_written_again(
         self, content: bytes | None, tmp_path: Path, caplog: pytest.LogCaptureFixture
     ) -> None:
-        data = written(tmp_path, a_0=3)
+        data = await written(tmp_path, a_0=3)
         file = data / "a-0" / "partition.metadata"
         whole = file.read_bytes()
         if content is None:
@@ -136,34 +134,31 @@ class TestDamagedIdentity:
         else:
             file.write_bytes(content)
         with caplog.at_level(logging.WARNING):
-            assert {"a-0": 3, "a-1": 0, "b-0": 0, "b-1": 0} == with_broker(tmp_path, end_offsets)
+            assert {"a-0": 3, "a-1": 0, "b-0": 0, "b-1": 0} == await with_broker(tmp_path, end_offsets)
         assert any("a-0" in record.message and "partition.metadata" in record.message for record in caplog.records)
         assert whole == file.read_bytes()
 
-    def test_a_full_disk_does_not_keep_the_broker_from_starting(
+    async def test_a_full_disk_does_not_keep_the_broker_from_starting(
         self, tmp_path: Path, caplog: pytest.LogCaptureFixture
     ) -> None:
-        async def scenario() -> None:
-            async with ReplicatedBrokers(tmp_path) as cluster:
-                await cluster.make_topic("t")
-                await cluster.send("t", [b"a"])
-                await cluster.wait_in_sync("t")
-                await cluster.stop(1)
-                file = cluster.data(1) / "t-0" / "partition.metadata"
-                file.write_bytes(b"")
-                disk = cluster.disks[1] = FullDisk()
-                await cluster.start(1)
-                assert "partition.metadata: cannot write: No space left on device" in caplog.text
-                assert 1 == cluster.copies("t")[1].end_offset
-                disk.is_full = False
-                await cluster.stop(1)
-                await cluster.start(1)
-                assert b"topic_id: " in file.read_bytes()
+        async with ReplicatedBrokers(tmp_path) as cluster:
+            await cluster.make_topic("t")
+            await cluster.send("t", [b"a"])
+            await cluster.wait_in_sync("t")
+            await cluster.stop(1)
+            file = cluster.data(1) / "t-0" / "partition.metadata"
+            file.write_bytes(b"")
+            disk = cluster.disks[1] = FullDisk()
+            await cluster.start(1)
+            assert "partition.metadata: cannot write: No space left on device" in caplog.text
+            assert 1 == cluster.copies("t")[1].end_offset
+            disk.is_full = False
+            await cluster.stop(1)
+            await cluster.start(1)
+            assert b"topic_id: " in file.read_bytes()
 
-        asyncio.run(scenario())
-
-    def test_a_valid_id_of_another_topic_keeps_the_partition_offline(self, tmp_path: Path) -> None:
-        data = written(tmp_path, a_0=3)
+    async def test_a_valid_id_of_another_topic_keeps_the_partition_offline(self, tmp_path: Path) -> None:
+        data = await written(tmp_path, a_0=3)
         file = data / "a-0" / "partition.metadata"
         file.write_text("version: 0\ntopic_id: ABCDEFGHIJKLMNOPQRSTUA\n")
 
@@ -172,86 +167,72 @@ class TestDamagedIdentity:
             assert "ABCDEFGHIJKLMNOPQRSTUA" in str(broker.parts.logs.offline[TopicPartition("a", 0)])
 
         for _ in range(2):
-            with_broker(tmp_path, served)
+            await with_broker(tmp_path, served)
         # Without the wrong id it is served again, and no offset was given out twice.
         file.unlink()
-        assert {"a-0": 3, "a-1": 0, "b-0": 0, "b-1": 0} == with_broker(tmp_path, end_offsets)
+        assert {"a-0": 3, "a-1": 0, "b-0": 0, "b-1": 0} == await with_broker(tmp_path, end_offsets)
 
-    def test_a_damaged_file_beside_a_log_that_cannot_be_the_topics(self, tmp_path: Path) -> None:
-        async def write(broker: Broker) -> None:
+    async def test_a_damaged_file_beside_a_log_that_cannot_be_the_topics(self, tmp_path: Path) -> None:
+        async with running(tmp_path) as broker:
             await make_topic(broker, "a")
             partition = broker.partitions.find("a", 0)
             led_anew(partition, LeaderEpoch(7))
             append(partition, batch(b"x"))
-
-        with_broker(tmp_path, write)
         (tmp_path / "data" / "a-0" / "partition.metadata").unlink()
-
-        async def served(broker: Broker) -> None:
+        async with running(tmp_path) as broker:
             assert [] == list(broker.partitions)
             assert "leader epoch 7" in str(broker.parts.logs.offline[TopicPartition("a", 0)])
-
-        with_broker(tmp_path, served)
         assert (tmp_path / "data" / "a-0" / f"{0:020}.log").stat().st_size > 0
 
 
 class TestOneOfThree:
     """With other replicas, what is wrong with one broker's folders mends itself."""
 
-    def test_a_wrong_id(self, tmp_path: Path) -> None:
-        async def scenario() -> None:
-            async with ReplicatedBrokers(tmp_path) as cluster:
-                await cluster.make_topic("t")
-                await cluster.send("t", [b"a", b"b"])
-                await cluster.stop(1)
-                file = cluster.data(1) / "t-0" / "partition.metadata"
-                file.write_text("version: 0\ntopic_id: ABCDEFGHIJKLMNOPQRSTUA\n")
-                await cluster.start(1)
-                # The image of another broker may be from before the stop.
-                await cluster.wait(lambda: 1 in cluster.copies("t"))
-                await cluster.wait_in_sync("t")
-                assert 2 == cluster.copies("t")[1].end_offset
-                assert 1 == len(sorted(cluster.data(1).glob("t-0.*-stray")))
+    async def test_a_wrong_id(self, tmp_path: Path) -> None:
+        async with ReplicatedBrokers(tmp_path) as cluster:
+            await cluster.make_topic("t")
+            await cluster.send("t", [b"a", b"b"])
+            await cluster.stop(1)
+            file = cluster.data(1) / "t-0" / "partition.metadata"
+            file.write_text("version: 0\ntopic_id: ABCDEFGHIJKLMNOPQRSTUA\n")
+            await cluster.start(1)
+            # The image of another broker may be from before the stop.
+            await cluster.wait(lambda: 1 in cluster.copies("t"))
+            await cluster.wait_in_sync("t")
+            assert 2 == cluster.copies("t")[1].end_offset
+            assert 1 == len(sorted(cluster.data(1).glob("t-0.*-stray")))
 
-        asyncio.run(scenario())
-
-    def test_a_swap(self, tmp_path: Path) -> None:
-        async def scenario() -> None:
-            async with ReplicatedBrokers(tmp_path) as cluster:
-                await cluster.make_topic("t", 2)
-                await cluster.send("t", [b"a", b"b"], 0)
-                await cluster.send("t", [b"c"], 1)
-                await cluster.stop(1)
-                swap(cluster.data(1) / "t-0", cluster.data(1) / "t-1")
-                await cluster.start(1)
-                assert [2, 1] == [cluster.copies("t", index)[1].end_offset for index in (0, 1)]
-                assert [] == sorted(cluster.data(1).glob("*-stray"))
-
-        asyncio.run(scenario())
+    async def test_a_swap(self, tmp_path: Path) -> None:
+        async with ReplicatedBrokers(tmp_path) as cluster:
+            await cluster.make_topic("t", 2)
+            await cluster.send("t", [b"a", b"b"], 0)
+            await cluster.send("t", [b"c"], 1)
+            await cluster.stop(1)
+            swap(cluster.data(1) / "t-0", cluster.data(1) / "t-1")
+            await cluster.start(1)
+            assert [2, 1] == [cluster.copies("t", index)[1].end_offset for index in (0, 1)]
+            assert [] == sorted(cluster.data(1).glob("*-stray"))
 
 
 class TestUnknownFolders:
-    def test_a_topic_that_the_metadata_does_not_know_is_set_aside(
+    async def test_a_topic_that_the_metadata_does_not_know_is_set_aside(
         self, tmp_path: Path, caplog: pytest.LogCaptureFixture
     ) -> None:
-        data = written(tmp_path, a_0=3)
+        data = await written(tmp_path, a_0=3)
         content = (data / "a-0" / f"{0:020}.log").read_bytes()
-
-        async def forget(broker: Broker) -> None:
+        async with running(tmp_path) as broker:
             keys = [topic_key("a"), partition_key("a", 0), partition_key("a", 1)]
             # As an older store would be, which never heard of the topic; the broker must not see it while it runs.
             await broker.parts.tasks.close()
             await broker.parts.metadata_store.commit([Delete(key) for key in keys])
-
-        with_broker(tmp_path, forget)
         with caplog.at_level(logging.ERROR):
-            assert {"b-0": 0, "b-1": 0} == with_broker(tmp_path, end_offsets)
+            assert {"b-0": 0, "b-1": 0} == await with_broker(tmp_path, end_offsets)
         (kept,) = data.glob("a-0.*-stray")
         assert content == (kept / f"{0:020}.log").read_bytes()
         assert any(str(kept) in record.message and "3 records" in record.message for record in caplog.records)
 
-    def test_a_topic_that_was_deleted_meanwhile_is_removed(self, tmp_path: Path) -> None:
-        data = written(tmp_path, a_0=3)
+    async def test_a_topic_that_was_deleted_meanwhile_is_removed(self, tmp_path: Path) -> None:
+        data = await written(tmp_path, a_0=3)
 
         async def delete(broker: Broker) -> str:
             await broker.parts.tasks.close()
@@ -261,8 +242,8 @@ class TestUnknownFolders:
             assert deleted_topic_key(topic_id) in {entry.key for entry in entries}
             return id_text(topic_id)
 
-        with_broker(tmp_path, delete)
+        await with_broker(tmp_path, delete)
         assert (data / "a-0").is_dir()
-        assert {"b-0": 0, "b-1": 0} == with_broker(tmp_path, end_offsets)
+        assert {"b-0": 0, "b-1": 0} == await with_broker(tmp_path, end_offsets)
         assert not (data / "a-0").exists()
         assert [] == list(data.glob("*-stray"))

@@ -61,44 +61,40 @@ def is_open(port: int) -> bool:
         return asking.connect_ex(("127.0.0.1", port)) == 0
 
 
-def test_the_port_is_open_only_when_what_is_led_is_as_safe_as_its_topics_ask(tmp_path: Path) -> None:
+async def test_the_port_is_open_only_when_what_is_led_is_as_safe_as_its_topics_ask(tmp_path: Path) -> None:
     """Or a client would be shown an end before what was committed: after a kill, what was not flushed is no more than
     written."""
-
-    async def scenario() -> None:
-        async with running(tmp_path / "first") as broker:
-            await make_topic(broker, "t")
-            append(broker.partitions.find("t", 0), batch(b"a", b"b"))
-            # As a kill would leave it.
-            shutil.copytree(tmp_path / "first" / "data", tmp_path / "data")
-        for path in (tmp_path / "first" / "data").glob(f"{METADATA_FILE}*"):
-            shutil.copy(path, tmp_path / "data")
-        port, disk = free_port(), SickDisk()
-        disk.hang("t-0")
-        settings = {
-            "log.dirs": str(tmp_path / "data"),
-            "listeners": f"PLAINTEXT://127.0.0.1:{port}",
-            "log.flush.interval.messages": "1",
-        }
-        broker = Broker(BrokerConfig.parse(settings=settings), world=replace(real_world(), disk=disk))
-        starting = asyncio.create_task(broker.start())
-        try:
-            await until(lambda: disk.hung > 0 and broker.is_registered and broker.parts.lifecycle.is_seen)
-            # It has all it waits for but the disk; so it would be open within a few turns of the loop.
-            for _ in range(200):
-                assert (False, False) == (starting.done(), is_open(port))
-                await asyncio.sleep(0)
-            assert 0 == broker.partitions.find("t", 0).high_watermark
-            disk.heal()
-            await starting
-            assert (True, 2) == (is_open(port), broker.partitions.find("t", 0).high_watermark)
-        finally:
-            disk.heal()
-            await asyncio.gather(starting, return_exceptions=True)
-            await broker.stop()
-            disk.close()
-
-    asyncio.run(scenario())
+    async with running(tmp_path / "first") as broker:
+        await make_topic(broker, "t")
+        append(broker.partitions.find("t", 0), batch(b"a", b"b"))
+        # As a kill would leave it.
+        shutil.copytree(tmp_path / "first" / "data", tmp_path / "data")
+    for path in (tmp_path / "first" / "data").glob(f"{METADATA_FILE}*"):
+        shutil.copy(path, tmp_path / "data")
+    port, disk = free_port(), SickDisk()
+    disk.hang("t-0")
+    settings = {
+        "log.dirs": str(tmp_path / "data"),
+        "listeners": f"PLAINTEXT://127.0.0.1:{port}",
+        "log.flush.interval.messages": "1",
+    }
+    broker = Broker(BrokerConfig.parse(settings=settings), world=replace(real_world(), disk=disk))
+    starting = asyncio.create_task(broker.start())
+    try:
+        await until(lambda: disk.hung > 0 and broker.is_registered and broker.parts.lifecycle.is_seen)
+        # It has all it waits for but the disk; so it would be open within a few turns of the loop.
+        for _ in range(200):
+            assert (False, False) == (starting.done(), is_open(port))
+            await asyncio.sleep(0)
+        assert 0 == broker.partitions.find("t", 0).high_watermark
+        disk.heal()
+        await starting
+        assert (True, 2) == (is_open(port), broker.partitions.find("t", 0).high_watermark)
+    finally:
+        disk.heal()
+        await asyncio.gather(starting, return_exceptions=True)
+        await broker.stop()
+        disk.close()
 
 
 ENDS: tuple[tuple[type, str], ...] = (
@@ -147,141 +143,115 @@ def config_in(folder: Path) -> BrokerConfig:
     return BrokerConfig.parse(settings={"log.dirs": str(folder / "data"), "listeners": "PLAINTEXT://127.0.0.1:0"})
 
 
-def test_a_broker_stops_in_the_reverse_order_of_its_start(tmp_path: Path, ended: list[tuple[type, str]]) -> None:
+async def test_a_broker_stops_in_the_reverse_order_of_its_start(tmp_path: Path, ended: list[tuple[type, str]]) -> None:
     """Leadership moves first, while requests are still served; the registration goes when the logs are closed."""
-
-    async def scenario() -> None:
-        broker = Broker(config_in(tmp_path), http=("127.0.0.1", 0))
-        await broker.start()
-        assert [] == ended
-        await broker.stop()
-        assert list(ENDS) == ended
-        await broker.stop()
-        assert list(ENDS) == ended, "a second stop does nothing"
-
-    asyncio.run(scenario())
+    broker = Broker(config_in(tmp_path), http=("127.0.0.1", 0))
+    await broker.start()
+    assert [] == ended
+    await broker.stop()
+    assert list(ENDS) == ended
+    await broker.stop()
+    assert list(ENDS) == ended, "a second stop does nothing"
 
 
-def test_a_start_that_fails_leaves_nothing_open(tmp_path: Path, ended: list[tuple[type, str]]) -> None:
+async def test_a_start_that_fails_leaves_nothing_open(tmp_path: Path, ended: list[tuple[type, str]]) -> None:
     """Another broker has the data dir; what was opened before that was found is closed again."""
-
-    async def scenario() -> None:
-        async with Broker(config_in(tmp_path)) as first:
-            store = SqliteStore(str(tmp_path / "own.db"), RealClock())
-            second = Broker(config_in(tmp_path), http=("127.0.0.1", 0), store=store)
-            with pytest.raises(StorageError):
-                await second.start()
-            assert [*ENDS[-7:]] == ended
-            assert (True, False, False) == (first.is_ready, second.is_ready, second.is_registered)
-
-    asyncio.run(scenario())
+    async with Broker(config_in(tmp_path)) as first:
+        store = SqliteStore(str(tmp_path / "own.db"), RealClock())
+        second = Broker(config_in(tmp_path), http=("127.0.0.1", 0), store=store)
+        with pytest.raises(StorageError):
+            await second.start()
+        assert [*ENDS[-7:]] == ended
+        assert (True, False, False) == (first.is_ready, second.is_ready, second.is_registered)
 
 
-def test_an_end_that_fails_does_not_keep_the_others_from_ending(
+async def test_an_end_that_fails_does_not_keep_the_others_from_ending(
     tmp_path: Path, ended: list[tuple[type, str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def fail(self: ReplicaFetchers) -> None:
         ended.append((ReplicaFetchers, "close"))
         raise StorageError("cannot be closed")
 
-    async def scenario() -> None:
-        broker = Broker(config_in(tmp_path), http=("127.0.0.1", 0))
-        await broker.start()
-        with pytest.raises(StorageError, match="cannot be closed"):
-            await broker.stop()
-
     monkeypatch.setattr(ReplicaFetchers, "close", fail)
-    asyncio.run(scenario())
+    broker = Broker(config_in(tmp_path), http=("127.0.0.1", 0))
+    await broker.start()
+    with pytest.raises(StorageError, match="cannot be closed"):
+        await broker.stop()
     assert list(ENDS) == ended
     assert (tmp_path / "data" / ".kafka_cleanshutdown").exists()
 
 
-def test_a_broken_invariant_while_stopping_leaves_no_clean_shutdown(
+async def test_a_broken_invariant_while_stopping_leaves_no_clean_shutdown(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(self: Listeners) -> None:
         violated("two is three")
 
-    async def scenario() -> None:
-        broker = Broker(config_in(tmp_path))
-        await broker.start()
-        monkeypatch.setattr(Listeners, "drain", fail)
-        with pytest.raises(InvariantViolation, match="two is three"):
-            await broker.stop()
-        assert not broker.is_registered
-
-    asyncio.run(scenario())
+    broker = Broker(config_in(tmp_path))
+    await broker.start()
+    monkeypatch.setattr(Listeners, "drain", fail)
+    with pytest.raises(InvariantViolation, match="two is three"):
+        await broker.stop()
+    assert not broker.is_registered
     assert not (tmp_path / "data" / ".kafka_cleanshutdown").exists()
 
 
-def test_a_broken_invariant_in_the_background_leaves_no_clean_shutdown(
+async def test_a_broken_invariant_in_the_background_leaves_no_clean_shutdown(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def fail(self: IsrProposals) -> None:
         violated("two is three")
 
-    async def scenario() -> None:
-        monkeypatch.setattr(IsrProposals, "run", fail)
-        async with Broker(config_in(tmp_path)) as broker:
-            failure = await asyncio.wait_for(broker.wait_failure(), 60)
-            assert (InvariantViolation, "two is three") == (type(failure), str(failure))
-
-    asyncio.run(scenario())
+    monkeypatch.setattr(IsrProposals, "run", fail)
+    async with Broker(config_in(tmp_path)) as broker:
+        failure = await asyncio.wait_for(broker.wait_failure(), 60)
+        assert (InvariantViolation, "two is three") == (type(failure), str(failure))
     assert not (tmp_path / "data" / ".kafka_cleanshutdown").exists()
 
 
-def test_after_a_broken_invariant_another_broker_may_start(tmp_path: Path) -> None:
+async def test_after_a_broken_invariant_another_broker_may_start(tmp_path: Path) -> None:
     """Nothing is written down as clean, but files and locks are released."""
 
     async def fail() -> None:
         violated("two is three")
 
-    async def scenario() -> None:
-        async with Broker(config_in(tmp_path)) as broker:
-            broker.parts.tasks.run(fail())
-            await asyncio.wait_for(broker.wait_failure(), 60)
-        async with Broker(config_in(tmp_path)) as broker:
-            assert broker.is_ready
-
-    asyncio.run(scenario())
+    async with Broker(config_in(tmp_path)) as broker:
+        broker.parts.tasks.run(fail())
+        await asyncio.wait_for(broker.wait_failure(), 60)
+    async with Broker(config_in(tmp_path)) as broker:
+        assert broker.is_ready
 
 
-def test_a_broken_invariant_while_starting_leaves_nothing_open_and_no_clean_shutdown(
+async def test_a_broken_invariant_while_starting_leaves_nothing_open_and_no_clean_shutdown(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(self: GroupCoordinator, image: ClusterImage) -> None:
         violated("two is three")
 
-    async def scenario() -> None:
-        with monkeypatch.context() as patched:
-            patched.setattr(GroupCoordinator, "on_image", fail)
-            with pytest.raises(InvariantViolation, match="two is three"):
-                await Broker(config_in(tmp_path)).start()
-        assert not (tmp_path / "data" / ".kafka_cleanshutdown").exists()
-        async with Broker(config_in(tmp_path)) as broker:
-            assert broker.is_ready
-
-    asyncio.run(scenario())
+    with monkeypatch.context() as patched:
+        patched.setattr(GroupCoordinator, "on_image", fail)
+        with pytest.raises(InvariantViolation, match="two is three"):
+            await Broker(config_in(tmp_path)).start()
+    assert not (tmp_path / "data" / ".kafka_cleanshutdown").exists()
+    async with Broker(config_in(tmp_path)) as broker:
+        assert broker.is_ready
 
 
-def test_a_start_fails_with_a_background_task_that_it_waits_for(
+async def test_a_start_fails_with_a_background_task_that_it_waits_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def fail(self: BrokerParts, image: ClusterImage) -> None:
         raise CorruptError("the image cannot be applied")
 
-    async def scenario() -> None:
-        with monkeypatch.context() as patched:
-            patched.setattr(BrokerParts, "apply_image", fail)
-            with pytest.raises(CorruptError, match="the image cannot be applied"):
-                await asyncio.wait_for(Broker(config_in(tmp_path)).start(), 60)
-        async with Broker(config_in(tmp_path)) as broker:
-            assert broker.is_ready
-
-    asyncio.run(scenario())
+    with monkeypatch.context() as patched:
+        patched.setattr(BrokerParts, "apply_image", fail)
+        with pytest.raises(CorruptError, match="the image cannot be applied"):
+            await asyncio.wait_for(Broker(config_in(tmp_path)).start(), 60)
+    async with Broker(config_in(tmp_path)) as broker:
+        assert broker.is_ready
 
 
-def test_stops_at_the_same_time_end_each_part_once_and_in_order(
+async def test_stops_at_the_same_time_end_each_part_once_and_in_order(
     tmp_path: Path, ended: list[tuple[type, str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     drained = asyncio.Event()
@@ -291,37 +261,31 @@ def test_stops_at_the_same_time_end_each_part_once_and_in_order(
         await drained.wait()
         await close(self, timeout_seconds)
 
-    async def scenario() -> None:
-        broker = Broker(config_in(tmp_path), http=("127.0.0.1", 0))
-        await broker.start()
-        stops = [asyncio.create_task(broker.stop()) for _ in range(3)]
-        for _ in range(100):
-            await asyncio.sleep(0)
-        assert (ENDS[:4], [False] * 3) == (tuple(ended), [each.done() for each in stops])
-        drained.set()
-        await asyncio.gather(*stops)
-        assert list(ENDS) == ended
-
     monkeypatch.setattr(Listeners, "close", close_later)
-    asyncio.run(scenario())
+    broker = Broker(config_in(tmp_path), http=("127.0.0.1", 0))
+    await broker.start()
+    stops = [asyncio.create_task(broker.stop()) for _ in range(3)]
+    for _ in range(100):
+        await asyncio.sleep(0)
+    assert (ENDS[:4], [False] * 3) == (tuple(ended), [each.done() for each in stops])
+    drained.set()
+    await asyncio.gather(*stops)
+    assert list(ENDS) == ended
 
 
 @pytest.mark.parametrize("turns", [0, 1, 2, 5, 20, 100])
-def test_a_stop_waits_for_a_start_and_leaves_nothing_open(turns: int, tmp_path: Path) -> None:
-    async def scenario() -> None:
-        broker = Broker(config_in(tmp_path), http=("127.0.0.1", 0))
-        starting = asyncio.create_task(broker.start())
-        for _ in range(turns + 1):
-            await asyncio.sleep(0)
-        await broker.stop()
-        with suppress(StartStoppedError):
-            await starting
-        assert (False, False) == (broker.is_ready, broker.is_registered)
-        assert {asyncio.current_task()} == asyncio.all_tasks()
-        async with Broker(config_in(tmp_path)) as again:
-            assert again.is_ready
-
-    asyncio.run(scenario())
+async def test_a_stop_waits_for_a_start_and_leaves_nothing_open(turns: int, tmp_path: Path) -> None:
+    broker = Broker(config_in(tmp_path), http=("127.0.0.1", 0))
+    starting = asyncio.create_task(broker.start())
+    for _ in range(turns + 1):
+        await asyncio.sleep(0)
+    await broker.stop()
+    with suppress(StartStoppedError):
+        await starting
+    assert (False, False) == (broker.is_ready, broker.is_registered)
+    assert {asyncio.current_task()} == asyncio.all_tasks()
+    async with Broker(config_in(tmp_path)) as again:
+        assert again.is_ready
 
 
 class UnreachableStore(SqliteStore):
@@ -331,44 +295,35 @@ class UnreachableStore(SqliteStore):
         await asyncio.Event().wait()
 
 
-def test_a_start_that_waits_for_the_metadata_store_can_be_stopped(
+async def test_a_start_that_waits_for_the_metadata_store_can_be_stopped(
     tmp_path: Path, ended: list[tuple[type, str]]
 ) -> None:
-    async def scenario() -> None:
-        store = UnreachableStore(str(tmp_path / "own.db"), RealClock())
-        broker = Broker(config_in(tmp_path), http=("127.0.0.1", 0), store=store)
-        starting = asyncio.create_task(broker.start())
-        await until(lambda: (tmp_path / "data").exists())
-        await asyncio.wait_for(broker.stop(), 60)
-        with pytest.raises(StartStoppedError, match="stopped while connecting to the metadata store"):
-            await starting
-        assert [*ENDS[-4:]] == ended
-        assert {asyncio.current_task()} == asyncio.all_tasks()
-
-    asyncio.run(scenario())
+    store = UnreachableStore(str(tmp_path / "own.db"), RealClock())
+    broker = Broker(config_in(tmp_path), http=("127.0.0.1", 0), store=store)
+    starting = asyncio.create_task(broker.start())
+    await until(lambda: (tmp_path / "data").exists())
+    await asyncio.wait_for(broker.stop(), 60)
+    with pytest.raises(StartStoppedError, match="stopped while connecting to the metadata store"):
+        await starting
+    assert [*ENDS[-4:]] == ended
+    assert {asyncio.current_task()} == asyncio.all_tasks()
 
 
-def test_a_broker_that_is_not_started_has_no_parts(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        broker = Broker(config_in(tmp_path))
-        assert (False, False, 0, 0) == (broker.is_ready, broker.is_registered, len(broker.partitions), broker.port)
-        assert ClusterImage() == broker.image
-        with pytest.raises(MisuseError, match="broker 0 is not started"):
-            broker.parts  # noqa: B018
-        await broker.stop()
-
-    asyncio.run(scenario())
+async def test_a_broker_that_is_not_started_has_no_parts(tmp_path: Path) -> None:
+    broker = Broker(config_in(tmp_path))
+    assert (False, False, 0, 0) == (broker.is_ready, broker.is_registered, len(broker.partitions), broker.port)
+    assert ClusterImage() == broker.image
+    with pytest.raises(MisuseError, match="broker 0 is not started"):
+        broker.parts  # noqa: B018
+    await broker.stop()
 
 
-def test_metadata_that_cannot_be_followed_is_a_failure_of_the_broker(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with running(tmp_path) as broker:
-            await broker.parts.metadata_store.commit([Put("partitions/nowhere/0", b"{}")])
-            failure = await asyncio.wait_for(broker.wait_failure(), 60)
-            assert isinstance(failure, CorruptError)
-            assert "partitions/nowhere/0" in str(failure)
-
-    asyncio.run(scenario())
+async def test_metadata_that_cannot_be_followed_is_a_failure_of_the_broker(tmp_path: Path) -> None:
+    async with running(tmp_path) as broker:
+        await broker.parts.metadata_store.commit([Put("partitions/nowhere/0", b"{}")])
+        failure = await asyncio.wait_for(broker.wait_failure(), 60)
+        assert isinstance(failure, CorruptError)
+        assert "partitions/nowhere/0" in str(failure)
 
 
 def serve(code: str, folder: Path) -> subprocess.CompletedProcess[str]:

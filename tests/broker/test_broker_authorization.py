@@ -1,6 +1,5 @@
 """Brokers among themselves under an authorizer: they need CLUSTER_ACTION, and say so when they do not have it."""
 
-import asyncio
 import logging
 from pathlib import Path
 
@@ -23,10 +22,9 @@ BROKERS = AclBinding(
 )
 
 
-def test_followers_need_cluster_action(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+async def test_followers_need_cluster_action(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """Without it, they copy nothing, leave the ISR, and log what to set; with an ACL they are back in the ISR."""
-
-    async def run() -> None:
+    with caplog.at_level(logging.INFO):
         settings = {"authorizer.class.name": STANDARD_AUTHORIZER, **SOON_LATE}
         async with ReplicatedBrokers(tmp_path, settings, count=2) as brokers:
             one = brokers.brokers[0]
@@ -36,26 +34,19 @@ def test_followers_need_cluster_action(tmp_path: Path, caplog: pytest.LogCapture
             await brokers.wait(lambda: len(one.image.topics["t"].partitions[0].isr) == 1)
             await one.parts.controller.create_acls([BROKERS])
             await brokers.wait(lambda: len(one.image.topics["t"].partitions[0].isr) == 2)
-
-    with caplog.at_level(logging.INFO):
-        asyncio.run(run())
     assert "super.users" in caplog.text
 
 
-def test_every_broker_decides_by_the_same_acls(tmp_path: Path) -> None:
+async def test_every_broker_decides_by_the_same_acls(tmp_path: Path) -> None:
     """Created at one broker, an ACL is known to the authorizers of all; deleted at another one, to none."""
-
-    async def run() -> None:
-        settings = {"authorizer.class.name": STANDARD_AUTHORIZER}
-        async with ReplicatedBrokers(tmp_path, settings, count=2) as brokers:
-            one, two = brokers.brokers.values()
-            versions = one.parts.authorizer.version, two.parts.authorizer.version
-            await one.parts.controller.create_acls([BROKERS])
-            await brokers.wait(lambda: one.image.acls == two.image.acls == {BROKERS})
-            # Each has its own metadata: the second need not have seen the ACL to delete it.
-            await two.parts.controller.delete_acls([AclFilter()])
-            await brokers.wait(lambda: one.image.acls == two.image.acls == frozenset())
-            later = one.parts.authorizer.version, two.parts.authorizer.version
-            assert all(new > old for old, new in zip(versions, later, strict=True))
-
-    asyncio.run(run())
+    settings = {"authorizer.class.name": STANDARD_AUTHORIZER}
+    async with ReplicatedBrokers(tmp_path, settings, count=2) as brokers:
+        one, two = brokers.brokers.values()
+        versions = one.parts.authorizer.version, two.parts.authorizer.version
+        await one.parts.controller.create_acls([BROKERS])
+        await brokers.wait(lambda: one.image.acls == two.image.acls == {BROKERS})
+        # Each has its own metadata: the second need not have seen the ACL to delete it.
+        await two.parts.controller.delete_acls([AclFilter()])
+        await brokers.wait(lambda: one.image.acls == two.image.acls == frozenset())
+        later = one.parts.authorizer.version, two.parts.authorizer.version
+        assert all(new > old for old, new in zip(versions, later, strict=True))

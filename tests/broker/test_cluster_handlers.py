@@ -7,7 +7,6 @@ from uuid import UUID
 
 import pytest
 
-from ottla.broker.broker import Broker
 from ottla.broker.handlers.cluster.cluster import description_of
 from ottla.broker.handlers.topics.topic_partitions import page_of
 from ottla.metadata.image import NO_LEADER, BrokerImage, ClusterImage, PartitionImage, TopicImage
@@ -17,7 +16,7 @@ from ottla.model.ids import BrokerId, LeaderEpoch
 from ottla.protocol.apis import ApiKey
 from ottla.protocol.messages import wire_error
 from tests.broker.contexts import context_of
-from tests.broker.running_broker import append, ask, make_topic, request_of, with_broker
+from tests.broker.running_broker import append, ask, make_topic, request_of, running
 from tests.unit.storage.rig import batch
 
 ONE, TWO, GONE = BrokerId(1), BrokerId(2), BrokerId(3)
@@ -132,10 +131,9 @@ class TestDescribeTopicPartitions:
 
 
 class TestDescribeLogDirs:
-    def test_every_dir_with_what_is_in_it(self, tmp_path: Path) -> None:
+    async def test_every_dir_with_what_is_in_it(self, tmp_path: Path) -> None:
         dirs = [str(tmp_path / "one"), str(tmp_path / "two")]
-
-        async def test(broker: Broker) -> None:
+        async with running(tmp_path, log_dirs=",".join(dirs)) as broker:
             await make_topic(broker, "t", 4)
             append(broker.partitions.find("t", 2), batch(b"value"))
             found = (await ask(broker, ApiKey.DESCRIBE_LOG_DIRS, {"topics": None})).results
@@ -154,15 +152,11 @@ class TestDescribeLogDirs:
                 assert usage.f_blocks * usage.f_frsize == each.total_bytes
                 assert 0 < each.usable_bytes <= each.total_bytes
 
-        with_broker(tmp_path, test, log_dirs=",".join(dirs))
-
-    def test_a_dir_that_failed(self, tmp_path: Path) -> None:
-        async def test(broker: Broker) -> None:
+    async def test_a_dir_that_failed(self, tmp_path: Path) -> None:
+        async with running(tmp_path) as broker:
             await make_topic(broker, "t")
             broker.parts.logs.dirs[0].failure = StorageError("the disk is gone")
             (found,) = (await ask(broker, ApiKey.DESCRIBE_LOG_DIRS, {"topics": None})).results
             broker.parts.logs.dirs[0].failure = None
             assert (ErrorCode.KAFKA_STORAGE_ERROR, ()) == (found.error_code.value, found.topics)
             assert (-1, -1) == (found.total_bytes, found.usable_bytes)
-
-        with_broker(tmp_path, test)

@@ -2,7 +2,8 @@
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
@@ -45,16 +46,14 @@ DELAYED = ["dlq.t", "t", "t.delayed"]
 GROUP = ["dlq.t", "t", "t.g.redelivery", "t.g.retry"]
 
 
-def with_admin(folder: Path, test: Callable[[Broker, AsyncAdmin], Awaitable[None]], **settings: str) -> None:
-    async def run() -> None:
-        async with (
-            running(folder, **settings) as broker,
-            asyncio.timeout(60),
-            AsyncAdmin(bootstrap_servers=f"127.0.0.1:{broker.port}") as admin,
-        ):
-            await test(broker, admin)
-
-    asyncio.run(run())
+@asynccontextmanager
+async def serving_admin(folder: Path, **settings: str) -> AsyncIterator[tuple[Broker, AsyncAdmin]]:
+    async with (
+        running(folder, **settings) as broker,
+        asyncio.timeout(60),
+        AsyncAdmin(bootstrap_servers=f"127.0.0.1:{broker.port}") as admin,
+    ):
+        yield broker, admin
 
 
 async def create(admin: AsyncAdmin, name: str, configs: dict[str, str], partitions: int = 2) -> None:
@@ -85,8 +84,8 @@ async def refusal(action: Awaitable[object]) -> tuple[ErrorCode, str]:
 
 
 class TestTopics:
-    def test_created_grown_and_deleted(self, tmp_path: Path) -> None:
-        async def test(broker: Broker, admin: AsyncAdmin) -> None:
+    async def test_created_grown_and_deleted(self, tmp_path: Path) -> None:
+        async with serving_admin(tmp_path) as (_broker, admin):
             await create(admin, "t", DELAY)
             assert DELAYED == await admin.list_topics()
             await admin.create_partitions({"t": 5})
@@ -97,24 +96,18 @@ class TestTopics:
             await admin.delete_topics(["t"])
             assert ["dlq.t"] == await admin.list_topics()
 
-        with_admin(tmp_path, test)
-
-    def test_enabled_later_and_still_there_after_a_restart(self, tmp_path: Path) -> None:
-        async def enable(broker: Broker, admin: AsyncAdmin) -> None:
+    async def test_enabled_later_and_still_there_after_a_restart(self, tmp_path: Path) -> None:
+        async with serving_admin(tmp_path) as (_, admin):
             await create(admin, "t", {})
             await configure(admin, "t", DELAY, validate_only=True)
             assert ["t"] == await admin.list_topics()
             await configure(admin, "t", DELAY)
             assert DELAYED == await admin.list_topics()
-
-        async def look(broker: Broker, admin: AsyncAdmin) -> None:
+        async with serving_admin(tmp_path) as (_broker, admin):
             assert DELAYED == await admin.list_topics()
 
-        with_admin(tmp_path, enable)
-        with_admin(tmp_path, look)
-
-    def test_a_taken_name_is_refused(self, tmp_path: Path) -> None:
-        async def test(broker: Broker, admin: AsyncAdmin) -> None:
+    async def test_a_taken_name_is_refused(self, tmp_path: Path) -> None:
+        async with serving_admin(tmp_path) as (_broker, admin):
             await create(admin, "t.delayed", {})
             code, message = await refusal(create(admin, "t", DELAY))
             assert ErrorCode.INVALID_CONFIG == code
@@ -125,12 +118,10 @@ class TestTopics:
                 assert ErrorCode.INVALID_CONFIG == code
                 assert "another topic has that name" in message
 
-        with_admin(tmp_path, test)
-
 
 class TestConfigs:
-    def test_the_mark_is_read_only_and_described(self, tmp_path: Path) -> None:
-        async def test(broker: Broker, admin: AsyncAdmin) -> None:
+    async def test_the_mark_is_read_only_and_described(self, tmp_path: Path) -> None:
+        async with serving_admin(tmp_path) as (_broker, admin):
             await create(admin, "t", DELAY)
             resource = ConfigResource(ResourceType.TOPIC, "t.delayed")
             described = (await admin.describe_configs([resource], include_documentation=True))[resource]
@@ -144,12 +135,9 @@ class TestConfigs:
                 assert "set by the controller" in message
             await configure(admin, "t.delayed", {"segment.bytes": "2000000"})
 
-        with_admin(tmp_path, test)
-
-    def test_alter_configs_keeps_the_mark(self, tmp_path: Path) -> None:
+    async def test_alter_configs_keeps_the_mark(self, tmp_path: Path) -> None:
         """AlterConfigs replaces all configs of a resource: those that the controller sets stay."""
-
-        async def test(broker: Broker, admin: AsyncAdmin) -> None:
+        async with serving_admin(tmp_path) as (broker, admin):
             await create(admin, "t", DELAY)
             before = broker.image.topics["t.delayed"].configs
             resource = {
@@ -161,10 +149,8 @@ class TestConfigs:
             assert [0] == [int(each.error_code) for each in answer.responses]
             assert {**before, "segment.bytes": "2000000"} == broker.image.topics["t.delayed"].configs
 
-        with_admin(tmp_path, test)
-
-    def test_what_is_parked_stays_whatever_retention_says(self, tmp_path: Path) -> None:
-        async def test(broker: Broker, admin: AsyncAdmin) -> None:
+    async def test_what_is_parked_stays_whatever_retention_says(self, tmp_path: Path) -> None:
+        async with serving_admin(tmp_path) as (broker, admin):
             await create(admin, "t", {**DELAY, "retention.ms": "1", "retention.bytes": "1", "flush.messages": "1"})
             log = broker.partitions.find("t.delayed", 0).log.config
             assert (-1, -1, 1) == (log.retention_ms, log.retention_bytes, log.flush_messages)
@@ -173,8 +159,6 @@ class TestConfigs:
             code, _ = await refusal(admin.delete_records({TopicPartition("t.delayed", 0): 0}))
             assert ErrorCode.POLICY_VIOLATION == code
             await admin.delete_records({TopicPartition("dlq.t", 0): 0})
-
-        with_admin(tmp_path, test)
 
 
 class TestInternal:
@@ -187,8 +171,8 @@ class TestInternal:
         await create(admin, "t", {**DELAY, **RETRY, "ottla.half.enable": "true"}, partitions=1)
         await admin.create_topics([NewTopic("t.g.retry")])
 
-    def test_metadata_and_describe_topic_partitions(self, tmp_path: Path) -> None:
-        async def test(broker: Broker, admin: AsyncAdmin) -> None:
+    async def test_metadata_and_describe_topic_partitions(self, tmp_path: Path) -> None:
+        async with serving_admin(tmp_path) as (broker, admin):
             await self.all_of_them(admin)
             expected = {name: name in self.PARKING for name in (*self.PARKING, *self.READ)}
             everything = await metadata(broker, {"topics": None, "allow_auto_topic_creation": False})
@@ -205,11 +189,11 @@ class TestInternal:
             described = await ask(broker, ApiKey.DESCRIBE_TOPIC_PARTITIONS, page)
             assert expected == {str(each.name): each.is_internal for each in described.topics}
 
-        with_admin(tmp_path, test)
-
     @pytest.mark.parametrize("protocol", ["classic", "consumer"])
-    def test_a_pattern_does_not_match_them(self, tmp_path: Path, protocol: Literal["classic", "consumer"]) -> None:
-        async def test(broker: Broker, admin: AsyncAdmin) -> None:
+    async def test_a_pattern_does_not_match_them(
+        self, tmp_path: Path, protocol: Literal["classic", "consumer"]
+    ) -> None:
+        async with serving_admin(tmp_path) as (broker, admin):
             await self.all_of_them(admin)
             address = f"127.0.0.1:{broker.port}"
             async with AsyncConsumer(bootstrap_servers=address, group_id="p", group_protocol=protocol) as consumer:
@@ -228,10 +212,8 @@ class TestInternal:
                 while {each.topic for each in consumer.assignment()} != {"t.delayed"}:
                     await consumer.poll(0.1)
 
-        with_admin(tmp_path, test)
-
-    def test_clients_may_produce_to_them_and_administrate_them(self, tmp_path: Path) -> None:
-        async def test(broker: Broker, admin: AsyncAdmin) -> None:
+    async def test_clients_may_produce_to_them_and_administrate_them(self, tmp_path: Path) -> None:
+        async with serving_admin(tmp_path) as (broker, admin):
             await self.all_of_them(admin)
             await send(broker, "t.delayed", headers=[("ottla.delay-ms", b"0")])
             await send(broker, "t.delayed", transactional_id="x")
@@ -242,15 +224,13 @@ class TestInternal:
             await admin.delete_topics(["t.delayed"])
             assert not {"t.delayed", "t.g.retry"} & {*await admin.list_topics()}
 
-        with_admin(tmp_path, test)
-
 
 class TestReservedNames:
     """A name that a companion of an existing topic would have is not created automatically as an ordinary topic."""
 
     @pytest.mark.parametrize("name", ["t.delayed", "t.half", "t.half-checks", "t.g.retry", "t.g.redelivery"])
-    def test_not_created_automatically(self, tmp_path: Path, name: str, caplog: pytest.LogCaptureFixture) -> None:
-        async def test(broker: Broker, admin: AsyncAdmin) -> None:
+    async def test_not_created_automatically(self, tmp_path: Path, name: str, caplog: pytest.LogCaptureFixture) -> None:
+        async with serving_admin(tmp_path) as (broker, admin):
             await create(admin, "t", {})
             code, message = await refusal(send(broker, name))
             assert (ErrorCode.INVALID_TOPIC_EXCEPTION, True) == (code, f"topic {name}" in message)
@@ -268,32 +248,26 @@ class TestReservedNames:
             await send(broker, name)
             assert 1 == broker.parts.partitions.find(name, 0).end_offset
 
-        with_admin(tmp_path, test)
-
     @pytest.mark.parametrize("name", ["absent.delayed", "absent.half", "absent.g.retry"])
-    def test_without_the_topic_an_ordinary_one_is_created_with_a_warning(
+    async def test_without_the_topic_an_ordinary_one_is_created_with_a_warning(
         self, tmp_path: Path, name: str, caplog: pytest.LogCaptureFixture
     ) -> None:
-        async def test(broker: Broker, admin: AsyncAdmin) -> None:
+        async with serving_admin(tmp_path) as (broker, admin):
             await send(broker, name)
             assert [name] == await admin.list_topics()
-
-        with_admin(tmp_path, test)
         (warning,) = [each.getMessage() for each in caplog.records if f"topic {name} created" in each.getMessage()]
         assert "topic absent does not exist" in warning
         assert "with ottla." in warning
 
-    def test_a_client_that_may_not_create_topics_learns_nothing(self, tmp_path: Path) -> None:
-        async def test(broker: Broker, admin: AsyncAdmin) -> None:
+    async def test_a_client_that_may_not_create_topics_learns_nothing(self, tmp_path: Path) -> None:
+        async with serving_admin(tmp_path) as (broker, admin):
             await create(admin, "t", {})
             request = {"topics": [{"name": "t.delayed"}], "allow_auto_topic_creation": True}
             (answer,) = (await metadata(broker, request, ConsumersOnly("t"))).topics
             assert TOPIC_DENIED == int(answer.error_code)
 
-        with_admin(tmp_path, test)
-
-    def test_after_a_queue_was_disabled_and_its_companion_deleted(self, tmp_path: Path) -> None:
-        async def test(broker: Broker, admin: AsyncAdmin) -> None:
+    async def test_after_a_queue_was_disabled_and_its_companion_deleted(self, tmp_path: Path) -> None:
+        async with serving_admin(tmp_path) as (broker, admin):
             await create(admin, "t", DELAY)
             await configure(admin, "t", {"ottla.delay.enable": "false"})
             await admin.delete_topics(["t.delayed"])
@@ -302,25 +276,21 @@ class TestReservedNames:
             await configure(admin, "t", {"ottla.delay.enable": "true"})
             await send(broker, "t.delayed", headers=[("ottla.delay-ms", b"0")])
 
-        with_admin(tmp_path, test)
-
     @pytest.mark.parametrize(
         "name", ["u.delayed", "u.g.retry", "t.retry", "t.redelivery", ".delayed", "t-delayed", "dlq.t.delayed", "t.x"]
     )
-    def test_other_names_are_created(self, tmp_path: Path, name: str) -> None:
-        async def test(broker: Broker, admin: AsyncAdmin) -> None:
+    async def test_other_names_are_created(self, tmp_path: Path, name: str) -> None:
+        async with serving_admin(tmp_path) as (broker, admin):
             # The dead-letter topic is a companion itself, so it cannot have one.
             await create(admin, "t", DELAY)
             await send(broker, name)
             assert name in await admin.list_topics()
 
-        with_admin(tmp_path, test)
-
 
 class TestGroups:
     @pytest.mark.parametrize("name", ["t.g.retry", "t.g.redelivery"])
-    def test_metadata_creates_both_companions(self, tmp_path: Path, name: str) -> None:
-        async def test(broker: Broker, admin: AsyncAdmin) -> None:
+    async def test_metadata_creates_both_companions(self, tmp_path: Path, name: str) -> None:
+        async with serving_admin(tmp_path, auto_create_topics_enable="false") as (broker, admin):
             await create(admin, "t", RETRY, partitions=3)
             for allow, error, found in ((False, 3, ["dlq.t", "t"]), (True, 0, GROUP)):
                 request = {"topics": [{"name": name}], "allow_auto_topic_creation": allow}
@@ -333,18 +303,14 @@ class TestGroups:
             ).topics
             assert 3 == int(missing.error_code)
 
-        with_admin(tmp_path, test, auto_create_topics_enable="false")
-
-    def test_both_in_one_metadata_request(self, tmp_path: Path) -> None:
-        async def test(broker: Broker, admin: AsyncAdmin) -> None:
+    async def test_both_in_one_metadata_request(self, tmp_path: Path) -> None:
+        async with serving_admin(tmp_path) as (broker, admin):
             await create(admin, "t", RETRY)
             request = {"topics": [{"name": name} for name in GROUP], "allow_auto_topic_creation": True}
             assert [0] * 4 == [int(each.error_code) for each in (await metadata(broker, request)).topics]
 
-        with_admin(tmp_path, test)
-
-    def test_create_topics_and_a_producer_create_them(self, tmp_path: Path) -> None:
-        async def test(broker: Broker, admin: AsyncAdmin) -> None:
+    async def test_create_topics_and_a_producer_create_them(self, tmp_path: Path) -> None:
+        async with serving_admin(tmp_path, auto_create_topics_enable="false") as (broker, admin):
             await create(admin, "t", RETRY)
             await send(broker, "t.g.retry")
             assert GROUP == await admin.list_topics()
@@ -355,8 +321,6 @@ class TestGroups:
             code, message = await refusal(admin.create_topics([NewTopic("t.my group.retry")]))
             assert ErrorCode.INVALID_TOPIC_EXCEPTION == code
             assert "consumer group 'my group' cannot have companions of topic 't'" in message
-
-        with_admin(tmp_path, test, auto_create_topics_enable="false")
 
 
 async def metadata(broker: Broker, request: dict[str, object], authorizer: Authorizer | None = None) -> Any:
@@ -385,15 +349,13 @@ class ConsumersOnly:
 @pytest.mark.parametrize(
     ("names", "error"), [(["t", "g"], 0), (["t"], TOPIC_DENIED), (["g"], TOPIC_DENIED), ([], TOPIC_DENIED)]
 )
-def test_members_of_a_group_may_create_its_companions(tmp_path: Path, names: list[str], error: int) -> None:
-    async def test(broker: Broker, admin: AsyncAdmin) -> None:
+async def test_members_of_a_group_may_create_its_companions(tmp_path: Path, names: list[str], error: int) -> None:
+    async with serving_admin(tmp_path) as (broker, admin):
         await create(admin, "t", RETRY)
         request = {"topics": [{"name": "t.g.retry"}], "allow_auto_topic_creation": True}
         (answer,) = (await metadata(broker, request, ConsumersOnly(*names))).topics
         assert error == int(answer.error_code)
         assert (error == 0) is ("t.g.retry" in broker.image.topics)
-
-    with_admin(tmp_path, test)
 
 
 @pytest.fixture
@@ -414,10 +376,10 @@ def admitted(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int]]:
 
 class TestGates:
     @pytest.mark.parametrize("options", [{}, {"acks": 1, "enable_idempotence": False}, {"transactional_id": "x"}])
-    def test_every_batch_of_a_companion_passes_it(
+    async def test_every_batch_of_a_companion_passes_it(
         self, tmp_path: Path, admitted: list[tuple[str, int]], options: dict[str, Any]
     ) -> None:
-        async def test(broker: Broker, admin: AsyncAdmin) -> None:
+        async with serving_admin(tmp_path) as (broker, admin):
             await create(admin, "t", DELAY)
             await send(broker, "t", **options)
             await send(broker, "dlq.t", **options)
@@ -430,10 +392,8 @@ class TestGates:
             assert None is broker.partitions.find("t", 2).gate
             assert [("t", 0), ("t", 7)] == admitted
 
-        with_admin(tmp_path, test)
-
-    def test_a_disabled_queue_refuses_records(self, tmp_path: Path, admitted: list[tuple[str, int]]) -> None:
-        async def test(broker: Broker, admin: AsyncAdmin) -> None:
+    async def test_a_disabled_queue_refuses_records(self, tmp_path: Path, admitted: list[tuple[str, int]]) -> None:
+        async with serving_admin(tmp_path) as (broker, admin):
             await create(admin, "t", DELAY)
             await configure(admin, "t", {"ottla.delay.enable": "false"})
             code, message = await refusal(send(broker, "t.delayed"))
@@ -443,37 +403,30 @@ class TestGates:
             await send(broker, "t.delayed")
             assert 1 == len(admitted)
 
-        with_admin(tmp_path, test)
+    async def test_a_disabled_queue_delivers_what_it_holds(self, tmp_path: Path) -> None:
+        clock = MovedClock()
+        world = replace(real_world(), clock=clock)
+        config = {"log.dirs": str(tmp_path), "listeners": "PLAINTEXT://127.0.0.1:0"}
+        async with Broker(BrokerConfig.parse(settings=config), world=world) as broker:
+            async with AsyncAdmin(bootstrap_servers=f"127.0.0.1:{broker.port}") as admin:
+                await create(admin, "t", DELAY)
+                await send(broker, "t.delayed", b"parked", headers=[("ottla.delay-ms", b"100000")])
+                await configure(admin, "t", {"ottla.delay.enable": "false"})
+            assert 0 == broker.partitions.find("t", 0).end_offset
+            clock.move(101)
+            async with (
+                AsyncConsumer(bootstrap_servers=f"127.0.0.1:{broker.port}", auto_offset_reset="earliest") as consumer,
+                asyncio.timeout(60),
+            ):
+                consumer.assign([TopicPartition("t", 0)])
+                assert b"parked" == (await anext(aiter(consumer))).value
+        assert isinstance(world.disk, RealDisk)
+        world.disk.close()
 
-    def test_a_disabled_queue_delivers_what_it_holds(self, tmp_path: Path) -> None:
-        async def scenario() -> None:
-            clock = MovedClock()
-            world = replace(real_world(), clock=clock)
-            config = {"log.dirs": str(tmp_path), "listeners": "PLAINTEXT://127.0.0.1:0"}
-            async with Broker(BrokerConfig.parse(settings=config), world=world) as broker:
-                async with AsyncAdmin(bootstrap_servers=f"127.0.0.1:{broker.port}") as admin:
-                    await create(admin, "t", DELAY)
-                    await send(broker, "t.delayed", b"parked", headers=[("ottla.delay-ms", b"100000")])
-                    await configure(admin, "t", {"ottla.delay.enable": "false"})
-                assert 0 == broker.partitions.find("t", 0).end_offset
-                clock.move(101)
-                async with (
-                    AsyncConsumer(
-                        bootstrap_servers=f"127.0.0.1:{broker.port}", auto_offset_reset="earliest"
-                    ) as consumer,
-                    asyncio.timeout(60),
-                ):
-                    consumer.assign([TopicPartition("t", 0)])
-                    assert b"parked" == (await anext(aiter(consumer))).value
-            assert isinstance(world.disk, RealDisk)
-            world.disk.close()
-
-        asyncio.run(scenario())
-
-    def test_a_batch_that_the_topic_would_refuse_is_refused(
+    async def test_a_batch_that_the_topic_would_refuse_is_refused(
         self, tmp_path: Path, admitted: list[tuple[str, int]]
     ) -> None:
-        async def test(broker: Broker, admin: AsyncAdmin) -> None:
+        async with serving_admin(tmp_path) as (broker, admin):
             await create(admin, "t", {**DELAY, "max.message.bytes": "1000"})
             code, message = await refusal(send(broker, "t.delayed", b"v" * 2000))
             assert ErrorCode.MESSAGE_TOO_LARGE == code
@@ -481,30 +434,24 @@ class TestGates:
             await configure(admin, "t", {"max.message.bytes": "3000"})
             await send(broker, "t.delayed", b"v" * 2000)
 
-        with_admin(tmp_path, test)
-
-    def test_a_kind_that_cannot_be_delivered_is_refused(self, tmp_path: Path, admitted: list[tuple[str, int]]) -> None:
-        async def test(broker: Broker, admin: AsyncAdmin) -> None:
+    async def test_a_kind_that_cannot_be_delivered_is_refused(
+        self, tmp_path: Path, admitted: list[tuple[str, int]]
+    ) -> None:
+        async with serving_admin(tmp_path) as (broker, admin):
             await create(admin, "t", {"ottla.half.enable": "true"})
             code, message = await refusal(send(broker, "t.half"))
             assert ErrorCode.INVALID_RECORD == code
             assert "this version has no queues of kind half" in message
 
-        with_admin(tmp_path, test)
-
-    def test_gates_are_there_after_a_restart(self, tmp_path: Path, admitted: list[tuple[str, int]]) -> None:
-        async def first(broker: Broker, admin: AsyncAdmin) -> None:
+    async def test_gates_are_there_after_a_restart(self, tmp_path: Path, admitted: list[tuple[str, int]]) -> None:
+        async with serving_admin(tmp_path) as (broker, admin):
             await create(admin, "t", DELAY)
-
-        async def second(broker: Broker, admin: AsyncAdmin) -> None:
+        async with serving_admin(tmp_path) as (broker, admin):
             await send(broker, "t.delayed")
             assert 1 == len(admitted)
 
-        with_admin(tmp_path, first)
-        with_admin(tmp_path, second)
-
-    def test_the_headers_of_delayed_records_are_checked_and_stamped(self, tmp_path: Path) -> None:
-        async def test(broker: Broker, admin: AsyncAdmin) -> None:
+    async def test_the_headers_of_delayed_records_are_checked_and_stamped(self, tmp_path: Path) -> None:
+        async with serving_admin(tmp_path) as (broker, admin):
             await create(admin, "t", {**DELAY, "ottla.delay.max.ms": "86400000"})
             sending = send(broker, "t.delayed", headers=[("ottla.delay-ms", b"soon")])
             code, message = await refusal(sending)
@@ -521,13 +468,9 @@ class TestGates:
             assert {"ottla.delay-ms", "ottla.due-ms"} == {*headers}
             assert before <= int(headers["ottla.due-ms"] or b"") - 3_600_000 <= time.time_ns() // 1_000_000
 
-        with_admin(tmp_path, test)
-
-    def test_internal_topics_are_closed(self, tmp_path: Path) -> None:
-        async def test(broker: Broker, admin: AsyncAdmin) -> None:
+    async def test_internal_topics_are_closed(self, tmp_path: Path) -> None:
+        async with serving_admin(tmp_path) as (broker, admin):
             await create(admin, "__consumer_offsets", {}, partitions=1)
             code, message = await refusal(send(broker, "__consumer_offsets"))
             assert ErrorCode.INVALID_TOPIC_EXCEPTION == code
             assert "only coordinators write to it" in message
-
-        with_admin(tmp_path, test)

@@ -2,7 +2,8 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -38,17 +39,15 @@ OK, REFUSED, INVALID_CONFIG = ErrorCode.NONE, ErrorCode.INVALID_REQUEST, ErrorCo
 Config = tuple[str, int, str | None]
 
 
-def run(folder: Path, work: Callable[[Broker], Awaitable[None]]) -> None:
+@asynccontextmanager
+async def serving_topic(folder: Path) -> AsyncIterator[Broker]:
     """Does the work with a broker that has topic t."""
 
-    async def main() -> None:
-        settings = {"log.dirs": str(folder), "listeners": "PLAINTEXT://127.0.0.1:0", "node.id": "3"}
-        async with Broker(BrokerConfig.parse(settings=settings)) as broker:
-            created = await broker.parts.controller.create_topics([NewTopic(name="t", partition_count=1)])
-            await broker.wait_revision(created.revision)
-            await work(broker)
-
-    asyncio.run(main())
+    settings = {"log.dirs": str(folder), "listeners": "PLAINTEXT://127.0.0.1:0", "node.id": "3"}
+    async with Broker(BrokerConfig.parse(settings=settings)) as broker:
+        created = await broker.parts.controller.create_topics([NewTopic(name="t", partition_count=1)])
+        await broker.wait_revision(created.revision)
+        yield broker
 
 
 async def described(broker: Broker, request: DescribeConfigsRequest) -> tuple[DescribeConfigsResult, ...]:
@@ -128,8 +127,8 @@ async def replace(
     return int(response.error_code)
 
 
-def test_a_topic_is_described(tmp_path: Path) -> None:
-    async def work(broker: Broker) -> None:
+async def test_a_topic_is_described(tmp_path: Path) -> None:
+    async with serving_topic(tmp_path) as broker:
         everything = await describe(broker, TOPIC, "t")
         assert (OK, "", "t", 57) == (
             int(everything.error_code),
@@ -156,11 +155,9 @@ def test_a_topic_is_described(tmp_path: Path) -> None:
         assert [("log.segment.bytes", "1073741824", 5)] == [(s.name, s.value, s.source) for s in config.synonyms]
         assert "next one begins" in (config.documentation or "")
 
-    run(tmp_path, work)
 
-
-def test_what_cannot_be_described_says_why(tmp_path: Path) -> None:
-    async def work(broker: Broker) -> None:
+async def test_what_cannot_be_described_says_why(tmp_path: Path) -> None:
+    async with serving_topic(tmp_path) as broker:
         for type_, name, code in [
             (TOPIC, "nope", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
             (TOPIC, "", ErrorCode.INVALID_TOPIC_EXCEPTION),
@@ -178,11 +175,10 @@ def test_what_cannot_be_described_says_why(tmp_path: Path) -> None:
             assert (name, code, ()) == (result.resource_name, int(result.error_code), result.configs)
             assert result.error_message
 
-    run(tmp_path, work)
 
+async def test_a_groups_configs_are_those_of_the_broker_until_they_are_set(tmp_path: Path) -> None:
+    async with serving_topic(tmp_path) as broker:
 
-def test_a_groups_configs_are_those_of_the_broker_until_they_are_set(tmp_path: Path) -> None:
-    async def work(broker: Broker) -> None:
         async def value(name: str) -> tuple[str | None, int]:
             configs = {each.name: each for each in (await describe(broker, GROUP, "some")).configs}
             return configs[name].value, int(configs[name].config_source)
@@ -209,21 +205,17 @@ def test_a_groups_configs_are_those_of_the_broker_until_they_are_set(tmp_path: P
         assert [OK] == await change(broker, (GROUP, "some", [(name, DELETE, None) for name, _, _ in changes]))
         assert {} == broker.image.group_configs
 
-    run(tmp_path, work)
 
-
-def test_a_resource_is_described_once_however_often_it_is_named(tmp_path: Path) -> None:
-    async def work(broker: Broker) -> None:
+async def test_a_resource_is_described_once_however_often_it_is_named(tmp_path: Path) -> None:
+    async with serving_topic(tmp_path) as broker:
         resource = DescribeConfigsResource(resource_type=i8(TOPIC), resource_name="t", configuration_keys=None)
         results = await described(broker, DescribeConfigsRequest(resources=(resource,) * 200))
         assert [OK, *[REFUSED] * 199] == [int(each.error_code) for each in results]
         assert [57, *[0] * 199] == [len(each.configs) for each in results]
 
-    run(tmp_path, work)
 
-
-def test_topics_that_set_the_same_share_only_what_is_the_same(tmp_path: Path) -> None:
-    async def work(broker: Broker) -> None:
+async def test_topics_that_set_the_same_share_only_what_is_the_same(tmp_path: Path) -> None:
+    async with serving_topic(tmp_path) as broker:
         topics = [NewTopic(name=f"t{number}", configs={"flush.ms": str(number % 2)}) for number in range(4)]
         await broker.wait_revision((await broker.parts.controller.create_topics(topics)).revision)
         resources = [
@@ -238,11 +230,9 @@ def test_topics_that_set_the_same_share_only_what_is_the_same(tmp_path: Path) ->
             ("t3", "retention.ms", "604800000"),
         ] == [(each.resource_name, each.configs[0].name, each.configs[0].value) for each in results]
 
-    run(tmp_path, work)
 
-
-def test_a_topics_configs_are_changed_and_last(tmp_path: Path) -> None:
-    async def work(broker: Broker) -> None:
+async def test_a_topics_configs_are_changed_and_last(tmp_path: Path) -> None:
+    async with serving_topic(tmp_path) as broker:
         configs: list[Config] = [("retention.ms", SET, "77"), ("cleanup.policy", APPEND, "compact")]
         assert [OK] == await change(broker, (TOPIC, "t", configs))
         assert ("77", 1) == await value_of(broker, TOPIC, "t", "retention.ms")
@@ -258,11 +248,9 @@ def test_a_topics_configs_are_changed_and_last(tmp_path: Path) -> None:
         assert OK == await replace(broker, TOPIC, "t", [])
         assert {} == broker.image.topics["t"].configs
 
-    run(tmp_path, work)
 
-
-def test_refused_changes_change_nothing(tmp_path: Path) -> None:
-    async def work(broker: Broker) -> None:
+async def test_refused_changes_change_nothing(tmp_path: Path) -> None:
+    async with serving_topic(tmp_path) as broker:
         assert [OK] == await change(broker, (TOPIC, "t", [("flush.ms", SET, "5")]))
         refused: list[tuple[list[Config], ErrorCode]] = [
             ([("retention.ms", SET, "7"), ("flush.ms", SET, "x")], INVALID_CONFIG),
@@ -286,21 +274,17 @@ def test_refused_changes_change_nothing(tmp_path: Path) -> None:
         assert REFUSED == await replace(broker, LOGGER, "3", [("root", "INFO")])
         assert {"flush.ms": "5"} == broker.image.topics["t"].configs
 
-    run(tmp_path, work)
 
-
-def test_one_resource_that_fails_leaves_the_others_alone(tmp_path: Path) -> None:
-    async def work(broker: Broker) -> None:
+async def test_one_resource_that_fails_leaves_the_others_alone(tmp_path: Path) -> None:
+    async with serving_topic(tmp_path) as broker:
         assert [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, OK] == await change(
             broker, (TOPIC, "nope", []), (TOPIC, "t", [("flush.ms", SET, "5")])
         )
         assert {"flush.ms": "5"} == broker.image.topics["t"].configs
 
-    run(tmp_path, work)
 
-
-def test_a_rehearsal_changes_nothing(tmp_path: Path) -> None:
-    async def work(broker: Broker) -> None:
+async def test_a_rehearsal_changes_nothing(tmp_path: Path) -> None:
+    async with serving_topic(tmp_path) as broker:
         revision = broker.image.revision
         flush: list[Config] = [("flush.ms", SET, "5")]
         assert [OK] == await change(broker, (TOPIC, "t", flush), validate_only=True)
@@ -311,22 +295,17 @@ def test_a_rehearsal_changes_nothing(tmp_path: Path) -> None:
         assert revision == broker.image.revision
         assert 5 != logging.getLogger("ottla.broker").level
 
-    run(tmp_path, work)
 
-
-def test_changes_at_the_same_time_are_all_made(tmp_path: Path) -> None:
+async def test_changes_at_the_same_time_are_all_made(tmp_path: Path) -> None:
     names = ["retention.ms", "flush.ms", "segment.ms", "delete.retention.ms", "file.delete.delay.ms"]
-
-    async def work(broker: Broker) -> None:
+    async with serving_topic(tmp_path) as broker:
         codes = await asyncio.gather(*(change(broker, (TOPIC, "t", [(name, SET, "5")])) for name in names))
         assert [[OK]] * len(names) == codes
         assert dict.fromkeys(names, "5") == broker.image.topics["t"].configs
 
-    run(tmp_path, work)
 
-
-def test_dynamic_broker_configs_act_and_show_up_in_topics(tmp_path: Path) -> None:
-    async def work(broker: Broker) -> None:
+async def test_dynamic_broker_configs_act_and_show_up_in_topics(tmp_path: Path) -> None:
+    async with serving_topic(tmp_path) as broker:
         assert [OK] == await change(
             broker, (BROKER, "", [("log.retention.ms", SET, "99"), ("message.max.bytes", SET, "8")])
         )
@@ -346,8 +325,6 @@ def test_dynamic_broker_configs_act_and_show_up_in_topics(tmp_path: Path) -> Non
         assert broker.parts.configs.current == broker.config
         assert ("1", 5) == await value_of(broker, BROKER, "3", "num.partitions")
 
-    run(tmp_path, work)
-
 
 @pytest.mark.parametrize(
     ("name", "config", "code"),
@@ -361,16 +338,16 @@ def test_dynamic_broker_configs_act_and_show_up_in_topics(tmp_path: Path) -> Non
         ("3", ("num.partitions", DELETE, None), OK),
     ],
 )
-def test_broker_changes_that_kafka_refuses_or_not(tmp_path: Path, name: str, config: Config, code: ErrorCode) -> None:
-    async def work(broker: Broker) -> None:
+async def test_broker_changes_that_kafka_refuses_or_not(
+    tmp_path: Path, name: str, config: Config, code: ErrorCode
+) -> None:
+    async with serving_topic(tmp_path) as broker:
         assert [code] == await change(broker, (BROKER, name, [config]))
         assert {} == broker.image.broker_configs
 
-    run(tmp_path, work)
 
-
-def test_the_levels_of_loggers(tmp_path: Path) -> None:
-    async def work(broker: Broker) -> None:
+async def test_the_levels_of_loggers(tmp_path: Path) -> None:
+    async with serving_topic(tmp_path) as broker:
         name = "ottla.broker.requests.pipeline"
         try:
             assert [OK] == await change(broker, (LOGGER, "3", [(name, SET, "TRACE")]))
@@ -382,17 +359,15 @@ def test_the_levels_of_loggers(tmp_path: Path) -> None:
         finally:
             logging.getLogger(name).setLevel(logging.NOTSET)
 
-    run(tmp_path, work)
 
-
-def test_what_has_configs_is_listed(tmp_path: Path) -> None:
+async def test_what_has_configs_is_listed(tmp_path: Path) -> None:
     async def listed(broker: Broker, *types: int, version: int = 1) -> tuple[int, list[tuple[int, str]]]:
         context = context_of(version)
         request = ListConfigResourcesRequest(resource_types=tuple(map(i8, types)))
         response: Any = await list_config_resources(broker.parts.services, context, request)
         return response.error_code, [(each.resource_type, each.resource_name) for each in response.config_resources]
 
-    async def work(broker: Broker) -> None:
+    async with serving_topic(tmp_path) as broker:
         assert (OK, [(TOPIC, "t"), (BROKER, "3"), (LOGGER, "3")]) == await listed(broker)
         assert (OK, [(TOPIC, "t")]) == await listed(broker, TOPIC)
         assert (OK, []) == await listed(broker, METRICS, GROUP)
@@ -402,11 +377,10 @@ def test_what_has_configs_is_listed(tmp_path: Path) -> None:
         assert (OK, [(METRICS, "n/2"), (METRICS, "n1")]) == await listed(broker, version=0)
         assert (ErrorCode.UNSUPPORTED_VERSION, []) == await listed(broker, TOPIC, 99)
 
-    run(tmp_path, work)
 
+async def test_client_metrics_subscriptions_are_made_and_removed_by_their_configs(tmp_path: Path) -> None:
+    async with serving_topic(tmp_path) as broker:
 
-def test_client_metrics_subscriptions_are_made_and_removed_by_their_configs(tmp_path: Path) -> None:
-    async def work(broker: Broker) -> None:
         async def shown() -> list[tuple[str, str | None, int]]:
             found = (await describe(broker, METRICS, "s")).configs
             return [(each.name, each.value, each.config_source) for each in found]
@@ -434,5 +408,3 @@ def test_client_metrics_subscriptions_are_made_and_removed_by_their_configs(tmp_
         assert {"s": {"interval.ms": "100"}} == broker.image.client_metrics
         assert [OK] == await change(broker, (METRICS, "s", [("interval.ms", DELETE, None), ("match", DELETE, None)]))
         assert {} == broker.image.client_metrics
-
-    run(tmp_path, work)

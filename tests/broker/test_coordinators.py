@@ -24,7 +24,7 @@ from ottla.coordination.transactions.requests import AddPartitions, EndTransacti
 from ottla.model.error_codes import ErrorCode
 from ottla.model.errors import CoordinatorNotAvailableError
 from ottla.model.ids import LeaderEpoch, ProducerEpoch, ProducerId, TopicPartition
-from tests.broker.running_broker import append, led_anew, make_topic, running, with_broker
+from tests.broker.running_broker import append, led_anew, make_topic, running
 from tests.unit.storage.rig import batch
 from tests.unit.transport.rig import until
 
@@ -47,17 +47,15 @@ def test_ids_belong_to_the_partitions_that_java_says(id: str, expected: int) -> 
     assert expected == partition_of(id, 50)
 
 
-def test_before_the_topic_exists_nobody_leads_what_an_id_needs(tmp_path: Path) -> None:
-    async def test(broker: Broker) -> None:
+async def test_before_the_topic_exists_nobody_leads_what_an_id_needs(tmp_path: Path) -> None:
+    async with running(tmp_path) as broker:
         for topic in (broker.parts.groups._shards._topic, broker.parts.transactions._shards._topic):
             with pytest.raises(CoordinatorNotAvailableError):
                 topic.leader_of(GROUP)
 
-    with_broker(tmp_path, test)
 
-
-def test_before_the_topic_exists_nobody_coordinates_and_finding_makes_it(tmp_path: Path) -> None:
-    async def test(broker: Broker) -> None:
+async def test_before_the_topic_exists_nobody_coordinates_and_finding_makes_it(tmp_path: Path) -> None:
+    async with running(tmp_path) as broker:
         with pytest.raises(CoordinatorNotAvailableError):
             broker.parts.groups.shard_of(GROUP)
         found = await asyncio.gather(*(broker.parts.groups.find(GROUP) for _ in range(3)))
@@ -68,8 +66,6 @@ def test_before_the_topic_exists_nobody_coordinates_and_finding_makes_it(tmp_pat
         assert (50, "1") == (len(states.partitions), states.configs["min.insync.replicas"])
         assert all(shard.is_active for shard in broker.parts.groups.shards())
         assert all(shard.is_active for shard in broker.parts.transactions.shards())
-
-    with_broker(tmp_path, test)
 
 
 async def commit_offset(shard: GroupsShard, topic: str, offset: int) -> Any:
@@ -87,16 +83,17 @@ async def active(broker: Broker) -> GroupsShard:
     return broker.parts.groups.shard_of(GROUP)
 
 
-def test_offsets_survive_a_restart_and_go_with_their_topic(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def write(broker: Broker) -> None:
+async def test_offsets_survive_a_restart_and_go_with_their_topic(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with running(tmp_path) as broker:
         for topic in ("kept", "deleted", "deleted-in-the-night"):
             await make_topic(broker, topic)
         await broker.parts.groups.find(GROUP)
         shard = broker.parts.groups.shard_of(GROUP)
         for offset, topic in enumerate(("kept", "deleted", "deleted-in-the-night")):
             await commit_offset(shard, topic, offset)
-
-    async def delete(broker: Broker) -> None:
+    async with running(tmp_path) as broker:
         shard = await active(broker)
         before = {TopicPartition("kept", 0): 0, TopicPartition("deleted", 0): 1}
         assert {**before, TopicPartition("deleted-in-the-night", 0): 2} == committed(shard)
@@ -107,34 +104,26 @@ def test_offsets_survive_a_restart_and_go_with_their_topic(tmp_path: Path, monke
         monkeypatch.setattr(broker.parts.groups, "on_image", lambda image: None)
         outcome = await broker.parts.controller.delete_topics([TopicReference(name="deleted-in-the-night")])
         await broker.wait_revision(outcome.revision)
-
-    async def read(broker: Broker) -> dict[TopicPartition, int]:
-        return committed(await active(broker))
-
-    with_broker(tmp_path, write)
-    with_broker(tmp_path, delete)
-    assert {TopicPartition("kept", 0): 0} == with_broker(tmp_path, read)
+    async with running(tmp_path) as broker:
+        assert {TopicPartition("kept", 0): 0} == (committed(await active(broker)))
 
 
-def test_a_member_that_waits_is_told_when_the_broker_stops(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with running(tmp_path) as broker:
-            await broker.parts.groups.find(GROUP)
-            shard = broker.parts.groups.shard_of(GROUP)
-            request = JoinRequest(
-                group_id=GROUP,
-                session_timeout_ms=10_000,
-                rebalance_timeout_ms=10_000,
-                protocol_type="consumer",
-                protocols=(MemberProtocol("range", b""),),
-                requires_member_id=False,
-            )
-            waiting = asyncio.ensure_future(shard.ask(lambda now, token: shard.machine.join(request, now, token)))
-            await asyncio.sleep(0)
-            assert not waiting.done()
-        assert ErrorCode.NOT_COORDINATOR is (await waiting).error
-
-    asyncio.run(scenario())
+async def test_a_member_that_waits_is_told_when_the_broker_stops(tmp_path: Path) -> None:
+    async with running(tmp_path) as broker:
+        await broker.parts.groups.find(GROUP)
+        shard = broker.parts.groups.shard_of(GROUP)
+        request = JoinRequest(
+            group_id=GROUP,
+            session_timeout_ms=10_000,
+            rebalance_timeout_ms=10_000,
+            protocol_type="consumer",
+            protocols=(MemberProtocol("range", b""),),
+            requires_member_id=False,
+        )
+        waiting = asyncio.ensure_future(shard.ask(lambda now, token: shard.machine.join(request, now, token)))
+        await asyncio.sleep(0)
+        assert not waiting.done()
+    assert ErrorCode.NOT_COORDINATOR is (await waiting).error
 
 
 async def begin(broker: Broker, *partitions: TopicPartition) -> tuple[TransactionsShard, ProducerId, ProducerEpoch]:
@@ -153,8 +142,8 @@ async def begin(broker: Broker, *partitions: TopicPartition) -> tuple[Transactio
     return shard, identity.producer_id, identity.producer_epoch
 
 
-def test_a_commit_writes_markers_and_lets_offsets_count(tmp_path: Path) -> None:
-    async def test(broker: Broker) -> None:
+async def test_a_commit_writes_markers_and_lets_offsets_count(tmp_path: Path) -> None:
+    async with running(tmp_path) as broker:
         await make_topic(broker, "t", 2)
         await broker.parts.groups.find(GROUP)
         groups = broker.parts.groups.shard_of(GROUP)
@@ -179,22 +168,18 @@ def test_a_commit_writes_markers_and_lets_offsets_count(tmp_path: Path) -> None:
         ends = [broker.partitions.find("t", index).last_stable_offset for index in (0, 1)]
         assert ([2, 1], {TopicPartition("t", 0): 5}) == (ends, committed(groups))
 
-    with_broker(tmp_path, test)
 
-
-def test_a_partition_that_is_gone_does_not_hold_up_the_transaction(tmp_path: Path) -> None:
-    async def test(broker: Broker) -> None:
+async def test_a_partition_that_is_gone_does_not_hold_up_the_transaction(tmp_path: Path) -> None:
+    async with running(tmp_path) as broker:
         await make_topic(broker, "t")
         shard, producer_id, epoch = await begin(broker, TopicPartition("t", 0), TopicPartition("never", 3))
         end = EndTransaction(transactional_id="t", producer_id=producer_id, producer_epoch=epoch, commit=False)
         await shard.ask(lambda now, token: shard.machine.end_transaction(end, now, token))
         assert TransactionStatus.COMPLETE_ABORT is shard.machine.entries["t"].status
 
-    with_broker(tmp_path, test)
 
-
-def test_a_new_leader_epoch_loads_the_shard_anew(tmp_path: Path) -> None:
-    async def test(broker: Broker) -> None:
+async def test_a_new_leader_epoch_loads_the_shard_anew(tmp_path: Path) -> None:
+    async with running(tmp_path) as broker:
         await make_topic(broker, "kept")
         await broker.parts.groups.find(GROUP)
         old = broker.parts.groups.shard_of(GROUP)
@@ -204,5 +189,3 @@ def test_a_new_leader_epoch_loads_the_shard_anew(tmp_path: Path) -> None:
         broker.parts.groups.on_image(broker.image)
         new = await active(broker)
         assert (False, False, {TopicPartition("kept", 0): 9}) == (new is old, old.is_active, committed(new))
-
-    with_broker(tmp_path, test)

@@ -19,7 +19,7 @@ from ottla.records.batch import Batch, crc32c, scan
 from ottla.records.builder import BatchBuilder
 from ottla.records.decode import decode_records
 from ottla.records.layout import ATTRIBUTES_AT, BASE_OFFSET_AT, CRC_AT
-from tests.broker.running_broker import make_topic, with_broker
+from tests.broker.running_broker import make_topic, running, with_broker
 from tests.broker.test_coordinators import GROUP, active, commit_offset, committed
 from tests.unit.transport.rig import until
 
@@ -72,7 +72,7 @@ def damage(path: Path, number: int, how: str) -> int:
     return batches[number].position
 
 
-def fill_offsets(folder: Path) -> None:
+async def fill_offsets(folder: Path) -> None:
     async def fill(broker: Broker) -> None:
         for topic in TOPICS:
             await make_topic(broker, topic)
@@ -82,26 +82,23 @@ def fill_offsets(folder: Path) -> None:
             for topic in TOPICS:
                 await commit_offset(shard, topic, number)
 
-    with_broker(folder, fill)
+    await with_broker(folder, fill)
 
 
 @pytest.mark.parametrize("how", DAMAGE)
-def test_a_group_has_what_could_be_read_and_the_log_says_what_not(
+async def test_a_group_has_what_could_be_read_and_the_log_says_what_not(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, how: str
 ) -> None:
-    fill_offsets(tmp_path)
+    await fill_offsets(tmp_path)
     path = log_file(tmp_path, OFFSETS_TOPIC, GROUP)
     position = damage(path, 10, how)
     caplog.set_level(logging.ERROR)
-
-    async def read(broker: Broker) -> dict[TopicPartition, int]:
+    async with running(tmp_path) as broker:
         shard = await asyncio.wait_for(active(broker), 60)
         found = committed(shard)
         await commit_offset(shard, "first", 77)
         assert 77 == committed(shard)[TopicPartition("first", 0)]
-        return found
-
-    found = with_broker(tmp_path, read)
+        found = found
     assert {TopicPartition("first", 0): 3, TopicPartition("second", 0): 2, TopicPartition("third", 0): 3} == found
     (told,) = [record.getMessage() for record in caplog.records if "skipped" in record.getMessage()]
     for part in (str(path), str(position), OFFSETS_TOPIC, "offset"):
@@ -109,7 +106,7 @@ def test_a_group_has_what_could_be_read_and_the_log_says_what_not(
 
 
 @pytest.mark.parametrize("how", DAMAGE)
-def test_transactions_of_a_corrupt_partition_are_refused_and_the_others_work(
+async def test_transactions_of_a_corrupt_partition_are_refused_and_the_others_work(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, how: str
 ) -> None:
     async def init(broker: Broker, id: str) -> None:
@@ -117,23 +114,18 @@ def test_transactions_of_a_corrupt_partition_are_refused_and_the_others_work(
         request = InitProducerId(transactional_id=id, timeout_ms=60_000)
         await shard.ask(lambda now, token: shard.machine.init_producer_id(request, now, token))
 
-    async def fill(broker: Broker) -> None:
+    async with running(tmp_path) as broker:
         await broker.parts.transactions.find("t")
         for _ in range(3):
             await init(broker, "t")
-
-    with_broker(tmp_path, fill)
     path = log_file(tmp_path, TRANSACTIONS_TOPIC, "t")
     position = damage(path, 1, how)
     caplog.set_level(logging.ERROR)
-
-    async def read(broker: Broker) -> None:
+    async with running(tmp_path) as broker:
         async with asyncio.timeout(60):
             await until(lambda: broker.parts.transactions.shard_of("t").failure is not None)
         with pytest.raises(CoordinatorNotAvailableError, match=TRANSACTIONS_TOPIC):
             await init(broker, "t")
         await init(broker, "another id")
-
-    with_broker(tmp_path, read)
     told = [record.getMessage() for record in caplog.records if str(path) in record.getMessage()]
     assert all(str(position) in line for line in told)

@@ -5,11 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from ottla.broker.broker import Broker
 from ottla.protocol.apis import ApiKey
 from ottla.records.batch import scan
 from ottla.records.decode import decode_records
-from tests.broker.running_broker import append, make_topic, with_broker
+from tests.broker.running_broker import append, make_topic, running
 from tests.unit.storage.rig import batch
 from tests.wire.exchange import RawConnection
 
@@ -28,10 +27,10 @@ def fetched(port: int, replica_id: int) -> list[bytes | None]:
 
 
 @pytest.mark.parametrize(("replica_id", "expected"), [(-1, []), (7, [b"a", b"b"])])
-def test_only_consumers_are_spared_expired_records(tmp_path: Path, replica_id: int, expected: list[bytes]) -> None:
-    async def test(broker: Broker) -> None:
+async def test_only_consumers_are_spared_expired_records(
+    tmp_path: Path, replica_id: int, expected: list[bytes]
+) -> None:
+    async with running(tmp_path) as broker:
         await make_topic(broker, "t", ottla_ttl_ms="1000")
         append(broker.partitions.find("t", 0), batch(b"a", b"b", timestamp=LONG_AGO))
         assert expected == await asyncio.to_thread(fetched, broker.port, replica_id)
-
-    with_broker(tmp_path, test)

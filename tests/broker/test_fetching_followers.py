@@ -21,26 +21,23 @@ def fetch_frame(broker: int, sent_epoch: int) -> bytes:
     return pack(">i", len(content)) + content
 
 
-def test_only_the_present_registration_of_a_broker_is_believed(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        received: asyncio.Queue[tuple[FetchRequest, Slot]] = asyncio.Queue()
+async def test_only_the_present_registration_of_a_broker_is_believed(tmp_path: Path) -> None:
+    received: asyncio.Queue[tuple[FetchRequest, Slot]] = asyncio.Queue()
 
-        def serve(request: Request, buffer: bytearray, slot: Slot, /) -> None:
-            assert isinstance(request, FetchRequest), vars(request)
-            received.put_nowait((request, slot))
-            slot.complete(())
+    def serve(request: Request, buffer: bytearray, slot: Slot, /) -> None:
+        assert isinstance(request, FetchRequest), vars(request)
+        received.put_nowait((request, slot))
+        slot.complete(())
 
-        async with ReplicatedBrokers(tmp_path, count=2) as cluster, Rig(lambda turn: serve) as rig:
-            services, present = cluster.brokers[0].parts.services, cluster.brokers[1].parts.lifecycle.epoch
-            client = await rig.connect()
+    async with ReplicatedBrokers(tmp_path, count=2) as cluster, Rig(lambda turn: serve) as rig:
+        services, present = cluster.brokers[0].parts.services, cluster.brokers[1].parts.lifecycle.epoch
+        client = await rig.connect()
 
-            async def believed(broker: int, sent_epoch: int) -> Follower | None:
-                await client.send(fetch_frame(broker, sent_epoch))
-                return _follower_of(services, *await received.get())
+        async def believed(broker: int, sent_epoch: int) -> Follower | None:
+            await client.send(fetch_frame(broker, sent_epoch))
+            return _follower_of(services, *await received.get())
 
-            assert Follower(BrokerId(1), present) == await believed(1, present)
-            assert Follower(BrokerId(1), present, is_leaving=True) == await believed(1, -2 - present)
-            for broker, epoch in [(1, -1), (1, 0), (1, present - 1), (1, -1 - present), (-1, present), (5, 0), (5, -2)]:
-                assert (broker, epoch, None) == (broker, epoch, await believed(broker, epoch))
-
-    asyncio.run(scenario())
+        assert Follower(BrokerId(1), present) == await believed(1, present)
+        assert Follower(BrokerId(1), present, is_leaving=True) == await believed(1, -2 - present)
+        for broker, epoch in [(1, -1), (1, 0), (1, present - 1), (1, -1 - present), (-1, present), (5, 0), (5, -2)]:
+            assert (broker, epoch, None) == (broker, epoch, await believed(broker, epoch))

@@ -22,7 +22,7 @@ from ottla.protocol.group_answers import JOIN_SINCE, joined_body
 from ottla.protocol.messages import frame_body, read_request, read_response, write_response
 from ottla.protocol.offset_commits import OffsetCommit
 from tests.broker.contexts import context_of
-from tests.broker.running_broker import ask, make_topic, with_broker
+from tests.broker.running_broker import ask, make_topic, running
 from tests.unit.transport.rig import until
 from tests.wire.exchange import request_body, request_frame
 
@@ -89,22 +89,18 @@ async def errors_of_all(broker: Broker) -> dict[str, int]:
 
 
 class TestWhenNobodyCanBeAsked:
-    def test_before_the_first_group(self, tmp_path: Path) -> None:
+    async def test_before_the_first_group(self, tmp_path: Path) -> None:
         """Without the internal topic there is no coordinator; consumers expect another word for it when they fetch."""
-
-        async def test(broker: Broker) -> None:
+        async with running(tmp_path) as broker:
             await make_topic(broker, "t")
             errors = await errors_of_all(broker)
             assert ErrorCode.NONE == errors.pop("list")
             assert ErrorCode.NOT_COORDINATOR == errors.pop("fetch")
             assert {ErrorCode.COORDINATOR_NOT_AVAILABLE} == set(errors.values())
 
-        with_broker(tmp_path, test)
-
-    def test_while_a_shard_is_loading(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test_while_a_shard_is_loading(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         """Members that send heartbeats live on; a list that lacked groups would be a lie."""
-
-        async def test(broker: Broker) -> None:
+        async with running(tmp_path) as broker:
             await make_topic(broker, "t")
             await ask(broker, ApiKey.FIND_COORDINATOR, {"coordinator_keys": ["g"]})
             shard = broker.parts.groups.shard_of("g")
@@ -123,13 +119,10 @@ class TestWhenNobodyCanBeAsked:
             unloaded.unload()
             assert ErrorCode.NONE == (await ask(broker, ApiKey.LIST_GROUPS, {})).error_code.value
 
-        with_broker(tmp_path, test)
-
     @pytest.mark.parametrize("version", range(1, 11))
-    def test_where_a_fetch_says_so(self, tmp_path: Path, version: int) -> None:
+    async def test_where_a_fetch_says_so(self, tmp_path: Path, version: int) -> None:
         """The first version has no place for it but the partitions."""
-
-        async def test(broker: Broker) -> None:
+        async with running(tmp_path) as broker:
             await make_topic(broker, "t")
             topics = [{"name": "t", "topic_id": broker.image.topics["t"].id, "partition_indexes": [0, 1]}]
             values = {"group_id": "g", "topics": topics, "groups": [{"group_id": "g", "topics": topics}]}
@@ -139,12 +132,11 @@ class TestWhenNobodyCanBeAsked:
             wrong = ErrorCode.NOT_COORDINATOR
             assert ((0, [wrong, wrong]) if version == 1 else (wrong, [])) == (group.error_code.value, parts)
 
-        with_broker(tmp_path, test)
-
 
 class TestWaitingMembers:
-    def test_bytes_that_wait_are_counted(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        async def test(broker: Broker) -> None:
+    async def test_bytes_that_wait_are_counted(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(group_members, "WAITING_BYTES_MAX", 15)
+        async with running(tmp_path, group_initial_rebalance_delay_ms=AT_ONCE) as broker:
             await ask(broker, ApiKey.FIND_COORDINATOR, {"coordinator_keys": ["g"]})
             first = await over_the_wire(broker, ApiKey.JOIN_GROUP, 3, JOIN)
             assert (0, 0) == (first.error_code.value, broker.parts.groups.waiting_bytes)
@@ -158,10 +150,7 @@ class TestWaitingMembers:
             assert ErrorCode.NONE == (await second).error_code.value
             assert 0 == broker.parts.groups.waiting_bytes
 
-        monkeypatch.setattr(group_members, "WAITING_BYTES_MAX", 15)
-        with_broker(tmp_path, test, group_initial_rebalance_delay_ms=AT_ONCE)
-
-    def test_an_answer_that_cannot_be_written_ends_its_own_connection_only(
+    async def test_an_answer_that_cannot_be_written_ends_its_own_connection_only(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
     ) -> None:
         def write(version: int, **fields: Any) -> bytes:
@@ -169,7 +158,8 @@ class TestWaitingMembers:
                 raise ValueError("it cannot be written")
             return joined_body(version, **fields)
 
-        async def test(broker: Broker) -> None:
+        monkeypatch.setattr(group_members, "joined_body", write)
+        async with running(tmp_path, group_initial_rebalance_delay_ms="2000") as broker:
             await ask(broker, ApiKey.FIND_COORDINATOR, {"coordinator_keys": ["g"]})
             groups = broker.parts.groups.shard_of("g").machine.classic.groups
             # Static members, which join without being given an id first, and are answered in this order.
@@ -184,40 +174,32 @@ class TestWaitingMembers:
             assert 0 == broker.parts.groups.waiting_bytes
             first.close()
             second.close()
-
-        monkeypatch.setattr(group_members, "joined_body", write)
-        with_broker(tmp_path, test, group_initial_rebalance_delay_ms="2000")
         assert "it cannot be written" in caplog.text
 
-    def test_a_single_one_may_be_as_large_as_it_likes(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        async def test(broker: Broker) -> None:
+    async def test_a_single_one_may_be_as_large_as_it_likes(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(group_members, "WAITING_BYTES_MAX", 1)
+        async with running(tmp_path, group_initial_rebalance_delay_ms=AT_ONCE) as broker:
             await ask(broker, ApiKey.FIND_COORDINATOR, {"coordinator_keys": ["g"]})
             assert ErrorCode.NONE == (await over_the_wire(broker, ApiKey.JOIN_GROUP, 3, JOIN)).error_code.value
-
-        monkeypatch.setattr(group_members, "WAITING_BYTES_MAX", 1)
-        with_broker(tmp_path, test, group_initial_rebalance_delay_ms=AT_ONCE)
 
 
 class TestOffsets:
     @pytest.mark.parametrize("version", range(SERVED[ApiKey.OFFSET_COMMIT].lowest, 10))
-    def test_they_survive_a_restart(self, tmp_path: Path, version: int) -> None:
-        async def commit(broker: Broker) -> None:
+    async def test_they_survive_a_restart(self, tmp_path: Path, version: int) -> None:
+        async with running(tmp_path) as broker:
             await make_topic(broker, "t")
             await ask(broker, ApiKey.FIND_COORDINATOR, {"coordinator_keys": ["g"]})
             assert ErrorCode.NONE == await commit_error(broker, version)
-
-        async def look(broker: Broker) -> None:
+        async with running(tmp_path) as broker:
             while (answer := await over_the_wire(broker, ApiKey.OFFSET_FETCH, 9, FETCH)).groups[0].error_code.value:
                 await broker.parts.services.clock.sleep(0.01)
             assert [1, -1] == [part.committed_offset for part in answer.groups[0].topics[0].partitions]
 
-        with_broker(tmp_path, commit)
-        with_broker(tmp_path, look)
-
-    def test_a_commit_is_answered_when_it_is_on_disk(self, tmp_path: Path) -> None:
+    async def test_a_commit_is_answered_when_it_is_on_disk(self, tmp_path: Path) -> None:
         """Long after its handler has returned, and without a task: the records are flushed first."""
-
-        async def test(broker: Broker) -> None:
+        async with running(tmp_path, log_flush_interval_messages="1") as broker:
             await make_topic(broker, "t")
             await ask(broker, ApiKey.FIND_COORDINATOR, {"coordinator_keys": ["g"]})
             partition = broker.parts.groups.shard_of("g").partition
@@ -233,10 +215,8 @@ class TestOffsets:
             found = await over_the_wire(broker, ApiKey.OFFSET_FETCH, 9, FETCH)
             assert [6, -1] == [part.committed_offset for part in found.groups[0].topics[0].partitions]
 
-        with_broker(tmp_path, test, log_flush_interval_messages="1")
-
-    def test_a_retention_of_its_own_counts(self, tmp_path: Path) -> None:
-        async def test(broker: Broker) -> None:
+    async def test_a_retention_of_its_own_counts(self, tmp_path: Path) -> None:
+        async with running(tmp_path) as broker:
             await make_topic(broker, "t")
             await ask(broker, ApiKey.FIND_COORDINATOR, {"coordinator_keys": ["g"]})
             machine = broker.parts.groups.shard_of("g").machine
@@ -245,8 +225,6 @@ class TestOffsets:
                 soon = broker.parts.services.clock.now_ms() + 3_600_001
                 old = machine.offsets.expired("g", empty_since_ms=None, retention_ms=2**60, now_ms=soon)
                 assert expires == bool(old)
-
-        with_broker(tmp_path, test)
 
 
 def test_commits_are_plain() -> None:
@@ -268,12 +246,11 @@ def test_hosts_as_kafka_shows_them(peer: str, host: str) -> None:
     assert host == client_host(context_of(0, address=peer))
 
 
-def test_other_work_goes_on_while_a_pattern_is_matched_against_many_topics(tmp_path: Path) -> None:
+async def test_other_work_goes_on_while_a_pattern_is_matched_against_many_topics(tmp_path: Path) -> None:
     names = [f"{number:04}-" + "a" * 240 for number in range(3000)]
     pattern = ".*(a|b).{100}[0-9]?"
     slices = sum(1 for _ in TopicPattern(pattern).unmatched(names))
-
-    async def test(broker: Broker) -> None:
+    async with running(tmp_path) as broker:
         await broker.parts.groups.find("g")
         shard = broker.parts.groups.shard_of("g")
         shard.machine.consumers.topics = {name: Topic(uuid4(), 1) for name in names}
@@ -295,5 +272,3 @@ def test_other_work_goes_on_while_a_pattern_is_matched_against_many_topics(tmp_p
         assert names == list(shard.machine.consumers.groups["g"].regexes[pattern].topics)
         assert slices > 100
         assert turns >= slices
-
-    with_broker(tmp_path, test)

@@ -63,96 +63,84 @@ async def ready(port: int) -> tuple[int, list[str]]:
 
 
 @pytest.mark.parametrize("code", [errno.EMFILE, errno.ENOSPC])
-def test_a_partition_that_cannot_be_created_is_reported_and_served_later(tmp_path: Path, code: int) -> None:
-    async def scenario() -> None:
-        disk = SickDisk()
-        async with on_disk(tmp_path, disk) as (broker, http):
-            disk.fail("make_dir", "t-0", code)
-            wish = NewTopic(name="t", partition_count=2, replication_factor=1)
-            await broker.wait_revision((await broker.parts.controller.create_topics([wish])).revision)
-            with pytest.raises(StorageError, match="t-0: cannot create the partition"):
-                broker.partitions.find("t", 0)
-            (trouble,) = await troubles(broker)
-            assert (0, T0, False) == (trouble.broker, trouble.partition, trouble.is_served)
-            assert "t-0: cannot create the partition" in trouble.reason
-            status, reasons = await ready(http)
-            assert (503, [f"partition t-0: {trouble.reason}"]) == (status, reasons)
-            assert 1 == value(await scrape(http), "ottla_partitions_offline")
-            disk.heal()
-            await until(lambda: T0 in broker.partitions.held)
-            assert 0 == broker.partitions.find("t", 0).end_offset
-            assert [] == await troubles(broker)
-            assert (200, []) == await ready(http)
-            assert 0 == value(await scrape(http), "ottla_partitions_offline")
-            async with AsyncProducer(bootstrap_servers=f"127.0.0.1:{broker.port}", acks="all") as producer:
-                await producer.send("t", value=b"x", partition=0)
-                await producer.flush()
-            assert 1 == broker.partitions.find("t", 0).end_offset
-        disk.close()
-
-    asyncio.run(scenario())
+async def test_a_partition_that_cannot_be_created_is_reported_and_served_later(tmp_path: Path, code: int) -> None:
+    disk = SickDisk()
+    async with on_disk(tmp_path, disk) as (broker, http):
+        disk.fail("make_dir", "t-0", code)
+        wish = NewTopic(name="t", partition_count=2, replication_factor=1)
+        await broker.wait_revision((await broker.parts.controller.create_topics([wish])).revision)
+        with pytest.raises(StorageError, match="t-0: cannot create the partition"):
+            broker.partitions.find("t", 0)
+        (trouble,) = await troubles(broker)
+        assert (0, T0, False) == (trouble.broker, trouble.partition, trouble.is_served)
+        assert "t-0: cannot create the partition" in trouble.reason
+        status, reasons = await ready(http)
+        assert (503, [f"partition t-0: {trouble.reason}"]) == (status, reasons)
+        assert 1 == value(await scrape(http), "ottla_partitions_offline")
+        disk.heal()
+        await until(lambda: T0 in broker.partitions.held)
+        assert 0 == broker.partitions.find("t", 0).end_offset
+        assert [] == await troubles(broker)
+        assert (200, []) == await ready(http)
+        assert 0 == value(await scrape(http), "ottla_partitions_offline")
+        async with AsyncProducer(bootstrap_servers=f"127.0.0.1:{broker.port}", acks="all") as producer:
+            await producer.send("t", value=b"x", partition=0)
+            await producer.flush()
+        assert 1 == broker.partitions.find("t", 0).end_offset
+    disk.close()
 
 
-def test_a_partition_that_was_never_created_is_not_taken_for_lost_after_a_restart(
+async def test_a_partition_that_was_never_created_is_not_taken_for_lost_after_a_restart(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def scenario() -> None:
-        disk = SickDisk()
-        async with on_disk(tmp_path, disk) as (broker, _):
-            disk.fail("make_dir", "t-0", errno.ENOSPC)
-            wish = NewTopic(name="t", partition_count=2, replication_factor=1)
-            await broker.wait_revision((await broker.parts.controller.create_topics([wish])).revision)
-            assert [T0] == list(broker.health.offline_partitions())
-        disk.heal()
-        caplog.clear()
-        async with on_disk(tmp_path, disk) as (broker, http):
-            assert (200, []) == await ready(http)
-            assert 0 == broker.partitions.find("t", 0).end_offset
-        disk.close()
-
-    asyncio.run(scenario())
+    disk = SickDisk()
+    async with on_disk(tmp_path, disk) as (broker, _):
+        disk.fail("make_dir", "t-0", errno.ENOSPC)
+        wish = NewTopic(name="t", partition_count=2, replication_factor=1)
+        await broker.wait_revision((await broker.parts.controller.create_topics([wish])).revision)
+        assert [T0] == list(broker.health.offline_partitions())
+    disk.heal()
+    caplog.clear()
+    async with on_disk(tmp_path, disk) as (broker, http):
+        assert (200, []) == await ready(http)
+        assert 0 == broker.partitions.find("t", 0).end_offset
+    disk.close()
     assert [] == [each.getMessage() for each in caplog.records if each.levelno >= logging.ERROR]
 
 
-def test_a_partition_that_cannot_be_opened_for_now_is_served_later(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with running(tmp_path) as broker:
-            await make_topic(broker, "t")
-            async with AsyncProducer(bootstrap_servers=f"127.0.0.1:{broker.port}", acks="all") as producer:
-                for number in range(10):
-                    await producer.send("t", value=b"%d" % number, partition=0)
-                await producer.flush()
-        disk = SickDisk()
-        disk.fail("open", "t-0", errno.EMFILE)
-        async with on_disk(tmp_path, disk) as (broker, http):
-            (trouble,) = await troubles(broker)
-            assert (T0, False) == (trouble.partition, trouble.is_served)
-            assert 503 == (await ready(http))[0]
-            assert 1 == value(await scrape(http), "ottla_partitions_offline")
-            disk.heal()
-            await until(lambda: T0 in broker.partitions.held)
-            partition = broker.partitions.find("t", 0)
-            assert (10, 10) == (partition.end_offset, partition.high_watermark)
-            assert ([], (200, [])) == (await troubles(broker), await ready(http))
-        disk.close()
-
-    asyncio.run(scenario())
+async def test_a_partition_that_cannot_be_opened_for_now_is_served_later(tmp_path: Path) -> None:
+    async with running(tmp_path) as broker:
+        await make_topic(broker, "t")
+        async with AsyncProducer(bootstrap_servers=f"127.0.0.1:{broker.port}", acks="all") as producer:
+            for number in range(10):
+                await producer.send("t", value=b"%d" % number, partition=0)
+            await producer.flush()
+    disk = SickDisk()
+    disk.fail("open", "t-0", errno.EMFILE)
+    async with on_disk(tmp_path, disk) as (broker, http):
+        (trouble,) = await troubles(broker)
+        assert (T0, False) == (trouble.partition, trouble.is_served)
+        assert 503 == (await ready(http))[0]
+        assert 1 == value(await scrape(http), "ottla_partitions_offline")
+        disk.heal()
+        await until(lambda: T0 in broker.partitions.held)
+        partition = broker.partitions.find("t", 0)
+        assert (10, 10) == (partition.end_offset, partition.high_watermark)
+        assert ([], (200, [])) == (await troubles(broker), await ready(http))
+    disk.close()
 
 
-def test_a_topic_that_is_deleted_meanwhile_is_forgotten(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        disk = SickDisk()
-        async with on_disk(tmp_path, disk) as (broker, http):
-            disk.fail("make_dir", "t-0", errno.ENOSPC)
-            wish = NewTopic(name="t", partition_count=1, replication_factor=1)
-            await broker.wait_revision((await broker.parts.controller.create_topics([wish])).revision)
-            assert 503 == (await ready(http))[0]
-            gone = await broker.parts.controller.delete_topics([TopicReference(name="t")])
-            await broker.wait_revision(gone.revision)
-            assert (200, []) == await ready(http)
-        disk.close()
-
-    asyncio.run(scenario())
+async def test_a_topic_that_is_deleted_meanwhile_is_forgotten(tmp_path: Path) -> None:
+    disk = SickDisk()
+    async with on_disk(tmp_path, disk) as (broker, http):
+        disk.fail("make_dir", "t-0", errno.ENOSPC)
+        wish = NewTopic(name="t", partition_count=1, replication_factor=1)
+        await broker.wait_revision((await broker.parts.controller.create_topics([wish])).revision)
+        assert 503 == (await ready(http))[0]
+        gone = await broker.parts.controller.delete_topics([TopicReference(name="t")])
+        await broker.wait_revision(gone.revision)
+        assert (200, []) == await ready(http)
+    disk.close()
 
 
 async def fill_and_damage(folder: Path) -> None:
@@ -169,8 +157,10 @@ async def fill_and_damage(folder: Path) -> None:
     path.write_bytes(content)
 
 
-def test_a_corrupt_batch_without_another_replica_is_reported(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    async def scenario() -> None:
+async def test_a_corrupt_batch_without_another_replica_is_reported(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.ERROR):
         await fill_and_damage(tmp_path)
         async with running(tmp_path) as broker:
             endpoint = endpoint_of(broker)
@@ -198,16 +188,13 @@ def test_a_corrupt_batch_without_another_replica_is_reported(tmp_path: Path, cap
             assert "offsets 4 to 4 cannot be read, the next offset is 5" in trouble.reason
             assert (200, []) == await ready(http)
             await endpoint.stop()
-
-    with caplog.at_level(logging.ERROR):
-        asyncio.run(scenario())
     (line,) = (each.getMessage() for each in caplog.records if "corrupt batch" in each.getMessage())
     assert "partition t-0" in line
     assert "00000000000000000000.log, byte " in line
     assert "offsets 4 to 4" in line
 
 
-def test_a_lost_log_without_another_replica_is_reported_until_its_offsets_are_deleted(tmp_path: Path) -> None:
+async def test_a_lost_log_without_another_replica_is_reported_until_its_offsets_are_deleted(tmp_path: Path) -> None:
     async def send(broker: Broker, count: int) -> None:
         async with AsyncProducer(bootstrap_servers=f"127.0.0.1:{broker.port}", acks="all") as producer:
             for number in range(count):
@@ -219,85 +206,76 @@ def test_a_lost_log_without_another_replica_is_reported_until_its_offsets_are_de
         assert (T0, True) == (trouble.partition, trouble.is_served)
         return trouble.reason
 
-    async def scenario() -> None:
+    async with running(tmp_path) as broker:
+        await make_topic(broker, "t")
+        await send(broker, 10)
+    shutil.rmtree(tmp_path / "data" / "t-0")
+    for _ in range(2):
         async with running(tmp_path) as broker:
-            await make_topic(broker, "t")
-            await send(broker, 10)
-        shutil.rmtree(tmp_path / "data" / "t-0")
-        for _ in range(2):
-            async with running(tmp_path) as broker:
-                assert "offsets 0 to 9 cannot be read (10 records at most)" in await reason(broker)
-                log = broker.parts.logs.get(T0)
-                assert (0, 10) == (log.start_offset, log.end_offset)
-        async with running(tmp_path) as broker:
-            await send(broker, 3)
-            broker.parts.logs.checkpoints.save()
-        (tmp_path / "data" / ".kafka_cleanshutdown").unlink()
-        async with running(tmp_path) as broker:
-            assert "offsets 0 to 9" in await reason(broker)
-            async with AsyncConsumer(bootstrap_servers=f"127.0.0.1:{broker.port}") as consumer:
-                consumer.assign([T0])
-                consumer.seek(T0, 0)
-                values: list[bytes | None] = []
-                async with asyncio.timeout(30):
-                    while len(values) < 3:
-                        polled = await consumer.poll(100)
-                        values += [record.value for some in polled.values() for record in some]
-                assert [b"0", b"1", b"2"] == values
-            # This is how an operator says that the records are not coming back.
-            async with AsyncAdmin(bootstrap_servers=f"127.0.0.1:{broker.port}") as admin:
-                await admin.delete_records({T0: 10})
-            assert [] == await troubles(broker)
-        async with running(tmp_path) as broker:
-            assert [] == await troubles(broker)
-            assert (10, 13) == (broker.parts.logs.get(T0).start_offset, broker.parts.logs.get(T0).end_offset)
-
-    asyncio.run(scenario())
-
-
-def test_a_consumer_gets_an_error_and_can_seek_beyond_a_corrupt_batch(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        await fill_and_damage(tmp_path)
-        async with (
-            running(tmp_path) as broker,
-            AsyncConsumer(bootstrap_servers=f"127.0.0.1:{broker.port}", auto_offset_reset="earliest") as consumer,
-        ):
+            assert "offsets 0 to 9 cannot be read (10 records at most)" in await reason(broker)
+            log = broker.parts.logs.get(T0)
+            assert (0, 10) == (log.start_offset, log.end_offset)
+    async with running(tmp_path) as broker:
+        await send(broker, 3)
+        broker.parts.logs.checkpoints.save()
+    (tmp_path / "data" / ".kafka_cleanshutdown").unlink()
+    async with running(tmp_path) as broker:
+        assert "offsets 0 to 9" in await reason(broker)
+        async with AsyncConsumer(bootstrap_servers=f"127.0.0.1:{broker.port}") as consumer:
             consumer.assign([T0])
+            consumer.seek(T0, 0)
             values: list[bytes | None] = []
-            failure: UnreadableRecordError | None = None
             async with asyncio.timeout(30):
-                while len(values) < 9:
-                    try:
-                        polled = await consumer.poll(100)
-                        values += [record.value for some in polled.values() for record in some]
-                    except UnreadableRecordError as error:
-                        failure = error
-                        consumer.seek(error.partition, error.offset + 1)
-            assert failure is not None
-            assert (T0, 4) == (failure.partition, failure.offset)
-            assert [b"value %d" % number for number in range(10) if number != 4] == values
+                while len(values) < 3:
+                    polled = await consumer.poll(100)
+                    values += [record.value for some in polled.values() for record in some]
+            assert [b"0", b"1", b"2"] == values
+        # This is how an operator says that the records are not coming back.
+        async with AsyncAdmin(bootstrap_servers=f"127.0.0.1:{broker.port}") as admin:
+            await admin.delete_records({T0: 10})
+        assert [] == await troubles(broker)
+    async with running(tmp_path) as broker:
+        assert [] == await troubles(broker)
+        assert (10, 13) == (broker.parts.logs.get(T0).start_offset, broker.parts.logs.get(T0).end_offset)
 
-    asyncio.run(scenario())
+
+async def test_a_consumer_gets_an_error_and_can_seek_beyond_a_corrupt_batch(tmp_path: Path) -> None:
+    await fill_and_damage(tmp_path)
+    async with (
+        running(tmp_path) as broker,
+        AsyncConsumer(bootstrap_servers=f"127.0.0.1:{broker.port}", auto_offset_reset="earliest") as consumer,
+    ):
+        consumer.assign([T0])
+        values: list[bytes | None] = []
+        failure: UnreadableRecordError | None = None
+        async with asyncio.timeout(30):
+            while len(values) < 9:
+                try:
+                    polled = await consumer.poll(100)
+                    values += [record.value for some in polled.values() for record in some]
+                except UnreadableRecordError as error:
+                    failure = error
+                    consumer.seek(error.partition, error.offset + 1)
+        assert failure is not None
+        assert (T0, 4) == (failure.partition, failure.offset)
+        assert [b"value %d" % number for number in range(10) if number != 4] == values
 
 
-def test_a_leader_that_cannot_create_its_log_leaves_the_lead_to_others(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        brokers = ReplicatedBrokers(tmp_path)
-        sick = SickDisk()
-        brokers.disks = {1: sick}
-        async with brokers:
-            sick.fail("make_dir", "t-0", errno.ENOSPC)
-            sick.fail("make_dir", "t-1", errno.ENOSPC)
-            sick.fail("make_dir", "t-2", errno.ENOSPC)
-            # Each broker is the preferred leader of one of three partitions.
-            await brokers.make_topic("t", 3, 3)
-            await brokers.wait(lambda: 1 not in {brokers.leader("t", index) for index in range(3)})
-            for index in range(3):
-                await brokers.send("t", [b"x"] * 10, index)
-            sick.heal()
-            for index in range(3):
-                await brokers.wait_in_sync("t", index)
-                assert 1 == len(set(brokers.contents("t", index).values()))
-        sick.close()
-
-    asyncio.run(scenario())
+async def test_a_leader_that_cannot_create_its_log_leaves_the_lead_to_others(tmp_path: Path) -> None:
+    brokers = ReplicatedBrokers(tmp_path)
+    sick = SickDisk()
+    brokers.disks = {1: sick}
+    async with brokers:
+        sick.fail("make_dir", "t-0", errno.ENOSPC)
+        sick.fail("make_dir", "t-1", errno.ENOSPC)
+        sick.fail("make_dir", "t-2", errno.ENOSPC)
+        # Each broker is the preferred leader of one of three partitions.
+        await brokers.make_topic("t", 3, 3)
+        await brokers.wait(lambda: 1 not in {brokers.leader("t", index) for index in range(3)})
+        for index in range(3):
+            await brokers.send("t", [b"x"] * 10, index)
+        sick.heal()
+        for index in range(3):
+            await brokers.wait_in_sync("t", index)
+            assert 1 == len(set(brokers.contents("t", index).values()))
+    sick.close()

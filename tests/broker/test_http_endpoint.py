@@ -7,7 +7,7 @@ import logging
 import socket
 import struct
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -20,13 +20,8 @@ from ottla.broker.metrics import Metrics
 from ottla.model.errors import StorageError
 from tests.broker.http_client import HOST, HttpClient, endpoint_of, get
 from tests.broker.running_broker import running
-from tests.unit.env.event_loops import EVENT_LOOPS, Run
 
-
-@pytest.fixture(params=EVENT_LOOPS)
-def run(request: pytest.FixtureRequest) -> Run[None]:
-    chosen: Run[None] = request.param
-    return chosen
+pytestmark = pytest.mark.both_loops
 
 
 @asynccontextmanager
@@ -45,59 +40,49 @@ def unstarted(folder: Path) -> Broker:
     return Broker(BrokerConfig.parse(settings={"log.dirs": str(folder), "listeners": "PLAINTEXT://127.0.0.1:0"}))
 
 
-def on_an_endpoint(run: Run[None], folder: Path, scenario: Callable[[int], Awaitable[None]], **settings: float) -> None:
+@asynccontextmanager
+async def endpoint(folder: Path, **settings: float) -> AsyncIterator[int]:
     """Of a broker that was not started: enough for what does not look into it."""
 
-    async def whole() -> None:
-        async with started(unstarted(folder), **settings) as port:
-            await scenario(port)
-
-    run(whole())
+    async with started(unstarted(folder), **settings) as port:
+        yield port
 
 
 class TestHealth:
-    def test_ready_and_not(self, run: Run[None], tmp_path: Path) -> None:
-        async def scenario() -> None:
-            broker = unstarted(tmp_path / "data")
-            async with started(broker) as port:
-                unready = {"status": "unready", "reasons": ["the broker is starting or stopping"]}
-                answer = await get(port, "/health/ready")
-                assert (503, unready) == (answer.status, json.loads(answer.body))
-                assert 200 == (await get(port, "/health/live")).status
-                await broker.start()
-                answer = await get(port, "/health/ready")
-                assert (200, {"status": "ready"}) == (answer.status, json.loads(answer.body))
-                await broker.stop()
-                assert 503 == (await get(port, "/health/ready")).status
-                assert 200 == (await get(port, "/health/live")).status
+    async def test_ready_and_not(self, tmp_path: Path) -> None:
+        broker = unstarted(tmp_path / "data")
+        async with started(broker) as port:
+            unready = {"status": "unready", "reasons": ["the broker is starting or stopping"]}
+            answer = await get(port, "/health/ready")
+            assert (503, unready) == (answer.status, json.loads(answer.body))
+            assert 200 == (await get(port, "/health/live")).status
+            await broker.start()
+            answer = await get(port, "/health/ready")
+            assert (200, {"status": "ready"}) == (answer.status, json.loads(answer.body))
+            await broker.stop()
+            assert 503 == (await get(port, "/health/ready")).status
+            assert 200 == (await get(port, "/health/live")).status
 
-        run(scenario())
-
-    def test_a_failed_data_dir_is_a_reason(self, run: Run[None], tmp_path: Path) -> None:
-        async def scenario() -> None:
-            async with running(tmp_path) as broker, started(broker) as port:
-                broker.parts.logs.dirs[0].failure = StorageError("the disk is gone")
-                answer = await get(port, "/health/ready")
-                path = broker.parts.logs.dirs[0].path
-                assert 503 == answer.status
-                assert [f"data dir {path}: the disk is gone"] == json.loads(answer.body)["reasons"]
-                broker.parts.logs.dirs[0].failure = None
-
-        run(scenario())
+    async def test_a_failed_data_dir_is_a_reason(self, tmp_path: Path) -> None:
+        async with running(tmp_path) as broker, started(broker) as port:
+            broker.parts.logs.dirs[0].failure = StorageError("the disk is gone")
+            answer = await get(port, "/health/ready")
+            path = broker.parts.logs.dirs[0].path
+            assert 503 == answer.status
+            assert [f"data dir {path}: the disk is gone"] == json.loads(answer.body)["reasons"]
+            broker.parts.logs.dirs[0].failure = None
 
 
 class TestPaths:
-    def test_the_index_names_what_there_is(self, run: Run[None], tmp_path: Path) -> None:
-        async def scenario(port: int) -> None:
+    async def test_the_index_names_what_there_is(self, tmp_path: Path) -> None:
+        async with endpoint(tmp_path) as port:
             index = await get(port, "/")
             assert (200, "application/json") == (index.status, index.headers["content-type"])
             for path in json.loads(index.body)["paths"]:
                 assert (await get(port, path)).status in (200, 503)
 
-        on_an_endpoint(run, tmp_path, scenario)
-
-    def test_several_requests_on_one_connection(self, run: Run[None], tmp_path: Path) -> None:
-        async def scenario(port: int) -> None:
+    async def test_several_requests_on_one_connection(self, tmp_path: Path) -> None:
+        async with endpoint(tmp_path) as port:
             client = await HttpClient.connect(port)
             line = b"GET /health/live?verbose=1 HTTP/1.1\r\nHost: x\r\n\r\n"
             client.writer.write(line * 5)
@@ -107,10 +92,8 @@ class TestPaths:
             assert (200, b"") == (answer.status, await client.rest())
             await client.close()
 
-        on_an_endpoint(run, tmp_path, scenario)
-
-    def test_head_has_no_body(self, run: Run[None], tmp_path: Path) -> None:
-        async def scenario(port: int) -> None:
+    async def test_head_has_no_body(self, tmp_path: Path) -> None:
+        async with endpoint(tmp_path) as port:
             client = await HttpClient.connect(port)
             head = await client.get("/", "HEAD")
             full = await client.get("/")
@@ -118,38 +101,30 @@ class TestPaths:
             assert 200 == (await client.get("/metrics", "HEAD")).status
             await client.close()
 
-        on_an_endpoint(run, tmp_path, scenario)
-
     @pytest.mark.parametrize(
         "path", ["/metric", "/metrics/", "//", "/health", "/%2e%2e/etc/passwd", "*", "/" + "x" * 5000]
     )
-    def test_what_there_is_not(self, run: Run[None], tmp_path: Path, path: str) -> None:
-        async def scenario(port: int) -> None:
+    async def test_what_there_is_not(self, tmp_path: Path, path: str) -> None:
+        async with endpoint(tmp_path) as port:
             answer = await get(port, path)
             assert 404 == answer.status
             assert "/metrics" in json.loads(answer.body)["error"]
             assert len(answer.body) < 500
 
-        on_an_endpoint(run, tmp_path, scenario)
-
     @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "OPTIONS", "PATCH", "BREW"])
-    def test_other_methods(self, run: Run[None], tmp_path: Path, method: str) -> None:
-        async def scenario(port: int) -> None:
+    async def test_other_methods(self, tmp_path: Path, method: str) -> None:
+        async with endpoint(tmp_path) as port:
             answer = await get(port, "/metrics", method)
             assert (405, "GET, HEAD") == (answer.status, answer.headers["allow"])
 
-        on_an_endpoint(run, tmp_path, scenario)
-
-    def test_a_port_that_is_taken(self, run: Run[None], tmp_path: Path) -> None:
-        async def scenario(port: int) -> None:
+    async def test_a_port_that_is_taken(self, tmp_path: Path) -> None:
+        async with endpoint(tmp_path) as port:
             other = endpoint_of(unstarted(tmp_path))
             with pytest.raises(OSError, match=r"(?i)in use") as raised:
                 await other.start(HOST, port)
             told = f"cannot serve HTTP on {HOST}:{port}: Address already in use"
             assert (errno.EADDRINUSE, told) == (raised.value.errno, raised.value.strerror)
             await other.stop()
-
-        on_an_endpoint(run, tmp_path, scenario)
 
 
 MALFORMED = {
@@ -168,8 +143,8 @@ MALFORMED = {
 
 class TestBadRequests:
     @pytest.mark.parametrize("content", MALFORMED.values(), ids=MALFORMED.keys())
-    def test_are_refused_and_the_connection_ends(self, run: Run[None], tmp_path: Path, content: bytes) -> None:
-        async def scenario(port: int) -> None:
+    async def test_are_refused_and_the_connection_ends(self, tmp_path: Path, content: bytes) -> None:
+        async with endpoint(tmp_path) as port:
             client = await HttpClient.connect(port)
             client.writer.write(content)
             answer = await client.rest()
@@ -178,28 +153,22 @@ class TestBadRequests:
             await client.close()
             assert 200 == (await get(port, "/health/live")).status
 
-        on_an_endpoint(run, tmp_path, scenario)
-
-    def test_a_head_may_be_so_long_and_no_longer(self, run: Run[None], tmp_path: Path) -> None:
-        async def scenario(port: int) -> None:
+    async def test_a_head_may_be_so_long_and_no_longer(self, tmp_path: Path) -> None:
+        async with endpoint(tmp_path) as port:
             client = await HttpClient.connect(port)
             # All of it is read, so that no reset can overtake the answer.
             answer = await client.ask(b"GET /" + b"x" * (HEAD_BYTES_MAX + 1 - len(b"GET /")))
             assert (431, b"") == (answer.status, await client.rest())
             await client.close()
 
-        on_an_endpoint(run, tmp_path, scenario)
-
-    def test_say_what_is_wrong(self, run: Run[None], tmp_path: Path) -> None:
-        async def scenario(port: int) -> None:
+    async def test_say_what_is_wrong(self, tmp_path: Path) -> None:
+        async with endpoint(tmp_path) as port:
             client = await HttpClient.connect(port)
             answer = await client.ask(b"GET / HTTP/1.1\r\n\r\n")
             assert 400 == answer.status
             assert "Host" in json.loads(answer.body)["error"]
             assert b"" == await client.rest()
             await client.close()
-
-        on_an_endpoint(run, tmp_path, scenario)
 
     @pytest.mark.parametrize(
         "head",
@@ -209,31 +178,26 @@ class TestBadRequests:
             b"Expect: 100-continue\r\nContent-Length: 9\r\n",
         ],
     )
-    def test_bodies_are_not_waited_for(self, run: Run[None], tmp_path: Path, head: bytes) -> None:
-        async def scenario(port: int) -> None:
+    async def test_bodies_are_not_waited_for(self, tmp_path: Path, head: bytes) -> None:
+        async with endpoint(tmp_path) as port:
             client = await HttpClient.connect(port)
             answer = await client.ask(b"POST /metrics HTTP/1.1\r\nHost: x\r\n" + head + b"\r\n")
             assert (405, "close") == (answer.status, answer.headers["connection"])
             assert b"" == await client.rest()
             await client.close()
 
-        on_an_endpoint(run, tmp_path, scenario)
-
     @pytest.mark.parametrize("begun", [b"", b"GET / HT", b"GET / HTTP/1.1\r\nHost: x\r\n"])
-    def test_who_is_too_slow_is_cut_off(self, run: Run[None], tmp_path: Path, begun: bytes) -> None:
-        async def scenario(port: int) -> None:
+    async def test_who_is_too_slow_is_cut_off(self, tmp_path: Path, begun: bytes) -> None:
+        async with endpoint(tmp_path, request_seconds=0.05) as port:
             client = await HttpClient.connect(port)
             client.writer.write(begun)
             assert b"" == await client.rest()
             await client.close()
 
-        on_an_endpoint(run, tmp_path, scenario, request_seconds=0.05)
-
     @pytest.mark.parametrize("begun", [b"", b"GET / HTTP/1.1\r\nHost: x\r\n"])
-    def test_slow_connections_do_not_keep_a_probe_out(self, run: Run[None], tmp_path: Path, begun: bytes) -> None:
+    async def test_slow_connections_do_not_keep_a_probe_out(self, tmp_path: Path, begun: bytes) -> None:
         """Neither those of many addresses nor those of the probe's own one."""
-
-        async def scenario(port: int) -> None:
+        async with endpoint(tmp_path) as port:
             slow = [await HttpClient.connect(port, f"127.0.0.{at % 8 + 1}") for at in range(2 * CONNECTIONS_MAX)]
             for client in slow:
                 client.writer.write(begun)
@@ -242,10 +206,8 @@ class TestBadRequests:
             for client in slow:
                 await client.close()
 
-        on_an_endpoint(run, tmp_path, scenario)
-
-    def test_the_one_that_waits_longest_makes_room(self, run: Run[None], tmp_path: Path) -> None:
-        async def scenario(port: int) -> None:
+    async def test_the_one_that_waits_longest_makes_room(self, tmp_path: Path) -> None:
+        async with endpoint(tmp_path) as port:
             clients = [await HttpClient.connect(port) for _ in range(CONNECTIONS_PER_HOST_MAX)]
             for client in clients:
                 assert 200 == (await client.get("/health/live")).status
@@ -258,19 +220,14 @@ class TestBadRequests:
             for client in [*clients, another]:
                 await client.close()
 
-        on_an_endpoint(run, tmp_path, scenario)
-
-    def test_stopping_ends_connections_that_are_open(self, run: Run[None], tmp_path: Path) -> None:
-        async def scenario() -> None:
-            async with started(unstarted(tmp_path)) as port:
-                client = await HttpClient.connect(port)
-                assert 200 == (await client.get("/")).status
-            assert b"" == await client.rest()
-            await client.close()
-            with pytest.raises(OSError):  # noqa: PT011  # Refused, in the words of either loop.
-                await asyncio.open_connection(HOST, port)
-
-        run(scenario())
+    async def test_stopping_ends_connections_that_are_open(self, tmp_path: Path) -> None:
+        async with started(unstarted(tmp_path)) as port:
+            client = await HttpClient.connect(port)
+            assert 200 == (await client.get("/")).status
+        assert b"" == await client.rest()
+        await client.close()
+        with pytest.raises(OSError):  # noqa: PT011  # Refused, in the words of either loop.
+            await asyncio.open_connection(HOST, port)
 
 
 @pytest.fixture
@@ -291,47 +248,38 @@ def collections(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 class TestManyScrapes:
     SCRAPE = b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n"
 
-    def test_requests_that_wait_together_share_a_collection(
-        self, run: Run[None], tmp_path: Path, collections: list[float]
+    async def test_requests_that_wait_together_share_a_collection(
+        self, tmp_path: Path, collections: list[float]
     ) -> None:
-        async def scenario() -> None:
-            async with running(tmp_path) as broker, started(broker) as port:
-                clients = [await HttpClient.connect(port, f"127.0.0.{at % 8 + 1}") for at in range(CONNECTIONS_MAX)]
-                for client in clients:
-                    client.writer.write(self.SCRAPE)
-                for client in clients:
-                    assert 200 == (await client.receive()).status
-                    await client.close()
-
-        run(scenario())
+        async with running(tmp_path) as broker, started(broker) as port:
+            clients = [await HttpClient.connect(port, f"127.0.0.{at % 8 + 1}") for at in range(CONNECTIONS_MAX)]
+            for client in clients:
+                client.writer.write(self.SCRAPE)
+            for client in clients:
+                assert 200 == (await client.receive()).status
+                await client.close()
         seconds = collections[-1] - collections[0]
         # A slow machine may take so long to read the requests that they do not all wait together.
         assert len(collections) <= max(4, 2 + seconds / 0.2)
 
-    def test_scrapes_leave_most_of_the_time_to_the_broker(
-        self, run: Run[None], tmp_path: Path, collections: list[float]
-    ) -> None:
+    async def test_scrapes_leave_most_of_the_time_to_the_broker(self, tmp_path: Path, collections: list[float]) -> None:
         """Also pipelined ones whose answers are not read; a probe is answered meanwhile."""
-
-        async def scenario() -> None:
-            async with running(tmp_path) as broker, started(broker) as port:
-                clients = [await HttpClient.connect(port, f"127.0.0.{at % 8 + 2}") for at in range(2 * CONNECTIONS_MAX)]
-                for client in clients:
-                    client.writer.write(self.SCRAPE * 20)
-                for _ in range(5):
-                    assert 200 == (await get(port, "/health/live")).status
-                    await asyncio.sleep(0.2)
-                for client in clients:
-                    await client.close()
-
-        run(scenario())
+        async with running(tmp_path) as broker, started(broker) as port:
+            clients = [await HttpClient.connect(port, f"127.0.0.{at % 8 + 2}") for at in range(2 * CONNECTIONS_MAX)]
+            for client in clients:
+                client.writer.write(self.SCRAPE * 20)
+            for _ in range(5):
+                assert 200 == (await get(port, "/health/live")).status
+                await asyncio.sleep(0.2)
+            for client in clients:
+                await client.close()
         seconds = collections[-1] - collections[0]
         assert len(collections) <= 1 + seconds / 0.2 + 1
 
-    def test_a_client_that_leaves_while_it_waits_is_not_an_error(
-        self, run: Run[None], tmp_path: Path, collections: list[float], caplog: pytest.LogCaptureFixture
+    async def test_a_client_that_leaves_while_it_waits_is_not_an_error(
+        self, tmp_path: Path, collections: list[float], caplog: pytest.LogCaptureFixture
     ) -> None:
-        async def scenario() -> None:
+        with caplog.at_level(logging.WARNING):
             async with running(tmp_path) as broker, started(broker) as port:
                 assert 200 == (await get(port, "/metrics")).status
                 for _ in range(8):
@@ -344,17 +292,11 @@ class TestManyScrapes:
                     client.writer.transport.abort()
                 assert 200 == (await get(port, "/metrics")).status
                 assert len(collections) >= 2
-
-        with caplog.at_level(logging.WARNING):
-            run(scenario())
         assert [] == caplog.messages
 
-    def test_metrics_are_collected_after_the_request(self, run: Run[None], tmp_path: Path) -> None:
-        async def scenario() -> None:
-            async with running(tmp_path) as broker, started(broker) as port:
-                for count in range(3):
-                    broker.parts.listeners.refused = count
-                    body = (await get(port, "/metrics")).body
-                    assert b"ottla_connections_refused_total %d.0" % count in body
-
-        run(scenario())
+    async def test_metrics_are_collected_after_the_request(self, tmp_path: Path) -> None:
+        async with running(tmp_path) as broker, started(broker) as port:
+            for count in range(3):
+                broker.parts.listeners.refused = count
+                body = (await get(port, "/metrics")).body
+                assert b"ottla_connections_refused_total %d.0" % count in body

@@ -1,9 +1,7 @@
 """AlterReplicaLogDirs on a running broker: partitions move between data dirs while clients write and read."""
 
 import asyncio
-from collections.abc import Coroutine
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -29,14 +27,6 @@ def broker_of(folder: Path, **settings: str) -> Broker:
     return Broker(BrokerConfig.parse(settings={**known, **settings}))
 
 
-def run(scenario: Coroutine[Any, Any, None]) -> None:
-    async def bounded() -> None:
-        async with asyncio.timeout(SECONDS):
-            await scenario
-
-    asyncio.run(bounded())
-
-
 def place(broker: Broker) -> str:
     """The name of the data dir that has the partition."""
     return Path(broker.parts.logs.dir_of(P).path).name
@@ -53,110 +43,96 @@ async def alter(broker: Broker, path: Path) -> list[int]:
 
 
 @pytest.mark.parametrize("flush_messages", ["1", "9223372036854775807"], ids=["flushed", "not flushed"])
-def test_clients_do_not_notice_that_a_partition_moves(tmp_path: Path, flush_messages: str) -> None:
-    async def scenario() -> None:
-        async with broker_of(tmp_path) as broker:
-            bootstrap = f"127.0.0.1:{broker.port}"
-            await make_topic(broker, "t", 1, flush_messages=flush_messages, segment_bytes="1048576")
-            sent = 0
-            stop = asyncio.Event()
-            target = tmp_path
+async def test_clients_do_not_notice_that_a_partition_moves(tmp_path: Path, flush_messages: str) -> None:
+    async with broker_of(tmp_path) as broker:
+        bootstrap = f"127.0.0.1:{broker.port}"
+        await make_topic(broker, "t", 1, flush_messages=flush_messages, segment_bytes="1048576")
+        sent = 0
+        stop = asyncio.Event()
+        target = tmp_path
 
-            async def produce() -> None:
-                nonlocal sent
-                async with AsyncProducer(bootstrap_servers=bootstrap, enable_idempotence=True, linger_ms=1) as producer:
-                    while not stop.is_set():
-                        await asyncio.gather(
-                            *[producer.send("t", b"%08d" % (sent + at) + b"x" * 500) for at in range(50)]
-                        )
-                        sent += 50
-                        await asyncio.sleep(0.005)
+        async def produce() -> None:
+            nonlocal sent
+            async with AsyncProducer(bootstrap_servers=bootstrap, enable_idempotence=True, linger_ms=1) as producer:
+                while not stop.is_set():
+                    await asyncio.gather(*[producer.send("t", b"%08d" % (sent + at) + b"x" * 500) for at in range(50)])
+                    sent += 50
+                    await asyncio.sleep(0.005)
 
-            async def wait_sent(count: int) -> None:
-                await until(lambda: sent >= count)
+        async def wait_sent(count: int) -> None:
+            await until(lambda: sent >= count)
 
-            producing = asyncio.create_task(produce())
-            for _ in range(3):
-                await wait_sent(200)
-                target = tmp_path / ("two" if place(broker) == "one" else "one")
-                before = sent
-                assert [0] == await alter(broker, target)
-                await wait_moved(broker, target.name)
-                await wait_sent(before + 200)
-            stop.set()
-            await producing
-            async with AsyncConsumer("t", bootstrap_servers=bootstrap, auto_offset_reset="earliest") as consumer:
-                found = []
-                async for record in consumer:
-                    assert record.value is not None
-                    found.append(int(record.value[:8]))
-                    if len(found) == sent:
-                        break
-            assert list(range(sent)) == sorted(found)
-            assert sent == broker.parts.logs.get(P).end_offset
-        async with broker_of(tmp_path) as again:
-            assert (sent, target.name) == (again.parts.logs.get(P).end_offset, place(again))
-
-    run(scenario())
-
-
-def test_a_throttled_move_shows_its_progress_and_can_be_given_up(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with broker_of(tmp_path) as broker, AsyncAdmin(bootstrap_servers=f"127.0.0.1:{broker.port}") as admin:
-            await admin.create_topics([NewTopic("t", 1, 1)])
-            async with AsyncProducer(bootstrap_servers=f"127.0.0.1:{broker.port}") as producer:
-                await asyncio.gather(*[producer.send("t", bytes(100_000)) for _ in range(40)])
-            name = "replica.alter.log.dirs.io.max.bytes.per.second"
-            await admin.alter_configs([ConfigResource(ResourceType.BROKER, "", {name: "1"})])
-            origin = place(broker)
-            target = tmp_path / ("two" if origin == "one" else "one")
-            await admin.alter_replica_log_dirs(0, {P: str(target)})
-            future = None
-            while future is None or not future.size_bytes:
-                dirs = {Path(each.path).name: each for each in (await admin.describe_log_dirs([0], [P]))[0]}
-                (future,) = dirs[target.name].partitions
-                await asyncio.sleep(0.01)
-            (current,) = dirs[origin].partitions
-            assert (True, False) == (future.is_future, current.is_future)
-            assert 0 < future.lag < 40
-            assert 0 < future.size_bytes < current.size_bytes
-            # Back to where it is: the copy is given up.
-            await admin.alter_replica_log_dirs(0, {P: str(tmp_path / origin)})
-            dirs = {Path(each.path).name: each for each in (await admin.describe_log_dirs([0], [P]))[0]}
-            assert (1, 0) == (len(dirs[origin].partitions), len(dirs[target.name].partitions))
-            await admin.alter_replica_log_dirs(0, {P: str(target)})
-            await admin.alter_configs([ConfigResource(ResourceType.BROKER, "", {name: None})])
-            await wait_moved(broker, target.name)
-
-    run(scenario())
-
-
-def test_a_move_goes_on_after_a_restart(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with broker_of(tmp_path, **{"replica.alter.log.dirs.io.max.bytes.per.second": "1"}) as broker:
-            await make_topic(broker, "t", 1)
-            async with AsyncProducer(bootstrap_servers=f"127.0.0.1:{broker.port}") as producer:
-                await asyncio.gather(*[producer.send("t", bytes(100_000)) for _ in range(40)])
+        producing = asyncio.create_task(produce())
+        for _ in range(3):
+            await wait_sent(200)
             target = tmp_path / ("two" if place(broker) == "one" else "one")
+            before = sent
             assert [0] == await alter(broker, target)
-            end = broker.parts.logs.get(P).end_offset
-        async with broker_of(tmp_path) as again:
-            await wait_moved(again, target.name)
-            assert end == again.parts.logs.get(P).end_offset
+            await wait_moved(broker, target.name)
+            await wait_sent(before + 200)
+        stop.set()
+        await producing
+        async with AsyncConsumer("t", bootstrap_servers=bootstrap, auto_offset_reset="earliest") as consumer:
+            found = []
+            async for record in consumer:
+                assert record.value is not None
+                found.append(int(record.value[:8]))
+                if len(found) == sent:
+                    break
+        assert list(range(sent)) == sorted(found)
+        assert sent == broker.parts.logs.get(P).end_offset
+    async with broker_of(tmp_path) as again:
+        assert (sent, target.name) == (again.parts.logs.get(P).end_offset, place(again))
 
-    run(scenario())
+
+async def test_a_throttled_move_shows_its_progress_and_can_be_given_up(tmp_path: Path) -> None:
+    async with broker_of(tmp_path) as broker, AsyncAdmin(bootstrap_servers=f"127.0.0.1:{broker.port}") as admin:
+        await admin.create_topics([NewTopic("t", 1, 1)])
+        async with AsyncProducer(bootstrap_servers=f"127.0.0.1:{broker.port}") as producer:
+            await asyncio.gather(*[producer.send("t", bytes(100_000)) for _ in range(40)])
+        name = "replica.alter.log.dirs.io.max.bytes.per.second"
+        await admin.alter_configs([ConfigResource(ResourceType.BROKER, "", {name: "1"})])
+        origin = place(broker)
+        target = tmp_path / ("two" if origin == "one" else "one")
+        await admin.alter_replica_log_dirs(0, {P: str(target)})
+        future = None
+        while future is None or not future.size_bytes:
+            dirs = {Path(each.path).name: each for each in (await admin.describe_log_dirs([0], [P]))[0]}
+            (future,) = dirs[target.name].partitions
+            await asyncio.sleep(0.01)
+        (current,) = dirs[origin].partitions
+        assert (True, False) == (future.is_future, current.is_future)
+        assert 0 < future.lag < 40
+        assert 0 < future.size_bytes < current.size_bytes
+        # Back to where it is: the copy is given up.
+        await admin.alter_replica_log_dirs(0, {P: str(tmp_path / origin)})
+        dirs = {Path(each.path).name: each for each in (await admin.describe_log_dirs([0], [P]))[0]}
+        assert (1, 0) == (len(dirs[origin].partitions), len(dirs[target.name].partitions))
+        await admin.alter_replica_log_dirs(0, {P: str(target)})
+        await admin.alter_configs([ConfigResource(ResourceType.BROKER, "", {name: None})])
+        await wait_moved(broker, target.name)
 
 
-def test_what_cannot_be_moved(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with broker_of(tmp_path) as broker:
-            await make_topic(broker, "t", 1)
-            assert [57] == await alter(broker, tmp_path / "three")
-            wanted = {"dirs": [{"path": str(tmp_path / "two"), "topics": [{"name": "later", "partitions": [0]}]}]}
-            answer = await ask(broker, ApiKey.ALTER_REPLICA_LOG_DIRS, wanted)
-            assert [3] == [part.error_code.value for topic in answer.results for part in topic.partitions]
-            failed = next(each for each in broker.parts.logs.dirs if each.path == str(tmp_path / "two"))
-            broker.parts.logs._fail_dir(failed, OSError(5, "broken"))
-            assert [56] == await alter(broker, tmp_path / "two")
+async def test_a_move_goes_on_after_a_restart(tmp_path: Path) -> None:
+    async with broker_of(tmp_path, **{"replica.alter.log.dirs.io.max.bytes.per.second": "1"}) as broker:
+        await make_topic(broker, "t", 1)
+        async with AsyncProducer(bootstrap_servers=f"127.0.0.1:{broker.port}") as producer:
+            await asyncio.gather(*[producer.send("t", bytes(100_000)) for _ in range(40)])
+        target = tmp_path / ("two" if place(broker) == "one" else "one")
+        assert [0] == await alter(broker, target)
+        end = broker.parts.logs.get(P).end_offset
+    async with broker_of(tmp_path) as again:
+        await wait_moved(again, target.name)
+        assert end == again.parts.logs.get(P).end_offset
 
-    run(scenario())
+
+async def test_what_cannot_be_moved(tmp_path: Path) -> None:
+    async with broker_of(tmp_path) as broker:
+        await make_topic(broker, "t", 1)
+        assert [57] == await alter(broker, tmp_path / "three")
+        wanted = {"dirs": [{"path": str(tmp_path / "two"), "topics": [{"name": "later", "partitions": [0]}]}]}
+        answer = await ask(broker, ApiKey.ALTER_REPLICA_LOG_DIRS, wanted)
+        assert [3] == [part.error_code.value for topic in answer.results for part in topic.partitions]
+        failed = next(each for each in broker.parts.logs.dirs if each.path == str(tmp_path / "two"))
+        broker.parts.logs._fail_dir(failed, OSError(5, "broken"))
+        assert [56] == await alter(broker, tmp_path / "two")

@@ -8,7 +8,6 @@ from uuid import UUID
 
 import pytest
 
-from ottla.broker.broker import Broker
 from ottla.broker.handlers.availability import Availability, availability
 from ottla.broker.handlers.topics.metadata_bodies import MetadataBodies, encode_error
 from ottla.metadata.image import NO_LEADER, BrokerImage, ClusterImage, PartitionImage, TopicImage
@@ -17,7 +16,7 @@ from ottla.model.ids import BrokerId, LeaderEpoch
 from ottla.protocol.apis import SERVED, ApiKey
 from ottla.protocol.messages import frame_body
 from ottla.security.resources import ALL_OPERATION_BITS, OPERATIONS_NOT_REQUESTED, ResourceType
-from tests.broker.running_broker import ask, make_topic, with_broker
+from tests.broker.running_broker import ask, make_topic, running
 from tests.wire.exchange import read_response
 
 VERSIONS = range(SERVED[ApiKey.METADATA].highest + 1)
@@ -163,22 +162,18 @@ class TestBodies:
             bodies.topic(image_of(alone), alone, 9, NOT_REQUESTED, is_internal=False)
         assert sum(map(len, bodies._topics.values())) < 200
 
-    def test_the_loop_gets_its_turns(self) -> None:
+    async def test_the_loop_gets_its_turns(self) -> None:
         image = image_of(*(topic(number, *[partition(ONE)] * 10) for number in range(200)))
-
-        async def turns_meanwhile() -> int:
-            turns = 0
-            work = asyncio.ensure_future(
-                MetadataBodies("PLAINTEXT").everything(
-                    image, 13, topic_operations=NOT_REQUESTED, cluster_operations=NOT_REQUESTED
-                )
+        turns = 0
+        work = asyncio.ensure_future(
+            MetadataBodies("PLAINTEXT").everything(
+                image, 13, topic_operations=NOT_REQUESTED, cluster_operations=NOT_REQUESTED
             )
-            while not work.done():
-                await asyncio.sleep(0)
-                turns += 1
-            return turns
-
-        assert asyncio.run(turns_meanwhile()) >= 200 * 10 // 250
+        )
+        while not work.done():
+            await asyncio.sleep(0)
+            turns += 1
+        assert (turns) >= 200 * 10 // 250
 
 
 def topics_of(answer: bytes, version: int = 13) -> dict[str | None, tuple[int, int]]:
@@ -187,8 +182,8 @@ def topics_of(answer: bytes, version: int = 13) -> dict[str | None, tuple[int, i
 
 
 class TestMakingTopics:
-    def test_who_asks_gets_the_topic_at_once(self, tmp_path: Path) -> None:
-        async def test(broker: Broker) -> None:
+    async def test_who_asks_gets_the_topic_at_once(self, tmp_path: Path) -> None:
+        async with running(tmp_path, num_partitions="3") as broker:
             request = {"topics": [{"name": "new"}, {"name": "old"}, {"name": "no topic"}, {"name": "new"}]}
             await make_topic(broker, "old", 2)
             assert {"new": (0, 3), "old": (0, 2), "no topic": (17, 0)} == topics_of(
@@ -196,32 +191,23 @@ class TestMakingTopics:
             )
             assert 3 == len(broker.partitions.of_topic("new"))
 
-        with_broker(tmp_path, test, num_partitions="3")
-
-    def test_only_where_both_sides_agree(self, tmp_path: Path) -> None:
-        async def test(broker: Broker) -> None:
+    async def test_only_where_both_sides_agree(self, tmp_path: Path) -> None:
+        async with running(tmp_path) as broker:
             request = {"topics": [{"name": "new"}], "allow_auto_topic_creation": False}
             assert {"new": (3, 0)} == topics_of(await ask(broker, ApiKey.METADATA, request))
             assert b"" != await ask(broker, ApiKey.METADATA, {"topics": None})
             assert {} == dict(broker.image.topics)
-
-        with_broker(tmp_path, test)
-
-        async def refused(broker: Broker) -> None:
+        async with running(tmp_path, auto_create_topics_enable="false") as broker:
             assert {"new": (3, 0)} == topics_of(await ask(broker, ApiKey.METADATA, {"topics": [{"name": "new"}]}))
 
-        with_broker(tmp_path, refused, auto_create_topics_enable="false")
-
-    def test_internal_topics_are_left_to_their_coordinators(self, tmp_path: Path) -> None:
-        async def test(broker: Broker) -> None:
+    async def test_internal_topics_are_left_to_their_coordinators(self, tmp_path: Path) -> None:
+        async with running(tmp_path) as broker:
             answer = await ask(broker, ApiKey.METADATA, {"topics": [{"name": "__consumer_offsets"}]})
             (found,) = parsed(answer, 13).topics
             assert (3, True) == (found.error_code.value, found.is_internal)
 
-        with_broker(tmp_path, test)
-
-    def test_a_topic_that_cannot_be_made_says_why(self, tmp_path: Path) -> None:
-        async def test(broker: Broker) -> None:
+    async def test_a_topic_that_cannot_be_made_says_why(self, tmp_path: Path) -> None:
+        async with running(tmp_path, default_replication_factor="2") as broker:
             await make_topic(broker, "a.b")
             request = {"topics": [{"name": "new"}, {"name": "a_b"}]}
             assert {
@@ -229,21 +215,17 @@ class TestMakingTopics:
                 "a_b": (ErrorCode.INVALID_TOPIC_EXCEPTION, 0),
             } == topics_of(await ask(broker, ApiKey.METADATA, request))
 
-        with_broker(tmp_path, test, default_replication_factor="2")
-
-    def test_many_who_ask_at_once(self, tmp_path: Path) -> None:
-        async def test(broker: Broker) -> None:
+    async def test_many_who_ask_at_once(self, tmp_path: Path) -> None:
+        async with running(tmp_path) as broker:
             requests = [ask(broker, ApiKey.METADATA, {"topics": [{"name": "new"}]}) for _ in range(20)]
             answers = await asyncio.gather(*requests)
             assert 1 == len(set(answers))
             assert {"new": (0, 1)} == topics_of(answers[0])
 
-        with_broker(tmp_path, test)
-
 
 class TestSelecting:
-    def test_ids_count_alone_and_the_unknown_come_first(self, tmp_path: Path) -> None:
-        async def test(broker: Broker) -> None:
+    async def test_ids_count_alone_and_the_unknown_come_first(self, tmp_path: Path) -> None:
+        async with running(tmp_path) as broker:
             await make_topic(broker, "one")
             await make_topic(broker, "two")
             known, unknown = broker.image.topics["one"].id, UUID(int=9)
@@ -253,18 +235,16 @@ class TestSelecting:
                 (each.name, each.topic_id, each.error_code.value) for each in found
             ]
 
-        with_broker(tmp_path, test)
-
     @pytest.mark.parametrize(
         ("version", "wanted"),
         [(13, {"name": None}), (11, {"name": None}), (10, {"name": "x", "topic_id": UUID(int=1)})],
     )
-    def test_a_topic_without_a_name_that_counts(self, tmp_path: Path, version: int, wanted: dict[str, Any]) -> None:
-        async def test(broker: Broker) -> None:
+    async def test_a_topic_without_a_name_that_counts(
+        self, tmp_path: Path, version: int, wanted: dict[str, Any]
+    ) -> None:
+        async with running(tmp_path) as broker:
             answer = parsed(await ask(broker, ApiKey.METADATA, {"topics": [wanted]}, version), version)
             assert [ErrorCode.INVALID_REQUEST] == [each.error_code.value for each in answer.topics]
             assert () == answer.brokers
             if version >= 13:
                 assert ErrorCode.INVALID_REQUEST == answer.error_code.value
-
-        with_broker(tmp_path, test)

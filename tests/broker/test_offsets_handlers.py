@@ -10,7 +10,7 @@ from ottla.model.error_codes import ErrorCode
 from ottla.model.ids import LeaderEpoch, Offset
 from ottla.protocol.apis import ApiKey
 from ottla.replication.partition import Partition
-from tests.broker.running_broker import append, ask, led_anew, make_topic, with_broker
+from tests.broker.running_broker import append, ask, led_anew, make_topic, running
 from tests.unit.storage.rig import batch
 
 LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED = -1, -2, -3, -4, -5
@@ -43,17 +43,15 @@ async def filled(broker: Broker) -> Partition:
 
 
 class TestListOffsets:
-    def test_the_end_depends_on_who_asks(self, tmp_path: Path) -> None:
-        async def test(broker: Broker) -> None:
+    async def test_the_end_depends_on_who_asks(self, tmp_path: Path) -> None:
+        async with running(tmp_path) as broker:
             await filled(broker)
             assert (0, 5, -1, 0) == await look_up(broker, LATEST)
             assert (0, 2, -1, 0) == await look_up(broker, LATEST, isolation_level=COMMITTED)
             assert (0, 6, -1, 0) == await look_up(broker, LATEST, replica_id=2, isolation_level=COMMITTED)
 
-        with_broker(tmp_path, test)
-
-    def test_the_start(self, tmp_path: Path) -> None:
-        async def test(broker: Broker) -> None:
+    async def test_the_start(self, tmp_path: Path) -> None:
+        async with running(tmp_path) as broker:
             partition = await filled(broker)
             assert (0, 0, -1, 0) == await look_up(broker, EARLIEST)
             partition.delete_records(Offset(1))
@@ -61,31 +59,24 @@ class TestListOffsets:
             assert (0, 1, -1, 0) == await look_up(broker, EARLIEST_LOCAL)
             assert (0, -1, -1, -1) == await look_up(broker, LATEST_TIERED)
 
-        with_broker(tmp_path, test)
-
-    def test_nothing_was_written_yet(self, tmp_path: Path) -> None:
+    async def test_nothing_was_written_yet(self, tmp_path: Path) -> None:
         """The next record's epoch is known before there is one."""
-
-        async def test(broker: Broker) -> None:
+        async with running(tmp_path) as broker:
             await make_topic(broker, "t")
             for timestamp in (EARLIEST, LATEST, EARLIEST_LOCAL):
                 assert (0, 0, -1, 0) == await look_up(broker, timestamp)
             for timestamp in (0, MAX_TIMESTAMP):
                 assert (0, -1, -1, -1) == await look_up(broker, timestamp)
 
-        with_broker(tmp_path, test)
-
-    def test_times(self, tmp_path: Path) -> None:
-        async def test(broker: Broker) -> None:
+    async def test_times(self, tmp_path: Path) -> None:
+        async with running(tmp_path) as broker:
             await filled(broker)
             assert (0, 0, 100, 0) == await look_up(broker, 0)
             assert (0, 1, 300, 0) == await look_up(broker, 101)
             assert (0, 1, 300, 0) == await look_up(broker, 300)
 
-        with_broker(tmp_path, test)
-
-    def test_what_the_asker_may_not_see_is_not_found(self, tmp_path: Path) -> None:
-        async def test(broker: Broker) -> None:
+    async def test_what_the_asker_may_not_see_is_not_found(self, tmp_path: Path) -> None:
+        async with running(tmp_path) as broker:
             partition = await filled(broker)
             nothing = (0, -1, -1, -1)
             assert nothing == await look_up(broker, 301)
@@ -96,12 +87,9 @@ class TestListOffsets:
             assert nothing == await look_up(broker, MAX_TIMESTAMP, isolation_level=COMMITTED)
             assert nothing == await look_up(broker, 401)
 
-        with_broker(tmp_path, test)
-
-    def test_epochs(self, tmp_path: Path) -> None:
+    async def test_epochs(self, tmp_path: Path) -> None:
         """A record has the epoch that it was written in, the end of the log the one that is now."""
-
-        async def test(broker: Broker) -> None:
+        async with running(tmp_path) as broker:
             partition = await filled(broker)
             lead_in_epoch(partition, 3)
             append(partition, batch(b"g", timestamp=500))
@@ -113,8 +101,6 @@ class TestListOffsets:
             assert (ErrorCode.FENCED_LEADER_EPOCH, -1, -1, -1) == await look_up(broker, LATEST, epoch=2)
             assert (ErrorCode.UNKNOWN_LEADER_EPOCH, -1, -1, -1) == await look_up(broker, LATEST, epoch=4)
             assert (0, 7, -1, 3) == await look_up(broker, LATEST, epoch=3)
-
-        with_broker(tmp_path, test)
 
     @pytest.mark.parametrize(
         ("timestamp", "version", "expected"),
@@ -130,17 +116,15 @@ class TestListOffsets:
             (-7, 11, 35),
         ],
     )
-    def test_timestamps_that_came_with_a_version(
+    async def test_timestamps_that_came_with_a_version(
         self, tmp_path: Path, timestamp: int, version: int, expected: int
     ) -> None:
-        async def test(broker: Broker) -> None:
+        async with running(tmp_path) as broker:
             await make_topic(broker, "t")
             assert expected == (await look_up(broker, timestamp, version=version))[0]
 
-        with_broker(tmp_path, test)
-
-    def test_requests_that_make_no_sense(self, tmp_path: Path) -> None:
-        async def test(broker: Broker) -> None:
+    async def test_requests_that_make_no_sense(self, tmp_path: Path) -> None:
+        async with running(tmp_path) as broker:
             await make_topic(broker, "t", 2)
             assert ErrorCode.INVALID_REQUEST == (await look_up(broker, LATEST, isolation_level=2))[0]
             parts = [{"partition_index": index, "timestamp": LATEST} for index in (0, 1, 0, 9)]
@@ -151,12 +135,10 @@ class TestListOffsets:
                 for topic in answer.topics
             ]
 
-        with_broker(tmp_path, test)
-
 
 class TestOffsetForLeaderEpoch:
-    def test_where_epochs_end(self, tmp_path: Path) -> None:
-        async def test(broker: Broker) -> None:
+    async def test_where_epochs_end(self, tmp_path: Path) -> None:
+        async with running(tmp_path) as broker:
             await make_topic(broker, "t")
             partition = broker.partitions.find("t", 0)
             append(partition, batch(b"a", b"b"))
@@ -174,10 +156,8 @@ class TestOffsetForLeaderEpoch:
             }
             assert expected == {epoch: await epoch_end(broker, epoch) for epoch in expected}
 
-        with_broker(tmp_path, test)
-
-    def test_the_asker_s_own_epoch(self, tmp_path: Path) -> None:
-        async def test(broker: Broker) -> None:
+    async def test_the_asker_s_own_epoch(self, tmp_path: Path) -> None:
+        async with running(tmp_path) as broker:
             await make_topic(broker, "t")
             partition = broker.partitions.find("t", 0)
             lead_in_epoch(partition, 5)
@@ -186,8 +166,6 @@ class TestOffsetForLeaderEpoch:
             assert (0, 5, 0) == await epoch_end(broker, 5, current=5)
             assert (0, 4, 0) == await epoch_end(broker, 4, current=5)
             assert (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1, -1) == await epoch_end(broker, 0, index=1)
-
-        with_broker(tmp_path, test)
 
 
 async def epoch_end(broker: Broker, epoch: int, *, current: int = -1, index: int = 0) -> tuple[int, int, int]:

@@ -3,13 +3,12 @@
 from dataclasses import replace
 from pathlib import Path
 
-from ottla.broker.broker import Broker
 from ottla.metadata.changes import apply
 from ottla.metadata.image import ClusterImage
 from ottla.metadata.records import encode, partition_key, partition_record
 from ottla.metadata.store import Change
 from ottla.model.ids import BrokerId, LeaderEpoch, Offset
-from tests.broker.running_broker import make_topic, with_broker
+from tests.broker.running_broker import make_topic, running
 
 ME, OTHER = BrokerId(0), BrokerId(7)
 
@@ -24,8 +23,8 @@ def changed(image: ClusterImage, *indexes: int, isr: tuple[BrokerId, ...]) -> Cl
     return apply(image, changes)
 
 
-def test_the_record_of_another_partition_does_not_settle_a_proposal(tmp_path: Path) -> None:
-    async def test(broker: Broker) -> None:
+async def test_the_record_of_another_partition_does_not_settle_a_proposal(tmp_path: Path) -> None:
+    async with running(tmp_path) as broker:
         await make_topic(broker, "t", 2)
         assignment, me = broker.parts.assignment, broker.parts.services.broker_id
         assert ME == me
@@ -43,5 +42,3 @@ def test_the_record_of_another_partition_does_not_settle_a_proposal(tmp_path: Pa
         assert {ME, OTHER} == partition.leader.maximal_isr
         await assignment.apply(changed(image, 0, isr=(ME,)))
         assert None is partition.leader.proposal, "its own record is newer: it was not committed"
-
-    with_broker(tmp_path, test)

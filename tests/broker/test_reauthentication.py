@@ -70,41 +70,35 @@ async def ask(connection: Connection) -> Any:
     return await connection.request(ApiKey.METADATA, request, timeout_ms=3_600_000)
 
 
-def test_client_logs_in_again_before_its_session_ends(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        clock = MovedClock()
-        async with running(Secured(tmp_path), clock) as broker:
-            logins = CountedLogins()
-            connection = await connected(broker, logins)
-            for count in range(1, 5):
-                assert count == logins.count
-                # Several at once: some are in flight, and some wait for the login.
-                asking = [asyncio.create_task(ask(connection)) for _ in range(5)]
-                await asyncio.sleep(0)
-                assert 5 == connection.in_flight
-                clock.move(NEARLY_SECONDS)
-                asking += [asyncio.create_task(ask(connection)) for _ in range(5)]
-                await asyncio.gather(*asking)
-            assert len(broker.parts.listeners.connections) == 1
-            assert str(next(iter(broker.parts.listeners.connections)).context.principal) == "User:alice"
-            connection.close()
-
-    asyncio.run(scenario())
-
-
-def test_idle_client_logs_in_again_at_its_next_request(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        clock = MovedClock()
-        async with running(Secured(tmp_path), clock) as broker:
-            logins = CountedLogins()
-            connection = await connected(broker, logins)
+async def test_client_logs_in_again_before_its_session_ends(tmp_path: Path) -> None:
+    clock = MovedClock()
+    async with running(Secured(tmp_path), clock) as broker:
+        logins = CountedLogins()
+        connection = await connected(broker, logins)
+        for count in range(1, 5):
+            assert count == logins.count
+            # Several at once: some are in flight, and some wait for the login.
+            asking = [asyncio.create_task(ask(connection)) for _ in range(5)]
+            await asyncio.sleep(0)
+            assert 5 == connection.in_flight
             clock.move(NEARLY_SECONDS)
-            answers = await asyncio.gather(*(ask(connection) for _ in range(5)))
-            assert 2 == logins.count
-            assert 5 == len(answers)
-            connection.close()
+            asking += [asyncio.create_task(ask(connection)) for _ in range(5)]
+            await asyncio.gather(*asking)
+        assert len(broker.parts.listeners.connections) == 1
+        assert str(next(iter(broker.parts.listeners.connections)).context.principal) == "User:alice"
+        connection.close()
 
-    asyncio.run(scenario())
+
+async def test_idle_client_logs_in_again_at_its_next_request(tmp_path: Path) -> None:
+    clock = MovedClock()
+    async with running(Secured(tmp_path), clock) as broker:
+        logins = CountedLogins()
+        connection = await connected(broker, logins)
+        clock.move(NEARLY_SECONDS)
+        answers = await asyncio.gather(*(ask(connection) for _ in range(5)))
+        assert 2 == logins.count
+        assert 5 == len(answers)
+        connection.close()
 
 
 def test_requests_that_wait_for_a_slow_login_are_all_sent(tmp_path: Path) -> None:
@@ -127,56 +121,46 @@ def test_requests_that_wait_for_a_slow_login_are_all_sent(tmp_path: Path) -> Non
         runner.run(scenario())
 
 
-def test_failed_login_fails_all_that_wait(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        clock = MovedClock()
-        async with running(Secured(tmp_path), clock) as broker:
-            logins = CountedLogins()
-            connection = await connected(broker, logins)
-            logins.password = "wrong"
-            clock.move(NEARLY_SECONDS)
-            outcomes = await asyncio.gather(*(ask(connection) for _ in range(5)), return_exceptions=True)
-            assert all(isinstance(each, ConnectionLostError) for each in outcomes)
-            assert all("the re-authentication failed" in str(each) for each in outcomes)
-            assert connection.is_closed
-            assert 0 == connection.in_flight
-
-    asyncio.run(scenario())
+async def test_failed_login_fails_all_that_wait(tmp_path: Path) -> None:
+    clock = MovedClock()
+    async with running(Secured(tmp_path), clock) as broker:
+        logins = CountedLogins()
+        connection = await connected(broker, logins)
+        logins.password = "wrong"
+        clock.move(NEARLY_SECONDS)
+        outcomes = await asyncio.gather(*(ask(connection) for _ in range(5)), return_exceptions=True)
+        assert all(isinstance(each, ConnectionLostError) for each in outcomes)
+        assert all("the re-authentication failed" in str(each) for each in outcomes)
+        assert connection.is_closed
+        assert 0 == connection.in_flight
 
 
-def test_provider_that_raises_fails_the_connection(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with running(Secured(tmp_path)) as broker:
-            connection = await connected(broker, CountedLogins())
+async def test_provider_that_raises_fails_the_connection(tmp_path: Path) -> None:
+    async with running(Secured(tmp_path)) as broker:
+        connection = await connected(broker, CountedLogins())
 
-            def broken() -> str:
-                raise ValueError("no token today")
+        def broken() -> str:
+            raise ValueError("no token today")
 
-            connection._security = ClientSecurity(
-                security_protocol=SecurityProtocol.SASL_PLAINTEXT, sasl=sasl_login("OAUTHBEARER", token_provider=broken)
-            )
-            connection._login_at = 0.0
-            with pytest.raises(ConnectionLostError, match="no token today"):
-                await ask(connection)
-
-    asyncio.run(scenario())
+        connection._security = ClientSecurity(
+            security_protocol=SecurityProtocol.SASL_PLAINTEXT, sasl=sasl_login("OAUTHBEARER", token_provider=broken)
+        )
+        connection._login_at = 0.0
+        with pytest.raises(ConnectionLostError, match="no token today"):
+            await ask(connection)
 
 
-def test_clients_work_across_sessions(tmp_path: Path) -> None:
+async def test_clients_work_across_sessions(tmp_path: Path) -> None:
     secured = Secured(tmp_path)
-
-    async def scenario() -> None:
-        clock = MovedClock()
-        async with running(secured, clock) as broker:
-            options = {"bootstrap_servers": f"127.0.0.1:{broker.advertised[1]}", **secured.client("SASL_PLAINTEXT")}
-            async with AsyncAdmin(**options) as admin:
-                for number in range(4):
-                    await admin.create_topics([NewTopic(f"t{number}", 1)])
-                    clock.move(NEARLY_SECONDS)
-                assert 4 == len(await admin.list_topics())
-            assert sum(broker.parts.listeners.logins.counts.succeeded.values()) >= 5
-
-    asyncio.run(scenario())
+    clock = MovedClock()
+    async with running(secured, clock) as broker:
+        options = {"bootstrap_servers": f"127.0.0.1:{broker.advertised[1]}", **secured.client("SASL_PLAINTEXT")}
+        async with AsyncAdmin(**options) as admin:
+            for number in range(4):
+                await admin.create_topics([NewTopic(f"t{number}", 1)])
+                clock.move(NEARLY_SECONDS)
+            assert 4 == len(await admin.list_topics())
+        assert sum(broker.parts.listeners.logins.counts.succeeded.values()) >= 5
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from pathlib import Path
 from ottla.broker.broker import Broker
 from ottla.model.error_codes import ErrorCode
 from ottla.protocol.apis import ApiKey
-from tests.broker.running_broker import append, ask, make_topic, with_broker
+from tests.broker.running_broker import append, ask, make_topic, running, with_broker
 from tests.unit.storage.rig import batch
 
 
@@ -17,8 +17,8 @@ async def delete_before(broker: Broker, topic: str, offset: int) -> tuple[int, i
 
 
 class TestDeleteRecords:
-    def test_never_beyond_what_is_committed(self, tmp_path: Path) -> None:
-        async def test(broker: Broker) -> None:
+    async def test_never_beyond_what_is_committed(self, tmp_path: Path) -> None:
+        async with running(tmp_path) as broker:
             await make_topic(broker, "t")
             partition = broker.partitions.find("t", 0)
             append(partition, batch(b"a", b"b", b"c"))
@@ -30,10 +30,8 @@ class TestDeleteRecords:
             assert (0, 3) == await delete_before(broker, "t", -1)
             assert 3 == partition.start_offset
 
-        with_broker(tmp_path, test)
-
-    def test_topics_whose_records_must_stay(self, tmp_path: Path) -> None:
-        async def test(broker: Broker) -> None:
+    async def test_topics_whose_records_must_stay(self, tmp_path: Path) -> None:
+        async with running(tmp_path) as broker:
             await make_topic(broker, "compacted", cleanup_policy="compact")
             await make_topic(broker, "both", cleanup_policy="compact,delete")
             await make_topic(broker, "__consumer_offsets")
@@ -41,8 +39,6 @@ class TestDeleteRecords:
             assert (0, 0) == await delete_before(broker, "both", 0)
             assert (ErrorCode.INVALID_TOPIC_EXCEPTION, -1) == await delete_before(broker, "__consumer_offsets", 0)
             assert (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1) == await delete_before(broker, "missing", 0)
-
-        with_broker(tmp_path, test)
 
 
 async def identity(broker: Broker, **values: object) -> tuple[int, int, int]:
@@ -52,47 +48,40 @@ async def identity(broker: Broker, **values: object) -> tuple[int, int, int]:
 
 
 class TestInitProducerId:
-    def test_no_id_twice_not_even_after_a_restart(self, tmp_path: Path) -> None:
+    async def test_no_id_twice_not_even_after_a_restart(self, tmp_path: Path) -> None:
         async def test(broker: Broker) -> list[int]:
             given = [await identity(broker) for _ in range(1005)]
             assert {(0, 0)} == {(error, epoch) for error, _, epoch in given}
             return [producer_id for _, producer_id, _ in given]
 
-        ids = with_broker(tmp_path, test) + with_broker(tmp_path, test)
+        ids = await with_broker(tmp_path, test) + await with_broker(tmp_path, test)
         assert 2010 == len(set(ids))
         assert sorted(ids) == ids
 
-    def test_a_known_id_is_replaced(self, tmp_path: Path) -> None:
-        async def test(broker: Broker) -> None:
+    async def test_a_known_id_is_replaced(self, tmp_path: Path) -> None:
+        async with running(tmp_path) as broker:
             _, first, _ = await identity(broker)
             assert (0, first + 1, 0) == await identity(broker, producer_id=first, producer_epoch=3)
 
-        with_broker(tmp_path, test)
-
-    def test_half_an_identity_and_empty_transactional_ids_are_refused(self, tmp_path: Path) -> None:
-        async def test(broker: Broker) -> None:
+    async def test_half_an_identity_and_empty_transactional_ids_are_refused(self, tmp_path: Path) -> None:
+        async with running(tmp_path) as broker:
             refused = (ErrorCode.INVALID_REQUEST, -1, -1)
             assert refused == await identity(broker, producer_id=4)
             assert refused == await identity(broker, producer_epoch=4)
             assert refused == await identity(broker, transactional_id="")
             assert (ErrorCode.COORDINATOR_NOT_AVAILABLE, -1, -1) == await identity(broker, transactional_id="a")
 
-        with_broker(tmp_path, test)
-
-    def test_a_store_that_fails(self, tmp_path: Path) -> None:
+    async def test_a_store_that_fails(self, tmp_path: Path) -> None:
         """A real one: its file is closed under it, as a broken disk would."""
-
-        async def test(broker: Broker) -> tuple[int, int, int]:
+        async with running(tmp_path) as broker:
             await broker.parts.metadata_store.close()
-            return await identity(broker)
-
-        error, *nothing = with_broker(tmp_path, test)
+            error, *nothing = await identity(broker)
         assert (True, [-1, -1]) == (error != 0, nothing)
 
 
 class TestDescribeProducers:
-    def test_producers_by_id(self, tmp_path: Path) -> None:
-        async def test(broker: Broker) -> None:
+    async def test_producers_by_id(self, tmp_path: Path) -> None:
+        async with running(tmp_path) as broker:
             await make_topic(broker, "t")
             partition = broker.partitions.find("t", 0)
             append(partition, batch(b"a", b"b", timestamp=100, producer_id=9, epoch=2, sequence=0))
@@ -112,10 +101,8 @@ class TestDescribeProducers:
                 for each in found.active_producers
             ]
 
-        with_broker(tmp_path, test)
-
-    def test_partitions_that_are_not_here(self, tmp_path: Path) -> None:
-        async def test(broker: Broker) -> None:
+    async def test_partitions_that_are_not_here(self, tmp_path: Path) -> None:
+        async with running(tmp_path) as broker:
             await make_topic(broker, "t")
             names = ("t", "missing", "no topic")
             request = {"topics": [{"name": name, "partition_indexes": [1]} for name in names]}
@@ -123,5 +110,3 @@ class TestDescribeProducers:
             found = [part for topic in answer.topics for part in topic.partitions]
             assert [3, 3, 17] == [part.error_code.value for part in found]
             assert all(part.error_message for part in found)
-
-        with_broker(tmp_path, test)

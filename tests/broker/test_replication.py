@@ -1,7 +1,8 @@
 """Several brokers with real sockets and files: what is committed is everywhere, and comes back everywhere."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -30,12 +31,10 @@ from tests.unit.storage.rig import batch
 VALUES = [b"value %d" % number for number in range(500)]
 
 
-def run(tmp_path: Path, test: Callable[[ReplicatedBrokers], Awaitable[None]], **settings: str) -> None:
-    async def inside() -> None:
-        async with ReplicatedBrokers(tmp_path, settings) as brokers:
-            await test(brokers)
-
-    asyncio.run(inside())
+@asynccontextmanager
+async def replicated(tmp_path: Path, **settings: str) -> AsyncIterator[ReplicatedBrokers]:
+    async with ReplicatedBrokers(tmp_path, settings) as brokers:
+        yield brokers
 
 
 async def read_all(brokers: ReplicatedBrokers, topic: str, count: int) -> list[bytes | None]:
@@ -49,8 +48,8 @@ async def read_all(brokers: ReplicatedBrokers, topic: str, count: int) -> list[b
     return found
 
 
-def test_what_is_committed_is_on_every_broker_byte_for_byte(tmp_path: Path) -> None:
-    async def test(brokers: ReplicatedBrokers) -> None:
+async def test_what_is_committed_is_on_every_broker_byte_for_byte(tmp_path: Path) -> None:
+    async with replicated(tmp_path) as brokers:
         await brokers.make_topic("t")
         await brokers.send("t", VALUES)
         assert [500] * 3 == [copy.end_offset for copy in brokers.copies("t").values()]
@@ -58,11 +57,9 @@ def test_what_is_committed_is_on_every_broker_byte_for_byte(tmp_path: Path) -> N
         assert 1 == len(set(brokers.contents("t").values()))
         assert VALUES == await read_all(brokers, "t", 500)
 
-    run(tmp_path, test)
 
-
-def test_a_broker_that_stops_hands_over_and_catches_up_when_it_returns(tmp_path: Path) -> None:
-    async def test(brokers: ReplicatedBrokers) -> None:
+async def test_a_broker_that_stops_hands_over_and_catches_up_when_it_returns(tmp_path: Path) -> None:
+    async with replicated(tmp_path) as brokers:
         await brokers.make_topic("t")
         await brokers.send("t", VALUES)
         old = brokers.leader("t")
@@ -75,11 +72,9 @@ def test_a_broker_that_stops_hands_over_and_catches_up_when_it_returns(tmp_path:
         assert [600] * 3 == [copy.end_offset for copy in brokers.copies("t").values()]
         assert [*VALUES, *[b"meanwhile"] * 100] == await read_all(brokers, "t", 600)
 
-    run(tmp_path, test)
 
-
-def test_one_that_lost_its_disk_copies_everything_anew(tmp_path: Path) -> None:
-    async def test(brokers: ReplicatedBrokers) -> None:
+async def test_one_that_lost_its_disk_copies_everything_anew(tmp_path: Path) -> None:
+    async with replicated(tmp_path) as brokers:
         await brokers.make_topic("t")
         await brokers.send("t", VALUES)
         lost = next(number for number in brokers.brokers if number != brokers.leader("t"))
@@ -89,13 +84,10 @@ def test_one_that_lost_its_disk_copies_everything_anew(tmp_path: Path) -> None:
         await brokers.wait_in_sync("t")
         assert 1 == len(set(brokers.contents("t").values()))
 
-    run(tmp_path, test)
 
-
-def test_one_with_records_that_nobody_else_has_cuts_them_off(tmp_path: Path) -> None:
+async def test_one_with_records_that_nobody_else_has_cuts_them_off(tmp_path: Path) -> None:
     """It led once, wrote what was never committed, and went; the others went on without it."""
-
-    async def test(brokers: ReplicatedBrokers) -> None:
+    async with replicated(tmp_path) as brokers:
         await brokers.make_topic("t")
         await brokers.send("t", VALUES)
         old = brokers.leader("t")
@@ -107,8 +99,6 @@ def test_one_with_records_that_nobody_else_has_cuts_them_off(tmp_path: Path) -> 
         await brokers.wait_in_sync("t")
         assert [501] * 3 == [copy.end_offset for copy in brokers.copies("t").values()]
         assert 1 == len(set(brokers.contents("t").values()))
-
-    run(tmp_path, test)
 
 
 async def write_into(data: Path, *values: bytes) -> None:
@@ -139,8 +129,8 @@ async def write_into(data: Path, *values: bytes) -> None:
     disk.close()
 
 
-def test_the_start_moves_everywhere(tmp_path: Path) -> None:
-    async def test(brokers: ReplicatedBrokers) -> None:
+async def test_the_start_moves_everywhere(tmp_path: Path) -> None:
+    async with replicated(tmp_path) as brokers:
         await brokers.make_topic("t")
         await brokers.send("t", VALUES)
         async with AsyncAdmin(bootstrap_servers=brokers.bootstrap) as admin:
@@ -153,11 +143,9 @@ def test_the_start_moves_everywhere(tmp_path: Path) -> None:
         await brokers.wait_in_sync("t")
         assert [123] * 3 == [copy.start_offset for copy in brokers.copies("t").values()]
 
-    run(tmp_path, test)
 
-
-def test_a_registration_that_is_lost_is_made_anew_and_somebody_leads(tmp_path: Path) -> None:
-    async def test(brokers: ReplicatedBrokers) -> None:
+async def test_a_registration_that_is_lost_is_made_anew_and_somebody_leads(tmp_path: Path) -> None:
+    async with replicated(tmp_path) as brokers:
         await brokers.make_topic("t")
         await brokers.send("t", VALUES)
         old = brokers.leader("t")
@@ -173,11 +161,9 @@ def test_a_registration_that_is_lost_is_made_anew_and_somebody_leads(tmp_path: P
         await brokers.wait_in_sync("t")
         assert [*VALUES, b"after"] == await read_all(brokers, "t", 501)
 
-    run(tmp_path, test)
 
-
-def test_too_few_in_sync_refuse_acks_all_and_take_acks_one(tmp_path: Path) -> None:
-    async def test(brokers: ReplicatedBrokers) -> None:
+async def test_too_few_in_sync_refuse_acks_all_and_take_acks_one(tmp_path: Path) -> None:
+    async with replicated(tmp_path) as brokers:
         await brokers.make_topic("t", min_insync_replicas="3")
         await brokers.send("t", [b"first"])
         gone = next(number for number in brokers.brokers if number != brokers.leader("t"))
@@ -206,11 +192,11 @@ def test_too_few_in_sync_refuse_acks_all_and_take_acks_one(tmp_path: Path) -> No
         assert [b"first", b"yes"] == await read_all(brokers, "t", 2)
         await brokers.wait(lambda: () == brokers.brokers[gone].image.topics["t"].partitions[0].eligible)
 
-    run(tmp_path, test)
 
-
-def test_coordinators_move_with_their_partitions(tmp_path: Path) -> None:
-    async def test(brokers: ReplicatedBrokers) -> None:
+async def test_coordinators_move_with_their_partitions(tmp_path: Path) -> None:
+    async with replicated(
+        tmp_path, **{"offsets.topic.num.partitions": "3", "offsets.topic.replication.factor": "3"}
+    ) as brokers:
         await brokers.make_topic("t")
         await brokers.send("t", VALUES)
 
@@ -232,11 +218,11 @@ def test_coordinators_move_with_their_partitions(tmp_path: Path) -> None:
             assert before == await position_of_group()
             await brokers.start(number)
 
-    run(tmp_path, test, **{"offsets.topic.num.partitions": "3", "offsets.topic.replication.factor": "3"})
 
-
-def test_a_transaction_over_partitions_of_several_leaders(tmp_path: Path) -> None:
-    async def test(brokers: ReplicatedBrokers) -> None:
+async def test_a_transaction_over_partitions_of_several_leaders(tmp_path: Path) -> None:
+    async with replicated(
+        tmp_path, **{"transaction.state.log.num.partitions": "3", "transaction.state.log.replication.factor": "3"}
+    ) as brokers:
         await brokers.make_topic("t", partitions=6)
         leaders = {brokers.leader("t", index) for index in range(6)}
         assert 3 == len(leaders)
@@ -258,13 +244,9 @@ def test_a_transaction_over_partitions_of_several_leaders(tmp_path: Path) -> Non
                         found += [record.value for record in records]
             assert [b"1"] * 12 == found
 
-    run(
-        tmp_path, test, **{"transaction.state.log.num.partitions": "3", "transaction.state.log.replication.factor": "3"}
-    )
 
-
-def test_clients_that_ask_the_wrong_broker_are_told(tmp_path: Path) -> None:
-    async def test(brokers: ReplicatedBrokers) -> None:
+async def test_clients_that_ask_the_wrong_broker_are_told(tmp_path: Path) -> None:
+    async with replicated(tmp_path) as brokers:
         await brokers.make_topic("t")
         wrong = next(broker for number, broker in brokers.brokers.items() if number != brokers.leader("t"))
         with pytest.raises(NotLeaderError):
@@ -274,16 +256,13 @@ def test_clients_that_ask_the_wrong_broker_are_told(tmp_path: Path) -> None:
                 wrong.partitions.find("t", index)
             assert None is leader_hint(wrong.image, "t", index)
 
-    run(tmp_path, test)
-
 
 @pytest.mark.parametrize("stops", ["the leader", "a follower"])
-def test_a_broker_that_stops_leaves_nothing_to_one_that_is_silent(
+async def test_a_broker_that_stops_leaves_nothing_to_one_that_is_silent(
     tmp_path: Path, stops: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A registration may outlive its machine; what that one had not flushed is gone."""
-
-    async def test(brokers: ReplicatedBrokers) -> None:
+    async with replicated(tmp_path, **{"replica.lag.time.max.ms": "60000"}) as brokers:
         await brokers.make_topic("t", replicas=2)
         await brokers.send("t", VALUES)
         await brokers.wait_in_sync("t")
@@ -312,15 +291,14 @@ def test_a_broker_that_stops_leaves_nothing_to_one_that_is_silent(
             await brokers.wait(lambda: brokers.leader("t") == staying.id)
         assert [(staying.id,)] == isrs
 
-    run(tmp_path, test, **{"replica.lag.time.max.ms": "60000"})
 
-
-def test_a_follower_that_stops_does_not_wait_for_the_end_of_a_long_fetch(
+async def test_a_follower_that_stops_does_not_wait_for_the_end_of_a_long_fetch(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """It says at once that it leaves; its leader would not answer before records come."""
-
-    async def test(brokers: ReplicatedBrokers) -> None:
+    async with replicated(
+        tmp_path, **{"replica.fetch.wait.max.ms": "60000", "replica.lag.time.max.ms": "120000"}
+    ) as brokers:
         await brokers.make_topic("t", replicas=2)
         await brokers.send("t", VALUES)
         going = next(each for each in brokers.copies("t") if each != brokers.leader("t"))
@@ -329,8 +307,6 @@ def test_a_follower_that_stops_does_not_wait_for_the_end_of_a_long_fetch(
             await brokers.stop(going)
         assert [(staying,)] == isrs
         assert [] == [each.message for each in caplog.records if "without having handed over" in each.message]
-
-    run(tmp_path, test, **{"replica.fetch.wait.max.ms": "60000", "replica.lag.time.max.ms": "120000"})
 
 
 def waiting_append(leader: Broker) -> Noted:
@@ -341,10 +317,9 @@ def waiting_append(leader: Broker) -> Noted:
 
 
 @pytest.mark.parametrize("gone", ["moved", "deleted"])
-def test_who_waits_for_a_partition_that_goes_is_told_where_it_went(tmp_path: Path, gone: str) -> None:
+async def test_who_waits_for_a_partition_that_goes_is_told_where_it_went(tmp_path: Path, gone: str) -> None:
     """One that was moved has another leader, and that is no answer for who asks whether it exists."""
-
-    async def test(brokers: ReplicatedBrokers) -> None:
+    async with replicated(tmp_path, **{"replica.lag.time.max.ms": "60000"}) as brokers:
         async with AsyncAdmin(bootstrap_servers=brokers.bootstrap) as admin:
             await admin.create_topics([NewTopic("t", replica_assignments={0: [0, 1]})])
         await brokers.wait(lambda: all("t" in each.image.topics for each in brokers.brokers.values()))
@@ -370,16 +345,13 @@ def test_who_waits_for_a_partition_that_goes_is_told_where_it_went(tmp_path: Pat
         expected = NotLeaderError if gone == "moved" else UnknownPartitionError
         assert (expected, "t-0 was " + gone) == (type(outcome), str(outcome)[: len("t-0 was " + gone)])
 
-    run(tmp_path, test, **{"replica.lag.time.max.ms": "60000"})
-
 
 @pytest.mark.parametrize("stops", ["the leader", "a follower"])
-def test_a_broker_that_has_handed_over_is_not_taken_back_before_it_is_gone(
+async def test_a_broker_that_has_handed_over_is_not_taken_back_before_it_is_gone(
     tmp_path: Path, stops: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It has all there is, is registered and goes on copying until it ends; and yet nobody must count on it again."""
-
-    async def test(brokers: ReplicatedBrokers) -> None:
+    async with replicated(tmp_path) as brokers:
         await brokers.make_topic("t", replicas=2)
         await brokers.send("t", VALUES)
         await brokers.wait_in_sync("t")
@@ -411,13 +383,11 @@ def test_a_broker_that_has_handed_over_is_not_taken_back_before_it_is_gone(
         await brokers.start(going)
         await brokers.wait_in_sync("t")
 
-    run(tmp_path, test)
 
-
-def test_the_isrs_of_many_topics_change_in_few_commits_though_somebody_is_in_the_way(
+async def test_the_isrs_of_many_topics_change_in_few_commits_though_somebody_is_in_the_way(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def test(brokers: ReplicatedBrokers) -> None:
+    async with replicated(tmp_path, **SOON_LATE) as brokers:
         names = [f"t{number}" for number in range(20)]
         async with AsyncAdmin(bootstrap_servers=brokers.bootstrap) as admin:
             await admin.create_topics([NewTopic(name, replica_assignments={0: [0, 1, 2]}) for name in names])
@@ -448,5 +418,3 @@ def test_the_isrs_of_many_topics_change_in_few_commits_though_somebody_is_in_the
         resume()
         for name in names:
             await brokers.wait_in_sync(name)
-
-    run(tmp_path, test, **SOON_LATE)

@@ -34,41 +34,35 @@ def principals_of_brokers(broker: Broker) -> set[str]:
 
 
 @pytest.mark.parametrize("protocol", ["SSL", "SASL_SSL"])
-def test_replication_and_transactions(tmp_path: Path, protocol: str) -> None:
+async def test_replication_and_transactions(tmp_path: Path, protocol: str) -> None:
     secured = Secured(tmp_path)
     auth = {"ssl_client_auth": "required"} if protocol == "SSL" else {}
     certificate = {"ssl_certfile": str(secured.issue_client("alice"))} if protocol == "SSL" else {}
-
-    async def scenario() -> None:
-        settings = {**secured.broker(protocol, **auth), **ONE_REPLICA}
-        async with ReplicatedBrokers(tmp_path / "cluster", settings) as cluster:
-            options = options_of(cluster, secured, protocol, **certificate)
-            async with AsyncAdmin(**options) as admin:
-                await admin.create_topics([NewTopic("t", 3, 3)])
-            async with AsyncProducer(**options, acks="all") as producer:
-                await asyncio.gather(*(producer.send_and_wait("t", b"%d" % number) for number in range(50)))
-            async with AsyncProducer(**options, transactional_id="x") as producer:
-                await producer.init_transactions()
-                producer.begin_transaction()
-                for number in range(50, 100):
-                    await producer.send("t", b"%d" % number)
-                await producer.commit_transaction()
-            reading: dict[str, Any] = {"auto_offset_reset": "earliest", "isolation_level": "read_committed"}
-            async with AsyncConsumer("t", group_id="g", **reading, **options) as consumer:
-                found = {(await consumer.getone()).value for _ in range(100)}
-            assert {b"%d" % number for number in range(100)} == found
-            one = cluster.brokers[0]
-            await until(
-                lambda: all(len(each.isr) == 3 for topic in one.image.topics.values() for each in topic.partitions)
-            )
-            seen = set().union(*(principals_of_brokers(each) for each in cluster.brokers.values()))
-            if protocol == "SASL_SSL":
-                assert {"User:broker"} <= seen <= {"User:broker", "User:alice"}
-            else:
-                assert any(each.startswith("User:CN=broker,") for each in seen)
-                assert "User:ANONYMOUS" not in seen
-
-    asyncio.run(scenario())
+    settings = {**secured.broker(protocol, **auth), **ONE_REPLICA}
+    async with ReplicatedBrokers(tmp_path / "cluster", settings) as cluster:
+        options = options_of(cluster, secured, protocol, **certificate)
+        async with AsyncAdmin(**options) as admin:
+            await admin.create_topics([NewTopic("t", 3, 3)])
+        async with AsyncProducer(**options, acks="all") as producer:
+            await asyncio.gather(*(producer.send_and_wait("t", b"%d" % number) for number in range(50)))
+        async with AsyncProducer(**options, transactional_id="x") as producer:
+            await producer.init_transactions()
+            producer.begin_transaction()
+            for number in range(50, 100):
+                await producer.send("t", b"%d" % number)
+            await producer.commit_transaction()
+        reading: dict[str, Any] = {"auto_offset_reset": "earliest", "isolation_level": "read_committed"}
+        async with AsyncConsumer("t", group_id="g", **reading, **options) as consumer:
+            found = {(await consumer.getone()).value for _ in range(100)}
+        assert {b"%d" % number for number in range(100)} == found
+        one = cluster.brokers[0]
+        await until(lambda: all(len(each.isr) == 3 for topic in one.image.topics.values() for each in topic.partitions))
+        seen = set().union(*(principals_of_brokers(each) for each in cluster.brokers.values()))
+        if protocol == "SASL_SSL":
+            assert {"User:broker"} <= seen <= {"User:broker", "User:alice"}
+        else:
+            assert any(each.startswith("User:CN=broker,") for each in seen)
+            assert "User:ANONYMOUS" not in seen
 
 
 OAUTH_MODULE = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required"
@@ -135,48 +129,45 @@ def test_brokers_log_in_with_tokens(tmp_path: Path, source: str) -> None:
         assert 0 == endpoint.refused
 
 
-def test_certificates_change_under_load(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_certificates_change_under_load(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ottla.broker.listener_security.FILES_CHECKED_SECONDS", 0.05)
     secured = Secured(tmp_path)
+    settings = {**secured.broker("SASL_SSL"), **ONE_REPLICA}
+    async with ReplicatedBrokers(tmp_path / "cluster", settings) as cluster:
+        options = options_of(cluster, secured, "SASL_SSL")
+        async with AsyncAdmin(**options) as admin:
+            await admin.create_topics([NewTopic("t", 3, 3)])
+        async with AsyncProducer(**options, acks="all") as producer:
+            sent = 0
+            for turn in range(3):
+                contexts = [
+                    tls.context
+                    for each in cluster.brokers.values()
+                    if (tls := each.parts.security.tls_of("SASL_SSL")) is not None
+                ]
+                secured.issue_broker()
+                os.utime(secured.keystore, ns=(0, turn + 1))
 
-    async def scenario() -> None:
-        settings = {**secured.broker("SASL_SSL"), **ONE_REPLICA}
-        async with ReplicatedBrokers(tmp_path / "cluster", settings) as cluster:
-            options = options_of(cluster, secured, "SASL_SSL")
-            async with AsyncAdmin(**options) as admin:
-                await admin.create_topics([NewTopic("t", 3, 3)])
-            async with AsyncProducer(**options, acks="all") as producer:
-                sent = 0
-                for turn in range(3):
-                    contexts = [
-                        tls.context
+                def all_changed(contexts: list[Any] = contexts) -> bool:
+                    return not any(
+                        (tls := each.parts.security.tls_of("SASL_SSL")) is not None and tls.context in contexts
                         for each in cluster.brokers.values()
-                        if (tls := each.parts.security.tls_of("SASL_SSL")) is not None
-                    ]
-                    secured.issue_broker()
-                    os.utime(secured.keystore, ns=(0, turn + 1))
+                    )
 
-                    def all_changed(contexts: list[Any] = contexts) -> bool:
-                        return not any(
-                            (tls := each.parts.security.tls_of("SASL_SSL")) is not None and tls.context in contexts
-                            for each in cluster.brokers.values()
-                        )
-
-                    while not all_changed():
-                        await producer.send_and_wait("t", b"x")
-                        sent += 1
-                    async with AsyncProducer(**options) as fresh:
-                        await fresh.send_and_wait("t", b"x")
-                        sent += 1
-                assert sent > 3
-
-    asyncio.run(scenario())
+                while not all_changed():
+                    await producer.send_and_wait("t", b"x")
+                    sent += 1
+                async with AsyncProducer(**options) as fresh:
+                    await fresh.send_and_wait("t", b"x")
+                    sent += 1
+            assert sent > 3
 
 
-def test_broker_with_a_wrong_password_replicates_nothing(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+async def test_broker_with_a_wrong_password_replicates_nothing(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     secured = Secured(tmp_path)
-
-    async def scenario() -> None:
+    with caplog.at_level(logging.ERROR):
         settings = {**secured.broker("SASL_SSL"), **ONE_REPLICA, "min.insync.replicas": "1"}
         async with ReplicatedBrokers(tmp_path / "cluster", settings, count=2) as cluster:
             name = "listener.name.sasl_ssl.plain.sasl.jaas.config"
@@ -186,9 +177,6 @@ def test_broker_with_a_wrong_password_replicates_nothing(tmp_path: Path, caplog:
             async with AsyncAdmin(**options) as admin:
                 await admin.create_topics([NewTopic("t", 3, 3)])
             await until(lambda: "check the user name and the password" in caplog.text)
-
-    with caplog.at_level(logging.ERROR):
-        asyncio.run(scenario())
     assert "wrong" not in caplog.text
     lines = [each for each in caplog.records if "replica fetcher" in each.getMessage()]
     assert 1 <= len(lines) <= 2, "once for each leader"

@@ -49,34 +49,28 @@ async def round_trip(broker: Broker, options: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("protocol", ["SSL", "SASL_SSL", "SASL_PLAINTEXT"])
-def test_our_clients(secured: Secured, protocol: str) -> None:
-    async def scenario() -> None:
-        async with running(secured, protocol) as broker:
-            await round_trip(broker, secured.client(protocol))
-            principals = {str(each.context.principal) for each in broker.parts.listeners.connections}
-            assert principals <= {"User:alice" if protocol != "SSL" else "User:ANONYMOUS"}
-
-    asyncio.run(scenario())
+async def test_our_clients(secured: Secured, protocol: str) -> None:
+    async with running(secured, protocol) as broker:
+        await round_trip(broker, secured.client(protocol))
+        principals = {str(each.context.principal) for each in broker.parts.listeners.connections}
+        assert principals <= {"User:alice" if protocol != "SSL" else "User:ANONYMOUS"}
 
 
-def test_client_certificates(secured: Secured) -> None:
-    async def scenario() -> None:
-        rules = "RULE:^CN=(.*?),.*$/$1/L,DEFAULT"
-        async with running(secured, "SSL", ssl_client_auth="required", ssl_principal_mapping_rules=rules) as broker:
-            alice = secured.client("SSL", ssl_certfile=str(secured.issue_client("Alice")))
-            async with AsyncAdmin(bootstrap_servers=servers(broker), **alice) as admin:
+async def test_client_certificates(secured: Secured) -> None:
+    rules = "RULE:^CN=(.*?),.*$/$1/L,DEFAULT"
+    async with running(secured, "SSL", ssl_client_auth="required", ssl_principal_mapping_rules=rules) as broker:
+        alice = secured.client("SSL", ssl_certfile=str(secured.issue_client("Alice")))
+        async with AsyncAdmin(bootstrap_servers=servers(broker), **alice) as admin:
+            await admin.list_topics()
+            assert {"User:alice"} == {str(each.context.principal) for each in broker.parts.listeners.connections}
+        with pytest.raises(TlsError, match="the broker requires a client certificate; set ssl_certfile"):
+            async with AsyncAdmin(bootstrap_servers=servers(broker), **secured.client("SSL")) as admin:
                 await admin.list_topics()
-                assert {"User:alice"} == {str(each.context.principal) for each in broker.parts.listeners.connections}
-            with pytest.raises(TlsError, match="the broker requires a client certificate; set ssl_certfile"):
-                async with AsyncAdmin(bootstrap_servers=servers(broker), **secured.client("SSL")) as admin:
-                    await admin.list_topics()
-            stranger = Secured(make(secured.folder / "stranger")).issue_client("mallory")
-            other = secured.client("SSL", ssl_certfile=str(stranger))
-            with pytest.raises(TlsError, match="the broker does not accept this client's certificate"):
-                async with AsyncAdmin(bootstrap_servers=servers(broker), **other) as admin:
-                    await admin.list_topics()
-
-    asyncio.run(scenario())
+        stranger = Secured(make(secured.folder / "stranger")).issue_client("mallory")
+        other = secured.client("SSL", ssl_certfile=str(stranger))
+        with pytest.raises(TlsError, match="the broker does not accept this client's certificate"):
+            async with AsyncAdmin(bootstrap_servers=servers(broker), **other) as admin:
+                await admin.list_topics()
 
 
 def make(folder: Path) -> Path:
@@ -99,103 +93,86 @@ class TestErrors:
             ("SSL", {"security_protocol": "SASL_SSL"}, AuthenticationError, "the listener does not use SASL"),
         ],
     )
-    def test_wrong_options(
+    async def test_wrong_options(
         self, secured: Secured, protocol: str, change: dict[str, Any], kind: type[Exception], words: str
     ) -> None:
         Secured(make(secured.folder / "other"))
+        async with running(secured, protocol) as broker:
+            target = change.get("security_protocol", protocol)
+            options = {**secured.client(protocol), **secured.client(target), **change}
+            if not target.endswith("SSL"):
+                options.pop("ssl_cafile", None)
+            if not target.startswith("SASL"):
+                options = {name: value for name, value in options.items() if not name.startswith("sasl")}
+            if "ssl_cafile" in change:
+                options["ssl_cafile"] = str(secured.folder / change["ssl_cafile"])
+            with pytest.raises(kind, match=words) as caught:
+                async with AsyncAdmin(bootstrap_servers=servers(broker), request_timeout_ms=5000, **options) as it:
+                    await it.list_topics()
+            assert "alice-pw" not in str(caught.value)
 
-        async def scenario() -> None:
-            async with running(secured, protocol) as broker:
-                target = change.get("security_protocol", protocol)
-                options = {**secured.client(protocol), **secured.client(target), **change}
-                if not target.endswith("SSL"):
-                    options.pop("ssl_cafile", None)
-                if not target.startswith("SASL"):
-                    options = {name: value for name, value in options.items() if not name.startswith("sasl")}
-                if "ssl_cafile" in change:
-                    options["ssl_cafile"] = str(secured.folder / change["ssl_cafile"])
-                with pytest.raises(kind, match=words) as caught:
-                    async with AsyncAdmin(bootstrap_servers=servers(broker), request_timeout_ms=5000, **options) as it:
-                        await it.list_topics()
-                assert "alice-pw" not in str(caught.value)
-
-        asyncio.run(scenario())
-
-    def test_wrong_host_name(self, secured: Secured) -> None:
+    async def test_wrong_host_name(self, secured: Secured) -> None:
         secured.issue_broker("elsewhere.example")
+        async with running(secured, "SSL") as broker:
+            options = {"bootstrap_servers": servers(broker), **secured.client("SSL")}
+            with pytest.raises(TlsError, match=r"not valid for the host name '127\.0\.0\.1'"):
+                async with AsyncAdmin(**options) as admin:
+                    await admin.list_topics()
+            async with AsyncAdmin(**options, ssl_check_hostname=False) as admin:
+                assert [] == await admin.list_topics()
 
-        async def scenario() -> None:
-            async with running(secured, "SSL") as broker:
-                options = {"bootstrap_servers": servers(broker), **secured.client("SSL")}
-                with pytest.raises(TlsError, match=r"not valid for the host name '127\.0\.0\.1'"):
-                    async with AsyncAdmin(**options) as admin:
-                        await admin.list_topics()
-                async with AsyncAdmin(**options, ssl_check_hostname=False) as admin:
-                    assert [] == await admin.list_topics()
-
-        asyncio.run(scenario())
-
-    def test_producers_and_consumers_fail_at_once(self, secured: Secured) -> None:
-        async def scenario() -> None:
-            async with running(secured, "SASL_SSL") as broker:
-                options = secured.client("SASL_SSL", sasl_plain_password="x", bootstrap_servers=servers(broker))
-                async with asyncio.timeout(60):
-                    with pytest.raises(AuthenticationError):
-                        async with AsyncProducer(**options) as producer:
-                            await producer.send_and_wait("t", b"x")
-                    with pytest.raises(AuthenticationError):
-                        async with AsyncConsumer("t", group_id="g", **options) as consumer:
-                            await consumer.getone()
-
-        asyncio.run(scenario())
+    async def test_producers_and_consumers_fail_at_once(self, secured: Secured) -> None:
+        async with running(secured, "SASL_SSL") as broker:
+            options = secured.client("SASL_SSL", sasl_plain_password="x", bootstrap_servers=servers(broker))
+            async with asyncio.timeout(60):
+                with pytest.raises(AuthenticationError):
+                    async with AsyncProducer(**options) as producer:
+                        await producer.send_and_wait("t", b"x")
+                with pytest.raises(AuthenticationError):
+                    async with AsyncConsumer("t", group_id="g", **options) as consumer:
+                        await consumer.getone()
 
 
 class TestRotation:
-    def test_changed_files_are_used_without_a_restart(self, secured: Secured, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test_changed_files_are_used_without_a_restart(
+        self, secured: Secured, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         monkeypatch.setattr("ottla.broker.listener_security.FILES_CHECKED_SECONDS", 0.05)
-
-        async def scenario() -> None:
-            async with running(secured, "SSL") as broker:
-                tls = broker.parts.security.tls_of("SSL")
-                assert tls is not None
-                options = {"bootstrap_servers": servers(broker), **secured.client("SSL")}
-                async with AsyncAdmin(**options) as before:
-                    await before.list_topics()
-                    old = tls.context
-                    secured.issue_broker()
-                    os.utime(secured.keystore, ns=(0, 1))
-                    await until(lambda: tls.context is not old)
-                    await before.list_topics()
-                    async with AsyncAdmin(**options) as after:
-                        await after.list_topics()
-
-        asyncio.run(scenario())
-
-    def test_changed_configs_are_used_without_a_restart(self, secured: Secured) -> None:
-        newer = secured.folder / "newer.pem"
-
-        async def scenario() -> None:
-            async with running(secured, "SSL") as broker:
-                tls = broker.parts.security.tls_of("SSL")
-                assert tls is not None
+        async with running(secured, "SSL") as broker:
+            tls = broker.parts.security.tls_of("SSL")
+            assert tls is not None
+            options = {"bootstrap_servers": servers(broker), **secured.client("SSL")}
+            async with AsyncAdmin(**options) as before:
+                await before.list_topics()
                 old = tls.context
-                options = {"bootstrap_servers": servers(broker), **secured.client("SSL")}
-                name = "listener.name.ssl.ssl.keystore.location"
-                async with AsyncAdmin(**options) as admin:
+                secured.issue_broker()
+                os.utime(secured.keystore, ns=(0, 1))
+                await until(lambda: tls.context is not old)
+                await before.list_topics()
+                async with AsyncAdmin(**options) as after:
+                    await after.list_topics()
 
-                    async def alter(path: str) -> None:
-                        await admin.alter_configs([ConfigResource(ResourceType.BROKER, "0", {name: path})])
+    async def test_changed_configs_are_used_without_a_restart(self, secured: Secured) -> None:
+        newer = secured.folder / "newer.pem"
+        async with running(secured, "SSL") as broker:
+            tls = broker.parts.security.tls_of("SSL")
+            assert tls is not None
+            old = tls.context
+            options = {"bootstrap_servers": servers(broker), **secured.client("SSL")}
+            name = "listener.name.ssl.ssl.keystore.location"
+            async with AsyncAdmin(**options) as admin:
 
-                    with pytest.raises(OttlaError, match="cannot read"):
-                        await alter(str(newer))
-                    assert old is tls.context
-                    secured.issue_broker()
-                    newer.write_bytes(secured.keystore.read_bytes())
+                async def alter(path: str) -> None:
+                    await admin.alter_configs([ConfigResource(ResourceType.BROKER, "0", {name: path})])
+
+                with pytest.raises(OttlaError, match="cannot read"):
                     await alter(str(newer))
-                    assert old is not tls.context
-                    await admin.list_topics()
-
-        asyncio.run(scenario())
+                assert old is tls.context
+                secured.issue_broker()
+                newer.write_bytes(secured.keystore.read_bytes())
+                await alter(str(newer))
+                assert old is not tls.context
+                await admin.list_topics()
 
 
 class TestWarnings:
@@ -208,26 +185,20 @@ class TestWarnings:
             ("localhost", {}, False),
         ],
     )
-    def test_open_to_other_machines(
+    async def test_open_to_other_machines(
         self, secured: Secured, host: str, more: dict[str, str], is_warned: bool, caplog: pytest.LogCaptureFixture
     ) -> None:
-        async def scenario() -> None:
+        with caplog.at_level(logging.WARNING):
             async with running(secured, "SSL", listeners=f"SSL://{host}:0", **more):
                 pass
-
-        with caplog.at_level(logging.WARNING):
-            asyncio.run(scenario())
         assert is_warned == ("WITHOUT AUTHENTICATION" in caplog.text)
         assert not is_warned or "listener.name.ssl.ssl.client.auth=required" in caplog.text
 
-    def test_plaintext_is_warned_of(self, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-        async def scenario() -> None:
+    async def test_plaintext_is_warned_of(self, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+        with caplog.at_level(logging.WARNING):
             configs = {"log.dirs": str(tmp_path), "listeners": "PLAINTEXT://:0"}
             async with Broker(BrokerConfig.parse(settings=configs)):
                 pass
-
-        with caplog.at_level(logging.WARNING):
-            asyncio.run(scenario())
         assert "listener PLAINTEXT (PLAINTEXT on all interfaces" in caplog.text
 
 
@@ -249,60 +220,52 @@ def in_thread(work: Callable[[], None]) -> "asyncio.Future[None]":
 
 
 @pytest.mark.parametrize(("protocol", "with_certificate"), [("SSL", False), ("SSL", True), ("SASL_SSL", False)])
-def test_confluent_kafka(secured: Secured, protocol: str, with_certificate: bool) -> None:
+async def test_confluent_kafka(secured: Secured, protocol: str, with_certificate: bool) -> None:
     own = secured.issue_client("alice")
+    auth = {"ssl_client_auth": "required"} if with_certificate else {}
+    async with running(secured, protocol, **auth) as broker:
+        common = {
+            "bootstrap.servers": servers(broker),
+            "security.protocol": protocol,
+            "ssl.ca.location": str(secured.ca),
+        }
+        if with_certificate:
+            common |= {"ssl.certificate.location": str(own), "ssl.key.location": str(own)}
+        if protocol == "SASL_SSL":
+            common |= {"sasl.mechanism": "PLAIN", "sasl.username": "alice", "sasl.password": "alice-pw"}
 
-    async def scenario() -> None:
-        auth = {"ssl_client_auth": "required"} if with_certificate else {}
-        async with running(secured, protocol, **auth) as broker:
-            common = {
-                "bootstrap.servers": servers(broker),
-                "security.protocol": protocol,
-                "ssl.ca.location": str(secured.ca),
-            }
-            if with_certificate:
-                common |= {"ssl.certificate.location": str(own), "ssl.key.location": str(own)}
-            if protocol == "SASL_SSL":
-                common |= {"sasl.mechanism": "PLAIN", "sasl.username": "alice", "sasl.password": "alice-pw"}
+        def work() -> None:
+            producer = confluent_kafka.Producer(common)
+            for number in range(100):
+                producer.produce("t", str(number).encode())
+            assert 0 == producer.flush(60)
+            consumer = confluent_kafka.Consumer({**common, "group.id": "g", "auto.offset.reset": "earliest"})
+            consumer.subscribe(["t"])
+            found: set[bytes] = set()
+            while len(found) < 100:
+                record = consumer.poll(60)
+                assert record is not None
+                assert record.error() is None
+                found.add(record.value())
+            consumer.close()
 
-            def work() -> None:
-                producer = confluent_kafka.Producer(common)
-                for number in range(100):
-                    producer.produce("t", str(number).encode())
-                assert 0 == producer.flush(60)
-                consumer = confluent_kafka.Consumer({**common, "group.id": "g", "auto.offset.reset": "earliest"})
-                consumer.subscribe(["t"])
-                found: set[bytes] = set()
-                while len(found) < 100:
-                    record = consumer.poll(60)
-                    assert record is not None
-                    assert record.error() is None
-                    found.add(record.value())
-                consumer.close()
-
-            await in_thread(work)
-
-    asyncio.run(scenario())
+        await in_thread(work)
 
 
 @pytest.mark.parametrize("protocol", ["SSL", "SASL_SSL"])
-def test_kafka_python(secured: Secured, protocol: str) -> None:
+async def test_kafka_python(secured: Secured, protocol: str) -> None:
     kafka = pytest.importorskip("kafka", reason="needs kafka-python, as make test-compat installs it")
+    async with running(secured, protocol) as broker:
+        options = {"bootstrap_servers": servers(broker), **secured.client(protocol)}
 
-    async def scenario() -> None:
-        async with running(secured, protocol) as broker:
-            options = {"bootstrap_servers": servers(broker), **secured.client(protocol)}
+        def work() -> None:
+            producer = kafka.KafkaProducer(**options)
+            for number in range(10):
+                producer.send("t", str(number).encode())
+            producer.flush(30)
+            producer.close()
+            consumer = kafka.KafkaConsumer("t", auto_offset_reset="earliest", **options)
+            assert 10 == len([next(consumer) for _ in range(10)])
+            consumer.close()
 
-            def work() -> None:
-                producer = kafka.KafkaProducer(**options)
-                for number in range(10):
-                    producer.send("t", str(number).encode())
-                producer.flush(30)
-                producer.close()
-                consumer = kafka.KafkaConsumer("t", auto_offset_reset="earliest", **options)
-                assert 10 == len([next(consumer) for _ in range(10)])
-                consumer.close()
-
-            await in_thread(work)
-
-    asyncio.run(scenario())
+        await in_thread(work)

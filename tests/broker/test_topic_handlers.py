@@ -7,13 +7,12 @@ from uuid import UUID
 
 import pytest
 
-from ottla.broker.broker import Broker
 from ottla.broker.handlers.cluster.elections import moves_of
 from ottla.metadata.image import ClusterImage, PartitionImage, TopicImage
 from ottla.model.error_codes import ErrorCode
 from ottla.model.ids import BrokerId, LeaderEpoch
 from ottla.protocol.apis import ApiKey
-from tests.broker.running_broker import SOON, ask, make_topic, request_of, with_broker
+from tests.broker.running_broker import SOON, ask, make_topic, request_of, running
 
 
 def wish(name: str, **values: Any) -> dict[str, Any]:
@@ -25,8 +24,8 @@ def errors_of(topics: Any) -> list[tuple[str | None, int]]:
 
 
 class TestCreateTopics:
-    def test_the_answer_shows_what_was_made(self, tmp_path: Path) -> None:
-        async def test(broker: Broker) -> None:
+    async def test_the_answer_shows_what_was_made(self, tmp_path: Path) -> None:
+        async with running(tmp_path, num_partitions="3", log_segment_bytes="2097152") as broker:
             configs = [{"name": "retention.ms", "value": "5"}]
             request = {"timeout": SOON, "topics": [wish("t", configs=configs), wish("u")]}
             made, other = (await ask(broker, ApiKey.CREATE_TOPICS, request)).topics
@@ -38,26 +37,20 @@ class TestCreateTopics:
             assert ("604800000", 5) == others["retention.ms"]
             assert 3 == len(broker.partitions.of_topic("t"))
 
-        with_broker(tmp_path, test, num_partitions="3", log_segment_bytes="2097152")
-
-    def test_configs_are_shown_from_version_5_on(self, tmp_path: Path) -> None:
-        async def test(broker: Broker) -> None:
+    async def test_configs_are_shown_from_version_5_on(self, tmp_path: Path) -> None:
+        async with running(tmp_path) as broker:
             for version, is_shown in ((4, False), (5, True)):
                 request = {"timeout": SOON, "topics": [wish(f"t{version}")]}
                 (made,) = (await ask(broker, ApiKey.CREATE_TOPICS, request, version)).topics
                 assert is_shown == bool(made.configs)
 
-        with_broker(tmp_path, test)
-
-    def test_a_name_that_is_there_twice_has_one_answer(self, tmp_path: Path) -> None:
-        async def test(broker: Broker) -> None:
+    async def test_a_name_that_is_there_twice_has_one_answer(self, tmp_path: Path) -> None:
+        async with running(tmp_path) as broker:
             request = {"timeout": SOON, "topics": [wish("t"), wish("u"), wish("t")]}
             assert [("t", 42), ("u", 0)] == errors_of((await ask(broker, ApiKey.CREATE_TOPICS, request)).topics)
 
-        with_broker(tmp_path, test)
-
-    def test_too_many_partitions(self, tmp_path: Path) -> None:
-        async def test(broker: Broker) -> None:
+    async def test_too_many_partitions(self, tmp_path: Path) -> None:
+        async with running(tmp_path) as broker:
             request = {"timeout": SOON, "topics": [wish("t", num_partitions=2**31 - 1, replication_factor=1)]}
             (refused,) = (await ask(broker, ApiKey.CREATE_TOPICS, request)).topics
             assert (ErrorCode.POLICY_VIOLATION, None, ()) == (
@@ -66,13 +59,10 @@ class TestCreateTopics:
                 refused.configs,
             )
 
-        with_broker(tmp_path, test)
-
     @pytest.mark.parametrize("seconds", [0, -1])
-    def test_no_time_to_wait(self, tmp_path: Path, seconds: int) -> None:
+    async def test_no_time_to_wait(self, tmp_path: Path, seconds: int) -> None:
         """The topic is made; whether that shows in time is a matter of luck, and what is said is true in both cases."""
-
-        async def test(broker: Broker) -> None:
+        async with running(tmp_path) as broker:
             request = {"timeout": timedelta(seconds=seconds), "topics": [wish("t"), wish("no topic")]}
             made, refused = errors_of((await ask(broker, ApiKey.CREATE_TOPICS, request)).topics)
             assert made[1] in (ErrorCode.NONE, ErrorCode.REQUEST_TIMED_OUT)
@@ -81,22 +71,18 @@ class TestCreateTopics:
             (found,) = (await ask(broker, ApiKey.CREATE_TOPICS, again)).topics
             assert ErrorCode.TOPIC_ALREADY_EXISTS == found.error_code.value
 
-        with_broker(tmp_path, test)
-
-    def test_a_store_that_fails(self, tmp_path: Path) -> None:
-        async def test(broker: Broker) -> None:
+    async def test_a_store_that_fails(self, tmp_path: Path) -> None:
+        async with running(tmp_path) as broker:
             await broker.parts.metadata_store.close()
             request = {"timeout": SOON, "topics": [wish("t"), wish("u")]}
             for topic in (await ask(broker, ApiKey.CREATE_TOPICS, request)).topics:
                 assert topic.error_code.value != 0
                 assert topic.error_message
 
-        with_broker(tmp_path, test)
-
 
 class TestDeleteTopics:
-    def test_by_name_or_id(self, tmp_path: Path) -> None:
-        async def test(broker: Broker) -> None:
+    async def test_by_name_or_id(self, tmp_path: Path) -> None:
+        async with running(tmp_path) as broker:
             await make_topic(broker, "t")
             await make_topic(broker, "u")
             topic_id = broker.image.topics["u"].id
@@ -106,43 +92,35 @@ class TestDeleteTopics:
             assert topic_id == found[1].topic_id
             assert [] == [*broker.image.topics, *broker.partitions]
 
-        with_broker(tmp_path, test)
-
     @pytest.mark.parametrize(("version", "error"), [(2, 42), (3, 73), (6, 73)])
-    def test_where_it_is_switched_off(self, tmp_path: Path, version: int, error: int) -> None:
-        async def test(broker: Broker) -> None:
+    async def test_where_it_is_switched_off(self, tmp_path: Path, version: int, error: int) -> None:
+        async with running(tmp_path, delete_topic_enable="false") as broker:
             await make_topic(broker, "t")
             request = {"timeout": SOON, "topics": [{"name": "t"}, {"name": "missing"}]}
             found = (await ask(broker, ApiKey.DELETE_TOPICS, request, version)).responses
             assert [("t", error), ("missing", error)] == errors_of(found)
             assert ["t"] == list(broker.image.topics)
 
-        with_broker(tmp_path, test, delete_topic_enable="false")
-
 
 class TestCreatePartitions:
-    def test_added_partitions_are_served(self, tmp_path: Path) -> None:
-        async def test(broker: Broker) -> None:
+    async def test_added_partitions_are_served(self, tmp_path: Path) -> None:
+        async with running(tmp_path) as broker:
             await make_topic(broker, "t")
             topics = [{"name": "t", "count": 3, "assignments": None}]
             answer = await ask(broker, ApiKey.CREATE_PARTITIONS, {"timeout": SOON, "topics": topics})
             assert [("t", 0)] == errors_of(answer.results)
             assert [0, 1, 2] == [partition.index for partition in broker.partitions.of_topic("t")]
 
-        with_broker(tmp_path, test)
-
 
 class TestElections:
-    def test_all_partitions_and_none_that_needs_it(self, tmp_path: Path) -> None:
-        async def test(broker: Broker) -> None:
+    async def test_all_partitions_and_none_that_needs_it(self, tmp_path: Path) -> None:
+        async with running(tmp_path) as broker:
             await make_topic(broker, "t", 2)
             answer = await ask(broker, ApiKey.ELECT_LEADERS, {"timeout": SOON, "topic_partitions": None})
             assert (0, ()) == (answer.error_code.value, answer.replica_election_results)
 
-        with_broker(tmp_path, test)
-
-    def test_an_unknown_kind(self, tmp_path: Path) -> None:
-        async def test(broker: Broker) -> None:
+    async def test_an_unknown_kind(self, tmp_path: Path) -> None:
+        async with running(tmp_path) as broker:
             wanted = [{"topic": "t", "partitions": [0, 1]}]
             request = {"timeout": SOON, "topic_partitions": wanted, "election_type": 2}
             answer = await ask(broker, ApiKey.ELECT_LEADERS, request)
@@ -151,12 +129,10 @@ class TestElections:
             nowhere = await ask(broker, ApiKey.ELECT_LEADERS, {"topic_partitions": None, "election_type": 2})
             assert (42, ()) == (nowhere.error_code.value, nowhere.replica_election_results)
 
-        with_broker(tmp_path, test)
-
 
 class TestReassignments:
-    def test_the_replication_factor_may_have_to_stay(self, tmp_path: Path) -> None:
-        async def test(broker: Broker) -> None:
+    async def test_the_replication_factor_may_have_to_stay(self, tmp_path: Path) -> None:
+        async with running(tmp_path) as broker:
             await make_topic(broker, "t", 2)
             parts = [{"partition_index": 0, "replicas": (0, 1)}, {"partition_index": 1, "replicas": (0,)}]
             request = {"timeout": SOON, "topics": [{"name": "t", "partitions": parts}]}
@@ -166,8 +142,6 @@ class TestReassignments:
                 (topic,) = answer.responses
                 assert expected == {part.partition_index: part.error_code.value for part in topic.partitions}
                 assert is_allowed == answer.allow_replication_factor_change
-
-        with_broker(tmp_path, test)
 
     def test_moves_that_are_under_way(self) -> None:
         one, two, three = BrokerId(1), BrokerId(2), BrokerId(3)

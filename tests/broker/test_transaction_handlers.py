@@ -9,14 +9,14 @@ from ottla.broker.broker import Broker
 from ottla.broker.handlers.records.producers import as_known
 from ottla.model.error_codes import ErrorCode
 from ottla.protocol.apis import ApiKey
-from tests.broker.running_broker import SOON, append, ask, make_topic, with_broker
+from tests.broker.running_broker import SOON, append, ask, make_topic, running
 from tests.unit.storage.rig import batch
 
 IDENTITY = {"transactional_id": "t-id", "producer_id": 7, "producer_epoch": 0}
 
 
-def test_without_a_coordinator_everything_says_so(tmp_path: Path) -> None:
-    async def test(broker: Broker) -> None:
+async def test_without_a_coordinator_everything_says_so(tmp_path: Path) -> None:
+    async with running(tmp_path) as broker:
         await make_topic(broker, "t")
         topics = [{"name": "t", "partitions": [0]}]
         init = await ask(broker, ApiKey.INIT_PRODUCER_ID, {"transactional_id": "t-id", "transaction_timeout": SOON})
@@ -37,19 +37,14 @@ def test_without_a_coordinator_everything_says_so(tmp_path: Path) -> None:
         listed = await ask(broker, ApiKey.LIST_TRANSACTIONS, {})
         assert (0, ()) == (listed.error_code.value, listed.transaction_states)
 
-    with_broker(tmp_path, test)
 
-
-def test_a_group_that_joins_a_transaction_gets_its_topic(tmp_path: Path) -> None:
+async def test_a_group_that_joins_a_transaction_gets_its_topic(tmp_path: Path) -> None:
     """Or nobody would write the marker that its offsets wait for."""
-
-    async def test(broker: Broker) -> None:
+    async with running(tmp_path) as broker:
         await broker.parts.transactions.find("t-id")
         answer = await ask(broker, ApiKey.ADD_OFFSETS_TO_TXN, {**IDENTITY, "group_id": "g"})
         assert ErrorCode.INVALID_PRODUCER_ID_MAPPING == answer.error_code.value
         assert "__consumer_offsets" in broker.image.topics
-
-    with_broker(tmp_path, test)
 
 
 @pytest.mark.parametrize(("version", "expected"), [(0, 47), (3, 47), (4, 90), (5, 90)])
@@ -59,10 +54,9 @@ def test_a_fenced_producer_hears_what_its_version_knows(version: int, expected: 
 
 
 class TestWriteTxnMarkers:
-    def test_a_transaction_that_no_coordinator_knows_is_ended(self, tmp_path: Path) -> None:
+    async def test_a_transaction_that_no_coordinator_knows_is_ended(self, tmp_path: Path) -> None:
         """What hangs is found by DescribeProducers, and ended with what that says."""
-
-        async def test(broker: Broker) -> None:
+        async with running(tmp_path) as broker:
             await make_topic(broker, "t")
             partition = broker.partitions.find("t", 0)
             append(partition, batch(b"a", producer_id=9, epoch=3, sequence=0, transactional=True))
@@ -78,10 +72,8 @@ class TestWriteTxnMarkers:
             assert (2, 2) == (partition.end_offset, partition.last_stable_offset)
             assert -1 == (await producer_of(broker)).current_txn_start_offset
 
-        with_broker(tmp_path, test)
-
-    def test_no_marker_of_an_older_producer_or_coordinator(self, tmp_path: Path) -> None:
-        async def test(broker: Broker) -> None:
+    async def test_no_marker_of_an_older_producer_or_coordinator(self, tmp_path: Path) -> None:
+        async with running(tmp_path) as broker:
             await make_topic(broker, "t")
             partition = broker.partitions.find("t", 0)
             append(partition, batch(b"a", producer_id=9, epoch=3, sequence=0, transactional=True))
@@ -95,8 +87,6 @@ class TestWriteTxnMarkers:
             replaced = {**marker, "coordinator_epoch": 3}
             assert [ErrorCode.TRANSACTION_COORDINATOR_FENCED] == await write(broker, [0], **replaced)
             assert 2 == partition.end_offset
-
-        with_broker(tmp_path, test)
 
 
 async def write(broker: Broker, indexes: list[int], **marker: object) -> list[int]:

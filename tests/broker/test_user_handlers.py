@@ -20,7 +20,7 @@ from ottla.security.quota_entity import QuotaEntity
 from ottla.security.resources import Operation, ResourceType
 from ottla.security.scram_credential import ScramMechanism, is_password, salted_password
 from ottla.security.security_protocol import SecurityProtocol
-from tests.broker.running_broker import request_of, with_broker
+from tests.broker.running_broker import request_of, running
 
 ALICE: Final = Principal("User", "alice")
 BOB: Final = Principal("User", "bob")
@@ -86,8 +86,8 @@ def by_user(answer: Any) -> dict[str, int]:
     return {each.user: each.error_code.value for each in answer.results}
 
 
-def test_scram_users_are_made_described_and_deleted(tmp_path: Path) -> None:
-    async def test(broker: Broker) -> None:
+async def test_scram_users_are_made_described_and_deleted(tmp_path: Path) -> None:
+    async with running(tmp_path) as broker:
         alter = ApiKey.ALTER_USER_SCRAM_CREDENTIALS
         users = [upsertion("u"), upsertion("ü/ö x", 2, 8192, "other")]
         assert {"u": 0, "ü/ö x": 0} == by_user(await ask(broker, alter, upsertions=users))
@@ -106,11 +106,9 @@ def test_scram_users_are_made_described_and_deleted(tmp_path: Path) -> None:
         assert {"u": 0, "ü/ö x": 91} == by_user(await ask(broker, alter, deletions=deletions))
         assert {(ScramMechanism.SHA_512, "ü/ö x")} == set(broker.image.scram_credentials)
 
-    with_broker(tmp_path, test)
 
-
-def test_scram_users_that_are_refused_leave_the_others_alone(tmp_path: Path) -> None:
-    async def test(broker: Broker) -> None:
+async def test_scram_users_that_are_refused_leave_the_others_alone(tmp_path: Path) -> None:
+    async with running(tmp_path) as broker:
         answer = await ask(
             broker,
             ApiKey.ALTER_USER_SCRAM_CREDENTIALS,
@@ -131,8 +129,6 @@ def test_scram_users_that_are_refused_leave_the_others_alone(tmp_path: Path) -> 
         assert expected | {"salty": 93} == by_user(answer)
         assert {(ScramMechanism.SHA_256, "fine")} == set(broker.image.scram_credentials)
 
-    with_broker(tmp_path, test)
-
 
 # Client quotas
 
@@ -151,8 +147,9 @@ def component(kind: str, match_type: int, match: str | None = None) -> dict[str,
     return {"entity_type": kind, "match_type": match_type, "match": match}
 
 
-def test_client_quotas_are_set_described_and_removed(tmp_path: Path) -> None:
-    async def test(broker: Broker) -> None:
+async def test_client_quotas_are_set_described_and_removed(tmp_path: Path) -> None:
+    async with running(tmp_path) as broker:
+
         async def alter(*entries: dict[str, Any], validate_only: bool = False) -> list[int]:
             answer = await ask(broker, ApiKey.ALTER_CLIENT_QUOTAS, entries=list(entries), validate_only=validate_only)
             return [each.error_code.value for each in answer.entries]
@@ -198,8 +195,6 @@ def test_client_quotas_are_set_described_and_removed(tmp_path: Path) -> None:
         )
         assert QuotaEntity(user="u") not in broker.image.client_quotas
 
-    with_broker(tmp_path, test)
-
 
 @pytest.mark.parametrize(
     "wrong",
@@ -221,14 +216,12 @@ def test_client_quotas_are_set_described_and_removed(tmp_path: Path) -> None:
     ],
     ids=str,
 )
-def test_wrong_quotas_are_refused_alone(tmp_path: Path, wrong: dict[str, Any]) -> None:
-    async def test(broker: Broker) -> None:
+async def test_wrong_quotas_are_refused_alone(tmp_path: Path, wrong: dict[str, Any]) -> None:
+    async with running(tmp_path) as broker:
         entries = [wrong, entry({"user": "fine"}, producer_byte_rate=1.0)]
         answer = await ask(broker, ApiKey.ALTER_CLIENT_QUOTAS, entries=entries)
         assert [42, 0] == [each.error_code.value for each in answer.entries]
         assert {QuotaEntity(user="fine")} == set(broker.image.client_quotas)
-
-    with_broker(tmp_path, test)
 
 
 @pytest.mark.parametrize(
@@ -242,12 +235,10 @@ def test_wrong_quotas_are_refused_alone(tmp_path: Path, wrong: dict[str, Any]) -
         ([component("user", 2), component("ip", 2)], 42),
     ],
 )
-def test_wrong_quota_filters_are_refused(tmp_path: Path, components: list[dict[str, Any]], code: int) -> None:
-    async def test(broker: Broker) -> None:
+async def test_wrong_quota_filters_are_refused(tmp_path: Path, components: list[dict[str, Any]], code: int) -> None:
+    async with running(tmp_path) as broker:
         answer = await ask(broker, ApiKey.DESCRIBE_CLIENT_QUOTAS, components=components)
         assert (code, None) == (answer.error_code.value, answer.entries)
-
-    with_broker(tmp_path, test)
 
 
 # Delegation tokens
@@ -261,8 +252,8 @@ def renewer(principal: Principal) -> dict[str, str]:
     return {"principal_type": principal.type, "principal_name": principal.name}
 
 
-def test_the_life_of_a_delegation_token(tmp_path: Path) -> None:
-    async def test(broker: Broker) -> None:
+async def test_the_life_of_a_delegation_token(tmp_path: Path) -> None:
+    async with running(tmp_path, delegation_token_secret_key=SECRET) as broker:
         made = await ask(broker, ApiKey.CREATE_DELEGATION_TOKEN, renewers=[renewer(BOB)], max_lifetime=ms(-1))
         assert (0, "alice", "alice") == (
             made.error_code.value,
@@ -302,13 +293,10 @@ def test_the_life_of_a_delegation_token(tmp_path: Path) -> None:
         assert 0 == gone.error_code.value
         assert {} == dict(broker.image.delegation_tokens)
 
-    with_broker(tmp_path, test, delegation_token_secret_key=SECRET)
 
-
-def test_tokens_of_others_need_permission(tmp_path: Path) -> None:
+async def test_tokens_of_others_need_permission(tmp_path: Path) -> None:
     create, describe = ApiKey.CREATE_DELEGATION_TOKEN, ApiKey.DESCRIBE_DELEGATION_TOKEN
-
-    async def test(broker: Broker) -> None:
+    async with running(tmp_path, delegation_token_secret_key=SECRET) as broker:
         for_bob: dict[str, Any] = {
             "owner_principal_type": "User",
             "owner_principal_name": "bob",
@@ -338,8 +326,6 @@ def test_tokens_of_others_need_permission(tmp_path: Path) -> None:
         assert all_of_it == await seen(EVE, NothingOfOthers(describing))
         assert all_of_it == await seen(EVE, NothingOfOthers((Operation.DESCRIBE_TOKENS, ResourceType.USER, "User:bob")))
 
-    with_broker(tmp_path, test, delegation_token_secret_key=SECRET)
-
 
 @pytest.mark.parametrize(
     ("client", "code"),
@@ -352,8 +338,8 @@ def test_tokens_of_others_need_permission(tmp_path: Path) -> None:
     ],
     ids=str,
 )
-def test_only_authenticated_clients_ask_about_tokens(tmp_path: Path, client: dict[str, Any], code: int) -> None:
-    async def test(broker: Broker) -> None:
+async def test_only_authenticated_clients_ask_about_tokens(tmp_path: Path, client: dict[str, Any], code: int) -> None:
+    async with running(tmp_path, delegation_token_secret_key=SECRET) as broker:
         made = await ask(broker, ApiKey.CREATE_DELEGATION_TOKEN, max_lifetime=ms(-1))
         answers = [
             await ask(broker, ApiKey.CREATE_DELEGATION_TOKEN, **client, max_lifetime=ms(-1)),
@@ -363,11 +349,9 @@ def test_only_authenticated_clients_ask_about_tokens(tmp_path: Path, client: dic
         ]
         assert [code] * 4 == [each.error_code.value for each in answers]
 
-    with_broker(tmp_path, test, delegation_token_secret_key=SECRET)
 
-
-def test_without_a_secret_key_there_are_no_tokens(tmp_path: Path) -> None:
-    async def test(broker: Broker) -> None:
+async def test_without_a_secret_key_there_are_no_tokens(tmp_path: Path) -> None:
+    async with running(tmp_path) as broker:
         answers = [
             await ask(broker, ApiKey.CREATE_DELEGATION_TOKEN, max_lifetime=ms(-1)),
             await ask(broker, ApiKey.RENEW_DELEGATION_TOKEN, hmac=b"x", renew_period=ms(-1)),
@@ -375,5 +359,3 @@ def test_without_a_secret_key_there_are_no_tokens(tmp_path: Path) -> None:
             await ask(broker, ApiKey.DESCRIBE_DELEGATION_TOKEN, owners=None),
         ]
         assert [61] * 4 == [each.error_code.value for each in answers]
-
-    with_broker(tmp_path, test)

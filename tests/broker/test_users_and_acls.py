@@ -1,6 +1,5 @@
 """Users with passwords and ACLs, end to end: a real broker with SASL and an authorizer, and Ottla's own clients."""
 
-import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -35,45 +34,41 @@ def client(broker: Broker, user: str, password: str, **more: Any) -> dict[str, A
     }
 
 
-def test_users_do_what_their_acls_allow(tmp_path: Path) -> None:
+async def test_users_do_what_their_acls_allow(tmp_path: Path) -> None:
     """Also with a delegation token, with which a client is the token's owner."""
-
-    async def run() -> None:
-        settings = {
-            "log.dirs": str(tmp_path),
-            "listeners": "SASL_PLAINTEXT://127.0.0.1:0",
-            "security.inter.broker.protocol": "SASL_PLAINTEXT",
-            "sasl.enabled.mechanisms": "SCRAM-SHA-256",
-            "sasl.mechanism.inter.broker.protocol": "SCRAM-SHA-256",
-            "listener.name.sasl_plaintext.scram-sha-256.sasl.jaas.config": (
-                'org.apache.kafka.common.security.scram.ScramLoginModule required username="admin" password="admin-pw";'
-            ),
-            "authorizer.class.name": STANDARD_AUTHORIZER,
-            "super.users": "User:admin",
-            "delegation.token.secret.key": "cluster secret",
+    settings = {
+        "log.dirs": str(tmp_path),
+        "listeners": "SASL_PLAINTEXT://127.0.0.1:0",
+        "security.inter.broker.protocol": "SASL_PLAINTEXT",
+        "sasl.enabled.mechanisms": "SCRAM-SHA-256",
+        "sasl.mechanism.inter.broker.protocol": "SCRAM-SHA-256",
+        "listener.name.sasl_plaintext.scram-sha-256.sasl.jaas.config": (
+            'org.apache.kafka.common.security.scram.ScramLoginModule required username="admin" password="admin-pw";'
+        ),
+        "authorizer.class.name": STANDARD_AUTHORIZER,
+        "super.users": "User:admin",
+        "delegation.token.secret.key": "cluster secret",
+    }
+    async with Broker(BrokerConfig.parse(settings=settings)) as broker:
+        mechanism = ScramMechanism.SHA_256
+        users = {
+            (mechanism, name): make_credential(mechanism, f"{name}-pw", salt=name.encode() * 5, iterations=4096)
+            for name in ("admin", "alice")
         }
-        async with Broker(BrokerConfig.parse(settings=settings)) as broker:
-            mechanism = ScramMechanism.SHA_256
-            users = {
-                (mechanism, name): make_credential(mechanism, f"{name}-pw", salt=name.encode() * 5, iterations=4096)
-                for name in ("admin", "alice")
-            }
-            altered = await broker.parts.controller.alter_scram_credentials(users)
-            await broker.wait_revision(altered.revision)
-            async with AsyncAdmin(**client(broker, "admin", "admin-pw")) as admin:
-                await admin.create_topics([NewTopic("orders-1", 1, 1), NewTopic("secrets", 1, 1)])
-                await admin.create_acls([WRITING])
-            alice = client(broker, "alice", "alice-pw")
-            await check_alice(alice)
-            async with AsyncAdmin(**alice) as user:
-                token = await user.create_delegation_token()
-            by_token = client(broker, token.token_id, token.password, sasl_delegation_token=True)
-            await check_alice(by_token)
-            async with AsyncAdmin(**by_token) as user:
-                with pytest.raises(OttlaError, match=r"(?i)delegation.token"):
-                    await user.create_delegation_token()
-
-    asyncio.run(run())
+        altered = await broker.parts.controller.alter_scram_credentials(users)
+        await broker.wait_revision(altered.revision)
+        async with AsyncAdmin(**client(broker, "admin", "admin-pw")) as admin:
+            await admin.create_topics([NewTopic("orders-1", 1, 1), NewTopic("secrets", 1, 1)])
+            await admin.create_acls([WRITING])
+        alice = client(broker, "alice", "alice-pw")
+        await check_alice(alice)
+        async with AsyncAdmin(**alice) as user:
+            token = await user.create_delegation_token()
+        by_token = client(broker, token.token_id, token.password, sasl_delegation_token=True)
+        await check_alice(by_token)
+        async with AsyncAdmin(**by_token) as user:
+            with pytest.raises(OttlaError, match=r"(?i)delegation.token"):
+                await user.create_delegation_token()
 
 
 WRITING = ACL(

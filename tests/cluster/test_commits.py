@@ -4,7 +4,8 @@ The collaborators are scripted, so that a commit can be given up at each step; t
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
@@ -66,26 +67,24 @@ class ScriptedEnsemble:
         """Nothing to write to."""
 
 
-def run(test: Callable[[ScriptedEnsemble, Commits], Awaitable[None]], *, seconds: float = SOON) -> None:
-    async def inside() -> None:
-        ensemble: Any = ScriptedEnsemble()
-        commits = ensemble.commits = Commits(
-            ensemble, ensemble, ensemble,
-            request_seconds=seconds, snapshot_every=1000, changes_kept=1000,
-            unavailable=lambda kind: kind("scripted"),
-        )  # fmt: skip
-        running = asyncio.create_task(commits.run())
-        try:
-            await test(ensemble, commits)
-            assert not running.done()
-        finally:
-            running.cancel()
-
-    asyncio.run(inside())
+@asynccontextmanager
+async def scripted_commits(*, seconds: float = SOON) -> AsyncIterator[tuple[ScriptedEnsemble, Commits]]:
+    ensemble: Any = ScriptedEnsemble()
+    commits = ensemble.commits = Commits(
+        ensemble, ensemble, ensemble,
+        request_seconds=seconds, snapshot_every=1000, changes_kept=1000,
+        unavailable=lambda kind: kind("scripted"),
+    )  # fmt: skip
+    running = asyncio.create_task(commits.run())
+    try:
+        yield ensemble, commits
+        assert not running.done()
+    finally:
+        running.cancel()
 
 
-def test_without_a_connection_nothing_came_of_it_also_later() -> None:
-    async def test(ensemble: ScriptedEnsemble, commits: Commits) -> None:
+async def test_without_a_connection_nothing_came_of_it_also_later() -> None:
+    async with scripted_commits(seconds=AT_ONCE) as (ensemble, commits):
         ensemble.connected.clear()
         with pytest.raises(StoreUnavailableError) as raised:
             await commits.submit([Put("a", b"1")])
@@ -95,11 +94,9 @@ def test_without_a_connection_nothing_came_of_it_also_later() -> None:
         assert (1, None) == await commits.submit([Put("b", b"1")])
         assert ([("b", 0)], ["b"]) == (ensemble.attempts, [entry.key for entry in ensemble.table.entries()])
 
-    run(test, seconds=AT_ONCE)
 
-
-def test_who_gives_up_while_the_parts_of_a_large_commit_are_written_does_not_know() -> None:
-    async def test(ensemble: ScriptedEnsemble, commits: Commits) -> None:
+async def test_who_gives_up_while_the_parts_of_a_large_commit_are_written_does_not_know() -> None:
+    async with scripted_commits(seconds=AT_ONCE) as (ensemble, commits):
         ensemble.parts_written.clear()
         with pytest.raises(CommitUnknownError):
             await commits.submit([Put("a", b"1")])
@@ -110,20 +107,16 @@ def test_who_gives_up_while_the_parts_of_a_large_commit_are_written_does_not_kno
         assert (2, None) == await commits.submit([Put("b", b"1")])
         assert ["a", "b"] == [entry.key for entry in ensemble.table.entries()]
 
-    run(test, seconds=AT_ONCE)
 
-
-def test_each_attempt_has_its_number_and_so_names_of_its_own_for_its_parts() -> None:
-    async def test(ensemble: ScriptedEnsemble, commits: Commits) -> None:
+async def test_each_attempt_has_its_number_and_so_names_of_its_own_for_its_parts() -> None:
+    async with scripted_commits() as (ensemble, commits):
         ensemble.others_first = 2
         assert (1, None) == await commits.submit([Put("a", b"1")])
         assert [("a", 0), ("a", 1), ("a", 2)] == ensemble.attempts
 
-    run(test)
 
-
-def test_what_is_too_much_for_one_transaction_goes_into_the_next() -> None:
-    async def test(ensemble: ScriptedEnsemble, commits: Commits) -> None:
+async def test_what_is_too_much_for_one_transaction_goes_into_the_next() -> None:
+    async with scripted_commits() as (ensemble, commits):
         ensemble.bytes_each = TRANSACTION_BYTES_MAX * 2 // 5
         ensemble.connected.clear()
         asked = [asyncio.create_task(commits.submit([Put(key, b"1")])) for key in "abcde"]
@@ -132,5 +125,3 @@ def test_what_is_too_much_for_one_transaction_goes_into_the_next() -> None:
         assert [(revision, None) for revision in range(1, 6)] == await asyncio.gather(*asked)
         # The third was written already when it was found to be too much.
         assert [("a", 0), ("b", 0), ("c", 0), ("c", 1), ("d", 0), ("e", 0), ("e", 1)] == ensemble.attempts
-
-    run(test)

@@ -3,9 +3,8 @@
 import asyncio
 import os
 import time
-from collections.abc import Coroutine, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import pytest
@@ -20,10 +19,6 @@ from tests.unit.metadata.store_worlds import clients
 
 TIMEOUT_MS = 600_000
 HOLD = "lease = await store.lease('brokers/1', b'child')\nsay('held')\nawait asyncio.sleep(1000)"
-
-
-def run(scenario: Coroutine[Any, Any, None]) -> None:
-    asyncio.run(asyncio.wait_for(scenario, TIMEOUT_MS / 1000 / 5))
 
 
 @pytest.fixture(scope="module")
@@ -47,68 +42,58 @@ def wait_until_gone(client: KazooClient, path: str) -> None:
         time.sleep(0.02)
 
 
-def test_who_lives_beside_it_sees_it_die(patient: ZooKeeperEnsemble, tmp_path: Path) -> None:
-    async def scenario() -> None:
-        world = ZooKeeperWorld(patient.servers, session_timeout_ms=TIMEOUT_MS)
-        async with clients(world, 1) as (store,):
-            process = await holder(world, tmp_path)
-            revision, entries = await store.snapshot()
-            assert [("brokers/1", b"child")] == [(each.key, each.value) for each in entries]
-            process.kill()
-            ((change,),) = await take(store.follow(revision), 1)
-            assert ("brokers/1", None) == (change.key, change.value)
-            await process.wait()
-
-    run(scenario())
+async def test_who_lives_beside_it_sees_it_die(patient: ZooKeeperEnsemble, tmp_path: Path) -> None:
+    world = ZooKeeperWorld(patient.servers, session_timeout_ms=TIMEOUT_MS)
+    async with clients(world, 1) as (store,):
+        process = await holder(world, tmp_path)
+        revision, entries = await store.snapshot()
+        assert [("brokers/1", b"child")] == [(each.key, each.value) for each in entries]
+        process.kill()
+        ((change,),) = await take(store.follow(revision), 1)
+        assert ("brokers/1", None) == (change.key, change.value)
+        await process.wait()
 
 
-def test_its_next_life_need_not_wait(patient: ZooKeeperEnsemble, tmp_path: Path) -> None:
-    async def scenario() -> None:
-        world = ZooKeeperWorld(patient.servers, session_timeout_ms=TIMEOUT_MS)
-        first = await holder(world, tmp_path)
-        first.kill()
-        await first.wait()
-        async with clients(world, 1) as (store,):
-            while True:
-                revision, _ = await store.snapshot()
-                try:
-                    lease = await store.lease("brokers/1", b"again")
-                    break
-                except ConflictError:
-                    await take(store.follow(revision), 1)
-            _, entries = await store.snapshot()
-            assert [Entry("brokers/1", b"again", lease.revision)] == entries
-
-    run(scenario())
+async def test_its_next_life_need_not_wait(patient: ZooKeeperEnsemble, tmp_path: Path) -> None:
+    world = ZooKeeperWorld(patient.servers, session_timeout_ms=TIMEOUT_MS)
+    first = await holder(world, tmp_path)
+    first.kill()
+    await first.wait()
+    async with clients(world, 1) as (store,):
+        while True:
+            revision, _ = await store.snapshot()
+            try:
+                lease = await store.lease("brokers/1", b"again")
+                break
+            except ConflictError:
+                await take(store.follow(revision), 1)
+        _, entries = await store.snapshot()
+        assert [Entry("brokers/1", b"again", lease.revision)] == entries
 
 
 @pytest.mark.parametrize(
     "changed", [{"boot_id": "of another machine"}, {"pid_namespace": "pid:[1]"}, {"start_ticks": ""}]
 )
-def test_who_cannot_be_seen_has_to_expire(patient: ZooKeeperEnsemble, changed: dict[str, str]) -> None:
+async def test_who_cannot_be_seen_has_to_expire(patient: ZooKeeperEnsemble, changed: dict[str, str]) -> None:
     """Its number is that of nobody here, and still it may live somewhere else."""
-
-    async def scenario() -> None:
-        world = ZooKeeperWorld(patient.servers, session_timeout_ms=TIMEOUT_MS)
-        elsewhere = {**msgspec.to_builtins(this_process()), "pid": 2**22 + 1, **changed}
-        client = KazooClient(patient.servers)
-        client.start()
-        try:
-            async with clients(world, 1):
-                path = f"{world.path}/sessions"
-                data = msgspec.json.encode({"host": "elsewhere", "process": elsewhere})
-                await asyncio.to_thread(client.create, f"{path}/elsewhere", data)
-                # Who is seen to be gone comes after it in the list, so both have been looked at when that one is gone.
-                gone = {**elsewhere, **msgspec.to_builtins(this_process()), "pid": 2**22 + 1}
-                data = msgspec.json.encode({"host": "here", "process": gone})
-                await asyncio.to_thread(client.create, f"{path}/gone", data)
-                await asyncio.to_thread(wait_until_gone, client, f"{path}/gone")
-                assert "elsewhere" in await asyncio.to_thread(client.get_children, path)
-        finally:
-            client.stop()
-            client.close()
-
-    run(scenario())
+    world = ZooKeeperWorld(patient.servers, session_timeout_ms=TIMEOUT_MS)
+    elsewhere = {**msgspec.to_builtins(this_process()), "pid": 2**22 + 1, **changed}
+    client = KazooClient(patient.servers)
+    client.start()
+    try:
+        async with clients(world, 1):
+            path = f"{world.path}/sessions"
+            data = msgspec.json.encode({"host": "elsewhere", "process": elsewhere})
+            await asyncio.to_thread(client.create, f"{path}/elsewhere", data)
+            # Who is seen to be gone comes after it in the list, so both have been looked at when that one is gone.
+            gone = {**elsewhere, **msgspec.to_builtins(this_process()), "pid": 2**22 + 1}
+            data = msgspec.json.encode({"host": "here", "process": gone})
+            await asyncio.to_thread(client.create, f"{path}/gone", data)
+            await asyncio.to_thread(wait_until_gone, client, f"{path}/gone")
+            assert "elsewhere" in await asyncio.to_thread(client.get_children, path)
+    finally:
+        client.stop()
+        client.close()
 
 
 def test_a_process_that_is_hidden_is_not_gone(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -162,30 +162,22 @@ def test_without_acls_everybody_can_read(secured: Secured) -> None:
 
 
 @pytest.mark.parametrize("trusted", ["stranger", "system"])
-def test_a_server_of_another_authority_is_refused(secured: Secured, trusted: str) -> None:
+async def test_a_server_of_another_authority_is_refused(secured: Secured, trusted: str) -> None:
     location = {"ssl_truststore_location": secured.stranger} if trusted == "stranger" else {}
     found = security(ssl_client_enable="true", **location)
-
-    async def open_store() -> None:
+    with pytest.raises(StoreUnavailableError):
         async with opened(f"{secured.encrypted}/refused", found, timeout_ms=3000):
             pass
 
-    with pytest.raises(StoreUnavailableError):
-        asyncio.run(open_store())
 
-
-def test_a_server_with_another_name_is_refused_unless_names_are_not_checked(secured: Secured) -> None:
+async def test_a_server_with_another_name_is_refused_unless_names_are_not_checked(secured: Secured) -> None:
     configs = {"ssl_client_enable": "true", "ssl_truststore_location": secured.authority}
     address = f"127.0.0.1:{secured.port}/names"
-
-    async def open_store() -> None:
+    with pytest.raises(StoreUnavailableError):
         async with opened(address, security(**configs), timeout_ms=3000):
             pass
-
-    with pytest.raises(StoreUnavailableError):
-        asyncio.run(open_store())
     unchecked = security(**configs, ssl_endpoint_identification_algorithm="")
-    assert b"value" == asyncio.run(write_and_read(address, unchecked))
+    assert b"value" == await write_and_read(address, unchecked)
 
 
 def test_a_handshake_may_take_longer_than_a_connection(tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 import asyncio
 import threading
-from collections.abc import Coroutine
 from dataclasses import fields
 from typing import Any, get_type_hints
 
@@ -32,10 +31,6 @@ from tests.broker.client.producer_log import make_topic, read_topic, values
 SOON_S = 30
 SOON_MS = 30_000
 MOMENT = 1_700_000_000_000
-
-
-def run(scenario: Coroutine[Any, Any, None]) -> None:
-    asyncio.run(asyncio.wait_for(scenario, 60))
 
 
 def numbered(count: int, **more: Any) -> pa.Table:
@@ -215,36 +210,33 @@ def test_transactions_hold_tables(broker: Address) -> None:
         assert [b"abort"] * 3 + [b"commit"] * 3 == pa.Table.from_batches(reader)["key"].to_pylist()
 
 
-def test_asyncio_sends_readers_and_polls(broker: Address) -> None:
-    async def scenario() -> None:
-        pieces = [numbered(10).to_batches()[0], numbered(20).to_batches()[0]]
-        reader = pa.RecordBatchReader.from_batches(pieces[0].schema, iter(pieces))
-        async with AsyncProducer(bootstrap_servers=str(broker), buffer_memory=200) as producer:
-            written = await (await producer.send_table("arrow-async", reader))
-        assert 30 == sum(each.row_count for each in written)
-        assert len(written) > 2
-        options: Any = {"bootstrap_servers": str(broker)}
-        async with AsyncConsumer("arrow-async", auto_offset_reset="earliest", **options) as consumer:
-            found: list[bytes] = []
-            while len(found) < 30:
-                polled = await consumer.poll_arrow(SOON_MS, headers=False)
-                assert [TopicPartition("arrow-async", 0)] == list(polled)
-                for batch in polled.values():
-                    assert ["offset", "timestamp", "key", "value"] == batch.schema.names
-                    found += batch["value"].to_pylist()
-            assert pa.concat_tables([numbered(10), numbered(20)])["value"].to_pylist() == found
-            assert 30 == await consumer.position(TopicPartition("arrow-async", 0))
-            assert {} == await consumer.poll_arrow(0)
-            assert 0 == (await consumer.poll_table(0)).num_rows
-        async with AsyncRangeReader("arrow-async", 0, 5, 12, headers=False, **options) as ranges:
-            offsets = [offset async for batch in ranges for offset in batch["offset"].to_pylist()]
-        assert list(range(5, 12)) == offsets
-        before = asyncio.all_tasks()
-        async with AsyncRangeReader("arrow-async", 0, 0, 1000, **options) as waiting:
-            assert 0 == (await anext(aiter(waiting)))["offset"][0].as_py()
-        assert before == asyncio.all_tasks()
-
-    run(scenario())
+async def test_asyncio_sends_readers_and_polls(broker: Address) -> None:
+    pieces = [numbered(10).to_batches()[0], numbered(20).to_batches()[0]]
+    reader = pa.RecordBatchReader.from_batches(pieces[0].schema, iter(pieces))
+    async with AsyncProducer(bootstrap_servers=str(broker), buffer_memory=200) as producer:
+        written = await (await producer.send_table("arrow-async", reader))
+    assert 30 == sum(each.row_count for each in written)
+    assert len(written) > 2
+    options: Any = {"bootstrap_servers": str(broker)}
+    async with AsyncConsumer("arrow-async", auto_offset_reset="earliest", **options) as consumer:
+        found: list[bytes] = []
+        while len(found) < 30:
+            polled = await consumer.poll_arrow(SOON_MS, headers=False)
+            assert [TopicPartition("arrow-async", 0)] == list(polled)
+            for batch in polled.values():
+                assert ["offset", "timestamp", "key", "value"] == batch.schema.names
+                found += batch["value"].to_pylist()
+        assert pa.concat_tables([numbered(10), numbered(20)])["value"].to_pylist() == found
+        assert 30 == await consumer.position(TopicPartition("arrow-async", 0))
+        assert {} == await consumer.poll_arrow(0)
+        assert 0 == (await consumer.poll_table(0)).num_rows
+    async with AsyncRangeReader("arrow-async", 0, 5, 12, headers=False, **options) as ranges:
+        offsets = [offset async for batch in ranges for offset in batch["offset"].to_pylist()]
+    assert list(range(5, 12)) == offsets
+    before = asyncio.all_tasks()
+    async with AsyncRangeReader("arrow-async", 0, 0, 1000, **options) as waiting:
+        assert 0 == (await anext(aiter(waiting)))["offset"][0].as_py()
+    assert before == asyncio.all_tasks()
 
 
 def test_what_iterating_did_not_hand_out_comes_again(broker: Address) -> None:

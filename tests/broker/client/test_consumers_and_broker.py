@@ -2,7 +2,7 @@
 
 import asyncio
 import threading
-from collections.abc import Collection, Coroutine, Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import pytest
@@ -21,10 +21,6 @@ from ottla.records.builder import BatchBuilder
 from ottla.transport.addresses import Address
 
 QUICK: dict[str, Any] = {"session_timeout_ms": 20_000, "heartbeat_interval_ms": 200, "auto_offset_reset": "earliest"}
-
-
-def run(scenario: Coroutine[Any, Any, None]) -> None:
-    asyncio.run(asyncio.wait_for(scenario, 60))
 
 
 async def fill(broker: Address, topic: str, partitions: int = 1, count: int = 10) -> list[TopicPartition]:
@@ -57,48 +53,42 @@ class Backwards(PlainAssignor):
 
 
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
-def test_a_pattern_subscriber_does_not_create_a_deleted_topic_again(broker: Address, protocol: Any) -> None:
-    async def scenario() -> None:
-        name = f"deleted-under-{protocol}"
-        partitions = await fill(broker, name, 2)
-        options: dict[str, Any] = {
-            "auto_offset_reset": "earliest",
-            "metadata_max_age_ms": 50,
-            "group_id": name,
-            "group_protocol": protocol,
-        }
-        async with (
-            AsyncAdmin(bootstrap_servers=str(broker)) as admin,
-            AsyncConsumer(bootstrap_servers=str(broker), **options) as consumer,
-        ):
-            consumer.subscribe(pattern=f"{name}.*")
-            while consumer.assignment() != set(partitions):
-                await consumer.poll(100)
-            await admin.delete_topics([name])
-            while consumer.assignment():
-                await consumer.poll(100)
-                assert name not in await admin.list_topics()
-
-    run(scenario())
+async def test_a_pattern_subscriber_does_not_create_a_deleted_topic_again(broker: Address, protocol: Any) -> None:
+    name = f"deleted-under-{protocol}"
+    partitions = await fill(broker, name, 2)
+    options: dict[str, Any] = {
+        "auto_offset_reset": "earliest",
+        "metadata_max_age_ms": 50,
+        "group_id": name,
+        "group_protocol": protocol,
+    }
+    async with (
+        AsyncAdmin(bootstrap_servers=str(broker)) as admin,
+        AsyncConsumer(bootstrap_servers=str(broker), **options) as consumer,
+    ):
+        consumer.subscribe(pattern=f"{name}.*")
+        while consumer.assignment() != set(partitions):
+            await consumer.poll(100)
+        await admin.delete_topics([name])
+        while consumer.assignment():
+            await consumer.poll(100)
+            assert name not in await admin.list_topics()
 
 
-def test_an_assignor_of_ones_own(broker: Address) -> None:
-    async def scenario() -> None:
-        partitions = await fill(broker, "own-assignor", 3)
-        options = {**QUICK, "group_id": "own-assignor", "partition_assignment_strategy": [Backwards()]}
-        async with (
-            AsyncConsumer("own-assignor", bootstrap_servers=str(broker), **options) as one,
-            AsyncConsumer("own-assignor", bootstrap_servers=str(broker), **options) as two,
-        ):
-            # The first to join may be alone in the first generation.
-            is_backwards = False
-            while not is_backwards:
-                await asyncio.gather(one.poll(200), two.poll(200))
-                found = {each.group_metadata().member_id: each.assignment() for each in (one, two)}
-                are_together = 1 == len({each.group_metadata().generation_id for each in (one, two)})
-                is_backwards = are_together and [set(), set(partitions)] == [found[each] for each in sorted(found)]
-
-    run(scenario())
+async def test_an_assignor_of_ones_own(broker: Address) -> None:
+    partitions = await fill(broker, "own-assignor", 3)
+    options = {**QUICK, "group_id": "own-assignor", "partition_assignment_strategy": [Backwards()]}
+    async with (
+        AsyncConsumer("own-assignor", bootstrap_servers=str(broker), **options) as one,
+        AsyncConsumer("own-assignor", bootstrap_servers=str(broker), **options) as two,
+    ):
+        # The first to join may be alone in the first generation.
+        is_backwards = False
+        while not is_backwards:
+            await asyncio.gather(one.poll(200), two.poll(200))
+            found = {each.group_metadata().member_id: each.assignment() for each in (one, two)}
+            are_together = 1 == len({each.group_metadata().generation_id for each in (one, two)})
+            is_backwards = are_together and [set(), set(partitions)] == [found[each] for each in sorted(found)]
 
 
 class Telling(ConsumerRebalanceListener):
@@ -121,30 +111,27 @@ class Telling(ConsumerRebalanceListener):
             self._consumer.seek(partition, 7)
 
 
-def test_listeners_may_commit_seek_and_fail(broker: Address) -> None:
-    async def scenario() -> None:
-        (first, second) = await fill(broker, "listened", 2)
-        options = {**QUICK, "group_id": "listened", "enable_auto_commit": False, "allow_auto_create_topics": False}
-        async with AsyncConsumer(bootstrap_servers=str(broker), **options) as consumer:
-            listener = Telling(consumer, fails=True)
-            consumer.subscribe(["listened"], listener=listener)
-            read: list[tuple[int, int]] = []
-            while len(read) < 6:
-                for records in (await consumer.poll(5000)).values():
-                    read += [(each.partition, each.offset) for each in records]
-            # It was sought before anything was read.
-            assert [(0, 7), (0, 8), (0, 9), (1, 7), (1, 8), (1, 9)] == sorted(read)
-            consumer.subscribe(["listened", "nowhere"], listener=listener)
-            with pytest.raises(ValueError, match="the listener failed"):
-                await poll_forever(consumer)
-            assert [("assigned", [0, 1]), ("revoked", [0, 1])] == listener.heard
-            assert (10, 10) == (await consumer.committed(first), await consumer.committed(second))
-            # The rebalance goes on all the same.
-            while len(listener.heard) < 3:
-                await consumer.poll(200)
-            assert ("assigned", [0, 1]) == listener.heard[2]
-
-    run(scenario())
+async def test_listeners_may_commit_seek_and_fail(broker: Address) -> None:
+    (first, second) = await fill(broker, "listened", 2)
+    options = {**QUICK, "group_id": "listened", "enable_auto_commit": False, "allow_auto_create_topics": False}
+    async with AsyncConsumer(bootstrap_servers=str(broker), **options) as consumer:
+        listener = Telling(consumer, fails=True)
+        consumer.subscribe(["listened"], listener=listener)
+        read: list[tuple[int, int]] = []
+        while len(read) < 6:
+            for records in (await consumer.poll(5000)).values():
+                read += [(each.partition, each.offset) for each in records]
+        # It was sought before anything was read.
+        assert [(0, 7), (0, 8), (0, 9), (1, 7), (1, 8), (1, 9)] == sorted(read)
+        consumer.subscribe(["listened", "nowhere"], listener=listener)
+        with pytest.raises(ValueError, match="the listener failed"):
+            await poll_forever(consumer)
+        assert [("assigned", [0, 1]), ("revoked", [0, 1])] == listener.heard
+        assert (10, 10) == (await consumer.committed(first), await consumer.committed(second))
+        # The rebalance goes on all the same.
+        while len(listener.heard) < 3:
+            await consumer.poll(200)
+        assert ("assigned", [0, 1]) == listener.heard[2]
 
 
 def test_the_blocking_listener_is_called_where_poll_is(broker: Address) -> None:
@@ -177,37 +164,31 @@ def test_what_does_not_exist_is_told_in_time(broker: Address) -> None:
             consumer.position(missing, timeout_ms=300)
 
 
-def test_a_topic_that_comes_later_is_read(broker: Address) -> None:
-    async def scenario() -> None:
-        async with AsyncConsumer(
-            "comes-later",
-            bootstrap_servers=str(broker),
-            auto_offset_reset="earliest",
-            allow_auto_create_topics=False,
-        ) as consumer:
-            assert {} == await consumer.poll(100)
-            (partition,) = await fill(broker, "comes-later")
-            while not (found := await consumer.poll(5000)):
-                pass
-            assert [partition] == list(found)
-
-    run(scenario())
+async def test_a_topic_that_comes_later_is_read(broker: Address) -> None:
+    async with AsyncConsumer(
+        "comes-later",
+        bootstrap_servers=str(broker),
+        auto_offset_reset="earliest",
+        allow_auto_create_topics=False,
+    ) as consumer:
+        assert {} == await consumer.poll(100)
+        (partition,) = await fill(broker, "comes-later")
+        while not (found := await consumer.poll(5000)):
+            pass
+        assert [partition] == list(found)
 
 
-def test_nothing_is_left_after_closing(broker: Address) -> None:
-    async def scenario() -> None:
-        await fill(broker, "left", 3)
-        choices: list[dict[str, Any]] = [{}, {"group_id": "l"}, {"group_id": "l-new", "group_protocol": "consumer"}]
-        for options in choices:
-            before = asyncio.all_tasks()
-            consumer = AsyncConsumer("left", bootstrap_servers=str(broker), **QUICK, **options)
-            while not await consumer.poll(5000):
-                pass
-            await consumer.close()
-            await consumer.close()
-            assert before == asyncio.all_tasks()
-
-    run(scenario())
+async def test_nothing_is_left_after_closing(broker: Address) -> None:
+    await fill(broker, "left", 3)
+    choices: list[dict[str, Any]] = [{}, {"group_id": "l"}, {"group_id": "l-new", "group_protocol": "consumer"}]
+    for options in choices:
+        before = asyncio.all_tasks()
+        consumer = AsyncConsumer("left", bootstrap_servers=str(broker), **QUICK, **options)
+        while not await consumer.poll(5000):
+            pass
+        await consumer.close()
+        await consumer.close()
+        assert before == asyncio.all_tasks()
 
 
 def test_metrics_count(broker: Address) -> None:
@@ -223,12 +204,9 @@ def test_metrics_count(broker: Address) -> None:
     assert found["bytes_fetched_total"] > 0
 
 
-def test_polls_without_a_timeout_do_not_starve_the_event_loop(broker: Address) -> None:
-    async def scenario() -> None:
-        await fill(broker, "impatient")
-        async with AsyncConsumer("impatient", bootstrap_servers=str(broker), auto_offset_reset="earliest") as consumer:
-            found = 0
-            while found < 10:
-                found += sum(map(len, (await consumer.poll()).values()))
-
-    run(scenario())
+async def test_polls_without_a_timeout_do_not_starve_the_event_loop(broker: Address) -> None:
+    await fill(broker, "impatient")
+    async with AsyncConsumer("impatient", bootstrap_servers=str(broker), auto_offset_reset="earliest") as consumer:
+        found = 0
+        while found < 10:
+            found += sum(map(len, (await consumer.poll()).values()))

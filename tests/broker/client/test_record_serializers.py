@@ -1,8 +1,7 @@
 """Serializers that add headers and may have to ask a server first, in all clients, against a broker."""
 
-import asyncio
 import threading
-from collections.abc import Coroutine, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -56,10 +55,6 @@ class Dictionary:
         self.words[index] = f"word {index}"
 
 
-def run(scenario: Coroutine[Any, Any, None]) -> None:
-    asyncio.run(asyncio.wait_for(scenario, 60))
-
-
 def fill(broker: Address, topic: str) -> None:
     words = Dictionary()
     with Producer(bootstrap_servers=str(broker), key_serializer=words, value_serializer=words) as producer:
@@ -82,22 +77,16 @@ def test_the_blocking_producer_prepares_in_the_thread_that_sends(broker: Address
     ]
 
 
-def test_the_async_producer_never_prepares_in_the_loop(broker: Address) -> None:
+async def test_the_async_producer_never_prepares_in_the_loop(broker: Address) -> None:
     words = Dictionary()
-
-    async def scenario() -> None:
-        async with AsyncProducer(
-            bootstrap_servers=str(broker), key_serializer=words, value_serializer=words
-        ) as producer:
-            for value in ("a", "b", "a"):
-                await producer.send_and_wait("rich-async", value, key="k")
-
-    run(scenario())
+    async with AsyncProducer(bootstrap_servers=str(broker), key_serializer=words, value_serializer=words) as producer:
+        for value in ("a", "b", "a"):
+            await producer.send_and_wait("rich-async", value, key="k")
     assert ["k", "a", "b"] == words.words
     assert threading.current_thread().name not in words.threads
 
 
-def test_what_cannot_be_prepared_is_not_sent(broker: Address) -> None:
+async def test_what_cannot_be_prepared_is_not_sent(broker: Address) -> None:
     words = Dictionary()
     words.fails = True
     with (
@@ -107,16 +96,12 @@ def test_what_cannot_be_prepared_is_not_sent(broker: Address) -> None:
         ),
     ):
         producer.send("rich-failed", "a")
-
-    async def scenario() -> None:
-        async with AsyncProducer(bootstrap_servers=str(broker), value_serializer=words) as producer:
-            with pytest.raises(SerializationError, match="the server is away"):
-                await producer.send("rich-failed", "a")
-
-    run(scenario())
+    async with AsyncProducer(bootstrap_servers=str(broker), value_serializer=words) as producer:
+        with pytest.raises(SerializationError, match="the server is away"):
+            await producer.send("rich-failed", "a")
 
 
-def test_consumers_prepare_and_go_on(broker: Address) -> None:
+async def test_consumers_prepare_and_go_on(broker: Address) -> None:
     fill(broker, "rich-read")
     expected = [(f"word {0 if n % 2 == 0 else 2}", f"word {(1, 3, 4)[n % 3]}") for n in range(6)]
     words = Dictionary()
@@ -124,18 +109,14 @@ def test_consumers_prepare_and_go_on(broker: Address) -> None:
     with Consumer("rich-read", key_deserializer=words, value_deserializer=words, **options) as consumer:
         assert expected == [(each.key, each.value) for each in take(consumer, 6)]
     assert {threading.current_thread().name} == set(words.threads)
-
-    async def scenario() -> None:
-        words = Dictionary()
-        async with AsyncConsumer("rich-read", key_deserializer=words, value_deserializer=words, **options) as consumer:
-            found: list[ConsumerRecord] = []
-            while len(found) < 6:
-                for records in (await consumer.poll(10_000)).values():
-                    found += records
-        assert expected == [(each.key, each.value) for each in found]
-        assert threading.current_thread().name not in words.threads
-
-    run(scenario())
+    words = Dictionary()
+    async with AsyncConsumer("rich-read", key_deserializer=words, value_deserializer=words, **options) as consumer:
+        found: list[ConsumerRecord] = []
+        while len(found) < 6:
+            for records in (await consumer.poll(10_000)).values():
+                found += records
+    assert expected == [(each.key, each.value) for each in found]
+    assert threading.current_thread().name not in words.threads
 
 
 def test_a_record_that_cannot_be_prepared_can_be_read_later_or_skipped(broker: Address) -> None:
@@ -156,28 +137,24 @@ def test_a_record_that_cannot_be_prepared_can_be_read_later_or_skipped(broker: A
         assert ["word 3", "word 4"] == [each.value for each in take(consumer, 5)[:2]]
 
 
-def test_the_parallel_consumer(broker: Address) -> None:
+async def test_the_parallel_consumer(broker: Address) -> None:
     fill(broker, "rich-parallel")
     words, seen = Dictionary(), list[tuple[Any, Any]]()
+    async with AsyncParallelConsumer(
+        "rich-parallel",
+        bootstrap_servers=str(broker),
+        group_id="rich",
+        auto_offset_reset="earliest",
+        key_deserializer=words,
+        value_deserializer=words,
+    ) as consumer:
 
-    async def scenario() -> None:
-        async with AsyncParallelConsumer(
-            "rich-parallel",
-            bootstrap_servers=str(broker),
-            group_id="rich",
-            auto_offset_reset="earliest",
-            key_deserializer=words,
-            value_deserializer=words,
-        ) as consumer:
+        async def handle(record: ConsumerRecord) -> None:
+            seen.append((record.key, record.value))
+            if len(seen) == 6:
+                consumer.stop()
 
-            async def handle(record: ConsumerRecord) -> None:
-                seen.append((record.key, record.value))
-                if len(seen) == 6:
-                    consumer.stop()
-
-            await consumer.run(handle)
-
-    run(scenario())
+        await consumer.run(handle)
     assert {"word 0", "word 2"} == {key for key, _ in seen}
     assert {"word 1", "word 3", "word 4"} == {value for _, value in seen}
     assert threading.current_thread().name not in words.threads

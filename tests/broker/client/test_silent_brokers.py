@@ -5,7 +5,7 @@ Times are given such that no test could end in its own if a client waited for on
 
 import asyncio
 import time
-from collections.abc import Coroutine, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -26,10 +26,6 @@ LONG_MS = 600_000
 SECONDS = 60
 
 
-def run(scenario: Coroutine[Any, Any, None]) -> None:
-    asyncio.run(asyncio.wait_for(scenario, SECONDS))
-
-
 def cluster_of(leaders: ScriptedLeaders) -> Cluster:
     return Cluster(leaders.addresses, connect_timeout_ms=LONG_MS, request_timeout_ms=LONG_MS)
 
@@ -46,36 +42,29 @@ def producer_of(leaders: ScriptedLeaders, **options: Any) -> AsyncProducer:
     return AsyncProducer(bootstrap_servers=[str(address) for address in leaders.addresses], **given)
 
 
-def test_a_question_for_anybody_is_asked_of_another() -> None:
-    async def scenario() -> None:
-        async with scripted_leaders() as leaders, cluster_of(leaders) as cluster:
-            assert {0, 1} == set((await cluster.refresh([])).brokers)
-            leaders.hung.add(0)
-            assert {0, 1} == set((await cluster.refresh([])).brokers)
-
-        async with scripted_leaders() as leaders, cluster_of(leaders) as cluster:
-            leaders.hung.add(0)
-            # It does not even say what it speaks.
-            assert {0, 1} == set((await cluster.refresh([])).brokers)
-
-    run(scenario())
+async def test_a_question_for_anybody_is_asked_of_another() -> None:
+    async with scripted_leaders() as leaders, cluster_of(leaders) as cluster:
+        assert {0, 1} == set((await cluster.refresh([])).brokers)
+        leaders.hung.add(0)
+        assert {0, 1} == set((await cluster.refresh([])).brokers)
+    async with scripted_leaders() as leaders, cluster_of(leaders) as cluster:
+        leaders.hung.add(0)
+        # It does not even say what it speaks.
+        assert {0, 1} == set((await cluster.refresh([])).brokers)
 
 
-def test_who_waits_for_one_that_left_the_cluster_is_told() -> None:
-    async def scenario() -> None:
-        async with scripted_leaders() as leaders, cluster_of(leaders) as cluster:
-            await cluster.refresh([])
-            await cluster.broker_connection(0)
-            leaders.hung.add(0)
-            waiting = asyncio.create_task(cluster.to_broker(0, ApiKey.INIT_PRODUCER_ID, identity_request()))
-            await leaders.wait_metadata_asked(2)
-            # Others say that it is there: it may be slow.
-            assert not waiting.done()
-            leaders.gone.add(0)
-            with pytest.raises(ConnectionLostError, match="it does not respond and has left the cluster"):
-                await waiting
-
-    run(scenario())
+async def test_who_waits_for_one_that_left_the_cluster_is_told() -> None:
+    async with scripted_leaders() as leaders, cluster_of(leaders) as cluster:
+        await cluster.refresh([])
+        await cluster.broker_connection(0)
+        leaders.hung.add(0)
+        waiting = asyncio.create_task(cluster.to_broker(0, ApiKey.INIT_PRODUCER_ID, identity_request()))
+        await leaders.wait_metadata_asked(2)
+        # Others say that it is there: it may be slow.
+        assert not waiting.done()
+        leaders.gone.add(0)
+        with pytest.raises(ConnectionLostError, match="it does not respond and has left the cluster"):
+            await waiting
 
 
 def identity_request() -> Any:
@@ -84,56 +73,47 @@ def identity_request() -> Any:
     return InitProducerIdRequest(transactional_id=None, transaction_timeout=milliseconds(0))
 
 
-def test_who_connects_to_one_that_left_the_cluster_is_told() -> None:
-    async def scenario() -> None:
-        async with scripted_leaders() as leaders, cluster_of(leaders) as cluster:
-            await cluster.refresh([])
-            leaders.hung.add(0)
-            opening = asyncio.create_task(cluster.own_connection(0))
-            await asyncio.sleep(0)
-            leaders.gone.add(0)
-            with pytest.raises(CannotConnectError, match="no response, and its broker has left the cluster"):
-                await opening
-
-    run(scenario())
+async def test_who_connects_to_one_that_left_the_cluster_is_told() -> None:
+    async with scripted_leaders() as leaders, cluster_of(leaders) as cluster:
+        await cluster.refresh([])
+        leaders.hung.add(0)
+        opening = asyncio.create_task(cluster.own_connection(0))
+        await asyncio.sleep(0)
+        leaders.gone.add(0)
+        with pytest.raises(CannotConnectError, match="no response, and its broker has left the cluster"):
+            await opening
 
 
 @pytest.mark.parametrize("options", [{}, {"enable_idempotence": False, "max_in_flight_requests_per_connection": 1}])
-def test_a_producer_goes_on_in_order_at_the_new_leader(options: dict[str, Any]) -> None:
-    async def scenario() -> None:
-        async with scripted_leaders() as leaders, producer_of(leaders, **options) as producer:
-            await producer.send_and_wait(TOPIC, b"first")
-            leaders.hung.add(0)
-            deliveries = [await producer.send(TOPIC, b"%d" % number) for number in range(8)]
-            leaders.leader, leaders.leader_epoch, leaders.gone = 1, 2, {0}
-            for delivery in deliveries:
-                await delivery
-            assert [b"first", *(b"%d" % number for number in range(8))] == leaders.log
-
-    run(scenario())
+async def test_a_producer_goes_on_in_order_at_the_new_leader(options: dict[str, Any]) -> None:
+    async with scripted_leaders() as leaders, producer_of(leaders, **options) as producer:
+        await producer.send_and_wait(TOPIC, b"first")
+        leaders.hung.add(0)
+        deliveries = [await producer.send(TOPIC, b"%d" % number) for number in range(8)]
+        leaders.leader, leaders.leader_epoch, leaders.gone = 1, 2, {0}
+        for delivery in deliveries:
+            await delivery
+        assert [b"first", *(b"%d" % number for number in range(8))] == leaders.log
 
 
-def test_what_is_on_the_wire_to_an_old_leader_comes_back_before_more_is_sent() -> None:
-    async def scenario() -> None:
-        given = {"enable_idempotence": False, "max_in_flight_requests_per_connection": 1, "metadata_max_age_ms": 1}
-        async with scripted_leaders() as leaders, producer_of(leaders, **given) as producer:
-            await producer.send_and_wait(TOPIC, b"first")
-            leaders.fates.append("hang")
-            slow = await producer.send(TOPIC, b"slow")
-            leaders.leader, leaders.leader_epoch = 1, 2
-            following = []
-            for number in range(3):
-                # Each turn of the sender asks who leads, and finds that it is the other one.
-                following.append(await producer.send(TOPIC, b"%d" % number))
-                await leaders.wait_metadata_asked(1)
-            assert [0, 0] == [broker for broker, _, _ in leaders.attempts]
-            leaders.gone = {0}
-            await slow
-            for delivery in following:
-                await delivery
-            assert [b"first", b"slow", b"0", b"1", b"2"] == leaders.log
-
-    run(scenario())
+async def test_what_is_on_the_wire_to_an_old_leader_comes_back_before_more_is_sent() -> None:
+    given = {"enable_idempotence": False, "max_in_flight_requests_per_connection": 1, "metadata_max_age_ms": 1}
+    async with scripted_leaders() as leaders, producer_of(leaders, **given) as producer:
+        await producer.send_and_wait(TOPIC, b"first")
+        leaders.fates.append("hang")
+        slow = await producer.send(TOPIC, b"slow")
+        leaders.leader, leaders.leader_epoch = 1, 2
+        following = []
+        for number in range(3):
+            # Each turn of the sender asks who leads, and finds that it is the other one.
+            following.append(await producer.send(TOPIC, b"%d" % number))
+            await leaders.wait_metadata_asked(1)
+        assert [0, 0] == [broker for broker, _, _ in leaders.attempts]
+        leaders.gone = {0}
+        await slow
+        for delivery in following:
+            await delivery
+        assert [b"first", b"slow", b"0", b"1", b"2"] == leaders.log
 
 
 @pytest.fixture

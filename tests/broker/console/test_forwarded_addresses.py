@@ -17,7 +17,7 @@ DEADLINE_SECONDS = 60
 
 
 @pytest.mark.parametrize(("hosts", "origin"), [((), "127.0.0.1"), (("console.example",), FORWARDED)])
-def test_a_forwarded_address_is_believed_only_behind_a_proxy(
+async def test_a_forwarded_address_is_believed_only_behind_a_proxy(
     tmp_path: Path, hosts: tuple[str, ...], origin: str
 ) -> None:
     audit = tmp_path / "audit.jsonl"
@@ -30,18 +30,14 @@ def test_a_forwarded_address_is_believed_only_behind_a_proxy(
             hosts=hosts,
         )
     )
-
-    async def send() -> None:
-        stop, ready = asyncio.Event(), asyncio.Event()
-        running = asyncio.create_task(server.run(stop, ready.set))
-        await ready.wait()
-        headers = {"X-Forwarded-For": FORWARDED}
-        async with httpx.AsyncClient(base_url=server.url, headers=headers, timeout=DEADLINE_SECONDS) as client:
-            token = re.findall('name="csrf-token" content="([0-9a-f]+)"', (await client.get("/jobs")).text)[0]
-            refused = await client.post("/groups/g/delete", data={"csrf": token, "confirm": "g"})
-            assert 403 == refused.status_code
-        stop.set()
-        await running
-
-    asyncio.run(asyncio.wait_for(send(), DEADLINE_SECONDS))
+    stop, ready = asyncio.Event(), asyncio.Event()
+    running = asyncio.create_task(server.run(stop, ready.set))
+    await ready.wait()
+    headers = {"X-Forwarded-For": FORWARDED}
+    async with httpx.AsyncClient(base_url=server.url, headers=headers, timeout=DEADLINE_SECONDS) as client:
+        token = re.findall('name="csrf-token" content="([0-9a-f]+)"', (await client.get("/jobs")).text)[0]
+        refused = await client.post("/groups/g/delete", data={"csrf": token, "confirm": "g"})
+        assert 403 == refused.status_code
+    stop.set()
+    await running
     assert [origin] == [json.loads(line)["origin"] for line in audit.read_text().splitlines()]

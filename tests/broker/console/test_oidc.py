@@ -518,74 +518,60 @@ def test_a_change_that_was_begun_is_finished_although_another_tab_signs_out(
 
 
 @pytest.mark.parametrize("is_named", [True, False])
-def test_keys_that_were_replaced_are_fetched_again(
+async def test_keys_that_were_replaced_are_fetched_again(
     provider: IdentityProvider, monkeypatch: pytest.MonkeyPatch, is_named: bool
 ) -> None:
     """Also if the new key has the id of the old one, or none."""
     monkeypatch.setattr(provider_module, "_UNKNOWN_KEY_SECONDS", 0.0)
     newer = OTHER_KEY if is_named else RSAKey.generate_key(2048, {"kid": "first", "use": "sig", "alg": "RS256"})
-
-    async def run() -> None:
-        asked = provider_of(provider)
-        assert "alice" == (await granted(asked, provider)).user
-        provider.key, provider.published = newer, newer
-        assert "alice" == (await granted(asked, provider)).user
-        provider.published = KEY
-        provider.key = RSAKey.generate_key(2048, {"kid": "first", "use": "sig", "alg": "RS256"})
-        with pytest.raises(LoginRefusedError):
-            await granted(asked, provider)
-
-    asyncio.run(run())
+    asked = provider_of(provider)
+    assert "alice" == (await granted(asked, provider)).user
+    provider.key, provider.published = newer, newer
+    assert "alice" == (await granted(asked, provider)).user
+    provider.published = KEY
+    provider.key = RSAKey.generate_key(2048, {"kid": "first", "use": "sig", "alg": "RS256"})
+    with pytest.raises(LoginRefusedError):
+        await granted(asked, provider)
 
 
-def test_a_renewal_is_finished_even_if_its_caller_gave_up(provider: IdentityProvider) -> None:
+async def test_a_renewal_is_finished_even_if_its_caller_gave_up(provider: IdentityProvider) -> None:
     """The refresh token is spent: without the answer, nobody could renew the login any more."""
-
-    async def run() -> None:
-        expired = dataclasses.replace(await granted(provider_of(provider), provider), expires_ms=0)
-        tokens, before = SessionTokens(provider_of(provider), expired), provider.renewals
-        provider.may_answer.clear()
-        provider.is_asked.clear()
-        callers = [asyncio.create_task(tokens.token()) for _ in range(5)]
-        assert await asyncio.to_thread(provider.is_asked.wait, 60)
-        callers[0].cancel()
-        callers[1].cancel()
-        revocation = asyncio.create_task(tokens.revoke())
-        provider.may_answer.set()
-        found = await asyncio.gather(*callers[2:])
-        assert {tokens.access_token} == set(found)
-        assert before + 1 == provider.renewals, "all callers share one renewal"
-        await revocation
-        assert not any(each.startswith("alice:") for each in provider.refresh_tokens), "the newest one was revoked"
-
     provider.forget_logins()
-    asyncio.run(run())
+    expired = dataclasses.replace(await granted(provider_of(provider), provider), expires_ms=0)
+    tokens, before = SessionTokens(provider_of(provider), expired), provider.renewals
+    provider.may_answer.clear()
+    provider.is_asked.clear()
+    callers = [asyncio.create_task(tokens.token()) for _ in range(5)]
+    assert await asyncio.to_thread(provider.is_asked.wait, 60)
+    callers[0].cancel()
+    callers[1].cancel()
+    revocation = asyncio.create_task(tokens.revoke())
+    provider.may_answer.set()
+    found = await asyncio.gather(*callers[2:])
+    assert {tokens.access_token} == set(found)
+    assert before + 1 == provider.renewals, "all callers share one renewal"
+    await revocation
+    assert not any(each.startswith("alice:") for each in provider.refresh_tokens), "the newest one was revoked"
 
 
-def test_callers_share_the_answer_of_a_slow_provider(provider: IdentityProvider) -> None:
-    async def run() -> None:
-        asked = provider_of(provider)
-        provider.answers = {"/.well-known/openid-configuration": Response(status=500)}
-        before = provider.requests
-        found = await asyncio.gather(*(asked.endpoints() for _ in range(20)), return_exceptions=True)
-        assert 20 == sum(isinstance(each, ProviderAwayError) for each in found)
-        assert before + 1 == provider.requests
-        provider.answers = {}
-        assert f"{provider.url}/token" == (await asked.endpoints()).token
-
-    asyncio.run(run())
+async def test_callers_share_the_answer_of_a_slow_provider(provider: IdentityProvider) -> None:
+    asked = provider_of(provider)
+    provider.answers = {"/.well-known/openid-configuration": Response(status=500)}
+    before = provider.requests
+    found = await asyncio.gather(*(asked.endpoints() for _ in range(20)), return_exceptions=True)
+    assert 20 == sum(isinstance(each, ProviderAwayError) for each in found)
+    assert before + 1 == provider.requests
+    provider.answers = {}
+    assert f"{provider.url}/token" == (await asked.endpoints()).token
 
 
-def test_a_refresh_token_that_cannot_be_sent_is_not_kept(provider: IdentityProvider) -> None:
-    async def run() -> None:
-        asked = provider_of(provider)
-        await asked.endpoints()
-        answer = json.dumps({"access_token": token(iss=provider.url), "refresh_token": "\ud800"})
-        provider.answers = {"/token": Response(text=answer)}
-        grant = Grant(user="alice", access_token="a", expires_ms=0, refresh_token="r", id_token=None)
-        assert "r" == (await asked.renew(grant)).refresh_token
-
-    asyncio.run(run())
+async def test_a_refresh_token_that_cannot_be_sent_is_not_kept(provider: IdentityProvider) -> None:
+    asked = provider_of(provider)
+    await asked.endpoints()
+    answer = json.dumps({"access_token": token(iss=provider.url), "refresh_token": "\ud800"})
+    provider.answers = {"/token": Response(text=answer)}
+    grant = Grant(user="alice", access_token="a", expires_ms=0, refresh_token="r", id_token=None)
+    assert "r" == (await asked.renew(grant)).refresh_token
 
 
 def provider_of(provider: IdentityProvider) -> Provider:

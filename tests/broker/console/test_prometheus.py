@@ -259,46 +259,41 @@ def test_queries_are_few_and_what_is_kept_has_a_bound(server: PrometheusServer) 
     assert 172 == sum("too many charts" in each.problem for each in found)
 
 
-def test_answers_are_kept_and_failures_are_tried_again_later(
+async def test_answers_are_kept_and_failures_are_tried_again_later(
     server: PrometheusServer, caplog: pytest.LogCaptureFixture
 ) -> None:
     now = 1000.0
+    caplog.set_level(logging.INFO)
+    asking = Prometheus(PrometheusSettings(url=server.url), lambda: now)
 
-    async def ask() -> None:
-        nonlocal now
-        caplog.set_level(logging.INFO)
-        asking = Prometheus(PrometheusSettings(url=server.url), lambda: now)
+    async def settled() -> Past:
+        while (found := await asking.past("cluster.size", "", RANGE)).is_waiting:
+            pass
+        for kept in asking._kept.values():
+            if kept.task is not None:
+                await kept.task
+        return found
 
-        async def settled() -> Past:
-            while (found := await asking.past("cluster.size", "", RANGE)).is_waiting:
-                pass
-            for kept in asking._kept.values():
-                if kept.task is not None:
-                    await kept.task
-            return found
-
-        first = await settled()
-        assert (VALUE, RANGE.end) == (first.values[3600], first.end)
-        now += 14
-        await settled()
-        assert 1 == len(server.asked)
-        now += 2
-        server.answer = lambda handler, _: send(handler, b"", 500)
-        assert VALUE == (await settled()).values[3600], "the old answer, while a new one is asked for"
-        assert "HTTP status 500" in (await settled()).problem
-        assert 2 == len(server.asked)
-        server.answer = send_line
-        now += 16
-        await settled()
-        assert VALUE == (await settled()).values[3600]
-        assert 3 == len(server.asked)
-        server.stop()
-        now += 16
-        await settled()
-        assert "cannot be connected to" in (await settled()).problem
-        other = TimeRange(start=3600, end=3660, step=15, is_moving=False)
-        assert Past(problem="Prometheus cannot be connected to") == await asking.past("cluster.size", "", other)
-        await asking.close()
-
-    asyncio.run(ask())
+    first = await settled()
+    assert (VALUE, RANGE.end) == (first.values[3600], first.end)
+    now += 14
+    await settled()
+    assert 1 == len(server.asked)
+    now += 2
+    server.answer = lambda handler, _: send(handler, b"", 500)
+    assert VALUE == (await settled()).values[3600], "the old answer, while a new one is asked for"
+    assert "HTTP status 500" in (await settled()).problem
+    assert 2 == len(server.asked)
+    server.answer = send_line
+    now += 16
+    await settled()
+    assert VALUE == (await settled()).values[3600]
+    assert 3 == len(server.asked)
+    server.stop()
+    now += 16
+    await settled()
+    assert "cannot be connected to" in (await settled()).problem
+    other = TimeRange(start=3600, end=3660, step=15, is_moving=False)
+    assert Past(problem="Prometheus cannot be connected to") == await asking.past("cluster.size", "", other)
+    await asking.close()
     assert 1 == caplog.text.count("Prometheus cannot be connected to"), "logged once"

@@ -19,7 +19,8 @@ from ottla.env.ports import Helper
 from ottla.env.real_disk import RealDisk
 from ottla.model.errors import CorruptError, MisuseError
 from ottla.model.invariants import InvariantViolation, violated
-from tests.unit.env.event_loops import EVENT_LOOPS, Run, wait_ended
+
+pytestmark = pytest.mark.both_loops
 
 KILL_YOURSELF = "import os, signal; os.kill(os.getpid(), signal.SIGKILL)"
 
@@ -35,73 +36,65 @@ raise OneWay("boom", 7)
 """
 
 
-@pytest.fixture(params=EVENT_LOOPS)
-def run(request: pytest.FixtureRequest) -> Run[None]:
-    chosen: Run[None] = request.param
-    return chosen
+async def wait_ended(pid: int) -> None:
+    """Returns once the process has ended."""
+    try:
+        descriptor = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return
+    loop = asyncio.get_running_loop()
+    ended = asyncio.Event()
+    loop.add_reader(descriptor, ended.set)
+    try:
+        await ended.wait()
+    finally:
+        loop.remove_reader(descriptor)
+        os.close(descriptor)
 
 
 class TestJobs:
-    def test_answers_come_from_one_other_process(self, run: Run[None]) -> None:
-        async def scenario() -> None:
-            helper = HelperProcess()
-            assert helper.pid is None
-            port: Helper = helper
-            assert math.factorial(500) == await port.run(math.factorial, 500)
-            child = helper.pid
-            assert child != os.getpid()
-            assert [child] * 5 == await asyncio.gather(*(helper.run(os.getpid) for _ in range(5)))
-            await helper.close()
+    async def test_answers_come_from_one_other_process(self) -> None:
+        helper = HelperProcess()
+        assert helper.pid is None
+        port: Helper = helper
+        assert math.factorial(500) == await port.run(math.factorial, 500)
+        child = helper.pid
+        assert child != os.getpid()
+        assert [child] * 5 == await asyncio.gather(*(helper.run(os.getpid) for _ in range(5)))
+        await helper.close()
 
-        run(scenario())
+    async def test_large_arguments_and_answers(self) -> None:
+        helper = HelperProcess()
+        data = os.urandom(5_000_000)
+        assert data * 2 == await helper.run(bytes.join, b"", [data, data])
+        await helper.close()
 
-    def test_large_arguments_and_answers(self, run: Run[None]) -> None:
-        async def scenario() -> None:
-            helper = HelperProcess()
-            data = os.urandom(5_000_000)
-            assert data * 2 == await helper.run(bytes.join, b"", [data, data])
-            await helper.close()
+    async def test_works_on_the_same_files(self, tmp_path: Path) -> None:
+        helper = HelperProcess()
+        disk = RealDisk()
+        await disk.in_background(disk.make_dirs, str(tmp_path))
+        (tmp_path / "a").write_bytes(b"abc")
+        assert b"abc" == await helper.run(disk.read, str(tmp_path / "a"))
+        await helper.close()
 
-        run(scenario())
+    async def test_it_gives_way_to_others(self) -> None:
+        helper = HelperProcess()
+        assert min(19, os.nice(0) + 10) == await helper.run(os.nice, 0)
+        await helper.close()
 
-    def test_works_on_the_same_files(self, run: Run[None], tmp_path: Path) -> None:
-        async def scenario() -> None:
-            helper = HelperProcess()
-            disk = RealDisk()
-            await disk.in_background(disk.make_dirs, str(tmp_path))
-            (tmp_path / "a").write_bytes(b"abc")
-            assert b"abc" == await helper.run(disk.read, str(tmp_path / "a"))
-            await helper.close()
+    async def test_an_interrupt_from_the_terminal_is_for_the_parent(self) -> None:
+        helper = HelperProcess()
+        await helper.run(signal.raise_signal, signal.SIGINT)
+        assert 6 == await helper.run(math.factorial, 3)
+        await helper.close()
 
-        run(scenario())
-
-    def test_it_gives_way_to_others(self, run: Run[None]) -> None:
-        async def scenario() -> None:
-            helper = HelperProcess()
-            assert min(19, os.nice(0) + 10) == await helper.run(os.nice, 0)
-            await helper.close()
-
-        run(scenario())
-
-    def test_an_interrupt_from_the_terminal_is_for_the_parent(self, run: Run[None]) -> None:
-        async def scenario() -> None:
-            helper = HelperProcess()
-            await helper.run(signal.raise_signal, signal.SIGINT)
-            assert 6 == await helper.run(math.factorial, 3)
-            await helper.close()
-
-        run(scenario())
-
-    def test_what_a_job_prints_goes_to_standard_error(self, run: Run[None], capfd: pytest.CaptureFixture[str]) -> None:
-        async def scenario() -> None:
-            helper = HelperProcess()
-            await helper.run(print, "printed by a job", "x" * 10_000)
-            assert 8 == await helper.run(os.write, 1, b"raw text")
-            assert b"" == await helper.run(os.read, 0, 10)
-            assert 6 == await helper.run(math.factorial, 3)
-            await helper.close()
-
-        run(scenario())
+    async def test_what_a_job_prints_goes_to_standard_error(self, capfd: pytest.CaptureFixture[str]) -> None:
+        helper = HelperProcess()
+        await helper.run(print, "printed by a job", "x" * 10_000)
+        assert 8 == await helper.run(os.write, 1, b"raw text")
+        assert b"" == await helper.run(os.read, 0, 10)
+        assert 6 == await helper.run(math.factorial, 3)
+        await helper.close()
         printed = capfd.readouterr()
         assert "" == printed.out
         assert "printed by a job" in printed.err
@@ -109,24 +102,21 @@ class TestJobs:
 
 
 class TestErrors:
-    def test_exceptions_travel(self, run: Run[None]) -> None:
-        async def scenario() -> None:
-            helper = HelperProcess()
-            with pytest.raises(ValueError, match="factorial") as caught:
-                await helper.run(math.factorial, -1)
-            assert "in the helper process" in caught.value.__notes__[0]
-            with pytest.raises(FileNotFoundError) as missing:
-                await helper.run(os.stat, "/nowhere")
-            assert "/nowhere" == missing.value.filename
-            child = helper.pid
-            with pytest.raises(CorruptError, match="bad byte"):
-                await helper.run(exec, "from ottla.model.errors import CorruptError\nraise CorruptError('bad byte')")
-            with pytest.raises(InvariantViolation, match="broken"):
-                await helper.run(violated, "broken")
-            assert child == await helper.run(os.getpid)
-            await helper.close()
-
-        run(scenario())
+    async def test_exceptions_travel(self) -> None:
+        helper = HelperProcess()
+        with pytest.raises(ValueError, match="factorial") as caught:
+            await helper.run(math.factorial, -1)
+        assert "in the helper process" in caught.value.__notes__[0]
+        with pytest.raises(FileNotFoundError) as missing:
+            await helper.run(os.stat, "/nowhere")
+        assert "/nowhere" == missing.value.filename
+        child = helper.pid
+        with pytest.raises(CorruptError, match="bad byte"):
+            await helper.run(exec, "from ottla.model.errors import CorruptError\nraise CorruptError('bad byte')")
+        with pytest.raises(InvariantViolation, match="broken"):
+            await helper.run(violated, "broken")
+        assert child == await helper.run(os.getpid)
+        await helper.close()
 
     @pytest.mark.parametrize(
         ("code", "text"),
@@ -137,125 +127,98 @@ class TestErrors:
             ("raise KeyboardInterrupt", "KeyboardInterrupt"),
         ],
     )
-    def test_what_cannot_travel_is_told(self, run: Run[None], code: str, text: str) -> None:
-        async def scenario() -> None:
-            helper = HelperProcess()
-            with pytest.raises(JobError, match=text):
-                await helper.run(exec, code)
-            assert 6 == await helper.run(math.factorial, 3)
-            await helper.close()
+    async def test_what_cannot_travel_is_told(self, code: str, text: str) -> None:
+        helper = HelperProcess()
+        with pytest.raises(JobError, match=text):
+            await helper.run(exec, code)
+        assert 6 == await helper.run(math.factorial, 3)
+        await helper.close()
 
-        run(scenario())
+    async def test_answers_and_arguments_that_do_not_pickle(self) -> None:
+        helper = HelperProcess()
+        with pytest.raises(TypeError, match="pickle"):
+            await helper.run(threading.Lock)
+        with pytest.raises(TypeError, match="pickle"):
+            await helper.run(len, threading.Lock())
+        with pytest.raises((AttributeError, TypeError, ValueError, ImportError), match="lambda"):
+            await helper.run(lambda: 1)
+        assert 6 == await helper.run(math.factorial, 3)
+        await helper.close()
 
-    def test_answers_and_arguments_that_do_not_pickle(self, run: Run[None]) -> None:
-        async def scenario() -> None:
-            helper = HelperProcess()
-            with pytest.raises(TypeError, match="pickle"):
-                await helper.run(threading.Lock)
-            with pytest.raises(TypeError, match="pickle"):
-                await helper.run(len, threading.Lock())
-            with pytest.raises((AttributeError, TypeError, ValueError, ImportError), match="lambda"):
-                await helper.run(lambda: 1)
-            assert 6 == await helper.run(math.factorial, 3)
-            await helper.close()
-
-        run(scenario())
-
-    def test_a_python_that_is_not_there(self, run: Run[None]) -> None:
-        async def scenario() -> None:
-            helper = HelperProcess(python="/nowhere/python")
-            with pytest.raises(HelperDiedError, match="/nowhere/python"):
-                await helper.run(os.getpid)
-            await helper.close()
-
-        run(scenario())
+    async def test_a_python_that_is_not_there(self) -> None:
+        helper = HelperProcess(python="/nowhere/python")
+        with pytest.raises(HelperDiedError, match="/nowhere/python"):
+            await helper.run(os.getpid)
+        await helper.close()
 
 
 class TestDeath:
-    def test_a_death_fails_its_job_and_the_next_gets_a_new_child(self, run: Run[None]) -> None:
-        async def scenario() -> None:
-            helper = HelperProcess()
-            first = await helper.run(os.getpid)
-            running, waiting = (
-                asyncio.create_task(helper.run(exec, KILL_YOURSELF)),
-                asyncio.create_task(helper.run(os.getpid)),
-            )
-            with pytest.raises(HelperDiedError, match=rf"{first} was ended by SIGKILL while it ran builtins.exec"):
-                await running
-            assert first != await waiting
-            with pytest.raises(HelperDiedError, match="exit code 7"):
-                await helper.run(os._exit, 7)
-            assert 6 == await helper.run(math.factorial, 3)
-            await helper.close()
+    async def test_a_death_fails_its_job_and_the_next_gets_a_new_child(self) -> None:
+        helper = HelperProcess()
+        first = await helper.run(os.getpid)
+        running, waiting = (
+            asyncio.create_task(helper.run(exec, KILL_YOURSELF)),
+            asyncio.create_task(helper.run(os.getpid)),
+        )
+        with pytest.raises(HelperDiedError, match=rf"{first} was ended by SIGKILL while it ran builtins.exec"):
+            await running
+        assert first != await waiting
+        with pytest.raises(HelperDiedError, match="exit code 7"):
+            await helper.run(os._exit, 7)
+        assert 6 == await helper.run(math.factorial, 3)
+        await helper.close()
 
-        run(scenario())
+    async def test_a_death_while_idle_fails_nothing(self) -> None:
+        helper = HelperProcess()
+        child = await helper.run(os.getpid)
+        os.kill(child, signal.SIGKILL)
+        await wait_ended(child)
+        process = helper._child
+        assert process is not None
+        assert process.stdout is not None
+        assert b"" == await process.stdout.read()
+        assert child != await helper.run(os.getpid)
+        await helper.close()
 
-    def test_a_death_while_idle_fails_nothing(self, run: Run[None]) -> None:
-        async def scenario() -> None:
-            helper = HelperProcess()
-            child = await helper.run(os.getpid)
-            os.kill(child, signal.SIGKILL)
-            await wait_ended(child)
-            process = helper._child
-            assert process is not None
-            assert process.stdout is not None
-            assert b"" == await process.stdout.read()
-            assert child != await helper.run(os.getpid)
-            await helper.close()
+    async def test_retires_when_idle_and_returns_when_needed(self) -> None:
+        helper = HelperProcess(idle_seconds=0.05)
+        first = await helper.run(os.getpid)
+        await wait_ended(first)
+        assert helper.pid is None
+        assert first != await helper.run(os.getpid)
+        await helper.close()
 
-        run(scenario())
+    async def test_a_child_in_use_does_not_retire(self) -> None:
+        helper = HelperProcess(idle_seconds=1)
+        first = await helper.run(os.getpid)
+        await helper.run(time.sleep, 1.5)
+        assert first == await helper.run(os.getpid)
+        await helper.close()
 
-    def test_retires_when_idle_and_returns_when_needed(self, run: Run[None]) -> None:
-        async def scenario() -> None:
-            helper = HelperProcess(idle_seconds=0.05)
-            first = await helper.run(os.getpid)
-            await wait_ended(first)
-            assert helper.pid is None
-            assert first != await helper.run(os.getpid)
-            await helper.close()
+    async def test_a_cancelled_job_takes_its_child_along(self) -> None:
+        helper = HelperProcess()
+        child = await helper.run(os.getpid)
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(helper.run(time.sleep, 600), 0.05)
+        await wait_ended(child)
+        assert 6 == await helper.run(math.factorial, 3)
+        await helper.close()
 
-        run(scenario())
-
-    def test_a_child_in_use_does_not_retire(self, run: Run[None]) -> None:
-        async def scenario() -> None:
-            helper = HelperProcess(idle_seconds=1)
-            first = await helper.run(os.getpid)
-            await helper.run(time.sleep, 1.5)
-            assert first == await helper.run(os.getpid)
-            await helper.close()
-
-        run(scenario())
-
-    def test_a_cancelled_job_takes_its_child_along(self, run: Run[None]) -> None:
-        async def scenario() -> None:
-            helper = HelperProcess()
-            child = await helper.run(os.getpid)
-            with pytest.raises(TimeoutError):
-                await asyncio.wait_for(helper.run(time.sleep, 600), 0.05)
-            await wait_ended(child)
-            assert 6 == await helper.run(math.factorial, 3)
-            await helper.close()
-
-        run(scenario())
-
-    def test_close_ends_child_and_running_job(self, run: Run[None]) -> None:
-        async def scenario() -> None:
-            helper = HelperProcess()
-            child = await helper.run(os.getpid)
-            running = asyncio.create_task(helper.run(time.sleep, 600))
-            waiting = asyncio.create_task(helper.run(os.getpid))
-            await asyncio.sleep(0)
-            await helper.close()
-            await wait_ended(child)
-            with pytest.raises(HelperDiedError, match="SIGKILL"):
-                await running
-            with pytest.raises(MisuseError, match="closed"):
-                await waiting
-            with pytest.raises(MisuseError, match="closed"):
-                await helper.run(os.getpid)
-            await helper.close()
-
-        run(scenario())
+    async def test_close_ends_child_and_running_job(self) -> None:
+        helper = HelperProcess()
+        child = await helper.run(os.getpid)
+        running = asyncio.create_task(helper.run(time.sleep, 600))
+        waiting = asyncio.create_task(helper.run(os.getpid))
+        await asyncio.sleep(0)
+        await helper.close()
+        await wait_ended(child)
+        with pytest.raises(HelperDiedError, match="SIGKILL"):
+            await running
+        with pytest.raises(MisuseError, match="closed"):
+            await waiting
+        with pytest.raises(MisuseError, match="closed"):
+            await helper.run(os.getpid)
+        await helper.close()
 
     @pytest.mark.parametrize("busy", [False, True], ids=["idle", "busy"])
     def test_a_child_ends_with_its_parent(self, busy: bool, tmp_path: Path) -> None:
@@ -282,12 +245,9 @@ class TestDeath:
 
 
 class TestInline:
-    def test_answers_and_raises_in_place(self) -> None:
-        async def scenario() -> None:
-            helper: Helper = InlineHelper()
-            assert os.getpid() == await helper.run(os.getpid)
-            with pytest.raises(ValueError, match="factorial"):
-                await helper.run(math.factorial, -1)
-            await helper.close()
-
-        asyncio.run(scenario())
+    async def test_answers_and_raises_in_place(self) -> None:
+        helper: Helper = InlineHelper()
+        assert os.getpid() == await helper.run(os.getpid)
+        with pytest.raises(ValueError, match="factorial"):
+            await helper.run(math.factorial, -1)
+        await helper.close()

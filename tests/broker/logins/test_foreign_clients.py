@@ -16,8 +16,8 @@ from tests.unit.broker.logins.secured import (
     bootstrap,
     oauth_settings,
     sasl_settings,
+    secured,
     token,
-    with_secured,
 )
 
 PATIENCE_SECONDS = 60
@@ -63,27 +63,23 @@ def login_error(configs: dict[str, Any]) -> KafkaError:
 
 
 @pytest.mark.parametrize("mechanism", PASSWORD_MECHANISMS)
-def test_librdkafka_produces_and_consumes(tmp_path: Path, mechanism: str) -> None:
-    async def test(broker: Broker) -> bytes | None:
+async def test_librdkafka_produces_and_consumes(tmp_path: Path, mechanism: str) -> None:
+    async with secured(sasl_settings(tmp_path)) as broker:
         await make_topic(broker, "t")
-        return await asyncio.to_thread(round_trip, librdkafka(broker, mechanism))
-
-    assert b"hello" == with_secured(sasl_settings(tmp_path), test)
+        assert b"hello" == (await asyncio.to_thread(round_trip, librdkafka(broker, mechanism)))
 
 
 @pytest.mark.parametrize("mechanism", PASSWORD_MECHANISMS)
-def test_librdkafka_with_a_wrong_password_is_refused(tmp_path: Path, mechanism: str) -> None:
-    async def test(broker: Broker) -> tuple[KafkaError, int]:
+async def test_librdkafka_with_a_wrong_password_is_refused(tmp_path: Path, mechanism: str) -> None:
+    async with secured(sasl_settings(tmp_path)) as broker:
         error = await asyncio.to_thread(login_error, librdkafka(broker, mechanism, "wrong"))
-        return error, broker.parts.listeners.logins.counts.failed["CLIENTS", mechanism]
-
-    error, failed = with_secured(sasl_settings(tmp_path), test)
+        error, failed = (error, broker.parts.listeners.logins.counts.failed["CLIENTS", mechanism])
     assert KafkaError._AUTHENTICATION == error.code()
     assert failed >= 1
 
 
-def test_librdkafka_with_a_signed_token(tmp_path: Path) -> None:
-    async def test(broker: Broker) -> bytes | None:
+async def test_librdkafka_with_a_signed_token(tmp_path: Path) -> None:
+    async with secured(oauth_settings(tmp_path)) as broker:
         await make_topic(broker, "t")
         configs = {
             "bootstrap.servers": bootstrap(broker),
@@ -91,33 +87,30 @@ def test_librdkafka_with_a_signed_token(tmp_path: Path) -> None:
             "sasl.mechanism": "OAUTHBEARER",
             "oauth_cb": lambda _: (token(KEY), 4102444800.0),
         }
-        return await asyncio.to_thread(round_trip, configs)
-
-    assert b"hello" == with_secured(oauth_settings(tmp_path), test)
+        assert b"hello" == (await asyncio.to_thread(round_trip, configs))
 
 
-def test_librdkafka_with_a_token_of_another_key_is_refused(tmp_path: Path) -> None:
-    async def test(broker: Broker) -> KafkaError:
+async def test_librdkafka_with_a_token_of_another_key_is_refused(tmp_path: Path) -> None:
+    async with secured(oauth_settings(tmp_path)) as broker:
         configs = {
             "bootstrap.servers": bootstrap(broker),
             "security.protocol": "SASL_PLAINTEXT",
             "sasl.mechanism": "OAUTHBEARER",
             "oauth_cb": lambda _: (token(OTHER_KEY), 4102444800.0),
         }
-        return await asyncio.to_thread(login_error, configs)
-
-    assert KafkaError._AUTHENTICATION == with_secured(oauth_settings(tmp_path), test).code()
+        assert KafkaError._AUTHENTICATION == (await asyncio.to_thread(login_error, configs)).code()
 
 
 @pytest.mark.parametrize("mechanism", [*PASSWORD_MECHANISMS, "OAUTHBEARER"])
-def test_aiokafka_produces_and_consumes(tmp_path: Path, mechanism: str) -> None:
+async def test_aiokafka_produces_and_consumes(tmp_path: Path, mechanism: str) -> None:
     aiokafka = pytest.importorskip("aiokafka", reason="only `make test-compat` needs it")
 
     class Tokens(aiokafka.abc.AbstractTokenProvider):  # type: ignore[misc, name-defined]  # may be missing
         async def token(self) -> str:
             return token(KEY)
 
-    async def test(broker: Broker) -> bytes | None:
+    settings = oauth_settings(tmp_path) if mechanism == "OAUTHBEARER" else sasl_settings(tmp_path)
+    async with secured(settings) as broker:
         await make_topic(broker, "t")
         configs: dict[str, Any] = {
             "bootstrap_servers": bootstrap(broker),
@@ -141,14 +134,11 @@ def test_aiokafka_produces_and_consumes(tmp_path: Path, mechanism: str) -> None:
         finally:
             await consumer.stop()
         value: bytes | None = found.value
-        return value
-
-    settings = oauth_settings(tmp_path) if mechanism == "OAUTHBEARER" else sasl_settings(tmp_path)
-    assert b"hello" == with_secured(settings, test)
+        assert b"hello" == (value)
 
 
 @pytest.mark.parametrize("mechanism", [*PASSWORD_MECHANISMS, "OAUTHBEARER"])
-def test_kafka_python_lists_topics(tmp_path: Path, mechanism: str) -> None:
+async def test_kafka_python_lists_topics(tmp_path: Path, mechanism: str) -> None:
     kafka = pytest.importorskip("kafka", reason="only `make test-compat` needs it")
     oauth = pytest.importorskip("kafka.net.sasl.oauth", reason="the tests are for kafka-python 3")
 
@@ -169,9 +159,7 @@ def test_kafka_python_lists_topics(tmp_path: Path, mechanism: str) -> None:
         finally:
             consumer.close()
 
-    async def test(broker: Broker) -> set[str]:
-        await make_topic(broker, "t")
-        return await asyncio.to_thread(topics, broker)
-
     settings = oauth_settings(tmp_path) if mechanism == "OAUTHBEARER" else sasl_settings(tmp_path)
-    assert "t" in with_secured(settings, test)
+    async with secured(settings) as broker:
+        await make_topic(broker, "t")
+        assert "t" in (await asyncio.to_thread(topics, broker))

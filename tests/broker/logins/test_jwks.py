@@ -75,27 +75,23 @@ def issuer() -> Iterator[tuple[type[_Issuer], str]]:
         thread.join()
 
 
-def test_an_unknown_key_is_the_reason_for_another_fetch(issuer: tuple[type[_Issuer], str]) -> None:
+async def test_an_unknown_key_is_the_reason_for_another_fetch(issuer: tuple[type[_Issuer], str]) -> None:
     handler, url = issuer
-
-    async def test() -> None:
-        keys = made(url)
-        task = asyncio.create_task(keys.fetch_forever())
-        try:
-            async with asyncio.timeout(60):
-                await until(lambda: keys.keys is not None)
-                before = keys.keys
-                handler.content = jwks_text(OTHER_KEY).encode()
-                await until(lambda: not keys._wanted.is_set())
-                for _ in range(50):
-                    with pytest.raises(UnknownKeyError):
-                        keys.verify(token(OTHER_KEY), RULES, now_ms())
-                await until(lambda: before is not keys.keys)
-                assert "alice" == keys.verify(token(OTHER_KEY), RULES, now_ms()).name
-        finally:
-            task.cancel()
-
-    asyncio.run(test())
+    keys = made(url)
+    task = asyncio.create_task(keys.fetch_forever())
+    try:
+        async with asyncio.timeout(60):
+            await until(lambda: keys.keys is not None)
+            before = keys.keys
+            handler.content = jwks_text(OTHER_KEY).encode()
+            await until(lambda: not keys._wanted.is_set())
+            for _ in range(50):
+                with pytest.raises(UnknownKeyError):
+                    keys.verify(token(OTHER_KEY), RULES, now_ms())
+            await until(lambda: before is not keys.keys)
+            assert "alice" == keys.verify(token(OTHER_KEY), RULES, now_ms()).name
+    finally:
+        task.cancel()
     assert 2 == handler.fetched, "one fetch at the start, one for fifty tokens"
 
 

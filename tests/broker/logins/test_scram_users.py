@@ -24,7 +24,7 @@ from ottla.security.security_protocol import SecurityProtocol
 from ottla.transport.addresses import Address
 from ottla.transport.client_connection import Connection
 from ottla.transport.client_security import ClientSecurity, sasl_login
-from tests.unit.broker.logins.secured import add_user, bootstrap, sasl_settings, with_secured
+from tests.unit.broker.logins.secured import add_user, bootstrap, sasl_settings, secured
 
 ALICE = Principal("User", "alice")
 MECHANISM = ScramMechanism.SHA_256
@@ -39,7 +39,7 @@ def image(**users: ScramCredential) -> ClusterImage:
     return replace(ClusterImage(), scram_credentials={(MECHANISM, name): each for name, each in users.items()})
 
 
-def test_users_that_change_while_the_broker_runs(tmp_path: Path) -> None:
+async def test_users_that_change_while_the_broker_runs(tmp_path: Path) -> None:
     def can_log_in(broker: Broker, name: str, password: str) -> bool:
         errors: list[Any] = []
         configs = {
@@ -60,7 +60,7 @@ def test_users_that_change_while_the_broker_runs(tmp_path: Path) -> None:
                 return True
         raise AssertionError("neither an error nor a connection")
 
-    async def test(broker: Broker) -> None:
+    async with secured(sasl_settings(tmp_path)) as broker:
         assert not await asyncio.to_thread(can_log_in, broker, "carol", "one")
         await add_user(broker, "carol", "one")
         assert await asyncio.to_thread(can_log_in, broker, "carol", "one")
@@ -70,8 +70,6 @@ def test_users_that_change_while_the_broker_runs(tmp_path: Path) -> None:
         committed = await broker.parts.controller.alter_scram_credentials({(ScramMechanism.SHA_512, "carol"): None})
         await broker.wait_revision(committed.revision)
         assert not await asyncio.to_thread(can_log_in, broker, "carol", "two")
-
-    with_secured(sasl_settings(tmp_path), test)
 
 
 def user(password: str, salt: bytes = b"salt") -> ScramUser:
@@ -95,10 +93,9 @@ def test_first_users_are_created_but_never_changed(tmp_path: Path, caplog: pytes
 
 
 @pytest.mark.parametrize("mechanism", ScramMechanism)
-def test_a_client_logs_in_with_a_delegation_token(tmp_path: Path, mechanism: ScramMechanism) -> None:
+async def test_a_client_logs_in_with_a_delegation_token(tmp_path: Path, mechanism: ScramMechanism) -> None:
     """As its owner, until the token expires or is removed."""
-
-    async def test(broker: Broker) -> None:
+    async with secured(sasl_settings(tmp_path, **{"delegation.token.secret.key": "shared secret"})) as broker:
         now_ms = int(time.time() * 1000)
         made = replace(TOKEN, id="a-token", issued_ms=now_ms, expiry_ms=now_ms + 60_000, max_ms=now_ms + 60_000)
         await broker.wait_revision((await broker.parts.controller.create_token(made)).revision)
@@ -119,5 +116,3 @@ def test_a_client_logs_in_with_a_delegation_token(tmp_path: Path, mechanism: Scr
         connection.close()
         with pytest.raises(AuthenticationError):
             await connect(token_password("another secret", "a-token"))
-
-    with_secured(sasl_settings(tmp_path, **{"delegation.token.secret.key": "shared secret"}), test)

@@ -27,43 +27,34 @@ def end(process: "subprocess.Popen[bytes]") -> None:
 
 
 @pytest.mark.parametrize("before", [True, False], ids=["ended before", "ends while watched"])
-def test_the_end_of_a_process_is_noticed(before: bool) -> None:
-    async def scenario() -> None:
-        gone = asyncio.Event()
-        watch, process = OwnerWatch(gone.set), sleeping()
-        steps: list[Callable[[], None]] = [lambda: end(process), lambda: watch.watch([owner_of(process)])]
-        for step in steps if before else reversed(steps):
-            step()
-        await asyncio.wait_for(gone.wait(), 30)
-        watch.close()
-
-    asyncio.run(scenario())
+async def test_the_end_of_a_process_is_noticed(before: bool) -> None:
+    gone = asyncio.Event()
+    watch, process = OwnerWatch(gone.set), sleeping()
+    steps: list[Callable[[], None]] = [lambda: end(process), lambda: watch.watch([owner_of(process)])]
+    for step in steps if before else reversed(steps):
+        step()
+    await asyncio.wait_for(gone.wait(), 30)
+    watch.close()
 
 
-def test_processes_that_run_or_are_not_wanted_any_more_are_not_reported() -> None:
-    async def scenario() -> None:
-        reports: list[str] = []
-        watch, one, other = OwnerWatch(lambda: reports.append("gone")), sleeping(), sleeping()
-        watch.watch([owner_of(one), owner_of(other)])
-        watch.watch([owner_of(other)])
-        end(one)
-        await asyncio.sleep(0)
-        assert [] == reports
-        watch.close()
-        end(other)
-
-    asyncio.run(scenario())
+async def test_processes_that_run_or_are_not_wanted_any_more_are_not_reported() -> None:
+    reports: list[str] = []
+    watch, one, other = OwnerWatch(lambda: reports.append("gone")), sleeping(), sleeping()
+    watch.watch([owner_of(one), owner_of(other)])
+    watch.watch([owner_of(other)])
+    end(one)
+    await asyncio.sleep(0)
+    assert [] == reports
+    watch.close()
+    end(other)
 
 
-def test_a_python_without_process_handles_watches_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def scenario() -> None:
-        reports: list[str] = []
-        watch, process = OwnerWatch(lambda: reports.append("gone")), sleeping()
-        monkeypatch.delattr(os, "pidfd_open")
-        watch.watch([owner_of(process)])
-        end(process)
-        await asyncio.sleep(0)
-        watch.close()
-        assert [] == reports
-
-    asyncio.run(scenario())
+async def test_a_python_without_process_handles_watches_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    reports: list[str] = []
+    watch, process = OwnerWatch(lambda: reports.append("gone")), sleeping()
+    monkeypatch.delattr(os, "pidfd_open")
+    watch.watch([owner_of(process)])
+    end(process)
+    await asyncio.sleep(0)
+    watch.close()
+    assert [] == reports

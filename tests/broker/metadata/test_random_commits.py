@@ -14,7 +14,7 @@ from ottla.env.real_clock import RealClock
 from ottla.metadata.sqlite.sqlite_store import SqliteLease, SqliteStore
 from ottla.metadata.store import Change, Check, ConflictError, Delete, Entry, Operation, Put
 from tests.effort import effort
-from tests.unit.metadata.store_rig import heard, opened, other_process, run
+from tests.unit.metadata.store_rig import heard, opened, other_process
 
 pytestmark = pytest.mark.slow
 
@@ -153,28 +153,24 @@ while True:
 
 
 @pytest.mark.parametrize("shared", [False, True])
-def test_a_killed_writer_leaves_whole_commits(tmp_path: Path, shared: bool) -> None:
+async def test_a_killed_writer_leaves_whole_commits(tmp_path: Path, shared: bool) -> None:
     """What it was told is durable is there, at most one commit more, and never a part of one."""
     path = tmp_path / "metadata.db"
-
-    async def scenario() -> None:
-        for commits in (1, 2, 5, 30, 60, 7):
-            process = await other_process(path, WRITER, shared=shared)
-            for _ in range(commits):
-                acknowledged = int(await heard(process))
-            process.kill()
-            assert process.stdout is not None
-            for line in (await process.stdout.read()).decode().splitlines(keepends=True):
-                acknowledged = int(line) if line.endswith("\n") else acknowledged
-            await process.wait()
-            async with opened(path, shared=shared) as store:
-                revision, entries = await store.snapshot()
-                assert ["a", "b", "c"] == [entry.key for entry in entries]
-                assert 1 == len({entry.value for entry in entries})
-                assert revision == int(entries[0].value) == entries[0].revision
-                assert acknowledged <= revision <= acknowledged + 1
-                followed = store.follow(0)
-                for at in range(1, revision + 1):
-                    assert [Change(at, key, b"%d" % at) for key in ("a", "b", "c")] == await anext(followed)
-
-    run(scenario())
+    for commits in (1, 2, 5, 30, 60, 7):
+        process = await other_process(path, WRITER, shared=shared)
+        for _ in range(commits):
+            acknowledged = int(await heard(process))
+        process.kill()
+        assert process.stdout is not None
+        for line in (await process.stdout.read()).decode().splitlines(keepends=True):
+            acknowledged = int(line) if line.endswith("\n") else acknowledged
+        await process.wait()
+        async with opened(path, shared=shared) as store:
+            revision, entries = await store.snapshot()
+            assert ["a", "b", "c"] == [entry.key for entry in entries]
+            assert 1 == len({entry.value for entry in entries})
+            assert revision == int(entries[0].value) == entries[0].revision
+            assert acknowledged <= revision <= acknowledged + 1
+            followed = store.follow(0)
+            for at in range(1, revision + 1):
+                assert [Change(at, key, b"%d" % at) for key in ("a", "b", "c")] == await anext(followed)

@@ -46,82 +46,72 @@ class SlowDisk(RealDisk):
         return await super().in_background(function, *args, **kwargs)
 
 
-def test_while_they_wait_for_their_partition(tmp_path: Path) -> None:
-    async def run() -> None:
-        clock = SetClock()
-        settings = {"log.dirs": str(tmp_path / "data"), "listeners": "PLAINTEXT://127.0.0.1:0"}
-        world = replace(real_world(), clock=clock)
-        async with Broker(BrokerConfig.parse(settings=settings), world=world) as broker, asyncio.timeout(SOON_SECONDS):
-            await make_topic(broker, "t", ottla_delay_enable="true")
-            (target,) = broker.parts.partitions.of_topic("t")
-            # With a cancel each record is looked at, so that due records are taken although their partition is busy.
-            await send(broker, (b"in a day", {DELAY_MS: b"%d" % (24 * HOUR_MS)}), (b"", {DELAY_CANCEL: b"other"}))
-            broker.parts.partitions.remove(target)
-            await send(broker, (b"now", {}))
-            await until(lambda: shard_of(broker).counts.failed_attempts >= 1)
-            await send(broker, (b"in an hour", {DELAY_MS: b"%d" % HOUR_MS}))
-            clock.ahead_ms = HOUR_MS
-            await until(lambda: shard_of(broker).due == 1)
-            clock.ahead_ms = 0
-            broker.parts.partitions.add(target)
-            await until(lambda: target.end_offset >= 1)
-            await asyncio.sleep(QUIET_SECONDS)
-            # It may be reading its log again.
-            await until(lambda: shard_of(broker).parked == 2)
-            assert 1 == target.end_offset
-
-    asyncio.run(run())
+async def test_while_they_wait_for_their_partition(tmp_path: Path) -> None:
+    clock = SetClock()
+    settings = {"log.dirs": str(tmp_path / "data"), "listeners": "PLAINTEXT://127.0.0.1:0"}
+    world = replace(real_world(), clock=clock)
+    async with Broker(BrokerConfig.parse(settings=settings), world=world) as broker, asyncio.timeout(SOON_SECONDS):
+        await make_topic(broker, "t", ottla_delay_enable="true")
+        (target,) = broker.parts.partitions.of_topic("t")
+        # With a cancel each record is looked at, so that due records are taken although their partition is busy.
+        await send(broker, (b"in a day", {DELAY_MS: b"%d" % (24 * HOUR_MS)}), (b"", {DELAY_CANCEL: b"other"}))
+        broker.parts.partitions.remove(target)
+        await send(broker, (b"now", {}))
+        await until(lambda: shard_of(broker).counts.failed_attempts >= 1)
+        await send(broker, (b"in an hour", {DELAY_MS: b"%d" % HOUR_MS}))
+        clock.ahead_ms = HOUR_MS
+        await until(lambda: shard_of(broker).due == 1)
+        clock.ahead_ms = 0
+        broker.parts.partitions.add(target)
+        await until(lambda: target.end_offset >= 1)
+        await asyncio.sleep(QUIET_SECONDS)
+        # It may be reading its log again.
+        await until(lambda: shard_of(broker).parked == 2)
+        assert 1 == target.end_offset
 
 
 @pytest.mark.parametrize("is_each_looked_at", [False, True])
-def test_while_they_are_read(tmp_path: Path, is_each_looked_at: bool) -> None:
-    async def run() -> None:
-        clock, disk = SetClock(), SlowDisk()
-        settings = {"log.dirs": str(tmp_path / "data"), "listeners": "PLAINTEXT://127.0.0.1:0"}
-        world = replace(real_world(), clock=clock, disk=disk)
-        async with Broker(BrokerConfig.parse(settings=settings), world=world) as broker, asyncio.timeout(SOON_SECONDS):
-            await make_topic(broker, "t", ottla_delay_enable="true")
-            (target,) = broker.parts.partitions.of_topic("t")
-            if is_each_looked_at:
-                await send(broker, (b"", {DELAY_CANCEL: b"other"}))
-            await send(broker, (b"now", {}), (b"in an hour", {DELAY_MS: b"%d" % HOUR_MS}))
-            await until(lambda: target.end_offset == 1 and shard_of(broker).parked == 1)
-            shard_of(broker)._parked.forget_below(1 << 40)
-            disk.gate.clear()
-            clock.ahead_ms = HOUR_MS
-            await until(lambda: disk.waiting > 0 and shard_of(broker)._index.next_due() is None)
-            clock.ahead_ms = 0
-            disk.gate.set()
-            await asyncio.sleep(QUIET_SECONDS)
-            await until(lambda: shard_of(broker).parked == 1)
-            assert 1 == target.end_offset
-            clock.ahead_ms = HOUR_MS
-            await until(lambda: target.end_offset == 2)
-
-    asyncio.run(run())
+async def test_while_they_are_read(tmp_path: Path, is_each_looked_at: bool) -> None:
+    clock, disk = SetClock(), SlowDisk()
+    settings = {"log.dirs": str(tmp_path / "data"), "listeners": "PLAINTEXT://127.0.0.1:0"}
+    world = replace(real_world(), clock=clock, disk=disk)
+    async with Broker(BrokerConfig.parse(settings=settings), world=world) as broker, asyncio.timeout(SOON_SECONDS):
+        await make_topic(broker, "t", ottla_delay_enable="true")
+        (target,) = broker.parts.partitions.of_topic("t")
+        if is_each_looked_at:
+            await send(broker, (b"", {DELAY_CANCEL: b"other"}))
+        await send(broker, (b"now", {}), (b"in an hour", {DELAY_MS: b"%d" % HOUR_MS}))
+        await until(lambda: target.end_offset == 1 and shard_of(broker).parked == 1)
+        shard_of(broker)._parked.forget_below(1 << 40)
+        disk.gate.clear()
+        clock.ahead_ms = HOUR_MS
+        await until(lambda: disk.waiting > 0 and shard_of(broker)._index.next_due() is None)
+        clock.ahead_ms = 0
+        disk.gate.set()
+        await asyncio.sleep(QUIET_SECONDS)
+        await until(lambda: shard_of(broker).parked == 1)
+        assert 1 == target.end_offset
+        clock.ahead_ms = HOUR_MS
+        await until(lambda: target.end_offset == 2)
 
 
-def test_by_a_moment(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+async def test_by_a_moment(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """They are delivered when the clock gets there again, and the log is not read again."""
-
-    async def run() -> None:
-        clock, disk = SetClock(), SlowDisk()
-        settings = {"log.dirs": str(tmp_path / "data"), "listeners": "PLAINTEXT://127.0.0.1:0"}
-        world = replace(real_world(), clock=clock, disk=disk)
-        async with Broker(BrokerConfig.parse(settings=settings), world=world) as broker, asyncio.timeout(SOON_SECONDS):
-            await make_topic(broker, "t", ottla_delay_enable="true")
-            (target,) = broker.parts.partitions.of_topic("t")
-            due_ms = clock.now_ms() + HOUR_MS
-            await send(broker, (b"now", {}), (b"in an hour", {DELIVER_AT_MS: b"%d" % due_ms}))
-            await until(lambda: target.end_offset == 1 and shard_of(broker).parked == 1)
-            shard_of(broker)._parked.forget_below(1 << 40)
-            disk.gate.clear()
-            clock.ahead_ms = due_ms - clock.now_ms()
-            await until(lambda: shard_of(broker)._ready_count == 1)
-            clock.ahead_ms -= 500
-            disk.gate.set()
-            await until(lambda: target.end_offset == 2)
-            assert clock.now_ms() >= due_ms
-
-    asyncio.run(run())
+    clock, disk = SetClock(), SlowDisk()
+    settings = {"log.dirs": str(tmp_path / "data"), "listeners": "PLAINTEXT://127.0.0.1:0"}
+    world = replace(real_world(), clock=clock, disk=disk)
+    async with Broker(BrokerConfig.parse(settings=settings), world=world) as broker, asyncio.timeout(SOON_SECONDS):
+        await make_topic(broker, "t", ottla_delay_enable="true")
+        (target,) = broker.parts.partitions.of_topic("t")
+        due_ms = clock.now_ms() + HOUR_MS
+        await send(broker, (b"now", {}), (b"in an hour", {DELIVER_AT_MS: b"%d" % due_ms}))
+        await until(lambda: target.end_offset == 1 and shard_of(broker).parked == 1)
+        shard_of(broker)._parked.forget_below(1 << 40)
+        disk.gate.clear()
+        clock.ahead_ms = due_ms - clock.now_ms()
+        await until(lambda: shard_of(broker)._ready_count == 1)
+        clock.ahead_ms -= 500
+        disk.gate.set()
+        await until(lambda: target.end_offset == 2)
+        assert clock.now_ms() >= due_ms
     assert "reading the log again" not in caplog.text

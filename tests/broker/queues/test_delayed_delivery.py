@@ -2,7 +2,8 @@
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 from random import Random
@@ -45,29 +46,25 @@ class SetClock(RealClock):
         return TimestampMs(super().now_ms() + self.ahead_ms)
 
 
-def with_queue(folder: Path, test: Callable[[Broker], Awaitable[None]], **configs: str) -> None:
+@asynccontextmanager
+async def serving_queue(folder: Path, **configs: str) -> AsyncIterator[Broker]:
     """A broker with the topic `t`, which has delayed delivery."""
 
-    async def run() -> None:
-        async with running(folder) as broker, asyncio.timeout(SOON_SECONDS):
-            await make_topic(broker, "t", 1, ottla_delay_enable="true", **configs)
-            await test(broker)
-
-    asyncio.run(run())
+    async with running(folder) as broker, asyncio.timeout(SOON_SECONDS):
+        await make_topic(broker, "t", 1, ottla_delay_enable="true", **configs)
+        yield broker
 
 
-def with_set_clock(folder: Path, test: Callable[[Broker, SetClock], Awaitable[None]], **configs: str) -> None:
+@asynccontextmanager
+async def serving_set_clock(folder: Path, **configs: str) -> AsyncIterator[tuple[Broker, SetClock]]:
     """The same, with a broker whose clock the test sets."""
 
-    async def run() -> None:
-        clock = SetClock()
-        settings = {"log.dirs": str(folder / "data"), "listeners": "PLAINTEXT://127.0.0.1:0"}
-        world = replace(real_world(), clock=clock)
-        async with Broker(BrokerConfig.parse(settings=settings), world=world) as broker, asyncio.timeout(SOON_SECONDS):
-            await make_topic(broker, "t", 1, ottla_delay_enable="true", **configs)
-            await test(broker, clock)
-
-    asyncio.run(run())
+    clock = SetClock()
+    settings = {"log.dirs": str(folder / "data"), "listeners": "PLAINTEXT://127.0.0.1:0"}
+    world = replace(real_world(), clock=clock)
+    async with Broker(BrokerConfig.parse(settings=settings), world=world) as broker, asyncio.timeout(SOON_SECONDS):
+        await make_topic(broker, "t", 1, ottla_delay_enable="true", **configs)
+        yield broker, clock
 
 
 def now_ms() -> int:
@@ -110,8 +107,8 @@ async def read(
     return found
 
 
-def test_records_are_delivered_when_they_are_due(tmp_path: Path) -> None:
-    async def test(broker: Broker, clock: SetClock) -> None:
+async def test_records_are_delivered_when_they_are_due(tmp_path: Path) -> None:
+    async with serving_set_clock(tmp_path) as (broker, clock):
         dues = [clock.now_ms() + HOUR_MS + later_ms for later_ms in (700, 300, 0, 300)]
         await park(broker, DELIVER_AT_MS, dues)
         clock.ahead_ms = min(dues) - clock.now_ms()
@@ -125,11 +122,9 @@ def test_records_are_delivered_when_they_are_due(tmp_path: Path) -> None:
             assert headers[ORIGIN] == b"t.delayed/0/%d" % number
             assert dues[number] <= int(headers[DUE_MS] or b"0") <= seen_ms
 
-    with_set_clock(tmp_path, test)
 
-
-def test_headers_that_make_no_sense_are_refused(tmp_path: Path) -> None:
-    async def test(broker: Broker) -> None:
+async def test_headers_that_make_no_sense_are_refused(tmp_path: Path) -> None:
+    async with serving_queue(tmp_path) as broker:
         async with AsyncProducer(bootstrap_servers=f"127.0.0.1:{broker.port}") as producer:
             for header in ((DELAY_MS, b"soon"), (DELAY_MS, b"-1"), (DELAY_MS, b"99999999999999")):
                 sent = await producer.send("t.delayed", b"x", partition=0, headers=[header])
@@ -138,26 +133,21 @@ def test_headers_that_make_no_sense_are_refused(tmp_path: Path) -> None:
         (parked,) = broker.parts.partitions.of_topic("t.delayed")
         assert 0 == parked.end_offset
 
-    with_queue(tmp_path, test)
+
+async def test_parked_records_survive_a_restart(tmp_path: Path) -> None:
+    async with running(tmp_path) as broker, asyncio.timeout(SOON_SECONDS):
+        await make_topic(broker, "t", ottla_delay_enable="true")
+        await park(broker, DELAY_MS, [0, 1500, 1000])
+        assert [b"0"] == [record.value for record, _ in await read(broker, 1)]
+    async with running(tmp_path) as broker, asyncio.timeout(SOON_SECONDS):
+        assert [b"0", b"2", b"1"] == [record.value for record, _ in await read(broker, 3)]
+        await asyncio.sleep(0.3)
+        (target,) = broker.parts.partitions.of_topic("t")
+        assert target.end_offset == 3
 
 
-def test_parked_records_survive_a_restart(tmp_path: Path) -> None:
-    async def run() -> None:
-        async with running(tmp_path) as broker, asyncio.timeout(SOON_SECONDS):
-            await make_topic(broker, "t", ottla_delay_enable="true")
-            await park(broker, DELAY_MS, [0, 1500, 1000])
-            assert [b"0"] == [record.value for record, _ in await read(broker, 1)]
-        async with running(tmp_path) as broker, asyncio.timeout(SOON_SECONDS):
-            assert [b"0", b"2", b"1"] == [record.value for record, _ in await read(broker, 3)]
-            await asyncio.sleep(0.3)
-            (target,) = broker.parts.partitions.of_topic("t")
-            assert target.end_offset == 3
-
-    asyncio.run(run())
-
-
-def test_records_are_cancelled_and_rescheduled_by_their_id(tmp_path: Path) -> None:
-    async def test(broker: Broker, clock: SetClock) -> None:
+async def test_records_are_cancelled_and_rescheduled_by_their_id(tmp_path: Path) -> None:
+    async with serving_set_clock(tmp_path) as (broker, clock):
         soon = {DELAY_MS: b"%d" % (HOUR_MS - 400)}
         await send(
             broker,
@@ -174,15 +164,12 @@ def test_records_are_cancelled_and_rescheduled_by_their_id(tmp_path: Path) -> No
         assert found == [b"other", b"plain", b"later", b"again"]
         assert (shard_of(broker).parked, shard_of(broker).counts.dropped) == (0, 2)
 
-    with_set_clock(tmp_path, test)
 
-
-def test_cancels_of_unknown_ids_take_no_memory_and_no_disk_if_nothing_is_parked(
+async def test_cancels_of_unknown_ids_take_no_memory_and_no_disk_if_nothing_is_parked(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(queue_shard, "_SNAPSHOT_OFFSETS", 100)
-
-    async def test(broker: Broker) -> None:
+    async with serving_queue(tmp_path) as broker:
         await send(broker, (b"first", {}))
         assert [b"first"] == [record.value for record, _ in await read(broker, 1)]
         shard = shard_of(broker)
@@ -193,11 +180,9 @@ def test_cancels_of_unknown_ids_take_no_memory_and_no_disk_if_nothing_is_parked(
         assert isinstance(kind, DelayQueue)
         assert 0 == kind.cancel_count
 
-    with_queue(tmp_path, test)
 
-
-def test_cancelled_ids_are_limited(tmp_path: Path) -> None:
-    async def test(broker: Broker, clock: SetClock) -> None:
+async def test_cancelled_ids_are_limited(tmp_path: Path) -> None:
+    async with serving_set_clock(tmp_path, ottla_delay_cancelled_max="2") as (broker, clock):
         late = {DELAY_MS: b"%d" % HOUR_MS}
         parked = [(b"%d" % at, {**late, DELAY_ID: b"id-%d" % at}) for at in range(4)]
         await send(broker, *parked)
@@ -222,28 +207,23 @@ def test_cancelled_ids_are_limited(tmp_path: Path) -> None:
         found = [record.value for record, _ in await read(broker, 4)]
         assert [b"1", b"2", b"3", b"4"] == found
 
-    with_set_clock(tmp_path, test, ottla_delay_cancelled_max="2")
+
+async def test_a_cancel_is_remembered_over_a_restart(tmp_path: Path) -> None:
+    async with running(tmp_path) as broker, asyncio.timeout(SOON_SECONDS):
+        await make_topic(broker, "t", ottla_delay_enable="true")
+        await send(
+            broker,
+            (b"cancelled", {DELAY_MS: b"5000", DELAY_ID: b"a"}),
+            (b"kept", {DELAY_MS: b"5000", DELAY_ID: b"b"}),
+            (b"", {DELAY_CANCEL: b"a"}),
+        )
+    async with running(tmp_path) as broker, asyncio.timeout(SOON_SECONDS):
+        assert [b"kept"] == [record.value for record, _ in await read(broker, 1)]
+        await until(lambda: shard_of(broker).parked == 0)
 
 
-def test_a_cancel_is_remembered_over_a_restart(tmp_path: Path) -> None:
-    async def run() -> None:
-        async with running(tmp_path) as broker, asyncio.timeout(SOON_SECONDS):
-            await make_topic(broker, "t", ottla_delay_enable="true")
-            await send(
-                broker,
-                (b"cancelled", {DELAY_MS: b"5000", DELAY_ID: b"a"}),
-                (b"kept", {DELAY_MS: b"5000", DELAY_ID: b"b"}),
-                (b"", {DELAY_CANCEL: b"a"}),
-            )
-        async with running(tmp_path) as broker, asyncio.timeout(SOON_SECONDS):
-            assert [b"kept"] == [record.value for record, _ in await read(broker, 1)]
-            await until(lambda: shard_of(broker).parked == 0)
-
-    asyncio.run(run())
-
-
-def test_records_of_an_aborted_transaction_are_never_delivered(tmp_path: Path) -> None:
-    async def test(broker: Broker) -> None:
+async def test_records_of_an_aborted_transaction_are_never_delivered(tmp_path: Path) -> None:
+    async with serving_queue(tmp_path) as broker:
         address = f"127.0.0.1:{broker.port}"
         async with AsyncProducer(bootstrap_servers=address, transactional_id="x") as producer:
             await producer.init_transactions()
@@ -260,11 +240,11 @@ def test_records_of_an_aborted_transaction_are_never_delivered(tmp_path: Path) -
         assert [b"committed"] == [record.value for record, _ in await read(broker, 1)]
         await until(lambda: shard_of(broker).parked == 0)
 
-    with_queue(tmp_path, test)
 
-
-def test_a_record_that_the_topic_refuses_is_a_dead_letter_and_its_neighbours_are_delivered(tmp_path: Path) -> None:
-    async def test(broker: Broker, clock: SetClock) -> None:
+async def test_a_record_that_the_topic_refuses_is_a_dead_letter_and_its_neighbours_are_delivered(
+    tmp_path: Path,
+) -> None:
+    async with serving_set_clock(tmp_path) as (broker, clock):
         late, large = {DELAY_MS: b"%d" % HOUR_MS}, Random(3).randbytes(3000)  # Compressed, it would be as large.
         await send(broker, *((b"%d" % at if at != 3 else large, late) for at in range(6)))
         await set_configs(broker, "t", {"max.message.bytes": "1000"})
@@ -277,13 +257,11 @@ def test_a_record_that_the_topic_refuses_is_a_dead_letter_and_its_neighbours_are
         assert headers["__dlq.errors.topic"] == b"t"
         await until(lambda: shard_of(broker).parked == 0 and shard_of(broker).counts.dead == 1)
 
-    with_set_clock(tmp_path, test)
 
-
-def test_a_dead_letter_that_is_refused_does_not_hold_up_others(
+async def test_a_dead_letter_that_is_refused_does_not_hold_up_others(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def test(broker: Broker, clock: SetClock) -> None:
+    async with serving_set_clock(tmp_path) as (broker, clock):
         large, small = Random(3).randbytes(3000), Random(4).randbytes(400)
         await send(broker, *((value, {DELAY_MS: b"%d" % HOUR_MS}) for value in (large, small)))
         await set_configs(broker, "t", {"max.message.bytes": "300"})
@@ -300,16 +278,14 @@ def test_a_dead_letter_that_is_refused_does_not_hold_up_others(
         assert [small, large] == [record.value for record, _ in await read(broker, 2, "dlq.t")]
         await until(lambda: shard_of(broker).counts.dead == 2)
 
-    with_set_clock(tmp_path, test)
-
 
 async def set_configs(broker: Broker, topic: str, configs: dict[str, str]) -> None:
     async with AsyncAdmin(bootstrap_servers=f"127.0.0.1:{broker.port}") as admin:
         (await admin.alter_configs([ConfigResource(ResourceType.TOPIC, topic, configs)])).checked()
 
 
-def test_records_parked_before_the_topic_grew_go_where_their_key_belongs(tmp_path: Path) -> None:
-    async def test(broker: Broker, clock: SetClock) -> None:
+async def test_records_parked_before_the_topic_grew_go_where_their_key_belongs(tmp_path: Path) -> None:
+    async with serving_set_clock(tmp_path) as (broker, clock):
         late = [(DELAY_MS, b"%d" % HOUR_MS)]
         keys = [b"key %d" % at for at in range(20)]
         async with AsyncProducer(bootstrap_servers=f"127.0.0.1:{broker.port}") as producer:
@@ -324,11 +300,9 @@ def test_records_parked_before_the_topic_grew_go_where_their_key_belongs(tmp_pat
         wanted: dict[bytes | None, int] = {key: partition_for_key(key, 5) for key in keys}
         assert found == {**wanted, None: 0}
 
-    with_set_clock(tmp_path, test)
 
-
-def test_queues_are_counted_by_kind_and_topic(tmp_path: Path) -> None:
-    async def test(broker: Broker) -> None:
+async def test_queues_are_counted_by_kind_and_topic(tmp_path: Path) -> None:
+    async with serving_queue(tmp_path) as broker:
         await send(broker, (b"now", {}), (b"in a day", {DELAY_MS: b"86400000"}), topic="t.delayed")
         await read(broker, 1)
         await until(lambda: shard_of(broker).parked == 1)
@@ -351,10 +325,8 @@ def test_queues_are_counted_by_kind_and_topic(tmp_path: Path) -> None:
             "ottla_queue_failed_deliveries_total": 0,
         }
 
-    with_queue(tmp_path, test)
 
-
-def test_the_log_start_follows_what_is_delivered_and_sequences_go_on_after_a_restart(tmp_path: Path) -> None:
+async def test_the_log_start_follows_what_is_delivered_and_sequences_go_on_after_a_restart(tmp_path: Path) -> None:
     async def park_many(broker: Broker, first: int, count: int) -> None:
         async with AsyncProducer(bootstrap_servers=f"127.0.0.1:{broker.port}", linger_ms=20) as producer:
             sends = [producer.send("t.delayed", b"%d" % at, partition=0) for at in range(first, first + count)]
@@ -365,28 +337,24 @@ def test_the_log_start_follows_what_is_delivered_and_sequences_go_on_after_a_res
         return found
 
     count = 12_000
-
-    async def run() -> None:
-        async with running(tmp_path) as broker, asyncio.timeout(SOON_SECONDS):
-            await make_topic(broker, "t", ottla_delay_enable="true")
-            await park_many(broker, 0, count)
-            await send(broker, (b"late", {DELAY_MS: b"3600000"}))
-            await until(lambda: partition(broker, "t.delayed").start_offset >= count)
-            assert shard_of(broker).parked == 1
-        async with running(tmp_path) as broker, asyncio.timeout(SOON_SECONDS):
-            await until(lambda: shard_of(broker).is_loaded)
-            assert shard_of(broker).parked == 1
-            await park_many(broker, count, 100)
-            await until(lambda: partition(broker, "t").end_offset == count + 100)
-            assert shard_of(broker).parked == 1
-            values = [record.value for record, _ in await read(broker, count + 100)]
-            assert sorted(values) == sorted(b"%d" % at for at in range(count + 100))
-
-    asyncio.run(run())
+    async with running(tmp_path) as broker, asyncio.timeout(SOON_SECONDS):
+        await make_topic(broker, "t", ottla_delay_enable="true")
+        await park_many(broker, 0, count)
+        await send(broker, (b"late", {DELAY_MS: b"3600000"}))
+        await until(lambda: partition(broker, "t.delayed").start_offset >= count)
+        assert shard_of(broker).parked == 1
+    async with running(tmp_path) as broker, asyncio.timeout(SOON_SECONDS):
+        await until(lambda: shard_of(broker).is_loaded)
+        assert shard_of(broker).parked == 1
+        await park_many(broker, count, 100)
+        await until(lambda: partition(broker, "t").end_offset == count + 100)
+        assert shard_of(broker).parked == 1
+        values = [record.value for record, _ in await read(broker, count + 100)]
+        assert sorted(values) == sorted(b"%d" % at for at in range(count + 100))
 
 
-def test_a_delivery_waits_for_a_target_that_cannot_be_written(tmp_path: Path) -> None:
-    async def test(broker: Broker) -> None:
+async def test_a_delivery_waits_for_a_target_that_cannot_be_written(tmp_path: Path) -> None:
+    async with serving_queue(tmp_path) as broker:
         (target,) = broker.parts.partitions.of_topic("t")
         target.on_min_insync_replicas(1)
         await send(broker, (b"v", {DELAY_MS: b"100"}))
@@ -396,11 +364,9 @@ def test_a_delivery_waits_for_a_target_that_cannot_be_written(tmp_path: Path) ->
         broker.parts.partitions.add(target)
         assert [b"v"] == [record.value for record, _ in await read(broker, 1)]
 
-    with_queue(tmp_path, test)
 
-
-def test_due_records_count_while_their_partition_cannot_be_written(tmp_path: Path) -> None:
-    async def test(broker: Broker) -> None:
+async def test_due_records_count_while_their_partition_cannot_be_written(tmp_path: Path) -> None:
+    async with serving_queue(tmp_path) as broker:
         (target,) = broker.parts.partitions.of_topic("t")
         broker.parts.partitions.remove(target)
         await send(broker, (b"planned", {}))
@@ -410,11 +376,9 @@ def test_due_records_count_while_their_partition_cannot_be_written(tmp_path: Pat
         broker.parts.partitions.add(target)
         await until(lambda: (shard_of(broker).parked, shard_of(broker).due) == (1, 0))
 
-    with_queue(tmp_path, test)
 
-
-def test_a_clock_that_is_set_forward_makes_records_due(tmp_path: Path) -> None:
-    async def test(broker: Broker, clock: SetClock) -> None:
+async def test_a_clock_that_is_set_forward_makes_records_due(tmp_path: Path) -> None:
+    async with serving_set_clock(tmp_path) as (broker, clock):
         await send(broker, (b"in an hour", {DELAY_MS: b"%d" % HOUR_MS}))
         await until(lambda: shard_of(broker).parked == 1)
         clock.ahead_ms = HOUR_MS
@@ -424,30 +388,25 @@ def test_a_clock_that_is_set_forward_makes_records_due(tmp_path: Path) -> None:
         await asyncio.sleep(4)
         assert shard_of(broker).parked == 1, "early: the clock was set back, so it is due in an hour"
 
-    with_set_clock(tmp_path, test)
+
+async def test_a_queue_reads_its_log_again_when_it_does_not_know_what_was_written(tmp_path: Path) -> None:
+    async with running(tmp_path, log_flush_interval_messages="1") as broker, asyncio.timeout(SOON_SECONDS):
+        await make_topic(broker, "t", ottla_delay_enable="true")
+        await send(broker, (b"v", {DELAY_MS: b"1500"}))
+        shard = shard_of(broker)
+        await until(lambda: shard.parked == 1 and shard._state.producer_id is not None)
+        before = shard._state
+        # The fsync that would commit it has only begun.
+        assert shard._write([Done(())])
+        shard.partition.fail_waiting(StorageError("the disk failed for a moment"))
+        await until(lambda: shard._state is not before and shard.is_loaded)
+        assert shard.parked <= 1
+        assert [b"v"] == [record.value for record, _ in await read(broker, 1)]
+        await until(lambda: shard.parked == 0)
 
 
-def test_a_queue_reads_its_log_again_when_it_does_not_know_what_was_written(tmp_path: Path) -> None:
-    async def run() -> None:
-        async with running(tmp_path, log_flush_interval_messages="1") as broker, asyncio.timeout(SOON_SECONDS):
-            await make_topic(broker, "t", ottla_delay_enable="true")
-            await send(broker, (b"v", {DELAY_MS: b"1500"}))
-            shard = shard_of(broker)
-            await until(lambda: shard.parked == 1 and shard._state.producer_id is not None)
-            before = shard._state
-            # The fsync that would commit it has only begun.
-            assert shard._write([Done(())])
-            shard.partition.fail_waiting(StorageError("the disk failed for a moment"))
-            await until(lambda: shard._state is not before and shard.is_loaded)
-            assert shard.parked <= 1
-            assert [b"v"] == [record.value for record, _ in await read(broker, 1)]
-            await until(lambda: shard.parked == 0)
-
-    asyncio.run(run())
-
-
-def test_an_unexpected_error_does_not_end_a_delivery(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def test(broker: Broker) -> None:
+async def test_an_unexpected_error_does_not_end_a_delivery(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with serving_queue(tmp_path) as broker:
         sinks, failures = shard_of(broker)._sinks, [ValueError("a bug")]
         append = sinks.append
 
@@ -460,11 +419,9 @@ def test_an_unexpected_error_does_not_end_a_delivery(tmp_path: Path, monkeypatch
         await send(broker, (b"v", {}))
         assert [b"v"] == [record.value for record, _ in await read(broker, 1)]
 
-    with_queue(tmp_path, test)
 
-
-def test_what_the_topic_accepts_compressed_is_delivered(tmp_path: Path) -> None:
-    async def test(broker: Broker) -> None:
+async def test_what_the_topic_accepts_compressed_is_delivered(tmp_path: Path) -> None:
+    async with serving_queue(tmp_path, max_message_bytes="20000") as broker:
         value = bytes(1_000_000)
         options = {"bootstrap_servers": f"127.0.0.1:{broker.port}", "compression_type": "gzip"}
         async with AsyncProducer(**options) as producer:  # type: ignore[arg-type]
@@ -472,11 +429,11 @@ def test_what_the_topic_accepts_compressed_is_delivered(tmp_path: Path) -> None:
                 await (await producer.send(topic, value, partition=0))
         assert [value] * 2 == [record.value for record, _ in await read(broker, 2)]
 
-    with_queue(tmp_path, test, max_message_bytes="20000")
 
-
-def test_a_record_that_would_not_fit_with_its_origin_is_refused_and_smaller_ones_are_delivered(tmp_path: Path) -> None:
-    async def test(broker: Broker) -> None:
+async def test_a_record_that_would_not_fit_with_its_origin_is_refused_and_smaller_ones_are_delivered(
+    tmp_path: Path,
+) -> None:
+    async with serving_queue(tmp_path, max_message_bytes="20000") as broker:
         accepted = []
         async with AsyncProducer(bootstrap_servers=f"127.0.0.1:{broker.port}") as producer:
             # A batch of one record has 72 bytes more than its value.
@@ -493,5 +450,3 @@ def test_a_record_that_would_not_fit_with_its_origin_is_refused_and_smaller_ones
         assert 19_924 not in accepted
         assert accepted == [len(record.value or b"") for record, _ in await read(broker, len(accepted))]
         assert 0 == broker.parts.partitions.of_topic("dlq.t")[0].end_offset
-
-    with_queue(tmp_path, test, max_message_bytes="20000")

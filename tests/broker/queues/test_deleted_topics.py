@@ -2,7 +2,8 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -32,16 +33,14 @@ def unwritable(monkeypatch: pytest.MonkeyPatch) -> set[str]:
     return names
 
 
-def with_broker(folder: Path, test: Callable[[Broker, AsyncAdmin], Awaitable[None]]) -> None:
-    async def run() -> None:
-        async with (
-            running(folder) as broker,
-            asyncio.timeout(SOON_SECONDS),
-            AsyncAdmin(bootstrap_servers=f"127.0.0.1:{broker.port}") as admin,
-        ):
-            await test(broker, admin)
-
-    asyncio.run(run())
+@asynccontextmanager
+async def serving_admin(folder: Path) -> AsyncIterator[tuple[Broker, AsyncAdmin]]:
+    async with (
+        running(folder) as broker,
+        asyncio.timeout(SOON_SECONDS),
+        AsyncAdmin(bootstrap_servers=f"127.0.0.1:{broker.port}") as admin,
+    ):
+        yield broker, admin
 
 
 async def send(broker: Broker, topic: str, count: int, header: str, value: bytes, partition: int = 0) -> None:
@@ -80,10 +79,10 @@ def expected(count: int) -> set[bytes]:
     return {b"%d" % number for number in range(count)}
 
 
-def test_expired_records_on_their_way_to_a_deleted_topic_go_to_the_next_one(
+async def test_expired_records_on_their_way_to_a_deleted_topic_go_to_the_next_one(
     tmp_path: Path, unwritable: set[str]
 ) -> None:
-    async def test(broker: Broker, admin: AsyncAdmin) -> None:
+    async with serving_admin(tmp_path) as (broker, admin):
         unwritable.add("first")
         await make_topic(broker, "t", ottla_ttl_enable="true", errors_deadletterqueue_topic_name="first")
         await send(broker, "t", 50, TTL_MS, b"0")
@@ -96,11 +95,11 @@ def test_expired_records_on_their_way_to_a_deleted_topic_go_to_the_next_one(
         await send(broker, "t", 51, TTL_MS, b"0")
         await until(lambda: broker.partitions.find("second", 0).end_offset == 101)
 
-    with_broker(tmp_path, test)
 
-
-def test_dead_letters_find_a_topic_that_has_fewer_partitions_than_before(tmp_path: Path, unwritable: set[str]) -> None:
-    async def test(broker: Broker, admin: AsyncAdmin) -> None:
+async def test_dead_letters_find_a_topic_that_has_fewer_partitions_than_before(
+    tmp_path: Path, unwritable: set[str]
+) -> None:
+    async with serving_admin(tmp_path) as (broker, admin):
         unwritable.add("dead")
         await make_topic(broker, "t", 2, ottla_retry_enable="true", errors_deadletterqueue_topic_name="dead")
         await make_topic(broker, "t.g.retry", 2)
@@ -114,11 +113,9 @@ def test_dead_letters_find_a_topic_that_has_fewer_partitions_than_before(tmp_pat
         assert expected(20) == await values(broker, "dead", 20)
         await until(lambda: shard_of(broker, "t.g.retry", 1).parked == 0)
 
-    with_broker(tmp_path, test)
 
-
-def test_dead_letters_wait_for_a_topic_that_was_deleted(tmp_path: Path, unwritable: set[str]) -> None:
-    async def test(broker: Broker, admin: AsyncAdmin) -> None:
+async def test_dead_letters_wait_for_a_topic_that_was_deleted(tmp_path: Path, unwritable: set[str]) -> None:
+    async with serving_admin(tmp_path) as (broker, admin):
         await make_topic(broker, "t", ottla_retry_enable="true")
         await make_topic(broker, "t.g.retry")
         unwritable.add("dlq.t")
@@ -132,13 +129,12 @@ def test_dead_letters_wait_for_a_topic_that_was_deleted(tmp_path: Path, unwritab
         await configure(admin, "t", ottla_retry_enable="true")
         assert expected(20) == await values(broker, "dlq.t", 20)
 
-    with_broker(tmp_path, test)
 
-
-def test_parked_records_that_are_deleted_with_their_topic_are_counted_in_the_log(
+async def test_parked_records_that_are_deleted_with_their_topic_are_counted_in_the_log(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def test(broker: Broker, admin: AsyncAdmin) -> None:
+    caplog.set_level(logging.WARNING)
+    async with serving_admin(tmp_path) as (broker, admin):
         await make_topic(broker, "t", ottla_delay_enable="true")
         await make_topic(broker, "u", ottla_delay_enable="true")
         for topic in ("t", "u"):
@@ -147,9 +143,6 @@ def test_parked_records_that_are_deleted_with_their_topic_are_counted_in_the_log
         await configure(admin, "t", ottla_delay_enable="false")
         (await admin.delete_topics(["t.delayed", "u"])).checked()
         await until(lambda: not list(broker.parts.queues))
-
-    with caplog.at_level(logging.WARNING):
-        with_broker(tmp_path, test)
     told = [record.getMessage() for record in caplog.records if "deleted" in record.getMessage()]
     assert [
         "queue t.delayed-0: topic t.delayed was deleted with 7 parked records; 0 of them are on their way",

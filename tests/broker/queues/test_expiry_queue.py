@@ -2,7 +2,8 @@
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -25,12 +26,10 @@ from tests.unit.transport.rig import until
 SOON_SECONDS = 120
 
 
-def with_broker(folder: Path, test: Callable[[Broker], Awaitable[None]]) -> None:
-    async def run() -> None:
-        async with running(folder) as broker, asyncio.timeout(SOON_SECONDS):
-            await test(broker)
-
-    asyncio.run(run())
+@asynccontextmanager
+async def serving(folder: Path) -> AsyncIterator[Broker]:
+    async with running(folder) as broker, asyncio.timeout(SOON_SECONDS):
+        yield broker
 
 
 async def send(broker: Broker, value: bytes, ttl_ms: int | None = None, age_ms: int = 0) -> None:
@@ -53,8 +52,8 @@ async def read(broker: Broker, topic: str, count: int) -> list[ConsumerRecord]:
     return found
 
 
-def test_expired_records_are_moved_once(tmp_path: Path) -> None:
-    async def first(broker: Broker) -> None:
+async def test_expired_records_are_moved_once(tmp_path: Path) -> None:
+    async with serving(tmp_path) as broker:
         await make_topic(broker, "t", ottla_ttl_enable="true", errors_deadletterqueue_topic_name="dead")
         await send(broker, b"a", 1000, age_ms=10_000)
         await send(broker, b"b")
@@ -74,35 +73,27 @@ def test_expired_records_are_moved_once(tmp_path: Path) -> None:
         assert [b"b"] == [record.value for record in await read(broker, "t", 1)]
         assert 2 == broker.partitions.find("t", 0).expired_records
         assert 0 == broker.partitions.find("t", 0).start_offset
-
-    async def second(broker: Broker) -> None:
+    async with serving(tmp_path) as broker:
         await send(broker, b"d", 0)
         assert [b"a", b"c", b"d"] == [record.value for record in await read(broker, "dead", 3)]
         assert 3 == broker.partitions.find("dead", 0).end_offset
         assert 1 == broker.partitions.find("t", 0).expired_records
 
-    with_broker(tmp_path, first)
-    with_broker(tmp_path, second)
 
-
-def test_without_a_dead_letter_topic_they_are_counted_and_nothing_is_written(tmp_path: Path) -> None:
-    async def first(broker: Broker) -> None:
+async def test_without_a_dead_letter_topic_they_are_counted_and_nothing_is_written(tmp_path: Path) -> None:
+    async with serving(tmp_path) as broker:
         await make_topic(broker, "t", ottla_ttl_ms="300")
         await send(broker, b"a")
         await send(broker, b"b", 3_600_000)
         partition = broker.partitions.find("t", 0)
         await until(lambda: partition.expired_records == 1)
         assert 2 == partition.end_offset
-
-    async def second(broker: Broker) -> None:
+    async with serving(tmp_path) as broker:
         """What expired before is not counted again."""
         await send(broker, b"c", 1)
         partition = broker.partitions.find("t", 0)
         await until(lambda: partition.expired_records > 0)
         assert (1, 3) == (partition.expired_records, partition.end_offset)
-
-    with_broker(tmp_path, first)
-    with_broker(tmp_path, second)
 
 
 @pytest.mark.parametrize("number", range(3))
@@ -134,7 +125,7 @@ def test_a_broker_that_is_killed_moves_each_expired_record_once(tmp_path: Path, 
 
 @pytest.mark.parametrize("was_sent", [False, True], ids=["not sent", "sent"])
 @pytest.mark.parametrize("deleted", ["some", "all"])
-def test_planned_records_that_are_deleted_do_not_hold_up_others(
+async def test_planned_records_that_are_deleted_do_not_hold_up_others(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, deleted: str, was_sent: bool
 ) -> None:
     """The broker ends between a plan and its delivery, or before the delivery is noted; then records are deleted."""
@@ -149,8 +140,7 @@ def test_planned_records_that_are_deleted_do_not_hold_up_others(
         return Delivery(Outcome.FAILED, "the broker is about to end")
 
     monkeypatch.setattr(Sinks, "append", append)
-
-    async def plan(broker: Broker) -> None:
+    async with serving(tmp_path) as broker:
         await make_topic(broker, "t", ottla_ttl_enable="true", errors_deadletterqueue_topic_name="dead")
         timestamp_ms = time.time_ns() // 1_000_000 - 10_000
         async with AsyncProducer(bootstrap_servers=f"127.0.0.1:{broker.port}", linger_ms=50) as producer:
@@ -167,30 +157,22 @@ def test_planned_records_that_are_deleted_do_not_hold_up_others(
             await until(lambda: dead.high_watermark == 3)
         async with AsyncAdmin(bootstrap_servers=f"127.0.0.1:{broker.port}") as admin:
             await admin.delete_records({TopicPartition("t", 0): 2 if deleted == "some" else 3})
-
-    with_broker(tmp_path, plan)
     is_ended = True
     expected = [b"a", b"b", b"c"] if was_sent else [b"c"] if deleted == "some" else []
-
-    async def deliver(broker: Broker) -> None:
+    async with serving(tmp_path) as broker:
         await send(broker, b"d", 1, age_ms=10_000)
         found = await read(broker, "dead", len(expected) + 1)
         assert [*expected, b"d"] == [record.value for record in found]
-
-    with_broker(tmp_path, deliver)
-
-    async def look(broker: Broker) -> None:
+    async with serving(tmp_path) as broker:
         await send(broker, b"e", 1, age_ms=10_000)
         found = await read(broker, "dead", len(expected) + 2)
         assert [*expected, b"d", b"e"] == [record.value for record in found]
 
-    with_broker(tmp_path, look)
 
-
-def test_records_that_are_deleted_before_they_expire_do_not_stop_the_queue(
+async def test_records_that_are_deleted_before_they_expire_do_not_stop_the_queue(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def test(broker: Broker) -> None:
+    async with serving(tmp_path) as broker:
         await make_topic(broker, "t", ottla_ttl_enable="true", errors_deadletterqueue_topic_name="dead")
         (partition,) = broker.parts.partitions.of_topic("t")
         await send(broker, b"a", 4_000)
@@ -203,12 +185,10 @@ def test_records_that_are_deleted_before_they_expire_do_not_stop_the_queue(
         shard = broker.parts.queues.get(TopicPartition("t", 0))
         assert shard is not None
         assert 0 == shard.parked
-
-    with_broker(tmp_path, test)
     assert [] == [each.message for each in caplog.records if each.levelname == "ERROR"]
 
 
-def test_a_delivery_is_completed_after_the_dead_letter_topic_was_removed_from_the_configs(
+async def test_a_delivery_is_completed_after_the_dead_letter_topic_was_removed_from_the_configs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     real_append = Sinks.append
@@ -218,8 +198,7 @@ def test_a_delivery_is_completed_after_the_dead_letter_topic_was_removed_from_th
         return outcomes[0] if outcomes else await real_append(sinks, sink, batch)
 
     monkeypatch.setattr(Sinks, "append", append)
-
-    async def test(broker: Broker) -> None:
+    async with serving(tmp_path) as broker:
         await make_topic(broker, "t", ottla_ttl_enable="true", errors_deadletterqueue_topic_name="dead")
         await send(broker, b"a", 1, age_ms=10_000)
         (partition,) = broker.parts.partitions.of_topic("t")
@@ -230,6 +209,4 @@ def test_a_delivery_is_completed_after_the_dead_letter_topic_was_removed_from_th
             await admin.alter_configs([ConfigResource(ResourceType.TOPIC, "t", {name: ""})])
         outcomes.clear()
         assert [b"a"] == [record.value for record in await read(broker, "dead", 1)]
-
-    with_broker(tmp_path, test)
     assert not [each for each in caplog.records if each.levelname == "ERROR"]

@@ -2,7 +2,8 @@
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -25,18 +26,16 @@ SOON_SECONDS = 120
 Headers = list[tuple[str, bytes | None]]
 
 
-def with_halves(
-    folder: Path, test: Callable[[Broker, AsyncProducer], Awaitable[None]], partitions: int = 1, **configs: str
-) -> None:
+@asynccontextmanager
+async def serving_halves(
+    folder: Path, partitions: int = 1, **configs: str
+) -> AsyncIterator[tuple[Broker, AsyncProducer]]:
     """A broker with the topic `t`, which has half messages, and a producer."""
 
-    async def run() -> None:
-        async with running(folder) as broker, asyncio.timeout(SOON_SECONDS):
-            await make_topic(broker, "t", partitions, ottla_half_enable="true", **configs)
-            async with AsyncProducer(bootstrap_servers=f"127.0.0.1:{broker.port}") as producer:
-                await test(broker, producer)
-
-    asyncio.run(run())
+    async with running(folder) as broker, asyncio.timeout(SOON_SECONDS):
+        await make_topic(broker, "t", partitions, ottla_half_enable="true", **configs)
+        async with AsyncProducer(bootstrap_servers=f"127.0.0.1:{broker.port}") as producer:
+            yield broker, producer
 
 
 def half(id: str, state: str, **others: str) -> Headers:
@@ -74,8 +73,8 @@ def end_offset(broker: Broker, topic: str) -> int:
     return sum(partition.end_offset for partition in broker.parts.partitions.of_topic(topic))
 
 
-def test_a_half_message_is_delivered_when_it_is_committed(tmp_path: Path) -> None:
-    async def test(broker: Broker, producer: AsyncProducer) -> None:
+async def test_a_half_message_is_delivered_when_it_is_committed(tmp_path: Path) -> None:
+    async with serving_halves(tmp_path) as (broker, producer):
         await send(producer, "a", "prepare", "1")
         await send(producer, "b", "prepare", "2")
         await send(producer, "c", "prepare", "3")
@@ -91,11 +90,9 @@ def test_a_half_message_is_delivered_when_it_is_committed(tmp_path: Path) -> Non
         assert [b"2", b"1"] == [record.value for record in await read(broker, "t", 2)]
         assert 1 == shard_of(broker).parked
 
-    with_halves(tmp_path, test)
 
-
-def test_a_rolled_back_message_is_never_delivered(tmp_path: Path) -> None:
-    async def test(broker: Broker, producer: AsyncProducer) -> None:
+async def test_a_rolled_back_message_is_never_delivered(tmp_path: Path) -> None:
+    async with serving_halves(tmp_path) as (broker, producer):
         await send(producer, "a", "prepare", "1")
         await send(producer, "b", "prepare", "2")
         await send(producer, "a", "rollback")
@@ -110,13 +107,11 @@ def test_a_rolled_back_message_is_never_delivered(tmp_path: Path) -> None:
         await until(lambda: shard_of(broker).counts.contradicted == 1)
         assert 1 == end_offset(broker, "t")
 
-    with_halves(tmp_path, test)
 
-
-def test_a_decision_that_no_partition_knows_is_logged_and_counted(
+async def test_a_decision_that_no_partition_knows_is_logged_and_counted(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def test(broker: Broker, producer: AsyncProducer) -> None:
+    async with serving_halves(tmp_path, partitions=2) as (broker, producer):
         await send(producer, "a", "prepare", "1", partition=1)
         # What a client says about the way that the decision has gone does not count.
         await send(producer, "a", "commit", half__hops="99")
@@ -124,15 +119,16 @@ def test_a_decision_that_no_partition_knows_is_logged_and_counted(
         for _ in range(3):
             await send(producer, "typo", "commit")
         await until(lambda: sum(shard_of(broker, each).counts.unmatched for each in (0, 1)) == 3)
-
-    with_halves(tmp_path, test, partitions=2)
     told = [each.message for each in caplog.records if "no partition knows a half message" in each.message]
     assert 1 <= len(told) < 3
     assert "'typo'" in told[0]
 
 
-def test_the_broker_asks_and_delivers_after_the_answer(tmp_path: Path) -> None:
-    async def test(broker: Broker, producer: AsyncProducer) -> None:
+async def test_the_broker_asks_and_delivers_after_the_answer(tmp_path: Path) -> None:
+    async with serving_halves(tmp_path, ottla_half_check_interval_ms="100", ottla_half_check_max="100000") as (
+        broker,
+        producer,
+    ):
         before = time.time()
         await send(producer, "a", "prepare", "1", half__check_after_ms="200")
         first, second = await read(broker, "t.half-checks", 2)
@@ -145,11 +141,11 @@ def test_the_broker_asks_and_delivers_after_the_answer(tmp_path: Path) -> None:
         await send(producer, "a", "commit")
         assert [b"1"] == [record.value for record in await read(broker, "t", 1)]
 
-    with_halves(tmp_path, test, ottla_half_check_interval_ms="100", ottla_half_check_max="100000")
 
-
-def test_a_message_without_a_decision_becomes_a_dead_letter(tmp_path: Path) -> None:
-    async def test(broker: Broker, producer: AsyncProducer) -> None:
+async def test_a_message_without_a_decision_becomes_a_dead_letter(tmp_path: Path) -> None:
+    async with serving_halves(
+        tmp_path, ottla_half_check_after_ms="50", ottla_half_check_interval_ms="50", ottla_half_check_max="2"
+    ) as (broker, producer):
         await send(producer, "a", "prepare", "1")
         (dead,) = await read(broker, "dlq.t", 1)
         headers = dict(dead.headers)
@@ -165,13 +161,9 @@ def test_a_message_without_a_decision_becomes_a_dead_letter(tmp_path: Path) -> N
         await send(producer, "a", "commit")
         assert [b"2"] == [record.value for record in await read(broker, "t", 1)]
 
-    with_halves(
-        tmp_path, test, ottla_half_check_after_ms="50", ottla_half_check_interval_ms="50", ottla_half_check_max="2"
-    )
 
-
-def test_decisions_find_their_message_in_another_partition(tmp_path: Path) -> None:
-    async def test(broker: Broker, producer: AsyncProducer) -> None:
+async def test_decisions_find_their_message_in_another_partition(tmp_path: Path) -> None:
+    async with serving_halves(tmp_path, partitions=4) as (broker, producer):
         for partition in range(4):
             await send(producer, f"c{partition}", "prepare", f"c{partition}", partition=partition)
             await send(producer, f"r{partition}", "prepare", f"r{partition}", partition=partition)
@@ -185,11 +177,9 @@ def test_decisions_find_their_message_in_another_partition(tmp_path: Path) -> No
         assert 4 == end_offset(broker, "t")
         assert 0 == end_offset(broker, "dlq.t")
 
-    with_halves(tmp_path, test, partitions=4)
 
-
-def test_headers_that_make_no_sense_are_refused(tmp_path: Path) -> None:
-    async def test(broker: Broker, producer: AsyncProducer) -> None:
+async def test_headers_that_make_no_sense_are_refused(tmp_path: Path) -> None:
+    async with serving_halves(tmp_path) as (broker, producer):
         after = HALF_CHECK_AFTER_MS
         bad: list[tuple[str, Headers]] = [
             (HALF_ID, []),
@@ -210,11 +200,9 @@ def test_headers_that_make_no_sense_are_refused(tmp_path: Path) -> None:
                 await producer.send_and_wait("t.half", b"x", headers=headers, partition=0)
         assert 0 == end_offset(broker, "t.half")
 
-    with_halves(tmp_path, test)
 
-
-def test_an_id_that_is_open_is_refused(tmp_path: Path) -> None:
-    async def test(broker: Broker, producer: AsyncProducer) -> None:
+async def test_an_id_that_is_open_is_refused(tmp_path: Path) -> None:
+    async with serving_halves(tmp_path) as (broker, producer):
         await send(producer, "a", "prepare", "1")
         await until(lambda: shard_of(broker).parked == 1)
         with pytest.raises(AnswerError, match=r"header ottla\.half\.id: 'a' .*INVALID_RECORD"):
@@ -225,11 +213,9 @@ def test_an_id_that_is_open_is_refused(tmp_path: Path) -> None:
         await send(producer, "a", "commit")
         assert [b"1", b"3"] == [record.value for record in await read(broker, "t", 2)]
 
-    with_halves(tmp_path, test)
 
-
-def test_too_many_open_messages_are_refused_until_some_are_decided(tmp_path: Path) -> None:
-    async def test(broker: Broker, producer: AsyncProducer) -> None:
+async def test_too_many_open_messages_are_refused_until_some_are_decided(tmp_path: Path) -> None:
+    async with serving_halves(tmp_path, ottla_half_open_max="2") as (broker, producer):
         await send(producer, "a", "prepare", "1")
         await send(producer, "b", "prepare", "2")
         await until(lambda: shard_of(broker).parked == 2)
@@ -248,16 +234,15 @@ def test_too_many_open_messages_are_refused_until_some_are_decided(tmp_path: Pat
         assert [b"1", b"3"] == [record.value for record in await read(broker, "t", 2)]
         assert 1 == shard_of(broker).parked
 
-    with_halves(tmp_path, test, ottla_half_open_max="2")
 
-
-def test_a_batch_that_is_sent_again_is_not_a_repeated_id(tmp_path: Path) -> None:
+async def test_a_batch_that_is_sent_again_is_not_a_repeated_id(tmp_path: Path) -> None:
     def batch(sequence: int) -> Batch:
         builder = BatchBuilder(producer_id=5, producer_epoch=0, base_sequence=sequence)
         builder.append(1, b"k", b"v", half("a", "prepare"))
         return Batch(bytearray(builder.build()))
 
-    async def test(broker: Broker, producer: AsyncProducer) -> None:
+    # Not even if there is no room for another one.
+    async with serving_halves(tmp_path, ottla_half_open_max="1") as (broker, _producer):
         (partition,) = broker.parts.partitions.of_topic("t.half")
         gate = partition.gate
         assert gate is not None
@@ -269,12 +254,9 @@ def test_a_batch_that_is_sent_again_is_not_a_repeated_id(tmp_path: Path) -> None
         with pytest.raises(InvalidRecordError, match=r"ottla\.half\.id: 'a'"):
             gate(batch(1))
 
-    # Not even if there is no room for another one.
-    with_halves(tmp_path, test, ottla_half_open_max="1")
 
-
-def test_an_aborted_message_never_existed(tmp_path: Path) -> None:
-    async def test(broker: Broker, producer: AsyncProducer) -> None:
+async def test_an_aborted_message_never_existed(tmp_path: Path) -> None:
+    async with serving_halves(tmp_path) as (broker, producer):
         server = f"127.0.0.1:{broker.port}"
         async with AsyncProducer(bootstrap_servers=server, transactional_id="x") as transactional:
             await transactional.init_transactions()
@@ -291,42 +273,36 @@ def test_an_aborted_message_never_existed(tmp_path: Path) -> None:
         assert [b"2", b"3"] == [record.value for record in await read(broker, "t", 2)]
         assert 0 == end_offset(broker, "t.half-checks")
 
-    with_halves(tmp_path, test)
+
+async def test_open_messages_and_their_checks_survive_a_restart(tmp_path: Path) -> None:
+    async with running(tmp_path) as broker, asyncio.timeout(SOON_SECONDS):
+        await make_topic(
+            broker, "t", ottla_half_enable="true", ottla_half_check_interval_ms="1000", ottla_half_check_max="2"
+        )
+        async with AsyncProducer(bootstrap_servers=f"127.0.0.1:{broker.port}") as producer:
+            await send(producer, "kept", "prepare", "1")
+            await send(producer, "asked", "prepare", "2", half__check_after_ms="0")
+            await send(producer, "gone", "prepare", "3")
+            await send(producer, "gone", "rollback")
+            await send(producer, "done", "prepare", "4")
+            await send(producer, "done", "commit")
+        await read(broker, "t", 1)
+        await read(broker, "t.half-checks", 1)
+    async with running(tmp_path) as broker, asyncio.timeout(SOON_SECONDS):
+        (question,) = await read(broker, "t.half-checks", 1, start=1)
+        assert b"2" == dict(question.headers)[HALF_CHECKS]
+        (dead,) = await read(broker, "dlq.t", 1)
+        assert b"2" == dead.value
+        async with AsyncProducer(bootstrap_servers=f"127.0.0.1:{broker.port}") as producer:
+            await send(producer, "kept", "commit")
+        assert [b"4", b"1"] == [record.value for record in await read(broker, "t", 2)]
+        await until(lambda: shard_of(broker).parked == 0)
+        assert 2 == end_offset(broker, "t")
 
 
-def test_open_messages_and_their_checks_survive_a_restart(tmp_path: Path) -> None:
-    async def run() -> None:
-        async with running(tmp_path) as broker, asyncio.timeout(SOON_SECONDS):
-            await make_topic(
-                broker, "t", ottla_half_enable="true", ottla_half_check_interval_ms="1000", ottla_half_check_max="2"
-            )
-            async with AsyncProducer(bootstrap_servers=f"127.0.0.1:{broker.port}") as producer:
-                await send(producer, "kept", "prepare", "1")
-                await send(producer, "asked", "prepare", "2", half__check_after_ms="0")
-                await send(producer, "gone", "prepare", "3")
-                await send(producer, "gone", "rollback")
-                await send(producer, "done", "prepare", "4")
-                await send(producer, "done", "commit")
-            await read(broker, "t", 1)
-            await read(broker, "t.half-checks", 1)
-        async with running(tmp_path) as broker, asyncio.timeout(SOON_SECONDS):
-            (question,) = await read(broker, "t.half-checks", 1, start=1)
-            assert b"2" == dict(question.headers)[HALF_CHECKS]
-            (dead,) = await read(broker, "dlq.t", 1)
-            assert b"2" == dead.value
-            async with AsyncProducer(bootstrap_servers=f"127.0.0.1:{broker.port}") as producer:
-                await send(producer, "kept", "commit")
-            assert [b"4", b"1"] == [record.value for record in await read(broker, "t", 2)]
-            await until(lambda: shard_of(broker).parked == 0)
-            assert 2 == end_offset(broker, "t")
-
-    asyncio.run(run())
-
-
-def test_what_is_decided_is_cleaned_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_what_is_decided_is_cleaned_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(queue_shard, "_SNAPSHOT_OFFSETS", 20)
-
-    async def test(broker: Broker, producer: AsyncProducer) -> None:
+    async with serving_halves(tmp_path) as (broker, producer):
         (parked,) = broker.parts.partitions.of_topic("t.half")
         # Where a snapshot is taken depends on how records arrive, so as many are sent as it takes.
         for number in range(1000):
@@ -337,11 +313,9 @@ def test_what_is_decided_is_cleaned_up(tmp_path: Path, monkeypatch: pytest.Monke
         assert parked.start_offset >= 40
         assert 0 == end_offset(broker, "t")
 
-    with_halves(tmp_path, test)
 
-
-def test_decisions_are_accepted_after_half_messages_were_disabled(tmp_path: Path) -> None:
-    async def test(broker: Broker, producer: AsyncProducer) -> None:
+async def test_decisions_are_accepted_after_half_messages_were_disabled(tmp_path: Path) -> None:
+    async with serving_halves(tmp_path) as (broker, producer):
         await send(producer, "a", "prepare", "1")
         await until(lambda: shard_of(broker).parked == 1)
         async with AsyncAdmin(bootstrap_servers=f"127.0.0.1:{broker.port}") as admin:
@@ -350,5 +324,3 @@ def test_decisions_are_accepted_after_half_messages_were_disabled(tmp_path: Path
             await send(producer, "b", "prepare", "2")
         await send(producer, "a", "commit")
         assert [b"1"] == [record.value for record in await read(broker, "t", 1)]
-
-    with_halves(tmp_path, test)

@@ -2,7 +2,8 @@
 
 import asyncio
 import errno
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -23,19 +24,15 @@ VALUES = [b"value %d" % number for number in range(500)]
 TIME = 1_700_000_000_000
 
 
-def run(
-    tmp_path: Path, test: Callable[[ReplicatedBrokers], Awaitable[None]], *, sick: bool = False, **settings: str
-) -> None:
-    async def inside() -> None:
-        brokers = ReplicatedBrokers(tmp_path, settings)
-        if sick:
-            brokers.disks = {number: SickDisk() for number in range(3)}
-        async with brokers:
-            await test(brokers)
-        for disk in brokers.disks.values():
-            disk.close()
-
-    asyncio.run(inside())
+@asynccontextmanager
+async def replicated(tmp_path: Path, *, sick: bool = False, **settings: str) -> AsyncIterator[ReplicatedBrokers]:
+    brokers = ReplicatedBrokers(tmp_path, settings)
+    if sick:
+        brokers.disks = {number: SickDisk() for number in range(3)}
+    async with brokers:
+        yield brokers
+    for disk in brokers.disks.values():
+        disk.close()
 
 
 def strays(brokers: ReplicatedBrokers, broker: int) -> list[str]:
@@ -96,8 +93,8 @@ async def check_mended(brokers: ReplicatedBrokers, broker: int, count: int = 500
     assert VALUES == (await read_all(brokers, "t", count))[:500]
 
 
-def test_a_log_that_cannot_be_opened_is_set_aside_and_copied_anew(tmp_path: Path) -> None:
-    async def test(brokers: ReplicatedBrokers) -> None:
+async def test_a_log_that_cannot_be_opened_is_set_aside_and_copied_anew(tmp_path: Path) -> None:
+    async with replicated(tmp_path) as brokers:
         await make_and_fill(brokers)
         broken = follower_of(brokers)
         await brokers.stop(broken)
@@ -108,12 +105,12 @@ def test_a_log_that_cannot_be_opened_is_set_aside_and_copied_anew(tmp_path: Path
         await check_mended(brokers, broken)
         assert {} == brokers.brokers[broken].parts.logs.offline
 
-    run(tmp_path, test)
-
 
 @pytest.mark.parametrize("which", [0, 2], ids=["first", "middle"])
-def test_a_leader_that_lacks_a_segment_after_a_clean_stop_gets_it_from_a_follower(tmp_path: Path, which: int) -> None:
-    async def test(brokers: ReplicatedBrokers) -> None:
+async def test_a_leader_that_lacks_a_segment_after_a_clean_stop_gets_it_from_a_follower(
+    tmp_path: Path, which: int
+) -> None:
+    async with replicated(tmp_path) as brokers:
         await make_and_fill(brokers, segment_ms="100")
         broken = brokers.leader("t")
         await brokers.stop(broken)
@@ -123,11 +120,9 @@ def test_a_leader_that_lacks_a_segment_after_a_clean_stop_gets_it_from_a_followe
         await brokers.start(broken)
         await check_mended(brokers, broken)
 
-    run(tmp_path, test)
 
-
-def test_a_batch_that_has_rotten_is_found_by_the_recovery_and_the_log_copied_anew(tmp_path: Path) -> None:
-    async def test(brokers: ReplicatedBrokers) -> None:
+async def test_a_batch_that_has_rotten_is_found_by_the_recovery_and_the_log_copied_anew(tmp_path: Path) -> None:
+    async with replicated(tmp_path) as brokers:
         await make_and_fill(brokers)
         broken = follower_of(brokers)
         await brokers.stop(broken)
@@ -136,11 +131,9 @@ def test_a_batch_that_has_rotten_is_found_by_the_recovery_and_the_log_copied_ane
         await brokers.start(broken)
         await check_mended(brokers, broken)
 
-    run(tmp_path, test)
 
-
-def test_a_batch_that_has_rotten_is_found_by_a_reader_who_gets_it_from_another_one(tmp_path: Path) -> None:
-    async def test(brokers: ReplicatedBrokers) -> None:
+async def test_a_batch_that_has_rotten_is_found_by_a_reader_who_gets_it_from_another_one(tmp_path: Path) -> None:
+    async with replicated(tmp_path) as brokers:
         await make_and_fill(brokers)
         broken = follower_of(brokers)
         await brokers.stop(broken)
@@ -160,11 +153,9 @@ def test_a_batch_that_has_rotten_is_found_by_a_reader_who_gets_it_from_another_o
         await brokers.wait(lambda: brokers.leader("t") != broken)
         await check_mended(brokers, broken)
 
-    run(tmp_path, test)
 
-
-def test_a_batch_that_has_rotten_is_found_by_a_search_for_a_time_and_another_one_finds_it(tmp_path: Path) -> None:
-    async def test(brokers: ReplicatedBrokers) -> None:
+async def test_a_batch_that_has_rotten_is_found_by_a_search_for_a_time_and_another_one_finds_it(tmp_path: Path) -> None:
+    async with replicated(tmp_path) as brokers:
         await make_and_fill(brokers)
         broken = brokers.leader("t")
         # Opened anew, it trusts nothing that it has not looked at.
@@ -181,11 +172,11 @@ def test_a_batch_that_has_rotten_is_found_by_a_search_for_a_time_and_another_one
         await brokers.wait(lambda: len(strays(brokers, broken)) == 1)
         await check_mended(brokers, broken)
 
-    run(tmp_path, test)
 
-
-def test_a_batch_that_has_rotten_is_found_by_the_cleaner_and_the_copy_is_cleaned_in_the_end(tmp_path: Path) -> None:
-    async def test(brokers: ReplicatedBrokers) -> None:
+async def test_a_batch_that_has_rotten_is_found_by_the_cleaner_and_the_copy_is_cleaned_in_the_end(
+    tmp_path: Path,
+) -> None:
+    async with replicated(tmp_path, sick=False, **{"log.cleaner.backoff.ms": "100"}) as brokers:
         await make_and_fill(brokers, segment_ms="100")
         broken = follower_of(brokers)
         rot_in_place(brokers.data(broken) / "t-0")
@@ -196,11 +187,9 @@ def test_a_batch_that_has_rotten_is_found_by_the_cleaner_and_the_copy_is_cleaned
         await check_mended(brokers, broken, are_equal=False)
         await brokers.wait(lambda: brokers.copies("t")[broken].log.cleaned_offset > 250)
 
-    run(tmp_path, test, sick=False, **{"log.cleaner.backoff.ms": "100"})
 
-
-def test_a_leader_whose_disk_fails_to_sync_gives_up_at_once_and_comes_back(tmp_path: Path) -> None:
-    async def test(brokers: ReplicatedBrokers) -> None:
+async def test_a_leader_whose_disk_fails_to_sync_gives_up_at_once_and_comes_back(tmp_path: Path) -> None:
+    async with replicated(tmp_path, sick=True) as brokers:
         await make_and_fill(brokers, flush_messages="1")
         old = brokers.leader("t")
         disk = brokers.disks[old]
@@ -214,12 +203,10 @@ def test_a_leader_whose_disk_fails_to_sync_gives_up_at_once_and_comes_back(tmp_p
         assert [*VALUES, *[b"meanwhile"] * 20] == await read_all(brokers, "t", 520)
         assert ([], True) == (strays(brokers, old), disk.failed > 0)
 
-    run(tmp_path, test, sick=True)
-
 
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EIO])
-def test_a_leader_that_cannot_write_gives_up_and_comes_back_when_it_can(tmp_path: Path, code: int) -> None:
-    async def test(brokers: ReplicatedBrokers) -> None:
+async def test_a_leader_that_cannot_write_gives_up_and_comes_back_when_it_can(tmp_path: Path, code: int) -> None:
+    async with replicated(tmp_path, sick=True) as brokers:
         await make_and_fill(brokers)
         old = brokers.leader("t")
         disk = brokers.disks[old]
@@ -235,13 +222,10 @@ def test_a_leader_that_cannot_write_gives_up_and_comes_back_when_it_can(tmp_path
         assert [*VALUES, *[b"meanwhile"] * 20, *[b"again"] * 20] == await read_all(brokers, "t", 540)
         assert [] == strays(brokers, old)
 
-    run(tmp_path, test, sick=True)
 
-
-def test_a_leader_without_disk_space_stays_eligible(tmp_path: Path) -> None:
+async def test_a_leader_without_disk_space_stays_eligible(tmp_path: Path) -> None:
     """Its log has all committed records; the replica that takes over may have lost power a moment before."""
-
-    async def test(brokers: ReplicatedBrokers) -> None:
+    async with replicated(tmp_path, sick=True) as brokers:
         await make_and_fill(brokers)
         old = brokers.leader("t")
         third = follower_of(brokers)
@@ -260,13 +244,10 @@ def test_a_leader_without_disk_space_stays_eligible(tmp_path: Path) -> None:
         await brokers.wait_in_sync("t")
         assert [*VALUES, b"meanwhile"] == await read_all(brokers, "t", 501)
 
-    run(tmp_path, test, sick=True)
 
-
-def test_a_follower_that_cannot_write_does_not_hold_up_the_others(tmp_path: Path) -> None:
+async def test_a_follower_that_cannot_write_does_not_hold_up_the_others(tmp_path: Path) -> None:
     """It leaves the ISR by itself, long before its leader would find it late."""
-
-    async def test(brokers: ReplicatedBrokers) -> None:
+    async with replicated(tmp_path, sick=True, **{"replica.lag.time.max.ms": "60000"}) as brokers:
         await make_and_fill(brokers)
         broken = follower_of(brokers)
         disk = brokers.disks[broken]
@@ -278,13 +259,10 @@ def test_a_follower_that_cannot_write_does_not_hold_up_the_others(tmp_path: Path
         disk.heal()
         await brokers.wait_in_sync("t")
 
-    run(tmp_path, test, sick=True, **{"replica.lag.time.max.ms": "60000"})
 
-
-def test_the_last_one_in_sync_stays_what_it_is(tmp_path: Path) -> None:
+async def test_the_last_one_in_sync_stays_what_it_is(tmp_path: Path) -> None:
     """Nobody has more; so it says what is wrong, and leads when it can be written again."""
-
-    async def test(brokers: ReplicatedBrokers) -> None:
+    async with replicated(tmp_path, sick=True) as brokers:
         await make_and_fill(brokers, min_insync_replicas="1")
         old = brokers.leader("t")
         for other in [number for number in brokers.brokers if number != old]:
@@ -299,5 +277,3 @@ def test_the_last_one_in_sync_stays_what_it_is(tmp_path: Path) -> None:
         disk.heal()
         await sending
         assert (old, None) == (brokers.leader("t"), partition.log.health.trouble)
-
-    run(tmp_path, test, sick=True)

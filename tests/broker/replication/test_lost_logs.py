@@ -1,10 +1,10 @@
 """A broker that finds logs missing when it starts: it says so, it does not lead them, and others mend it."""
 
-import asyncio
 import json
 import logging
 import shutil
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -30,14 +30,10 @@ T0 = TopicPartition("t", 0)
 CHECKPOINTS = (names.RECOVERY_POINTS, names.HIGH_WATERMARKS, names.LOG_STARTS)
 
 
-def run(
-    tmp_path: Path, test: Callable[[ReplicatedBrokers], Awaitable[None]], *, dirs: int = 1, **settings: str
-) -> None:
-    async def inside() -> None:
-        async with ReplicatedBrokers(tmp_path, settings, dirs=dirs) as brokers:
-            await test(brokers)
-
-    asyncio.run(inside())
+@asynccontextmanager
+async def replicated(tmp_path: Path, *, dirs: int = 1, **settings: str) -> AsyncIterator[ReplicatedBrokers]:
+    async with ReplicatedBrokers(tmp_path, settings, dirs=dirs) as brokers:
+        yield brokers
 
 
 async def make_and_fill(brokers: ReplicatedBrokers, **configs: str) -> None:
@@ -79,10 +75,10 @@ async def leave_one(brokers: ReplicatedBrokers) -> int:
     return last
 
 
-def test_the_last_member_without_its_folder_waits_for_an_eligible_one(
+async def test_the_last_member_without_its_folder_waits_for_an_eligible_one(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def test(brokers: ReplicatedBrokers) -> None:
+    async with replicated(tmp_path) as brokers:
         await make_and_fill(brokers)
         for number in (0, 1, 2):
             await brokers.stop(number)
@@ -96,14 +92,12 @@ def test_the_last_member_without_its_folder_waits_for_an_eligible_one(
         await brokers.start(1)
         await check_mended(brokers, 2)
 
-    run(tmp_path, test)
-
 
 @pytest.mark.parametrize("has_checkpoints", [True, False])
-def test_the_only_member_without_its_folder_does_not_lead_until_it_is_back(
+async def test_the_only_member_without_its_folder_does_not_lead_until_it_is_back(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, has_checkpoints: bool
 ) -> None:
-    async def test(brokers: ReplicatedBrokers) -> None:
+    async with replicated(tmp_path) as brokers:
         await make_and_fill(brokers, min_insync_replicas="1")
         last = await leave_one(brokers)
         shutil.move(folder(brokers, last), tmp_path / "kept")
@@ -128,10 +122,8 @@ def test_the_only_member_without_its_folder_does_not_lead_until_it_is_back(
         assert [*VALUES, *MORE] == await read_all(brokers, "t", 600)
         assert () == record(brokers).lost
 
-    run(tmp_path, test)
 
-
-def test_the_health_endpoint_tells_of_it(tmp_path: Path) -> None:
+async def test_the_health_endpoint_tells_of_it(tmp_path: Path) -> None:
     async def warnings(brokers: ReplicatedBrokers, broker: int) -> list[str]:
         endpoint = endpoint_of(brokers.brokers[broker])
         try:
@@ -142,7 +134,7 @@ def test_the_health_endpoint_tells_of_it(tmp_path: Path) -> None:
         assert (200, "ready") == (answer.status, found["status"])
         return list(found.get("warnings", []))
 
-    async def test(brokers: ReplicatedBrokers) -> None:
+    async with replicated(tmp_path) as brokers:
         await make_and_fill(brokers)
         assert [] == await warnings(brokers, 2)
         for number in (0, 1, 2):
@@ -164,11 +156,9 @@ def test_the_health_endpoint_tells_of_it(tmp_path: Path) -> None:
         (warning,) = await warnings(brokers, 2)
         assert "ottla cluster elect --unclean --topic t --partition 0" in warning
 
-    run(tmp_path, test)
 
-
-def test_an_unclean_election_gives_it_to_a_replica_that_has_its_log(tmp_path: Path) -> None:
-    async def test(brokers: ReplicatedBrokers) -> None:
+async def test_an_unclean_election_gives_it_to_a_replica_that_has_its_log(tmp_path: Path) -> None:
+    async with replicated(tmp_path) as brokers:
         await make_and_fill(brokers, min_insync_replicas="1")
         last = await leave_one(brokers)
         shutil.rmtree(folder(brokers, last))
@@ -179,11 +169,9 @@ def test_an_unclean_election_gives_it_to_a_replica_that_has_its_log(tmp_path: Pa
             await elect_leaders(admin.cluster, ElectionType.UNCLEAN, [T0], timeout_ms=10_000)
         await check_mended(brokers, last)
 
-    run(tmp_path, test)
 
-
-def test_a_folder_without_segments_is_a_loss(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    async def test(brokers: ReplicatedBrokers) -> None:
+async def test_a_folder_without_segments_is_a_loss(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    async with replicated(tmp_path) as brokers:
         await make_and_fill(brokers, min_insync_replicas="1")
         last = await leave_one(brokers)
         for path in folder(brokers, last).glob("0*"):
@@ -198,12 +186,10 @@ def test_a_folder_without_segments_is_a_loss(tmp_path: Path, caplog: pytest.LogC
         await brokers.start(last)
         assert (-1, (last,), (last,)) == (record(brokers).leader, record(brokers).isr, record(brokers).lost)
 
-    run(tmp_path, test)
-
 
 @pytest.mark.parametrize("is_clean", [True, False])
-def test_a_log_that_ends_below_what_was_flushed_does_not_lead(tmp_path: Path, is_clean: bool) -> None:
-    async def test(brokers: ReplicatedBrokers) -> None:
+async def test_a_log_that_ends_below_what_was_flushed_does_not_lead(tmp_path: Path, is_clean: bool) -> None:
+    async with replicated(tmp_path) as brokers:
         await make_and_fill(brokers, min_insync_replicas="1")
         last = await leave_one(brokers)
         (path,) = folder(brokers, last).glob("*.log")
@@ -218,11 +204,11 @@ def test_a_log_that_ends_below_what_was_flushed_does_not_lead(tmp_path: Path, is
             await brokers.stop(last)
             await brokers.start(last)
 
-    run(tmp_path, test)
 
-
-def test_a_log_that_ends_below_its_high_watermark_is_a_loss(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    async def test(brokers: ReplicatedBrokers) -> None:
+async def test_a_log_that_ends_below_its_high_watermark_is_a_loss(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with replicated(tmp_path) as brokers:
         await make_and_fill(brokers)
         for number in (0, 1, 2):
             await brokers.stop(number)
@@ -236,11 +222,9 @@ def test_a_log_that_ends_below_its_high_watermark_is_a_loss(tmp_path: Path, capl
             await brokers.start(number)
         await check_mended(brokers, 2)
 
-    run(tmp_path, test)
 
-
-def test_one_of_several_data_dirs_that_is_empty_now(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    async def test(brokers: ReplicatedBrokers) -> None:
+async def test_one_of_several_data_dirs_that_is_empty_now(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    async with replicated(tmp_path, dirs=2) as brokers:
         await make_and_fill(brokers)
         for number in (0, 1, 2):
             await brokers.stop(number)
@@ -253,11 +237,9 @@ def test_one_of_several_data_dirs_that_is_empty_now(tmp_path: Path, caplog: pyte
             await brokers.start(number)
         await check_mended(brokers, 2)
 
-    run(tmp_path, test, dirs=2)
 
-
-def test_a_wiped_broker_that_was_the_only_member_does_not_lead(tmp_path: Path) -> None:
-    async def test(brokers: ReplicatedBrokers) -> None:
+async def test_a_wiped_broker_that_was_the_only_member_does_not_lead(tmp_path: Path) -> None:
+    async with replicated(tmp_path) as brokers:
         await make_and_fill(brokers, min_insync_replicas="1")
         last = await leave_one(brokers)
         brokers.wipe(last)
@@ -266,11 +248,9 @@ def test_a_wiped_broker_that_was_the_only_member_does_not_lead(tmp_path: Path) -
         assert (-1, (last,), (last,)) == (record(brokers).leader, record(brokers).isr, record(brokers).lost)
         assert [500, 500] == [brokers.copies("t")[each].end_offset for each in (0, 1)]
 
-    run(tmp_path, test)
 
-
-def test_other_partitions_stay_in_sync(tmp_path: Path) -> None:
-    async def test(brokers: ReplicatedBrokers) -> None:
+async def test_other_partitions_stay_in_sync(tmp_path: Path) -> None:
+    async with replicated(tmp_path) as brokers:
         await brokers.make_topic("t", 4, 3)
         for partition in range(4):
             await brokers.send("t", VALUES[:10], partition)
@@ -283,13 +263,12 @@ def test_other_partitions_stay_in_sync(tmp_path: Path) -> None:
         assert [-1, 2, 2, 2] == [each.leader for each in image.topics["t"].partitions]
         assert image.brokers[image.controller].is_intact
 
-    run(tmp_path, test)
 
-
-def test_a_partition_that_never_had_a_folder_has_lost_nothing(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_partition_that_never_had_a_folder_has_lost_nothing(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     """It is made for a broker that was killed a moment ago, and whose session has not ended."""
-
-    async def test(brokers: ReplicatedBrokers) -> None:
+    async with replicated(tmp_path) as brokers:
         await make_and_fill(brokers)
         await brokers.stop(2)
         store = brokers.brokers[0].parts.metadata_store
@@ -301,28 +280,24 @@ def test_a_partition_that_never_had_a_folder_has_lost_nothing(tmp_path: Path, ca
         await brokers.start(2)
         await brokers.wait_in_sync("u")
         await brokers.wait_in_sync("t")
-
-    run(tmp_path, test)
     assert [] == [each.getMessage() for each in caplog.records if each.levelno >= logging.ERROR]
 
 
-def test_an_empty_partition_has_lost_nothing(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    async def test(brokers: ReplicatedBrokers) -> None:
+async def test_an_empty_partition_has_lost_nothing(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    async with replicated(tmp_path) as brokers:
         await brokers.make_topic("t", 1, 3)
         for number in (0, 1, 2):
             await brokers.stop(number)
         shutil.rmtree(folder(brokers, 2))
         await brokers.start(2)
         assert (2, ()) == (record(brokers).leader, record(brokers).lost)
-
-    run(tmp_path, test)
     assert [] == errors(caplog, "")
 
 
-def test_an_only_replica_goes_on_behind_the_offsets_that_were_given_out(
+async def test_an_only_replica_goes_on_behind_the_offsets_that_were_given_out(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def test(brokers: ReplicatedBrokers) -> None:
+    async with replicated(tmp_path) as brokers:
         await brokers.make_topic("t", 1, 1, min_insync_replicas="1")
         await brokers.send("t", VALUES)
         only = brokers.leader("t")
@@ -345,14 +320,12 @@ def test_an_only_replica_goes_on_behind_the_offsets_that_were_given_out(
         await brokers.send("t", MORE)
         assert [*MORE, *MORE] == await read_all(brokers, "t", 200)
 
-    run(tmp_path, test)
-
 
 @pytest.mark.parametrize("is_topic_in_copy", [True, False])
-def test_an_older_copy_of_a_data_dir_replaces_no_other_replica(
+async def test_an_older_copy_of_a_data_dir_replaces_no_other_replica(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, is_topic_in_copy: bool
 ) -> None:
-    async def test(brokers: ReplicatedBrokers) -> None:
+    async with replicated(tmp_path) as brokers:
         if is_topic_in_copy:
             await brokers.make_topic("t", 1, 3)
             await brokers.send("t", VALUES[:100])
@@ -385,11 +358,11 @@ def test_an_older_copy_of_a_data_dir_replaces_no_other_replica(
         await check_mended(brokers, 2)
         assert [] == errors(caplog, "")
 
-    run(tmp_path, test)
 
-
-def test_the_only_member_with_an_older_copy_does_not_lead(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    async def test(brokers: ReplicatedBrokers) -> None:
+async def test_the_only_member_with_an_older_copy_does_not_lead(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with replicated(tmp_path) as brokers:
         await make_and_fill(brokers, min_insync_replicas="1")
         await brokers.stop(2)
         shutil.copytree(brokers.data(2), tmp_path / "copy")
@@ -414,17 +387,11 @@ def test_the_only_member_with_an_older_copy_does_not_lead(tmp_path: Path, caplog
         assert [*VALUES, *MORE] == await read_all(brokers, "t", 600)
         assert () == record(brokers).lost
 
-    run(tmp_path, test)
 
-
-def test_high_watermarks_are_checkpointed_at_their_own_interval(tmp_path: Path) -> None:
+async def test_high_watermarks_are_checkpointed_at_their_own_interval(tmp_path: Path) -> None:
     """A log that was cut after a kill of all brokers must be recognised, also long before the next flush."""
-
-    async def test() -> None:
-        interval = {"replica.high.watermark.checkpoint.interval.ms": "200"}
-        async with ReplicatedBrokers(tmp_path, interval) as brokers:
-            await make_and_fill(brokers)
-            files = [brokers.data(number) / names.HIGH_WATERMARKS for number in brokers.brokers]
-            await brokers.wait(lambda: all(each.exists() and "t 0 500" in each.read_text() for each in files))
-
-    asyncio.run(test())
+    interval = {"replica.high.watermark.checkpoint.interval.ms": "200"}
+    async with ReplicatedBrokers(tmp_path, interval) as brokers:
+        await make_and_fill(brokers)
+        files = [brokers.data(number) / names.HIGH_WATERMARKS for number in brokers.brokers]
+        await brokers.wait(lambda: all(each.exists() and "t 0 500" in each.read_text() for each in files))

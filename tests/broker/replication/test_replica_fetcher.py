@@ -81,30 +81,26 @@ async def let_it_run() -> None:
         await asyncio.sleep(0)
 
 
-def test_a_wait_for_the_leader_takes_no_task(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_wait_for_the_leader_takes_no_task(monkeypatch: pytest.MonkeyPatch) -> None:
     """A process that is killed before such a task has started would leave a coroutine that was never awaited."""
+    leader = HeldLeader()
 
-    async def scenario() -> None:
-        leader = HeldLeader()
+    async def opened(*_: object, **__: object) -> HeldLeader:
+        return leader
 
-        async def opened(*_: object, **__: object) -> HeldLeader:
-            return leader
-
-        monkeypatch.setattr(Connection, "open", opened)
-        partition = (await PartitionRig.make()).partition
-        partition.become_follower(FollowerState(LEADER.id, EPOCH))
-        fetcher = fetcher_of(SimClock())
-        fetcher.set_partitions([partition])
-        copying = asyncio.create_task(fetcher.run())
-        await let_it_run()
-        leader.answer(5)
-        await let_it_run()
-        assert [(0, 0), (5, 1)] == leader.sessions, "the second request waits at the leader"
-        assert {asyncio.current_task(), copying} == asyncio.all_tasks()
-        copying.cancel()
-        await asyncio.gather(copying, return_exceptions=True)
-
-    asyncio.run(scenario())
+    monkeypatch.setattr(Connection, "open", opened)
+    partition = (await PartitionRig.make()).partition
+    partition.become_follower(FollowerState(LEADER.id, EPOCH))
+    fetcher = fetcher_of(SimClock())
+    fetcher.set_partitions([partition])
+    copying = asyncio.create_task(fetcher.run())
+    await let_it_run()
+    leader.answer(5)
+    await let_it_run()
+    assert [(0, 0), (5, 1)] == leader.sessions, "the second request waits at the leader"
+    assert {asyncio.current_task(), copying} == asyncio.all_tasks()
+    copying.cancel()
+    await asyncio.gather(copying, return_exceptions=True)
 
 
 @pytest.mark.parametrize(
@@ -112,84 +108,74 @@ def test_a_wait_for_the_leader_takes_no_task(monkeypatch: pytest.MonkeyPatch) ->
     [(5, [(0, 0), (5, 1)], [(0, 0), (5, 1), (5, 2)]), (0, [(0, 0), (0, 0)], [(0, 0), (0, 0)])],
     ids=["session", "no room for a session"],
 )
-def test_no_request_follows_one_without_a_session(
+async def test_no_request_follows_one_without_a_session(
     session_id: int,
     then: list[tuple[int, int]],
     after_a_change: list[tuple[int, int]],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    async def scenario() -> None:
-        leader = HeldLeader()
+    leader = HeldLeader()
 
-        async def opened(*_: object, **__: object) -> HeldLeader:
-            return leader
+    async def opened(*_: object, **__: object) -> HeldLeader:
+        return leader
 
-        monkeypatch.setattr(Connection, "open", opened)
-        partition = (await PartitionRig.make()).partition
-        partition.become_follower(FollowerState(LEADER.id, EPOCH))
-        fetcher = fetcher_of(SimClock())
-        fetcher.set_partitions([partition])
-        copying = asyncio.create_task(fetcher.run())
-        await let_it_run()
-        fetcher.set_partitions([partition])
-        await let_it_run()
-        assert [(0, 0)] == leader.sessions, "nothing follows the request that opens the session"
-        leader.answer(session_id)
-        await let_it_run()
-        assert then == leader.sessions
-        fetcher.set_partitions([partition])
-        await let_it_run()
-        assert after_a_change == leader.sessions
-        copying.cancel()
-
-    asyncio.run(scenario())
+    monkeypatch.setattr(Connection, "open", opened)
+    partition = (await PartitionRig.make()).partition
+    partition.become_follower(FollowerState(LEADER.id, EPOCH))
+    fetcher = fetcher_of(SimClock())
+    fetcher.set_partitions([partition])
+    copying = asyncio.create_task(fetcher.run())
+    await let_it_run()
+    fetcher.set_partitions([partition])
+    await let_it_run()
+    assert [(0, 0)] == leader.sessions, "nothing follows the request that opens the session"
+    leader.answer(session_id)
+    await let_it_run()
+    assert then == leader.sessions
+    fetcher.set_partitions([partition])
+    await let_it_run()
+    assert after_a_change == leader.sessions
+    copying.cancel()
 
 
-def test_an_answer_to_an_earlier_leader_epoch_does_not_stop_the_fetches(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_answer_to_an_earlier_leader_epoch_does_not_stop_the_fetches(monkeypatch: pytest.MonkeyPatch) -> None:
     """The leader refuses the older epoch after the follower has learned the newer one: no further change will come."""
+    leader, clock = HeldLeader(), SimClock()
 
-    async def scenario() -> None:
-        leader, clock = HeldLeader(), SimClock()
+    async def opened(*_: object, **__: object) -> HeldLeader:
+        return leader
 
-        async def opened(*_: object, **__: object) -> HeldLeader:
-            return leader
-
-        monkeypatch.setattr(Connection, "open", opened)
-        partition = (await PartitionRig.make()).partition
-        partition.become_follower(FollowerState(LEADER.id, EPOCH))
-        fetcher = fetcher_of(clock)
-        fetcher.set_partitions([partition])
-        copying = asyncio.create_task(fetcher.run())
-        await let_it_run()
-        leader.answer(5)
-        await let_it_run()
-        partition.become_follower(FollowerState(LEADER.id, LeaderEpoch(EPOCH + 1)))
-        fetcher.set_partitions([partition])
-        await let_it_run()
-        assert [EPOCH, None, EPOCH + 1] == leader.leader_epochs
-        leader.answer_partition(5, ErrorCode.FENCED_LEADER_EPOCH)
-        await let_it_run()
-        assert [PLACE] == list(fetcher._wanted())
-        leader.answer(5)
-        await let_it_run()
-        assert [(0, 0), (5, 1), (5, 2), (5, 3)] == leader.sessions
-        copying.cancel()
-
-    asyncio.run(scenario())
+    monkeypatch.setattr(Connection, "open", opened)
+    partition = (await PartitionRig.make()).partition
+    partition.become_follower(FollowerState(LEADER.id, EPOCH))
+    fetcher = fetcher_of(clock)
+    fetcher.set_partitions([partition])
+    copying = asyncio.create_task(fetcher.run())
+    await let_it_run()
+    leader.answer(5)
+    await let_it_run()
+    partition.become_follower(FollowerState(LEADER.id, LeaderEpoch(EPOCH + 1)))
+    fetcher.set_partitions([partition])
+    await let_it_run()
+    assert [EPOCH, None, EPOCH + 1] == leader.leader_epochs
+    leader.answer_partition(5, ErrorCode.FENCED_LEADER_EPOCH)
+    await let_it_run()
+    assert [PLACE] == list(fetcher._wanted())
+    leader.answer(5)
+    await let_it_run()
+    assert [(0, 0), (5, 1), (5, 2), (5, 3)] == leader.sessions
+    copying.cancel()
 
 
-def test_partitions_that_come_while_a_session_is_opened_wait_for_it(
+async def test_partitions_that_come_while_a_session_is_opened_wait_for_it(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def scenario() -> None:
-        async with ReplicatedBrokers(tmp_path) as cluster:
-            await asyncio.gather(*(cluster.make_topic(f"t{each}", 3) for each in range(5)))
-            await cluster.send("t4", [b"x"])
-            for each in range(5):
-                await cluster.wait_in_sync(f"t{each}")
-
     caplog.set_level(logging.INFO, "ottla.replication.replica_fetcher")
-    asyncio.run(scenario())
+    async with ReplicatedBrokers(tmp_path) as cluster:
+        await asyncio.gather(*(cluster.make_topic(f"t{each}", 3) for each in range(5)))
+        await cluster.send("t4", [b"x"])
+        for each in range(5):
+            await cluster.wait_in_sync(f"t{each}")
     assert [] == [record.message for record in caplog.records if "FETCH_SESSION" in record.message]
 
 
@@ -202,27 +188,23 @@ def test_what_a_follower_says_of_itself_is_read_as_it_was_meant(epoch: int, is_l
 
 
 @pytest.mark.parametrize("is_in_sync", [False, True])
-def test_a_throttle_that_is_overdrawn_is_waited_for_whatever_happens_meanwhile(is_in_sync: bool) -> None:
+async def test_a_throttle_that_is_overdrawn_is_waited_for_whatever_happens_meanwhile(is_in_sync: bool) -> None:
     """By what came from any leader, in large answers, and though partitions come and go; who is in sync never waits."""
-
-    async def scenario() -> None:
-        clock = SimClock()
-        partition = (await PartitionRig.make()).partition
-        partition.become_follower(FollowerState(LEADER.id, EPOCH))
-        fetcher = fetcher_of(clock, isr=(LEADER.id, ME) if is_in_sync else (LEADER.id,), rate=1000)
+    clock = SimClock()
+    partition = (await PartitionRig.make()).partition
+    partition.become_follower(FollowerState(LEADER.id, EPOCH))
+    fetcher = fetcher_of(clock, isr=(LEADER.id, ME) if is_in_sync else (LEADER.id,), rate=1000)
+    fetcher.set_partitions([partition])
+    assert [PLACE] == list(fetcher._wanted())
+    throttle = fetcher._throttles.of_follower(partition)
+    assert throttle is not None
+    throttle.record(11_000, clock.monotonic())
+    for _ in range(8):
+        clock.advance(1.1)
         fetcher.set_partitions([partition])
-        assert [PLACE] == list(fetcher._wanted())
-        throttle = fetcher._throttles.of_follower(partition)
-        assert throttle is not None
-        throttle.record(11_000, clock.monotonic())
-        for _ in range(8):
-            clock.advance(1.1)
-            fetcher.set_partitions([partition])
-            assert is_in_sync is bool(fetcher._wanted())
-        clock.advance(2)
-        assert [PLACE] == list(fetcher._wanted())
-
-    asyncio.run(scenario())
+        assert is_in_sync is bool(fetcher._wanted())
+    clock.advance(2)
+    assert [PLACE] == list(fetcher._wanted())
 
 
 @pytest.mark.parametrize(
@@ -232,50 +214,42 @@ def test_a_throttle_that_is_overdrawn_is_waited_for_whatever_happens_meanwhile(i
         (CorruptBatchError("offset 3 comes where 5 belongs"), "replica fetcher: leader 0 sent a corrupt batch"),
     ],
 )
-def test_the_leader_is_not_blamed_for_what_has_rotten_here(
+async def test_the_leader_is_not_blamed_for_what_has_rotten_here(
     error: CorruptBatchError, told: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def fails(*_: object) -> NextFetch:
         raise error
 
-    async def scenario() -> None:
-        monkeypatch.setattr(replica_fetcher, "take_answer", fails)
-        partition = (await PartitionRig.make()).partition
-        partition.become_follower(FollowerState(LEADER.id, EPOCH))
-        fetcher = fetcher_of(SimClock())
-        fetcher._take_part(partition, Part(PLACE, PartitionAnswer(), memoryview(b"")))
-        assert [True] == [each.getMessage().startswith(told) for each in caplog.records]
-        assert [PLACE] == list(fetcher._waits_until), "it is asked for again after a while"
-
-    asyncio.run(scenario())
+    monkeypatch.setattr(replica_fetcher, "take_answer", fails)
+    partition = (await PartitionRig.make()).partition
+    partition.become_follower(FollowerState(LEADER.id, EPOCH))
+    fetcher = fetcher_of(SimClock())
+    fetcher._take_part(partition, Part(PLACE, PartitionAnswer(), memoryview(b"")))
+    assert [True] == [each.getMessage().startswith(told) for each in caplog.records]
+    assert [PLACE] == list(fetcher._waits_until), "it is asked for again after a while"
 
 
-def test_a_leader_that_does_not_know_that_this_broker_leaves_is_none_to_leave_to() -> None:
+async def test_a_leader_that_does_not_know_that_this_broker_leaves_is_none_to_leave_to() -> None:
     """It would take it back for what it knows of it."""
     clock, identity = SimClock(), Follower(ME, 7)
-
-    async def scenario() -> None:
-        nonlocal identity
-        partition = (await PartitionRig.make()).partition
-        partition.become_follower(FollowerState(LEADER.id, EPOCH))
-        partitions = PartitionTable()
-        partitions.add(partition)
-        fetcher = fetcher_of(clock)
-        fetcher.answered_at = 5.0
-        fetchers = ReplicaFetchers(
-            partitions,
-            lambda: ClusterImage(brokers={LEADER.id: LEADER}),
-            clock,
-            fetcher_for=lambda leader: fetcher,
-            identity=lambda: identity,
-            wait_max_ms=500,
-        )
-        fetchers.refresh()
-        assert (5.0, float("-inf")) == (fetchers.answered_at(LEADER.id), fetchers.answered_at(ME))
-        identity = identity._replace(is_leaving=True)
-        assert float("-inf") == fetchers.answered_at(LEADER.id)
-        fetcher.knows_leaving = True
-        assert 5.0 == fetchers.answered_at(LEADER.id)
-        await fetchers.close()
-
-    asyncio.run(scenario())
+    partition = (await PartitionRig.make()).partition
+    partition.become_follower(FollowerState(LEADER.id, EPOCH))
+    partitions = PartitionTable()
+    partitions.add(partition)
+    fetcher = fetcher_of(clock)
+    fetcher.answered_at = 5.0
+    fetchers = ReplicaFetchers(
+        partitions,
+        lambda: ClusterImage(brokers={LEADER.id: LEADER}),
+        clock,
+        fetcher_for=lambda leader: fetcher,
+        identity=lambda: identity,
+        wait_max_ms=500,
+    )
+    fetchers.refresh()
+    assert (5.0, float("-inf")) == (fetchers.answered_at(LEADER.id), fetchers.answered_at(ME))
+    identity = identity._replace(is_leaving=True)
+    assert float("-inf") == fetchers.answered_at(LEADER.id)
+    fetcher.knows_leaving = True
+    assert 5.0 == fetchers.answered_at(LEADER.id)
+    await fetchers.close()

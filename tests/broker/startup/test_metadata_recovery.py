@@ -99,49 +99,45 @@ async def nothing(broker: Broker) -> None:
 
 
 class TestLost:
-    def test_every_broker_keeps_its_replicas(self, tmp_path: Path) -> None:
-        async def scenario() -> None:
-            async with ReplicatedBrokers(tmp_path) as cluster:
-                await cluster.make_topic("t")
-                await cluster.send("t", [b"a", b"b", b"c"])
-                topic_id = cluster.brokers[0].image.topics["t"].id
-                await stop_all(cluster)
-                forget_metadata(tmp_path)
-                await start_all(cluster)
-                await in_sync(cluster, "t")
-                assert topic_id == cluster.brokers[0].image.topics["t"].id
-                assert {0: 3, 1: 3, 2: 3} == end_offsets(cluster, "t")
-                assert [] == found(tmp_path, "data*/*-stray")
-                await cluster.send("t", [b"d"])
-                # What was recovered is an ordinary cluster: each broker starts again by itself.
-                await cluster.stop(1)
-                await cluster.start(1)
-                await in_sync(cluster, "t")
-                assert {0: 4, 1: 4, 2: 4} == end_offsets(cluster, "t")
+    async def test_every_broker_keeps_its_replicas(self, tmp_path: Path) -> None:
+        async with ReplicatedBrokers(tmp_path) as cluster:
+            await cluster.make_topic("t")
+            await cluster.send("t", [b"a", b"b", b"c"])
+            topic_id = cluster.brokers[0].image.topics["t"].id
+            await stop_all(cluster)
+            forget_metadata(tmp_path)
+            await start_all(cluster)
+            await in_sync(cluster, "t")
+            assert topic_id == cluster.brokers[0].image.topics["t"].id
+            assert {0: 3, 1: 3, 2: 3} == end_offsets(cluster, "t")
+            assert [] == found(tmp_path, "data*/*-stray")
+            await cluster.send("t", [b"d"])
+            # What was recovered is an ordinary cluster: each broker starts again by itself.
+            await cluster.stop(1)
+            await cluster.start(1)
+            await in_sync(cluster, "t")
+            assert {0: 4, 1: 4, 2: 4} == end_offsets(cluster, "t")
 
-        asyncio.run(scenario())
+    async def test_the_replica_with_all_committed_records_leads(self, tmp_path: Path) -> None:
+        async with ReplicatedBrokers(tmp_path, {"min.insync.replicas": "1"}) as cluster:
+            await cluster.make_topic("t")
+            await cluster.send("t", [b"a"])
+            await cluster.stop(0)
+            await cluster.send("t", [b"b"])
+            await cluster.stop(1)
+            await cluster.send("t", [b"c"])
+            await cluster.stop(2)
+            forget_metadata(tmp_path)
+            await start_all(cluster)
+            await cluster.wait(lambda: cluster.leader("t") != NO_LEADER)
+            assert 2 == cluster.leader("t")
+            await in_sync(cluster, "t")
+            assert {0: 3, 1: 3, 2: 3} == end_offsets(cluster, "t")
 
-    def test_the_replica_with_all_committed_records_leads(self, tmp_path: Path) -> None:
-        async def scenario() -> None:
-            async with ReplicatedBrokers(tmp_path, {"min.insync.replicas": "1"}) as cluster:
-                await cluster.make_topic("t")
-                await cluster.send("t", [b"a"])
-                await cluster.stop(0)
-                await cluster.send("t", [b"b"])
-                await cluster.stop(1)
-                await cluster.send("t", [b"c"])
-                await cluster.stop(2)
-                forget_metadata(tmp_path)
-                await start_all(cluster)
-                await cluster.wait(lambda: cluster.leader("t") != NO_LEADER)
-                assert 2 == cluster.leader("t")
-                await in_sync(cluster, "t")
-                assert {0: 3, 1: 3, 2: 3} == end_offsets(cluster, "t")
-
-        asyncio.run(scenario())
-
-    def test_brokers_wait_for_those_that_may_have_more(self, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-        async def scenario() -> None:
+    async def test_brokers_wait_for_those_that_may_have_more(
+        self, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        with caplog.at_level(logging.WARNING):
             async with ReplicatedBrokers(tmp_path) as cluster:
                 await cluster.make_topic("t")
                 await cluster.send("t", [b"a"])
@@ -154,85 +150,69 @@ class TestLost:
                 await two
                 assert {0: 1, 1: 1, 2: 1} == end_offsets(cluster, "t")
 
-        with caplog.at_level(logging.WARNING):
-            asyncio.run(scenario())
+    async def test_a_broker_whose_data_is_lost_is_left_out(self, tmp_path: Path) -> None:
+        async with ReplicatedBrokers(tmp_path) as cluster:
+            await cluster.make_topic("t")
+            await cluster.send("t", [b"a"])
+            await stop_all(cluster)
+            forget_metadata(tmp_path)
+            one = asyncio.create_task(cluster.start(1))
+            await cluster.start(0, recover_without=(BrokerId(2),))
+            await one
+            assert {0, 1} == set(cluster.brokers[0].image.topics["t"].partitions[0].replicas)
+            # It comes back after all: its copy is not a replica any more, and is not deleted either.
+            await cluster.start(2)
+            assert {0: 1, 1: 1} == end_offsets(cluster, "t")
+            assert 1 == len(found(tmp_path, "data2/t-0.*-stray"))
 
-    def test_a_broker_whose_data_is_lost_is_left_out(self, tmp_path: Path) -> None:
-        async def scenario() -> None:
-            async with ReplicatedBrokers(tmp_path) as cluster:
-                await cluster.make_topic("t")
-                await cluster.send("t", [b"a"])
-                await stop_all(cluster)
-                forget_metadata(tmp_path)
-                one = asyncio.create_task(cluster.start(1))
-                await cluster.start(0, recover_without=(BrokerId(2),))
-                await one
-                assert {0, 1} == set(cluster.brokers[0].image.topics["t"].partitions[0].replicas)
-                # It comes back after all: its copy is not a replica any more, and is not deleted either.
-                await cluster.start(2)
-                assert {0: 1, 1: 1} == end_offsets(cluster, "t")
-                assert 1 == len(found(tmp_path, "data2/t-0.*-stray"))
+    async def test_a_start_that_waits_can_be_stopped(self, tmp_path: Path) -> None:
+        async with ReplicatedBrokers(tmp_path) as cluster:
+            await cluster.make_topic("t")
+            await stop_all(cluster)
+            forget_metadata(tmp_path)
+            waits = asyncio.Event()
+            made = cluster.made(0, on_waiting=waits.set)
+            starting = asyncio.create_task(made.start())
+            await waits.wait()
+            made.stop_waiting()
+            with pytest.raises(StartStoppedError, match="brokers 1, 2"):
+                await starting
 
-        asyncio.run(scenario())
-
-    def test_a_start_that_waits_can_be_stopped(self, tmp_path: Path) -> None:
-        async def scenario() -> None:
-            async with ReplicatedBrokers(tmp_path) as cluster:
-                await cluster.make_topic("t")
-                await stop_all(cluster)
-                forget_metadata(tmp_path)
-                waits = asyncio.Event()
-                made = cluster.made(0, on_waiting=waits.set)
-                starting = asyncio.create_task(made.start())
-                await waits.wait()
-                made.stop_waiting()
-                with pytest.raises(StartStoppedError, match="brokers 1, 2"):
-                    await starting
-
-        asyncio.run(scenario())
-
-    def test_a_topic_made_after_the_recovery_is_not_taken_for_lost(self, tmp_path: Path) -> None:
+    async def test_a_topic_made_after_the_recovery_is_not_taken_for_lost(self, tmp_path: Path) -> None:
         """Its revision is below those that the data dir remembers from before."""
-
-        async def make(broker: Broker) -> int:
+        async with running(tmp_path) as broker:
             for number in range(20):
                 await make_topic(broker, f"t{number}")
-            return broker.image.revision
-
-        before = with_broker(tmp_path, make)
+            before = broker.image.revision
         forget_metadata(tmp_path / "data")
+        async with running(tmp_path) as broker:
+            assert (broker.parts.logs.applied_revision or 0) < before
 
-        async def applied(broker: Broker) -> int:
-            return broker.parts.logs.applied_revision or 0
-
-        assert with_broker(tmp_path, applied) < before
-
-    def test_producer_ids_are_not_given_out_again(self, tmp_path: Path) -> None:
+    async def test_producer_ids_are_not_given_out_again(self, tmp_path: Path) -> None:
         async def allocate(broker: Broker) -> int:
             return (await broker.parts.controller.allocate_producer_ids()).start
 
-        first = with_broker(tmp_path, allocate)
+        first = await with_broker(tmp_path, allocate)
         forget_metadata(tmp_path / "data")
-        assert with_broker(tmp_path, allocate) > first + 1_000
+        assert await with_broker(tmp_path, allocate) > first + 1_000
 
-    def test_producer_ids_of_queues_are_recovered_without_their_mark(self, tmp_path: Path) -> None:
-        async def deliver(broker: Broker) -> int:
+    async def test_producer_ids_of_queues_are_recovered_without_their_mark(self, tmp_path: Path) -> None:
+        async with running(tmp_path) as broker:
             await make_topic(broker, "t", ottla_delay_enable="true")
             async with AsyncProducer(bootstrap_servers=f"127.0.0.1:{broker.port}") as producer:
                 await producer.send_and_wait("t.delayed", b"x", partition=0)
             (target,) = broker.parts.partitions.of_topic("t")
             await until(lambda: target.end_offset > 0)
             (entry,) = target.log.producers
-            return int(entry.producer_id)
-
-        queue_id = with_broker(tmp_path, deliver)
+            queue_id = int(entry.producer_id)
         assert queue_id & QUEUE_PRODUCER_BIT
         forget_metadata(tmp_path / "data")
-
-        async def allocate(broker: Broker) -> int:
-            return (await broker.parts.controller.allocate_producer_ids()).start
-
-        assert queue_id & ~QUEUE_PRODUCER_BIT < with_broker(tmp_path, allocate) < QUEUE_PRODUCER_BIT
+        async with running(tmp_path) as broker:
+            assert (
+                queue_id & ~QUEUE_PRODUCER_BIT
+                < ((await broker.parts.controller.allocate_producer_ids()).start)
+                < QUEUE_PRODUCER_BIT
+            )
 
 
 class TestOlder:
@@ -250,41 +230,35 @@ class TestOlder:
         await stop_all(cluster)
         restore(folder, folder / "backup")
 
-    def test_it_is_refused(self, tmp_path: Path) -> None:
-        async def scenario() -> None:
-            async with ReplicatedBrokers(tmp_path) as cluster:
-                await self.with_older_store(cluster, tmp_path)
-                for _ in range(2):
-                    for broker in ALL:
-                        with pytest.raises(OlderMetadataError, match="--accept-older-metadata"):
-                            await cluster.start(broker)
-                assert 3 == len(found(tmp_path, "data*/u-0"))
+    async def test_it_is_refused(self, tmp_path: Path) -> None:
+        async with ReplicatedBrokers(tmp_path) as cluster:
+            await self.with_older_store(cluster, tmp_path)
+            for _ in range(2):
+                for broker in ALL:
+                    with pytest.raises(OlderMetadataError, match="--accept-older-metadata"):
+                        await cluster.start(broker)
+            assert 3 == len(found(tmp_path, "data*/u-0"))
 
-        asyncio.run(scenario())
-
-    def test_where_it_is_accepted_unknown_topics_are_set_aside(self, tmp_path: Path) -> None:
-        async def scenario() -> None:
-            async with ReplicatedBrokers(tmp_path) as cluster:
-                await self.with_older_store(cluster, tmp_path)
-                await start_all(cluster, accept_older_metadata=True)
-                await in_sync(cluster, "t")
-                assert {0: 2, 1: 2, 2: 2} == end_offsets(cluster, "t")
-                strays = found(tmp_path, "data*/u-0.*-stray")
-                assert 3 == len(strays)
-                assert all((each / f"{0:020}.log").stat().st_size > 0 for each in strays)
-                await cluster.send("t", [b"c"])
-                # Once is enough.
-                await stop_all(cluster)
-                await start_one_by_one(cluster)
-                await in_sync(cluster, "t")
-
-        asyncio.run(scenario())
+    async def test_where_it_is_accepted_unknown_topics_are_set_aside(self, tmp_path: Path) -> None:
+        async with ReplicatedBrokers(tmp_path) as cluster:
+            await self.with_older_store(cluster, tmp_path)
+            await start_all(cluster, accept_older_metadata=True)
+            await in_sync(cluster, "t")
+            assert {0: 2, 1: 2, 2: 2} == end_offsets(cluster, "t")
+            strays = found(tmp_path, "data*/u-0.*-stray")
+            assert 3 == len(strays)
+            assert all((each / f"{0:020}.log").stat().st_size > 0 for each in strays)
+            await cluster.send("t", [b"c"])
+            # Once is enough.
+            await stop_all(cluster)
+            await start_one_by_one(cluster)
+            await in_sync(cluster, "t")
 
     @pytest.mark.parametrize("count", [1, 3])
-    def test_a_topic_that_was_recreated_after_the_backup_is_set_aside(
+    async def test_a_topic_that_was_recreated_after_the_backup_is_set_aside(
         self, count: int, tmp_path: Path, caplog: pytest.LogCaptureFixture
     ) -> None:
-        async def scenario() -> None:
+        with caplog.at_level(logging.ERROR):
             async with ReplicatedBrokers(tmp_path, count=count) as cluster:
                 brokers = range(count)
                 await cluster.make_topic("t", replicas=count)
@@ -317,51 +291,36 @@ class TestOlder:
                 await cluster.wait(lambda: cluster.leader("t") != NO_LEADER)
                 assert count == len(found(tmp_path, "data*/t-0.*-stray"))
 
-        with caplog.at_level(logging.ERROR):
-            asyncio.run(scenario())
+    async def test_a_replica_that_was_in_sync_then_does_not_lead(self, tmp_path: Path) -> None:
+        async with ReplicatedBrokers(tmp_path) as cluster:
+            await cluster.make_topic("t")
+            await cluster.send("t", [b"a"])
+            back_up_of_running(tmp_path, tmp_path / "backup")
+            await cluster.stop(0)
+            await cluster.send("t", [b"b", b"c"])
+            await stop_all(cluster)
+            restore(tmp_path, tmp_path / "backup")
+            await start_all(cluster, accept_older_metadata=True)
+            await cluster.wait(lambda: cluster.leader("t") != NO_LEADER)
+            assert cluster.leader("t") in (1, 2)
+            await in_sync(cluster, "t")
+            assert {0: 3, 1: 3, 2: 3} == end_offsets(cluster, "t")
 
-    def test_a_replica_that_was_in_sync_then_does_not_lead(self, tmp_path: Path) -> None:
-        async def scenario() -> None:
-            async with ReplicatedBrokers(tmp_path) as cluster:
-                await cluster.make_topic("t")
-                await cluster.send("t", [b"a"])
-                back_up_of_running(tmp_path, tmp_path / "backup")
-                await cluster.stop(0)
-                await cluster.send("t", [b"b", b"c"])
-                await stop_all(cluster)
-                restore(tmp_path, tmp_path / "backup")
-                await start_all(cluster, accept_older_metadata=True)
-                await cluster.wait(lambda: cluster.leader("t") != NO_LEADER)
-                assert cluster.leader("t") in (1, 2)
-                await in_sync(cluster, "t")
-                assert {0: 3, 1: 3, 2: 3} == end_offsets(cluster, "t")
-
-        asyncio.run(scenario())
-
-    def test_a_store_from_before_a_recovery_is_refused(self, tmp_path: Path) -> None:
+    async def test_a_store_from_before_a_recovery_is_refused(self, tmp_path: Path) -> None:
         """Its revision may be far ahead: after the recovery they are counted from the start."""
-
-        async def write(broker: Broker) -> None:
+        data = tmp_path / "data"
+        async with running(tmp_path) as broker:
             for number in range(5):
                 await make_topic(broker, f"t{number}")
-
-        data = tmp_path / "data"
-        with_broker(tmp_path, write)
         back_up(data, tmp_path / "backup")
         forget_metadata(data)
-        with_broker(tmp_path, nothing)
+        await with_broker(tmp_path, nothing)
         restore(data, tmp_path / "backup")
         with pytest.raises(OlderMetadataError, match=r"has seen revision \d+ after recovery 1"):
-            with_broker(tmp_path, nothing)
+            await with_broker(tmp_path, nothing)
 
-    def test_a_backup_whose_revision_has_grown_since_is_refused(self, tmp_path: Path) -> None:
+    async def test_a_backup_whose_revision_has_grown_since_is_refused(self, tmp_path: Path) -> None:
         """As it does when the sessions in it end, or another broker has used it."""
-
-        async def write(broker: Broker) -> None:
-            await make_topic(broker, "u")
-
-        async def delete(broker: Broker) -> None:
-            await broker.parts.controller.delete_topics([TopicReference(name="u")])
 
         async def other_commits(folder: Path) -> None:
             store = SqliteStore(str(folder / METADATA_FILE), RealClock())
@@ -371,56 +330,50 @@ class TestOlder:
             await store.close()
 
         data = tmp_path / "data"
-        with_broker(tmp_path, nothing)
+        await with_broker(tmp_path, nothing)
         back_up(data, tmp_path / "backup")
-        with_broker(tmp_path, write)
+        async with running(tmp_path) as broker:
+            await make_topic(broker, "u")
         back_up(data, tmp_path / "newest")
         restore(data, tmp_path / "backup")
-        asyncio.run(other_commits(data))
+        await other_commits(data)
         with pytest.raises(OlderMetadataError, match=r"does not have (topics|partitions)/u"):
-            with_broker(tmp_path, nothing)
+            await with_broker(tmp_path, nothing)
         # A topic that was deleted while this broker was away is missing, too.
         restore(data, tmp_path / "newest")
-        asyncio.run(other_commits(data))
+        await other_commits(data)
         shutil.copytree(data, tmp_path / "away")
-        with_broker(tmp_path, delete)
+        async with running(tmp_path) as broker:
+            await broker.parts.controller.delete_topics([TopicReference(name="u")])
         (data / ".ottla-metadata-seen").unlink()
         shutil.copy(tmp_path / "away" / ".ottla-metadata-seen", data)
-        with_broker(tmp_path, nothing)
+        await with_broker(tmp_path, nothing)
 
-    def test_brokers_that_serve_with_it_must_stop_first(self, tmp_path: Path) -> None:
-        async def scenario() -> None:
-            settings = {"broker.session.timeout.ms": "1000"}
-            async with ReplicatedBrokers(tmp_path, settings) as cluster:
-                await self.with_older_store(cluster, tmp_path)
-                shutil.rmtree(cluster.data(0))
-                await cluster.start(0)
-                with pytest.raises(OlderMetadataError, match="broker 0 is running with it: stop all brokers"):
-                    await cluster.start(1, accept_older_metadata=True)
+    async def test_brokers_that_serve_with_it_must_stop_first(self, tmp_path: Path) -> None:
+        settings = {"broker.session.timeout.ms": "1000"}
+        async with ReplicatedBrokers(tmp_path, settings) as cluster:
+            await self.with_older_store(cluster, tmp_path)
+            shutil.rmtree(cluster.data(0))
+            await cluster.start(0)
+            with pytest.raises(OlderMetadataError, match="broker 0 is running with it: stop all brokers"):
+                await cluster.start(1, accept_older_metadata=True)
 
-        asyncio.run(scenario())
-
-    def test_a_log_of_a_newer_epoch_shows_it_too(self, tmp_path: Path) -> None:
+    async def test_a_log_of_a_newer_epoch_shows_it_too(self, tmp_path: Path) -> None:
         """What the data dir remembers may be lost, or a little older than a kill."""
-
-        async def write(broker: Broker) -> None:
+        async with running(tmp_path) as broker:
             await make_topic(broker, "t")
             partition = broker.partitions.find("t", 0)
             led_anew(partition, LeaderEpoch(partition.leader_epoch + 7))
             append(partition, batch(b"a"))
-
-        with_broker(tmp_path, write)
         (tmp_path / "data" / ".ottla-metadata-seen").unlink()
-
-        async def start() -> None:
-            with pytest.raises(OlderMetadataError, match="t-0 has leader epoch 7, and the store knows only 0"):
-                async with running(tmp_path):
-                    pass
-
-        asyncio.run(start())
+        with pytest.raises(OlderMetadataError, match="t-0 has leader epoch 7, and the store knows only 0"):
+            async with running(tmp_path):
+                pass
         assert (tmp_path / "data" / "t-0").is_dir()
 
-    def test_a_corrupt_leader_epoch_does_not_show_it(self, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    async def test_a_corrupt_leader_epoch_does_not_show_it(
+        self, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    ) -> None:
         """One batch header is damaged; the data dir never saw metadata with that epoch."""
 
         async def write(broker: Broker) -> None:
@@ -433,76 +386,64 @@ class TestOlder:
             assert "leader epoch 1048576" in str(damage)
             return {each.topic: each.end_offset for each in broker.partitions}
 
-        with_broker(tmp_path, write)
+        await with_broker(tmp_path, write)
         path = tmp_path / "data" / "t-0" / f"{0:020}.log"
         path.write_bytes(flipped(path.read_bytes(), LEADER_EPOCH_AT + 1, 4))
         with caplog.at_level(logging.ERROR):
-            assert {"t": 1, "u": 1} == with_broker(tmp_path, served)
+            assert {"t": 1, "u": 1} == await with_broker(tmp_path, served)
         assert "offsets 0 to 0 cannot be read (1 records at most)" in caplog.text
 
-    def test_a_replica_with_a_corrupt_leader_epoch_is_copied_again(self, tmp_path: Path) -> None:
-        async def scenario() -> None:
-            async with ReplicatedBrokers(tmp_path) as cluster:
-                await cluster.make_topic("t")
-                await cluster.send("t", [b"a"])
-                await in_sync(cluster, "t")
-                broken = cluster.leader("t")
-                await cluster.stop(broken)
-                path = cluster.data(broken) / "t-0" / f"{0:020}.log"
-                path.write_bytes(flipped(path.read_bytes(), LEADER_EPOCH_AT + 1, 4))
-                await cluster.start(broken)
-                await cluster.wait(lambda: bool(found(cluster.data(broken), "t-0.*-stray")))
-                await in_sync(cluster, "t")
-                assert {0: 1, 1: 1, 2: 1} == end_offsets(cluster, "t")
-                assert 1 == len(set(cluster.contents("t").values()))
+    async def test_a_replica_with_a_corrupt_leader_epoch_is_copied_again(self, tmp_path: Path) -> None:
+        async with ReplicatedBrokers(tmp_path) as cluster:
+            await cluster.make_topic("t")
+            await cluster.send("t", [b"a"])
+            await in_sync(cluster, "t")
+            broken = cluster.leader("t")
+            await cluster.stop(broken)
+            path = cluster.data(broken) / "t-0" / f"{0:020}.log"
+            path.write_bytes(flipped(path.read_bytes(), LEADER_EPOCH_AT + 1, 4))
+            await cluster.start(broken)
+            await cluster.wait(lambda: bool(found(cluster.data(broken), "t-0.*-stray")))
+            await in_sync(cluster, "t")
+            assert {0: 1, 1: 1, 2: 1} == end_offsets(cluster, "t")
+            assert 1 == len(set(cluster.contents("t").values()))
 
-        asyncio.run(scenario())
-
-    def test_a_store_that_goes_back_under_a_broker_ends_it(self, tmp_path: Path) -> None:
-        async def scenario() -> None:
-            async with running(tmp_path) as broker:
-                await make_topic(broker, "t")
-                ahead = ImageFollower(broker.parts.metadata_store)
-                await ahead.load()
-                ahead.image = replace(ahead.image, revision=1_000)
-                with pytest.raises(OlderMetadataError, match="went back from revision 1000"):
-                    await ahead.run(broker.parts.assignment.apply)
-                assert broker.parts.logs.find(TopicPartition("t", 0)) is not None
-
-        asyncio.run(scenario())
+    async def test_a_store_that_goes_back_under_a_broker_ends_it(self, tmp_path: Path) -> None:
+        async with running(tmp_path) as broker:
+            await make_topic(broker, "t")
+            ahead = ImageFollower(broker.parts.metadata_store)
+            await ahead.load()
+            ahead.image = replace(ahead.image, revision=1_000)
+            with pytest.raises(OlderMetadataError, match="went back from revision 1000"):
+                await ahead.run(broker.parts.assignment.apply)
+            assert broker.parts.logs.find(TopicPartition("t", 0)) is not None
 
 
 class TestMovedAway:
-    def test_a_partition_that_was_moved_while_the_broker_was_down_is_removed(self, tmp_path: Path) -> None:
-        async def scenario() -> None:
-            async with ReplicatedBrokers(tmp_path) as cluster:
-                await cluster.make_topic("t", replicas=2)
-                await cluster.send("t", [b"a"])
-                holders = cluster.brokers[0].image.topics["t"].partitions[0].replicas
-                gone, stays = holders[0], holders[1]
-                (free,) = set(ALL) - set(holders)
-                await cluster.stop(gone)
-                await cluster.move("t", 0, [stays, free])
-                await cluster.start(gone)
-                assert {stays: 1, free: 1} == end_offsets(cluster, "t")
-                assert [] == found(cluster.data(gone), "t-0")
-                assert [] == found(cluster.data(gone), "*-stray")
+    async def test_a_partition_that_was_moved_while_the_broker_was_down_is_removed(self, tmp_path: Path) -> None:
+        async with ReplicatedBrokers(tmp_path) as cluster:
+            await cluster.make_topic("t", replicas=2)
+            await cluster.send("t", [b"a"])
+            holders = cluster.brokers[0].image.topics["t"].partitions[0].replicas
+            gone, stays = holders[0], holders[1]
+            (free,) = set(ALL) - set(holders)
+            await cluster.stop(gone)
+            await cluster.move("t", 0, [stays, free])
+            await cluster.start(gone)
+            assert {stays: 1, free: 1} == end_offsets(cluster, "t")
+            assert [] == found(cluster.data(gone), "t-0")
+            assert [] == found(cluster.data(gone), "*-stray")
 
-        asyncio.run(scenario())
-
-    def test_it_is_kept_where_the_data_dir_does_not_know_the_metadata(self, tmp_path: Path) -> None:
-        async def scenario() -> None:
-            async with ReplicatedBrokers(tmp_path) as cluster:
-                await cluster.make_topic("t", replicas=2)
-                await cluster.send("t", [b"a"])
-                holders = cluster.brokers[0].image.topics["t"].partitions[0].replicas
-                gone, stays = holders[0], holders[1]
-                (free,) = set(ALL) - set(holders)
-                await cluster.stop(gone)
-                await cluster.move("t", 0, [stays, free])
-                other = MetadataSeen(history="another", revision=1)
-                (cluster.data(gone) / ".ottla-metadata-seen").write_bytes(encode_seen(other))
-                await cluster.start(gone)
-                assert 1 == len(found(cluster.data(gone), "t-0.*-stray"))
-
-        asyncio.run(scenario())
+    async def test_it_is_kept_where_the_data_dir_does_not_know_the_metadata(self, tmp_path: Path) -> None:
+        async with ReplicatedBrokers(tmp_path) as cluster:
+            await cluster.make_topic("t", replicas=2)
+            await cluster.send("t", [b"a"])
+            holders = cluster.brokers[0].image.topics["t"].partitions[0].replicas
+            gone, stays = holders[0], holders[1]
+            (free,) = set(ALL) - set(holders)
+            await cluster.stop(gone)
+            await cluster.move("t", 0, [stays, free])
+            other = MetadataSeen(history="another", revision=1)
+            (cluster.data(gone) / ".ottla-metadata-seen").write_bytes(encode_seen(other))
+            await cluster.start(gone)
+            assert 1 == len(found(cluster.data(gone), "t-0.*-stray"))

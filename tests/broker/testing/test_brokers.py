@@ -1,6 +1,5 @@
 """Brokers for tests: what a fault does to clients and files, and that nothing is left behind."""
 
-import asyncio
 import gc
 import os
 import socket
@@ -179,21 +178,17 @@ def test_copies_keep_bytes_sizes_and_holes(tmp_path: Path) -> None:
     assert (tmp_path / "target" / "inner" / "sparse").stat().st_blocks * 512 < 1 << 20
 
 
-def test_a_broker_within_a_program_ends_its_threads(tmp_path: Path) -> None:
+async def test_a_broker_within_a_program_ends_its_threads(tmp_path: Path) -> None:
     """One that nobody gave a world has made its own, and clears it away."""
     before = set(threading.enumerate())
-
-    async def live() -> None:
-        settings = {
-            "log.dirs": str(tmp_path),
-            "listeners": "PLAINTEXT://127.0.0.1:0",
-            "log.flush.interval.messages": "1",
-        }
-        async with Broker(BrokerConfig.parse(settings=settings)) as broker:
-            async with AsyncProducer(bootstrap_servers=f"127.0.0.1:{broker.port}") as producer:
-                await producer.send_and_wait("t", b"x")
-            assert any(thread.name.startswith("ottla-disk") for thread in set(threading.enumerate()) - before)
-
-    asyncio.run(live())
+    settings = {
+        "log.dirs": str(tmp_path),
+        "listeners": "PLAINTEXT://127.0.0.1:0",
+        "log.flush.interval.messages": "1",
+    }
+    async with Broker(BrokerConfig.parse(settings=settings)) as broker:
+        async with AsyncProducer(bootstrap_servers=f"127.0.0.1:{broker.port}") as producer:
+            await producer.send_and_wait("t", b"x")
+        assert any(thread.name.startswith("ottla-disk") for thread in set(threading.enumerate()) - before)
     left = {thread for thread in set(threading.enumerate()) - before if thread.name.startswith("ottla")}
     assert set() == left

@@ -1,6 +1,5 @@
 """Clusters for tests: what a fault of one broker does to the others and to clients, and that nothing is left behind."""
 
-import asyncio
 import threading
 from collections import defaultdict
 from collections.abc import Callable, Iterator
@@ -210,24 +209,20 @@ def test_the_dead_are_not_counted_on(near: BrokerCluster) -> None:
         near.wait_in_sync()
 
 
-def test_the_network_of_the_dead_says_nothing_more() -> None:
+async def test_the_network_of_the_dead_says_nothing_more() -> None:
     """What a killed follower's remains do must not reach its leader, since its files are set back."""
-
-    async def scenario() -> None:
-        accepted: list[Socket] = []
-        listener = await RealNetwork().listen("127.0.0.1", 0, accepted.append)
-        network = KillableNetwork()
-        opened = await network.connect("127.0.0.1", listener.port)
-        network.die()
-        with pytest.raises(OSError, match="Bad file descriptor"):
-            opened.send([b"a word"])
-        with pytest.raises(OSError, match="the broker is killed"):
-            await network.connect("127.0.0.1", listener.port)
-        listener.close()
-        for each in accepted:
-            each.close()
-
-    asyncio.run(scenario())
+    accepted: list[Socket] = []
+    listener = await RealNetwork().listen("127.0.0.1", 0, accepted.append)
+    network = KillableNetwork()
+    opened = await network.connect("127.0.0.1", listener.port)
+    network.die()
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        opened.send([b"a word"])
+    with pytest.raises(OSError, match="the broker is killed"):
+        await network.connect("127.0.0.1", listener.port)
+    listener.close()
+    for each in accepted:
+        each.close()
 
 
 def test_rolling_restart(near: BrokerCluster) -> None:

@@ -1,5 +1,5 @@
 """The same as for transport without sockets."""
 
-from tests.unit.transport.conftest import certificate, run, tls_on
+from tests.unit.transport.conftest import certificate, tls_on
 
-__all__ = ["certificate", "run", "tls_on"]
+__all__ = ["certificate", "tls_on"]

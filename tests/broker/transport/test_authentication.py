@@ -3,10 +3,11 @@ delayed, and sessions that expire."""
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from struct import pack, unpack
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Self
 
 import pytest
 
@@ -84,20 +85,18 @@ class Server:
     def failed(self) -> int:
         return sum(self.listeners.logins.counts.failed.values())
 
-    def run(self, test: Callable[["Server"], Awaitable[None]]) -> None:
-        async def run() -> None:
-            self.listeners = Listeners(RealNetwork(), self._clock, Turn(), self.serve, self._limits)
-            listener = Listener("IN", SecurityProtocol.SASL_PLAINTEXT, login=self.login)
-            self.port = await self.listeners.open(HOST, 0, listener)
-            try:
-                async with asyncio.timeout(60):
-                    await test(self)
-            finally:
-                for client in self.clients:
-                    await client.close()
-                await self.listeners.close(0.0)
-
-        asyncio.run(run())
+    @asynccontextmanager
+    async def serving(self) -> AsyncIterator[Self]:
+        self.listeners = Listeners(RealNetwork(), self._clock, Turn(), self.serve, self._limits)
+        listener = Listener("IN", SecurityProtocol.SASL_PLAINTEXT, login=self.login)
+        self.port = await self.listeners.open(HOST, 0, listener)
+        try:
+            async with asyncio.timeout(60):
+                yield self
+        finally:
+            for client in self.clients:
+                await client.close()
+            await self.listeners.close(0.0)
 
 
 async def ask(client: Client, api_key: ApiKey, version: int, **values: Any) -> Any:
@@ -120,8 +119,8 @@ async def log_in(client: Client, message: bytes = PLAIN, mechanism: str = "PLAIN
 
 
 @pytest.mark.parametrize("version", [0, 1, 2])
-def test_a_login(version: int) -> None:
-    async def test(server: Server) -> None:
+async def test_a_login(version: int) -> None:
+    async with Server().serving() as server:
         client = await server.connect()
         found = await handshake(client)
         assert (ErrorCode.NONE, ("PLAIN", "EXPIRING")) == (found.error_code, found.mechanisms)
@@ -130,35 +129,28 @@ def test_a_login(version: int) -> None:
         assert (1, b"User:alice") == await client.ask(1)
         assert {("IN", "PLAIN"): 1} == server.listeners.logins.counts.succeeded
 
-    Server().run(test)
 
-
-def test_a_login_with_raw_tokens() -> None:
+async def test_a_login_with_raw_tokens() -> None:
     """After SaslHandshake v0 the mechanism's messages have a length and no header."""
-
-    async def test(server: Server) -> None:
+    async with Server().serving() as server:
         client = await server.connect()
         assert ErrorCode.NONE == (await handshake(client, version=0)).error_code
         await client.send(pack(">i", len(PLAIN)) + PLAIN)
         assert b"\0\0\0\0" == await client.reader.readexactly(4)
         assert (1, b"User:alice") == await client.ask(1)
 
-    Server().run(test)
 
-
-def test_a_failed_login_with_raw_tokens_closes_without_an_answer() -> None:
-    async def test(server: Server) -> None:
+async def test_a_failed_login_with_raw_tokens_closes_without_an_answer() -> None:
+    async with Server().serving() as server:
         client = await server.connect()
         await handshake(client, version=0)
         await client.send(pack(">i", 5) + b"wrong")
         assert b"" == await client.rest()
         assert 1 == server.failed
 
-    Server().run(test)
 
-
-def test_versions_are_answered_before_a_login_but_only_once() -> None:
-    async def test(server: Server) -> None:
+async def test_versions_are_answered_before_a_login_but_only_once() -> None:
+    async with Server().serving() as server:
         client = await server.connect()
         await client.send(request_frame(ApiKey.API_VERSIONS, 0, {}, correlation_id=1))
         assert (1, pack(">h", 0)) == await client.receive()
@@ -171,54 +163,44 @@ def test_versions_are_answered_before_a_login_but_only_once() -> None:
         assert (1, pack(">h", 0)) == await again.receive()
         assert b"" == await again.rest()
 
-    Server().run(test)
 
-
-def test_an_unknown_version_of_api_versions_may_be_followed_by_another() -> None:
-    async def test(server: Server) -> None:
+async def test_an_unknown_version_of_api_versions_may_be_followed_by_another() -> None:
+    async with Server().serving() as server:
         client = await server.connect()
         await client.send(pack(">ihhih", 10, ApiKey.API_VERSIONS, 99, 1, -1))
         assert (1, pack(">h", 35)) == await client.receive()
         await client.send(request_frame(ApiKey.API_VERSIONS, 0, {}, correlation_id=2))
         assert (2, pack(">h", 0)) == await client.receive()
 
-    Server().run(test)
-
 
 @pytest.mark.parametrize("api_key", [key for key in range(-1, 95) if key not in (17, 18)])
-def test_every_other_request_before_a_login_closes_the_connection(api_key: int) -> None:
-    async def test(server: Server) -> None:
+async def test_every_other_request_before_a_login_closes_the_connection(api_key: int) -> None:
+    async with Server().serving() as server:
         client = await server.connect()
         await client.send(pack(">ihhih", 10, api_key, 0, 1, -1))
         await client.rest()
         assert [] == server.served
         assert {} == server.listeners.connections
 
-    Server().run(test)
-
 
 @pytest.mark.parametrize("api_key", [ApiKey.PRODUCE, ApiKey.FETCH, ApiKey.METADATA, ApiKey.CREATE_TOPICS])
-def test_array_counts_before_a_login_are_not_read(api_key: ApiKey, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_array_counts_before_a_login_are_not_read(api_key: ApiKey, monkeypatch: pytest.MonkeyPatch) -> None:
     """A request with an array of two billion elements is refused by its API, before anything in it is looked at."""
 
     def scan(*_: object) -> None:
         raise AssertionError("the request was read")
 
     monkeypatch.setattr(authentication, "scan_requests", scan)
-
-    async def test(server: Server) -> None:
+    async with Server().serving() as server:
         client = await server.connect()
         body = b"\x7f\xff\xff\xff" * 100
         await client.send(pack(">ihhih", 10 + len(body), api_key, 4, 1, -1) + body)
         assert b"" == await client.rest()
 
-    Server().run(test)
 
-
-def test_a_count_bomb_in_the_requests_of_a_login_closes_the_connection() -> None:
+async def test_a_count_bomb_in_the_requests_of_a_login_closes_the_connection() -> None:
     """Tagged fields, and a mechanism's name, of two billion bytes."""
-
-    async def test(server: Server) -> None:
+    async with Server().serving() as server:
         for content in (
             pack(">hhih", ApiKey.API_VERSIONS, 3, 1, -1) + b"\xff\xff\xff\xff\x07" * 3,
             pack(">hhih", ApiKey.SASL_HANDSHAKE, 1, 1, -1) + b"\x7f\xff",
@@ -229,40 +211,32 @@ def test_a_count_bomb_in_the_requests_of_a_login_closes_the_connection() -> None
             await client.rest()
         assert [] == server.served
 
-    Server().run(test)
-
 
 @pytest.mark.parametrize("size", [-1, 0, 1001, 2**31 - 1])
-def test_frames_before_a_login_are_bounded(size: int) -> None:
-    async def test(server: Server) -> None:
+async def test_frames_before_a_login_are_bounded(size: int) -> None:
+    async with Server(frame_bytes_max=1000).serving() as server:
         client = await server.connect()
         await client.send(pack(">i", size))
         assert b"" == await client.rest()
 
-    Server(frame_bytes_max=1000).run(test)
 
-
-def test_after_a_login_larger_requests_are_served() -> None:
-    async def test(server: Server) -> None:
+async def test_after_a_login_larger_requests_are_served() -> None:
+    async with Server(frame_bytes_max=1000).serving() as server:
         client = await server.connect()
         await log_in(client)
         assert (1, b"User:alice") == await client.ask(1, b"x" * 10_000)
 
-    Server(frame_bytes_max=1000).run(test)
 
-
-def test_an_unknown_mechanism_is_answered_with_those_that_are_enabled() -> None:
-    async def test(server: Server) -> None:
+async def test_an_unknown_mechanism_is_answered_with_those_that_are_enabled() -> None:
+    async with Server().serving() as server:
         client = await server.connect()
         found = await handshake(client, "GSSAPI")
         assert (ErrorCode.UNSUPPORTED_SASL_MECHANISM, ("PLAIN", "EXPIRING")) == (found.error_code, found.mechanisms)
         assert b"" == await client.rest()
 
-    Server().run(test)
 
-
-def test_another_request_amid_a_mechanism_is_an_illegal_state() -> None:
-    async def test(server: Server) -> None:
+async def test_another_request_amid_a_mechanism_is_an_illegal_state() -> None:
+    async with Server().serving() as server:
         client = await server.connect()
         await handshake(client)
         assert ErrorCode.ILLEGAL_SASL_STATE == (await handshake(client)).error_code
@@ -271,11 +245,12 @@ def test_another_request_amid_a_mechanism_is_an_illegal_state() -> None:
         assert ErrorCode.ILLEGAL_SASL_STATE == (await authenticate(other, PLAIN)).error_code
         assert b"" == await other.rest()
 
-    Server().run(test)
 
-
-def test_a_failed_login_is_delayed_counted_and_logged_without_the_secret(caplog: pytest.LogCaptureFixture) -> None:
-    async def test(server: Server) -> None:
+async def test_a_failed_login_is_delayed_counted_and_logged_without_the_secret(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    async with Server(failure_delay_ms=200).serving() as server:
         client = await server.connect()
         await handshake(client)
         began = asyncio.get_running_loop().time()
@@ -286,19 +261,15 @@ def test_a_failed_login_is_delayed_counted_and_logged_without_the_secret(caplog:
         assert b"" == await client.rest()
         assert {("IN", "PLAIN"): 1} == server.listeners.logins.counts.failed
         assert [] == server.served
-
-    with caplog.at_level(logging.DEBUG):
-        Server(failure_delay_ms=200).run(test)
     (line,) = (each.getMessage() for each in caplog.records if each.levelno >= logging.WARNING)
     assert "127.0.0.1" in line
     assert "PLAIN" in line
     assert "hunter2" not in caplog.text
 
 
-def test_requests_sent_before_the_login_is_complete_are_not_served_as_anonymous() -> None:
+async def test_requests_sent_before_the_login_is_complete_are_not_served_as_anonymous() -> None:
     """They wait in the socket, and are served as the user that logs in."""
-
-    async def test(server: Server) -> None:
+    async with Server().serving() as server:
         client = await server.connect()
         await client.send(
             request_frame(ApiKey.SASL_HANDSHAKE, 1, {"mechanism": "PLAIN"}, correlation_id=1)
@@ -308,11 +279,9 @@ def test_requests_sent_before_the_login_is_complete_are_not_served_as_anonymous(
         numbers = [await client.receive() for _ in range(3)]
         assert (3, b"User:alice") == numbers[2]
 
-    Server().run(test)
 
-
-def test_requests_behind_a_failed_login_are_not_served() -> None:
-    async def test(server: Server) -> None:
+async def test_requests_behind_a_failed_login_are_not_served() -> None:
+    async with Server().serving() as server:
         client = await server.connect()
         await client.send(
             request_frame(ApiKey.SASL_HANDSHAKE, 1, {"mechanism": "PLAIN"}, correlation_id=1)
@@ -322,35 +291,28 @@ def test_requests_behind_a_failed_login_are_not_served() -> None:
         await client.rest()
         assert [] == server.served
 
-    Server().run(test)
 
-
-def test_a_login_must_be_complete_in_time() -> None:
-    async def test(server: Server) -> None:
+async def test_a_login_must_be_complete_in_time() -> None:
+    async with Server().serving() as server:
         server.listeners.logins = Logins(RealClock(), seconds=0.05)  # type: ignore[misc]
         client = await server.connect()
         await client.send(b"\0\0")
         assert b"" == await client.rest()
         assert 0 == len(server.listeners.logins)
 
-    Server().run(test)
 
-
-def test_logins_under_way_are_bounded() -> None:
+async def test_logins_under_way_are_bounded() -> None:
     """The oldest one of the address with most of them makes room."""
-
-    async def test(server: Server) -> None:
+    async with Server().serving() as server:
         server.listeners.logins = Logins(RealClock(), count_max=3)  # type: ignore[misc]
         clients = [await server.connect() for _ in range(4)]
         assert b"" == await clients[0].rest()
         for client in clients[1:]:
             await log_in(client)
 
-    Server().run(test)
 
-
-def test_memory_for_large_frames_is_bounded_and_given_back() -> None:
-    async def test(server: Server) -> None:
+async def test_memory_for_large_frames_is_bounded_and_given_back() -> None:
+    async with Server().serving() as server:
         server.listeners.logins = Logins(RealClock(), large_frames_bytes_max=60_000)  # type: ignore[misc]
         first, second = await server.connect(), await server.connect()
         await first.send(pack(">i", 50_000) + b"x")
@@ -360,11 +322,9 @@ def test_memory_for_large_frames_is_bounded_and_given_back() -> None:
         await first.close()
         await until(lambda: server.listeners.logins._large_bytes_left == 60_000)
 
-    Server().run(test)
 
-
-def test_connections_that_log_in_count_for_max_connections_per_ip() -> None:
-    async def test(server: Server) -> None:
+async def test_connections_that_log_in_count_for_max_connections_per_ip() -> None:
+    async with Server(ListenerLimits(connections_per_ip_max=1)).serving() as server:
         first = await server.connect()
         await until(lambda: len(server.listeners.logins) == 1)
         assert b"" == await (await server.connect()).rest()
@@ -372,26 +332,20 @@ def test_connections_that_log_in_count_for_max_connections_per_ip() -> None:
         await until(lambda: len(server.listeners.logins) == 0)
         await log_in(await server.connect())
 
-    Server(ListenerLimits(connections_per_ip_max=1)).run(test)
 
-
-def test_a_listener_with_sasl_cannot_be_opened_without_a_login() -> None:
-    async def test() -> None:
-        listeners = Listeners(RealNetwork(), RealClock(), Turn(), lambda *_: None, ListenerLimits())
-        with pytest.raises(MisuseError):
-            await listeners.open(HOST, 0, Listener("IN", SecurityProtocol.SASL_PLAINTEXT))
-
-    asyncio.run(test())
+async def test_a_listener_with_sasl_cannot_be_opened_without_a_login() -> None:
+    listeners = Listeners(RealNetwork(), RealClock(), Turn(), lambda *_: None, ListenerLimits())
+    with pytest.raises(MisuseError):
+        await listeners.open(HOST, 0, Listener("IN", SecurityProtocol.SASL_PLAINTEXT))
 
 
 class TestSessions:
     """Sessions whose credential expires, by a clock that the tests move: a session must not end because the machine
     stalls."""
 
-    def test_the_lifetime_is_told_and_an_expired_session_ends(self) -> None:
+    async def test_the_lifetime_is_told_and_an_expired_session_ends(self) -> None:
         clock = SimClock()
-
-        async def test(server: Server) -> None:
+        async with Server(clock=clock).serving() as server:
             client = await server.connect()
             answer = await log_in(client, b"alice 100", "EXPIRING")
             assert 100 == answer.session_lifetime.total_seconds() * 1000
@@ -402,9 +356,7 @@ class TestSessions:
             await client.send(request(3))
             assert b"" == await client.rest()
 
-        Server(clock=clock).run(test)
-
-    def test_what_waits_when_a_session_ends_is_answered_then(self) -> None:
+    async def test_what_waits_when_a_session_ends_is_answered_then(self) -> None:
         """A fetch may wait for weeks: with one that was sent in time, a client would go on to receive."""
 
         class Patient(Server):
@@ -412,8 +364,7 @@ class TestSessions:
                 slot.on_abandoned = lambda: slot.complete((response(request.correlation_id, b"nothing yet"),))
 
         clock = SimClock()
-
-        async def test(server: Server) -> None:
+        async with Patient(ListenerLimits(stall_seconds=0.15), clock=clock).serving() as server:
             sweeping = asyncio.create_task(server.listeners.close_stalled_forever())
             expiring, lasting = await server.connect(), await server.connect()
             await log_in(expiring, b"alice 100", "EXPIRING")
@@ -426,12 +377,9 @@ class TestSessions:
             assert {1, 0} == {len(each._slots) for each in server.listeners.connections}
             sweeping.cancel()
 
-        Patient(ListenerLimits(stall_seconds=0.15), clock=clock).run(test)
-
-    def test_a_client_reauthenticates_while_requests_are_in_flight(self) -> None:
+    async def test_a_client_reauthenticates_while_requests_are_in_flight(self) -> None:
         clock = SimClock()
-
-        async def test(server: Server) -> None:
+        async with Server(clock=clock).serving() as server:
             client = await server.connect()
             await log_in(client, b"alice 150", "EXPIRING")
             assert (1, b"User:alice") == await client.ask(1)
@@ -441,29 +389,23 @@ class TestSessions:
             assert (2, b"User:alice") == await client.ask(2)
             assert {("IN", "EXPIRING"): 2} == server.listeners.logins.counts.succeeded
 
-        Server(clock=clock).run(test)
-
-    def test_another_principal_is_refused(self) -> None:
-        async def test(server: Server) -> None:
+    async def test_another_principal_is_refused(self) -> None:
+        async with Server().serving() as server:
             client = await server.connect()
             await log_in(client, b"alice 60000", "EXPIRING")
             answer = await log_in(client, b"bob 60000", "EXPIRING")
             assert ErrorCode.SASL_AUTHENTICATION_FAILED == answer.error_code
             assert b"" == await client.rest()
 
-        Server().run(test)
-
-    def test_another_mechanism_is_refused(self) -> None:
-        async def test(server: Server) -> None:
+    async def test_another_mechanism_is_refused(self) -> None:
+        async with Server().serving() as server:
             client = await server.connect()
             await log_in(client, b"alice 60000", "EXPIRING")
             assert ErrorCode.SASL_AUTHENTICATION_FAILED == (await handshake(client, "PLAIN")).error_code
             assert b"" == await client.rest()
 
-        Server().run(test)
-
-    def test_a_failed_reauthentication_ends_the_connection(self) -> None:
-        async def test(server: Server) -> None:
+    async def test_a_failed_reauthentication_ends_the_connection(self) -> None:
+        async with Server().serving() as server:
             client = await server.connect()
             await log_in(client, b"alice 60000", "EXPIRING")
             answer = await log_in(client, b"wrong 1", "EXPIRING")
@@ -471,10 +413,8 @@ class TestSessions:
             assert b"" == await client.rest()
             assert 1 == server.failed
 
-        Server().run(test)
-
-    def test_only_the_login_is_served_meanwhile(self) -> None:
-        async def test(server: Server) -> None:
+    async def test_only_the_login_is_served_meanwhile(self) -> None:
+        async with Server().serving() as server:
             client = await server.connect()
             await log_in(client, b"alice 60000", "EXPIRING")
             await handshake(client, "EXPIRING")
@@ -482,12 +422,9 @@ class TestSessions:
             assert b"" == await client.rest()
             assert [] == server.served
 
-        Server().run(test)
-
-    def test_not_more_often_than_once_a_second(self) -> None:
+    async def test_not_more_often_than_once_a_second(self) -> None:
         clock = SimClock()
-
-        async def test(server: Server) -> None:
+        async with Server(clock=clock).serving() as server:
             client = await server.connect()
             await log_in(client, b"alice 60000", "EXPIRING")
             await log_in(client, b"alice 60000", "EXPIRING")
@@ -496,5 +433,3 @@ class TestSessions:
             assert (1, b"User:alice") == await client.ask(1)
             clock.advance(0.1)
             await log_in(client, b"alice 60000", "EXPIRING")
-
-        Server(clock=clock).run(test)

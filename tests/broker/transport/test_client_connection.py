@@ -21,7 +21,6 @@ from ottla.protocol.messages import milliseconds, wire_error, write_response
 from ottla.transport.addresses import Address
 from ottla.transport.client_connection import Connection
 from tests.broker.client.scripted_broker import scripted, versions_answer
-from tests.unit.env.event_loops import EVENT_LOOPS, Run
 
 ASKED = MetadataRequest(topics=(), allow_auto_topic_creation=False, include_topic_authorized_operations=False)
 TIMEOUT_MS = 10_000
@@ -53,20 +52,17 @@ async def opened(address: Address, **more: Any) -> Connection:
     return await Connection.open(RealNetwork(), address, client_id="test", timeout_ms=TIMEOUT_MS, **more)
 
 
-@pytest.mark.parametrize("run", EVENT_LOOPS)
-def test_it_negotiates_and_asks_in_the_highest_version_of_both(run: Run[None]) -> None:
-    async def scenario() -> None:
-        async with scripted(answering(metadata_answer)) as (broker, address):
-            connection = await opened(address)
-            assert "c" == (await connection.request(ApiKey.METADATA, ASKED)).cluster_id
-            assert "c" == (await connection.request(ApiKey.METADATA, ASKED, version_max=9)).cluster_id
-            assert [(18, 4, 0), (3, 13, 1), (3, 9, 2)] == broker.requests
-            connection.close()
-
-    run(scenario())
+@pytest.mark.both_loops
+async def test_it_negotiates_and_asks_in_the_highest_version_of_both() -> None:
+    async with scripted(answering(metadata_answer)) as (broker, address):
+        connection = await opened(address)
+        assert "c" == (await connection.request(ApiKey.METADATA, ASKED)).cluster_id
+        assert "c" == (await connection.request(ApiKey.METADATA, ASKED, version_max=9)).cluster_id
+        assert [(18, 4, 0), (3, 13, 1), (3, 9, 2)] == broker.requests
+        connection.close()
 
 
-def test_an_older_broker_is_asked_again_in_version_0() -> None:
+async def test_an_older_broker_is_asked_again_in_version_0() -> None:
     def script(api_key: int, version: int, correlation_id: int, body: bytes) -> bytes | None:
         if version > 0:
             # As every broker answers a version that it does not know: version 0, the code, and what it would take.
@@ -75,17 +71,14 @@ def test_an_older_broker_is_asked_again_in_version_0() -> None:
             return len(refusal).to_bytes(4, "big") + refusal
         return versions_answer(version, correlation_id)
 
-    async def scenario() -> None:
-        async with scripted(script) as (broker, address):
-            connection = await opened(address)
-            assert [(18, 4, 0), (18, 0, 1)] == broker.requests
-            assert 13 == connection.version_for(ApiKey.METADATA)
-            connection.close()
-
-    asyncio.run(scenario())
+    async with scripted(script) as (broker, address):
+        connection = await opened(address)
+        assert [(18, 4, 0), (18, 0, 1)] == broker.requests
+        assert 13 == connection.version_for(ApiKey.METADATA)
+        connection.close()
 
 
-def test_many_requests_are_in_flight_and_each_gets_its_own_answer() -> None:
+async def test_many_requests_are_in_flight_and_each_gets_its_own_answer() -> None:
     held: list[bytes] = []
 
     def hold(version: int, correlation_id: int) -> bytes | None:
@@ -93,16 +86,13 @@ def test_many_requests_are_in_flight_and_each_gets_its_own_answer() -> None:
         # Nothing is answered before all have arrived: only a client that does not wait gets that far.
         return b"".join(held) if len(held) == 50 else None
 
-    async def scenario() -> None:
-        async with scripted(answering(hold)) as (_, address):
-            connection = await opened(address)
-            asking = [connection.request(ApiKey.METADATA, ASKED) for _ in range(50)]
-            answers = await asyncio.gather(*asking)
-            assert [f"answer {number}" for number in range(1, 51)] == [answer.cluster_id for answer in answers]
-            assert 0 == connection.in_flight
-            connection.close()
-
-    asyncio.run(scenario())
+    async with scripted(answering(hold)) as (_, address):
+        connection = await opened(address)
+        asking = [connection.request(ApiKey.METADATA, ASKED) for _ in range(50)]
+        answers = await asyncio.gather(*asking)
+        assert [f"answer {number}" for number in range(1, 51)] == [answer.cluster_id for answer in answers]
+        assert 0 == connection.in_flight
+        connection.close()
 
 
 @pytest.mark.parametrize(
@@ -113,65 +103,53 @@ def test_many_requests_are_in_flight_and_each_gets_its_own_answer() -> None:
         (b"\0\0\0\4\0\0\0\x63", "received a response to request 99, expected 1"),
     ],
 )
-def test_whatever_breaks_it_every_waiter_is_told_with_the_address(answer: bytes, words: str) -> None:
-    async def scenario() -> None:
-        async with scripted(answering(lambda *_: answer)) as (_, address):
-            connection = await opened(address)
-            asking = [asyncio.create_task(connection.request(ApiKey.METADATA, ASKED)) for _ in range(3)]
-            errors = await asyncio.gather(*asking, return_exceptions=True)
-            assert [ConnectionLostError] * 3 == [type(error) for error in errors]
-            assert str(errors[0]).startswith(f"{address}: {words}")
-            assert connection.is_closed
-            with pytest.raises(ConnectionLostError, match=str(address)):
-                await connection.request(ApiKey.METADATA, ASKED)
-
-    asyncio.run(scenario())
+async def test_whatever_breaks_it_every_waiter_is_told_with_the_address(answer: bytes, words: str) -> None:
+    async with scripted(answering(lambda *_: answer)) as (_, address):
+        connection = await opened(address)
+        asking = [asyncio.create_task(connection.request(ApiKey.METADATA, ASKED)) for _ in range(3)]
+        errors = await asyncio.gather(*asking, return_exceptions=True)
+        assert [ConnectionLostError] * 3 == [type(error) for error in errors]
+        assert str(errors[0]).startswith(f"{address}: {words}")
+        assert connection.is_closed
+        with pytest.raises(ConnectionLostError, match=str(address)):
+            await connection.request(ApiKey.METADATA, ASKED)
 
 
-def test_an_answer_that_is_none_ends_it() -> None:
-    async def scenario() -> None:
-        async with scripted(answering(lambda *_: b"\0\0\0\6\0\0\0\1\0\0")) as (_, address):
-            connection = await opened(address)
-            with pytest.raises(ConnectionLostError, match="its response cannot be read: METADATA v13"):
-                await connection.request(ApiKey.METADATA, ASKED)
-            assert connection.is_closed
-
-    asyncio.run(scenario())
+async def test_an_answer_that_is_none_ends_it() -> None:
+    async with scripted(answering(lambda *_: b"\0\0\0\6\0\0\0\1\0\0")) as (_, address):
+        connection = await opened(address)
+        with pytest.raises(ConnectionLostError, match="its response cannot be read: METADATA v13"):
+            await connection.request(ApiKey.METADATA, ASKED)
+        assert connection.is_closed
 
 
-def test_silence_ends_it_after_the_time_that_was_given() -> None:
-    async def scenario() -> None:
-        async with scripted(answering(lambda *_: None)) as (_, address):
-            connection = await opened(address)
-            with pytest.raises(ConnectionLostError, match="METADATA was not answered within 50 ms"):
-                await connection.request(ApiKey.METADATA, ASKED, timeout_ms=50)
-            assert connection.is_closed
-
-    asyncio.run(scenario())
+async def test_silence_ends_it_after_the_time_that_was_given() -> None:
+    async with scripted(answering(lambda *_: None)) as (_, address):
+        connection = await opened(address)
+        with pytest.raises(ConnectionLostError, match="METADATA was not answered within 50 ms"):
+            await connection.request(ApiKey.METADATA, ASKED, timeout_ms=50)
+        assert connection.is_closed
 
 
-def test_one_who_gives_up_does_not_disturb_the_others() -> None:
+async def test_one_who_gives_up_does_not_disturb_the_others() -> None:
     held: list[bytes] = []
 
     def hold(version: int, correlation_id: int) -> bytes | None:
         held.append(metadata_answer(version, correlation_id, str(correlation_id)))
         return b"".join(held) if len(held) == 2 else None
 
-    async def scenario() -> None:
-        async with scripted(answering(hold)) as (_, address):
-            connection = await opened(address)
-            impatient = asyncio.create_task(connection.request(ApiKey.METADATA, ASKED))
-            await asyncio.sleep(0)
-            impatient.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await impatient
-            assert "2" == (await connection.request(ApiKey.METADATA, ASKED)).cluster_id
-            connection.close()
-
-    asyncio.run(scenario())
+    async with scripted(answering(hold)) as (_, address):
+        connection = await opened(address)
+        impatient = asyncio.create_task(connection.request(ApiKey.METADATA, ASKED))
+        await asyncio.sleep(0)
+        impatient.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await impatient
+        assert "2" == (await connection.request(ApiKey.METADATA, ASKED)).cluster_id
+        connection.close()
 
 
-def test_a_large_request_is_sent_whole_although_the_socket_takes_it_in_parts() -> None:
+async def test_a_large_request_is_sent_whole_although_the_socket_takes_it_in_parts() -> None:
     sizes: list[int] = []
 
     def script(api_key: int, version: int, correlation_id: int, body: bytes) -> bytes | None:
@@ -180,28 +158,22 @@ def test_a_large_request_is_sent_whole_although_the_socket_takes_it_in_parts() -
         sizes.append(len(body))
         return b"\0\0\0\5" + correlation_id.to_bytes(4, "big") + b"\0"
 
-    async def scenario() -> None:
-        async with scripted(script) as (_, address):
-            connection = await opened(address)
-            piece = b"x" * 1_000_003
-            parts = [piece] * 30
-            answers = [connection.request_bytes(ApiKey.PRODUCE, 9, parts) for _ in range(2)]
-            assert [b"\0\0\0\1\0", b"\0\0\0\2\0"] == [bytes(await answer) for answer in answers]
-            header_bytes = len("test") + 2 + 1
-            assert [30 * len(piece) + header_bytes] * 2 == sizes
-            connection.close()
-
-    asyncio.run(scenario())
+    async with scripted(script) as (_, address):
+        connection = await opened(address)
+        piece = b"x" * 1_000_003
+        parts = [piece] * 30
+        answers = [connection.request_bytes(ApiKey.PRODUCE, 9, parts) for _ in range(2)]
+        assert [b"\0\0\0\1\0", b"\0\0\0\2\0"] == [bytes(await answer) for answer in answers]
+        header_bytes = len("test") + 2 + 1
+        assert [30 * len(piece) + header_bytes] * 2 == sizes
+        connection.close()
 
 
-def test_nobody_listens() -> None:
-    async def scenario() -> None:
-        async with scripted(answering(metadata_answer)) as (_, address):
-            pass
-        with pytest.raises(CannotConnectError, match=f"{address}: connection refused"):
-            await opened(address)
-
-    asyncio.run(scenario())
+async def test_nobody_listens() -> None:
+    async with scripted(answering(metadata_answer)) as (_, address):
+        pass
+    with pytest.raises(CannotConnectError, match=f"{address}: connection refused"):
+        await opened(address)
 
 
 class FailingNetwork(RealNetwork):
@@ -223,20 +195,14 @@ class FailingNetwork(RealNetwork):
         (OSError("something else"), "something else"),
     ],
 )
-def test_why_a_connection_failed_depends_on_the_kind_of_error(error: OSError, words: str) -> None:
-    async def scenario() -> None:
-        with pytest.raises(CannotConnectError, match=f"^h:9092: {words}$"):
-            await Connection.open(FailingNetwork(error), Address("h", 9092), client_id="test", timeout_ms=TIMEOUT_MS)
-
-    asyncio.run(scenario())
+async def test_why_a_connection_failed_depends_on_the_kind_of_error(error: OSError, words: str) -> None:
+    with pytest.raises(CannotConnectError, match=f"^h:9092: {words}$"):
+        await Connection.open(FailingNetwork(error), Address("h", 9092), client_id="test", timeout_ms=TIMEOUT_MS)
 
 
-def test_a_name_that_means_nothing() -> None:
-    async def scenario() -> None:
-        with pytest.raises(CannotConnectError, match=r"host name 'no-such-host\.invalid' cannot be resolved"):
-            await opened(Address("no-such-host.invalid", 9092))
-
-    asyncio.run(scenario())
+async def test_a_name_that_means_nothing() -> None:
+    with pytest.raises(CannotConnectError, match=r"host name 'no-such-host\.invalid' cannot be resolved"):
+        await opened(Address("no-such-host.invalid", 9092))
 
 
 class ConnectedNetwork(RealNetwork):
@@ -253,54 +219,40 @@ class ConnectedNetwork(RealNetwork):
 @pytest.mark.parametrize(
     ("answer", "words"), [(None, "does not answer within 100 ms"), (b"", "no valid response from a Kafka broker")]
 )
-def test_somebody_listens_who_is_no_broker(answer: bytes | None, words: str) -> None:
-    async def scenario() -> None:
-        async with scripted(lambda *_: answer) as (_, address):
-            network = ConnectedNetwork(await RealNetwork().connect(*address))
-            with pytest.raises(CannotConnectError, match=words):
-                await Connection.open(
-                    network, address, client_id="test", timeout_ms=100 if answer is None else TIMEOUT_MS
-                )
-
-    asyncio.run(scenario())
+async def test_somebody_listens_who_is_no_broker(answer: bytes | None, words: str) -> None:
+    async with scripted(lambda *_: answer) as (_, address):
+        network = ConnectedNetwork(await RealNetwork().connect(*address))
+        with pytest.raises(CannotConnectError, match=words):
+            await Connection.open(network, address, client_id="test", timeout_ms=100 if answer is None else TIMEOUT_MS)
 
 
-def test_an_answer_larger_than_allowed_ends_it() -> None:
-    async def scenario() -> None:
-        answer = answering(lambda version, number: metadata_answer(version, number, "x" * 5000))
-        async with scripted(answer) as (_, address):
-            connection = await opened(address, response_bytes_max=4096)
-            with pytest.raises(ConnectionLostError, match="expected 4 to 4096"):
-                await connection.request(ApiKey.METADATA, ASKED)
-
-    asyncio.run(scenario())
+async def test_an_answer_larger_than_allowed_ends_it() -> None:
+    answer = answering(lambda version, number: metadata_answer(version, number, "x" * 5000))
+    async with scripted(answer) as (_, address):
+        connection = await opened(address, response_bytes_max=4096)
+        with pytest.raises(ConnectionLostError, match="expected 4 to 4096"):
+            await connection.request(ApiKey.METADATA, ASKED)
 
 
-def test_what_the_broker_does_not_speak_is_said_before_it_is_asked() -> None:
+async def test_what_the_broker_does_not_speak_is_said_before_it_is_asked() -> None:
     def script(api_key: int, version: int, correlation_id: int, body: bytes) -> bytes | None:
         return versions_answer(version, correlation_id, without=(ApiKey.METADATA,))
 
-    async def scenario() -> None:
-        async with scripted(script) as (broker, address):
-            connection = await opened(address)
-            with pytest.raises(UnsupportedByBrokerError, match=f"{address} does not support METADATA"):
-                await connection.request(ApiKey.METADATA, ASKED)
-            with pytest.raises(UnsupportedByBrokerError, match="FETCH v4 to v18, but this client needs"):
-                connection.version_for(ApiKey.FETCH, 3)
-            assert 1 == len(broker.requests)
-            connection.close()
-
-    asyncio.run(scenario())
+    async with scripted(script) as (broker, address):
+        connection = await opened(address)
+        with pytest.raises(UnsupportedByBrokerError, match=f"{address} does not support METADATA"):
+            await connection.request(ApiKey.METADATA, ASKED)
+        with pytest.raises(UnsupportedByBrokerError, match="FETCH v4 to v18, but this client needs"):
+            connection.version_for(ApiKey.FETCH, 3)
+        assert 1 == len(broker.requests)
+        connection.close()
 
 
-def test_a_message_that_no_frame_can_hold_is_the_callers_mistake() -> None:
-    async def scenario() -> None:
-        async with scripted(answering(metadata_answer)) as (_, address):
-            connection = await opened(address)
-            with pytest.raises(MisuseError, match="METADATA v13 cannot hold"):
-                await connection.request(ApiKey.METADATA, replace(ASKED, topics=3))  # type: ignore[arg-type]
-            # And the next one still gets its own answer.
-            assert "c" == (await connection.request(ApiKey.METADATA, ASKED)).cluster_id
-            connection.close()
-
-    asyncio.run(scenario())
+async def test_a_message_that_no_frame_can_hold_is_the_callers_mistake() -> None:
+    async with scripted(answering(metadata_answer)) as (_, address):
+        connection = await opened(address)
+        with pytest.raises(MisuseError, match="METADATA v13 cannot hold"):
+            await connection.request(ApiKey.METADATA, replace(ASKED, topics=3))  # type: ignore[arg-type]
+        # And the next one still gets its own answer.
+        assert "c" == (await connection.request(ApiKey.METADATA, ASKED)).cluster_id
+        connection.close()

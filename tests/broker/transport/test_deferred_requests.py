@@ -2,10 +2,13 @@
 
 import asyncio
 
+import pytest
+
 from ottla.protocol.scan import Request
 from ottla.transport.connection import Connection, Slot
-from tests.unit.env.event_loops import Run
 from tests.unit.transport.rig import Rig, request, response, until
+
+pytestmark = pytest.mark.both_loops
 
 
 class Reluctant:
@@ -28,30 +31,24 @@ class Reluctant:
         return True
 
 
-def test_every_request_is_answered_once_in_order(run: Run[None]) -> None:
-    async def scenario() -> None:
-        serve = Reluctant()
-        async with Rig(lambda turn: serve) as rig:
-            client = await rig.connect()
-            await client.send(b"".join(request(number, b"body %d" % number) for number in range(300)))
-            answers = [await client.receive() for _ in range(300)]
-            assert [(number, b"body %d" % number) for number in range(300)] == answers
-            assert [number for number in range(300) for _ in range(2)] == serve.offered
-
-    run(scenario())
+async def test_every_request_is_answered_once_in_order() -> None:
+    serve = Reluctant()
+    async with Rig(lambda turn: serve) as rig:
+        client = await rig.connect()
+        await client.send(b"".join(request(number, b"body %d" % number) for number in range(300)))
+        answers = [await client.receive() for _ in range(300)]
+        assert [(number, b"body %d" % number) for number in range(300)] == answers
+        assert [number for number in range(300) for _ in range(2)] == serve.offered
 
 
-def test_a_connection_that_ended_is_not_resumed(run: Run[None]) -> None:
-    async def scenario() -> None:
-        serve = Reluctant()
-        serve.is_willing = False
-        async with Rig(lambda turn: serve) as rig:
-            client = await rig.connect()
-            await client.send(request(1) + request(2))
-            await until(lambda: bool(serve.waiting))
-            (connection,) = serve.waiting
-            connection.close("for this test")
-            connection.resume()
-            assert [1] == serve.offered
-
-    run(scenario())
+async def test_a_connection_that_ended_is_not_resumed() -> None:
+    serve = Reluctant()
+    serve.is_willing = False
+    async with Rig(lambda turn: serve) as rig:
+        client = await rig.connect()
+        await client.send(request(1) + request(2))
+        await until(lambda: bool(serve.waiting))
+        (connection,) = serve.waiting
+        connection.close("for this test")
+        connection.resume()
+        assert [1] == serve.offered

@@ -22,9 +22,10 @@ from ottla.transport.listener_tls import ListenerTls, ListenerTlsSettings
 from ottla.transport.tls import TlsSocket
 from ottla.transport.tls_context import TlsSettings
 from ottla.transport.tls_stream import RECORD_BYTES, RECORDS_AT_ONCE
-from tests.unit.env.event_loops import Run
 from tests.unit.transport.certificates import Certificate
 from tests.unit.transport.rig import HOST, file_of
+
+pytestmark = pytest.mark.both_loops
 
 MIB = 1024 * 1024
 
@@ -134,146 +135,120 @@ class TestWho:
         context = ListenerTls("SSL", ListenerTlsSettings(tls=settings)).context
         assert (permits and has) == bool(context.options & ENABLE_KERNEL_TLS)
 
-    def test_a_socket_without_a_descriptor_in_memory(self, run: Run[None], certificate: Certificate) -> None:
-        async def scenario() -> None:
-            arrived: asyncio.Future[Socket] = asyncio.get_running_loop().create_future()
-            listener = await RealNetwork().listen(HOST, 0, arrived.set_result)
-            plain = await RealNetwork().connect(HOST, listener.port)
-            context = certificate.broker_context()
-            context.options |= ENABLE_KERNEL_TLS
-            without = TlsSocket(await arrived, certificate.broker_context(), server_side=True)
-            assert isinstance(accept_tls(without, context), TlsSocket)
-            plain.close()
-            without.close()
-            listener.close()
+    async def test_a_socket_without_a_descriptor_in_memory(self, certificate: Certificate) -> None:
+        arrived: asyncio.Future[Socket] = asyncio.get_running_loop().create_future()
+        listener = await RealNetwork().listen(HOST, 0, arrived.set_result)
+        plain = await RealNetwork().connect(HOST, listener.port)
+        context = certificate.broker_context()
+        context.options |= ENABLE_KERNEL_TLS
+        without = TlsSocket(await arrived, certificate.broker_context(), server_side=True)
+        assert isinstance(accept_tls(without, context), TlsSocket)
+        plain.close()
+        without.close()
+        listener.close()
 
-        run(scenario())
-
-    def test_a_socket_for_which_there_is_no_second_descriptor_in_memory(
-        self, run: Run[None], certificate: Certificate
-    ) -> None:
-        async def scenario() -> None:
-            arrived: asyncio.Future[Socket] = asyncio.get_running_loop().create_future()
-            listener = await RealNetwork().listen(HOST, 0, arrived.set_result)
-            plain = await RealNetwork().connect(HOST, listener.port)
-            accepted = await arrived
-            context = certificate.broker_context()
-            context.options |= ENABLE_KERNEL_TLS
-            limits = resource.getrlimit(resource.RLIMIT_NOFILE)
-            free = os.dup(0)
-            os.close(free)
-            resource.setrlimit(resource.RLIMIT_NOFILE, (free, limits[1]))
-            try:
-                broker = accept_tls(accepted, context)
-            finally:
-                resource.setrlimit(resource.RLIMIT_NOFILE, limits)
-            assert isinstance(broker, TlsSocket)
-            plain.close()
-            broker.close()
-            listener.close()
-
-        run(scenario())
+    async def test_a_socket_for_which_there_is_no_second_descriptor_in_memory(self, certificate: Certificate) -> None:
+        arrived: asyncio.Future[Socket] = asyncio.get_running_loop().create_future()
+        listener = await RealNetwork().listen(HOST, 0, arrived.set_result)
+        plain = await RealNetwork().connect(HOST, listener.port)
+        accepted = await arrived
+        context = certificate.broker_context()
+        context.options |= ENABLE_KERNEL_TLS
+        limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+        free = os.dup(0)
+        os.close(free)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (free, limits[1]))
+        try:
+            broker = accept_tls(accepted, context)
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+        assert isinstance(broker, TlsSocket)
+        plain.close()
+        broker.close()
+        listener.close()
 
 
 @pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
-def test_bytes_and_files(run: Run[None], certificate: Certificate, tmp_path: Path, version: ssl.TLSVersion) -> None:
-    async def scenario() -> None:
-        context = certificate.client_context()
-        context.minimum_version = context.maximum_version = version
-        broker, client = await accepted_and_client(certificate, context)
-        await exchange(broker, client, tmp_path)
-
-    run(scenario())
+async def test_bytes_and_files(certificate: Certificate, tmp_path: Path, version: ssl.TLSVersion) -> None:
+    context = certificate.client_context()
+    context.minimum_version = context.maximum_version = version
+    broker, client = await accepted_and_client(certificate, context)
+    await exchange(broker, client, tmp_path)
 
 
-def test_a_cipher_that_kernels_do_not_have(run: Run[None], certificate: Certificate, tmp_path: Path) -> None:
-    async def scenario() -> None:
-        context = certificate.client_context()
-        context.maximum_version = ssl.TLSVersion.TLSv1_2
-        context.set_ciphers("ECDHE-ECDSA-AES128-SHA256")
-        broker, client = await accepted_and_client(certificate, context)
-        assert not broker.is_sent_by_kernel
-        await exchange(broker, client, tmp_path)
-
-    run(scenario())
+async def test_a_cipher_that_kernels_do_not_have(certificate: Certificate, tmp_path: Path) -> None:
+    context = certificate.client_context()
+    context.maximum_version = ssl.TLSVersion.TLSv1_2
+    context.set_ciphers("ECDHE-ECDSA-AES128-SHA256")
+    broker, client = await accepted_and_client(certificate, context)
+    assert not broker.is_sent_by_kernel
+    await exchange(broker, client, tmp_path)
 
 
-def test_a_record_begun_is_finished_by_the_next_send(run: Run[None], certificate: Certificate) -> None:
+async def test_a_record_begun_is_finished_by_the_next_send(certificate: Certificate) -> None:
     """A client that does not read: nothing counts as sent that the socket does not have."""
-
-    async def scenario() -> None:
-        context = certificate.client_context()
-        context.maximum_version = ssl.TLSVersion.TLSv1_2
-        context.set_ciphers("ECDHE-ECDSA-AES128-SHA256")
-        broker, client = await accepted_and_client(certificate, context)
-        body = Random(2).randbytes(20 * MIB)
-        sent = 0
-        while count := broker.send([memoryview(body)[sent:]]):
-            sent += count
-        assert 0 < sent < len(body)
-        reading = asyncio.ensure_future(asyncio.to_thread(read_whole, client, len(body)))
-        while sent < len(body):
-            await writable(broker)
-            # In small pieces, one of them the byte alone that was kept back.
-            sent += broker.send([memoryview(body)[sent : sent + 1]])
-            sent += broker.send([memoryview(body)[sent : sent + 100_000]])
-        assert body == await reading
-        broker.close()
-        client.close()
-
-    run(scenario())
+    context = certificate.client_context()
+    context.maximum_version = ssl.TLSVersion.TLSv1_2
+    context.set_ciphers("ECDHE-ECDSA-AES128-SHA256")
+    broker, client = await accepted_and_client(certificate, context)
+    body = Random(2).randbytes(20 * MIB)
+    sent = 0
+    while count := broker.send([memoryview(body)[sent:]]):
+        sent += count
+    assert 0 < sent < len(body)
+    reading = asyncio.ensure_future(asyncio.to_thread(read_whole, client, len(body)))
+    while sent < len(body):
+        await writable(broker)
+        # In small pieces, one of them the byte alone that was kept back.
+        sent += broker.send([memoryview(body)[sent : sent + 1]])
+        sent += broker.send([memoryview(body)[sent : sent + 100_000]])
+    assert body == await reading
+    broker.close()
+    client.close()
 
 
-def test_what_counts_as_sent_arrives_even_if_the_connection_breaks_then(
-    run: Run[None], certificate: Certificate
-) -> None:
-    async def scenario() -> None:
-        context = certificate.client_context()
-        context.maximum_version = ssl.TLSVersion.TLSv1_2
-        context.set_ciphers("ECDHE-ECDSA-AES128-SHA256")
-        broker, client = await accepted_and_client(certificate, context)
-        sent, piece = 0, bytes(RECORD_BYTES)
-        while broker.send([piece]) == len(piece):
-            sent += len(piece)
-        assert sent
-        # Without a flush or a close alert, as if the process were killed.
-        broker._tls.close()
-        broker._socket.close()
-        received = 0
-        with suppress(ssl.SSLEOFError):
-            while count := len(await asyncio.to_thread(client.recv, 1 << 16)):
-                received += count
-        assert received >= sent
-        client.close()
-
-    run(scenario())
+async def test_what_counts_as_sent_arrives_even_if_the_connection_breaks_then(certificate: Certificate) -> None:
+    context = certificate.client_context()
+    context.maximum_version = ssl.TLSVersion.TLSv1_2
+    context.set_ciphers("ECDHE-ECDSA-AES128-SHA256")
+    broker, client = await accepted_and_client(certificate, context)
+    sent, piece = 0, bytes(RECORD_BYTES)
+    while broker.send([piece]) == len(piece):
+        sent += len(piece)
+    assert sent
+    # Without a flush or a close alert, as if the process were killed.
+    broker._tls.close()
+    broker._socket.close()
+    received = 0
+    with suppress(ssl.SSLEOFError):
+        while count := len(await asyncio.to_thread(client.recv, 1 << 16)):
+            received += count
+    assert received >= sent
+    client.close()
 
 
 @pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
-def test_the_rest_of_a_record_is_told_although_the_kernel_has_nothing(
-    run: Run[None], certificate: Certificate, version: ssl.TLSVersion
+async def test_the_rest_of_a_record_is_told_although_the_kernel_has_nothing(
+    certificate: Certificate, version: ssl.TLSVersion
 ) -> None:
-    async def scenario() -> None:
-        context = certificate.client_context()
-        context.minimum_version = context.maximum_version = version
-        broker, client = await accepted_and_client(certificate, context)
-        received, small, done = bytearray(), memoryview(bytearray(1000)), asyncio.Event()
+    context = certificate.client_context()
+    context.minimum_version = context.maximum_version = version
+    broker, client = await accepted_and_client(certificate, context)
+    received, small, done = bytearray(), memoryview(bytearray(1000)), asyncio.Event()
 
-        def on_readable() -> None:
-            with suppress(BlockingIOError):
-                received.extend(small[: broker.recv_into(small)])
-            if len(received) == RECORD_BYTES:
-                done.set()
+    def on_readable() -> None:
+        with suppress(BlockingIOError):
+            received.extend(small[: broker.recv_into(small)])
+        if len(received) == RECORD_BYTES:
+            done.set()
 
-        body = Random(3).randbytes(RECORD_BYTES)
-        client.sendall(body)
-        broker.on_readable(on_readable)
-        await done.wait()
-        assert body == received
-        broker.close()
-        client.close()
-
-    run(scenario())
+    body = Random(3).randbytes(RECORD_BYTES)
+    client.sendall(body)
+    broker.on_readable(on_readable)
+    await done.wait()
+    assert body == received
+    broker.close()
+    client.close()
 
 
 @pytest.mark.parametrize("options", [0, ENABLE_KERNEL_TLS], ids=["memory", "descriptor"])
@@ -298,56 +273,50 @@ class TestOthersHaveTheirTurn:
 
     # The buffer ends amid a record.
     @pytest.mark.parametrize("size", [10_000, RECORD_BYTES])
-    def test_between_two_buffers(self, run: Run[None], certificate: Certificate, options: int, size: int) -> None:
-        async def scenario() -> None:
-            broker, client, count = await self.filled(certificate, options, bytes(size))
-            buffer, received, rounds = memoryview(bytearray(65_000)), 0, [0]
-            everything = asyncio.Event()
+    async def test_between_two_buffers(self, certificate: Certificate, options: int, size: int) -> None:
+        broker, client, count = await self.filled(certificate, options, bytes(size))
+        buffer, received, rounds = memoryview(bytearray(65_000)), 0, [0]
+        everything = asyncio.Event()
 
-            def on_readable() -> None:
-                nonlocal received
-                with suppress(BlockingIOError):
-                    received += broker.recv_into(buffer)
-                    rounds[-1] += 1
-                if received == count * size:
-                    everything.set()
+        def on_readable() -> None:
+            nonlocal received
+            with suppress(BlockingIOError):
+                received += broker.recv_into(buffer)
+                rounds[-1] += 1
+            if received == count * size:
+                everything.set()
 
-            def on_round() -> None:
-                if not everything.is_set():
-                    rounds.append(0)
-                    asyncio.get_running_loop().call_soon(on_round)
+        def on_round() -> None:
+            if not everything.is_set():
+                rounds.append(0)
+                asyncio.get_running_loop().call_soon(on_round)
 
-            on_round()
-            broker.on_readable(on_readable)
-            await everything.wait()
-            assert sum(rounds) >= count * size // len(buffer) > 10
-            # Because the kernel has more, and because of what is left of the last read.
-            assert max(rounds) <= 2
-            broker.close()
-            client.close()
+        on_round()
+        broker.on_readable(on_readable)
+        await everything.wait()
+        assert sum(rounds) >= count * size // len(buffer) > 10
+        # Because the kernel has more, and because of what is left of the last read.
+        assert max(rounds) <= 2
+        broker.close()
+        client.close()
 
-        run(scenario())
+    async def test_amid_tiny_records(self, certificate: Certificate, options: int) -> None:
+        broker, client, count = await self.filled(certificate, options, b"x")
+        assert count > 2 * RECORDS_AT_ONCE
+        buffer, received = memoryview(bytearray(MIB)), [0]
+        everything = asyncio.Event()
 
-    def test_amid_tiny_records(self, run: Run[None], certificate: Certificate, options: int) -> None:
-        async def scenario() -> None:
-            broker, client, count = await self.filled(certificate, options, b"x")
-            assert count > 2 * RECORDS_AT_ONCE
-            buffer, received = memoryview(bytearray(MIB)), [0]
-            everything = asyncio.Event()
+        def on_readable() -> None:
+            with suppress(BlockingIOError):
+                received.append(broker.recv_into(buffer))
+            if sum(received) == count:
+                everything.set()
 
-            def on_readable() -> None:
-                with suppress(BlockingIOError):
-                    received.append(broker.recv_into(buffer))
-                if sum(received) == count:
-                    everything.set()
-
-            broker.on_readable(on_readable)
-            await everything.wait()
-            assert RECORDS_AT_ONCE == max(received)
-            broker.close()
-            client.close()
-
-        run(scenario())
+        broker.on_readable(on_readable)
+        await everything.wait()
+        assert RECORDS_AT_ONCE == max(received)
+        broker.close()
+        client.close()
 
 
 @pytest.mark.skipif(not has_kernel_tls(), reason="this kernel has no TLS (CONFIG_TLS, module tls)")
@@ -360,16 +329,13 @@ class TestInTheKernel:
             (ssl.TLSVersion.TLSv1_3, None),
         ],
     )
-    def test_the_kernel_encrypts(
-        self, run: Run[None], certificate: Certificate, tmp_path: Path, version: ssl.TLSVersion, cipher: str | None
+    async def test_the_kernel_encrypts(
+        self, certificate: Certificate, tmp_path: Path, version: ssl.TLSVersion, cipher: str | None
     ) -> None:
-        async def scenario() -> None:
-            context = certificate.client_context()
-            context.minimum_version = context.maximum_version = version
-            if cipher is not None:
-                context.set_ciphers(cipher)
-            broker, client = await accepted_and_client(certificate, context)
-            assert broker.is_sent_by_kernel
-            await exchange(broker, client, tmp_path)
-
-        run(scenario())
+        context = certificate.client_context()
+        context.minimum_version = context.maximum_version = version
+        if cipher is not None:
+            context.set_ciphers(cipher)
+        broker, client = await accepted_and_client(certificate, context)
+        assert broker.is_sent_by_kernel
+        await exchange(broker, client, tmp_path)

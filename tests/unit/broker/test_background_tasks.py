@@ -13,11 +13,11 @@ async def forever() -> None:
     await asyncio.Event().wait()
 
 
-def test_the_first_task_that_fails_is_the_failure(caplog: pytest.LogCaptureFixture) -> None:
+async def test_the_first_task_that_fails_is_the_failure(caplog: pytest.LogCaptureFixture) -> None:
     async def fail(error: Exception) -> None:
         raise error
 
-    async def scenario() -> None:
+    with caplog.at_level(logging.CRITICAL):
         tasks = BackgroundTasks()
         first, second = StorageError("the store is gone"), StorageError("and the disk")
         tasks.run(forever())
@@ -28,26 +28,20 @@ def test_the_first_task_that_fails_is_the_failure(caplog: pytest.LogCaptureFixtu
         await asyncio.sleep(0)
         assert first is await tasks.wait_failure()
         await tasks.close()
-
-    with caplog.at_level(logging.CRITICAL):
-        asyncio.run(scenario())
     assert [
         "background task failed, the broker must stop: the store is gone",
         "background task failed, the broker must stop: and the disk",
     ] == [record.message for record in caplog.records]
 
 
-def test_tasks_that_are_closed_have_not_failed(caplog: pytest.LogCaptureFixture) -> None:
-    async def scenario() -> None:
-        tasks = BackgroundTasks()
-        tasks.run(forever())
-        waiting = asyncio.create_task(tasks.wait_failure())
-        before = asyncio.all_tasks()
-        assert 3 == len(before), "this one, the waiting one and the background task"
-        await tasks.close()
-        assert 2 == len(asyncio.all_tasks())
-        assert not waiting.done()
-        waiting.cancel()
-
-    asyncio.run(scenario())
+async def test_tasks_that_are_closed_have_not_failed(caplog: pytest.LogCaptureFixture) -> None:
+    tasks = BackgroundTasks()
+    tasks.run(forever())
+    waiting = asyncio.create_task(tasks.wait_failure())
+    before = asyncio.all_tasks()
+    assert 3 == len(before), "this one, the waiting one and the background task"
+    await tasks.close()
+    assert 2 == len(asyncio.all_tasks())
+    assert not waiting.done()
+    waiting.cancel()
     assert [] == caplog.records

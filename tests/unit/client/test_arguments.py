@@ -190,22 +190,18 @@ PRODUCER_WRONG: list[tuple[str, tuple[Any, ...], dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("name", "args", "kwargs", "sentence"), PRODUCER_WRONG, ids=range(len(PRODUCER_WRONG)))
-def test_producers(name: str, args: tuple[Any, ...], kwargs: dict[str, Any], sentence: str) -> None:
+async def test_producers(name: str, args: tuple[Any, ...], kwargs: dict[str, Any], sentence: str) -> None:
     with Producer(bootstrap_servers="127.0.0.1:1", max_block_ms=0) as producer:
         with pytest.raises(ArgumentError) as refusal:
             getattr(producer, name)(*args, **kwargs)
         assert sentence in str(refusal.value)
-
-    async def scenario() -> None:
-        async with AsyncProducer(bootstrap_servers="127.0.0.1:1", max_block_ms=0) as asynchronous:
-            with pytest.raises(ArgumentError) as refusal:
-                await getattr(asynchronous, name)(*args, **kwargs)
-            assert sentence in str(refusal.value)
-
-    asyncio.run(asyncio.wait_for(scenario(), SOON_S))
+    async with AsyncProducer(bootstrap_servers="127.0.0.1:1", max_block_ms=0) as asynchronous:
+        with pytest.raises(ArgumentError) as refusal:
+            await getattr(asynchronous, name)(*args, **kwargs)
+        assert sentence in str(refusal.value)
 
 
-def test_parallel_consumers() -> None:
+async def test_parallel_consumers() -> None:
     with pytest.raises(ArgumentError, match=r"topics\[0\] must be str, not list \['t'\]"):
         ParallelConsumer(["t"], group_id="g")  # type: ignore[arg-type]
     with (
@@ -213,30 +209,22 @@ def test_parallel_consumers() -> None:
         pytest.raises(ArgumentError, match="run: handler must be a callable, not str 'print'"),
     ):
         consumer.run("print")  # type: ignore[arg-type]
-
-    async def scenario() -> None:
-        with pytest.raises(ArgumentError, match="pattern must be str or None, not int 5"):
-            AsyncParallelConsumer(pattern=5, group_id="g")  # type: ignore[arg-type]
-
-    asyncio.run(scenario())
+    with pytest.raises(ArgumentError, match="pattern must be str or None, not int 5"):
+        AsyncParallelConsumer(pattern=5, group_id="g")  # type: ignore[arg-type]
 
 
-def test_a_closed_admin_raises_the_same_as_blocking_and_as_asyncio_class() -> None:
+async def test_a_closed_admin_raises_the_same_as_blocking_and_as_asyncio_class() -> None:
     expected = "the admin client is closed; create a new one"
     blocking = Admin(bootstrap_servers="127.0.0.1:1")
     blocking.close()
     with pytest.raises(MisuseError) as refusal:
         blocking.list_topics()
     assert expected == str(refusal.value)
-
-    async def scenario() -> None:
-        admin = AsyncAdmin(bootstrap_servers="127.0.0.1:1")
-        await admin.close()
-        with pytest.raises(MisuseError) as refusal:
-            await admin.list_topics()
-        assert expected == str(refusal.value)
-
-    asyncio.run(scenario())
+    admin = AsyncAdmin(bootstrap_servers="127.0.0.1:1")
+    await admin.close()
+    with pytest.raises(MisuseError) as refusal:
+        await admin.list_topics()
+    assert expected == str(refusal.value)
 
 
 # The mechanism

@@ -131,43 +131,37 @@ def test_the_last_entries_are_read_again(tmp_path: Path) -> None:
     assert 3 == len(again.newest())
 
 
-def test_clients_stay_open_for_a_job_that_outlives_the_session() -> None:
-    async def session() -> list[str]:
-        access = access_of(None)
-        admin = access.admin()
-        go_on, seen = asyncio.Event(), []
+async def test_clients_stay_open_for_a_job_that_outlives_the_session() -> None:
+    access = access_of(None)
+    admin = access.admin()
+    go_on, seen = asyncio.Event(), []
 
-        async def work(job: object) -> str:
-            await go_on.wait()
-            seen.append("open" if not admin._is_closed else "closed")
-            return "all done"
-
-        job = access.start_job("export", "orders", work)
-        await access.clients.release()
+    async def work(job: object) -> str:
+        await go_on.wait()
         seen.append("open" if not admin._is_closed else "closed")
-        go_on.set()
-        await job.wait_end()
-        seen.append("open" if not admin._is_closed else "closed")
-        return [*seen, job.outcome]
+        return "all done"
 
-    assert ["open", "open", "closed", "all done"] == asyncio.run(session())
+    job = access.start_job("export", "orders", work)
+    await access.clients.release()
+    seen.append("open" if not admin._is_closed else "closed")
+    go_on.set()
+    await job.wait_end()
+    seen.append("open" if not admin._is_closed else "closed")
+    assert ["open", "open", "closed", "all done"] == ([*seen, job.outcome])
 
 
-def test_a_job_that_cannot_start_does_not_keep_the_clients_open() -> None:
-    async def session() -> bool:
-        access = access_of(None)
-        admin = access.admin()
+async def test_a_job_that_cannot_start_does_not_keep_the_clients_open() -> None:
+    access = access_of(None)
+    admin = access.admin()
 
-        async def work(job: object) -> str:
-            await asyncio.Event().wait()
-            return ""
+    async def work(job: object) -> str:
+        await asyncio.Event().wait()
+        return ""
 
-        for _ in range(16):
-            access.start_job("export", "orders", work)
-        with pytest.raises(TooManyJobsError):
-            access.start_job("export", "orders", work)
-        await access.jobs.close()
-        await access.clients.release()
-        return admin._is_closed
-
-    assert asyncio.run(session())
+    for _ in range(16):
+        access.start_job("export", "orders", work)
+    with pytest.raises(TooManyJobsError):
+        access.start_job("export", "orders", work)
+    await access.jobs.close()
+    await access.clients.release()
+    assert admin._is_closed

@@ -1,7 +1,5 @@
 """Sessions end by themselves, and failed logins have bounds."""
 
-import asyncio
-
 import pytest
 
 from ottla.console.cluster.access import UserClients
@@ -48,20 +46,17 @@ def test_a_session_ends_when_it_is_idle_and_when_it_is_old(clock: Clock) -> None
     assert None is sessions.find(other, is_used=True)
 
 
-def test_clients_are_closed_with_their_session(clock: Clock) -> None:
-    async def run() -> None:
-        sessions = Sessions(SETTINGS, clock)
-        mine, theirs = clients(), clients()
-        admins = [mine.admin(), theirs.admin()]
-        cookie = sessions.sign_in("alice", mine)
-        await sessions.sign_out(cookie)
-        assert None is sessions.find(cookie, is_used=True)
-        sessions.sign_in("bob", theirs)
-        clock.now += 101
-        await sessions.end_expired()
-        assert [True, True] == [each._is_closed for each in admins]
-
-    asyncio.run(run())
+async def test_clients_are_closed_with_their_session(clock: Clock) -> None:
+    sessions = Sessions(SETTINGS, clock)
+    mine, theirs = clients(), clients()
+    admins = [mine.admin(), theirs.admin()]
+    cookie = sessions.sign_in("alice", mine)
+    await sessions.sign_out(cookie)
+    assert None is sessions.find(cookie, is_used=True)
+    sessions.sign_in("bob", theirs)
+    clock.now += 101
+    await sessions.end_expired()
+    assert [True, True] == [each._is_closed for each in admins]
 
 
 def test_cookies_and_tokens_belong_together(clock: Clock) -> None:
@@ -82,20 +77,17 @@ def test_the_number_of_sessions_has_a_bound(clock: Clock) -> None:
         sessions.sign_in("alice", clients())
 
 
-def test_a_user_has_a_bounded_number_of_sessions(clock: Clock) -> None:
-    async def run() -> None:
-        sessions = Sessions(SETTINGS, clock)
-        bob = sessions.sign_in("bob", clients())
-        cookies = []
-        for _ in range(22):
-            clock.now += 1
-            await sessions.make_room("alice")
-            cookies.append(sessions.sign_in("alice", clients()))
-            assert None is not sessions.find(cookies[0], is_used=True)
-        assert None is not sessions.find(bob, is_used=False)
-        assert [1, 2] == [at for at, cookie in enumerate(cookies) if sessions.find(cookie, is_used=False) is None]
-
-    asyncio.run(run())
+async def test_a_user_has_a_bounded_number_of_sessions(clock: Clock) -> None:
+    sessions = Sessions(SETTINGS, clock)
+    bob = sessions.sign_in("bob", clients())
+    cookies = []
+    for _ in range(22):
+        clock.now += 1
+        await sessions.make_room("alice")
+        cookies.append(sessions.sign_in("alice", clients()))
+        assert None is not sessions.find(cookies[0], is_used=True)
+    assert None is not sessions.find(bob, is_used=False)
+    assert [1, 2] == [at for at, cookie in enumerate(cookies) if sessions.find(cookie, is_used=False) is None]
 
 
 def test_failed_logins_are_counted_by_address_and_by_user(clock: Clock) -> None:

@@ -42,61 +42,47 @@ def body_of(response: StreamingResponse) -> Any:
     return response.body_iterator
 
 
-def run(work: Any) -> None:
-    async def bounded() -> None:
-        async with asyncio.timeout(DEADLINE_SECONDS):
-            await work(Console(SETTINGS))
-
-    asyncio.run(bounded())
-
-
-def test_events_end_with_the_session() -> None:
-    async def work(console: Console) -> None:
-        cookie, access = signed_in(console)
-        source = Endless()
-        body = body_of(event_stream(access, source.pieces()))
-        assert b"piece" == await anext(body)
-        waiting = asyncio.ensure_future(anext(body))
-        await asyncio.sleep(0)
-        await console.sessions.sign_out(cookie)
-        assert b"Your session is over" in await waiting
-        with pytest.raises(StopAsyncIteration):
-            await anext(body)
-        assert (True, 0) == (source.is_closed, access.clients.streams)
-
-    run(work)
+async def test_events_end_with_the_session() -> None:
+    console = Console(SETTINGS)
+    cookie, access = signed_in(console)
+    source = Endless()
+    body = body_of(event_stream(access, source.pieces()))
+    assert b"piece" == await anext(body)
+    waiting = asyncio.ensure_future(anext(body))
+    await asyncio.sleep(0)
+    await console.sessions.sign_out(cookie)
+    assert b"Your session is over" in await waiting
+    with pytest.raises(StopAsyncIteration):
+        await anext(body)
+    assert (True, 0) == (source.is_closed, access.clients.streams)
 
 
-def test_a_download_breaks_off_when_the_session_ends() -> None:
-    async def work(console: Console) -> None:
-        cookie, access = signed_in(console)
-        source = Endless()
-        source.more.set()
-        body = body_of(file_stream(access, source.pieces(), "text/csv", {}))
-        assert b"piece" == await anext(body) == await anext(body)
-        await console.sessions.sign_out(cookie)
-        with pytest.raises(SessionOverError):
-            await anext(body)
-        assert (True, 0) == (source.is_closed, access.clients.streams)
-
-    run(work)
+async def test_a_download_breaks_off_when_the_session_ends() -> None:
+    console = Console(SETTINGS)
+    cookie, access = signed_in(console)
+    source = Endless()
+    source.more.set()
+    body = body_of(file_stream(access, source.pieces(), "text/csv", {}))
+    assert b"piece" == await anext(body) == await anext(body)
+    await console.sessions.sign_out(cookie)
+    with pytest.raises(SessionOverError):
+        await anext(body)
+    assert (True, 0) == (source.is_closed, access.clients.streams)
 
 
-def test_a_session_has_a_bounded_number_of_streams() -> None:
-    async def work(console: Console) -> None:
-        _, access = signed_in(console)
-        bodies = []
-        for _ in range(STREAMS_MAX):
-            bodies.append(body_of(event_stream(access, Endless().pieces())))
-            await anext(bodies[-1])
-        with pytest.raises(HTTPException, match="24 streams"):
-            event_stream(access, Endless().pieces())
-        with pytest.raises(HTTPException, match="24 streams"):
-            file_stream(access, Endless().pieces(), "text/csv", {})
-        event_stream(signed_in(console)[1], Endless().pieces())
-        await bodies[0].aclose()
+async def test_a_session_has_a_bounded_number_of_streams() -> None:
+    console = Console(SETTINGS)
+    _, access = signed_in(console)
+    bodies = []
+    for _ in range(STREAMS_MAX):
+        bodies.append(body_of(event_stream(access, Endless().pieces())))
+        await anext(bodies[-1])
+    with pytest.raises(HTTPException, match="24 streams"):
         event_stream(access, Endless().pieces())
-        for each in bodies[1:]:
-            await each.aclose()
-
-    run(work)
+    with pytest.raises(HTTPException, match="24 streams"):
+        file_stream(access, Endless().pieces(), "text/csv", {})
+    event_stream(signed_in(console)[1], Endless().pieces())
+    await bodies[0].aclose()
+    event_stream(access, Endless().pieces())
+    for each in bodies[1:]:
+        await each.aclose()

@@ -401,30 +401,24 @@ class TestLocks:
 
 
 class TestBackground:
-    def test_answers_and_raises(self, disk: Disk, root: str) -> None:
-        async def scenario() -> bytes:
-            file = disk.open(f"{root}/a", create=True)
-            file.write_at(0, [b"abc"])
-            await disk.in_background(file.sync)
-            with pytest.raises(FileNotFoundError):
-                await disk.in_background(disk.remove, f"{root}/nothing")
-            return await disk.in_background(disk.read, path=f"{root}/a")
+    async def test_answers_and_raises(self, disk: Disk, root: str) -> None:
+        file = disk.open(f"{root}/a", create=True)
+        file.write_at(0, [b"abc"])
+        await disk.in_background(file.sync)
+        with pytest.raises(FileNotFoundError):
+            await disk.in_background(disk.remove, f"{root}/nothing")
+        assert b"abc" == (await disk.in_background(disk.read, path=f"{root}/a"))
 
-        assert b"abc" == asyncio.run(scenario())
+    async def test_other_tasks_run_meanwhile(self, disk: Disk, root: str) -> None:
+        events: list[str] = []
 
-    def test_other_tasks_run_meanwhile(self, disk: Disk, root: str) -> None:
-        async def scenario() -> list[str]:
-            events: list[str] = []
+        async def sync() -> None:
+            events.append("asked")
+            await disk.in_background(disk.sync_dir, root)
+            events.append("synced")
 
-            async def sync() -> None:
-                events.append("asked")
-                await disk.in_background(disk.sync_dir, root)
-                events.append("synced")
-
-            task = asyncio.create_task(sync())
-            await asyncio.sleep(0)
-            events.append("other work")
-            await task
-            return events
-
-        assert ["asked", "other work", "synced"] == asyncio.run(scenario())
+        task = asyncio.create_task(sync())
+        await asyncio.sleep(0)
+        events.append("other work")
+        await task
+        assert ["asked", "other work", "synced"] == (events)

@@ -21,30 +21,27 @@ class TestClock:
         with pytest.raises(ValueError, match="cannot go back"):
             clock.advance(-1)
 
-    def test_sleepers_wake_in_the_order_of_their_deadlines(self) -> None:
-        async def scenario() -> list[str]:
-            clock = SimClock()
-            woken: list[str] = []
+    async def test_sleepers_wake_in_the_order_of_their_deadlines(self) -> None:
+        clock = SimClock()
+        woken: list[str] = []
 
-            async def sleeper(name: str, seconds: float) -> None:
-                await clock.sleep(seconds)
-                woken.append(f"{name} at {clock.monotonic():g}")
+        async def sleeper(name: str, seconds: float) -> None:
+            await clock.sleep(seconds)
+            woken.append(f"{name} at {clock.monotonic():g}")
 
-            async with asyncio.TaskGroup() as group:
-                for name, seconds in (("late", 3), ("early", 1), ("early too", 1), ("now", 0), ("cancelled", 2)):
-                    task = group.create_task(sleeper(name, seconds))
-                await asyncio.sleep(0)
-                task.cancel()
-                await asyncio.sleep(0)
-                clock.advance(0.5)
-                await asyncio.sleep(0)
-                woken.append("half a second")
-                clock.advance(0.5)
-                await asyncio.sleep(0)
-                clock.advance(5)
-            return woken
-
-        assert ["now at 0", "half a second", "early at 1", "early too at 1", "late at 6"] == asyncio.run(scenario())
+        async with asyncio.TaskGroup() as group:
+            for name, seconds in (("late", 3), ("early", 1), ("early too", 1), ("now", 0), ("cancelled", 2)):
+                task = group.create_task(sleeper(name, seconds))
+            await asyncio.sleep(0)
+            task.cancel()
+            await asyncio.sleep(0)
+            clock.advance(0.5)
+            await asyncio.sleep(0)
+            woken.append("half a second")
+            clock.advance(0.5)
+            await asyncio.sleep(0)
+            clock.advance(5)
+        assert ["now at 0", "half a second", "early at 1", "early too at 1", "late at 6"] == (woken)
 
 
 class TestRandom:

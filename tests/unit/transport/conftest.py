@@ -1,16 +1,8 @@
-"""Each transport test runs on both event loops."""
+"""What the transport tests share."""
 
 import pytest
 
-from tests.unit.env.event_loops import EVENT_LOOPS, Run
 from tests.unit.transport.certificates import Certificate, make_certificate
-
-
-@pytest.fixture(params=EVENT_LOOPS)
-def run(request: pytest.FixtureRequest) -> Run[None]:
-    """Runs a scenario on one of the event loops."""
-    chosen: Run[None] = request.param
-    return chosen
 
 
 @pytest.fixture(scope="session")

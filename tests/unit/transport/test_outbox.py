@@ -19,8 +19,9 @@ from ottla.transport.outbox import (
     Outbox,
     Piece,
 )
-from tests.unit.env.event_loops import Run
 from tests.unit.transport.rig import FileRange, file_of
+
+pytestmark = pytest.mark.both_loops
 
 MIB = 1024 * 1024
 CONTENT = Random(1).randbytes(MIB)
@@ -158,30 +159,27 @@ def test_one_call_does_not_take_the_event_loop_for_itself(file: File) -> None:
 
 
 @pytest.mark.parametrize("size", [1000, COPIED_RANGE_BYTES_MAX, 200_000])
-def test_a_real_socket_that_is_full_in_every_kind(run: Run[None], file: File, size: int) -> None:
-    async def scenario() -> None:
-        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
-        ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
-        near = NearSocket(ours)
-        try:
-            pieces: list[Piece] = [b"h" * 100, FileRange(file, 3, size), b"m" * 200_000, FileRange(file, 0, size)] * 3
-            outbox = Outbox()
-            outbox.add(pieces)
-            received = bytearray()
-            was_full = 0
-            while outbox.bytes_waiting:
-                was_full += 0 == outbox.send(near)
-                received += theirs.recv(3000)
-            theirs.setblocking(False)
-            while len(received) < len(content_of(pieces)):
-                received += theirs.recv(1 << 20)
-            assert content_of(pieces) == bytes(received)
-            assert was_full > 0
-        finally:
-            near.close()
-            theirs.close()
-
-    run(scenario())
+async def test_a_real_socket_that_is_full_in_every_kind(file: File, size: int) -> None:
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+    ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
+    near = NearSocket(ours)
+    try:
+        pieces: list[Piece] = [b"h" * 100, FileRange(file, 3, size), b"m" * 200_000, FileRange(file, 0, size)] * 3
+        outbox = Outbox()
+        outbox.add(pieces)
+        received = bytearray()
+        was_full = 0
+        while outbox.bytes_waiting:
+            was_full += 0 == outbox.send(near)
+            received += theirs.recv(3000)
+        theirs.setblocking(False)
+        while len(received) < len(content_of(pieces)):
+            received += theirs.recv(1 << 20)
+        assert content_of(pieces) == bytes(received)
+        assert was_full > 0
+    finally:
+        near.close()
+        theirs.close()
 
 
 class NearSocket(RealSocket):
@@ -198,16 +196,13 @@ class NearSocket(RealSocket):
 
 
 @pytest.mark.parametrize("size", [COPIED_RANGE_BYTES_MAX, 200_000])
-def test_a_file_shorter_than_promised(run: Run[None], tmp_path: Path, size: int) -> None:
-    async def scenario() -> None:
-        short = file_of(tmp_path, b"x" * 1000, "short")
-        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
-        near = NearSocket(ours)
-        outbox = Outbox()
-        outbox.add([FileRange(short, 1000, size)])
-        with pytest.raises(OSError, match="ends before"):
-            outbox.send(near)
-        near.close()
-        theirs.close()
-
-    run(scenario())
+async def test_a_file_shorter_than_promised(tmp_path: Path, size: int) -> None:
+    short = file_of(tmp_path, b"x" * 1000, "short")
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+    near = NearSocket(ours)
+    outbox = Outbox()
+    outbox.add([FileRange(short, 1000, size)])
+    with pytest.raises(OSError, match="ends before"):
+        outbox.send(near)
+    near.close()
+    theirs.close()

@@ -82,14 +82,11 @@ def test_the_environment_is_taken(environment: dict[str, str], ping_seconds: flo
     assert {"HOME": "/h"} == given
 
 
-def test_pings(manager: socket.socket) -> None:
-    async def pings() -> list[list[str]]:
-        pinging = asyncio.ensure_future(ServiceNotifier(manager.getsockname(), 0.003).ping_forever())
-        found = [await asyncio.to_thread(heard, manager) for _ in range(3)]
-        pinging.cancel()
-        return found
-
-    assert [["WATCHDOG=1"]] * 3 == asyncio.run(pings())
+async def test_pings(manager: socket.socket) -> None:
+    pinging = asyncio.ensure_future(ServiceNotifier(manager.getsockname(), 0.003).ping_forever())
+    found = [await asyncio.to_thread(heard, manager) for _ in range(3)]
+    pinging.cancel()
+    assert [["WATCHDOG=1"]] * 3 == (found)
 
 
 @pytest.mark.parametrize("brokers", [1, 2])

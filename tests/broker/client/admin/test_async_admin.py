@@ -333,17 +333,14 @@ def test_transactions_are_listed_described_and_aborted(admin: Admin, running: In
 # The client itself
 
 
-def test_the_asyncio_class_answers_the_same(running: InProcessBroker) -> None:
-    async def scenario() -> None:
-        async with AsyncAdmin(bootstrap_servers=running.bootstrap) as admin:
-            await admin.create_topics([NewTopic(f"many-{at}") for at in range(50)])
-            assert 50 == len([name for name in await admin.list_topics() if name.startswith("many-")])
-            await admin.delete_topics(f"many-{at}" for at in range(50))
-        with pytest.raises(MisuseError, match="the admin client is closed; create a new one"):
-            await admin.list_topics()
-        assert 1 == len(asyncio.all_tasks())
-
-    asyncio.run(scenario())
+async def test_the_asyncio_class_answers_the_same(running: InProcessBroker) -> None:
+    async with AsyncAdmin(bootstrap_servers=running.bootstrap) as admin:
+        await admin.create_topics([NewTopic(f"many-{at}") for at in range(50)])
+        assert 50 == len([name for name in await admin.list_topics() if name.startswith("many-")])
+        await admin.delete_topics(f"many-{at}" for at in range(50))
+    with pytest.raises(MisuseError, match="the admin client is closed; create a new one"):
+        await admin.list_topics()
+    assert 1 == len(asyncio.all_tasks())
 
 
 def test_every_method_is_there_twice() -> None:

@@ -1,7 +1,6 @@
 """Asking about groups where brokers are old, coordinators move, or members say what nobody can read."""
 
-import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -18,10 +17,6 @@ from tests.broker.client.scripted_broker import response
 from tests.broker.client.scripted_cluster import BROKER, Script, scripted_cluster
 
 EVENTS = TopicPartition("events", 0)
-
-
-def run(scenario: Coroutine[Any, Any, None]) -> None:
-    asyncio.run(asyncio.wait_for(scenario, 30))
 
 
 def in_turn(*answers: Any) -> Callable[[], Any]:
@@ -60,25 +55,18 @@ def server_side(error: ErrorCode) -> Any:
     return response(ApiKey.CONSUMER_GROUP_DESCRIBE, 1, groups=[{"error_code": wire_error(error), "group_id": "g"}])
 
 
-def described(script: Script) -> GroupDescription:
-    found: list[GroupDescription] = []
-
-    async def scenario() -> None:
-        async with scripted_cluster(script) as cluster:
-            found.append(await describe_group(cluster, "g"))
-
-    run(scenario())
-    return found[0]
+async def described(script: Script) -> GroupDescription:
+    async with scripted_cluster(script) as cluster:
+        return await describe_group(cluster, "g")
 
 
-def test_a_broker_that_knows_only_classic_groups_is_asked_for_those() -> None:
+async def test_a_broker_that_knows_only_classic_groups_is_asked_for_those() -> None:
     script = Script({ApiKey.DESCRIBE_GROUPS: lambda: classic()}, without=frozenset({ApiKey.CONSUMER_GROUP_DESCRIBE}))
-    assert ("classic", "Stable", BROKER) == tuple(
-        getattr(described(script), name) for name in ("type", "state", "coordinator")
-    )
+    group = await described(script)
+    assert ("classic", "Stable", BROKER) == (group.type, group.state, group.coordinator)
 
 
-def test_a_coordinator_that_has_moved_is_looked_up_again() -> None:
+async def test_a_coordinator_that_has_moved_is_looked_up_again() -> None:
     script = Script(
         {
             ApiKey.CONSUMER_GROUP_DESCRIBE: in_turn(
@@ -87,7 +75,7 @@ def test_a_coordinator_that_has_moved_is_looked_up_again() -> None:
             ApiKey.DESCRIBE_GROUPS: lambda: classic(),
         }
     )
-    assert "Stable" == described(script).state
+    assert "Stable" == (await described(script)).state
     once = [ApiKey.FIND_COORDINATOR, ApiKey.CONSUMER_GROUP_DESCRIBE]
     assert [*once, *once, ApiKey.DESCRIBE_GROUPS] == [each for each in script.asked if each is not ApiKey.METADATA]
 
@@ -97,7 +85,7 @@ def coordinator(code: ErrorCode, message: str | None = None) -> Any:
     return response(ApiKey.FIND_COORDINATOR, 6, coordinators=[found])
 
 
-def test_a_coordinator_is_waited_for_while_there_is_none_and_a_refusal_is_told() -> None:
+async def test_a_coordinator_is_waited_for_while_there_is_none_and_a_refusal_is_told() -> None:
     script = Script(
         {
             ApiKey.FIND_COORDINATOR: in_turn(
@@ -107,12 +95,12 @@ def test_a_coordinator_is_waited_for_while_there_is_none_and_a_refusal_is_told()
         }
     )
     with pytest.raises(AnswerError, match=r"the coordinator of group 'g': The group is wrong \(INVALID_GROUP_ID, 24\)"):
-        described(script)
+        await described(script)
     assert 2 == script.asked.count(ApiKey.FIND_COORDINATOR)
 
 
 @pytest.mark.parametrize("answer", [classic("Dead"), classic("Dead", error=ErrorCode.GROUP_ID_NOT_FOUND)])
-def test_a_dead_group_is_one_that_is_not_there(answer: Any) -> None:
+async def test_a_dead_group_is_one_that_is_not_there(answer: Any) -> None:
     script = Script(
         {
             ApiKey.CONSUMER_GROUP_DESCRIBE: lambda: server_side(ErrorCode.GROUP_ID_NOT_FOUND),
@@ -120,7 +108,7 @@ def test_a_dead_group_is_one_that_is_not_there(answer: Any) -> None:
         }
     )
     with pytest.raises(AnswerError, match="group g: the group does not exist; `ottla groups list`") as refused:
-        described(script)
+        await described(script)
     assert ErrorCode.GROUP_ID_NOT_FOUND is refused.value.error_code
 
 
@@ -134,29 +122,25 @@ def test_a_dead_group_is_one_that_is_not_there(answer: Any) -> None:
         (classic(assignment=b"anything", protocol_type="connect"), None),
     ],
 )
-def test_what_members_were_assigned_is_read_where_it_can_be(answer: Any, expected: Any) -> None:
+async def test_what_members_were_assigned_is_read_where_it_can_be(answer: Any, expected: Any) -> None:
     script = Script({ApiKey.DESCRIBE_GROUPS: lambda: answer}, without=frozenset({ApiKey.CONSUMER_GROUP_DESCRIBE}))
-    (member,) = described(script).members
+    (member,) = (await described(script)).members
     assert expected == member.assignment
 
 
-def test_a_broker_too_old_to_filter_is_filtered_here() -> None:
+async def test_a_broker_too_old_to_filter_is_filtered_here() -> None:
     groups = [
         {"group_id": name, "protocol_type": "consumer", "group_state": state, "group_type": kind}
         for name, state, kind in (("b", "Empty", ""), ("a", "Stable", "Classic"), ("c", "Stable", "Consumer"))
     ]
     answer = response(ApiKey.LIST_GROUPS, 5, groups=groups)
-
-    async def scenario() -> None:
-        async with scripted_cluster(Script({ApiKey.LIST_GROUPS: lambda: answer})) as cluster:
-            listed = await list_groups(cluster)
-            assert [("a", "classic"), ("b", "classic"), ("c", "consumer")] == [
-                (each.group_id, each.type) for each in listed
-            ]
-            assert ["a", "c"] == [each.group_id for each in await list_groups(cluster, states=["stable"])]
-            assert ["a"] == [each.group_id for each in await list_groups(cluster, states=["Stable"], types=["CLASSIC"])]
-
-    run(scenario())
+    async with scripted_cluster(Script({ApiKey.LIST_GROUPS: lambda: answer})) as cluster:
+        listed = await list_groups(cluster)
+        assert [("a", "classic"), ("b", "classic"), ("c", "consumer")] == [
+            (each.group_id, each.type) for each in listed
+        ]
+        assert ["a", "c"] == [each.group_id for each in await list_groups(cluster, states=["stable"])]
+        assert ["a"] == [each.group_id for each in await list_groups(cluster, states=["Stable"], types=["CLASSIC"])]
 
 
 def fetched(*, group_error: ErrorCode = ErrorCode.NONE, offset: int = 7) -> Any:
@@ -178,13 +162,10 @@ def fetched(*, group_error: ErrorCode = ErrorCode.NONE, offset: int = 7) -> Any:
     ],
 )
 @pytest.mark.parametrize("version_max", [10, 7])
-def test_what_was_committed_is_asked_for_by_name(answers: list[Any], expected: Any, version_max: int) -> None:
-    async def scenario() -> None:
-        script = Script({ApiKey.OFFSET_FETCH: in_turn(*answers)}, versions_max={ApiKey.OFFSET_FETCH: version_max})
-        async with scripted_cluster(script) as cluster:
-            assert expected == await committed_offsets(cluster, "g")
-
-    run(scenario())
+async def test_what_was_committed_is_asked_for_by_name(answers: list[Any], expected: Any, version_max: int) -> None:
+    script = Script({ApiKey.OFFSET_FETCH: in_turn(*answers)}, versions_max={ApiKey.OFFSET_FETCH: version_max})
+    async with scripted_cluster(script) as cluster:
+        assert expected == await committed_offsets(cluster, "g")
 
 
 def committed(*codes: ErrorCode) -> Any:
@@ -192,7 +173,7 @@ def committed(*codes: ErrorCode) -> Any:
     return response(ApiKey.OFFSET_COMMIT, 9, topics=[{"name": "events", "partitions": parts}])
 
 
-def test_a_commit_is_tried_again_for_what_passes_and_refused_for_what_does_not() -> None:
+async def test_a_commit_is_tried_again_for_what_passes_and_refused_for_what_does_not() -> None:
     script = Script(
         {
             ApiKey.OFFSET_COMMIT: in_turn(
@@ -201,21 +182,17 @@ def test_a_commit_is_tried_again_for_what_passes_and_refused_for_what_does_not()
             )
         }
     )
-
-    async def scenario() -> None:
-        async with scripted_cluster(script) as cluster:
-            refused = await commit_offsets(cluster, "g", {TopicPartition("events", at): 1 for at in range(3)})
-            assert {
-                EVENTS: ErrorCode.UNKNOWN_MEMBER_ID,
-                TopicPartition("events", 1): ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-            } == {partition: error.error_code for partition, error in refused.items()}
-            assert "stop its consumers first" in str(refused[EVENTS])
-
-    run(scenario())
+    async with scripted_cluster(script) as cluster:
+        refused = await commit_offsets(cluster, "g", {TopicPartition("events", at): 1 for at in range(3)})
+        assert {
+            EVENTS: ErrorCode.UNKNOWN_MEMBER_ID,
+            TopicPartition("events", 1): ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        } == {partition: error.error_code for partition, error in refused.items()}
+        assert "stop its consumers first" in str(refused[EVENTS])
     assert 2 == script.asked.count(ApiKey.OFFSET_COMMIT)
 
 
-def test_a_group_that_is_refused_is_an_error_with_what_to_do() -> None:
+async def test_a_group_that_is_refused_is_an_error_with_what_to_do() -> None:
     result = {"group_id": "g", "error_code": wire_error(ErrorCode.NON_EMPTY_GROUP)}
     not_found = wire_error(ErrorCode.GROUP_ID_NOT_FOUND)
     script = Script(
@@ -224,12 +201,8 @@ def test_a_group_that_is_refused_is_an_error_with_what_to_do() -> None:
             ApiKey.OFFSET_DELETE: lambda: response(ApiKey.OFFSET_DELETE, 0, error_code=not_found),
         }
     )
-
-    async def scenario() -> None:
-        async with scripted_cluster(script) as cluster:
-            with pytest.raises(AnswerError, match="group g: the group has members; stop its consumers first"):
-                await delete_group(cluster, "g")
-            with pytest.raises(AnswerError, match="group g: the group does not exist"):
-                await delete_offsets(cluster, "g", [EVENTS])
-
-    run(scenario())
+    async with scripted_cluster(script) as cluster:
+        with pytest.raises(AnswerError, match="group g: the group has members; stop its consumers first"):
+            await delete_group(cluster, "g")
+        with pytest.raises(AnswerError, match="group g: the group does not exist"):
+            await delete_offsets(cluster, "g", [EVENTS])

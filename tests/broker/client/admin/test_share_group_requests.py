@@ -1,7 +1,6 @@
 """Asking about share groups, streams groups and groups of any type, of brokers that have them and of others."""
 
-import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -29,10 +28,6 @@ from tests.broker.client.scripted_cluster import BROKER, Script, scripted_cluste
 
 NOT_FOUND = wire_error(ErrorCode.GROUP_ID_NOT_FOUND)
 FIRST, SECOND = TopicPartition("events", 0), TopicPartition("events", 1)
-
-
-def run(scenario: Coroutine[Any, Any, None]) -> None:
-    asyncio.run(asyncio.wait_for(scenario, 30))
 
 
 def always(answer: Any) -> Callable[[], Any]:
@@ -103,122 +98,106 @@ STREAMS_GROUP = described(
 )
 
 
-def test_a_share_group_is_found_behind_those_that_it_is_not() -> None:
-    async def scenario() -> None:
-        script = Script({**MISSING, ApiKey.SHARE_GROUP_DESCRIBE: SHARE_GROUP})
-        async with scripted_cluster(script) as cluster:
-            found = await describe_any_group(cluster, "g")
-        member = GroupMember(
-            member_id="m",
-            instance_id=None,
-            client_id="c",
-            host="/h",
-            assignment=(FIRST, SECOND),
-            member_epoch=3,
-            subscription=("events",),
-        )
-        expected = GroupDescription(
-            group_id="g",
-            type="share",
-            state="Stable",
-            protocol_type="share",
-            assignor="simple",
-            coordinator=BROKER,
-            group_epoch=3,
-            assignment_epoch=2,
-            members=(member,),
-        )
-        assert expected == found
-
-    run(scenario())
+async def test_a_share_group_is_found_behind_those_that_it_is_not() -> None:
+    script = Script({**MISSING, ApiKey.SHARE_GROUP_DESCRIBE: SHARE_GROUP})
+    async with scripted_cluster(script) as cluster:
+        found = await describe_any_group(cluster, "g")
+    member = GroupMember(
+        member_id="m",
+        instance_id=None,
+        client_id="c",
+        host="/h",
+        assignment=(FIRST, SECOND),
+        member_epoch=3,
+        subscription=("events",),
+    )
+    expected = GroupDescription(
+        group_id="g",
+        type="share",
+        state="Stable",
+        protocol_type="share",
+        assignor="simple",
+        coordinator=BROKER,
+        group_epoch=3,
+        assignment_epoch=2,
+        members=(member,),
+    )
+    assert expected == found
 
 
-def test_a_streams_group_has_its_topology_and_what_its_tasks_read() -> None:
-    async def scenario() -> None:
-        script = Script({**MISSING, ApiKey.STREAMS_GROUP_DESCRIBE: STREAMS_GROUP})
-        async with scripted_cluster(script) as cluster:
-            found = await describe_any_group(cluster, "g")
-        again = [TopicPartition("again", index) for index in range(2)]
-        member = StreamsGroupMember(
-            member_id="m",
-            instance_id=None,
-            client_id="c",
-            host="/h",
-            assignment=(*again, FIRST, SECOND),
-            target=(),
-            member_epoch=3,
-            process_id="p",
-            topology_epoch=1,
-            active_tasks={"0": (0, 1)},
-            standby_tasks={},
-            warmup_tasks={},
-        )
-        part = Subtopology(
-            subtopology_id="0",
-            source_topics=("events",),
-            repartition_source_topics=("again",),
-            repartition_sink_topics=("sink",),
-            state_changelog_topics=("store",),
-        )
-        expected = StreamsGroupDescription(
-            group_id="g",
-            type="streams",
-            state="NotReady",
-            protocol_type="streams",
-            assignor="",
-            coordinator=BROKER,
-            group_epoch=3,
-            assignment_epoch=2,
-            members=(member,),
-            topology_epoch=1,
-            subtopologies=(part,),
-        )
-        assert expected == found
-
-    run(scenario())
+async def test_a_streams_group_has_its_topology_and_what_its_tasks_read() -> None:
+    script = Script({**MISSING, ApiKey.STREAMS_GROUP_DESCRIBE: STREAMS_GROUP})
+    async with scripted_cluster(script) as cluster:
+        found = await describe_any_group(cluster, "g")
+    again = [TopicPartition("again", index) for index in range(2)]
+    member = StreamsGroupMember(
+        member_id="m",
+        instance_id=None,
+        client_id="c",
+        host="/h",
+        assignment=(*again, FIRST, SECOND),
+        target=(),
+        member_epoch=3,
+        process_id="p",
+        topology_epoch=1,
+        active_tasks={"0": (0, 1)},
+        standby_tasks={},
+        warmup_tasks={},
+    )
+    part = Subtopology(
+        subtopology_id="0",
+        source_topics=("events",),
+        repartition_source_topics=("again",),
+        repartition_sink_topics=("sink",),
+        state_changelog_topics=("store",),
+    )
+    expected = StreamsGroupDescription(
+        group_id="g",
+        type="streams",
+        state="NotReady",
+        protocol_type="streams",
+        assignor="",
+        coordinator=BROKER,
+        group_epoch=3,
+        assignment_epoch=2,
+        members=(member,),
+        topology_epoch=1,
+        subtopologies=(part,),
+    )
+    assert expected == found
 
 
-def test_a_group_that_is_none_of_them_does_not_exist() -> None:
-    async def scenario() -> None:
-        async with scripted_cluster(Script(MISSING)) as cluster:
-            with pytest.raises(AnswerError, match="`ottla groups list` shows all groups"):
-                await describe_any_group(cluster, "g")
-
-    run(scenario())
+async def test_a_group_that_is_none_of_them_does_not_exist() -> None:
+    async with scripted_cluster(Script(MISSING)) as cluster:
+        with pytest.raises(AnswerError, match="`ottla groups list` shows all groups"):
+            await describe_any_group(cluster, "g")
 
 
-def test_a_broker_without_share_groups_has_none() -> None:
-    async def scenario() -> None:
-        without = frozenset({ApiKey.SHARE_GROUP_DESCRIBE, ApiKey.STREAMS_GROUP_DESCRIBE})
-        script = Script(MISSING, without=without)
-        async with scripted_cluster(script) as cluster:
-            with pytest.raises(AnswerError):
-                await describe_any_group(cluster, "g")
-        assert not without & set(script.asked)
-
-    run(scenario())
+async def test_a_broker_without_share_groups_has_none() -> None:
+    without = frozenset({ApiKey.SHARE_GROUP_DESCRIBE, ApiKey.STREAMS_GROUP_DESCRIBE})
+    script = Script(MISSING, without=without)
+    async with scripted_cluster(script) as cluster:
+        with pytest.raises(AnswerError):
+            await describe_any_group(cluster, "g")
+    assert not without & set(script.asked)
 
 
-def test_offsets_with_and_without_a_lag() -> None:
+async def test_offsets_with_and_without_a_lag() -> None:
     partitions = [
         {"partition_index": 0, "start_offset": 4, "leader_epoch": 1, "lag": 6},
         {"partition_index": 1, "start_offset": 0, "leader_epoch": 0, "lag": -1},
         {"partition_index": 2, "start_offset": -1, "leader_epoch": 0, "lag": -1},
     ]
     answer = described(ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS, topics=[{"topic_name": "events", "partitions": partitions}])
-
-    async def scenario() -> None:
-        async with scripted_cluster(Script({ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS: answer})) as cluster:
-            found = await share_group_offsets(cluster, "g")
-        assert {
-            FIRST: ShareGroupOffset(start_offset=4, leader_epoch=1, lag=6),
-            SECOND: ShareGroupOffset(start_offset=0, leader_epoch=0, lag=None),
-        } == found
-
-    run(scenario())
+    async with scripted_cluster(Script({ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS: answer})) as cluster:
+        found = await share_group_offsets(cluster, "g")
+    assert {
+        FIRST: ShareGroupOffset(start_offset=4, leader_epoch=1, lag=6),
+        SECOND: ShareGroupOffset(start_offset=0, leader_epoch=0, lag=None),
+    } == found
 
 
-def test_refused_partitions_and_topics_are_returned() -> None:
+async def test_refused_partitions_and_topics_are_returned() -> None:
     refused = wire_error(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     altered = response(
         ApiKey.ALTER_SHARE_GROUP_OFFSETS,
@@ -235,13 +214,9 @@ def test_refused_partitions_and_topics_are_returned() -> None:
         0,
         responses=[{"topic_name": "events"}, {"topic_name": "x", "error_code": refused}],
     )
-
-    async def scenario() -> None:
-        script = Script(
-            {ApiKey.ALTER_SHARE_GROUP_OFFSETS: always(altered), ApiKey.DELETE_SHARE_GROUP_OFFSETS: always(deleted)}
-        )
-        async with scripted_cluster(script) as cluster:
-            assert [SECOND] == list(await alter_share_group_offsets(cluster, "g", {FIRST: 1, SECOND: 2}))
-            assert ["x"] == list(await delete_share_group_offsets(cluster, "g", ["events", "x"]))
-
-    run(scenario())
+    script = Script(
+        {ApiKey.ALTER_SHARE_GROUP_OFFSETS: always(altered), ApiKey.DELETE_SHARE_GROUP_OFFSETS: always(deleted)}
+    )
+    async with scripted_cluster(script) as cluster:
+        assert [SECOND] == list(await alter_share_group_offsets(cluster, "g", {FIRST: 1, SECOND: 2}))
+        assert ["x"] == list(await delete_share_group_offsets(cluster, "g", ["events", "x"]))

@@ -1,7 +1,5 @@
 """Asking about transactions where brokers are old or partitions refuse, and which of the open ones hang."""
 
-import asyncio
-from collections.abc import Coroutine
 from typing import Any
 
 import pytest
@@ -28,10 +26,6 @@ from tests.broker.client.scripted_broker import response
 from tests.broker.client.scripted_cluster import BROKER, Script, scripted_cluster
 
 FIRST, SECOND = TopicPartition("events", 0), TopicPartition("events", 1)
-
-
-def run(scenario: Coroutine[Any, Any, None]) -> None:
-    asyncio.run(asyncio.wait_for(scenario, 30))
 
 
 def producer(producer_id: int, *, start_offset: int | None = 5, last_timestamp_ms: int = 1000) -> ActiveProducer:
@@ -104,7 +98,7 @@ def transactions(*, unknown: tuple[str, ...] = (), error: ErrorCode = ErrorCode.
     )
 
 
-def test_filters_that_a_broker_is_too_old_for_are_refused_rather_than_left_out() -> None:
+async def test_filters_that_a_broker_is_too_old_for_are_refused_rather_than_left_out() -> None:
     script = Script({ApiKey.LIST_TRANSACTIONS: lambda: transactions()})
 
     async def scenario(version_max: int, **filters: Any) -> None:
@@ -113,34 +107,27 @@ def test_filters_that_a_broker_is_too_old_for_are_refused_rather_than_left_out()
             (found,) = await list_transactions(cluster, **filters)
             assert ("etl", BROKER) == (found.transactional_id, found.coordinator)
 
-    run(scenario(0))
-    run(scenario(1, duration_ms=5))
-    run(scenario(2, pattern="e.*"))
+    await scenario(0)
+    await scenario(1, duration_ms=5)
+    await scenario(2, pattern="e.*")
     with pytest.raises(UnsupportedByBrokerError, match="cannot filter transactions by duration"):
-        run(scenario(0, duration_ms=5))
+        await scenario(0, duration_ms=5)
     with pytest.raises(UnsupportedByBrokerError, match="cannot filter transactions by pattern"):
-        run(scenario(1, pattern="e.*"))
+        await scenario(1, pattern="e.*")
 
 
-def test_a_state_that_the_broker_does_not_know_is_named() -> None:
-    async def scenario() -> None:
-        answer = transactions(unknown=("PrepareEpochFence",))
-        async with scripted_cluster(Script({ApiKey.LIST_TRANSACTIONS: lambda: answer})) as cluster:
+async def test_a_state_that_the_broker_does_not_know_is_named() -> None:
+    answer = transactions(unknown=("PrepareEpochFence",))
+    async with scripted_cluster(Script({ApiKey.LIST_TRANSACTIONS: lambda: answer})) as cluster:
+        with pytest.raises(InvalidRequestError, match=f"broker {BROKER}: unknown state PrepareEpochFence"):
             await list_transactions(cluster, states=["PrepareEpochFence"])
 
-    with pytest.raises(InvalidRequestError, match=f"broker {BROKER}: unknown state PrepareEpochFence"):
-        run(scenario())
 
-
-def test_a_coordinator_that_loads_is_asked_again() -> None:
+async def test_a_coordinator_that_loads_is_asked_again() -> None:
     answers = [transactions(error=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS), transactions()]
-
-    async def scenario() -> None:
-        script = Script({ApiKey.LIST_TRANSACTIONS: lambda: answers.pop(0)})
-        async with scripted_cluster(script) as cluster:
-            assert ["etl"] == [each.transactional_id for each in await list_transactions(cluster)]
-
-    run(scenario())
+    script = Script({ApiKey.LIST_TRANSACTIONS: lambda: answers.pop(0)})
+    async with scripted_cluster(script) as cluster:
+        assert ["etl"] == [each.transactional_id for each in await list_transactions(cluster)]
 
 
 # What hangs
@@ -165,7 +152,7 @@ def test_what_a_coordinator_knows_in_that_partition_does_not_hang() -> None:
     assert [(SECOND, "etl"), (FIRST, None)] == [(each.partition, each.transactional_id) for each in hanging]
 
 
-def test_one_that_was_ended_while_we_looked_does_not_hang() -> None:
+async def test_one_that_was_ended_while_we_looked_does_not_hang() -> None:
     """Its marker is written between the question to the leader and that to the coordinator, which then forgets it."""
 
     def producers(start_offset: int) -> Any:
@@ -186,23 +173,16 @@ def test_one_that_was_ended_while_we_looked_does_not_hang() -> None:
         async with scripted_cluster(script) as cluster:
             return await find_hanging(cluster, [FIRST], timeout_ms=0, broker=BROKER)
 
-    async def scenario() -> None:
-        assert [] == await hanging(-1)
-        assert [FIRST] == [each.partition for each in await hanging(7)]
-        assert [] == await hanging(9), "a new one has begun since"
-
-    run(scenario())
+    assert [] == await hanging(-1)
+    assert [FIRST] == [each.partition for each in await hanging(7)]
+    assert [] == await hanging(9), "a new one has begun since"
 
 
-def test_a_partition_that_is_not_there_is_no_reason_to_try_again() -> None:
+async def test_a_partition_that_is_not_there_is_no_reason_to_try_again() -> None:
     partition = {"partition_index": 0, "error_code": wire_error(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)}
     answer = response(ApiKey.DESCRIBE_PRODUCERS, 0, topics=[{"name": "events", "partitions": [partition]}])
     script = Script({ApiKey.DESCRIBE_PRODUCERS: lambda: answer})
-
-    async def scenario() -> None:
+    with pytest.raises(AnswerError, match="producers of events-0: the topic or partition does not exist"):
         async with scripted_cluster(script) as cluster:
             await find_hanging(cluster, [FIRST], timeout_ms=0, broker=BROKER)
-
-    with pytest.raises(AnswerError, match="producers of events-0: the topic or partition does not exist"):
-        run(scenario())
     assert 1 == script.asked.count(ApiKey.DESCRIBE_PRODUCERS)

@@ -1,8 +1,7 @@
 """Ranges read from brokers that answer as a test tells them to: gaps, errors in their place, and patience that ends."""
 
-import asyncio
 import socket
-from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from struct import pack
 from typing import Any
@@ -29,10 +28,6 @@ QUICK = Backoff(first_ms=1, most_ms=1)
 
 Part = tuple[int, int, int, bytes]
 """Partition, error code, high watermark, records."""
-
-
-def run(scenario: Coroutine[Any, Any, None]) -> None:
-    asyncio.run(asyncio.wait_for(scenario, 20))
 
 
 def records(base_offset: int, count: int) -> bytes:
@@ -89,28 +84,22 @@ async def read(cluster: Cluster, ranges: dict[TopicPartition, OffsetRange], **ru
     return [(chunk.partition.partition, each.offset) async for chunk in fetch.chunks() for each in chunk.records()]
 
 
-def test_a_range_whose_last_offsets_hold_no_records_ends() -> None:
+async def test_a_range_whose_last_offsets_hold_no_records_ends() -> None:
     def answer(number: int) -> list[Part]:
         return [(0, 0, 10, records(0, 4) if number == 1 else b"")]
 
-    async def scenario() -> None:
-        async with cluster_of(answer) as cluster:
-            # The log goes on to 10, and compaction left nothing from 4 on.
-            assert [(0, offset) for offset in range(4)] == await read(cluster, {FIRST: OffsetRange(start=0, end=8)})
-            assert [] == await read(cluster, {FIRST: OffsetRange(start=4, end=10)})
-
-    run(scenario())
+    async with cluster_of(answer) as cluster:
+        # The log goes on to 10, and compaction left nothing from 4 on.
+        assert [(0, offset) for offset in range(4)] == await read(cluster, {FIRST: OffsetRange(start=0, end=8)})
+        assert [] == await read(cluster, {FIRST: OffsetRange(start=4, end=10)})
 
 
-def test_an_end_that_is_not_written_yet_is_waited_for() -> None:
+async def test_an_end_that_is_not_written_yet_is_waited_for() -> None:
     def answer(number: int) -> list[Part]:
         return [(0, 0, 4 if number < 3 else 6, {1: records(0, 4), 2: b""}.get(number, records(4, 2)))]
 
-    async def scenario() -> None:
-        async with cluster_of(answer) as cluster:
-            assert [(0, offset) for offset in range(6)] == await read(cluster, {FIRST: OffsetRange(start=0, end=6)})
-
-    run(scenario())
+    async with cluster_of(answer) as cluster:
+        assert [(0, offset) for offset in range(6)] == await read(cluster, {FIRST: OffsetRange(start=0, end=6)})
 
 
 def test_a_partition_that_the_size_limit_left_out_has_no_gap() -> None:
@@ -126,63 +115,48 @@ def test_a_partition_that_the_size_limit_left_out_has_no_gap() -> None:
     assert [(FIRST, 4), (SECOND, 0)] == sorted((each.partition, each.offset) for each in plan.plan(leaders, 0.0)[5])
 
 
-def test_an_error_comes_after_the_records_before_it_though_other_partitions_go_on() -> None:
+async def test_an_error_comes_after_the_records_before_it_though_other_partitions_go_on() -> None:
     def answer(number: int) -> list[Part]:
         first = (0, 0, 99, records(0, 2)) if number == 1 else (0, int(ErrorCode.OFFSET_OUT_OF_RANGE), -1, b"")
         return [first, (1, 0, 1 << 40, records(2 * number - 2, 2))]
 
-    async def scenario() -> None:
-        async with cluster_of(answer) as cluster:
-            found: list[tuple[TopicPartition, int]] = []
+    async with cluster_of(answer) as cluster:
+        found: list[tuple[TopicPartition, int]] = []
 
-            async def collect() -> None:
-                fetch = RangeFetch(cluster, {FIRST: OffsetRange(start=0), SECOND: OffsetRange(start=0)})
-                async for chunk in fetch.chunks():
-                    found.append((chunk.partition, chunk.start))  # noqa: PERF401  # all that came before the error
+        async def collect() -> None:
+            fetch = RangeFetch(cluster, {FIRST: OffsetRange(start=0), SECOND: OffsetRange(start=0)})
+            async for chunk in fetch.chunks():
+                found.append((chunk.partition, chunk.start))  # noqa: PERF401  # all that came before the error
 
-            with pytest.raises(AnswerError, match="reading t-0 at offset 2: the offset does not exist"):
-                await collect()
-            assert [(FIRST, 0), (SECOND, 0)] == found[:2]
-            assert (FIRST, 2) not in found
-
-    run(scenario())
+        with pytest.raises(AnswerError, match="reading t-0 at offset 2: the offset does not exist"):
+            await collect()
+        assert [(FIRST, 0), (SECOND, 0)] == found[:2]
+        assert (FIRST, 2) not in found
 
 
-def test_garbage_in_place_of_records_is_an_error() -> None:
-    async def scenario() -> None:
-        async with cluster_of(lambda _: [(0, 0, 9, b"\1" * 100)]) as cluster:
-            with pytest.raises(AnswerError, match="reading t-0 at offset 0: ") as raised:
+async def test_garbage_in_place_of_records_is_an_error() -> None:
+    async with cluster_of(lambda _: [(0, 0, 9, b"\1" * 100)]) as cluster:
+        with pytest.raises(AnswerError, match="reading t-0 at offset 0: ") as raised:
+            await read(cluster, {FIRST: OffsetRange(start=0, end=9)})
+        assert ErrorCode.CORRUPT_MESSAGE is raised.value.error_code
+
+
+async def test_records_that_do_not_arrive_in_time_are_an_error_if_that_is_asked_for() -> None:
+    async with cluster_of(lambda _: [(0, 0, 3, b"")]) as cluster:
+        with pytest.raises(DeadlineError, match="t-0: no records arrived at offset 0 for 50 ms"):
+            await read(cluster, {FIRST: OffsetRange(start=0, end=9)}, records_timeout_ms=50)
+
+
+async def test_a_missing_topic_is_retried_for_the_time_given_or_so_often() -> None:
+    async with cluster_of(lambda _: [], partitions=0) as cluster:
+        for rules in ({"retry_timeout_ms": 30}, {"missing_tries": 3}):
+            with pytest.raises(AnswerError, match="topic t: the topic or partition does not exist"):
+                await read(cluster, {FIRST: OffsetRange(start=0, end=9)}, **rules)
+
+
+async def test_an_address_where_nothing_listens_is_an_error_at_once() -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        async with Cluster([Address("127.0.0.1", taken.getsockname()[1])]) as cluster:
+            with pytest.raises(CannotConnectError, match="cannot reach any broker"):
                 await read(cluster, {FIRST: OffsetRange(start=0, end=9)})
-            assert ErrorCode.CORRUPT_MESSAGE is raised.value.error_code
-
-    run(scenario())
-
-
-def test_records_that_do_not_arrive_in_time_are_an_error_if_that_is_asked_for() -> None:
-    async def scenario() -> None:
-        async with cluster_of(lambda _: [(0, 0, 3, b"")]) as cluster:
-            with pytest.raises(DeadlineError, match="t-0: no records arrived at offset 0 for 50 ms"):
-                await read(cluster, {FIRST: OffsetRange(start=0, end=9)}, records_timeout_ms=50)
-
-    run(scenario())
-
-
-def test_a_missing_topic_is_retried_for_the_time_given_or_so_often() -> None:
-    async def scenario() -> None:
-        async with cluster_of(lambda _: [], partitions=0) as cluster:
-            for rules in ({"retry_timeout_ms": 30}, {"missing_tries": 3}):
-                with pytest.raises(AnswerError, match="topic t: the topic or partition does not exist"):
-                    await read(cluster, {FIRST: OffsetRange(start=0, end=9)}, **rules)
-
-    run(scenario())
-
-
-def test_an_address_where_nothing_listens_is_an_error_at_once() -> None:
-    async def scenario() -> None:
-        with socket.socket() as taken:
-            taken.bind(("127.0.0.1", 0))
-            async with Cluster([Address("127.0.0.1", taken.getsockname()[1])]) as cluster:
-                with pytest.raises(CannotConnectError, match="cannot reach any broker"):
-                    await read(cluster, {FIRST: OffsetRange(start=0, end=9)})
-
-    run(scenario())

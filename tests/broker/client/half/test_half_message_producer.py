@@ -4,8 +4,9 @@ import asyncio
 import json
 import logging
 import threading
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -36,17 +37,15 @@ HALVES = TopicPartition("t.half", 0)
 COMMIT, ROLLBACK, UNKNOWN = HalfDecision.COMMIT, HalfDecision.ROLLBACK, HalfDecision.UNKNOWN
 
 
-def with_topic(folder: Path, test: Callable[[Broker, str], Awaitable[None]], **configs: str) -> None:
+@asynccontextmanager
+async def serving_topic(folder: Path, **configs: str) -> AsyncIterator[tuple[Broker, str]]:
     """A broker with the topic `t`, which has half messages, and its address."""
 
-    async def run() -> None:
-        async with running(folder) as broker, asyncio.timeout(SOON_SECONDS):
-            checks = {"check_after_ms": "100", "check_interval_ms": "100", "check_max": "10000", **configs}
-            settings = {f"ottla_half_{name}": value for name, value in checks.items()}
-            await make_topic(broker, "t", 2, ottla_half_enable="true", **settings)
-            await test(broker, f"127.0.0.1:{broker.port}")
-
-    asyncio.run(run())
+    async with running(folder) as broker, asyncio.timeout(SOON_SECONDS):
+        checks = {"check_after_ms": "100", "check_interval_ms": "100", "check_max": "10000", **configs}
+        settings = {f"ottla_half_{name}": value for name, value in checks.items()}
+        await make_topic(broker, "t", 2, ottla_half_enable="true", **settings)
+        yield broker, f"127.0.0.1:{broker.port}"
 
 
 async def read(server: str, topic: str, count: int) -> list[ConsumerRecord]:
@@ -70,8 +69,8 @@ def end_offset(broker: Broker, topic: str) -> int:
     return sum(partition.end_offset for partition in broker.parts.partitions.of_topic(topic))
 
 
-def test_a_message_is_delivered_if_its_transaction_succeeded(tmp_path: Path) -> None:
-    async def test(broker: Broker, server: str) -> None:
+async def test_a_message_is_delivered_if_its_transaction_succeeded(tmp_path: Path) -> None:
+    async with serving_topic(tmp_path, check_after_ms="60000") as (broker, server):
         seen: list[HalfMessage] = []
 
         async def execute(message: HalfMessage) -> HalfDecision:
@@ -94,10 +93,8 @@ def test_a_message_is_delivered_if_its_transaction_succeeded(tmp_path: Path) -> 
         assert sent.prepared.partition == found.partition
         assert 1 == end_offset(broker, "t")
 
-    with_topic(tmp_path, test, check_after_ms="60000")
 
-
-def test_a_serializer_may_add_headers_and_be_prepared_first(tmp_path: Path) -> None:
+async def test_a_serializer_may_add_headers_and_be_prepared_first(tmp_path: Path) -> None:
     class Numbered:
         def __init__(self) -> None:
             self.words: list[str] = []
@@ -113,7 +110,7 @@ def test_a_serializer_may_add_headers_and_be_prepared_first(tmp_path: Path) -> N
                 raise NotPreparedError(lambda: self.words.append("asked"))
             return f"{dict(headers)['topic'].decode()} {self.words[int(data)]}"
 
-    async def test(broker: Broker, server: str) -> None:
+    async with serving_topic(tmp_path, check_after_ms="200") as (_broker, server):
         seen: list[Any] = []
 
         async def execute(message: HalfMessage) -> HalfDecision:
@@ -137,11 +134,9 @@ def test_a_serializer_may_add_headers_and_be_prepared_first(tmp_path: Path) -> N
         assert (b"0", b"t", b"1") == (found.value, dict(found.headers)["topic"], dict(found.headers)["own"])
         assert {"t asked"} == set(seen)
 
-    with_topic(tmp_path, test, check_after_ms="200")
 
-
-def test_questions_are_answered_until_there_is_a_decision(tmp_path: Path) -> None:
-    async def test(broker: Broker, server: str) -> None:
+async def test_questions_are_answered_until_there_is_a_decision(tmp_path: Path) -> None:
+    async with serving_topic(tmp_path) as (broker, server):
         answers: dict[str, list[Any]] = {
             "late": [UNKNOWN, RuntimeError("planted"), "yes", COMMIT],
             "gone": [UNKNOWN, ROLLBACK],
@@ -182,11 +177,10 @@ def test_questions_are_answered_until_there_is_a_decision(tmp_path: Path) -> Non
         }
         assert 1 == end_offset(broker, "t")
 
-    with_topic(tmp_path, test)
 
+async def test_another_member_of_the_group_answers(tmp_path: Path) -> None:
+    async with serving_topic(tmp_path) as (_broker, server):
 
-def test_another_member_of_the_group_answers(tmp_path: Path) -> None:
-    async def test(broker: Broker, server: str) -> None:
         async def execute(_: HalfMessage) -> HalfDecision:
             raise RuntimeError("planted")
 
@@ -198,11 +192,10 @@ def test_another_member_of_the_group_answers(tmp_path: Path) -> None:
         ):
             assert [b"1"] == [record.value for record in await read(server, "t", 1)]
 
-    with_topic(tmp_path, test)
 
-
-def test_strange_questions_are_skipped(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    async def test(broker: Broker, server: str) -> None:
+async def test_strange_questions_are_skipped(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.WARNING)
+    async with serving_topic(tmp_path) as (_, server):
         async with AsyncProducer(bootstrap_servers=server) as plain:
             await plain.send_and_wait("t.half-checks", b"hello", partition=0)
         async with AsyncHalfMessageProducer(
@@ -212,22 +205,20 @@ def test_strange_questions_are_skipped(tmp_path: Path, caplog: pytest.LogCapture
             await read(server, "t", 1)
         assert "t.half-checks-0, offset 0: not a check by the broker; skipped" in caplog.text
 
-    with caplog.at_level(logging.WARNING):
-        with_topic(tmp_path, test)
+
+async def test_an_open_id_is_refused_before_anything_is_executed(tmp_path: Path) -> None:
+    async with (
+        serving_topic(tmp_path, check_after_ms="60000") as (_, server),
+        AsyncHalfMessageProducer("t", always(UNKNOWN), bootstrap_servers=server) as producer,
+    ):
+        await producer.send(b"1", id="a", partition=0)
+        with pytest.raises(OttlaError, match=r"ottla\.half\.id: 'a'"):
+            await producer.send(b"2", id="a", partition=0, execute=always(COMMIT))
 
 
-def test_an_open_id_is_refused_before_anything_is_executed(tmp_path: Path) -> None:
-    async def test(broker: Broker, server: str) -> None:
-        async with AsyncHalfMessageProducer("t", always(UNKNOWN), bootstrap_servers=server) as producer:
-            await producer.send(b"1", id="a", partition=0)
-            with pytest.raises(OttlaError, match=r"ottla\.half\.id: 'a'"):
-                await producer.send(b"2", id="a", partition=0, execute=always(COMMIT))
+async def test_blocking_producers_execute_in_the_calling_thread(tmp_path: Path) -> None:
+    async with serving_topic(tmp_path) as (_broker, server):
 
-    with_topic(tmp_path, test, check_after_ms="60000")
-
-
-def test_blocking_producers_execute_in_the_calling_thread(tmp_path: Path) -> None:
-    async def test(broker: Broker, server: str) -> None:
         def work() -> None:
             executed: list[int] = []
             is_asked = threading.Event()
@@ -255,11 +246,9 @@ def test_blocking_producers_execute_in_the_calling_thread(tmp_path: Path) -> Non
             await asyncio.get_running_loop().run_in_executor(pool, work)
         assert [b"now", b"later"] == [record.value for record in await read(server, "t", 2)]
 
-    with_topic(tmp_path, test)
 
-
-def test_close_waits_for_running_transactions(tmp_path: Path) -> None:
-    async def test(broker: Broker, server: str) -> None:
+async def test_close_waits_for_running_transactions(tmp_path: Path) -> None:
+    async with serving_topic(tmp_path, check_after_ms="60000") as (_broker, server):
         is_running, may_end = asyncio.Event(), asyncio.Event()
 
         async def execute(_: HalfMessage) -> HalfDecision:
@@ -283,11 +272,9 @@ def test_close_waits_for_running_transactions(tmp_path: Path) -> None:
             await producer.send(b"x")
         assert [b"1"] == [record.value for record in await read(server, "t", 1)]
 
-    with_topic(tmp_path, test, check_after_ms="60000")
 
-
-def test_decisions_do_not_wait_behind_messages_for_which_there_is_no_room(tmp_path: Path) -> None:
-    async def test(broker: Broker, server: str) -> None:
+async def test_decisions_do_not_wait_behind_messages_for_which_there_is_no_room(tmp_path: Path) -> None:
+    async with serving_topic(tmp_path, check_after_ms="60000", open_max="1") as (broker, server):
         is_first_done = asyncio.Event()
 
         async def execute(message: HalfMessage) -> HalfDecision:
@@ -304,8 +291,6 @@ def test_decisions_do_not_wait_behind_messages_for_which_there_is_no_room(tmp_pa
             assert [True, True] == [each.is_acknowledged for each in (await first, await second)]
         assert [b"1", b"2"] == [each.value for each in await read(server, "t", 2)]
 
-    with_topic(tmp_path, test, check_after_ms="60000", open_max="1")
-
 
 @pytest.mark.parametrize(
     ("options", "check", "problem"),
@@ -319,12 +304,9 @@ def test_decisions_do_not_wait_behind_messages_for_which_there_is_no_room(tmp_pa
         ({"session_timeout_ms": 2}, None, "session_timeout_ms must be at least 3"),
     ],
 )
-def test_options_that_do_not_fit_are_refused(options: dict[str, Any], check: Any, problem: str) -> None:
-    async def make() -> None:
-        AsyncHalfMessageProducer("t", always(COMMIT), check, **options)
-
+async def test_options_that_do_not_fit_are_refused(options: dict[str, Any], check: Any, problem: str) -> None:
     with pytest.raises(OptionError, match=problem):
-        asyncio.run(make())
+        AsyncHalfMessageProducer("t", always(COMMIT), check, **options)
     with pytest.raises(OptionError, match=problem):
         HalfMessageProducer("t", lambda _: COMMIT, check, **options)
 

@@ -75,66 +75,58 @@ def run(scenario: Any) -> None:
     asyncio.run(asyncio.wait_for(scenario, TIME))
 
 
-def test_many_at_once_in_order_per_key_and_all_is_committed(running: InProcessBroker, topic: str) -> None:
+async def test_many_at_once_in_order_per_key_and_all_is_committed(running: InProcessBroker, topic: str) -> None:
     fill(running, topic, 500)
     seen: dict[bytes, list[int]] = defaultdict(list)
     at_once: list[int] = []
+    async with AsyncParallelConsumer(topic, **options(running, group_id=topic, workers=4)) as consumer:
 
-    async def scenario() -> None:
-        async with AsyncParallelConsumer(topic, **options(running, group_id=topic, workers=4)) as consumer:
+        async def handle(record: ConsumerRecord) -> None:
+            at_once.append(consumer.metrics()["running"])
+            # Others get a turn, more of them the smaller the number: without order, later records would be first.
+            for _ in range(int(record.value) % 7):
+                await asyncio.sleep(0)
+            seen[record.key].append(int(record.value))
+            if sum(map(len, seen.values())) == 500:
+                consumer.stop()
 
-            async def handle(record: ConsumerRecord) -> None:
-                at_once.append(consumer.metrics()["running"])
-                # Others get a turn, more of them the smaller the number: without order, later records would be first.
-                for _ in range(int(record.value) % 7):
-                    await asyncio.sleep(0)
-                seen[record.key].append(int(record.value))
-                if sum(map(len, seen.values())) == 500:
-                    consumer.stop()
-
-            await consumer.run(handle)
-        # The test's own, and the one that waits for it.
-        assert 2 >= len(asyncio.all_tasks())
-
-    run(scenario())
+        await consumer.run(handle)
+    # The test's own, and the one that waits for it.
+    assert 2 >= len(asyncio.all_tasks())
     assert {b"%d" % key: list(range(key, 500, 5)) for key in range(5)} == seen
     assert (4, True) == (max(at_once), max(at_once) <= 4)
     assert ends(running, topic) == committed(running, topic, topic)
 
 
-def test_failures_are_tried_again_and_then_put_aside_with_their_story(running: InProcessBroker, topic: str) -> None:
+async def test_failures_are_tried_again_and_then_put_aside_with_their_story(
+    running: InProcessBroker, topic: str
+) -> None:
     fill(running, topic, 6, keys=2, partition=1)
     dead = running.create_topic(f"{topic}-dead")
     calls: list[int] = []
+    told = options(running, group_id=topic, dead_letter_topic=dead, handler_retries=2, value_deserializer=json.loads)
+    async with AsyncParallelConsumer(topic, **told) as consumer:
 
-    async def scenario() -> None:
-        told = options(
-            running, group_id=topic, dead_letter_topic=dead, handler_retries=2, value_deserializer=json.loads
-        )
-        async with AsyncParallelConsumer(topic, **told) as consumer:
+        async def handle(record: ConsumerRecord) -> None:
+            calls.append(record.value)
+            if record.value == 0:
+                raise ValueError("no zeros")
+            if record.value == 1:
+                raise RejectRecordError("never")
+            if record.value == 3 and calls.count(3) == 1:
+                raise OSError("for the moment")
+            if sorted(set(calls)) == [0, 1, 2, 3, 4, 5] and record.value in (4, 5) and calls.count(3) == 2:
+                consumer.stop()
 
-            async def handle(record: ConsumerRecord) -> None:
-                calls.append(record.value)
-                if record.value == 0:
-                    raise ValueError("no zeros")
-                if record.value == 1:
-                    raise RejectRecordError("never")
-                if record.value == 3 and calls.count(3) == 1:
-                    raise OSError("for the moment")
-                if sorted(set(calls)) == [0, 1, 2, 3, 4, 5] and record.value in (4, 5) and calls.count(3) == 2:
-                    consumer.stop()
-
-            await consumer.run(handle)
-            assert {
-                "handled": 4,
-                "failed": 5,
-                "retried": 0,
-                "dead_letters": 2,
-                "buffered": 0,
-                "running": 0,
-            } == consumer.metrics()
-
-    run(scenario())
+        await consumer.run(handle)
+        assert {
+            "handled": 4,
+            "failed": 5,
+            "retried": 0,
+            "dead_letters": 2,
+            "buffered": 0,
+            "running": 0,
+        } == consumer.metrics()
     assert {0: 3, 1: 1, 2: 1, 3: 2, 4: 1, 5: 1} == {value: calls.count(value) for value in set(calls)}
     assert [0, 0, 0, 2, 4] == [value for value in calls if value % 2 == 0]
     assert 6 == committed(running, topic, topic)[1]
@@ -164,25 +156,19 @@ def read(running: InProcessBroker, topic: str, count: int) -> dict[bytes, Consum
     return found
 
 
-def test_what_cannot_be_read_is_put_aside_as_it_was(running: InProcessBroker, topic: str) -> None:
+async def test_what_cannot_be_read_is_put_aside_as_it_was(running: InProcessBroker, topic: str) -> None:
     dead = running.create_topic(f"{topic}-dead")
     with Producer(bootstrap_servers=running.bootstrap) as producer:
         producer.send(topic, b"{", partition=0)
         producer.send(topic, b"{}", partition=0)
+    told = options(running, group_id=topic, dead_letter_topic=dead, value_deserializer=json.loads, ordering="partition")
+    async with AsyncParallelConsumer(topic, **told) as consumer:
 
-    async def scenario() -> None:
-        told = options(
-            running, group_id=topic, dead_letter_topic=dead, value_deserializer=json.loads, ordering="partition"
-        )
-        async with AsyncParallelConsumer(topic, **told) as consumer:
+        async def handle(record: ConsumerRecord) -> None:
+            assert {} == record.value
+            consumer.stop()
 
-            async def handle(record: ConsumerRecord) -> None:
-                assert {} == record.value
-                consumer.stop()
-
-            await consumer.run(handle)
-
-    run(scenario())
+        await consumer.run(handle)
     headers = dict(read(running, dead, 1)[b"{"].headers)
     assert (b"json.decoder.JSONDecodeError", b"1") == (
         headers[dead_letters.EXCEPTION],
@@ -238,161 +224,143 @@ def test_dead_letters_that_cannot_be_written_end_the_run(running: InProcessBroke
     assert {} == committed(running, topic, topic)
 
 
-def test_a_slow_record_holds_the_commit_back_and_memory_stays_bounded(running: InProcessBroker, topic: str) -> None:
+async def test_a_slow_record_holds_the_commit_back_and_memory_stays_bounded(
+    running: InProcessBroker, topic: str
+) -> None:
     fill(running, topic, 300, keys=300, partition=0)
     most: list[int] = []
+    told = options(
+        running,
+        group_id=topic,
+        workers=3,
+        buffered_records_max=10,
+        uncommitted_records_max=50,
+        auto_commit_interval_ms=0,
+    )
+    release = asyncio.Event()
+    async with AsyncParallelConsumer(topic, **told) as consumer:
+        handled = 0
 
-    async def scenario() -> None:
-        told = options(
-            running,
-            group_id=topic,
-            workers=3,
-            buffered_records_max=10,
-            uncommitted_records_max=50,
-            auto_commit_interval_ms=0,
-        )
-        release = asyncio.Event()
-        async with AsyncParallelConsumer(topic, **told) as consumer:
-            handled = 0
+        async def handle(record: ConsumerRecord) -> None:
+            nonlocal handled
+            most.append(consumer.metrics()["buffered"])
+            if record.offset == 7:
+                await release.wait()
+            handled += 1
+            if handled == 300:
+                consumer.stop()
 
-            async def handle(record: ConsumerRecord) -> None:
-                nonlocal handled
-                most.append(consumer.metrics()["buffered"])
-                if record.offset == 7:
-                    await release.wait()
-                handled += 1
-                if handled == 300:
-                    consumer.stop()
-
-            task = asyncio.create_task(consumer.run(handle))
-            partition = TopicPartition(topic, 0)
-            await until(lambda: consumer._consumer.paused() == {partition})
-            await until(lambda: consumer.metrics()["buffered"] == 1 and not consumer._state.committable())
-            # It went on past the slow one as far as it may, and no further.
-            assert 7 + 50 <= handled + 1 <= 7 + 50 + 10
-            assert 7 == await consumer._consumer.committed(partition)
-            release.set()
-            await task
-
-    run(scenario())
+        task = asyncio.create_task(consumer.run(handle))
+        partition = TopicPartition(topic, 0)
+        await until(lambda: consumer._consumer.paused() == {partition})
+        await until(lambda: consumer.metrics()["buffered"] == 1 and not consumer._state.committable())
+        # It went on past the slow one as far as it may, and no further.
+        assert 7 + 50 <= handled + 1 <= 7 + 50 + 10
+        assert 7 == await consumer._consumer.committed(partition)
+        release.set()
+        await task
     assert max(most) <= 10
     assert {0: 300} == committed(running, topic, topic)
 
 
-def test_members_hand_partitions_over_without_loss_or_repetition(
+async def test_members_hand_partitions_over_without_loss_or_repetition(
     running: InProcessBroker, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fill(running, topic, 400, keys=40)
     seen: list[tuple[int, int]] = []
+    told = options(running, group_id=topic, workers=5, heartbeat_interval_ms=50)
+    first, second = AsyncParallelConsumer(topic, **told), AsyncParallelConsumer(topic, **told)
+    handover, gives_up = asyncio.Event(), first._hand_over
 
-    async def scenario() -> None:
-        told = options(running, group_id=topic, workers=5, heartbeat_interval_ms=50)
-        first, second = AsyncParallelConsumer(topic, **told), AsyncParallelConsumer(topic, **told)
-        handover, gives_up = asyncio.Event(), first._hand_over
+    async def hand_over(partitions: Collection[TopicPartition], *, is_lost: bool) -> None:
+        handover.set()
+        await gives_up(partitions, is_lost=is_lost)
 
-        async def hand_over(partitions: Collection[TopicPartition], *, is_lost: bool) -> None:
-            handover.set()
-            await gives_up(partitions, is_lost=is_lost)
+    monkeypatch.setattr(first, "_hand_over", hand_over)
 
-        monkeypatch.setattr(first, "_hand_over", hand_over)
+    async def handle(record: ConsumerRecord) -> None:
+        if len(seen) > 100:
+            # Half-way the second must join: what runs then is waited for, and the rest is the next owner's.
+            await handover.wait()
+        await asyncio.sleep(0)
+        seen.append((record.partition, record.offset))
 
-        async def handle(record: ConsumerRecord) -> None:
-            if len(seen) > 100:
-                # Half-way the second must join: what runs then is waited for, and the rest is the next owner's.
-                await handover.wait()
-            await asyncio.sleep(0)
-            seen.append((record.partition, record.offset))
-
-        async with first, second:
-            one = asyncio.create_task(first.run(handle))
-            await until(lambda: len(seen) >= 50)
-            two = asyncio.create_task(second.run(handle))
-            await until(lambda: len(seen) >= 400)
-            first.stop()
-            second.stop()
-            await asyncio.gather(one, two)
-            assert min(first.metrics()["handled"], second.metrics()["handled"]) > 0
-
-    run(scenario())
+    async with first, second:
+        one = asyncio.create_task(first.run(handle))
+        await until(lambda: len(seen) >= 50)
+        two = asyncio.create_task(second.run(handle))
+        await until(lambda: len(seen) >= 400)
+        first.stop()
+        second.stop()
+        await asyncio.gather(one, two)
+        assert min(first.metrics()["handled"], second.metrics()["handled"]) > 0
     assert 400 == len(set(seen)) == len(seen)
     assert ends(running, topic) == committed(running, topic, topic)
 
 
-def test_an_interrupted_run_commits_what_is_done(running: InProcessBroker, topic: str) -> None:
+async def test_an_interrupted_run_commits_what_is_done(running: InProcessBroker, topic: str) -> None:
     fill(running, topic, 20, keys=20, partition=0)
+    reached = asyncio.Event()
+    async with AsyncParallelConsumer(topic, **options(running, group_id=topic, handover_timeout_ms=0)) as consumer:
 
-    async def scenario() -> None:
-        reached = asyncio.Event()
-        async with AsyncParallelConsumer(topic, **options(running, group_id=topic, handover_timeout_ms=0)) as consumer:
+        async def handle(record: ConsumerRecord) -> None:
+            if record.offset == 10:
+                reached.set()
+                await asyncio.Event().wait()
 
-            async def handle(record: ConsumerRecord) -> None:
-                if record.offset == 10:
-                    reached.set()
-                    await asyncio.Event().wait()
-
-            task = asyncio.create_task(consumer.run(handle))
-            await reached.wait()
-            await until(lambda: consumer.metrics()["handled"] == 19)
-            task.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await task
-
-    run(scenario())
+        task = asyncio.create_task(consumer.run(handle))
+        await reached.wait()
+        await until(lambda: consumer.metrics()["handled"] == 19)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
     assert {0: 10} == committed(running, topic, topic)
 
 
-def test_a_lost_partition_is_dropped_at_once(running: InProcessBroker, topic: str) -> None:
+async def test_a_lost_partition_is_dropped_at_once(running: InProcessBroker, topic: str) -> None:
     fill(running, topic, 5, keys=5, partition=0)
     ends: list[str] = []
+    started = asyncio.Event()
+    async with AsyncParallelConsumer(topic, **options(running, group_id=topic, workers=2)) as consumer:
 
-    async def scenario() -> None:
-        started = asyncio.Event()
-        async with AsyncParallelConsumer(topic, **options(running, group_id=topic, workers=2)) as consumer:
+        async def handle(record: ConsumerRecord) -> None:
+            started.set()
+            try:
+                await asyncio.Event().wait()
+            except asyncio.CancelledError:
+                ends.append("cancelled")
+                raise
 
-            async def handle(record: ConsumerRecord) -> None:
-                started.set()
-                try:
-                    await asyncio.Event().wait()
-                except asyncio.CancelledError:
-                    ends.append("cancelled")
-                    raise
-
-            task = asyncio.create_task(consumer.run(handle))
-            await started.wait()
-            await until(lambda: consumer.metrics()["running"] == 2)
-            await consumer._hand_over([TopicPartition(topic, 0)], is_lost=True)
-            assert {
-                "handled": 0,
-                "failed": 0,
-                "retried": 0,
-                "dead_letters": 0,
-                "buffered": 0,
-                "running": 0,
-            } == consumer.metrics()
-            consumer.stop()
-            await task
-
-    run(scenario())
+        task = asyncio.create_task(consumer.run(handle))
+        await started.wait()
+        await until(lambda: consumer.metrics()["running"] == 2)
+        await consumer._hand_over([TopicPartition(topic, 0)], is_lost=True)
+        assert {
+            "handled": 0,
+            "failed": 0,
+            "retried": 0,
+            "dead_letters": 0,
+            "buffered": 0,
+            "running": 0,
+        } == consumer.metrics()
+        consumer.stop()
+        await task
     assert ["cancelled", "cancelled"] == ends
     assert {} == committed(running, topic, topic)
 
 
-def test_what_a_handler_cancels_is_a_failure_like_others(running: InProcessBroker, topic: str) -> None:
+async def test_what_a_handler_cancels_is_a_failure_like_others(running: InProcessBroker, topic: str) -> None:
     fill(running, topic, 1, partition=0)
     calls: list[int] = []
+    async with AsyncParallelConsumer(topic, **options(running, group_id=topic)) as consumer:
 
-    async def scenario() -> None:
-        async with AsyncParallelConsumer(topic, **options(running, group_id=topic)) as consumer:
+        async def handle(record: ConsumerRecord) -> None:
+            calls.append(record.offset)
+            if len(calls) == 1:
+                raise asyncio.CancelledError
+            consumer.stop()
 
-            async def handle(record: ConsumerRecord) -> None:
-                calls.append(record.offset)
-                if len(calls) == 1:
-                    raise asyncio.CancelledError
-                consumer.stop()
-
-            await consumer.run(handle)
-
-    run(scenario())
+        await consumer.run(handle)
     assert [0, 0] == calls
     assert {0: 1} == committed(running, topic, topic)
 

@@ -3,7 +3,7 @@
 import asyncio
 import os
 import threading
-from collections.abc import Coroutine, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -30,10 +30,6 @@ from ottla.transport.addresses import Address
 from tests.broker.client.producer_log import make_topic, read_topic, values
 
 SOON_S = 30
-
-
-def run(scenario: Coroutine[Any, Any, None]) -> None:
-    asyncio.run(asyncio.wait_for(scenario, 60))
 
 
 @pytest.fixture
@@ -334,39 +330,33 @@ def test_a_full_buffer_holds_up_the_sender_not_the_records(broker: Address) -> N
 # asyncio
 
 
-def test_deliveries_can_be_awaited(broker: Address) -> None:
-    async def scenario() -> None:
-        before = asyncio.all_tasks()
-        async with AsyncProducer(bootstrap_servers=str(broker), buffer_memory=20_000) as producer:
-            deliveries = [await producer.send("awaited", b"%d" % number) for number in range(2000)]
-            assert list(range(2000)) == [(await delivery).offset for delivery in deliveries]
-            # Again, when it is known already.
-            assert 7 == (await deliveries[7]).offset
-            assert 2000 == (await producer.send_and_wait("awaited", b"x")).offset
-            late = await producer.send("awaited", b"y")
-            with pytest.raises(MisuseError, match="await the delivery"):
-                late.get()
-            assert 2001 == (await late).offset == late.get().offset
-            assert {0} == await producer.partitions_for("awaited")
-        with pytest.raises(ProducerClosedError):
-            await producer.send("awaited", b"x")
-        assert before == asyncio.all_tasks()
-
-    run(scenario())
-    assert [b"%d" % number for number in range(2000)] == values(read_topic(broker, "awaited")[0])[:2000]
+async def test_deliveries_can_be_awaited(broker: Address) -> None:
+    before = asyncio.all_tasks()
+    async with AsyncProducer(bootstrap_servers=str(broker), buffer_memory=20_000) as producer:
+        deliveries = [await producer.send("awaited", b"%d" % number) for number in range(2000)]
+        assert list(range(2000)) == [(await delivery).offset for delivery in deliveries]
+        # Again, when it is known already.
+        assert 7 == (await deliveries[7]).offset
+        assert 2000 == (await producer.send_and_wait("awaited", b"x")).offset
+        late = await producer.send("awaited", b"y")
+        with pytest.raises(MisuseError, match="await the delivery"):
+            late.get()
+        assert 2001 == (await late).offset == late.get().offset
+        assert {0} == await producer.partitions_for("awaited")
+    with pytest.raises(ProducerClosedError):
+        await producer.send("awaited", b"x")
+    assert before == asyncio.all_tasks()
+    read = await asyncio.to_thread(read_topic, broker, "awaited")
+    assert [b"%d" % number for number in range(2000)] == values(read[0])[:2000]
 
 
-def test_a_failed_delivery_raises_when_awaited(broker: Address) -> None:
-    make_topic(broker, "await-small", 1, max_message_bytes="300")
-
-    async def scenario() -> None:
-        async with AsyncProducer(bootstrap_servers=str(broker)) as producer:
-            with pytest.raises(AnswerError, match="MESSAGE_TOO_LARGE"):
-                await producer.send_and_wait("await-small", b"x" * 400)
-            with pytest.raises(AnswerError, match="MESSAGE_TOO_LARGE"):
-                await producer.send_and_wait("await-small", b"x" * 400)
-
-    run(scenario())
+async def test_a_failed_delivery_raises_when_awaited(broker: Address) -> None:
+    await asyncio.to_thread(make_topic, broker, "await-small", 1, max_message_bytes="300")
+    async with AsyncProducer(bootstrap_servers=str(broker)) as producer:
+        with pytest.raises(AnswerError, match="MESSAGE_TOO_LARGE"):
+            await producer.send_and_wait("await-small", b"x" * 400)
+        with pytest.raises(AnswerError, match="MESSAGE_TOO_LARGE"):
+            await producer.send_and_wait("await-small", b"x" * 400)
 
 
 # Transactions

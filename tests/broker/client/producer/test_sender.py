@@ -4,7 +4,6 @@ Each of these once made a producer wait for minutes with everything at hand, and
 """
 
 import asyncio
-from collections.abc import Coroutine
 from typing import Any
 
 from ottla.client.network.cluster import Cluster
@@ -37,10 +36,6 @@ class SteppingClock(RealClock):
         return shown
 
 
-def run(scenario: Coroutine[Any, Any, None]) -> None:
-    asyncio.run(asyncio.wait_for(scenario, 60))
-
-
 def core_with(clock: SteppingClock, **options: Any) -> ProducerCore:
     config = producer_config("AsyncProducer", bootstrap_servers="127.0.0.1:1", **options)
     core = ProducerCore(config, is_async=True, cluster=Cluster([Address("127.0.0.1", 1)], clock=clock))
@@ -62,73 +57,60 @@ def sent(core: ProducerCore, queue: PartitionQueue) -> ProducerBatch:
     return batch
 
 
-def test_a_linger_that_ends_within_the_turn_is_followed_by_another_turn() -> None:
-    async def scenario() -> None:
-        clock = SteppingClock()
-        core = core_with(clock, linger_ms=10, enable_idempotence=False)
-        appended(core, clock.now - 0.009)
-        # The linger ends a millisecond after the turn looked at the clock, and a second before it sets its timer.
-        clock.step = 1.0
-        core.sender._take_turn()
-        timer = core.sender._timer
-        assert timer is not None
-        assert timer.when() <= asyncio.get_running_loop().time() + 0.01
-        await core.close(0)
-
-    run(scenario())
+async def test_a_linger_that_ends_within_the_turn_is_followed_by_another_turn() -> None:
+    clock = SteppingClock()
+    core = core_with(clock, linger_ms=10, enable_idempotence=False)
+    appended(core, clock.now - 0.009)
+    # The linger ends a millisecond after the turn looked at the clock, and a second before it sets its timer.
+    clock.step = 1.0
+    core.sender._take_turn()
+    timer = core.sender._timer
+    assert timer is not None
+    assert timer.when() <= asyncio.get_running_loop().time() + 0.01
+    await core.close(0)
 
 
-def test_a_retry_that_comes_due_within_the_turn_is_followed_by_another_turn() -> None:
-    async def scenario() -> None:
-        clock = SteppingClock()
-        core = core_with(clock, linger_ms=0, enable_idempotence=False, retry_backoff_ms=100)
-        queue = appended(core, clock.now)
-        core.accumulator.refused(queue, sent(core, queue), ErrorCode.NOT_LEADER_OR_FOLLOWER, None, clock.now)
-        (batch,) = queue.batches
-        clock.now = batch.retry_at - 0.001
-        clock.step = 1.0
-        core.sender._take_turn()
-        timer = core.sender._timer
-        assert timer is not None
-        assert timer.when() <= asyncio.get_running_loop().time() + 0.01
-        await core.close(0)
-
-    run(scenario())
+async def test_a_retry_that_comes_due_within_the_turn_is_followed_by_another_turn() -> None:
+    clock = SteppingClock()
+    core = core_with(clock, linger_ms=0, enable_idempotence=False, retry_backoff_ms=100)
+    queue = appended(core, clock.now)
+    core.accumulator.refused(queue, sent(core, queue), ErrorCode.NOT_LEADER_OR_FOLLOWER, None, clock.now)
+    (batch,) = queue.batches
+    clock.now = batch.retry_at - 0.001
+    clock.step = 1.0
+    core.sender._take_turn()
+    timer = core.sender._timer
+    assert timer is not None
+    assert timer.when() <= asyncio.get_running_loop().time() + 0.01
+    await core.close(0)
 
 
-def test_what_a_new_epoch_makes_ready_has_its_broker_called_in_the_same_turn() -> None:
+async def test_what_a_new_epoch_makes_ready_has_its_broker_called_in_the_same_turn() -> None:
     """Draining takes the epoch, and the connection is gone: without a call nobody would take another turn."""
-
-    async def scenario() -> None:
-        clock = SteppingClock()
-        core = core_with(clock, linger_ms=0)
-        core.accumulator.adopt(IDENTITY)
-        queue = appended(core, clock.now)
-        core.accumulator.refused(queue, sent(core, queue), ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, None, clock.now)
-        assert queue.wants_new_epoch
-        clock.now = queue.batches[0].retry_at + 1
-        core.sender._take_turn()
-        assert Identity(9, 1) == core.accumulator.identity
-        link = core.sender._links.get(LEADER)
-        assert link is not None
-        assert link.task is not None
-        await core.close(0)
-
-    run(scenario())
+    clock = SteppingClock()
+    core = core_with(clock, linger_ms=0)
+    core.accumulator.adopt(IDENTITY)
+    queue = appended(core, clock.now)
+    core.accumulator.refused(queue, sent(core, queue), ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, None, clock.now)
+    assert queue.wants_new_epoch
+    clock.now = queue.batches[0].retry_at + 1
+    core.sender._take_turn()
+    assert Identity(9, 1) == core.accumulator.identity
+    link = core.sender._links.get(LEADER)
+    assert link is not None
+    assert link.task is not None
+    await core.close(0)
 
 
-def test_a_broker_that_cannot_be_reached_is_tried_again_when_its_time_comes() -> None:
-    async def scenario() -> None:
-        clock = SteppingClock()
-        core = core_with(clock, linger_ms=0, enable_idempotence=False)
-        appended(core, clock.now)
-        link = core.sender._links[LEADER] = _Link()
-        link.retry_at = clock.now + 0.001
-        clock.step = 1.0
-        core.sender._take_turn()
-        timer = core.sender._timer
-        assert timer is not None
-        assert timer.when() <= asyncio.get_running_loop().time() + 0.01
-        await core.close(0)
-
-    run(scenario())
+async def test_a_broker_that_cannot_be_reached_is_tried_again_when_its_time_comes() -> None:
+    clock = SteppingClock()
+    core = core_with(clock, linger_ms=0, enable_idempotence=False)
+    appended(core, clock.now)
+    link = core.sender._links[LEADER] = _Link()
+    link.retry_at = clock.now + 0.001
+    clock.step = 1.0
+    core.sender._take_turn()
+    timer = core.sender._timer
+    assert timer is not None
+    assert timer.when() <= asyncio.get_running_loop().time() + 0.01
+    await core.close(0)

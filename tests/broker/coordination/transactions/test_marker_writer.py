@@ -2,14 +2,13 @@
 
 from pathlib import Path
 
-from ottla.broker.broker import Broker
 from ottla.coordination.transactions.marker_writer import MarkerOutcomes
 from ottla.model.error_codes import ErrorCode
 from ottla.model.errors import UnknownPartitionError
 from ottla.model.ids import ProducerEpoch, ProducerId, TopicPartition
 from ottla.records.layout import Marker
 from ottla.replication.partition import TransactionEnd
-from tests.broker.running_broker import make_topic, with_broker
+from tests.broker.running_broker import make_topic, running
 
 PLACE = TopicPartition("t", 0)
 END = TransactionEnd(
@@ -21,11 +20,10 @@ END = TransactionEnd(
 )
 
 
-def test_a_partition_is_gone_only_if_the_cluster_does_not_have_it(tmp_path: Path) -> None:
+async def test_a_partition_is_gone_only_if_the_cluster_does_not_have_it(tmp_path: Path) -> None:
     """One whose leader has just given it away must get its marker from the next: else the next transaction of the
     producer would decide about these records, too."""
-
-    async def test(broker: Broker) -> None:
+    async with running(tmp_path) as broker:
         await make_topic(broker, "t", flush_messages="1")
         told: list[MarkerOutcomes] = []
         broker.parts.services.markers.write(END, [PLACE], told.append)
@@ -33,15 +31,11 @@ def test_a_partition_is_gone_only_if_the_cluster_does_not_have_it(tmp_path: Path
         broker.partitions.find(*PLACE).fail_waiting(UnknownPartitionError("t-0 is not here any more"))
         assert [{PLACE: ErrorCode.NOT_LEADER_OR_FOLLOWER}] == told
 
-    with_broker(tmp_path, test)
 
-
-def test_what_the_cluster_does_not_have_needs_no_marker(tmp_path: Path) -> None:
-    async def test(broker: Broker) -> None:
+async def test_what_the_cluster_does_not_have_needs_no_marker(tmp_path: Path) -> None:
+    async with running(tmp_path) as broker:
         await make_topic(broker, "t")
         told: list[MarkerOutcomes] = []
         names = [TopicPartition("gone", 0), TopicPartition("t", 7)]
         broker.parts.services.markers.write(END, names, told.append)
         assert [dict.fromkeys(names, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)] == told
-
-    with_broker(tmp_path, test)

@@ -4,7 +4,8 @@ A coordinator whose topic is flushed at every write answers later; nothing else 
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Final
 
@@ -26,7 +27,7 @@ from ottla.records.layout import Marker
 from ottla.replication.partition import Partition, TransactionEnd
 from ottla.storage.log import Appended
 from tests.broker.replicated import ReplicatedBrokers
-from tests.broker.running_broker import ask, make_topic, with_broker
+from tests.broker.running_broker import ask, make_topic, running
 from tests.unit.storage.rig import batch
 from tests.unit.transport.rig import until
 
@@ -124,15 +125,13 @@ class Rig:
         )
 
 
-def run(folder: Path, test: Callable[[Rig], Awaitable[None]], **settings: str) -> None:
-    """A test with a rig of its own."""
-
-    async def begin(broker: Broker) -> None:
+@asynccontextmanager
+async def begun_rig(folder: Path, **settings: str) -> AsyncIterator[Rig]:
+    """A rig on a broker of its own."""
+    async with running(folder, **settings) as broker:
         rig = Rig(broker)
         await rig.begin()
-        await test(rig)
-
-    with_broker(folder, begin, **settings)
+        yield rig
 
 
 async def told_all(*requests: Told, parts: int = 1) -> None:
@@ -141,8 +140,8 @@ async def told_all(*requests: Told, parts: int = 1) -> None:
 
 
 class TestCoordinatorThatAnswersAtOnce:
-    def test_an_open_transaction_needs_no_coordinator(self, tmp_path: Path) -> None:
-        async def test(rig: Rig) -> None:
+    async def test_an_open_transaction_needs_no_coordinator(self, tmp_path: Path) -> None:
+        async with begun_rig(tmp_path) as rig:
             first = rig.append(rig.batch(0))
             await told_all(first)
             assert is_open(rig.partition(), rig.producer_id, rig.epoch)
@@ -154,42 +153,33 @@ class TestCoordinatorThatAnswersAtOnce:
             assert [{0: 0}, {0: 1}] == [first.outcomes, second.outcomes]
             assert {0: 2, 1: ErrorCode.NOT_ENOUGH_REPLICAS} == elsewhere.outcomes
 
-        run(tmp_path, test)
-
-    def test_batches_of_one_turn_go_together(self, tmp_path: Path) -> None:
+    async def test_batches_of_one_turn_go_together(self, tmp_path: Path) -> None:
         """The second is no first one, although the first is not written yet when it comes."""
-
-        async def test(rig: Rig) -> None:
+        async with begun_rig(tmp_path) as rig:
             requests = [rig.append(rig.batch(sequence)) for sequence in range(3)]
             await told_all(*requests)
             assert [{0: 0}, {0: 1}, {0: 2}] == [told.outcomes for told in requests]
             assert [0, 0, 0] == [told.waits for told in requests]
 
-        run(tmp_path, test)
-
-    def test_where_partitions_join_sequences_begin_at_0(self, tmp_path: Path) -> None:
-        async def test(rig: Rig) -> None:
+    async def test_where_partitions_join_sequences_begin_at_0(self, tmp_path: Path) -> None:
+        async with begun_rig(tmp_path) as rig:
             await rig.add(PLACE)
             joining, verified = rig.append(rig.batch(3)), rig.append(rig.batch(3), version=VERIFIES)
             await told_all(joining, verified)
             assert {0: ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER} == joining.outcomes
             assert {0: 0} == verified.outcomes
 
-        run(tmp_path, test)
-
-    def test_verification_can_be_turned_off_for_those_who_add_partitions(self, tmp_path: Path) -> None:
-        async def test(rig: Rig) -> None:
+    async def test_verification_can_be_turned_off_for_those_who_add_partitions(self, tmp_path: Path) -> None:
+        async with begun_rig(tmp_path, transaction_partition_verification_enable="false") as rig:
             hanging = rig.append(rig.batch(0), version=VERIFIES)
             await told_all(hanging)
             assert {0: 0} == hanging.outcomes
             assert is_open(rig.partition(), rig.producer_id, rig.epoch)
 
-        run(tmp_path, test, transaction_partition_verification_enable="false")
-
 
 class TestCoordinatorThatAnswersLater:
-    def test_later_batches_wait_behind_the_first(self, tmp_path: Path) -> None:
-        async def test(rig: Rig) -> None:
+    async def test_later_batches_wait_behind_the_first(self, tmp_path: Path) -> None:
+        async with begun_rig(tmp_path) as rig:
             await rig.slow_down()
             requests = [rig.append(rig.batch(sequence), rig.batch(sequence)) for sequence in range(5)]
             assert [{}] * 5 == [told.outcomes for told in requests]
@@ -197,10 +187,8 @@ class TestCoordinatorThatAnswersLater:
             await told_all(*requests, parts=2)
             assert [{0: offset, 1: offset} for offset in range(5)] == [told.outcomes for told in requests]
 
-        run(tmp_path, test)
-
-    def test_what_waits_is_kept_when_the_memory_is_used_for_something_else(self, tmp_path: Path) -> None:
-        async def test(rig: Rig) -> None:
+    async def test_what_waits_is_kept_when_the_memory_is_used_for_something_else(self, tmp_path: Path) -> None:
+        async with begun_rig(tmp_path) as rig:
             await rig.slow_down()
             memory = [bytearray(rig.batch(sequence).buffer) for sequence in (0, 1)]
             requests = [rig.append(Batch(each)) for each in memory]
@@ -209,10 +197,8 @@ class TestCoordinatorThatAnswersLater:
             await told_all(*requests)
             assert [{0: 0}, {0: 1}] == [told.outcomes for told in requests]
 
-        run(tmp_path, test)
-
-    def test_a_marker_that_comes_meanwhile_makes_the_answer_worthless(self, tmp_path: Path) -> None:
-        async def test(rig: Rig) -> None:
+    async def test_a_marker_that_comes_meanwhile_makes_the_answer_worthless(self, tmp_path: Path) -> None:
+        async with begun_rig(tmp_path) as rig:
             await rig.add(PLACE)
             await rig.slow_down()
             await self.occupy(rig)
@@ -222,8 +208,6 @@ class TestCoordinatorThatAnswersLater:
             assert {0: ErrorCode.INVALID_TXN_STATE} == late.outcomes
             assert not is_open(rig.partition(), rig.producer_id, rig.epoch)
             assert rig.partition().end_offset == rig.partition().last_stable_offset
-
-        run(tmp_path, test)
 
     async def occupy(self, rig: Rig) -> None:
         """Something is being written by the coordinator, so answers without a record wait too."""
@@ -236,10 +220,9 @@ class TestCoordinatorThatAnswersLater:
             )
         )
 
-    def test_a_marker_of_the_previous_transaction_comes_meanwhile(self, tmp_path: Path) -> None:
+    async def test_a_marker_of_the_previous_transaction_comes_meanwhile(self, tmp_path: Path) -> None:
         """A client of transaction version 2 does not wait for markers: the coordinator is asked again."""
-
-        async def test(rig: Rig) -> None:
+        async with begun_rig(tmp_path) as rig:
             await rig.slow_down()
             first, behind = rig.append(rig.batch(0)), rig.append(rig.batch(1))
             rig.abort_in(rig.partition())
@@ -247,22 +230,17 @@ class TestCoordinatorThatAnswersLater:
             # The marker has offset 0.
             assert [{0: 1}, {0: 2}] == [first.outcomes, behind.outcomes]
 
-        run(tmp_path, test)
-
-    def test_a_partition_that_goes_meanwhile(self, tmp_path: Path) -> None:
-        async def test(rig: Rig) -> None:
+    async def test_a_partition_that_goes_meanwhile(self, tmp_path: Path) -> None:
+        async with begun_rig(tmp_path) as rig:
             await rig.slow_down()
             late, behind = rig.append(rig.batch(0)), rig.append(rig.batch(1))
             rig.broker.partitions.remove(rig.partition())
             await told_all(late, behind)
             assert [{0: ErrorCode.NOT_LEADER_OR_FOLLOWER}] * 2 == [late.outcomes, behind.outcomes]
 
-        run(tmp_path, test)
-
-    def test_who_is_refused_takes_those_behind_along(self, tmp_path: Path) -> None:
+    async def test_who_is_refused_takes_those_behind_along(self, tmp_path: Path) -> None:
         """Their coordinator goes while they wait."""
-
-        async def test(rig: Rig) -> None:
+        async with begun_rig(tmp_path) as rig:
             await rig.slow_down()
             requests = [rig.append(rig.batch(sequence)) for sequence in range(3)]
             gone = NotLeaderError("another broker leads the coordinator's partition")
@@ -271,10 +249,8 @@ class TestCoordinatorThatAnswersLater:
             assert [{0: ErrorCode.NOT_ENOUGH_REPLICAS}] * 3 == [told.outcomes for told in requests]
             assert 0 == rig.partition().end_offset
 
-        run(tmp_path, test)
-
-    def test_no_more_than_so_many_bytes_wait(self, tmp_path: Path) -> None:
-        async def test(rig: Rig) -> None:
+    async def test_no_more_than_so_many_bytes_wait(self, tmp_path: Path) -> None:
+        async with begun_rig(tmp_path) as rig:
             await rig.slow_down()
             large = bytes(PARKED_BYTES_MAX // 4)
             for index in range(2):
@@ -285,8 +261,6 @@ class TestCoordinatorThatAnswersLater:
                 await told_all(*requests)
                 assert {0: ErrorCode.MESSAGE_TOO_LARGE} == requests[0].outcomes
 
-        run(tmp_path, test)
-
 
 class TestTransactionThatIsBeingEnded:
     """Its markers wait for the disk of another topic."""
@@ -296,8 +270,8 @@ class TestTransactionThatIsBeingEnded:
         await rig.add(TopicPartition("slow", 0))
         rig.end(client_version)
 
-    def test_a_client_that_knows_no_better_tries_again_and_nobody_overtakes_it(self, tmp_path: Path) -> None:
-        async def test(rig: Rig) -> None:
+    async def test_a_client_that_knows_no_better_tries_again_and_nobody_overtakes_it(self, tmp_path: Path) -> None:
+        async with begun_rig(tmp_path) as rig:
             await self.ending(rig, 0)
             first = rig.append(rig.batch(0), version=VERIFIES)
             assert {0: ErrorCode.NOT_ENOUGH_REPLICAS} == first.outcomes
@@ -309,13 +283,10 @@ class TestTransactionThatIsBeingEnded:
             await told_all(*again)
             assert [{0: 0}, {0: 1}] == [told.outcomes for told in again]
 
-        run(tmp_path, test)
-
-    def test_a_newer_client_does_not_notice(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test_a_newer_client_does_not_notice(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         # As often as it takes: a busy disk needs longer for the markers than the 100 ms that the broker retries.
         monkeypatch.setattr(verification_state, "RETRIES", 10_000)
-
-        async def test(rig: Rig) -> None:
+        async with begun_rig(tmp_path) as rig:
             await self.ending(rig, 2)
             rig.epoch = ProducerEpoch(rig.epoch + 1)
             requests = [rig.append(rig.batch(sequence)) for sequence in range(3)]
@@ -323,15 +294,13 @@ class TestTransactionThatIsBeingEnded:
             await told_all(*requests)
             assert [{0: 0}, {0: 1}, {0: 2}] == [told.outcomes for told in requests]
 
-        run(tmp_path, test)
-
     async def ended(self, rig: Rig) -> None:
         machine = rig.broker.parts.transactions.shard_of(ID).machine
         await until(lambda: machine.describe_transaction(ID).state.startswith("Complete"))
 
 
-def test_offsets_are_checked_the_same_way(tmp_path: Path) -> None:
-    async def test(rig: Rig) -> None:
+async def test_offsets_are_checked_the_same_way(tmp_path: Path) -> None:
+    async with begun_rig(tmp_path) as rig:
         check = rig.broker.parts.services.verification.check
         mine = (rig.partition(), ID, rig.producer_id, rig.epoch)
         assert ErrorCode.TRANSACTION_ABORTABLE is await check(*mine, joins=False)
@@ -346,13 +315,10 @@ def test_offsets_are_checked_the_same_way(tmp_path: Path) -> None:
         rig.abort_in(rig.partition(1))
         assert ErrorCode.NONE is await late
 
-    run(tmp_path, test)
 
-
-def test_offsets_that_are_sent_again_while_the_first_request_is_verified(tmp_path: Path) -> None:
+async def test_offsets_that_are_sent_again_while_the_first_request_is_verified(tmp_path: Path) -> None:
     """A client whose request timed out repeats it; the first one opens the transaction while the second is verified."""
-
-    async def test(rig: Rig) -> None:
+    async with begun_rig(tmp_path) as rig:
         check = rig.broker.parts.services.verification.check
         await rig.slow_down()
         asyncio.ensure_future(rig.add(TopicPartition("t", 1)))  # noqa: RUF006
@@ -365,11 +331,9 @@ def test_offsets_that_are_sent_again_while_the_first_request_is_verified(tmp_pat
         assert not again.done()
         assert ErrorCode.NONE is await again
 
-    run(tmp_path, test)
 
-
-def test_a_marker_comes_while_offsets_of_an_old_client_are_verified(tmp_path: Path) -> None:
-    async def test(rig: Rig) -> None:
+async def test_a_marker_comes_while_offsets_of_an_old_client_are_verified(tmp_path: Path) -> None:
+    async with begun_rig(tmp_path) as rig:
         check = rig.broker.parts.services.verification.check
         await rig.slow_down()
         # A record that is being written lets the answer wait.
@@ -380,11 +344,9 @@ def test_a_marker_comes_while_offsets_of_an_old_client_are_verified(tmp_path: Pa
         rig.abort_in(rig.partition(1))
         assert ErrorCode.INVALID_TXN_STATE is await late
 
-    run(tmp_path, test)
 
-
-def test_a_coordinator_that_cannot_be_reached_may_be_asked_again(tmp_path: Path) -> None:
-    async def test(rig: Rig) -> None:
+async def test_a_coordinator_that_cannot_be_reached_may_be_asked_again(tmp_path: Path) -> None:
+    async with begun_rig(tmp_path) as rig:
         request = AddPartitions(
             transactional_id=ID,
             producer_id=rig.producer_id,
@@ -396,13 +358,11 @@ def test_a_coordinator_that_cannot_be_reached_may_be_asked_again(tmp_path: Path)
         answer = await add_partitions_at(rig.broker.parts.peers.ask, BrokerId(99), request)
         assert ((PLACE, ErrorCode.COORDINATOR_NOT_AVAILABLE),) == answer.errors
 
-    run(tmp_path, test)
 
-
-def test_a_question_that_is_given_up_is_told_to_who_waits_and_who_waits_behind(
+async def test_a_question_that_is_given_up_is_told_to_who_waits_and_who_waits_behind(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def test(rig: Rig) -> None:
+    async with begun_rig(tmp_path) as rig:
         asked: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         with monkeypatch.context() as patch:
             patch.setattr(rig.broker.parts.services.verification, "_add_partitions", lambda request: asked)
@@ -415,31 +375,25 @@ def test_a_question_that_is_given_up_is_told_to_who_waits_and_who_waits_behind(
         await told_all(after)
         assert {0: 0} == after.outcomes
 
-    run(tmp_path, test)
 
-
-def test_what_a_client_asks_of_the_wrong_broker_is_not_passed_on(tmp_path: Path) -> None:
+async def test_what_a_client_asks_of_the_wrong_broker_is_not_passed_on(tmp_path: Path) -> None:
     """It may be late: its client may have gone to the right one since, and have ended what this would begin."""
-
-    async def test() -> None:
-        async with ReplicatedBrokers(tmp_path, {"transaction.state.log.num.partitions": "1"}) as cluster:
-            await cluster.make_topic("t")
-            right = int((await cluster.brokers[0].parts.transactions.find(ID)).id)
-            wrong = cluster.brokers[(right + 1) % 3]
-            await cluster.wait(lambda: TRANSACTIONS_TOPIC in wrong.image.topics)
-            await cluster.wait(lambda: wrong.parts.transactions.coordinator_of(ID) == right)
-            identity = {"transactional_id": ID, "producer_id": 1, "producer_epoch": 0}
-            topics = [{"name": "t", "partitions": [0]}]
-            asked = {"transactions": [{**identity, "verify_only": False, "topics": topics}]}
-            added = await ask(wrong, ApiKey.ADD_PARTITIONS_TO_TXN, asked, 3)
-            codes = [
-                part.partition_error_code
-                for result in added.results_by_transaction
-                for topic in result.topic_results
-                for part in topic.results_by_partition
-            ]
-            assert [ErrorCode.NOT_COORDINATOR] == codes
-            offsets = await ask(wrong, ApiKey.ADD_OFFSETS_TO_TXN, {**identity, "group_id": "g"})
-            assert ErrorCode.NOT_COORDINATOR == offsets.error_code
-
-    asyncio.run(test())
+    async with ReplicatedBrokers(tmp_path, {"transaction.state.log.num.partitions": "1"}) as cluster:
+        await cluster.make_topic("t")
+        right = int((await cluster.brokers[0].parts.transactions.find(ID)).id)
+        wrong = cluster.brokers[(right + 1) % 3]
+        await cluster.wait(lambda: TRANSACTIONS_TOPIC in wrong.image.topics)
+        await cluster.wait(lambda: wrong.parts.transactions.coordinator_of(ID) == right)
+        identity = {"transactional_id": ID, "producer_id": 1, "producer_epoch": 0}
+        topics = [{"name": "t", "partitions": [0]}]
+        asked = {"transactions": [{**identity, "verify_only": False, "topics": topics}]}
+        added = await ask(wrong, ApiKey.ADD_PARTITIONS_TO_TXN, asked, 3)
+        codes = [
+            part.partition_error_code
+            for result in added.results_by_transaction
+            for topic in result.topic_results
+            for part in topic.results_by_partition
+        ]
+        assert [ErrorCode.NOT_COORDINATOR] == codes
+        offsets = await ask(wrong, ApiKey.ADD_OFFSETS_TO_TXN, {**identity, "group_id": "g"})
+        assert ErrorCode.NOT_COORDINATOR == offsets.error_code

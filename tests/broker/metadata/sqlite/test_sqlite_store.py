@@ -35,16 +35,13 @@ def path(tmp_path: Path) -> Path:
 
 
 class TestCommit:
-    def test_all_keys_share_a_revision_and_survive(self, path: Path) -> None:
-        async def scenario() -> None:
-            async with opened(path) as store:
-                port: MetadataStore = store
-                assert 1 == await port.commit([Put("b", b"\x00\xff"), Put("a/x", b"", 0)])
-                assert 2 == await port.commit([Put("b", b"2", 1), Delete("a/x", 1), Put("c", b"3")])
-            async with opened(path) as store:
-                assert (2, [Entry("b", b"2", 2), Entry("c", b"3", 2)]) == await store.snapshot()
-
-        run(scenario())
+    async def test_all_keys_share_a_revision_and_survive(self, path: Path) -> None:
+        async with opened(path) as store:
+            port: MetadataStore = store
+            assert 1 == await port.commit([Put("b", b"\x00\xff"), Put("a/x", b"", 0)])
+            assert 2 == await port.commit([Put("b", b"2", 1), Delete("a/x", 1), Put("c", b"3")])
+        async with opened(path) as store:
+            assert (2, [Entry("b", b"2", 2), Entry("c", b"3", 2)]) == await store.snapshot()
 
     @pytest.mark.parametrize(
         "operation",
@@ -59,175 +56,132 @@ class TestCommit:
             Check("new", 1),
         ],
     )
-    def test_a_conflict_changes_nothing(self, path: Path, operation: Operation) -> None:
-        async def scenario() -> None:
-            async with opened(path) as store:
-                await store.commit([Put("a", b"1")])
-                with pytest.raises(ConflictError, match=operation.key):
-                    await store.commit([Put("first", b""), operation, Put("last", b"")])
-                assert (1, [Entry("a", b"1", 1)]) == await store.snapshot()
-                assert 2 == await store.commit([Put("a", b"2", 1), Check("new", 0)])
+    async def test_a_conflict_changes_nothing(self, path: Path, operation: Operation) -> None:
+        async with opened(path) as store:
+            await store.commit([Put("a", b"1")])
+            with pytest.raises(ConflictError, match=operation.key):
+                await store.commit([Put("first", b""), operation, Put("last", b"")])
+            assert (1, [Entry("a", b"1", 1)]) == await store.snapshot()
+            assert 2 == await store.commit([Put("a", b"2", 1), Check("new", 0)])
 
-        run(scenario())
+    async def test_what_changes_nothing_takes_no_revision(self, path: Path) -> None:
+        async with opened(path) as store:
+            assert 0 == await store.commit([])
+            assert 0 == await store.commit([Check("c", 0), Delete("a"), Delete("b", 0)])
+            assert 1 == await store.commit([Put("a", b"")])
+            assert [[Change(1, "a", b"")]] == await take(store.follow(0), 1)
 
-    def test_what_changes_nothing_takes_no_revision(self, path: Path) -> None:
-        async def scenario() -> None:
-            async with opened(path) as store:
-                assert 0 == await store.commit([])
-                assert 0 == await store.commit([Check("c", 0), Delete("a"), Delete("b", 0)])
-                assert 1 == await store.commit([Put("a", b"")])
-                assert [[Change(1, "a", b"")]] == await take(store.follow(0), 1)
-
-        run(scenario())
-
-    def test_ten_thousand_keys(self, path: Path) -> None:
-        async def scenario() -> None:
-            keys = [f"partitions/t/{index}" for index in range(10_000)]
-            async with opened(path) as store:
-                await store.commit([Put(key, key.encode(), 0) for key in keys])
-                revision, entries = await store.snapshot()
-                assert sorted(Entry(key, key.encode(), 1) for key in keys) == entries
-                assert [[Change(1, key, key.encode()) for key in keys]] == await take(store.follow(0), 1)
-                await store.commit([Delete(key, revision) for key in keys])
-                assert (2, []) == await store.snapshot()
-                assert [[Change(2, key, None) for key in keys]] == await take(store.follow(1), 1)
-
-        run(scenario())
+    async def test_ten_thousand_keys(self, path: Path) -> None:
+        keys = [f"partitions/t/{index}" for index in range(10_000)]
+        async with opened(path) as store:
+            await store.commit([Put(key, key.encode(), 0) for key in keys])
+            revision, entries = await store.snapshot()
+            assert sorted(Entry(key, key.encode(), 1) for key in keys) == entries
+            assert [[Change(1, key, key.encode()) for key in keys]] == await take(store.follow(0), 1)
+            await store.commit([Delete(key, revision) for key in keys])
+            assert (2, []) == await store.snapshot()
+            assert [[Change(2, key, None) for key in keys]] == await take(store.follow(1), 1)
 
     @pytest.mark.parametrize("key", ["", "/a", "a/", "a//b", "a\0b", "a\nb", "\ud800"])
-    def test_keys_that_no_store_takes(self, path: Path, key: str) -> None:
-        async def scenario() -> None:
-            async with opened(path) as store:
-                with pytest.raises(MisuseError, match="is not a valid key"):
-                    await store.commit([Put(key, b"")])
-                with pytest.raises(MisuseError, match="is not a valid key"):
-                    await store.lease(key, b"")
-                with pytest.raises(MisuseError, match="twice"):
-                    await store.commit([Put("a", b""), Check("a", 0)])
+    async def test_keys_that_no_store_takes(self, path: Path, key: str) -> None:
+        async with opened(path) as store:
+            with pytest.raises(MisuseError, match="is not a valid key"):
+                await store.commit([Put(key, b"")])
+            with pytest.raises(MisuseError, match="is not a valid key"):
+                await store.lease(key, b"")
+            with pytest.raises(MisuseError, match="twice"):
+                await store.commit([Put("a", b""), Check("a", 0)])
 
-        run(scenario())
-
-    def test_cancelling_the_caller_does_not_stop_it(self, path: Path) -> None:
+    async def test_cancelling_the_caller_does_not_stop_it(self, path: Path) -> None:
         """Or the followers would miss a commit that was made, and two jobs would use the connection at once."""
+        async with opened(path) as store:
+            followed = asyncio.create_task(take(store.follow(0), 20))
+            for number in range(20):
+                committing = asyncio.create_task(store.commit([Put("a", b"%d" % number)]))
+                await asyncio.sleep(0)
+                await asyncio.sleep(0)
+                committing.cancel()
+            assert [[Change(at + 1, "a", b"%d" % at)] for at in range(20)] == await followed
 
-        async def scenario() -> None:
-            async with opened(path) as store:
-                followed = asyncio.create_task(take(store.follow(0), 20))
-                for number in range(20):
-                    committing = asyncio.create_task(store.commit([Put("a", b"%d" % number)]))
-                    await asyncio.sleep(0)
-                    await asyncio.sleep(0)
-                    committing.cancel()
-                assert [[Change(at + 1, "a", b"%d" % at)] for at in range(20)] == await followed
-
-        run(scenario())
-
-    def test_in_a_given_background(self, path: Path) -> None:
-        async def scenario() -> None:
-            async with opened(path, in_background=RealDisk().in_background) as store:
-                revisions = await asyncio.gather(*(store.commit([Put(f"k/{n}", b"")]) for n in range(20)))
-                assert list(range(1, 21)) == revisions
-
-        run(scenario())
+    async def test_in_a_given_background(self, path: Path) -> None:
+        async with opened(path, in_background=RealDisk().in_background) as store:
+            revisions = await asyncio.gather(*(store.commit([Put(f"k/{n}", b"")]) for n in range(20)))
+            assert list(range(1, 21)) == revisions
 
 
 class TestFollow:
-    def test_old_and_new_commits_in_order(self, path: Path) -> None:
-        async def scenario() -> None:
-            async with opened(path) as store:
-                await store.commit([Put("z", b"1"), Put("a", b"1")])
-                await store.commit([Delete("z")])
-                followers = [asyncio.create_task(take(store.follow(start), 3 - start)) for start in (0, 1, 2)]
-                await asyncio.sleep(0)
-                await store.commit([Put("a", b"2")])
-                commits = [
-                    [Change(1, "z", b"1"), Change(1, "a", b"1")],
-                    [Change(2, "z", None)],
-                    [Change(3, "a", b"2")],
-                ]
-                assert [commits, commits[1:], commits[2:]] == await asyncio.gather(*followers)
+    async def test_old_and_new_commits_in_order(self, path: Path) -> None:
+        async with opened(path) as store:
+            await store.commit([Put("z", b"1"), Put("a", b"1")])
+            await store.commit([Delete("z")])
+            followers = [asyncio.create_task(take(store.follow(start), 3 - start)) for start in (0, 1, 2)]
+            await asyncio.sleep(0)
+            await store.commit([Put("a", b"2")])
+            commits = [
+                [Change(1, "z", b"1"), Change(1, "a", b"1")],
+                [Change(2, "z", None)],
+                [Change(3, "a", b"2")],
+            ]
+            assert [commits, commits[1:], commits[2:]] == await asyncio.gather(*followers)
 
-        run(scenario())
+    async def test_ends_when_closed(self, path: Path) -> None:
+        async with opened(path) as store:
+            follower = asyncio.create_task(take(store.follow(0), 2))
+            await store.commit([Put("a", b"")])
+            # By then it has read the commit and waits for the next.
+            for _ in range(3):
+                await store.snapshot()
+        assert [[Change(1, "a", b"")]] == await follower
 
-    def test_ends_when_closed(self, path: Path) -> None:
-        async def scenario() -> None:
-            async with opened(path) as store:
-                follower = asyncio.create_task(take(store.follow(0), 2))
-                await store.commit([Put("a", b"")])
-                # By then it has read the commit and waits for the next.
-                for _ in range(3):
-                    await store.snapshot()
-            assert [[Change(1, "a", b"")]] == await follower
+    async def test_a_call_behind_close_is_refused_and_starts_no_thread(self, path: Path) -> None:
+        before = set(threading.enumerate())
+        store = SqliteStore(str(path), clock=RealClock())
+        await store.open()
+        late = asyncio.create_task(store.snapshot())
+        await asyncio.gather(store.close(), return_exceptions=True)
+        with pytest.raises(MisuseError, match="is not open"):
+            await late
+        for each in set(threading.enumerate()) - before:
+            each.join(10)
+        assert set() == set(threading.enumerate()) - before
 
-        run(scenario())
+    async def test_pruned_changes_ask_for_a_snapshot(self, path: Path) -> None:
+        async with opened(path, changes_kept=5) as store:
+            for _ in range(105):
+                last = await store.commit([Put("a", b"")])
+            with pytest.raises(RevisionGoneError, match="take a snapshot"):
+                await take(store.follow(99), 1)
+            assert [[Change(at, "a", b"")] for at in range(101, 106)] == await take(store.follow(100), 5)
+            with pytest.raises(RevisionGoneError, match="take a snapshot"):
+                await take(store.follow(last + 1), 1)
 
-    def test_a_call_behind_close_is_refused_and_starts_no_thread(self, path: Path) -> None:
-        async def scenario() -> None:
-            before = set(threading.enumerate())
-            store = SqliteStore(str(path), clock=RealClock())
-            await store.open()
-            late = asyncio.create_task(store.snapshot())
-            await asyncio.gather(store.close(), return_exceptions=True)
-            with pytest.raises(MisuseError, match="is not open"):
-                await late
-            for each in set(threading.enumerate()) - before:
-                each.join(10)
-            assert set() == set(threading.enumerate()) - before
-
-        run(scenario())
-
-    def test_pruned_changes_ask_for_a_snapshot(self, path: Path) -> None:
-        async def scenario() -> None:
-            async with opened(path, changes_kept=5) as store:
-                for _ in range(105):
-                    last = await store.commit([Put("a", b"")])
-                with pytest.raises(RevisionGoneError, match="take a snapshot"):
-                    await take(store.follow(99), 1)
-                assert [[Change(at, "a", b"")] for at in range(101, 106)] == await take(store.follow(100), 5)
-                with pytest.raises(RevisionGoneError, match="take a snapshot"):
-                    await take(store.follow(last + 1), 1)
-
-        run(scenario())
-
-    def test_pages_end_between_commits(self, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test_pages_end_between_commits(self, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr("ottla.metadata.sqlite.sqlite_file.ROWS_PER_PAGE", 4)
-
-        async def scenario() -> None:
-            async with opened(path) as store:
-                for _ in range(5):
-                    await store.commit([Put(f"k/{n}", b"") for n in range(3)])
-                assert [[3] * 5] == [[len(commit) for commit in await take(store.follow(0), 5)]]
-
-        run(scenario())
+        async with opened(path) as store:
+            for _ in range(5):
+                await store.commit([Put(f"k/{n}", b"") for n in range(3)])
+            assert [[3] * 5] == [[len(commit) for commit in await take(store.follow(0), 5)]]
 
 
 class TestSeveralProcesses:
-    def test_a_follower_sees_another_process_commit(self, path: Path) -> None:
+    async def test_a_follower_sees_another_process_commit(self, path: Path) -> None:
         body = "for n in range(30): await store.commit([Put('n', b'%d' % n, n or 0)])\nsay('done')\nawait store.close()"
+        async with opened(path, shared=True, poll_ms=5) as store:
+            follower = asyncio.create_task(take(store.follow(0), 30))
+            process = await other_process(path, body)
+            assert "done" == await heard(process)
+            assert [[Change(at + 1, "n", b"%d" % at)] for at in range(30)] == await follower
+            assert 0 == await process.wait()
 
-        async def scenario() -> None:
-            async with opened(path, shared=True, poll_ms=5) as store:
-                follower = asyncio.create_task(take(store.follow(0), 30))
-                process = await other_process(path, body)
-                assert "done" == await heard(process)
-                assert [[Change(at + 1, "n", b"%d" % at)] for at in range(30)] == await follower
-                assert 0 == await process.wait()
-
-        run(scenario())
-
-    def test_they_may_all_start_at_once(self, path: Path) -> None:
+    async def test_they_may_all_start_at_once(self, path: Path) -> None:
         body = "await store.commit([Put('k/' + sys.argv[0] + str(id(store)) , b'')])\nsay('done')\nawait store.close()"
+        processes = await asyncio.gather(*(other_process(path, body) for _ in range(6)))
+        assert ["done"] * 6 == [await heard(process) for process in processes]
+        assert [0] * 6 == [await process.wait() for process in processes]
+        async with opened(path, shared=True) as store:
+            assert 6 == (await store.snapshot())[0]
 
-        async def scenario() -> None:
-            processes = await asyncio.gather(*(other_process(path, body) for _ in range(6)))
-            assert ["done"] * 6 == [await heard(process) for process in processes]
-            assert [0] * 6 == [await process.wait() for process in processes]
-            async with opened(path, shared=True) as store:
-                assert 6 == (await store.snapshot())[0]
-
-        run(scenario())
-
-    def test_compare_and_set_between_processes(self, path: Path) -> None:
+    async def test_compare_and_set_between_processes(self, path: Path) -> None:
         """Each counts a shared number up by compare-and-set; no step is lost."""
         body = """
 from ottla.metadata.store import ConflictError
@@ -242,25 +196,18 @@ for _ in range(40):
             pass
 say('done')
 await store.close()"""
-
-        async def scenario() -> None:
-            processes = await asyncio.gather(*(other_process(path, body) for _ in range(2)))
-            assert ["done"] * 2 == [await heard(process) for process in processes]
-            assert [0] * 2 == [await process.wait() for process in processes]
-            async with opened(path) as store:
-                assert (80, [Entry("n", b"80", 80)]) == await store.snapshot()
-
-        run(scenario())
+        processes = await asyncio.gather(*(other_process(path, body) for _ in range(2)))
+        assert ["done"] * 2 == [await heard(process) for process in processes]
+        assert [0] * 2 == [await process.wait() for process in processes]
+        async with opened(path) as store:
+            assert (80, [Entry("n", b"80", 80)]) == await store.snapshot()
 
     @pytest.mark.parametrize("shared", [False, True])
-    def test_one_that_is_alone_lets_nobody_in(self, path: Path, shared: bool) -> None:
-        async def scenario() -> None:
-            async with opened(path, shared=not shared):
-                second = SqliteStore(str(path), RealClock(), shared=shared, busy_timeout_ms=50)
-                with pytest.raises(StorageError, match=r"metadata\.db.*another process holds it"):
-                    await second.open()
-
-        run(scenario())
+    async def test_one_that_is_alone_lets_nobody_in(self, path: Path, shared: bool) -> None:
+        async with opened(path, shared=not shared):
+            second = SqliteStore(str(path), RealClock(), shared=shared, busy_timeout_ms=50)
+            with pytest.raises(StorageError, match=r"metadata\.db.*another process holds it"):
+                await second.open()
 
 
 def _not_a_database(path: Path) -> None:
@@ -336,74 +283,57 @@ class TestFilesThatCannotBeUsed:
             (_a_folder, "check that its folder exists"),
         ],
     )
-    def test_the_error_names_the_file(self, path: Path, prepare: Callable[[Path], None], advice: str) -> None:
-        prepare(path)
+    async def test_the_error_names_the_file(self, path: Path, prepare: Callable[[Path], None], advice: str) -> None:
+        await asyncio.to_thread(prepare, path)
+        store = SqliteStore(str(path), RealClock())
+        with pytest.raises(StorageError, match=rf"metadata\.db.*{advice}"):
+            await store.open()
+        with pytest.raises(MisuseError, match="not open"):
+            await store.snapshot()
+        await store.close()
 
-        async def scenario() -> None:
-            store = SqliteStore(str(path), RealClock())
-            with pytest.raises(StorageError, match=rf"metadata\.db.*{advice}"):
-                await store.open()
-            with pytest.raises(MisuseError, match="not open"):
-                await store.snapshot()
-            await store.close()
+    async def test_a_folder_that_is_missing(self, tmp_path: Path) -> None:
+        store = SqliteStore(str(tmp_path / "gone" / "metadata.db"), RealClock())
+        with pytest.raises(StorageError, match="check that its folder exists"):
+            await store.open()
 
-        run(scenario())
-
-    def test_a_folder_that_is_missing(self, tmp_path: Path) -> None:
-        async def scenario() -> None:
-            store = SqliteStore(str(tmp_path / "gone" / "metadata.db"), RealClock())
-            with pytest.raises(StorageError, match="check that its folder exists"):
-                await store.open()
-
-        run(scenario())
-
-    def test_a_full_disk_refuses_the_commit_and_nothing_else(self, path: Path) -> None:
+    async def test_a_full_disk_refuses_the_commit_and_nothing_else(self, path: Path) -> None:
         """SQLite's limit of pages stands for a full disk: both end in the same error code."""
+        async with opened(path) as store:
+            await store.commit([Put("a", b"1")])
+            connection: Any = store._file._connection
+            connection.execute("PRAGMA max_page_count = 20")
+            with pytest.raises(StorageError, match=r"metadata\.db.*free some space"):
+                await store.commit([Put("a", b"2"), Put("b", bytes(200_000))])
+            assert (1, [Entry("a", b"1", 1)]) == await store.snapshot()
+            assert 2 == await store.commit([Put("a", b"2", 1)])
 
-        async def scenario() -> None:
-            async with opened(path) as store:
-                await store.commit([Put("a", b"1")])
-                connection: Any = store._file._connection
-                connection.execute("PRAGMA max_page_count = 20")
-                with pytest.raises(StorageError, match=r"metadata\.db.*free some space"):
-                    await store.commit([Put("a", b"2"), Put("b", bytes(200_000))])
-                assert (1, [Entry("a", b"1", 1)]) == await store.snapshot()
-                assert 2 == await store.commit([Put("a", b"2", 1)])
-
-        run(scenario())
-
-    def test_after_damage_nothing_is_believed(self, path: Path) -> None:
-        async def scenario() -> None:
-            async with opened(path, shared=True) as store:
-                await store.commit([Put(f"k/{n}", bytes(100)) for n in range(1000)])
-                connection: Any = store._file._connection
-                await _checkpointed(connection)
-                connection.execute("PRAGMA cache_size = 0")
-                content = _scrambled(path)
-                connection.execute("PRAGMA shrink_memory")
-                for _ in range(2):
-                    with pytest.raises(StorageError, match="restore the newest backup"):
-                        await store.commit([Put("k/500", b"")])
-                _restore(path, content)
+    async def test_after_damage_nothing_is_believed(self, path: Path) -> None:
+        async with opened(path, shared=True) as store:
+            await store.commit([Put(f"k/{n}", bytes(100)) for n in range(1000)])
+            connection: Any = store._file._connection
+            await _checkpointed(connection)
+            connection.execute("PRAGMA cache_size = 0")
+            content = _scrambled(path)
+            connection.execute("PRAGMA shrink_memory")
+            for _ in range(2):
                 with pytest.raises(StorageError, match="restore the newest backup"):
-                    await store.snapshot()
+                    await store.commit([Put("k/500", b"")])
+            _restore(path, content)
+            with pytest.raises(StorageError, match="restore the newest backup"):
+                await store.snapshot()
 
-        run(scenario())
-
-    def test_not_open(self, path: Path) -> None:
-        async def scenario() -> None:
-            store = SqliteStore(str(path), RealClock())
-            with pytest.raises(MisuseError, match="not open"):
-                await store.commit([])
-            with pytest.raises(MisuseError, match="not open"):
-                await take(store.follow(0), 1)
+    async def test_not_open(self, path: Path) -> None:
+        store = SqliteStore(str(path), RealClock())
+        with pytest.raises(MisuseError, match="not open"):
+            await store.commit([])
+        with pytest.raises(MisuseError, match="not open"):
+            await take(store.follow(0), 1)
+        await store.open()
+        with pytest.raises(MisuseError, match="already open"):
             await store.open()
-            with pytest.raises(MisuseError, match="already open"):
-                await store.open()
-            await store.close()
-            await store.close()
-            await store.open()
-            assert (0, []) == await store.snapshot()
-            await store.close()
-
-        run(scenario())
+        await store.close()
+        await store.close()
+        await store.open()
+        assert (0, []) == await store.snapshot()
+        await store.close()

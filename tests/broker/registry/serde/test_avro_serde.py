@@ -1,6 +1,5 @@
 """Avro serializers and deserializers with a registry: bytes as Confluent's, evolution, ids, and what is refused."""
 
-import asyncio
 import datetime
 import io
 import json
@@ -309,7 +308,7 @@ def test_bytes_that_are_not_of_the_schema(registry: RegistryClient) -> None:
 
 
 @pytest.mark.parametrize("place", ["prefix", "header"])
-def test_from_producers_to_consumers(
+async def test_from_producers_to_consumers(
     registry: RegistryClient, ottla_shared_broker: InProcessBroker, place: Any
 ) -> None:
     bootstrap, topic = ottla_shared_broker.bootstrap, f"avro-clients-{place}"
@@ -327,23 +326,19 @@ def test_from_producers_to_consumers(
         "key_deserializer": AvroDeserializer(registry),
         "value_deserializer": AvroDeserializer(registry, DataOrder),
     }
-
-    async def scenario() -> None:
-        async with AsyncProducer(
-            bootstrap_servers=bootstrap, key_serializer=keys, value_serializer=AvroSerializer(registry, DataOrder)
-        ) as producer:
-            for order in orders[2:]:
-                await producer.send_and_wait(topic, order, key=str(order.id), partition=0)
-        found: list[Any] = []
-        async with AsyncConsumer(topic, **given) as consumer:
-            while len(found) < 4:
-                for records in (await consumer.poll(10_000)).values():
-                    found += [(each.key, each.value, [name for name, _ in each.headers]) for each in records]
-        assert [(str(each.id), each) for each in orders] == [(key, value) for key, value, _ in found]
-        added = ["__key_schema_id", "__value_schema_id"] if place == "header" else []
-        assert [added, added[:1]] == [found[0][2], found[3][2]]
-
-    asyncio.run(asyncio.wait_for(scenario(), 60))
+    async with AsyncProducer(
+        bootstrap_servers=bootstrap, key_serializer=keys, value_serializer=AvroSerializer(registry, DataOrder)
+    ) as producer:
+        for order in orders[2:]:
+            await producer.send_and_wait(topic, order, key=str(order.id), partition=0)
+    found: list[Any] = []
+    async with AsyncConsumer(topic, **given) as consumer:
+        while len(found) < 4:
+            for records in (await consumer.poll(10_000)).values():
+                found += [(each.key, each.value, [name for name, _ in each.headers]) for each in records]
+    assert [(str(each.id), each) for each in orders] == [(key, value) for key, value, _ in found]
+    added = ["__key_schema_id", "__value_schema_id"] if place == "header" else []
+    assert [added, added[:1]] == [found[0][2], found[3][2]]
     with Producer(bootstrap_servers=bootstrap) as producer:
         producer.send(topic, b"not avro", partition=0).get(30)
     with Consumer(topic, **given) as consumer:

@@ -1,6 +1,5 @@
 """Tables with schemas of a registry: the bytes of single records, columns of several schemas, and bad values."""
 
-import asyncio
 import json
 from collections.abc import Sequence
 from random import Random
@@ -354,7 +353,7 @@ def test_tables_go_through_a_broker(
         assert {"id": 1, "note": "x"} == records[0].value
 
 
-def test_bad_values_are_raised_where_they_are_or_kept(
+async def test_bad_values_are_raised_where_they_are_or_kept(
     registry: RegistryClient, ottla_shared_broker: InProcessBroker
 ) -> None:
     bootstrap, topic = ottla_shared_broker.bootstrap, "typed-bad"
@@ -380,38 +379,30 @@ def test_bad_values_are_raised_where_they_are_or_kept(
         assert [4] == consumer.poll_table(SOON_MS)["offset"].to_pylist()
         with pytest.raises(MisuseError, match='bad_values must be "raise" or "keep"'):
             consumer.poll_arrow(0, bad_values="drop")  # type: ignore[arg-type]
-
-    async def scenario() -> None:
-        async with AsyncConsumer(topic, **given) as consumer:
-            table = await consumer.poll_table(SOON_MS, bad_values="keep")
-            assert [1, 1, None, None, 1] == [each and each["id"] for each in table["value"].to_pylist()]
-            errors = table["value_error"].to_pylist()
-            assert [None, None, b"bad", good[:-1], None] == [each and each["data"] for each in errors]
-            assert "a length or a count is negative, or larger than the value" == errors[3]["reason"]
-
-    asyncio.run(asyncio.wait_for(scenario(), 60))
+    async with AsyncConsumer(topic, **given) as consumer:
+        table = await consumer.poll_table(SOON_MS, bad_values="keep")
+        assert [1, 1, None, None, 1] == [each and each["id"] for each in table["value"].to_pylist()]
+        errors = table["value_error"].to_pylist()
+        assert [None, None, b"bad", good[:-1], None] == [each and each["data"] for each in errors]
+        assert "a length or a count is negative, or larger than the value" == errors[3]["reason"]
 
 
-def test_batches_of_a_poll_have_one_type(registry: RegistryClient, ottla_shared_broker: InProcessBroker) -> None:
+async def test_batches_of_a_poll_have_one_type(registry: RegistryClient, ottla_shared_broker: InProcessBroker) -> None:
     """The newer schema comes later in the poll than the older one; asynchronous clients too."""
     bootstrap, topic = ottla_shared_broker.bootstrap, "typed-evolving"
-
-    async def scenario() -> None:
-        for text, row in ((avro(), {"id": 1, "note": "x"}), (avro(SECOND), {"id": 2, "note": None, "price": 2.0})):
-            async with AsyncProducer(
-                bootstrap_servers=bootstrap, value_serializer=AvroSerializer(registry, text)
-            ) as producer:
-                await (await producer.send_table(topic, pa.table({"value": [row]}), partition=0))
-        async with AsyncConsumer(
-            topic,
-            bootstrap_servers=bootstrap,
-            auto_offset_reset="earliest",
-            value_deserializer=AvroDeserializer(registry),
-        ) as consumer:
-            table = await consumer.poll_table(SOON_MS)
-            assert [1.5, 2.0] == [each["price"] for each in table["value"].to_pylist()]
-
-    asyncio.run(asyncio.wait_for(scenario(), 60))
+    for text, row in ((avro(), {"id": 1, "note": "x"}), (avro(SECOND), {"id": 2, "note": None, "price": 2.0})):
+        async with AsyncProducer(
+            bootstrap_servers=bootstrap, value_serializer=AvroSerializer(registry, text)
+        ) as producer:
+            await (await producer.send_table(topic, pa.table({"value": [row]}), partition=0))
+    async with AsyncConsumer(
+        topic,
+        bootstrap_servers=bootstrap,
+        auto_offset_reset="earliest",
+        value_deserializer=AvroDeserializer(registry),
+    ) as consumer:
+        table = await consumer.poll_table(SOON_MS)
+        assert [1.5, 2.0] == [each["price"] for each in table["value"].to_pylist()]
 
 
 def test_the_registry_is_asked_for_each_schema_once(registry: RegistryClient, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,6 +1,5 @@
 """JSON Schema serializers and deserializers with a registry: bytes as Confluent's, validation, references, ids."""
 
-import asyncio
 import json
 from dataclasses import dataclass, field
 from typing import Any
@@ -262,7 +261,7 @@ def test_wrong_uses_are_refused(registry: RegistryClient) -> None:
 
 
 @pytest.mark.parametrize("place", ["prefix", "header"])
-def test_from_producers_to_consumers(
+async def test_from_producers_to_consumers(
     registry: RegistryClient, ottla_shared_broker: InProcessBroker, place: Any
 ) -> None:
     bootstrap, topic = ottla_shared_broker.bootstrap, f"json-clients-{place}"
@@ -273,22 +272,18 @@ def test_from_producers_to_consumers(
             producer.send(topic, order, partition=0)
         with pytest.raises(SerializationError, match="does not match its schema"):
             producer.send(topic, {"id": "x"})
-
-    async def scenario() -> list[Any]:
-        value_serializer = JsonSchemaSerializer(registry, DataOrder, id_place=place)
-        async with AsyncProducer(bootstrap_servers=bootstrap, value_serializer=value_serializer) as producer:
-            for order in orders[2:]:
-                await producer.send_and_wait(topic, order, partition=0)
-        found: list[Any] = []
-        async with AsyncConsumer(
-            topic,
-            bootstrap_servers=bootstrap,
-            auto_offset_reset="earliest",
-            value_deserializer=JsonSchemaDeserializer(registry, DataOrder),
-        ) as consumer:
-            while len(found) < len(orders):
-                for records in (await consumer.poll(10_000)).values():
-                    found += [record.value for record in records]
-        return found
-
-    assert orders == asyncio.run(asyncio.wait_for(scenario(), 60))
+    value_serializer = JsonSchemaSerializer(registry, DataOrder, id_place=place)
+    async with AsyncProducer(bootstrap_servers=bootstrap, value_serializer=value_serializer) as producer:
+        for order in orders[2:]:
+            await producer.send_and_wait(topic, order, partition=0)
+    found: list[Any] = []
+    async with AsyncConsumer(
+        topic,
+        bootstrap_servers=bootstrap,
+        auto_offset_reset="earliest",
+        value_deserializer=JsonSchemaDeserializer(registry, DataOrder),
+    ) as consumer:
+        while len(found) < len(orders):
+            for records in (await consumer.poll(10_000)).values():
+                found += [record.value for record in records]
+    assert orders == (found)

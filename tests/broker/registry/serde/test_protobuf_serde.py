@@ -1,6 +1,5 @@
 """Protobuf serializers and deserializers with a registry: bytes as Confluent's, evolution, values, what is refused."""
 
-import asyncio
 import datetime
 from dataclasses import dataclass, field
 from decimal import Decimal
@@ -434,25 +433,22 @@ def test_an_unknown_message_inside_is_said_and_not_raised(registry: RegistryClie
     assert "nowhere.Unknown" in (read.error or "")
 
 
-def test_through_a_topic(registry: RegistryClient, ottla_shared_broker: InProcessBroker) -> None:
-    async def scenario() -> list[Any]:
-        bootstrap = ottla_shared_broker.bootstrap
-        serializer = ProtobufSerializer(registry, id_place="header")
-        async with AsyncProducer(bootstrap_servers=bootstrap, value_serializer=serializer) as producer:
-            for value in _values():
-                await producer.send_and_wait("protobuf-values", value, partition=0)
-        read: list[Any] = []
-        async with AsyncConsumer(
-            "protobuf-values",
-            bootstrap_servers=bootstrap,
-            auto_offset_reset="earliest",
-            value_deserializer=ProtobufDeserializer(registry),
-        ) as consumer:
-            while len(read) < len(_values()):
-                for records in (await consumer.poll(10_000)).values():
-                    read += [record.value for record in records]
-        return read
-
-    read = asyncio.run(asyncio.wait_for(scenario(), 60))
+async def test_through_a_topic(registry: RegistryClient, ottla_shared_broker: InProcessBroker) -> None:
+    bootstrap = ottla_shared_broker.bootstrap
+    serializer = ProtobufSerializer(registry, id_place="header")
+    async with AsyncProducer(bootstrap_servers=bootstrap, value_serializer=serializer) as producer:
+        for value in _values():
+            await producer.send_and_wait("protobuf-values", value, partition=0)
+    read: list[Any] = []
+    async with AsyncConsumer(
+        "protobuf-values",
+        bootstrap_servers=bootstrap,
+        auto_offset_reset="earliest",
+        value_deserializer=ProtobufDeserializer(registry),
+    ) as consumer:
+        while len(read) < len(_values()):
+            for records in (await consumer.poll(10_000)).values():
+                read += [record.value for record in records]
+    read = read
     expected = [value.SerializeToString(deterministic=True) for value in _values()]
     assert expected == [value.SerializeToString(deterministic=True) for value in read]

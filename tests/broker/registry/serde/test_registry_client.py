@@ -6,7 +6,7 @@ import http.server
 import itertools
 import os
 import threading
-from collections.abc import Callable, Coroutine, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 from uuid import UUID
@@ -25,10 +25,6 @@ TWO = Schema(
     text='{"type":"record","name":"One","fields":[{"name":"a","type":"int"},{"name":"b","type":"int","default":0}]}'
 )
 BAD = Schema(text='{"type":"record","name":"One","fields":[{"name":"c","type":"int"}]}')
-
-
-def run(scenario: Coroutine[Any, Any, None]) -> None:
-    asyncio.run(asyncio.wait_for(scenario, 60))
 
 
 def test_register_look_up_and_delete(registry: RegistryClient) -> None:
@@ -78,7 +74,7 @@ def test_the_latest_version_is_asked_for_again(registry_url: str) -> None:
         assert 2 == client.version("client-latest").version
 
 
-def test_references_in_order(registry: RegistryClient) -> None:
+async def test_references_in_order(registry: RegistryClient) -> None:
     registry.register("client-c", Schema(text='{"type":"fixed","name":"C","size":1}'))
     uses_c = Schema(
         text='{"type":"record","name":"B","fields":[{"name":"c","type":"C"}]}',
@@ -96,33 +92,26 @@ def test_references_in_order(registry: RegistryClient) -> None:
     found = registry.version("client-a").schema
     assert uses_both == found
     assert ["C", "B"] == list(registry.references_of(found))
-
-    async def scenario() -> None:
-        async with AsyncRegistryClient(registry.config.urls) as client:
-            assert dict(registry.references_of(found)) == dict(await client.references_of(found))
-            assert ["client-b", "client-c"] == sorted(set(await client.subjects("client-")) & {"client-b", "client-c"})
-
-    run(scenario())
+    async with AsyncRegistryClient(registry.config.urls) as client:
+        assert dict(registry.references_of(found)) == dict(await client.references_of(found))
+        assert ["client-b", "client-c"] == sorted(set(await client.subjects("client-")) & {"client-b", "client-c"})
 
 
-def test_the_async_client(registry_url: str) -> None:
-    async def scenario() -> None:
-        async with AsyncRegistryClient(registry_url) as client:
-            same = await asyncio.gather(*(client.register("client-async", ONE) for _ in range(20)))
-            assert {1} == {each.version for each in same}
-            assert [1] == await client.versions("client-async")
-            assert same[0] == await client.look_up("client-async", ONE) == await client.version("client-async")
-            assert ONE == (await client.schema_by_id(same[0].id)).schema
-            assert [] == await client.compatibility_problems("client-async", TWO, "latest")
-            with pytest.raises(RegistryAnswerError, match="42201"):
-                await client.register("client-async", Schema(text="{"))
-            await client.set_config({"compatibility": "NONE"}, "client-async")
-            assert 1 == await client.delete_version("client-async", 1)
-            with pytest.raises(RegistryAnswerError, match="40401"):
-                await client.versions("client-async")
-            assert [1] == await client.delete_subject("client-async", permanent=True)
-
-    run(scenario())
+async def test_the_async_client(registry_url: str) -> None:
+    async with AsyncRegistryClient(registry_url) as client:
+        same = await asyncio.gather(*(client.register("client-async", ONE) for _ in range(20)))
+        assert {1} == {each.version for each in same}
+        assert [1] == await client.versions("client-async")
+        assert same[0] == await client.look_up("client-async", ONE) == await client.version("client-async")
+        assert ONE == (await client.schema_by_id(same[0].id)).schema
+        assert [] == await client.compatibility_problems("client-async", TWO, "latest")
+        with pytest.raises(RegistryAnswerError, match="42201"):
+            await client.register("client-async", Schema(text="{"))
+        await client.set_config({"compatibility": "NONE"}, "client-async")
+        assert 1 == await client.delete_version("client-async", 1)
+        with pytest.raises(RegistryAnswerError, match="40401"):
+            await client.versions("client-async")
+        assert [1] == await client.delete_subject("client-async", permanent=True)
 
 
 def test_config_mode_and_contexts(registry: RegistryClient) -> None:
@@ -166,20 +155,16 @@ def server(*answers: tuple[int, bytes]) -> Iterator[tuple[str, list[dict[str, st
             thread.join()
 
 
-def test_the_next_url_is_tried() -> None:
+async def test_the_next_url_is_tried() -> None:
     with server((200, b'["a"]')) as (url, _), RegistryClient(["http://127.0.0.1:1", url]) as client:
         assert ["a"] == client.subjects()
     with server((503, b"busy"), (200, b'["a"]')) as (url, seen), RegistryClient(f"{url}/") as client:
         assert ["a"] == client.subjects()
         assert 2 == len(seen)
-
-    async def scenario() -> None:
-        with server((429, b""), (200, b"[]")) as (url, seen):
-            async with AsyncRegistryClient(f"http://127.0.0.1:1, {url}") as client:
-                assert [] == await client.subjects()
-                assert 2 == len(seen)
-
-    run(scenario())
+    with server((429, b""), (200, b"[]")) as (url, seen):
+        async with AsyncRegistryClient(f"http://127.0.0.1:1, {url}") as client:
+            assert [] == await client.subjects()
+            assert 2 == len(seen)
 
 
 def test_failures_that_stay() -> None:
@@ -279,7 +264,7 @@ def asked_both(url: str, **options: Any) -> list[BaseException]:
         with pytest.raises(RegistryUnavailableError) as blocking:
             client.schema_by_id(1)
         with pytest.raises(RegistryUnavailableError) as asynchronous:
-            run(asynchronously())
+            asyncio.run(asynchronously())
     return [blocking.value, asynchronous.value]
 
 
@@ -353,16 +338,13 @@ def test_a_forked_process_has_its_own_connections(registry: RegistryClient) -> N
     assert first == registry.version("client-forked", 1)
 
 
-def test_an_error_that_no_task_waits_for_any_more_is_not_logged(caplog: pytest.LogCaptureFixture) -> None:
-    async def scenario() -> None:
-        async with AsyncRegistryClient("http://127.0.0.1:1", retries=0) as client:
-            asking = asyncio.create_task(client.schema_by_id(1))
-            await asyncio.sleep(0)
-            asking.cancel()
-            await asyncio.gather(asking, return_exceptions=True)
-            await asyncio.wait(list(client._in_flight.values()))
-            await asyncio.sleep(0)
-        gc.collect()
-
-    run(scenario())
+async def test_an_error_that_no_task_waits_for_any_more_is_not_logged(caplog: pytest.LogCaptureFixture) -> None:
+    async with AsyncRegistryClient("http://127.0.0.1:1", retries=0) as client:
+        asking = asyncio.create_task(client.schema_by_id(1))
+        await asyncio.sleep(0)
+        asking.cancel()
+        await asyncio.gather(asking, return_exceptions=True)
+        await asyncio.wait(list(client._in_flight.values()))
+        await asyncio.sleep(0)
+    gc.collect()
     assert "never retrieved" not in caplog.text

@@ -65,7 +65,7 @@ async def registered(one: Started, subject: str, name: str) -> int:
     return await one.register(subject, record(name))
 
 
-def test_garbage_does_not_stop_the_registry(ottla_broker: InProcessBroker) -> None:
+async def test_garbage_does_not_stop_the_registry(ottla_broker: InProcessBroker) -> None:
     garbage = [
         (b"", b""),
         (b"\xff\xfe", b"\x00"),
@@ -76,108 +76,90 @@ def test_garbage_does_not_stop_the_registry(ottla_broker: InProcessBroker) -> No
         (b'{"keytype":"NOOP","magic":0,"context":"."}', b'{"context":".","highestId":99999999999999999999}'),
         (b'{"keytype":"SCHEMA","subject":"v","version":99999999999999999999,"magic":1}', b"{}"),
     ]
-
-    async def scenario() -> None:
-        async with served(ottla_broker.bootstrap) as one:
-            assert 1 == await registered(one, "a", "A")
-            await write(ottla_broker.bootstrap, *garbage)
-            assert 2 == await registered(one, "b", "B")
-        async with served(ottla_broker.bootstrap) as again:
-            assert 3 == await registered(again, "c", "C")
-            assert ["a", "b", "c"] == await again.call("GET", "/subjects")
-
-    run(scenario())
+    async with served(ottla_broker.bootstrap) as one:
+        assert 1 == await registered(one, "a", "A")
+        await write(ottla_broker.bootstrap, *garbage)
+        assert 2 == await registered(one, "b", "B")
+    async with served(ottla_broker.bootstrap) as again:
+        assert 3 == await registered(again, "c", "C")
+        assert ["a", "b", "c"] == await again.call("GET", "/subjects")
 
 
-def test_a_schema_that_garbage_replaced_outlives_compaction(tmp_path: Path) -> None:
+async def test_a_schema_that_garbage_replaced_outlives_compaction(tmp_path: Path) -> None:
     """Compaction keeps the last record of a key, which nobody can read here."""
-
-    async def scenario(bootstrap: str) -> None:
-        await make_topic(bootstrap, COMPACTED_SOON)
-        async with served(bootstrap) as one:
+    with InProcessBroker(tmp_path, CLEANER) as broker:
+        await make_topic(broker.bootstrap, COMPACTED_SOON)
+        async with served(broker.bootstrap) as one:
             assert 1 == await registered(one, "a", "A")
             assert 2 == await registered(one, "b", "Beta")
-            await write(bootstrap, (schema_key("b"), b"garbage"))
+            await write(broker.bootstrap, (schema_key("b"), b"garbage"))
             assert 3 == await registered(one, "c", "C")
-            await until_compacted(bootstrap, lambda record: record.value == b"garbage")
-        async with served(bootstrap) as again:
+            await until_compacted(broker.bootstrap, lambda record: record.value == b"garbage")
+        async with served(broker.bootstrap) as again:
             assert ["a", "b", "c"] == await again.call("GET", "/subjects")
             assert 2 == (await again.call("GET", "/subjects/b/versions/1"))["id"]
 
-    with InProcessBroker(tmp_path, CLEANER) as broker:
-        run(scenario(broker.bootstrap))
 
-
-def test_a_schema_that_garbage_replaced_and_compaction_removed_is_written_again(
+async def test_a_schema_that_garbage_replaced_and_compaction_removed_is_written_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The instance has read the schema before: it is not taken for a truncated topic."""
-
-    async def scenario(bootstrap: str) -> None:
-        await make_topic(bootstrap, COMPACTED_SOON)
+    with InProcessBroker(tmp_path, CLEANER) as broker:
+        await make_topic(broker.bootstrap, COMPACTED_SOON)
         check_intact = SchemasTopic.check_intact
 
         async def check_after_compaction(topic: SchemasTopic) -> None:
-            await until_compacted(bootstrap, lambda each: each.key == schema_key("b") and each.value != b"garbage")
+            await until_compacted(
+                broker.bootstrap, lambda each: each.key == schema_key("b") and each.value != b"garbage"
+            )
             # Once: the record that is written again stays.
             monkeypatch.setattr(SchemasTopic, "check_intact", check_intact)
             await check_intact(topic)
 
-        async with served(bootstrap) as one:
+        async with served(broker.bootstrap) as one:
             assert 1 == await registered(one, "a", "A")
             assert 2 == await registered(one, "b", "Beta")
             monkeypatch.setattr(SchemasTopic, "check_intact", check_after_compaction)
             before = one.registry.leadership
-            await write(bootstrap, (schema_key("b"), b"garbage"))
+            await write(broker.bootstrap, (schema_key("b"), b"garbage"))
             while one.registry.leadership is before:
                 await one.registry.wait_change()
             assert 3 == await registered(one, "c", "C")
             assert 2 == (await one.call("GET", "/subjects/b/versions/1"))["id"]
         monkeypatch.undo()
-        async with served(bootstrap) as again:
+        async with served(broker.bootstrap) as again:
             assert ["a", "b", "c"] == await again.call("GET", "/subjects")
             assert 2 == (await again.call("GET", "/subjects/b/versions/1"))["id"]
 
-    with InProcessBroker(tmp_path, CLEANER) as broker:
-        run(scenario(broker.bootstrap))
 
-
-def test_an_id_whose_schema_another_registry_deleted_is_not_given_again(tmp_path: Path) -> None:
+async def test_an_id_whose_schema_another_registry_deleted_is_not_given_again(tmp_path: Path) -> None:
     """Confluent's registry leaves a tombstone, and compaction removes it."""
-
-    async def scenario(bootstrap: str) -> None:
-        await make_topic(bootstrap, COMPACTED_SOON)
-        async with served(bootstrap) as one:
+    with InProcessBroker(tmp_path, CLEANER) as broker:
+        await make_topic(broker.bootstrap, COMPACTED_SOON)
+        async with served(broker.bootstrap) as one:
             assert 1 == await registered(one, "a", "A")
             assert 2 == await registered(one, "b", "Beta")
-        await write(bootstrap, (schema_key("b"), None))
-        async with served(bootstrap) as one:
+        await write(broker.bootstrap, (schema_key("b"), None))
+        async with served(broker.bootstrap) as one:
             await one.until_leading()
-            await until_compacted(bootstrap, lambda record: record.key == schema_key("b"))
-        async with served(bootstrap) as again:
+            await until_compacted(broker.bootstrap, lambda record: record.key == schema_key("b"))
+        async with served(broker.bootstrap) as again:
             assert 3 == await registered(again, "c", "C")
 
-    with InProcessBroker(tmp_path, CLEANER) as broker:
-        run(scenario(broker.bootstrap))
 
-
-def test_a_refused_record_does_not_undo_a_later_deletion(ottla_broker: InProcessBroker) -> None:
+async def test_a_refused_record_does_not_undo_a_later_deletion(ottla_broker: InProcessBroker) -> None:
     """The leader writes the refused version again, as it is now."""
     bootstrap = ottla_broker.bootstrap
     contradiction = b'{"subject":"b","version":1,"id":1,"schema":"\\"int\\"","deleted":false}'
-
-    async def scenario() -> None:
-        async with served(bootstrap) as one:
-            assert 1 == await registered(one, "a", "A")
-            assert 2 == await registered(one, "b", "B")
-        deletion = b'{"keytype":"DELETE_SUBJECT","subject":"b","magic":0}'
-        await write(bootstrap, (schema_key("b"), contradiction), (deletion, b'{"subject":"b","version":1}'))
-        async with served(bootstrap) as one:
-            await one.until_leading()
-            assert ["a"] == await one.call("GET", "/subjects")
-            assert 3 == await registered(one, "c", "C")
-        async with served(bootstrap) as again:
-            assert ["a", "c"] == await again.call("GET", "/subjects")
-            assert ["a", "b", "c"] == await again.call("GET", "/subjects?deleted=true")
-
-    run(scenario())
+    async with served(bootstrap) as one:
+        assert 1 == await registered(one, "a", "A")
+        assert 2 == await registered(one, "b", "B")
+    deletion = b'{"keytype":"DELETE_SUBJECT","subject":"b","magic":0}'
+    await write(bootstrap, (schema_key("b"), contradiction), (deletion, b'{"subject":"b","version":1}'))
+    async with served(bootstrap) as one:
+        await one.until_leading()
+        assert ["a"] == await one.call("GET", "/subjects")
+        assert 3 == await registered(one, "c", "C")
+    async with served(bootstrap) as again:
+        assert ["a", "c"] == await again.call("GET", "/subjects")
+        assert ["a", "b", "c"] == await again.call("GET", "/subjects?deleted=true")

@@ -1,9 +1,8 @@
 """Instances in one group on a real broker: one leads, all know which, and another takes over."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from typing import Any
 
 import pytest
 
@@ -15,10 +14,6 @@ from ottla.testing import InProcessBroker
 from ottla.transport.addresses import parse_bootstrap
 
 OPTIONS = ElectionOptions(session_timeout_ms=6_000, heartbeat_interval_ms=200)
-
-
-def run(scenario: Coroutine[Any, Any, None]) -> None:
-    asyncio.run(asyncio.wait_for(scenario, 60))
 
 
 class Member:
@@ -62,45 +57,36 @@ async def member(broker: InProcessBroker, port: int) -> AsyncIterator[Member]:
             await made.election.leave()
 
 
-def test_one_leads_it_stays_and_another_takes_over_when_it_leaves(ottla_broker: InProcessBroker) -> None:
-    async def scenario() -> None:
-        async with member(ottla_broker, 8082) as second:
-            await second.until_leader(8082)
-            async with member(ottla_broker, 8081) as first:
-                # A smaller URL does not take over from an instance that leads.
-                await first.until_leader(8082)
-                async with member(ottla_broker, 8083) as third:
-                    await third.until_leader(8082)
-                    second.is_eligible = False
-                    second.election.rejoin()
-                    for each in (first, second, third):
-                        await each.until_leader(8081)
-            await second.until(lambda elected: elected is None)
-
-    run(scenario())
-
-
-def test_the_same_url_twice_is_no_leader(ottla_broker: InProcessBroker, caplog: pytest.LogCaptureFixture) -> None:
-    async def scenario() -> None:
+async def test_one_leads_it_stays_and_another_takes_over_when_it_leaves(ottla_broker: InProcessBroker) -> None:
+    async with member(ottla_broker, 8082) as second:
+        await second.until_leader(8082)
         async with member(ottla_broker, 8081) as first:
-            await first.until_leader(8081)
-            async with member(ottla_broker, 8081):
-                await first.until(lambda elected: elected is None)
-            assert "same URL" in caplog.text
-            await first.until_leader(8081)
+            # A smaller URL does not take over from an instance that leads.
+            await first.until_leader(8082)
+            async with member(ottla_broker, 8083) as third:
+                await third.until_leader(8082)
+                second.is_eligible = False
+                second.election.rejoin()
+                for each in (first, second, third):
+                    await each.until_leader(8081)
+        await second.until(lambda elected: elected is None)
 
-    run(scenario())
+
+async def test_the_same_url_twice_is_no_leader(ottla_broker: InProcessBroker, caplog: pytest.LogCaptureFixture) -> None:
+    async with member(ottla_broker, 8081) as first:
+        await first.until_leader(8081)
+        async with member(ottla_broker, 8081):
+            await first.until(lambda elected: elected is None)
+        assert "same URL" in caplog.text
+        await first.until_leader(8081)
 
 
-def test_an_instance_that_hears_nothing_gives_up(ottla_broker: InProcessBroker) -> None:
-    async def scenario() -> None:
-        async with member(ottla_broker, 8081) as first:
-            await first.until_leader(8081)
-            ottla_broker.pause()
-            try:
-                await first.until(lambda elected: elected is None)
-            finally:
-                ottla_broker.resume()
-            await first.until_leader(8081)
-
-    run(scenario())
+async def test_an_instance_that_hears_nothing_gives_up(ottla_broker: InProcessBroker) -> None:
+    async with member(ottla_broker, 8081) as first:
+        await first.until_leader(8081)
+        ottla_broker.pause()
+        try:
+            await first.until(lambda elected: elected is None)
+        finally:
+            ottla_broker.resume()
+        await first.until_leader(8081)

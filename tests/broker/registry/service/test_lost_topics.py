@@ -31,31 +31,24 @@ async def until_lost(one: Started) -> str:
     return one.registry.problem
 
 
-def test_a_damaged_batch_keeps_a_registry_from_starting(tmp_path: Path) -> None:
-    async def register(bootstrap: str) -> None:
-        async with served(bootstrap) as one:
+async def test_a_damaged_batch_keeps_a_registry_from_starting(tmp_path: Path) -> None:
+    with InProcessBroker(tmp_path) as broker:
+        async with served(broker.bootstrap) as one:
             for number in range(3):
                 await one.call("POST", f"/subjects/s{number}/versions", record(f"R{number}"))
-
-    async def refuse(bootstrap: str) -> None:
-        with pytest.raises(SchemasTopicLostError, match=r"_schemas.*damaged"):
-            async with served(bootstrap):
-                pass
-
-    with InProcessBroker(tmp_path) as broker:
-        run(register(broker.bootstrap))
         broker.stop()
         data = bytearray(segment(tmp_path).read_bytes())
         data[100] ^= 0xFF
         segment(tmp_path).write_bytes(data)
         broker.restart()
-        run(refuse(broker.bootstrap))
+        with pytest.raises(SchemasTopicLostError, match=r"_schemas.*damaged"):
+            async with served(broker.bootstrap):
+                pass
 
 
-def test_an_older_copy_of_the_log_is_noticed(tmp_path: Path) -> None:
+async def test_an_older_copy_of_the_log_is_noticed(tmp_path: Path) -> None:
     """A backup was restored: ids that were given are missing from the log."""
-
-    async def scenario(broker: InProcessBroker) -> None:
+    with InProcessBroker(tmp_path) as broker:
         async with served(broker.bootstrap) as one:
             assert 1 == (await one.call("POST", "/subjects/s/versions", ORDER))["id"]
             await asyncio.to_thread(broker.stop)
@@ -80,23 +73,16 @@ def test_an_older_copy_of_the_log_is_noticed(tmp_path: Path) -> None:
             # What was read before is still answered.
             assert [1, 2] == await one.call("GET", "/subjects/s/versions")
 
-    with InProcessBroker(tmp_path) as broker:
-        run(scenario(broker))
 
-
-def test_a_log_that_lost_its_end_is_noticed_by_what_was_read_before(ottla_broker: InProcessBroker) -> None:
+async def test_a_log_that_lost_its_end_is_noticed_by_what_was_read_before(ottla_broker: InProcessBroker) -> None:
     """As after an unclean election on Kafka: the log has other records at offsets that were read before."""
-
-    async def scenario() -> None:
-        async with served(ottla_broker.bootstrap) as one:
-            assert 1 == (await one.call("POST", "/subjects/s/versions", ORDER))["id"]
-            assert one.registry.leadership is not None
-            # The instance remembers a version that the log does not have.
-            key = SchemaKey("s", 2)
-            value = SchemaValue(subject="s", version=2, id=2, schema='"int"', deleted=False)
-            one.registry.image.apply(Record(key, value), 0)
-            one.registry.leadership._fail("a reason to be elected again")
-            assert "version 2 of subject 's'" in await until_lost(one)
-            assert (500, 50001) == await one.error("POST", "/subjects/t/versions", record("Other"))
-
-    run(scenario())
+    async with served(ottla_broker.bootstrap) as one:
+        assert 1 == (await one.call("POST", "/subjects/s/versions", ORDER))["id"]
+        assert one.registry.leadership is not None
+        # The instance remembers a version that the log does not have.
+        key = SchemaKey("s", 2)
+        value = SchemaValue(subject="s", version=2, id=2, schema='"int"', deleted=False)
+        one.registry.image.apply(Record(key, value), 0)
+        one.registry.leadership._fail("a reason to be elected again")
+        assert "version 2 of subject 's'" in await until_lost(one)
+        assert (500, 50001) == await one.error("POST", "/subjects/t/versions", record("Other"))

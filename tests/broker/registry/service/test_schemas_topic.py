@@ -1,9 +1,8 @@
 """The topic `_schemas` on a real broker: created, refused, read, written and fenced."""
 
 import asyncio
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any
 
 import pytest
 
@@ -21,10 +20,6 @@ from ottla.registry.service.schemas_topic import (
 from ottla.registry.service.schemas_writer import SchemasWriter
 from ottla.testing import InProcessBroker
 from ottla.transport.addresses import parse_bootstrap
-
-
-def run(scenario: Coroutine[Any, Any, None]) -> None:
-    asyncio.run(asyncio.wait_for(scenario, 60))
 
 
 @asynccontextmanager
@@ -52,109 +47,87 @@ async def read_all(topic: SchemasTopic) -> list[tuple[bytes | None, bytes | None
     return [(each.key, each.value) async for chunk in topic.read(start, end) for each in chunk.records]
 
 
-def test_the_topic_is_created_compacted_with_one_partition(ottla_broker: InProcessBroker) -> None:
-    async def scenario() -> None:
-        async with connected(ottla_broker) as cluster:
-            topic = await opened(cluster)
-            assert topic.id is not None
-            view = await cluster.topic("_schemas", fresh=True)
-            assert 1 == len(view.partitions)
-            resource = Resource(type=ResourceType.TOPIC, name="_schemas")
-            (policy,) = await describe_configs(cluster, resource, ["cleanup.policy"])
-            assert "compact" == policy.value
-            again = await opened(cluster)
-            assert topic.id == again.id
-            assert topic.batch_bytes_max > 10_000_000
-
-    run(scenario())
+async def test_the_topic_is_created_compacted_with_one_partition(ottla_broker: InProcessBroker) -> None:
+    async with connected(ottla_broker) as cluster:
+        topic = await opened(cluster)
+        assert topic.id is not None
+        view = await cluster.topic("_schemas", fresh=True)
+        assert 1 == len(view.partitions)
+        resource = Resource(type=ResourceType.TOPIC, name="_schemas")
+        (policy,) = await describe_configs(cluster, resource, ["cleanup.policy"])
+        assert "compact" == policy.value
+        again = await opened(cluster)
+        assert topic.id == again.id
+        assert topic.batch_bytes_max > 10_000_000
 
 
 @pytest.mark.parametrize(
     ("partitions", "policy", "words"),
     [(2, "compact", "exactly 1"), (1, "delete", "cleanup.policy=delete"), (1, "compact,delete", "compact")],
 )
-def test_a_topic_that_cannot_keep_schemas_is_refused(
+async def test_a_topic_that_cannot_keep_schemas_is_refused(
     ottla_shared_broker: InProcessBroker, partitions: int, policy: str, words: str
 ) -> None:
     name = f"unfit-{partitions}-{policy.replace(',', '-')}"
-
-    async def scenario() -> None:
-        async with connected(ottla_shared_broker) as cluster:
-            await create_topic(
-                cluster, name, partitions=partitions, replication_factor=1, configs={"cleanup.policy": policy}
-            )
-            with pytest.raises(SchemasTopicError, match=words):
-                await opened(cluster, name)
-
-    run(scenario())
+    async with connected(ottla_shared_broker) as cluster:
+        await create_topic(
+            cluster, name, partitions=partitions, replication_factor=1, configs={"cleanup.policy": policy}
+        )
+        with pytest.raises(SchemasTopicError, match=words):
+            await opened(cluster, name)
 
 
-def test_a_reader_does_not_create_the_topic(ottla_broker: InProcessBroker) -> None:
-    async def scenario() -> None:
-        async with connected(ottla_broker) as cluster:
-            with pytest.raises(SchemasTopicError, match="does not exist"):
-                await opened(cluster, may_create=False)
-            assert "_schemas" not in (await cluster.refresh()).topics
-
-    run(scenario())
+async def test_a_reader_does_not_create_the_topic(ottla_broker: InProcessBroker) -> None:
+    async with connected(ottla_broker) as cluster:
+        with pytest.raises(SchemasTopicError, match="does not exist"):
+            await opened(cluster, may_create=False)
+        assert "_schemas" not in (await cluster.refresh()).topics
 
 
-def test_what_was_written_is_read(ottla_broker: InProcessBroker) -> None:
-    async def scenario() -> None:
-        async with connected(ottla_broker) as cluster, writing_after(cluster, ottla_broker) as (topic, writer):
-            assert 2 == await writer.write([(b"a", b"1"), (b"b", b"2")])
-            end = await writer.write([(b"a", None)])
+async def test_what_was_written_is_read(ottla_broker: InProcessBroker) -> None:
+    async with connected(ottla_broker) as cluster, writing_after(cluster, ottla_broker) as (topic, writer):
+        assert 2 == await writer.write([(b"a", b"1"), (b"b", b"2")])
+        end = await writer.write([(b"a", None)])
+        await until_end(topic, end)
+        assert [(b"a", b"1"), (b"b", b"2"), (b"a", None)] == await read_all(topic)
+
+
+async def test_a_second_writer_fences_the_first(ottla_broker: InProcessBroker) -> None:
+    async with connected(ottla_broker) as cluster, writing_after(cluster, ottla_broker) as (topic, old):
+        await old.write([(b"a", b"old")])
+        async with writing(ottla_broker) as new:
+            with pytest.raises(ProducerFencedError):
+                await old.write([(b"b", b"zombie")])
+            end = await new.write([(b"c", b"new")])
             await until_end(topic, end)
-            assert [(b"a", b"1"), (b"b", b"2"), (b"a", None)] == await read_all(topic)
-
-    run(scenario())
+            assert [(b"a", b"old"), (b"c", b"new")] == await read_all(topic)
 
 
-def test_a_second_writer_fences_the_first(ottla_broker: InProcessBroker) -> None:
-    async def scenario() -> None:
-        async with connected(ottla_broker) as cluster, writing_after(cluster, ottla_broker) as (topic, old):
-            await old.write([(b"a", b"old")])
-            async with writing(ottla_broker) as new:
-                with pytest.raises(ProducerFencedError):
-                    await old.write([(b"b", b"zombie")])
-                end = await new.write([(b"c", b"new")])
-                await until_end(topic, end)
-                assert [(b"a", b"old"), (b"c", b"new")] == await read_all(topic)
-
-    run(scenario())
-
-
-def test_a_deleted_topic_is_lost_and_a_recreated_one_is_another(ottla_broker: InProcessBroker) -> None:
-    async def scenario() -> None:
-        async with connected(ottla_broker) as cluster:
-            topic = await opened(cluster)
-            following = asyncio.create_task(follow(topic, 0))
-            await delete_topic(cluster, "_schemas")
-            with pytest.raises(SchemasTopicMissingError):
-                await topic.bounds()
-            with pytest.raises(SchemasTopicMissingError, match="deleted or recreated"):
-                await following
-            recreated = await opened(cluster)
-            assert topic.id != recreated.id
-            with pytest.raises(SchemasTopicMissingError):
-                await topic.bounds()
-            with pytest.raises(SchemasTopicMissingError):
-                await follow(topic, 0)
-
-    run(scenario())
+async def test_a_deleted_topic_is_lost_and_a_recreated_one_is_another(ottla_broker: InProcessBroker) -> None:
+    async with connected(ottla_broker) as cluster:
+        topic = await opened(cluster)
+        following = asyncio.create_task(follow(topic, 0))
+        await delete_topic(cluster, "_schemas")
+        with pytest.raises(SchemasTopicMissingError):
+            await topic.bounds()
+        with pytest.raises(SchemasTopicMissingError, match="deleted or recreated"):
+            await following
+        recreated = await opened(cluster)
+        assert topic.id != recreated.id
+        with pytest.raises(SchemasTopicMissingError):
+            await topic.bounds()
+        with pytest.raises(SchemasTopicMissingError):
+            await follow(topic, 0)
 
 
-def test_deleted_records_are_lost(ottla_broker: InProcessBroker) -> None:
-    async def scenario() -> None:
-        async with connected(ottla_broker) as cluster, writing_after(cluster, ottla_broker) as (topic, writer):
-            await writer.write([(b"a", b"1")])
-            resource = Resource(type=ResourceType.TOPIC, name="_schemas")
-            await alter_configs(cluster, resource, {"cleanup.policy": "delete"})
-            await delete_records(cluster, {TopicPartition("_schemas", 0): -1})
-            with pytest.raises(SchemasTopicLostError, match="lost records"):
-                await follow(topic, 0)
-
-    run(scenario())
+async def test_deleted_records_are_lost(ottla_broker: InProcessBroker) -> None:
+    async with connected(ottla_broker) as cluster, writing_after(cluster, ottla_broker) as (topic, writer):
+        await writer.write([(b"a", b"1")])
+        resource = Resource(type=ResourceType.TOPIC, name="_schemas")
+        await alter_configs(cluster, resource, {"cleanup.policy": "delete"})
+        await delete_records(cluster, {TopicPartition("_schemas", 0): -1})
+        with pytest.raises(SchemasTopicLostError, match="lost records"):
+            await follow(topic, 0)
 
 
 async def follow(topic: SchemasTopic, start: int) -> None:

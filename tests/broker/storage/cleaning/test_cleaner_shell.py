@@ -196,18 +196,14 @@ def test_appends_and_rolls_go_on_meanwhile() -> None:
     history.check()
 
 
-def test_one_log_is_cleaned_once_at_a_time() -> None:
+async def test_one_log_is_cleaned_once_at_a_time() -> None:
     history = filled()
-
-    async def twice() -> None:
-        first = asyncio.ensure_future(history.start_cleaning())
-        await asyncio.sleep(0)
-        with pytest.raises(MisuseError, match="being cleaned"):
-            await history.start_cleaning()
-        assert None is history.cleaner.cleanable([history.log], history.now)
-        await first
-
-    asyncio.run(twice())
+    first = asyncio.ensure_future(history.start_cleaning())
+    await asyncio.sleep(0)
+    with pytest.raises(MisuseError, match="being cleaned"):
+        await history.start_cleaning()
+    assert None is history.cleaner.cleanable([history.log], history.now)
+    await first
     history.log.cleaned_offset = Offset(0)
     assert None is not history.cleaner.cleanable([history.log], history.now)
 

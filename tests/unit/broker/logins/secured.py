@@ -1,9 +1,8 @@
 """What the tests of logins build with: brokers with SASL, users, keys and tokens."""
 
-import asyncio
 import json
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -77,16 +76,6 @@ async def secured(settings: dict[str, str]) -> AsyncIterator[Broker]:
     async with Broker(BrokerConfig.parse(settings=settings)) as broker:
         await add_user(broker, "alice", ALICE_PASSWORD)
         yield broker
-
-
-def with_secured(settings: dict[str, str], test: Callable[[Broker], Awaitable[T]]) -> T:
-    """What a test answers that is given such a broker."""
-
-    async def run() -> T:
-        async with secured(settings) as broker:
-            return await test(broker)
-
-    return asyncio.run(run())
 
 
 async def add_user(broker: Broker, name: str, password: str) -> None:

@@ -33,20 +33,17 @@ def made(url: str, **configs: Any) -> Jwks:
     return Jwks(JwksConfig(url=url, **configs), RealClock())
 
 
-def test_no_token_is_accepted_before_there_are_keys(tmp_path: Path) -> None:
-    async def test() -> None:
-        keys = made((tmp_path / "missing.json").as_uri())
-        with pytest.raises(BadTokenError, match="no keys"):
-            keys.verify(token(), RULES, now_ms())
-        with pytest.raises(OSError, match="No such file"):
-            await keys.fetch()
-        with pytest.raises(BadTokenError, match="no keys"):
-            keys.verify(token(), RULES, now_ms())
-
-    asyncio.run(test())
+async def test_no_token_is_accepted_before_there_are_keys(tmp_path: Path) -> None:
+    keys = made((tmp_path / "missing.json").as_uri())
+    with pytest.raises(BadTokenError, match="no keys"):
+        keys.verify(token(), RULES, now_ms())
+    with pytest.raises(OSError, match="No such file"):
+        await keys.fetch()
+    with pytest.raises(BadTokenError, match="no keys"):
+        keys.verify(token(), RULES, now_ms())
 
 
-def test_keys_of_a_file_are_rotated_and_kept_if_the_new_ones_are_broken(
+async def test_keys_of_a_file_are_rotated_and_kept_if_the_new_ones_are_broken(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(jwks_module, "_FILE_SECONDS", 0.01)
@@ -57,7 +54,7 @@ def test_keys_of_a_file_are_rotated_and_kept_if_the_new_ones_are_broken(
         new.write_text(text)
         os.replace(new, file)
 
-    async def test() -> None:
+    with caplog.at_level(logging.WARNING):
         keys = made(file.as_uri(), backoff_ms=5, backoff_ms_max=10)
         task = asyncio.create_task(keys.fetch_forever())
         try:
@@ -80,9 +77,6 @@ def test_keys_of_a_file_are_rotated_and_kept_if_the_new_ones_are_broken(
                     keys.verify(token(KEY), RULES, now_ms())
         finally:
             task.cancel()
-
-    with caplog.at_level(logging.WARNING):
-        asyncio.run(test())
     assert "the keys fetched before are still used" in caplog.text
 
 

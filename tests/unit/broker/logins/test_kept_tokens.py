@@ -47,20 +47,17 @@ class Endpoint:
         return self.issued[-1]
 
 
-def test_many_logins_ask_once() -> None:
-    async def scenario() -> None:
-        clock = SetClock()
-        endpoint = Endpoint(clock)
-        tokens = KeptTokens(endpoint.fetch, clock)
-        found = await asyncio.gather(*(tokens.token() for _ in range(20)))
-        assert [found[0]] * 20 == found
-        assert 1 == len(endpoint.issued)
-
-    asyncio.run(scenario())
+async def test_many_logins_ask_once() -> None:
+    clock = SetClock()
+    endpoint = Endpoint(clock)
+    tokens = KeptTokens(endpoint.fetch, clock)
+    found = await asyncio.gather(*(tokens.token() for _ in range(20)))
+    assert [found[0]] * 20 == found
+    assert 1 == len(endpoint.issued)
 
 
-def test_renewed_in_time_and_used_while_the_endpoint_is_down(caplog: pytest.LogCaptureFixture) -> None:
-    async def scenario() -> None:
+async def test_renewed_in_time_and_used_while_the_endpoint_is_down(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING):
         clock = SetClock()
         endpoint = Endpoint(clock)
         tokens = KeptTokens(endpoint.fetch, clock)
@@ -85,12 +82,9 @@ def test_renewed_in_time_and_used_while_the_endpoint_is_down(caplog: pytest.LogC
         assert endpoint.issued[2] == await tokens.token()
         renewing.cancel()
 
-    with caplog.at_level(logging.WARNING):
-        asyncio.run(scenario())
-
 
 @pytest.mark.parametrize("text", ["opaque", "a.b.c", "..", "é.é.é", token(exp=None), token(exp=True), token(exp="x")])
-def test_token_of_unknown_expiry_is_fetched_for_every_login(text: str) -> None:
+async def test_token_of_unknown_expiry_is_fetched_for_every_login(text: str) -> None:
     asked = 0
 
     async def fetch() -> str:
@@ -98,12 +92,9 @@ def test_token_of_unknown_expiry_is_fetched_for_every_login(text: str) -> None:
         asked += 1
         return text
 
-    async def scenario() -> None:
-        tokens = KeptTokens(fetch, RealClock())
-        assert [text, text] == [await tokens.token() for _ in range(2)]
-
     assert expiry_ms(text) is None
-    asyncio.run(scenario())
+    tokens = KeptTokens(fetch, RealClock())
+    assert [text, text] == [await tokens.token() for _ in range(2)]
     assert 2 == asked
 
 

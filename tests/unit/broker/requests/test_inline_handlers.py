@@ -11,54 +11,44 @@ async def answer(*steps: "asyncio.Future[int]") -> list[int]:
     return [await step for step in steps]
 
 
-def test_one_that_need_not_wait() -> None:
-    async def test() -> None:
-        done: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-        done.set_result(3)
-        assert [3, 3] == start_eagerly(answer(done, done))
-
-    asyncio.run(test())
+async def test_one_that_need_not_wait() -> None:
+    done: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+    done.set_result(3)
+    assert [3, 3] == start_eagerly(answer(done, done))
 
 
-def test_one_that_waits_twice() -> None:
-    async def test() -> None:
-        loop = asyncio.get_running_loop()
-        first, second = loop.create_future(), loop.create_future()
-        begun = start_eagerly(answer(first, second))
-        assert isinstance(begun, Suspended)
+async def test_one_that_waits_twice() -> None:
+    loop = asyncio.get_running_loop()
+    first, second = loop.create_future(), loop.create_future()
+    begun = start_eagerly(answer(first, second))
+    assert isinstance(begun, Suspended)
 
-        async def go_on() -> list[int]:
-            result: list[int] = await begun
-            return result
+    async def go_on() -> list[int]:
+        result: list[int] = await begun
+        return result
 
-        task = loop.create_task(go_on())
-        first.set_result(1)
-        await asyncio.sleep(0)
-        assert not task.done()
-        second.set_result(2)
-        assert [1, 2] == await task
-
-    asyncio.run(test())
+    task = loop.create_task(go_on())
+    first.set_result(1)
+    await asyncio.sleep(0)
+    assert not task.done()
+    second.set_result(2)
+    assert [1, 2] == await task
 
 
-def test_its_errors_are_its_own() -> None:
+async def test_its_errors_are_its_own() -> None:
     async def fail() -> None:
         raise ValueError("at once")
 
     with pytest.raises(ValueError, match="at once"):
         start_eagerly(fail())
-
-    async def test() -> None:
-        future: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-        begun = start_eagerly(answer(future))
-        future.set_exception(ValueError("later"))
-        with pytest.raises(ValueError, match="later"):
-            await begun
-
-    asyncio.run(test())
+    future: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+    begun = start_eagerly(answer(future))
+    future.set_exception(ValueError("later"))
+    with pytest.raises(ValueError, match="later"):
+        await begun
 
 
-def test_its_task_can_be_cancelled() -> None:
+async def test_its_task_can_be_cancelled() -> None:
     heard: list[str] = []
 
     async def patient(future: "asyncio.Future[int]") -> None:
@@ -68,18 +58,15 @@ def test_its_task_can_be_cancelled() -> None:
             heard.append("cancelled")
             raise
 
-    async def test() -> None:
-        loop = asyncio.get_running_loop()
-        begun = start_eagerly(patient(loop.create_future()))
+    loop = asyncio.get_running_loop()
+    begun = start_eagerly(patient(loop.create_future()))
 
-        async def go_on() -> None:
-            await begun
+    async def go_on() -> None:
+        await begun
 
-        task = loop.create_task(go_on())
-        await asyncio.sleep(0)
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-
-    asyncio.run(test())
+    task = loop.create_task(go_on())
+    await asyncio.sleep(0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
     assert ["cancelled"] == heard

@@ -28,16 +28,13 @@ def test_an_error_becomes_an_answer_too() -> None:
 
 
 @pytest.mark.parametrize("is_early", [True, False])
-def test_it_may_be_awaited(is_early: bool) -> None:
-    async def run() -> None:
-        reply = Reply(str)
-        if is_early:
-            reply.set_result(7)
-        else:
-            asyncio.get_running_loop().call_soon(reply.set_result, 7)
-        assert "7" == await reply
-
-    asyncio.run(run())
+async def test_it_may_be_awaited(is_early: bool) -> None:
+    reply = Reply(str)
+    if is_early:
+        reply.set_result(7)
+    else:
+        asyncio.get_running_loop().call_soon(reply.set_result, 7)
+    assert "7" == await reply
 
 
 def test_an_answer_that_cannot_be_made_fails_its_own_request_only() -> None:
@@ -52,14 +49,11 @@ def test_an_answer_that_cannot_be_made_fails_its_own_request_only() -> None:
 
 
 @pytest.mark.parametrize("is_early", [True, False])
-def test_a_failure_is_raised_where_the_answer_is_awaited(is_early: bool) -> None:
-    async def run() -> None:
-        reply = Reply(str)
-        if is_early:
-            reply.fail(ValueError("too large"))
-        else:
-            asyncio.get_running_loop().call_soon(reply.fail, ValueError("too large"))
-        with pytest.raises(ValueError, match="too large"):
-            await reply
-
-    asyncio.run(run())
+async def test_a_failure_is_raised_where_the_answer_is_awaited(is_early: bool) -> None:
+    reply = Reply(str)
+    if is_early:
+        reply.fail(ValueError("too large"))
+    else:
+        asyncio.get_running_loop().call_soon(reply.fail, ValueError("too large"))
+    with pytest.raises(ValueError, match="too large"):
+        await reply

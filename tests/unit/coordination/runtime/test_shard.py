@@ -1,7 +1,7 @@
 """The runtime of a coordinator, over a real partition on a simulated disk, with a machine that counts."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable
 from functools import partial
 from typing import Any
 
@@ -110,160 +110,126 @@ def shard_on(
     )
 
 
-def run(scenario: Callable[[], Awaitable[None]]) -> None:
-    async def bounded() -> None:
-        await asyncio.wait_for(scenario(), 20)
-
-    asyncio.run(bounded())
-
-
-def test_a_decision_is_written_then_answered_and_survives_a_reload() -> None:
-    async def scenario() -> None:
-        rig = await PartitionRig.make()
-        shard = shard_on(rig)
-        await shard.load()
-        assert [1, 2, 1] == [await shard.ask(partial(shard.machine.add, name)) for name in (b"a", b"a", b"b")]
-        again = shard_on(rig)
-        await again.load()
-        assert ({b"a": 2, b"b": 1}, 1) == (again.machine.sums, again.machine.loaded)
-
-    run(scenario)
+async def test_a_decision_is_written_then_answered_and_survives_a_reload() -> None:
+    rig = await PartitionRig.make()
+    shard = shard_on(rig)
+    await shard.load()
+    assert [1, 2, 1] == [await shard.ask(partial(shard.machine.add, name)) for name in (b"a", b"a", b"b")]
+    again = shard_on(rig)
+    await again.load()
+    assert ({b"a": 2, b"b": 1}, 1) == (again.machine.sums, again.machine.loaded)
 
 
-def test_before_it_is_loaded_and_after_it_is_unloaded_nobody_can_ask() -> None:
-    async def scenario() -> None:
-        rig = await PartitionRig.make()
-        shard = shard_on(rig)
-        with pytest.raises(CoordinatorLoadingError):
-            await shard.ask(shard.machine.park)
-        await shard.load()
-        parked = asyncio.ensure_future(shard.ask(shard.machine.park))
-        await asyncio.sleep(0)
-        shard.unload()
-        assert "moved" == await parked
-        with pytest.raises(NotCoordinatorError):
-            await shard.ask(shard.machine.park)
-
-    run(scenario)
+async def test_before_it_is_loaded_and_after_it_is_unloaded_nobody_can_ask() -> None:
+    rig = await PartitionRig.make()
+    shard = shard_on(rig)
+    with pytest.raises(CoordinatorLoadingError):
+        await shard.ask(shard.machine.park)
+    await shard.load()
+    parked = asyncio.ensure_future(shard.ask(shard.machine.park))
+    await asyncio.sleep(0)
+    shard.unload()
+    assert "moved" == await parked
+    with pytest.raises(NotCoordinatorError):
+        await shard.ask(shard.machine.park)
 
 
-def test_a_transaction_counts_with_its_marker_also_after_a_reload() -> None:
-    async def scenario() -> None:
-        rig = await PartitionRig.make()
-        shard = shard_on(rig)
-        await shard.load()
-        asked = await shard.ask(lambda now, token: shard.machine.add_in_transaction(b"t", now, token))
-        assert ("pending", {}) == (asked, shard.machine.sums)
-        waiting = shard_on(rig)
-        await waiting.load()
-        assert ({}, [PRODUCER]) == (waiting.machine.sums, list(waiting.machine.pending))
-        rig.partition.log.append_marker(
-            Marker.COMMIT,
-            producer_id=PRODUCER,
-            producer_epoch=ProducerEpoch(0),
-            coordinator_epoch=0,
-            leader_epoch=LeaderEpoch(3),
-            now=TimestampMs(5),
-        )
-        again = shard_on(rig)
-        await again.load()
-        assert ({b"t": 100}, {}) == (again.machine.sums, again.machine.pending)
-
-    run(scenario)
+async def test_a_transaction_counts_with_its_marker_also_after_a_reload() -> None:
+    rig = await PartitionRig.make()
+    shard = shard_on(rig)
+    await shard.load()
+    asked = await shard.ask(lambda now, token: shard.machine.add_in_transaction(b"t", now, token))
+    assert ("pending", {}) == (asked, shard.machine.sums)
+    waiting = shard_on(rig)
+    await waiting.load()
+    assert ({}, [PRODUCER]) == (waiting.machine.sums, list(waiting.machine.pending))
+    rig.partition.log.append_marker(
+        Marker.COMMIT,
+        producer_id=PRODUCER,
+        producer_epoch=ProducerEpoch(0),
+        coordinator_epoch=0,
+        leader_epoch=LeaderEpoch(3),
+        now=TimestampMs(5),
+    )
+    again = shard_on(rig)
+    await again.load()
+    assert ({b"t": 100}, {}) == (again.machine.sums, again.machine.pending)
 
 
 def commit() -> TransactionEnd:
     return TransactionEnd(Marker.COMMIT, PRODUCER, ProducerEpoch(0), 0, must_exceed_epoch=False)
 
 
-def test_a_marker_through_the_shard_counts_at_once_and_is_waited_for() -> None:
-    async def scenario() -> None:
-        rig = await PartitionRig.make(FLUSH_EACH)
-        shard = shard_on(rig)
-        await shard.load()
-        await shard.ask(lambda now, token: shard.machine.add_in_transaction(b"t", now, token))
-        noted = Noted()
-        shard.append_marker(commit(), noted, 4)
-        seen = asyncio.get_running_loop().create_future()
-        shard.carry_out([Write((), (Respond(seen, "seen"),))])
-        assert ({b"t": 100}, {}, False) == (shard.machine.sums, noted.offsets(), seen.done())
-        await seen
-        assert {4: 1} == noted.offsets()
-
-    run(scenario)
+async def test_a_marker_through_the_shard_counts_at_once_and_is_waited_for() -> None:
+    rig = await PartitionRig.make(FLUSH_EACH)
+    shard = shard_on(rig)
+    await shard.load()
+    await shard.ask(lambda now, token: shard.machine.add_in_transaction(b"t", now, token))
+    noted = Noted()
+    shard.append_marker(commit(), noted, 4)
+    seen = asyncio.get_running_loop().create_future()
+    shard.carry_out([Write((), (Respond(seen, "seen"),))])
+    assert ({b"t": 100}, {}, False) == (shard.machine.sums, noted.offsets(), seen.done())
+    await seen
+    assert {4: 1} == noted.offsets()
 
 
-def test_a_marker_that_comes_while_the_shard_is_loaded_counts_once() -> None:
-    async def scenario() -> None:
-        rig = await PartitionRig.make()
-        first = shard_on(rig)
-        await first.load()
-        await first.ask(lambda now, token: first.machine.add_in_transaction(b"t", now, token))
-        shard = shard_on(rig)
-        loading = asyncio.ensure_future(shard.load())
-        await asyncio.sleep(0)
-        assert not shard.is_active
-        noted = Noted()
-        shard.append_marker(commit(), noted, 0)
-        await loading
-        assert ({b"t": 100}, {}, {0: 1}) == (shard.machine.sums, shard.machine.pending, noted.offsets())
-
-    run(scenario)
+async def test_a_marker_that_comes_while_the_shard_is_loaded_counts_once() -> None:
+    rig = await PartitionRig.make()
+    first = shard_on(rig)
+    await first.load()
+    await first.ask(lambda now, token: first.machine.add_in_transaction(b"t", now, token))
+    shard = shard_on(rig)
+    loading = asyncio.ensure_future(shard.load())
+    await asyncio.sleep(0)
+    assert not shard.is_active
+    noted = Noted()
+    shard.append_marker(commit(), noted, 0)
+    await loading
+    assert ({b"t": 100}, {}, {0: 1}) == (shard.machine.sums, shard.machine.pending, noted.offsets())
 
 
-def test_a_marker_that_cannot_be_written_says_so() -> None:
-    async def scenario() -> None:
-        rig = await PartitionRig.make(min_insync_replicas=2, replicas=(ME, 2))
-        shard = shard_on(rig)
-        await shard.load()
-        noted = Noted()
-        shard.append_marker(commit(), noted, 0)
-        assert {0: NotEnoughReplicasError} == noted.offsets()
-
-    run(scenario)
+async def test_a_marker_that_cannot_be_written_says_so() -> None:
+    rig = await PartitionRig.make(min_insync_replicas=2, replicas=(ME, 2))
+    shard = shard_on(rig)
+    await shard.load()
+    noted = Noted()
+    shard.append_marker(commit(), noted, 0)
+    assert {0: NotEnoughReplicasError} == noted.offsets()
 
 
-def test_nothing_is_answered_or_done_before_the_disk_has_it() -> None:
-    async def scenario() -> None:
-        rig = await PartitionRig.make(FLUSH_EACH)
-        performed: list[Any] = []
-        shard = shard_on(rig, performed)
-        await shard.load()
-        loop = asyncio.get_running_loop()
-        first, second = loop.create_future(), loop.create_future()
-        shard.carry_out([*shard.machine.add(b"a", 0, first), Write((), (Respond(second, "seen"),)), "marker"])
-        assert (False, False, [], {b"a": 1}) == (first.done(), second.done(), performed, shard.machine.sums)
-        assert (1, "seen", ["marker"]) == (await first, await second, performed)
-
-    run(scenario)
+async def test_nothing_is_answered_or_done_before_the_disk_has_it() -> None:
+    rig = await PartitionRig.make(FLUSH_EACH)
+    performed: list[Any] = []
+    shard = shard_on(rig, performed)
+    await shard.load()
+    loop = asyncio.get_running_loop()
+    first, second = loop.create_future(), loop.create_future()
+    shard.carry_out([*shard.machine.add(b"a", 0, first), Write((), (Respond(second, "seen"),)), "marker"])
+    assert (False, False, [], {b"a": 1}) == (first.done(), second.done(), performed, shard.machine.sums)
+    assert (1, "seen", ["marker"]) == (await first, await second, performed)
 
 
-def test_a_write_that_fails_changes_nothing_and_says_so() -> None:
-    async def scenario() -> None:
-        rig = await PartitionRig.make()
-        performed: list[Any] = []
-        shard = shard_on(rig, performed)
-        await shard.load()
-        rig.partition.log.abandon("the disk is gone")
-        token = asyncio.get_running_loop().create_future()
-        shard.carry_out([*shard.machine.add(b"a", 0, token), "marker"])
-        assert ("failed", {}, []) == (await token, shard.machine.sums, performed)
-
-    run(scenario)
+async def test_a_write_that_fails_changes_nothing_and_says_so() -> None:
+    rig = await PartitionRig.make()
+    performed: list[Any] = []
+    shard = shard_on(rig, performed)
+    await shard.load()
+    rig.partition.log.abandon("the disk is gone")
+    token = asyncio.get_running_loop().create_future()
+    shard.carry_out([*shard.machine.add(b"a", 0, token), "marker"])
+    assert ("failed", {}, []) == (await token, shard.machine.sums, performed)
 
 
-def test_the_timer_follows_the_machine() -> None:
-    async def scenario() -> None:
-        rig = await PartitionRig.make()
-        shard = shard_on(rig)
-        await shard.load()
-        shard.machine.deadline = 0
-        shard.tell(lambda now: [])
-        await shard.machine.ticked.wait()
-        shard.unload()
-        assert 1 == len(shard.machine.ticks)
-
-    run(scenario)
+async def test_the_timer_follows_the_machine() -> None:
+    rig = await PartitionRig.make()
+    shard = shard_on(rig)
+    await shard.load()
+    shard.machine.deadline = 0
+    shard.tell(lambda now: [])
+    await shard.machine.ticked.wait()
+    shard.unload()
+    assert 1 == len(shard.machine.ticks)
 
 
 class SpansNoted(Timers):
@@ -280,45 +246,39 @@ class SpansNoted(Timers):
 
 
 @pytest.mark.parametrize("leap_ms", [3_600_000, -3_600_000])
-def test_a_wall_clock_that_is_set_makes_no_wait_longer_or_shorter(leap_ms: int) -> None:
-    async def scenario() -> None:
-        rig, clock = await PartitionRig.make(), SimClock()
-        timers = SpansNoted(clock)
-        shard = shard_on(rig, clock=clock, timers=timers)
-        await shard.load()
-        told: list[int] = []
-        shard.machine.deadline = clock.now_ms() + 10_000
-        shard.tell(lambda now: [])
-        clock.advance(4)
-        clock.jump(leap_ms)
+async def test_a_wall_clock_that_is_set_makes_no_wait_longer_or_shorter(leap_ms: int) -> None:
+    rig, clock = await PartitionRig.make(), SimClock()
+    timers = SpansNoted(clock)
+    shard = shard_on(rig, clock=clock, timers=timers)
+    await shard.load()
+    told: list[int] = []
+    shard.machine.deadline = clock.now_ms() + 10_000
+    shard.tell(lambda now: [])
+    clock.advance(4)
+    clock.jump(leap_ms)
 
-        def note(now: int) -> list[Any]:
-            told.append(now)
-            return []
+    def note(now: int) -> list[Any]:
+        told.append(now)
+        return []
 
-        shard.tell(note)
-        assert ([clock.now_ms()], [leap_ms]) == (told, shard.machine.leaps), "events are told the wall clock's time"
-        assert [10_000, 6_000] == timers.spans_ms
-        clock.advance(6)
-        due_ms = shard.machine.deadline
-        timers.callback()
-        assert ([due_ms], [clock.now_ms()]) == (shard.machine.ticks, shard.machine.ticks)
-
-    run(scenario)
+    shard.tell(note)
+    assert ([clock.now_ms()], [leap_ms]) == (told, shard.machine.leaps), "events are told the wall clock's time"
+    assert [10_000, 6_000] == timers.spans_ms
+    clock.advance(6)
+    due_ms = shard.machine.deadline
+    timers.callback()
+    assert ([due_ms], [clock.now_ms()]) == (shard.machine.ticks, shard.machine.ticks)
 
 
-def test_a_clock_that_is_set_just_before_the_timer_fires_ends_nothing_early() -> None:
-    async def scenario() -> None:
-        rig, clock = await PartitionRig.make(), SimClock()
-        timers = SpansNoted(clock)
-        shard = shard_on(rig, clock=clock, timers=timers)
-        await shard.load()
-        shard.machine.deadline = clock.now_ms() + 10_000
-        shard.tell(lambda now: [])
-        clock.advance(10)
-        clock.jump(-60_000)
-        timers.callback()
-        assert [clock.now_ms()] == shard.machine.ticks
-        assert [-60_000] == shard.machine.leaps
-
-    run(scenario)
+async def test_a_clock_that_is_set_just_before_the_timer_fires_ends_nothing_early() -> None:
+    rig, clock = await PartitionRig.make(), SimClock()
+    timers = SpansNoted(clock)
+    shard = shard_on(rig, clock=clock, timers=timers)
+    await shard.load()
+    shard.machine.deadline = clock.now_ms() + 10_000
+    shard.tell(lambda now: [])
+    clock.advance(10)
+    clock.jump(-60_000)
+    timers.callback()
+    assert [clock.now_ms()] == shard.machine.ticks
+    assert [-60_000] == shard.machine.leaps

@@ -12,7 +12,6 @@ from ottla.coordination.share_partitions.share_partition_state import DeadLetter
 from ottla.coordination.share_state.records import ShareKey
 from ottla.env.real_clock import RealClock
 from ottla.replication.partition import Partition
-from tests.unit.coordination.runtime.test_shard import run
 from tests.unit.replication.rig import PartitionRig
 
 KEY = ShareKey("g", UUID(int=1), 0)
@@ -22,35 +21,31 @@ def letters(first: int, last: int) -> DeadLetters:
     return DeadLetters(first, last, 1, DeadReason.REJECTED)
 
 
-def test_what_is_left_when_it_stops_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+async def test_what_is_left_when_it_stops_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     """A group, a topic or the offsets of a group may be gone for good: then so are the dead letters."""
+    is_down = asyncio.Event()
+    settled: list[Span] = []
 
-    async def scenario() -> None:
-        is_down = asyncio.Event()
-        settled: list[Span] = []
+    async def write(key: ShareKey, partition: Partition, owed: Sequence[DeadLetters]) -> int:
+        if owed[0].first == 0:
+            return 2
+        is_down.set()
+        raise DeadLettersDelayedError("no leader")
 
-        async def write(key: ShareKey, partition: Partition, owed: Sequence[DeadLetters]) -> int:
-            if owed[0].first == 0:
-                return 2
-            is_down.set()
-            raise DeadLettersDelayedError("no leader")
-
-        rig = await PartitionRig.make()
-        delivery = DeadLetterDelivery(
-            KEY,
-            rig.partition,
-            write,
-            clock=RealClock(),
-            counts=ShareCounts(),
-            is_wanted=lambda: True,
-            on_settled=settled.append,
-            on_idle=lambda: None,
-        )
-        delivery.add([letters(0, 4), letters(7, 7)])
-        await is_down.wait()
-        assert [Span(0, 1)] == settled
-        await delivery.close()
-        assert delivery.is_idle
-
-    run(scenario)
+    rig = await PartitionRig.make()
+    delivery = DeadLetterDelivery(
+        KEY,
+        rig.partition,
+        write,
+        clock=RealClock(),
+        counts=ShareCounts(),
+        is_wanted=lambda: True,
+        on_settled=settled.append,
+        on_idle=lambda: None,
+    )
+    delivery.add([letters(0, 4), letters(7, 7)])
+    await is_down.wait()
+    assert [Span(0, 1)] == settled
+    await delivery.close()
+    assert delivery.is_idle
     assert "share group g: stopped before 4 dead letters of partition t-0, from offset 2 on" in caplog.text

@@ -1,7 +1,7 @@
 """Responses of the transaction coordinator that come late: they belong to the transaction that asked."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -17,7 +17,7 @@ from ottla.security.connection_context import ConnectionContext
 from ottla.security.resources import Operation, ResourceType
 from tests.broker.client.holding_relay import HoldingRelay, holding_relay
 from tests.broker.running_broker import make_topic
-from tests.waiting import PATIENCE_SECONDS, until
+from tests.waiting import until
 
 
 class DeniesOneTopic:
@@ -66,59 +66,42 @@ async def commit_one(producer: AsyncProducer, value: bytes) -> None:
     await delivery
 
 
-def run(scenario: Callable[[], Awaitable[None]]) -> None:
-    async def bounded() -> None:
-        async with asyncio.timeout(PATIENCE_SECONDS):
-            await scenario()
-
-    asyncio.run(bounded())
-
-
-def test_a_refused_partition_is_not_asked_for_again(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with transacting(tmp_path) as (relay, producer):
-            producer.begin_transaction()
-            with pytest.raises(TransactionFailedError, match="TOPIC_AUTHORIZATION_FAILED"):
-                await producer.send_and_wait("forbidden", b"refused")
-            asked = relay.asked.count(ApiKey.ADD_PARTITIONS_TO_TXN)
-            # Ten turns of the sender, each long after the backoff.
-            for _ in range(10):
-                await asyncio.sleep(0.01)
-                producer._core.sender.wake()
-            assert asked == relay.asked.count(ApiKey.ADD_PARTITIONS_TO_TXN)
-            await producer.abort_transaction()
-            await commit_one(producer, b"next")
-
-    run(scenario)
+async def test_a_refused_partition_is_not_asked_for_again(tmp_path: Path) -> None:
+    async with transacting(tmp_path) as (relay, producer):
+        producer.begin_transaction()
+        with pytest.raises(TransactionFailedError, match="TOPIC_AUTHORIZATION_FAILED"):
+            await producer.send_and_wait("forbidden", b"refused")
+        asked = relay.asked.count(ApiKey.ADD_PARTITIONS_TO_TXN)
+        # Ten turns of the sender, each long after the backoff.
+        for _ in range(10):
+            await asyncio.sleep(0.01)
+            producer._core.sender.wake()
+        assert asked == relay.asked.count(ApiKey.ADD_PARTITIONS_TO_TXN)
+        await producer.abort_transaction()
+        await commit_one(producer, b"next")
 
 
-def test_a_late_refusal_does_not_fail_the_next_transaction(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with transacting(tmp_path) as (relay, producer):
-            producer.begin_transaction()
-            relay.held = ApiKey.ADD_PARTITIONS_TO_TXN
-            await producer.send("forbidden", b"refused")
-            await until(lambda: relay.is_holding)
-            asyncio.get_running_loop().call_later(0.1, relay.release)
-            await producer.abort_transaction()
-            assert not relay.is_holding, "the transaction ended while its partitions were being added"
-            await commit_one(producer, b"next")
-            await commit_one(producer, b"after it")
-
-    run(scenario)
+async def test_a_late_refusal_does_not_fail_the_next_transaction(tmp_path: Path) -> None:
+    async with transacting(tmp_path) as (relay, producer):
+        producer.begin_transaction()
+        relay.held = ApiKey.ADD_PARTITIONS_TO_TXN
+        await producer.send("forbidden", b"refused")
+        await until(lambda: relay.is_holding)
+        asyncio.get_running_loop().call_later(0.1, relay.release)
+        await producer.abort_transaction()
+        assert not relay.is_holding, "the transaction ended while its partitions were being added"
+        await commit_one(producer, b"next")
+        await commit_one(producer, b"after it")
 
 
-def test_an_abort_ends_partitions_that_were_added_late(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with transacting(tmp_path) as (relay, producer):
-            producer.begin_transaction()
-            relay.held = ApiKey.ADD_PARTITIONS_TO_TXN
-            await producer.send("good", b"aborted", partition=1)
-            await until(lambda: relay.is_holding)
-            ends = relay.asked.count(ApiKey.END_TXN)
-            asyncio.get_running_loop().call_later(0.1, relay.release)
-            await producer.abort_transaction()
-            assert ends + 1 == relay.asked.count(ApiKey.END_TXN), "the coordinator has the partition in a transaction"
-            await commit_one(producer, b"next")
-
-    run(scenario)
+async def test_an_abort_ends_partitions_that_were_added_late(tmp_path: Path) -> None:
+    async with transacting(tmp_path) as (relay, producer):
+        producer.begin_transaction()
+        relay.held = ApiKey.ADD_PARTITIONS_TO_TXN
+        await producer.send("good", b"aborted", partition=1)
+        await until(lambda: relay.is_holding)
+        ends = relay.asked.count(ApiKey.END_TXN)
+        asyncio.get_running_loop().call_later(0.1, relay.release)
+        await producer.abort_transaction()
+        assert ends + 1 == relay.asked.count(ApiKey.END_TXN), "the coordinator has the partition in a transaction"
+        await commit_one(producer, b"next")

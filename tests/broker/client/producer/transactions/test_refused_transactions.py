@@ -1,7 +1,7 @@
 """A broker refuses a record of a producer: what happens to the records behind it, and to the transactions."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Coroutine
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -56,12 +56,10 @@ async def serving(folder: Path) -> AsyncIterator[Broker]:
         yield broker
 
 
-def run(folder: Path, scenario: Callable[[Broker], Awaitable[None]]) -> None:
-    async def within() -> None:
-        async with serving(folder) as broker, asyncio.timeout(2 * SOON_S):
-            await scenario(broker)
-
-    asyncio.run(within())
+@asynccontextmanager
+async def served_topics(folder: Path) -> AsyncIterator[Broker]:
+    async with serving(folder) as broker, asyncio.timeout(2 * SOON_S):
+        yield broker
 
 
 def producer_of(broker: Broker, **options: Any) -> AsyncProducer:
@@ -114,10 +112,10 @@ def version(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
 
 @pytest.mark.parametrize("in_flight", [1, 5])
 @pytest.mark.parametrize("refusal", get_args(Refusal))
-def test_records_behind_a_refused_one_fail_at_once_and_the_next_transaction_works(
+async def test_records_behind_a_refused_one_fail_at_once_and_the_next_transaction_works(
     tmp_path: Path, version: int, refusal: Refusal, in_flight: int
 ) -> None:
-    async def scenario(broker: Broker) -> None:
+    async with served_topics(tmp_path) as broker:
         async with producer_of(
             broker, transactional_id="x", max_in_flight_requests_per_connection=in_flight
         ) as producer:
@@ -160,12 +158,11 @@ def test_records_behind_a_refused_one_fail_at_once_and_the_next_transaction_work
             await producer.commit_transaction()
         assert [b"before", *(b"next %d" % number for number in range(5))] == await read(broker, "t", 6)
 
-    run(tmp_path, scenario)
-
 
 @pytest.mark.parametrize("refusal", ["queue gate", "record size"])
-def test_a_commit_fails_at_once(tmp_path: Path, version: int, refusal: Refusal) -> None:
-    async def scenario(broker: Broker) -> None:
+async def test_a_commit_fails_at_once(tmp_path: Path, version: int, refusal: Refusal) -> None:
+    assert version
+    async with served_topics(tmp_path) as broker:
         async with producer_of(broker, transactional_id="x") as producer:
             await producer.init_transactions()
             producer.begin_transaction()
@@ -183,12 +180,10 @@ def test_a_commit_fails_at_once(tmp_path: Path, version: int, refusal: Refusal) 
             await producer.commit_transaction()
         assert [b"next"] == await read(broker, "t", 1)
 
+
+async def test_an_abort_while_a_record_is_retried(tmp_path: Path, version: int) -> None:
     assert version
-    run(tmp_path, scenario)
-
-
-def test_an_abort_while_a_record_is_retried(tmp_path: Path, version: int) -> None:
-    async def scenario(broker: Broker) -> None:
+    async with served_topics(tmp_path) as broker:
         async with producer_of(broker, transactional_id="x") as producer:
             await producer.init_transactions()
             producer.begin_transaction()
@@ -207,12 +202,9 @@ def test_an_abort_while_a_record_is_retried(tmp_path: Path, version: int) -> Non
             await producer.commit_transaction()
         assert [b"before", b"next"] == await read(broker, "t", 2)
 
-    assert version
-    run(tmp_path, scenario)
 
-
-def test_records_of_a_fenced_producer_fail_at_once(tmp_path: Path) -> None:
-    async def scenario(broker: Broker) -> None:
+async def test_records_of_a_fenced_producer_fail_at_once(tmp_path: Path) -> None:
+    async with served_topics(tmp_path) as broker:
         async with producer_of(broker, transactional_id="x", max_in_flight_requests_per_connection=1) as producer:
             await producer.init_transactions()
             producer.begin_transaction()
@@ -229,15 +221,13 @@ def test_records_of_a_fenced_producer_fail_at_once(tmp_path: Path) -> None:
                 await other.commit_transaction()
         assert [b"good"] == await read(broker, "t", 1)
 
-    run(tmp_path, scenario)
-
 
 @pytest.mark.parametrize("in_flight", [1, 5])
 @pytest.mark.parametrize("refusal", get_args(Refusal))
-def test_without_a_transaction_the_records_behind_a_refused_one_are_sent(
+async def test_without_a_transaction_the_records_behind_a_refused_one_are_sent(
     tmp_path: Path, refusal: Refusal, in_flight: int
 ) -> None:
-    async def scenario(broker: Broker) -> None:
+    async with served_topics(tmp_path) as broker:
         topic = "t" if refusal == "record size" else "t.delayed"
         async with producer_of(broker, max_in_flight_requests_per_connection=in_flight) as producer:
             await producer.send_and_wait(topic, b"before", partition=0)
@@ -254,5 +244,3 @@ def test_without_a_transaction_the_records_behind_a_refused_one_are_sent(
                 assert error.error_code is CODES[refusal]
             assert [None] * 30 == [await outcome(each) for each in sent]
         assert [b"before", *(b"%d" % number for number in range(30))] == await read(broker, "t", 31)
-
-    run(tmp_path, scenario)

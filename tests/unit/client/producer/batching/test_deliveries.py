@@ -130,30 +130,27 @@ def test_pieces_must_have_all_records() -> None:
         BatchPromise(PARTITION, count=3).split([BatchPromise(PARTITION, count=2)])
 
 
-def test_awaiting_before_and_after() -> None:
-    async def scenario() -> None:
-        promise = BatchPromise(PARTITION, True)
-        early, late, lonely = (promise.record(0, None, None) for _ in range(3))
-        assert isinstance(early, AsyncDelivery)
-        assert isinstance(late, AsyncDelivery)
-        assert isinstance(lonely, AsyncDelivery)
-        waiting = asyncio.ensure_future(early)
-        cancelled = asyncio.ensure_future(lonely)
-        await asyncio.sleep(0)
-        cancelled.cancel()
-        promise.succeed(7)
-        assert 7 == (await waiting).offset
-        assert 8 == (await late).offset
-        assert [7, 8, 9] == [each.offset for each in await asyncio.gather(early, late, lonely)]
-        failing = BatchPromise(PARTITION, True)
-        delivery = failing.record(0, None, None)
-        assert isinstance(delivery, AsyncDelivery)
-        failing.fail(ValueError("why"))
-        for _ in range(2):
-            with pytest.raises(ValueError, match="why"):
-                await delivery
-
-    asyncio.run(scenario())
+async def test_awaiting_before_and_after() -> None:
+    promise = BatchPromise(PARTITION, True)
+    early, late, lonely = (promise.record(0, None, None) for _ in range(3))
+    assert isinstance(early, AsyncDelivery)
+    assert isinstance(late, AsyncDelivery)
+    assert isinstance(lonely, AsyncDelivery)
+    waiting = asyncio.ensure_future(early)
+    cancelled = asyncio.ensure_future(lonely)
+    await asyncio.sleep(0)
+    cancelled.cancel()
+    promise.succeed(7)
+    assert 7 == (await waiting).offset
+    assert 8 == (await late).offset
+    assert [7, 8, 9] == [each.offset for each in await asyncio.gather(early, late, lonely)]
+    failing = BatchPromise(PARTITION, True)
+    delivery = failing.record(0, None, None)
+    assert isinstance(delivery, AsyncDelivery)
+    failing.fail(ValueError("why"))
+    for _ in range(2):
+        with pytest.raises(ValueError, match="why"):
+            await delivery
 
 
 def test_many_threads_wait_while_it_is_told() -> None:

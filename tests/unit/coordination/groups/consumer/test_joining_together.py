@@ -22,7 +22,6 @@ from ottla.model.errors import NotCoordinatorError
 from ottla.sim.clock import SimClock
 from ottla.sim.random import SimRandom
 from tests.unit.coordination.consumer_group_driver import FOO, TOPICS, Driver
-from tests.unit.coordination.runtime.test_shard import run
 from tests.unit.replication.rig import PartitionRig
 
 
@@ -163,25 +162,19 @@ class Rig:
         return reply
 
 
-def test_a_member_that_joins_alone_is_answered_soon() -> None:
-    async def scenario() -> None:
-        rig = await Rig.make()
-        answer = await rig.join("a")
-        assert {FOO: (0, 1, 2, 3)} == answer.assignment
-
-    run(scenario)
+async def test_a_member_that_joins_alone_is_answered_soon() -> None:
+    rig = await Rig.make()
+    answer = await rig.join("a")
+    assert {FOO: (0, 1, 2, 3)} == answer.assignment
 
 
-def test_members_that_join_in_a_row_of_rounds_are_decided_together() -> None:
-    async def scenario() -> None:
-        rig = await Rig.make()
-        replies = []
-        for number in range(50):
-            replies.append(rig.join(f"m{number}", topic_names=("wide",)))
-            await asyncio.sleep(0)
-        assert {2: 10, 1: 40} == _sizes([await reply for reply in replies])
-
-    run(scenario)
+async def test_members_that_join_in_a_row_of_rounds_are_decided_together() -> None:
+    rig = await Rig.make()
+    replies = []
+    for number in range(50):
+        replies.append(rig.join(f"m{number}", topic_names=("wide",)))
+        await asyncio.sleep(0)
+    assert {2: 10, 1: 40} == _sizes([await reply for reply in replies])
 
 
 def _sizes(answers: list[Any]) -> dict[int, int]:
@@ -189,102 +182,78 @@ def _sizes(answers: list[Any]) -> dict[int, int]:
     return {size: sizes.count(size) for size in set(sizes)}
 
 
-def test_a_join_does_not_wait_for_ever_while_others_come() -> None:
-    async def scenario() -> None:
-        rig = await Rig.make()
-        reply = rig.join("a")
-        for number in range(1_000):
-            if reply.done():
-                break
-            rig.join(f"m{number}")
-            await asyncio.sleep(0)
-        assert reply.done()
-
-    run(scenario)
-
-
-def test_groups_do_not_wait_for_each_other() -> None:
-    async def scenario() -> None:
-        rig = await Rig.make()
-        replies = [rig.join("a", group_id="one"), rig.join("a", group_id="other")]
-        assert [{FOO: (0, 1, 2, 3)}] * 2 == [(await reply).assignment for reply in replies]
-
-    run(scenario)
-
-
-def test_the_next_request_of_a_member_does_not_overtake_its_join() -> None:
-    async def scenario() -> None:
-        rig = await Rig.make()
-        reply = rig.join("a")
-        rig.joins.decide_for(rig.shard, "g", "someone else")
-        assert not reply.done()
-        rig.joins.decide_for(rig.shard, "g", "a")
-        assert reply.done()
-        left = await rig.shard.ask(
-            lambda now_ms, token: rig.shard.machine.consumer_heartbeat(
-                ConsumerHeartbeat(group_id="g", member_id="a", member_epoch=-1), now_ms, token
-            )
-        )
-        assert ErrorCode.NONE is left.error
+async def test_a_join_does_not_wait_for_ever_while_others_come() -> None:
+    rig = await Rig.make()
+    reply = rig.join("a")
+    for number in range(1_000):
+        if reply.done():
+            break
+        rig.join(f"m{number}")
         await asyncio.sleep(0)
-        assert {} == rig.shard.machine.consumers.groups["g"].members
-
-    run(scenario)
+    assert reply.done()
 
 
-def test_large_subscriptions_are_not_gathered_into_one_batch() -> None:
-    async def scenario() -> None:
-        rig = await Rig.make()
-        names = tuple("x" * 249 + str(number) for number in range(100, 400))
-        first, second = rig.join("a", topic_names=names), rig.join("b", topic_names=names)
-        assert (True, False) == (first.done(), second.done())
-        assert ErrorCode.NONE is (await second).error
-
-    run(scenario)
+async def test_groups_do_not_wait_for_each_other() -> None:
+    rig = await Rig.make()
+    replies = [rig.join("a", group_id="one"), rig.join("a", group_id="other")]
+    assert [{FOO: (0, 1, 2, 3)}] * 2 == [(await reply).assignment for reply in replies]
 
 
-def test_many_joins_are_more_than_one_batch() -> None:
-    async def scenario() -> None:
-        rig = await Rig.make()
-        replies = [rig.join(f"m{number:03}") for number in range(999)]
-        assert (True, False) == (replies[0].done(), replies[-1].done())
-        assert {ErrorCode.NONE} == {(await reply).error for reply in replies}
-        assert 999 == len(rig.shard.machine.consumers.groups["g"].members)
-
-    run(scenario)
-
-
-def test_a_shard_that_is_unloaded_meanwhile_refuses_the_joins() -> None:
-    async def scenario() -> None:
-        rig = await Rig.make()
-        reply = rig.join("a")
-        rig.shard.unload()
-        assert isinstance(await reply, NotCoordinatorError)
-
-    run(scenario)
+async def test_the_next_request_of_a_member_does_not_overtake_its_join() -> None:
+    rig = await Rig.make()
+    reply = rig.join("a")
+    rig.joins.decide_for(rig.shard, "g", "someone else")
+    assert not reply.done()
+    rig.joins.decide_for(rig.shard, "g", "a")
+    assert reply.done()
+    left = await rig.shard.ask(
+        lambda now_ms, token: rig.shard.machine.consumer_heartbeat(
+            ConsumerHeartbeat(group_id="g", member_id="a", member_epoch=-1), now_ms, token
+        )
+    )
+    assert ErrorCode.NONE is left.error
+    await asyncio.sleep(0)
+    assert {} == rig.shard.machine.consumers.groups["g"].members
 
 
-def test_an_answer_that_cannot_be_made_does_not_keep_the_others_waiting() -> None:
-    async def scenario() -> None:
-        rig = await Rig.make()
-        broken = Reply(lambda outcome: outcome.assignment[None])
-        rig.joins.add(rig.shard, PlainJoin(first_beat("a"), broken))
-        assert {FOO: (2, 3)} == (await rig.join("b")).assignment
-        with pytest.raises(KeyError):
-            await broken
-
-    run(scenario)
+async def test_large_subscriptions_are_not_gathered_into_one_batch() -> None:
+    rig = await Rig.make()
+    names = tuple("x" * 249 + str(number) for number in range(100, 400))
+    first, second = rig.join("a", topic_names=names), rig.join("b", topic_names=names)
+    assert (True, False) == (first.done(), second.done())
+    assert ErrorCode.NONE is (await second).error
 
 
-def test_no_join_waits_for_ever_if_one_of_them_cannot_be_decided() -> None:
-    async def scenario() -> None:
-        rig = await Rig.make()
-        # No request has such a number, and no record can.
-        replies = [rig.join("a"), rig.join("b", rebalance_timeout_ms=2**40), rig.join("x", rebalance_timeout_ms=-1)]
-        for reply in replies:
-            with pytest.raises(struct.error):
-                await reply
-        assert {} == rig.shard.machine.consumers.groups
-        assert {FOO: (0, 1, 2, 3)} == (await rig.join("a")).assignment
+async def test_many_joins_are_more_than_one_batch() -> None:
+    rig = await Rig.make()
+    replies = [rig.join(f"m{number:03}") for number in range(999)]
+    assert (True, False) == (replies[0].done(), replies[-1].done())
+    assert {ErrorCode.NONE} == {(await reply).error for reply in replies}
+    assert 999 == len(rig.shard.machine.consumers.groups["g"].members)
 
-    run(scenario)
+
+async def test_a_shard_that_is_unloaded_meanwhile_refuses_the_joins() -> None:
+    rig = await Rig.make()
+    reply = rig.join("a")
+    rig.shard.unload()
+    assert isinstance(await reply, NotCoordinatorError)
+
+
+async def test_an_answer_that_cannot_be_made_does_not_keep_the_others_waiting() -> None:
+    rig = await Rig.make()
+    broken = Reply(lambda outcome: outcome.assignment[None])
+    rig.joins.add(rig.shard, PlainJoin(first_beat("a"), broken))
+    assert {FOO: (2, 3)} == (await rig.join("b")).assignment
+    with pytest.raises(KeyError):
+        await broken
+
+
+async def test_no_join_waits_for_ever_if_one_of_them_cannot_be_decided() -> None:
+    rig = await Rig.make()
+    # No request has such a number, and no record can.
+    replies = [rig.join("a"), rig.join("b", rebalance_timeout_ms=2**40), rig.join("x", rebalance_timeout_ms=-1)]
+    for reply in replies:
+        with pytest.raises(struct.error):
+            await reply
+    assert {} == rig.shard.machine.consumers.groups
+    assert {FOO: (0, 1, 2, 3)} == (await rig.join("a")).assignment
