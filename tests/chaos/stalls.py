@@ -16,9 +16,11 @@ class Stalls:
     def __init__(self) -> None:
         self._gaps: list[tuple[float, float]] = []
         self._is_over = threading.Event()
+        self._looked = 0.0
         self._watching = threading.Thread(target=self._watch, daemon=True)
 
     def __enter__(self) -> Self:
+        self._looked = time.monotonic()
         self._watching.start()
         return self
 
@@ -33,11 +35,12 @@ class Stalls:
         return sum(max(min(end, until) - max(begin, start), 0.0) for begin, end in self._gaps)
 
     def _watch(self) -> None:
-        before = time.monotonic()
-        while not self._is_over.wait(LOOK_SECONDS):
+        is_over = False
+        while not is_over:
+            is_over = self._is_over.wait(LOOK_SECONDS)
             now = time.monotonic()
-            self.add(before, now)
-            before = now
+            self.add(self._looked, now)  # also at the end: the machine may just have stood still
+            self._looked = now
 
     def add(self, before: float, now: float) -> None:
         """It woke up at one moment, and then not before another."""
