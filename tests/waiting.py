@@ -1,25 +1,43 @@
 """Bounded waits for conditions that no event announces: looks every few milliseconds, and fails when time is up."""
 
 import asyncio
+import inspect
+import itertools
 import time
-from collections.abc import Callable
-from typing import Final
+from collections.abc import Awaitable, Callable
+from typing import Final, TypeVar
+
+T = TypeVar("T")
 
 PATIENCE_SECONDS: Final = 180.0
 """A machine may stall for long; a condition that comes to be is noticed at once all the same."""
 LOOK_SECONDS: Final = 0.01
+TURNS: Final = 100
+"""What depends on this event loop alone is so after a few turns of it."""
 
 
-async def until(is_so: Callable[[], bool], seconds: float = PATIENCE_SECONDS) -> None:
-    """Returns once it is so, and lets the event loop run meanwhile. Raises TimeoutError."""
+async def until(condition: Callable[[], object | Awaitable[object]], seconds: float = PATIENCE_SECONDS) -> None:
+    """Returns once the condition is true; the event loop runs meanwhile. Raises TimeoutError."""
     async with asyncio.timeout(seconds):
-        while not is_so():  # noqa: ASYNC110  # what is waited for has no event of its own
-            await asyncio.sleep(LOOK_SECONDS)
+        for turn in itertools.count():
+            result = condition()
+            if await result if inspect.isawaitable(result) else result:
+                return
+            await asyncio.sleep(0 if turn < TURNS else LOOK_SECONDS)
 
 
-def wait_until(is_so: Callable[[], bool], what: str, seconds: float = PATIENCE_SECONDS) -> None:
-    """Returns once it is so; other threads and processes decide when. The failure says `what`."""
+def wait_until(
+    condition: Callable[[], T],
+    what: str | Callable[[], object] = "the condition is true",
+    seconds: float = PATIENCE_SECONDS,
+) -> T:
+    """Returns the condition's result once that is true; other threads and processes decide when.
+
+    The failure says `what` was waited for, or what it returns then.
+    """
     deadline = time.monotonic() + seconds
-    while not is_so():
-        assert time.monotonic() < deadline, f"waited {seconds:g} s until {what}"
+    while not (result := condition()):
+        if time.monotonic() > deadline:
+            raise AssertionError(f"waited {seconds:g} s until {what if isinstance(what, str) else what()}")
         time.sleep(LOOK_SECONDS)
+    return result

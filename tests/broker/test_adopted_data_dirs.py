@@ -19,7 +19,7 @@ from tests.golden import stores
 from tests.golden.manifest import FOLDERS, load, unpack
 from tests.unit.storage.rig import NOW, P0, batch, new_log, put
 from tests.unit.storage.rig import append as append_to_log
-from tests.unit.transport.rig import until
+from tests.waiting import until
 
 INTERNAL = {"__consumer_offsets", "__transaction_state"}
 TRANSACTIONS = "transactions-0"

@@ -45,7 +45,7 @@ from ottla.transport.listeners import Listeners
 from tests.broker.running_broker import append, make_topic, running
 from tests.broker.sick_disk import SickDisk
 from tests.unit.storage.rig import batch
-from tests.unit.transport.rig import until
+from tests.waiting import until
 
 
 def test_a_broker_on_every_address_advertises_the_machines_name(tmp_path: Path) -> None:

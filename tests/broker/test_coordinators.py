@@ -26,7 +26,7 @@ from ottla.model.errors import CoordinatorNotAvailableError
 from ottla.model.ids import LeaderEpoch, ProducerEpoch, ProducerId, TopicPartition
 from tests.broker.running_broker import append, led_anew, make_topic, running
 from tests.unit.storage.rig import batch
-from tests.unit.transport.rig import until
+from tests.waiting import until
 
 GROUP = "g"
 

@@ -21,7 +21,7 @@ from ottla.records.decode import decode_records
 from ottla.records.layout import ATTRIBUTES_AT, BASE_OFFSET_AT, CRC_AT
 from tests.broker.running_broker import make_topic, running, with_broker
 from tests.broker.test_coordinators import GROUP, active, commit_offset, committed
-from tests.unit.transport.rig import until
+from tests.waiting import until
 
 TOPICS = ("first", "second", "third")
 IDS = 50

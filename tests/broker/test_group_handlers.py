@@ -23,7 +23,7 @@ from ottla.protocol.messages import frame_body, read_request, read_response, wri
 from ottla.protocol.offset_commits import OffsetCommit
 from tests.broker.contexts import context_of
 from tests.broker.running_broker import ask, make_topic, running
-from tests.unit.transport.rig import until
+from tests.waiting import until
 from tests.wire.exchange import request_body, request_frame
 
 SESSION = timedelta(seconds=10)

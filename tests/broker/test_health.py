@@ -33,7 +33,7 @@ from tests.broker.replicated import ReplicatedBrokers
 from tests.broker.running_broker import make_topic, running
 from tests.broker.sick_disk import SickDisk
 from tests.broker.test_metrics import scrape, value
-from tests.unit.transport.rig import until
+from tests.waiting import until
 
 T0 = TopicPartition("t", 0)
 

@@ -28,7 +28,7 @@ from tests.broker.secured import Secured
 from tests.unit.broker.fetch_requests import fetch_frame
 from tests.unit.replication.rig import Noted
 from tests.unit.storage.rig import batch
-from tests.unit.transport.rig import until
+from tests.waiting import until
 
 Samples = dict[tuple[str, tuple[tuple[str, str], ...]], float]
 ROOT = Path(__file__).parents[2]

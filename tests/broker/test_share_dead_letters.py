@@ -1,11 +1,9 @@
 """Dead letters of share groups on a broker: what they contain, when they are written, and when there are none."""
 
 import logging
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
 from uuid import UUID
 
 import pytest
@@ -24,6 +22,7 @@ from ottla.records.builder import build_batch
 from ottla.records.layout import Codec
 from ottla.records.record import Record
 from ottla.testing.in_process_broker import InProcessBroker
+from tests.waiting import wait_until
 from tests.wire.exchange import RawConnection
 from tests.wire.share_member import ACCEPT, REJECT, RELEASE, RENEW, Member, set_configs, set_up
 from tests.wire.world import create_topic, produce, unused_name
@@ -89,13 +88,6 @@ def lag(connection: RawConnection, group_id: str) -> tuple[int, int]:
     return part.start_offset, part.lag
 
 
-def wait(condition: Callable[[], Any]) -> None:
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
-
-
 def told(name: str, offset: int, group_id: str, attempts: int, reason: DeadReason) -> DeadLetter:
     origin = Origin(topic=name, partition=0, offset=offset)
     return DeadLetter(origin=origin, reason=reason.value, group=group_id, attempts=attempts)
@@ -114,7 +106,7 @@ def test_a_rejected_record_has_a_dead_letter_with_headers_only(
     assert (None, None) == (record.key, record.value)
     assert told(name, 1, group_id, 1, DeadReason.REJECTED) == read_dead_letter(record.headers)
     assert "colour" not in dict(record.headers)
-    wait(lambda: lag(connection, group_id) == (3, 0))
+    wait_until(lambda: lag(connection, group_id) == (3, 0))
 
 
 def test_a_record_at_its_delivery_limit_has_a_dead_letter_with_its_content(
@@ -138,7 +130,7 @@ def test_a_record_at_its_delivery_limit_has_a_dead_letter_with_its_content(
         assert b"red" == dict(record.headers)["colour"]
         # The time is that of the dead letter: by the record's, it might be deleted at once.
         assert record.timestamp > 1_000_000
-    wait(lambda: lag(connection, group_id) == (2, 0))
+    wait_until(lambda: lag(connection, group_id) == (2, 0))
     assert [] == member.fetch()
 
 
@@ -158,7 +150,7 @@ def test_a_copy_that_the_topic_refuses_is_replaced_by_headers(
     stories = [read_dead_letter(each.headers) for each in found]
     assert [0, 1, 2] == [story.origin.offset for story in stories if story is not None]
     assert "offset 1" in caplog.text
-    wait(lambda: lag(connection, group_id) == (3, 0))
+    wait_until(lambda: lag(connection, group_id) == (3, 0))
 
 
 def test_a_batch_that_the_topic_refuses_is_read_once_and_written_record_by_record(
@@ -185,7 +177,7 @@ def test_a_batch_that_the_topic_refuses_is_read_once_and_written_record_by_recor
     assert [(0, 2, 1)] == member.fetch(max_wait=LONG)
     assert [ErrorCode.none] == member.acknowledge((0, 2, [REJECT]))
     assert [b"a", b"c"] == [each.value for each in read(broker, "dlq.keyed", 2)]
-    wait(lambda: lag(connection, group_id) == (3, 0))
+    wait_until(lambda: lag(connection, group_id) == (3, 0))
     assert f"archived 1 records of partition {name}-0, offsets 1 to 1, without a dead letter" in caplog.text
     assert 1 == len(reads)
 
@@ -231,7 +223,7 @@ def test_without_a_topic_for_them_records_are_archived_and_the_log_says_so(
     member = Member(connection, group_id, topic_id)
     assert [(0, 1, 1)] == member.fetch(max_wait=LONG)
     assert [ErrorCode.none] == member.acknowledge((0, 1, [REJECT]))
-    wait(lambda: lag(connection, group_id) == (2, 0))
+    wait_until(lambda: lag(connection, group_id) == (2, 0))
     assert f"share group {group_id}: archived 2 records of partition {name}-0, offsets 0 to 1" in caplog.text
     assert why in caplog.text
 
@@ -248,7 +240,7 @@ def test_companions_that_park_records_have_no_dead_letters(
     member = Member(connection, group_id, topic_id)
     assert [(0, 0, 1)] == member.fetch(max_wait=LONG)
     assert [ErrorCode.none] == member.acknowledge((0, 0, [REJECT]))
-    wait(lambda: lag(connection, group_id) == (1, 0))
+    wait_until(lambda: lag(connection, group_id) == (1, 0))
     assert "topic dlq.parked.delayed is internal" in caplog.text
 
 
@@ -261,7 +253,7 @@ def test_a_topic_that_refuses_dead_letters_does_not_stop_the_group(
     member = Member(connection, group_id, topic_id)
     assert [(0, 1, 1)] == member.fetch(max_wait=LONG)
     assert [ErrorCode.none] == member.acknowledge((0, 1, [REJECT]))
-    wait(lambda: lag(connection, group_id) == (2, 0))
+    wait_until(lambda: lag(connection, group_id) == (2, 0))
     assert f"archived 2 records of partition {name}-0, offsets 0 to 1, without a dead letter" in caplog.text
 
 
@@ -299,11 +291,11 @@ def test_failed_appends_are_repeated(connection: RawConnection, broker: InProces
     member = Member(connection, group_id, topic_id)
     member.fetch(max_wait=LONG)
     assert [ErrorCode.none] == member.acknowledge((0, 0, [REJECT]))
-    wait(lambda: outage.failures)
+    wait_until(lambda: outage.failures)
     assert (0, 1) == lag(connection, group_id), "it is archived without its dead letter"
     outage.is_over = True
     assert 1 == len(read(broker, "dlq.repeated", 1))
-    wait(lambda: lag(connection, group_id) == (1, 0))
+    wait_until(lambda: lag(connection, group_id) == (1, 0))
 
 
 def test_a_member_that_comes_while_dead_letters_wait_keeps_its_records(
@@ -313,13 +305,13 @@ def test_a_member_that_comes_while_dead_letters_wait_keeps_its_records(
     first = Member(connection, group_id, topic_id)
     first.fetch(max_wait=LONG)
     assert [ErrorCode.none] == first.acknowledge((0, 0, [REJECT]), share_session_epoch=-1)
-    wait(lambda: outage.failures)
+    wait_until(lambda: outage.failures)
     produce(connection, topic_id, build_batch([Record(0, 1, None, b"b")]))
     second = Member(connection, group_id, topic_id)
     assert [(1, 1, 1)] == second.fetch(max_wait=LONG)
     outage.is_over = True
     assert 1 == len(read(broker, "dlq.waiting", 1))
-    wait(lambda: lag(connection, group_id) == (1, 1))
+    wait_until(lambda: lag(connection, group_id) == (1, 1))
     assert [ErrorCode.none] == second.acknowledge((1, 1, [ACCEPT]))
 
 
@@ -328,7 +320,7 @@ def test_offsets_that_were_reset_while_dead_letters_wait_are_used(connection: Ra
     member = Member(connection, group_id, topic_id)
     assert [(0, 2, 1)] == member.fetch(max_wait=LONG)
     assert [ErrorCode.none] == member.acknowledge((0, 2, [ACCEPT, REJECT, ACCEPT]), share_session_epoch=-1)
-    wait(lambda: outage.failures)
+    wait_until(lambda: outage.failures)
     left = {"group_id": group_id, "member_id": "m", "member_epoch": -1}
     assert ErrorCode.none is connection.ask_newest(ApiKey.SHARE_GROUP_HEARTBEAT, left).error_code
     part = {"partition_index": 0, "start_offset": 0}
@@ -352,7 +344,7 @@ def test_the_topic_is_created_if_that_is_enabled_and_large_rejections_are_split(
             story = read_dead_letter(record.headers)
             offsets.append(None if story is None else story.origin.offset)
         assert list(range(count)) == offsets
-        wait(lambda: lag(connection, group_id) == (count, 0))
+        wait_until(lambda: lag(connection, group_id) == (count, 0))
         resource = {"resource_type": 2, "resource_name": "dlq.created", "configuration_keys": [ENABLE]}
         described = connection.ask_newest(ApiKey.DESCRIBE_CONFIGS, {"resources": [resource]})
         assert "true" == described.results[0].configs[0].value
@@ -368,7 +360,7 @@ def test_a_topic_that_can_never_be_created_does_not_stop_the_group(
         member = Member(connection, group_id, topic_id)
         assert [(0, 1, 1)] == member.fetch(max_wait=LONG)
         assert [ErrorCode.none] == member.acknowledge((0, 1, [REJECT]))
-        wait(lambda: lag(connection, group_id) == (2, 0))
+        wait_until(lambda: lag(connection, group_id) == (2, 0))
     assert f"archived 2 records of partition {name}-0, offsets 0 to 1, without a dead letter" in caplog.text
     assert "'dlq.a.b' collides with topic 'dlq.a_b'" in caplog.text
 

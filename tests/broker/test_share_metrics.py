@@ -8,7 +8,8 @@ from kio.schema.errors import ErrorCode
 
 from ottla.broker.share_metrics import collect_shares
 from ottla.testing.in_process_broker import InProcessBroker
-from tests.broker.test_share_dead_letters import SETTINGS, begin, read, wait
+from tests.broker.test_share_dead_letters import SETTINGS, begin, read
+from tests.waiting import wait_until
 from tests.wire.exchange import RawConnection
 from tests.wire.share_member import ACCEPT, REJECT, RELEASE, RENEW, Member, set_configs
 
@@ -46,10 +47,10 @@ def test_deliveries_acknowledgements_and_dead_letters_are_counted(tmp_path: Path
         assert [ErrorCode.none] == member.acknowledge((0, 2, [ACCEPT, REJECT, RELEASE]))
         assert [ErrorCode.invalid_record_state] == member.acknowledge((2, 2, [ACCEPT]))
         # The first lock of record 3 expires, then the second locks of records 2 and 3.
-        wait(holds(broker, locks_expired_records_total=1))
+        wait_until(holds(broker, locks_expired_records_total=1))
         assert 2 == sum(last - first + 1 for first, last, count in member.fetch(max_wait=LONG) if count == 2)
         assert 3 == len(read(broker, "dlq.counted", 3))
-        wait(holds(broker, in_flight_records=0))
+        wait_until(holds(broker, in_flight_records=0))
         found = samples(broker)
         counts = {
             name: found[f"acknowledged_records_total {name}"] for name in ("accept", "release", "reject", "renew")
@@ -68,4 +69,4 @@ def test_deliveries_acknowledgements_and_dead_letters_are_counted(tmp_path: Path
         assert expected == {name: found[name] for name in expected}
         assert found["fetched_bytes_total"] > 0
         assert [ErrorCode.none] == member.acknowledge((0, 0, [ACCEPT]), share_session_epoch=-1)
-        wait(holds(broker, sessions=0, partitions=0))
+        wait_until(holds(broker, sessions=0, partitions=0))

@@ -5,13 +5,14 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import httpx
+
+from tests.waiting import wait_until
 
 START_SECONDS = 60
 
@@ -62,10 +63,7 @@ class RegistryProcess:
 
     def until(self, name: str, value: float, seconds: float = 60) -> None:
         """Waits until a metric has this value, or a higher one: an offset goes on when another leader begins."""
-        deadline = time.monotonic() + seconds
-        while self.metric(name) < value:
-            assert time.monotonic() < deadline, (name, value, self.log.read_text()[-3000:])
-            time.sleep(0.05)
+        wait_until(lambda: self.metric(name) >= value, lambda: (name, value, self.log.read_text()[-3000:]))
 
     def kill(self) -> None:
         """kill -9."""

@@ -15,7 +15,8 @@ from ottla.model.error_codes import ErrorCode
 from ottla.protocol.answer_errors import AnswerError
 from ottla.registry.serde import AvroDeserializer, AvroSerializer, RegistryClient
 from ottla.testing.free_ports import consecutive_free_ports
-from tests.broker.cli.serve.test_brokers import SECONDS, serving, wait
+from tests.broker.cli.serve.test_brokers import SECONDS, serving
+from tests.waiting import wait_until
 
 ORDER = '{"type": "record", "name": "Order", "fields": [{"name": "id", "type": "int"}]}'
 ORDER_2 = ORDER.replace("]}", ', {"name": "note", "type": "string", "default": ""}]}')
@@ -59,7 +60,7 @@ def test_validation_goes_on_when_a_broker_dies(tmp_path: Path) -> None:
             os.kill(before[0], signal.SIGKILL)
             send(ORDER_2)
             assert ErrorCode.INVALID_RECORD is refused()
-            wait(lambda: len(served.children()) == 3 and served.children() != before)
+            wait_until(lambda: len(served.children()) == 3 and served.children() != before)
             send(ORDER)
             with Consumer(
                 "orders",

@@ -2,8 +2,7 @@
 answers as Kafka's. Kafka itself advertises the APIs only with a plugin that receives telemetry, but serves them."""
 
 import subprocess
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -17,6 +16,7 @@ from ottla.protocol.config_resources import ResourceType
 from tests.compat.kafka_broker import KafkaBroker
 from tests.compat.kafka_jars import SHORT_LIVED_JVM, java_command, kafka_tool
 from tests.compat.test_metrics_of_foreign_clients import Served
+from tests.waiting import wait_until
 from tests.wire.exchange import RawConnection
 
 SECONDS = 60
@@ -42,21 +42,14 @@ def subscribe(address: str, name: str, **configs: str) -> None:
         admin.alter_configs([ConfigResource(ResourceType.CLIENT_METRICS, name, changes)])
 
 
-def wait_for(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + SECONDS
-    while not condition():
-        assert time.monotonic() < deadline, "it did not come true in time"
-        time.sleep(0.05)
-
-
 def test_librdkafka_pushes(served: Served) -> None:
     subscribe(served.address, "librdkafka", metrics="*", interval_ms=str(INTERVAL_MS), match="client_id=rd")
     producer = Producer({"bootstrap.servers": served.address, "client.id": "rd"})
     producer.produce("t", b"v")
     assert 0 == producer.flush(SECONDS)
     name = "ottla_client_telemetry_producer_node_request_latency_avg"
-    wait_for(lambda: served.metric(name, client_id="rd", node_id="0") > 0)
-    wait_for(lambda: served.metric("ottla_telemetry_pushes_total", error="NONE") >= 2)
+    wait_until(lambda: served.metric(name, client_id="rd", node_id="0") > 0)
+    wait_until(lambda: served.metric("ottla_telemetry_pushes_total", error="NONE") >= 2)
     assert 1 == served.metric("ottla_telemetry_client_info", client_software_name="confluent-kafka-python")
 
 
@@ -134,10 +127,10 @@ def answers(address: str) -> list[Any]:
         )
         found.append([(each.name, each.value, each.config_source) for each in described.results[0].configs])
         # This client did not say what software it is.
-        wait_for(lambda: get(None).requested_metrics == ())
+        wait_until(lambda: get(None).requested_metrics == ())
         software = {"client_software_name": "a-client", "client_software_version": "1.0"}
         connection.ask(ApiKey.API_VERSIONS, 3, software)
-        wait_for(lambda: get(None).requested_metrics != ())
+        wait_until(lambda: get(None).requested_metrics != ())
         found += [get(INSTANCE), get(INSTANCE)]
         last = {"terminating": True}
         found += [pushes({}, {}), pushes(last, last), pushes({"subscription_id": 5}, {})]

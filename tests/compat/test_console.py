@@ -3,8 +3,7 @@
 import html
 import json
 import re
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
@@ -13,6 +12,7 @@ from ottla import Admin
 from tests.compat.kafka_broker import KafkaBroker
 from tests.compat.ottla_broker import OttlaBroker
 from tests.console.console_process import FormClient, running_console
+from tests.waiting import wait_until
 
 GROUP = "billing"
 RECORDS = 30
@@ -53,14 +53,6 @@ def changed(console: FormClient, path: str, fields: dict[str, str]) -> str:
     return str(response.headers["location"])
 
 
-def until(is_so: Callable[[], bool]) -> None:
-    """Returns when it is so: Kafka's controller answers a change before its broker knows of it."""
-    deadline = time.monotonic() + SECONDS
-    while not is_so():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
-
-
 def fill(bootstrap: str, topic: str) -> None:
     producer = Producer({"bootstrap.servers": bootstrap})
     for number in range(RECORDS):
@@ -80,7 +72,7 @@ def test_a_topic_from_its_creation_to_its_deletion(bootstrap: str, console: Form
     assert f"/topics/{topic}" == changed(console, "/topics/~create", made)
     fill(bootstrap, topic)
     commit(bootstrap, topic)
-    until(lambda: f"{topic} 3 1 30" in words(console, "/topics"))
+    wait_until(lambda: f"{topic} 3 1 30" in words(console, "/topics"))
     for tab in ("", "/partitions", "/groups", "/config", "/schema", "/queues", "/grow", "/delete", "/delete-records"):
         assert topic in words(console, f"/topics/{topic}{tab}")
     assert "compact" in words(console, f"/topics/{topic}/config")
@@ -91,10 +83,10 @@ def test_a_topic_from_its_creation_to_its_deletion(bootstrap: str, console: Form
     assert '"id": 99' in words(console, record)
 
     changed(console, f"/topics/{topic}/config", {"name": "retention.ms", "value": "5000"})
-    until(lambda: "5000" in words(console, f"/topics/{topic}/config"))
+    wait_until(lambda: "5000" in words(console, f"/topics/{topic}/config"))
     changed(console, f"/topics/{topic}/grow", {"count": "4"})
     with Admin(bootstrap_servers=bootstrap) as admin:
-        until(lambda: 4 == len(admin.describe_topics([topic])[topic].partitions))
+        wait_until(lambda: 4 == len(admin.describe_topics([topic])[topic].partitions))
 
     assert GROUP in words(console, "/groups")
     assert "4 10 6" in words(console, f"/groups/{GROUP}")
@@ -109,7 +101,7 @@ def test_a_topic_from_its_creation_to_its_deletion(bootstrap: str, console: Form
 
     assert "/topics" == changed(console, f"/topics/{topic}/delete", {"confirm": topic})
     with Admin(bootstrap_servers=bootstrap) as admin:
-        until(lambda: topic not in admin.list_topics())
+        wait_until(lambda: topic not in admin.list_topics())
     assert "delete topic" in words(console, "/audit")
 
 

@@ -22,15 +22,9 @@ from ottla.model.ids import TopicPartition
 from ottla.operations.reassignment.throttle import find_throttle, set_throttle
 from ottla.testing import BrokerCluster, InProcessBroker, SecuredBroker
 from tests.unit.console.visitor import Visitor
+from tests.waiting import wait_until
 
 DEADLINE_SECONDS = 60
-
-
-def wait_for(is_so: Callable[[], Any], what: str) -> None:
-    deadline = time.monotonic() + DEADLINE_SECONDS
-    while not is_so():
-        assert time.monotonic() < deadline, f"not in time: {what}"
-        time.sleep(0.05)
 
 
 def test_the_overview_is_healthy_and_has_numbers(broker: InProcessBroker, console: Visitor) -> None:
@@ -38,7 +32,7 @@ def test_the_overview_is_healthy_and_has_numbers(broker: InProcessBroker, consol
     page = console.get("/")
     assert 200 == page.status_code
     assert "The cluster is healthy: 1 broker, " in page.text
-    wait_for(lambda: "healthy" in console.get("/health-dot").text, "the sampler's first turn")
+    wait_until(lambda: "healthy" in console.get("/health-dot").text, "the sampler's first turn")
     assert "<html" not in console.get("/health-dot").text
 
 
@@ -79,7 +73,7 @@ def test_the_overview_shows_dead_letters_once_they_are_read(
     with Producer(bootstrap_servers=broker.bootstrap) as producer:
         producer.send("dlq.returns", b"rejected").get(60)
     console = visit(broker.bootstrap)
-    wait_for(lambda: "/dead-letters/dlq.returns" in console.get("/").text, "the table of dead letters")
+    wait_until(lambda: "/dead-letters/dlq.returns" in console.get("/").text, "the table of dead letters")
     assert "/dead-letters/dlq.nothing" not in console.get("/").text
 
 
@@ -93,7 +87,7 @@ def test_an_absurd_number_in_an_address_is_not_found(console: Visitor, path: str
 
 def test_samples_become_series(broker: InProcessBroker, visit: Callable[..., Visitor]) -> None:
     console = visit(broker.bootstrap, sample_seconds=0.05)
-    wait_for(lambda: len(console.console.sampler.samples) > 2, "samples")
+    wait_until(lambda: len(console.console.sampler.samples) > 2, "samples")
     answer = console.get("/samples.json", params={"s": ["in:cluster.in:", "stored:cluster.size:"]})
     found = answer.json()
     assert ["in", "stored"] == [each["label"] for each in found["series"]]
@@ -167,13 +161,13 @@ def test_a_broker_that_leaves_is_a_problem_in_the_next_turn(
     with BrokerCluster(tmp_path_factory.mktemp("cluster"), brokers=2) as cluster:
         cluster.create_topic("pair", 2, replicas=2)
         console = visit(cluster.bootstrap, sample_seconds=0.2)
-        wait_for(lambda: "healthy" in console.get("/health-dot").text, "a healthy cluster")
+        wait_until(lambda: "healthy" in console.get("/health-dot").text, "a healthy cluster")
         cluster.brokers[1].stop()
-        wait_for(lambda: "problem" in console.get("/health-dot").text, "a problem")
-        wait_for(lambda: "broker 1 is missing" in console.get("/").text, "a missing broker")
+        wait_until(lambda: "problem" in console.get("/health-dot").text, "a problem")
+        wait_until(lambda: "broker 1 is missing" in console.get("/").text, "a missing broker")
         assert "Start it again" in console.get("/").text
         cluster.brokers[1].start()
-        wait_for(lambda: "healthy" in console.get("/health-dot").text, "a healthy cluster again")
+        wait_until(lambda: "healthy" in console.get("/health-dot").text, "a healthy cluster again")
 
 
 def test_errors_are_pages_with_a_reason_and_a_request_id(console: Visitor) -> None:
@@ -188,7 +182,7 @@ def test_errors_are_pages_with_a_reason_and_a_request_id(console: Visitor) -> No
 
 def test_a_cluster_that_is_away_is_said(visit: Callable[..., Visitor]) -> None:
     console = visit("127.0.0.1:1", sample_seconds=0.05)
-    wait_for(lambda: console.console.sampler.status.silent_since_ms, "silence")
+    wait_until(lambda: console.console.sampler.status.silent_since_ms, "silence")
     page = console.get("/brokers")
     assert 503 == page.status_code
     assert "The cluster does not answer" in page.text

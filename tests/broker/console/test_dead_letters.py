@@ -1,6 +1,5 @@
 """Pages about dead letters: grouped, inspected, copied, redriven as a job, purged, against a real broker."""
 
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -23,6 +22,7 @@ from ottla.testing import InProcessBroker
 from tests.broker.client.committed_records import read_committed
 from tests.broker.console.shown_form import ShownForm, check_asks_again
 from tests.unit.console.visitor import Visitor
+from tests.waiting import wait_until
 
 EVIL = "<script>alert('x')</script>"
 
@@ -59,10 +59,7 @@ def read(broker: InProcessBroker, topic: str) -> list[ConsumerRecord]:
 
 
 def wait(job: Job, condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < deadline, (job.state, job.outcome, job.note)
-        time.sleep(0.02)
+    wait_until(lambda: condition(), lambda: (job.state, job.outcome, job.note))
 
 
 def job_of(console: Visitor, response: Any) -> Job:

@@ -20,6 +20,7 @@ from ottla.console.settings import AuthMode, PrometheusSettings
 from ottla.testing import InProcessBroker, SecuredBroker
 from tests.broker.console.scripted_prometheus import VALUE, PrometheusServer, running_prometheus, send, send_line
 from tests.unit.console.visitor import Visitor
+from tests.waiting import wait_until
 
 SIZE = "/samples.json?s=stored:cluster.size:"
 RANGE = TimeRange(start=3600, end=7200, step=15, is_moving=True)
@@ -35,15 +36,8 @@ def server() -> Iterator[PrometheusServer]:
 def console(broker: InProcessBroker, visit: Callable[..., Visitor], server: PrometheusServer) -> Visitor:
     """A console that has sampled the cluster, with Prometheus."""
     made = visit(broker.bootstrap, prometheus=parse_prometheus(server.url), sample_seconds=0.2)
-    _wait_for(lambda: len(made.console.sampler.samples) > 2)
+    wait_until(lambda: len(made.console.sampler.samples) > 2)
     return made
-
-
-def _wait_for(is_so: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 60
-    while not is_so():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
 
 
 def _settled(console: Visitor, address: str) -> dict[str, Any]:
@@ -188,7 +182,7 @@ def test_a_prometheus_that_is_away(broker: InProcessBroker, visit: Callable[...,
         console = visit(
             broker.bootstrap, prometheus=PrometheusSettings(url=f"http://127.0.0.1:{taken.getsockname()[1]}")
         )
-        _wait_for(lambda: len(console.console.sampler.samples) > 0)
+        wait_until(lambda: len(console.console.sampler.samples) > 0)
         chart = _settled(console, SIZE)
     assert chart["note"].endswith("sampled by this console; Prometheus cannot be connected to")
 
@@ -202,7 +196,7 @@ def test_a_visitor_chooses_a_series_and_nothing_else(console: Visitor, server: P
         "timeout": "9h",
     }
     console.get("/samples.json", params=parameters)
-    _wait_for(lambda: bool(server.asked))
+    wait_until(lambda: bool(server.asked))
     (asked,) = server.asked
     assert 'sum(ottla_consumer_group_lag{group="\\"}) or vector(1) #"})' == asked["query"]
     assert {"query", "start", "end", "step", "timeout"} == asked.keys()
@@ -246,7 +240,7 @@ def test_queries_are_few_and_what_is_kept_has_a_bound(server: PrometheusServer) 
         wanted = [TimeRange(start=at * 15, end=at * 15 + 60, step=15, is_moving=False) for at in range(1, 301)]
         try:
             found = await asyncio.gather(*(asking.past("cluster.size", "", each) for each in wanted))
-            await asyncio.to_thread(_wait_for, lambda: server.at_once == 4)
+            await asyncio.to_thread(wait_until, lambda: server.at_once == 4)
             return list(found)
         finally:
             is_over.set()

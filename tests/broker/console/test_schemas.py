@@ -3,7 +3,6 @@
 import json
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,6 +15,7 @@ from ottla.console.services.schema_diff import compare
 from ottla.testing import ProcessBroker, SecuredBroker
 from tests.broker.console.shown_form import ShownForm, check_asks_again
 from tests.unit.console.visitor import Visitor
+from tests.waiting import wait_until
 
 
 def order(*fields: dict[str, Any]) -> str:
@@ -181,13 +181,6 @@ def login_registry(secured: SecuredBroker, folder: Path) -> Iterator[str]:
         finally:
             process.terminate()
             process.wait(30)
-
-
-def wait_until(is_so: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 60
-    while not is_so():
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
 
 
 def test_without_and_away(registered: ProcessBroker, url: str, visit: Callable[..., Visitor]) -> None:

@@ -27,6 +27,7 @@ from ottla.operations.reassignment.throttle import find_throttle
 from ottla.testing import BrokerCluster, InProcessBroker
 from tests.broker.console.shown_form import check_asks_again
 from tests.unit.console.visitor import Visitor
+from tests.waiting import wait_until
 
 DEADLINE_S = 60.0
 
@@ -140,14 +141,7 @@ def test_groups_that_are_not_known_are_not_said_to_be_none(
     assert ("is not known: the console has no sample" in groups, "No group" in groups) == (True, False)
     assert "Whether groups read it is not known." in text_of(console.get(f"/topics/{topic}/delete").text)
     monkeypatch.undo()
-    wait_for(lambda: "Lag of groups 0" in text_of(console.get(f"/topics/{topic}").text))
-
-
-def wait_for(is_so: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + DEADLINE_S
-    while not is_so():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+    wait_until(lambda: "Lag of groups 0" in text_of(console.get(f"/topics/{topic}").text))
 
 
 def test_partitions_have_leaders_and_offsets(console: Visitor, topic: str) -> None:

@@ -20,7 +20,7 @@ from ottla.model.errors import InvalidConfigError
 from ottla.security.sasl.jwt_validation import TokenRules, UnknownKeyError
 from ottla.transport.identity_provider import CannotFetchError
 from tests.unit.broker.logins.secured import KEY, OTHER_KEY, jwks_text, oauth_settings, token
-from tests.unit.transport.rig import until
+from tests.waiting import until
 
 RULES = TokenRules()
 

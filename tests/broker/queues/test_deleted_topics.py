@@ -15,7 +15,7 @@ from ottla.model.queue_names import DELAY_MS, RETRY_REJECT, TTL_MS
 from ottla.queues.queue_shard import QueueShard
 from ottla.queues.sinks import Delivery, Outcome, Sinks
 from tests.broker.running_broker import make_topic, running
-from tests.unit.transport.rig import until
+from tests.waiting import until
 
 SOON_SECONDS = 120
 

@@ -21,7 +21,7 @@ from ottla.model.queue_names import TTL_MS
 from ottla.queues.sinks import Delivery, Outcome, Sinks
 from ottla.testing import InProcessBroker
 from tests.broker.running_broker import make_topic, running
-from tests.unit.transport.rig import until
+from tests.waiting import until
 
 SOON_SECONDS = 120
 

@@ -30,6 +30,7 @@ from tests.broker.schema_validation.produce_requests import (
     values,
 )
 from tests.broker.schema_validation.scripted_registry import NOT_FOUND, ScriptedRegistry
+from tests.waiting import wait_until
 from tests.wire.exchange import RawConnection, request_frame
 
 HELD = id_prefix(1)
@@ -62,9 +63,7 @@ def registry(broker: InProcessBroker, topic: str, monkeypatch: pytest.MonkeyPatc
 
 def wait_held(broker: InProcessBroker, count: int = 1) -> None:
     held = broker.broker.parts.services.held_batches.places
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while sum(map(len, list(held.values()))) != count:
-        assert time.monotonic() < deadline, held
+    wait_until(lambda: sum(map(len, list(held.values()))) == count, lambda: held)
 
 
 def test_batches_stay_in_order_when_validation_is_switched_off(
@@ -155,9 +154,7 @@ def test_a_batch_does_not_outlive_its_transaction(
         answer = part(connection.receive())
     assert answer.error_code in (WireCode.invalid_producer_epoch, WireCode.invalid_txn_state), answer
     # The first record and the marker.
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while end_offset(broker, topic) < 2:
-        assert time.monotonic() < deadline
+    wait_until(lambda: end_offset(broker, topic) >= 2)
     assert 2 == end_offset(broker, topic)
 
 
@@ -265,8 +262,6 @@ def test_a_deleted_schema_is_refused_after_a_while(
     while lookups["failed"] == before:
         assert WireCode.none is produced(broker, topic, content).error_code
     registry.answer = NOT_FOUND
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while produced(broker, topic, content).error_code is WireCode.none:
-        assert time.monotonic() < deadline
+    wait_until(lambda: produced(broker, topic, content).error_code is not WireCode.none)
     assert [(0, "value: schema 1 is not registered")] == refused(produced(broker, topic, content))
     assert broker.broker.parts.schema_ids.refused_batches[topic, "invalid"] >= 2

@@ -31,7 +31,8 @@ from ottla.transport.authentication import ListenerLogin, Logins
 from ottla.transport.connection import Slot
 from ottla.transport.listeners import Listener, ListenerLimits, Listeners
 from ottla.transport.turn import Turn
-from tests.unit.transport.rig import HOST, Client, request, response, until
+from tests.unit.transport.rig import HOST, Client, request, response
+from tests.waiting import until
 from tests.wire.exchange import read_response, request_frame
 
 PLAIN = b"\0alice\0secret"

@@ -21,8 +21,8 @@ from tests.unit.transport.rig import (
     file_of,
     request,
     response,
-    until,
 )
+from tests.waiting import until
 
 pytestmark = pytest.mark.both_loops
 

@@ -6,7 +6,8 @@ import pytest
 
 from ottla.protocol.scan import Request
 from ottla.transport.connection import Connection, Slot
-from tests.unit.transport.rig import Rig, request, response, until
+from tests.unit.transport.rig import Rig, request, response
+from tests.waiting import until
 
 pytestmark = pytest.mark.both_loops
 

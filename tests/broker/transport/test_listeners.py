@@ -10,7 +10,8 @@ from ottla.security.principals import ANONYMOUS, Principal
 from ottla.sim.clock import SimClock
 from ottla.transport.listeners import ListenerLimits
 from tests.unit.transport.certificates import Certificate
-from tests.unit.transport.rig import Echo, Rig, until
+from tests.unit.transport.rig import Echo, Rig
+from tests.waiting import until
 
 pytestmark = pytest.mark.both_loops
 

@@ -7,7 +7,8 @@ import pytest
 from ottla.protocol.scan import Request
 from ottla.transport.connection import Slot
 from ottla.transport.listeners import ListenerLimits
-from tests.unit.transport.rig import Parked, Rig, request, response, until
+from tests.unit.transport.rig import Parked, Rig, request, response
+from tests.waiting import until
 
 pytestmark = pytest.mark.both_loops
 

@@ -12,7 +12,8 @@ from ottla.sim.clock import SimClock
 from ottla.transport.connection import Connection
 from ottla.transport.listeners import ListenerLimits
 from ottla.transport.receive_buffers import SMALL_BYTES
-from tests.unit.transport.rig import Client, Echo, EchoAtTurnEnd, Parked, Rig, request, until
+from tests.unit.transport.rig import Client, Echo, EchoAtTurnEnd, Parked, Rig, request
+from tests.waiting import until
 
 pytestmark = pytest.mark.both_loops
 

@@ -19,7 +19,8 @@ from ottla.transport.tls import TlsSocket
 from ottla.transport.tls_context import TlsSettings
 from ottla.transport.tls_errors import words_for_client
 from ottla.transport.tls_handshakes import Handshakes
-from tests.unit.transport.rig import HOST, Echo, Rig, request, until
+from tests.unit.transport.rig import HOST, Echo, Rig, request
+from tests.waiting import until
 
 pytestmark = pytest.mark.both_loops
 

@@ -14,8 +14,9 @@ from ottla.client.errors import AnswerError
 from ottla.client.values import OffsetAndMetadata
 from ottla.model.ids import TopicPartition
 from tests.compat.client_suite.filled_topics import fill, make_topic, numbered
-from tests.compat.client_suite.member_process import Member, wait_until
+from tests.compat.client_suite.member_process import Member
 from tests.compat.clients.broker_under_test import TARGET, Broker
+from tests.waiting import wait_until
 
 PARTITIONS = 6
 POLL_MS = 20_000

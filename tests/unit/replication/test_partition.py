@@ -25,7 +25,7 @@ from ottla.sim.disk import Moment, SimDisk
 from ottla.storage.log_config import LogConfig
 from tests.unit.replication.rig import EPOCH, FLUSH_EACH, ME, Noted, PartitionRig
 from tests.unit.storage.rig import batch, values
-from tests.unit.transport.rig import until
+from tests.waiting import until
 
 pytestmark = pytest.mark.both_loops
 

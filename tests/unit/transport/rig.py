@@ -20,6 +20,7 @@ from ottla.transport.listeners import Listener, ListenerLimits, Listeners
 from ottla.transport.outbox import Piece
 from ottla.transport.tls_handshakes import AcceptingTls
 from ottla.transport.turn import Turn
+from tests.waiting import until
 
 HOST: Final = "127.0.0.1"
 API: Final = 3
@@ -47,12 +48,6 @@ def request(number: int, body: bytes = b"") -> bytes:
 def response(number: int, body: bytes = b"") -> bytes:
     """A whole response frame."""
     return pack(">ii", 4 + len(body), number) + body
-
-
-async def until(is_so: Callable[[], bool]) -> None:
-    """Lets the event loop turn until it is so."""
-    while not is_so():  # noqa: ASYNC110  # What is waited for has no event of its own.
-        await asyncio.sleep(0)
 
 
 def file_of(folder: Path, content: bytes, name: str = "content") -> File:

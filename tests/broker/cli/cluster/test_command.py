@@ -12,8 +12,9 @@ import pytest
 
 from ottla.client.producer.blocking_producer import Producer
 from ottla.testing import BrokerCluster
-from tests.broker.cli.serve.test_brokers import serving, wait
+from tests.broker.cli.serve.test_brokers import serving
 from tests.unit.cli.command_line import CommandLine
+from tests.waiting import wait_until
 
 SECONDS = 60
 HEALTH_SECONDS = 9
@@ -52,11 +53,11 @@ def test_brokers_and_health(cluster: BrokerCluster, ottla: CommandLine) -> None:
         f"partition t-{each} refuses writes with acks=all: 1 in-sync replica, min.insync.replicas requires 2"
         for each in range(3)
     ]
-    wait(lambda: refusing == [each for each in problems(ottla) if each.startswith("partition t-")])
+    wait_until(lambda: refusing == [each for each in problems(ottla) if each.startswith("partition t-")])
     assert 1 == ottla("cluster", "health").status
     cluster.brokers[1].start()
     told = [f"partition t-{each} is under-replicated: 2 of 3 replicas in sync" for each in range(3)]
-    wait(lambda: set(told) <= set(problems(ottla)))
+    wait_until(lambda: set(told) <= set(problems(ottla)))
 
 
 def problems(ottla: CommandLine) -> list[str]:
@@ -92,10 +93,10 @@ def test_health_tells_of_lost_logs(cluster: BrokerCluster, ottla: CommandLine) -
         f"t-0 has lost its log on broker {last.id}: no in-sync replica has it. Restore its folder and restart the"
         " broker; or accept the loss with ottla cluster elect --unclean --topic t --partition 0"
     )
-    wait(lambda: told in problems(ottla))
+    wait_until(lambda: told in problems(ottla))
     assert 0 == ottla("cluster", "elect", "--unclean", "--yes", "--topic", "t", "--partition", "0").status
     cluster.wait_in_sync("t")
-    wait(lambda: [] == problems(ottla))
+    wait_until(lambda: [] == problems(ottla))
 
 
 def test_election_of_the_preferred(cluster: BrokerCluster, ottla: CommandLine) -> None:
@@ -149,7 +150,7 @@ def test_replicas_move(cluster: BrokerCluster, ottla: CommandLine, tmp_path: Pat
     assert msgspec.json.decode(generated.out) == document["before"]
     ottla.ok("cluster", "reassign", "verify", "--watch")
     # Not every broker has heard of it at once.
-    wait(lambda: 4 == sum(each["replicas"] for each in ottla.ok("cluster", "brokers", "--json").json))
+    wait_until(lambda: 4 == sum(each["replicas"] for each in ottla.ok("cluster", "brokers", "--json").json))
 
 
 def test_a_move_is_watched_and_taken_back(cluster: BrokerCluster, ottla: CommandLine) -> None:
@@ -180,12 +181,12 @@ def test_a_broker_that_hangs_is_named_within_seconds(tmp_path: Path, capfd: pyte
         addresses = served.addresses().split(",")
         ottla = CommandLine(",".join(addresses), capfd)
         ottla.ok("topics", "create", "t", "-p", "3", "-r", "3")
-        wait(lambda: ottla("cluster", "health").status == 0)
+        wait_until(lambda: ottla("cluster", "health").status == 0)
         controller = ottla.ok("cluster", "describe", "--json").json["controller"]
         ottla.bootstrap = ",".join([addresses[controller], *addresses])
         os.kill(served.children()[controller], signal.SIGSTOP)
         assert_told_of(ottla, controller, "does not answer", "not answering")
-        wait(lambda: states(ottla)[controller] == "missing")
+        wait_until(lambda: states(ottla)[controller] == "missing")
         assert_told_of(ottla, controller, "is missing", "missing")
 
 

@@ -5,9 +5,8 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from argparse import Namespace
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -29,6 +28,7 @@ from ottla.model.errors import InvalidConfigError, MisuseError
 from ottla.protocol.apis import ApiKey
 from ottla.testing.free_ports import consecutive_free_ports
 from tests.leftovers import children
+from tests.waiting import wait_until
 from tests.wire.exchange import RawConnection
 
 SECONDS = 60
@@ -72,13 +72,6 @@ def serving(data: Path, *options: str, listen: str = "127.0.0.1:0") -> Iterator[
         with suppress(ProcessLookupError):
             os.killpg(served.process.pid, signal.SIGKILL)
         served.process.communicate()
-
-
-def wait(is_so: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + SECONDS
-    while not is_so():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
 
 
 def cluster_addresses(admin: Admin) -> list[str]:
@@ -212,11 +205,11 @@ def test_one_that_dies_comes_back_and_all_stop_one_after_the_other(tmp_path: Pat
             producer.send("t", b"1", partition=0).get(SECONDS)
             before = served.children()
             os.kill(before[1], signal.SIGKILL)
-            wait(lambda: len(served.children()) == 3 and before != served.children())
+            wait_until(lambda: len(served.children()) == 3 and before != served.children())
             producer.send("t", b"2", partition=0).get(SECONDS)
         with Admin(bootstrap_servers=addresses) as admin:
             # It is where it was.
-            wait(lambda: addresses.split(",") == cluster_addresses(admin))
+            wait_until(lambda: addresses.split(",") == cluster_addresses(admin))
         status, log = served.end()
     assert 0 == status, log
     assert f"(process {before[1]}) ended by SIGKILL; restarting it at once" in log
@@ -272,7 +265,7 @@ def test_without_the_supervisor_the_brokers_stop(tmp_path: Path) -> None:
         children = served.children()
         served.process.kill()
         served.process.wait()
-        wait(lambda: not any(_is_alive(each) for each in children))
+        wait_until(lambda: not any(_is_alive(each) for each in children))
     assert (tmp_path / ".kafka_cleanshutdown").exists()
     assert (tmp_path / "brokers" / "1" / ".kafka_cleanshutdown").exists()
 
@@ -295,7 +288,7 @@ def test_a_second_signal_stops_all_at_once(tmp_path: Path) -> None:
             served.process.send_signal(signal.SIGINT)
             return served.children() == [last]
 
-        wait(is_last)
+        wait_until(is_last)
         os.kill(last, signal.SIGCONT)
         _, log = served.process.communicate(timeout=SECONDS)
     assert 0 == served.process.returncode, log

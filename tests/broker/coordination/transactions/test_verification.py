@@ -29,7 +29,7 @@ from ottla.storage.log import Appended
 from tests.broker.replicated import ReplicatedBrokers
 from tests.broker.running_broker import ask, make_topic, running
 from tests.unit.storage.rig import batch
-from tests.unit.transport.rig import until
+from tests.waiting import until
 
 ID: Final = "t-id"
 VERIFIES: Final = 9

@@ -1,7 +1,7 @@
 """Registry instances in this process, on a real broker, asked through ASGI or over a port."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -19,14 +19,6 @@ from ottla.transport.addresses import Address
 ELECTION = ElectionOptions(session_timeout_ms=12_000, heartbeat_interval_ms=200)
 """A machine may stall for seconds; and less than a write waits for a leader, in case an instance could not leave."""
 V1 = "application/vnd.schemaregistry.v1+json"
-
-
-async def until(condition: Callable[[], Awaitable[bool]]) -> None:
-    """Waits until a condition holds that nothing announces."""
-    while True:
-        if await condition():
-            return
-        await asyncio.sleep(0.02)
 
 
 def record(name: str, *fields: dict[str, Any]) -> dict[str, Any]:

@@ -15,7 +15,8 @@ from ottla.registry.service.schemas_topic import SchemasTopic
 from ottla.registry.state.record_formats import SchemaKey, encode_key
 from ottla.testing import InProcessBroker
 from ottla.transport.addresses import parse_bootstrap
-from tests.broker.registry.service.instances import Started, record, served, until
+from tests.broker.registry.service.instances import Started, record, served
+from tests.waiting import until
 
 CLEANER = {"log.cleaner.backoff.ms": "50", "log.retention.check.interval.ms": "50"}
 COMPACTED_SOON = {

@@ -15,7 +15,8 @@ from ottla.registry.service.election_protocol import Instance
 from ottla.registry.service.leader_election import Elected
 from ottla.testing import InProcessBroker
 from ottla.transport.addresses import parse_bootstrap
-from tests.broker.registry.service.instances import ORDER, ORDER_2, ORDER_BAD, Started, record, served, until
+from tests.broker.registry.service.instances import ORDER, ORDER_2, ORDER_BAD, Started, record, served
+from tests.waiting import until
 
 
 @asynccontextmanager

@@ -20,7 +20,7 @@ from ottla.model.errors import InvalidConfigError, InvalidRequestError
 from ottla.security.sasl.jwt_validation import BadTokenError, TokenRules, UnknownKeyError
 from ottla.transport.identity_provider import CannotFetchError, check_url
 from tests.unit.broker.logins.secured import KEY, OTHER_KEY, jwks_text, token
-from tests.unit.transport.rig import until
+from tests.waiting import until
 
 RULES = TokenRules()
 

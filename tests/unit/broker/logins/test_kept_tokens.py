@@ -11,7 +11,7 @@ from ottla.env.real_clock import RealClock
 from ottla.model.ids import TimestampMs
 from ottla.security.sasl.authentication_error import AuthenticationError
 from tests.unit.broker.logins.secured import token
-from tests.unit.transport.rig import until
+from tests.waiting import until
 
 NOW_MS = 1_700_000_000_000
 
