@@ -1,11 +1,15 @@
 """How the tests themselves are run: forked workers, tests that are run again, and the steps of `.ci/run`."""
 
+import inspect
 import os
 import re
 import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
+from tests.sweeps import sweep
 from tests.waiting import wait_until
 
 ROOT = Path(__file__).parents[1]
@@ -133,6 +137,20 @@ def test_workers_take_single_tests_where_modules_share_nothing(tmp_path: Path) -
     )
     command = ("-m", "pytest", "-q", "-p", "no:cacheprovider", "--workers", "2", "--take", "test")
     assert 0 == run(tmp_path, *command).returncode
+
+
+def test_a_sweep_names_the_case_that_failed(tmp_path: Path) -> None:
+    @sweep("number", (1, 2, 3))
+    @sweep(("name", "size"), [("a", 1), ("b", 2)])
+    def test(folder: Path, number: int, name: str, size: int) -> None:
+        (folder / f"{number}{name}{size}").touch()
+        assert not (number == 2 and name == "b")
+
+    assert ["folder"] == list(inspect.signature(test).parameters)
+    with pytest.raises(AssertionError) as caught:
+        test(folder=tmp_path)
+    assert ["name='b', size=2", "number=2"] == caught.value.__notes__
+    assert ["1a1", "1b2", "2a1", "2b2"] == sorted(path.name for path in tmp_path.iterdir())
 
 
 def run_steps(folder: Path, steps: str, *arguments: str) -> tuple[int, str]:

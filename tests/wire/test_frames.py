@@ -7,6 +7,7 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from ottla.protocol.apis import SERVED, ApiKey
+from tests.sweeps import sweep
 from tests.wire.exchange import (
     CORRELATION_ID,
     HEADER,
@@ -36,11 +37,12 @@ def framed(content: bytes) -> bytes:
     return LENGTH.pack(len(content)) + content
 
 
-@pytest.mark.parametrize(("api_key", "version"), [*BESIDE, *((key, 0) for key in UNKNOWN_KEYS)])
-def test_what_is_not_served_closes_the_connection(connection: RawConnection, api_key: int, version: int) -> None:
+@sweep(("api_key", "version"), [*BESIDE, *((key, 0) for key in UNKNOWN_KEYS)])
+def test_what_is_not_served_closes_the_connection(address: str, api_key: int, version: int) -> None:
     header = HEADER.pack(api_key, version, CORRELATION_ID) + SHORT.pack(-1)
-    connection.send(framed(header + bytes(64)))
-    assert b"" == connection.wait_closed()
+    with RawConnection(address) as connection:
+        connection.send(framed(header + bytes(64)))
+        assert b"" == connection.wait_closed()
 
 
 @pytest.mark.parametrize("version", [-1, 6, 99, 2**15 - 1])

@@ -15,6 +15,7 @@ from ottla.protocol.apis import SERVED, ApiKey
 from ottla.protocol.messages import throttle_position
 from ottla.security.connection_context import ConnectionContext
 from ottla.security.quotas import Unlimited
+from tests.sweeps import sweep
 from tests.wire.exchange import RawConnection, request_frame
 from tests.wire.world import batch, create_topic, produce
 
@@ -82,7 +83,7 @@ VALUES: dict[ApiKey, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize(("api_key", "version"), EVERY_VERSION, ids=lambda value: str(getattr(value, "name", value)))
+@sweep(("api_key", "version"), EVERY_VERSION)
 def test_every_response_with_the_field_has_the_throttle_time(
     address: str, quotas: Fixed, api_key: ApiKey, version: int
 ) -> None:

@@ -10,6 +10,7 @@ import typer
 
 from ottla.__main__ import COMMANDS, main
 from ottla.cli.help_pages import is_argument, metavar_of
+from tests.sweeps import sweep
 
 TYPER_COMMANDS: Final = [name for name in COMMANDS if name != "serve"]
 WITHOUT_JSON: Final = {
@@ -48,7 +49,7 @@ def page_of(path: tuple[str, ...], capsys: pytest.CaptureFixture[str], monkeypat
     return capsys.readouterr().out
 
 
-@pytest.mark.parametrize("path", PAGES, ids=" ".join)
+@sweep("path", PAGES)
 def test_a_page_has_one_style(
     path: tuple[str, ...], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -63,7 +64,7 @@ def test_a_page_has_one_style(
     assert [] == [text for text in texts if text[0].islower() and text[0] != "-" and not text.startswith("text,")]
 
 
-@pytest.mark.parametrize("path", LEAVES, ids=" ".join)
+@sweep("path", LEAVES)
 def test_a_command_has_an_example_that_calls_it(
     path: tuple[str, ...], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -73,18 +74,14 @@ def test_a_command_has_an_example_that_calls_it(
     assert all(f"ottla {' '.join(path)}" in line for line in found[1].splitlines())
 
 
-@pytest.mark.parametrize(
-    ("path", "command"), ALL, ids=lambda value: " ".join(value) if isinstance(value, tuple) else ""
-)
+@sweep(("path", "command"), ALL)
 def test_every_option_with_a_value_names_it(path: tuple[str, ...], command: Any) -> None:
     """What the value is stands in the metavar; TEXT only where any text will do."""
     unnamed = [each.name for each in command.params if metavar_of(each) is not None and not each.metavar]
     assert [] == unnamed
 
 
-@pytest.mark.parametrize(
-    ("path", "command"), ALL, ids=lambda value: " ".join(value) if isinstance(value, tuple) else ""
-)
+@sweep(("path", "command"), ALL)
 def test_a_command_that_connects_takes_a_profile_as_well(path: tuple[str, ...], command: Any) -> None:
     if path[0] == "profile":
         return
@@ -92,9 +89,7 @@ def test_a_command_that_connects_takes_a_profile_as_well(path: tuple[str, ...], 
     assert ("--bootstrap" in names) is ("--profile" in names)
 
 
-@pytest.mark.parametrize(
-    ("path", "command"), ALL, ids=lambda value: " ".join(value) if isinstance(value, tuple) else ""
-)
+@sweep(("path", "command"), ALL)
 def test_a_command_that_prints_data_can_print_json(path: tuple[str, ...], command: Any) -> None:
     if hasattr(command, "commands"):
         return

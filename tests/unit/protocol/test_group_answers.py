@@ -24,6 +24,7 @@ from ottla.protocol.group_answers import (
     synced_body,
 )
 from ottla.protocol.messages import frame_body, milliseconds, wire_error, write_response
+from tests.sweeps import sweep
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=200)
 SIZES = (126, 127, 128, 16_382, 16_383, 16_384)
@@ -75,8 +76,8 @@ def test_sync_group(version: int, error: ErrorCode, **values: Any) -> None:
     assert expected == frame_body(ApiKey.SYNC_GROUP, version, 7, body)
 
 
-@pytest.mark.parametrize("version", versions(ApiKey.HEARTBEAT, 0))
-@pytest.mark.parametrize("error", KNOWN)
+@sweep("version", versions(ApiKey.HEARTBEAT, 0))
+@sweep("error", KNOWN)
 def test_heartbeat(version: int, error: ErrorCode) -> None:
     response = HeartbeatResponse(throttle_time=milliseconds(0), error_code=wire_error(error))
     expected = write_response(ApiKey.HEARTBEAT, version, 7, response)

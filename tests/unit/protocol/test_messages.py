@@ -29,6 +29,7 @@ from ottla.protocol.messages import (
 )
 from ottla.protocol.offset_commits import OffsetCommit
 from ottla.protocol.share_acknowledgements import ShareAcknowledgement
+from tests.sweeps import sweep
 from tests.wire import exchange
 
 EVERY_VERSION = [
@@ -44,7 +45,7 @@ def newest(api_key: ApiKey, version: int, kind: PayloadEntityType) -> Any:
 
 
 class TestEveryVersion:
-    @pytest.mark.parametrize(("api_key", "version"), EVERY_VERSION)
+    @sweep(("api_key", "version"), EVERY_VERSION)
     def test_requests_come_out_in_the_newest_class(self, api_key: ApiKey, version: int) -> None:
         compiled = {
             ApiKey.OFFSET_COMMIT: OffsetCommit,
@@ -58,7 +59,7 @@ class TestEveryVersion:
         body = exchange.request_body(api_key, version, {})
         assert message is type(read_request(api_key, version, memoryview(body)))
 
-    @pytest.mark.parametrize(("api_key", "version"), EVERY_VERSION)
+    @sweep(("api_key", "version"), EVERY_VERSION)
     def test_responses_of_the_newest_class_can_be_written(self, api_key: ApiKey, version: int) -> None:
         response = exchange.fill(newest(api_key, version, EntityType.response), {})
         frame = write_response(api_key, version, -7, response)
@@ -67,7 +68,7 @@ class TestEveryVersion:
         assert -7 % 2**32 == correlation_id
         assert exchange.message_class(api_key, version, EntityType.response) is type(found)
 
-    @pytest.mark.parametrize(("api_key", "version"), EVERY_VERSION)
+    @sweep(("api_key", "version"), EVERY_VERSION)
     def test_requests_of_the_newest_class_can_be_written(self, api_key: ApiKey, version: int) -> None:
         values: dict[str, Any] = {"topics": []}  # Null would mean something else, which the oldest cannot say.
         request = exchange.fill(newest(api_key, version, EntityType.request), values)
@@ -76,13 +77,13 @@ class TestEveryVersion:
             frame = exchange.request_frame(api_key, version, values, correlation_id=9, client_id=name)
             assert frame == write_request(api_key, version, 9, client_id, request)
 
-    @pytest.mark.parametrize(("api_key", "version"), EVERY_VERSION)
+    @sweep(("api_key", "version"), EVERY_VERSION)
     def test_a_body_gets_the_same_frame_as_a_response(self, api_key: ApiKey, version: int) -> None:
         whole = write_response(api_key, version, 3, exchange.fill(newest(api_key, version, EntityType.response), {}))
         has_tags = exchange.is_flexible(api_key, version) and api_key is not ApiKey.API_VERSIONS
         assert whole == frame_body(api_key, version, 3, whole[9 if has_tags else 8 :])
 
-    @pytest.mark.parametrize(("api_key", "version"), EVERY_VERSION)
+    @sweep(("api_key", "version"), EVERY_VERSION)
     def test_responses_come_out_in_the_newest_class(self, api_key: ApiKey, version: int) -> None:
         response = exchange.fill(newest(api_key, version, EntityType.response), {})
         frame = write_response(api_key, version, 5, response)

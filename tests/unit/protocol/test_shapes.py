@@ -15,6 +15,7 @@ from ottla.broker.requests.pipeline import COLD_REQUEST_BYTES_MAX
 from ottla.protocol.apis import SERVED, ApiKey
 from ottla.protocol.messages import BrokenMessageError, read_request
 from ottla.protocol.shapes import ShapeError, checked
+from tests.sweeps import sweep
 from tests.unit.protocol.kio_requests import entities, entity_class, written
 from tests.wire.exchange import fill, request_body
 
@@ -45,7 +46,7 @@ def request_class(request: tuple[ApiKey, int]) -> Any:
     return entity_class(*request, EntityType.request)
 
 
-@pytest.mark.parametrize("request_", REQUESTS, ids=lambda each: f"{each[0].name}-{each[1]}")
+@sweep("request_", REQUESTS)
 def test_an_empty_request_passes_as_it_is(request_: tuple[ApiKey, int]) -> None:
     message = request_class(request_)
     body = written_with(message)
