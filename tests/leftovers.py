@@ -6,9 +6,11 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
+from tests.waiting import PATIENCE_SECONDS
+
 # How long threads may take to end, and files to be closed, after what they were for was closed: an executor's threads
 # end on their own, and a thread of another test's broker may have a file open for a moment.
-SECONDS = 60
+SECONDS = PATIENCE_SECONDS
 LOOK_SECONDS = 0.02
 
 

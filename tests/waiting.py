@@ -9,7 +9,7 @@ from typing import Final, TypeVar
 
 T = TypeVar("T")
 
-PATIENCE_SECONDS: Final = 180.0
+PATIENCE_SECONDS: Final = 180
 """A machine may stall for long; a condition that comes to be is noticed at once all the same."""
 LOOK_SECONDS: Final = 0.01
 TURNS: Final = 100

@@ -23,9 +23,8 @@ from ottla.metadata.records import PartitionRecord, decode, partition_key
 from ottla.metadata.sqlite.sqlite_store import SqliteStore
 from ottla.model.ids import TopicPartition
 from ottla.replication.partition import Partition
-from tests.waiting import until
+from tests.waiting import PATIENCE_SECONDS, until
 
-PATIENCE_SECONDS: Final = 60.0
 LEASE_TIMEOUT_MS: Final = 120_000
 """No registration ends because the machine stalls: all brokers stop in one process, so none is waited for."""
 SOON_LATE: Final = {"replica.lag.time.max.ms": "2000"}

@@ -9,10 +9,10 @@ from pathlib import Path
 
 from ottla.testing.free_ports import free_port
 from tests.documented import ROOT, samples
+from tests.waiting import PATIENCE_SECONDS
 
 DOCUMENT = "docs/security.md"
 SECTION = "From an open broker to a closed one"
-SECONDS = 120
 
 
 def test_the_commands_close_a_broker(tmp_path: Path) -> None:
@@ -52,7 +52,7 @@ def test_the_commands_close_a_broker(tmp_path: Path) -> None:
         start_new_session=True,
     )
     try:
-        out, _ = process.communicate(timeout=SECONDS)
+        out, _ = process.communicate(timeout=PATIENCE_SECONDS)
     finally:
         # Also what the script left behind, if it failed.
         with suppress(ProcessLookupError):

@@ -20,8 +20,8 @@ from ottla.model.queue_names import DUE_MS, TTL_MS
 from ottla.protocol.answer_errors import AnswerError
 from ottla.protocol.config_resources import ResourceType
 from ottla.testing import BrokerCluster, InProcessBroker
+from tests.waiting import PATIENCE_SECONDS
 
-SECONDS = 60
 PAST, LONG = b"1000", b"3600000"
 """TTLs of records that are ten seconds old."""
 BY_HEADER = {"ottla.ttl.enable": "true"}
@@ -56,7 +56,7 @@ def send(
         ]
         producer.flush()
         for each in sent:
-            each.get(SECONDS)
+            each.get(PATIENCE_SECONDS)
 
 
 def read_ours(bootstrap: str, topic: str, isolation: Isolation) -> tuple[list[bytes], int]:
@@ -66,7 +66,7 @@ def read_ours(bootstrap: str, topic: str, isolation: Isolation) -> tuple[list[by
         consumer.seek_to_beginning()
         end = consumer.end_offsets([partition])[partition]
         seen: list[bytes] = []
-        deadline = time.monotonic() + SECONDS
+        deadline = time.monotonic() + PATIENCE_SECONDS
         while consumer.position(partition) < end and time.monotonic() < deadline:
             for records in consumer.poll(200).values():
                 seen += [record.value for record in records]
@@ -80,7 +80,7 @@ def read_arrow(bootstrap: str, topic: str, isolation: Isolation) -> tuple[list[b
         consumer.seek_to_beginning()
         end = consumer.end_offsets([partition])[partition]
         seen: list[bytes] = []
-        deadline = time.monotonic() + SECONDS
+        deadline = time.monotonic() + PATIENCE_SECONDS
         while consumer.position(partition) < end and time.monotonic() < deadline:
             for found in consumer.poll_arrow(200).values():
                 seen += found.column("value").to_pylist()
@@ -97,7 +97,7 @@ def read_librdkafka(bootstrap: str, topic: str, isolation: str) -> tuple[list[by
     try:
         consumer.assign([confluent_kafka.TopicPartition(topic, 0, confluent_kafka.OFFSET_BEGINNING)])
         seen: list[bytes] = []
-        deadline = time.monotonic() + SECONDS
+        deadline = time.monotonic() + PATIENCE_SECONDS
         while time.monotonic() < deadline:
             message = consumer.poll(1)
             if message is None:
@@ -199,7 +199,7 @@ def test_the_ttl_counts_from_the_due_time(broker: InProcessBroker, topic: str) -
     with Producer(bootstrap_servers=broker.bootstrap) as producer:
         for value, due in ((b"a", now + 100_000), (b"b", now - 400_000)):
             headers = ((TTL_MS, b"300000"), (DUE_MS, str(due).encode()))
-            producer.send(topic, value, headers=headers, timestamp_ms=now - 1_000_000).get(SECONDS)
+            producer.send(topic, value, headers=headers, timestamp_ms=now - 1_000_000).get(PATIENCE_SECONDS)
     assert ([b"a"], 2) == read_ours(broker.bootstrap, topic, "read_uncommitted")
 
 
@@ -213,7 +213,7 @@ def test_records_that_expire_while_a_fetch_waits(broker: InProcessBroker, topic:
         consumer.seek_to_beginning()
         send(broker.bootstrap, topic, (b"a", b"1000"), (b"b", LONG), age_ms=0)
         seen: list[bytes] = []
-        deadline = time.monotonic() + SECONDS
+        deadline = time.monotonic() + PATIENCE_SECONDS
         while not seen and time.monotonic() < deadline:
             seen = [record.value for records in consumer.poll(500).values() for record in records]
     assert [b"b"] == seen
@@ -234,7 +234,7 @@ def test_a_waiting_consumer_gets_a_record_behind_expired_ones(broker: InProcessB
         reading.start()
         send(broker.bootstrap, topic, (b"a", PAST))
         send(broker.bootstrap, topic, (b"b", None))
-        reading.join(SECONDS)
+        reading.join(PATIENCE_SECONDS)
     assert [b"b"] == seen
 
 
@@ -276,7 +276,7 @@ def test_replicas_have_expired_records_and_serve_the_others(tmp_path: Path) -> N
             consumer.assign([partition])
             consumer.seek_to_beginning()
             seen: list[bytes] = []
-            deadline = time.monotonic() + SECONDS
+            deadline = time.monotonic() + PATIENCE_SECONDS
             while consumer.position(partition) < 4 and time.monotonic() < deadline:
                 seen += [record.value for records in consumer.poll(200).values() for record in records]
             assert ([b"a", b"c"], 4) == (seen, consumer.position(partition))

@@ -18,7 +18,6 @@ from tests.broker.running_broker import ask, make_topic
 from tests.waiting import until
 
 P = TopicPartition("t", 0)
-SECONDS = 60
 
 
 def broker_of(folder: Path, **settings: str) -> Broker:

@@ -24,9 +24,10 @@ from ottla.model.errors import NotLeaderError, UnknownPartitionError
 from ottla.model.ids import BrokerId, LeaderEpoch, TopicPartition
 from ottla.replication.replica_fetcher import ReplicaFetchers
 from ottla.storage.log_store import LogStore
-from tests.broker.replicated import PATIENCE_SECONDS, SOON_LATE, ReplicatedBrokers
+from tests.broker.replicated import SOON_LATE, ReplicatedBrokers
 from tests.unit.replication.rig import Noted
 from tests.unit.storage.rig import batch
+from tests.waiting import PATIENCE_SECONDS
 
 VALUES = [b"value %d" % number for number in range(500)]
 

@@ -22,13 +22,12 @@ from ottla.records.builder import build_batch
 from ottla.records.layout import Codec
 from ottla.records.record import Record
 from ottla.testing.in_process_broker import InProcessBroker
-from tests.waiting import wait_until
+from tests.waiting import PATIENCE_SECONDS, wait_until
 from tests.wire.exchange import RawConnection
 from tests.wire.share_member import ACCEPT, REJECT, RELEASE, RENEW, Member, set_configs, set_up
 from tests.wire.world import create_topic, produce, unused_name
 
 LONG = timedelta(seconds=30)
-PATIENCE_SECONDS = 60
 SETTINGS = {
     "share.coordinator.state.topic.num.partitions": "1",
     "group.share.min.record.lock.duration.ms": "1000",

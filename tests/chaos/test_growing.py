@@ -15,8 +15,8 @@ from ottla.testing import BrokerHandle
 from tests.chaos.arena import PARTITIONS, TOPICS, Arena, arena, java_load, librdkafka_load
 from tests.chaos.ordeal import verdict
 from tests.compat.kafka_jars import kafka_tool
+from tests.waiting import PATIENCE_SECONDS
 
-SECONDS = 120
 THROTTLE = 200_000
 """Bytes a second: low enough that copying takes some seconds."""
 BALLAST = "ballast"
@@ -29,7 +29,7 @@ THROTTLED_SECONDS = 12.0
 
 def ottla(made: Arena, *words: str) -> str:
     command = [sys.executable, "-P", "-m", "ottla", "cluster", *words, "--bootstrap", made.cluster.bootstrap]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_SECONDS)
     assert 0 == done.returncode, done.stdout + done.stderr
     return done.stdout
 
@@ -59,7 +59,7 @@ def take_ballast(made: Arena) -> None:
                 break
             except BufferError:
                 producer.poll(0.1)
-    assert 0 == producer.flush(SECONDS)
+    assert 0 == producer.flush(PATIENCE_SECONDS)
 
 
 def held_bytes(broker: BrokerHandle) -> int:
@@ -70,7 +70,7 @@ def held_bytes(broker: BrokerHandle) -> int:
 def check_throttled(broker: BrokerHandle) -> int:
     """Measures how fast a broker without anything is given its replicas; answers how much there is to come yet."""
     began = time.monotonic()
-    deadline = began + SECONDS
+    deadline = began + PATIENCE_SECONDS
     while held_bytes(broker) == 0:
         began = time.monotonic()
         assert began < deadline
@@ -124,7 +124,7 @@ def test_kafkas_tools_move_replicas_and_elect_leaders(tmp_path: Path) -> None:
         tool = "org.apache.kafka.tools.reassign.ReassignPartitionsCommand"
         common = ("--bootstrap-server", made.cluster.bootstrap, "--reassignment-json-file", str(plan))
         kafka_tool(tool, *common, "--execute", "--throttle", str(THROTTLE))
-        deadline = time.monotonic() + SECONDS
+        deadline = time.monotonic() + PATIENCE_SECONDS
         while "still in progress" in (said := kafka_tool(tool, *common, "--verify").stdout):
             assert time.monotonic() < deadline, said
         assert PARTITIONS * len(TOPICS) == said.count("is completed"), said

@@ -14,12 +14,13 @@ import yaml
 
 from ottla.client.producer.blocking_producer import Producer
 from ottla.testing import BrokerCluster, ProcessBroker
+from tests.waiting import PATIENCE_SECONDS
 
 MANIFEST = Path(__file__).parents[2] / "deploy" / "kubernetes" / "brokers.yaml"
 BOOTSTRAP = "ottla:9092"
 HOLDS_SECONDS = 8
 """Several rounds of the hook's loop."""
-SECONDS = 120
+SECONDS = PATIENCE_SECONDS
 
 
 def pre_stop(server: str) -> list[str]:

@@ -16,8 +16,9 @@ from ottla.client.producer.blocking_producer import Producer
 from ottla.model.ids import TopicPartition
 from tests.cluster.test_serve import end, ready, serve
 from tests.cluster.zookeeper import SESSION_TIMEOUT_MAX_MS, ZooKeeperEnsemble
+from tests.waiting import PATIENCE_SECONDS
 
-SECONDS: Final = 60
+SECONDS: Final = PATIENCE_SECONDS
 OPTIONS: Final = ("--set", "broker.session.timeout.ms=20000", "--set", "min.insync.replicas=2")
 
 

@@ -10,10 +10,11 @@ from ottla.client.producer.blocking_producer import Producer
 from ottla.model.ids import TopicPartition
 from ottla.testing import BrokerCluster, ProcessBroker
 from tests.cluster.zookeeper import ZooKeeperEnsemble
+from tests.waiting import PATIENCE_SECONDS
 
 PARTITIONS = 2
 BATCH = 10
-SECONDS = 60
+SECONDS = PATIENCE_SECONDS
 
 
 def test_every_record_is_stored_once_and_in_order(zookeeper: ZooKeeperEnsemble, tmp_path: Path) -> None:

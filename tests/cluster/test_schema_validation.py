@@ -15,8 +15,8 @@ from ottla.model.error_codes import ErrorCode
 from ottla.protocol.answer_errors import AnswerError
 from ottla.registry.serde import AvroDeserializer, AvroSerializer, RegistryClient
 from ottla.testing.free_ports import consecutive_free_ports
-from tests.broker.cli.serve.test_brokers import SECONDS, serving
-from tests.waiting import wait_until
+from tests.broker.cli.serve.test_brokers import serving
+from tests.waiting import PATIENCE_SECONDS, wait_until
 
 ORDER = '{"type": "record", "name": "Order", "fields": [{"name": "id", "type": "int"}]}'
 ORDER_2 = ORDER.replace("]}", ', {"name": "note", "type": "string", "default": ""}]}')
@@ -43,7 +43,7 @@ def test_validation_goes_on_when_a_broker_dies(tmp_path: Path) -> None:
                 with Producer(bootstrap_servers=bootstrap, value_serializer=serializer) as producer:
                     futures = [producer.send("orders", {"id": sent + each}, partition=each) for each in range(3)]
                     for future in futures:
-                        future.get(SECONDS)
+                        future.get(PATIENCE_SECONDS)
                 sent += 3
 
             def refused() -> ErrorCode:
@@ -51,7 +51,7 @@ def test_validation_goes_on_when_a_broker_dies(tmp_path: Path) -> None:
                     Producer(bootstrap_servers=bootstrap) as producer,
                     pytest.raises(AnswerError, match="has no schema id") as raised,
                 ):
-                    producer.send("orders", b"plain").get(SECONDS)
+                    producer.send("orders", b"plain").get(PATIENCE_SECONDS)
                 return raised.value.error_code
 
             send(ORDER)

@@ -10,8 +10,9 @@ from ottla.client.admin.blocking_admin import Admin
 from ottla.client.admin.values import NewTopic
 from ottla.client.producer.blocking_producer import Producer
 from tests.cluster.zookeeper import ZooKeeperEnsemble
+from tests.waiting import PATIENCE_SECONDS
 
-SECONDS = 60
+SECONDS = PATIENCE_SECONDS
 
 
 def serve(folder: Path, *options: str) -> "subprocess.Popen[str]":

@@ -19,8 +19,8 @@ from typing import Final, Self
 
 from ottla.testing.free_ports import free_ports
 from tests.chaos.network import Place
+from tests.waiting import PATIENCE_SECONDS
 
-START_TIMEOUT_S: Final = 60.0
 SESSION_TIMEOUT_MAX_MS: Final = 60_000
 """For tests whose sessions must outlive a machine that stalls: with such short ticks, the default is four seconds."""
 START_TRIES: Final = 3
@@ -134,17 +134,17 @@ class ZooKeeperEnsemble:
 
     def leader(self) -> int:
         """The server that leads the ensemble, once there is one."""
-        deadline = time.monotonic() + START_TIMEOUT_S
+        deadline = time.monotonic() + PATIENCE_SECONDS
         while time.monotonic() < deadline:
             for number in self._processes:
                 if self.mode(number) in ("leader", "standalone"):
                     return number
             time.sleep(POLL_S)
-        raise TimeoutError(f"no ZooKeeper server leads after {START_TIMEOUT_S} s")
+        raise TimeoutError(f"no ZooKeeper server leads after {PATIENCE_SECONDS} s")
 
     def wait_serving(self) -> None:
         """Returns once every server that runs serves."""
-        deadline = time.monotonic() + START_TIMEOUT_S
+        deadline = time.monotonic() + PATIENCE_SECONDS
         for number, process in self._processes.items():
             while not self.mode(number):
                 if process.poll() is not None:

@@ -19,8 +19,8 @@ from tests.compat.kafka_dump import Dump, dump, log_files
 from tests.golden import stores
 from tests.golden.manifest import ExpectedPartition
 from tests.golden.readers import read_partition
+from tests.waiting import PATIENCE_SECONDS
 
-TIMEOUT_S = 60
 # Both keep tombstones and their horizons; nothing else in the log may depend on the clock.
 TOPIC_CONFIG = {
     "cleanup.policy": "compact",
@@ -72,7 +72,7 @@ def theirs(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Ex
         admin = AdminClient({"bootstrap.servers": broker.bootstrap})
         topics = [NewTopic(topic, num_partitions=1, config=TOPIC_CONFIG) for topic in TOPICS]
         for created in admin.create_topics(topics).values():
-            created.result(TIMEOUT_S)
+            created.result(PATIENCE_SECONDS)
         broker.wait_made(TOPICS)
     for topic in TOPICS:
         target = broker.log_dir / f"{topic}-0"
@@ -91,13 +91,13 @@ def theirs(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Ex
 
 def _wait_cleaned(broker: KafkaBroker, topic: str) -> None:
     """Returns once Kafka's cleaner has reached the active segment."""
-    deadline = time.monotonic() + TIMEOUT_S
+    deadline = time.monotonic() + PATIENCE_SECONDS
     active = max(int(path.stem) for path in (broker.log_dir / f"{topic}-0").glob("*.log"))
     while time.monotonic() < deadline:
         if f"{topic} 0 {active}" in (broker.log_dir / "cleaner-offset-checkpoint").read_text().splitlines():
             return
         time.sleep(0.05)  # Between two looks at a file that another process writes.
-    raise TimeoutError(f"Kafka did not clean {topic} within {TIMEOUT_S} s:\n{broker.log_text()[-4000:]}")
+    raise TimeoutError(f"Kafka did not clean {topic} within {PATIENCE_SECONDS} s:\n{broker.log_text()[-4000:]}")
 
 
 @pytest.mark.parametrize("topic", TOPICS)

@@ -16,10 +16,9 @@ from ottla.protocol.config_resources import ResourceType
 from tests.compat.kafka_broker import KafkaBroker
 from tests.compat.kafka_jars import SHORT_LIVED_JVM, java_command, kafka_tool
 from tests.compat.test_metrics_of_foreign_clients import Served
-from tests.waiting import wait_until
+from tests.waiting import PATIENCE_SECONDS, wait_until
 from tests.wire.exchange import RawConnection
 
-SECONDS = 60
 RECORDS = 1200
 """Sent in six seconds, so that there is time for many pushes."""
 INTERVAL_MS = 300
@@ -33,7 +32,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
         yield broker
     finally:
         broker.process.terminate()
-        broker.process.wait(SECONDS)
+        broker.process.wait(PATIENCE_SECONDS)
 
 
 def subscribe(address: str, name: str, **configs: str) -> None:
@@ -46,7 +45,7 @@ def test_librdkafka_pushes(served: Served) -> None:
     subscribe(served.address, "librdkafka", metrics="*", interval_ms=str(INTERVAL_MS), match="client_id=rd")
     producer = Producer({"bootstrap.servers": served.address, "client.id": "rd"})
     producer.produce("t", b"v")
-    assert 0 == producer.flush(SECONDS)
+    assert 0 == producer.flush(PATIENCE_SECONDS)
     name = "ottla_client_telemetry_producer_node_request_latency_avg"
     wait_until(lambda: served.metric(name, client_id="rd", node_id="0") > 0)
     wait_until(lambda: served.metric("ottla_telemetry_pushes_total", error="NONE") >= 2)
@@ -66,7 +65,7 @@ def test_javas_producer_pushes(served: Served) -> None:
     client = ("--bootstrap-server", served.address, "--command-property", "client.id=java")
     tool = "org.apache.kafka.tools.ProducerPerformance"
     command = java_command(tool, *load, *client, jvm_options=SHORT_LIVED_JVM)
-    subprocess.run(command, check=True, timeout=SECONDS, capture_output=True)
+    subprocess.run(command, check=True, timeout=PATIENCE_SECONDS, capture_output=True)
     total = served.metric("ottla_client_telemetry_producer_record_send_total", client_id="java")
     assert RECORDS / 4 < total <= RECORDS
     assert served.metric("ottla_client_telemetry_producer_record_size_avg", client_id="java") > 100
@@ -149,4 +148,4 @@ def test_the_same_answers_as_kafkas(kafka: KafkaBroker, tmp_path: Path) -> None:
         assert answers(kafka.bootstrap) == answers(broker.address)
     finally:
         broker.process.terminate()
-        broker.process.wait(SECONDS)
+        broker.process.wait(PATIENCE_SECONDS)

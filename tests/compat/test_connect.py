@@ -17,8 +17,8 @@ from ottla.testing.free_ports import free_port
 from tests.compat.connect_process import DISTRIBUTED, MIRROR_MAKER, ConnectProcess
 from tests.compat.kafka_broker import KafkaBroker
 from tests.compat.ottla_broker import OttlaBroker
+from tests.waiting import PATIENCE_SECONDS
 
-DEADLINE_S: Final = 120
 COUNT: Final = 200
 MIRROR: Final = {
     "clusters": "kafka,ottla",
@@ -53,7 +53,7 @@ def ottla(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OttlaBroker]:
 
 def wait(condition: Callable[[], bool], process: ConnectProcess) -> None:
     """Returns when it is so; looks a few times a second, as a request each takes its time."""
-    deadline = time.monotonic() + DEADLINE_S
+    deadline = time.monotonic() + PATIENCE_SECONDS
     while not condition():
         assert process.is_running(), "the process ended"
         assert time.monotonic() < deadline, "too late"
@@ -72,7 +72,7 @@ def values(bootstrap: str, topic: str, count: int) -> list[bytes]:
         }
     )
     try:
-        deadline = time.monotonic() + DEADLINE_S
+        deadline = time.monotonic() + PATIENCE_SECONDS
         # A task is RUNNING before it creates its topic: it does so for its first records.
         while not (found := consumer.list_topics(topic, timeout=10).topics[topic].partitions):
             assert time.monotonic() < deadline, f"there is no topic {topic}"
@@ -186,7 +186,7 @@ def read_in_group(bootstrap: str, group: str, topic: str, count: int) -> list[by
     consumer.subscribe([topic])
     found: list[bytes] = []
     try:
-        deadline = time.monotonic() + DEADLINE_S
+        deadline = time.monotonic() + PATIENCE_SECONDS
         while len(found) < count and time.monotonic() < deadline:
             for each in consumer.consume(count - len(found), 1.0):
                 assert each.error() is None

@@ -16,7 +16,6 @@ from tests.waiting import wait_until
 
 GROUP = "billing"
 RECORDS = 30
-SECONDS = 60
 
 
 @pytest.fixture(scope="module", params=["kafka", "ottla"])

@@ -13,8 +13,7 @@ from tests.compat.kafka_broker import QUICK_START_JVM_OPTIONS, KafkaBroker
 from tests.compat.kafka_jars import KAFKA_VERSION, KafkaToolError, class_path, kafka_tool
 from tests.golden.manifest import digest
 from tests.golden.readers import consume, watermarks
-
-TIMEOUT_S = 60
+from tests.waiting import PATIENCE_SECONDS
 
 
 def test_class_path_names_existing_jars() -> None:
@@ -34,11 +33,11 @@ def test_a_tool_runs_and_its_failure_is_told() -> None:
 def test_records_come_back(kafka: KafkaBroker) -> None:
     admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
     for created in admin.create_topics([NewTopic("round-trip", num_partitions=1)]).values():
-        created.result(TIMEOUT_S)
+        created.result(PATIENCE_SECONDS)
     producer = Producer({"bootstrap.servers": kafka.bootstrap})
     for number in range(10):
         producer.produce("round-trip", partition=0, key=b"key", value=b"%d" % number)
-    assert 0 == producer.flush(TIMEOUT_S)
+    assert 0 == producer.flush(PATIENCE_SECONDS)
 
     assert (0, 10) == watermarks(kafka.bootstrap, "round-trip")
     assert [digest(b"%d" % number) for number in range(10)] == [
@@ -49,7 +48,7 @@ def test_records_come_back(kafka: KafkaBroker) -> None:
 def test_settings_can_be_overridden_and_others_keep_kafkas_defaults(kafka: KafkaBroker) -> None:
     admin = AdminClient({"bootstrap.servers": kafka.bootstrap})
     (found,) = admin.describe_configs([ConfigResource(ConfigResource.Type.BROKER, "1")]).values()
-    settings = {name: entry.value for name, entry in found.result(TIMEOUT_S).items()}
+    settings = {name: entry.value for name, entry in found.result(PATIENCE_SECONDS).items()}
     assert "1" == settings["offsets.topic.num.partitions"]
     assert "1073741824" == settings["log.segment.bytes"]
     assert "8" == settings["num.io.threads"]

@@ -21,9 +21,9 @@ from tests.compat.kafka_dump import dump, log_files
 from tests.golden import stores
 from tests.golden.manifest import ExpectedPartition, ExpectedRecord, digest
 from tests.golden.readers import read_partition
+from tests.waiting import PATIENCE_SECONDS
 
 TOPICS = tuple(ottla_logs.STORIES)
-TIMEOUT_S = 60
 ADDED_VALUE = b"written by Kafka"
 
 
@@ -74,7 +74,7 @@ def _create_topics(broker: KafkaBroker) -> None:
         NewTopic(topic, num_partitions=1, config=append_time if topic == "append-time" else config) for topic in TOPICS
     ]
     for created in admin.create_topics(topics).values():
-        created.result(TIMEOUT_S)
+        created.result(PATIENCE_SECONDS)
     broker.wait_made(TOPICS)
 
 
@@ -104,7 +104,7 @@ def _add_records(broker: KafkaBroker) -> None:
             value=ADDED_VALUE,
             on_delivery=lambda error, _: None if error is None else failures.append(error),
         )
-    assert 0 == producer.flush(TIMEOUT_S)
+    assert 0 == producer.flush(PATIENCE_SECONDS)
     assert [] == failures
 
 

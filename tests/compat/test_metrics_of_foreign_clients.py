@@ -13,10 +13,10 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from kafka import KafkaConsumer
 
 from ottla.testing.free_ports import free_port
+from tests.waiting import PATIENCE_SECONDS
 
 RECORDS = 1000
 CONSUMED = 600
-SECONDS = 60
 SAMPLE = re.compile(r"^(\w+)(?:\{(.*)\})? (\S+)$")
 
 
@@ -35,7 +35,7 @@ class Served:
 
     def metric(self, name: str, **labels: str) -> float:
         """The sum of the samples that have these labels; 0 if there is none."""
-        text = urllib.request.urlopen(f"http://{self.http}/metrics", timeout=SECONDS).read().decode()
+        text = urllib.request.urlopen(f"http://{self.http}/metrics", timeout=PATIENCE_SECONDS).read().decode()
         found = [SAMPLE.match(line) for line in text.splitlines() if line.startswith(name)]
         wanted = {f'{key}="{value}"' for key, value in labels.items()}
         return sum(
@@ -50,26 +50,26 @@ def served(tmp_path: Path) -> Iterator[Served]:
         yield broker
     finally:
         broker.process.terminate()
-        broker.process.wait(SECONDS)
+        broker.process.wait(PATIENCE_SECONDS)
 
 
 def test_records_bytes_requests_and_lag(served: Served) -> None:
     producer = Producer({"bootstrap.servers": served.address, "acks": "all"})
     for number in range(RECORDS):
         producer.produce("t", value=b"value %d" % number, partition=number % 2)
-    assert 0 == producer.flush(SECONDS)
+    assert 0 == producer.flush(PATIENCE_SECONDS)
     assert RECORDS == served.metric("ottla_topic_appended_records_total", topic="t")
     sent = served.metric("ottla_topic_appended_bytes_total", topic="t")
     assert sent > RECORDS * len("value 1")
     produced = served.metric("ottla_requests_total", api="produce")
     assert produced == served.metric("ottla_request_seconds_count", api="produce") > 0
-    assert 0 < served.metric("ottla_request_seconds_sum", api="produce") < SECONDS
+    assert 0 < served.metric("ottla_request_seconds_sum", api="produce") < PATIENCE_SECONDS
 
     settings = {"group.id": "g", "auto.offset.reset": "earliest", "enable.auto.commit": False}
     consumer = Consumer({"bootstrap.servers": served.address, **settings})
     consumer.assign([TopicPartition("t", 0, 0), TopicPartition("t", 1, 0)])
     read = 0
-    deadline = time.monotonic() + SECONDS
+    deadline = time.monotonic() + PATIENCE_SECONDS
     while read < RECORDS:
         assert time.monotonic() < deadline
         read += len(consumer.consume(RECORDS, 1.0))

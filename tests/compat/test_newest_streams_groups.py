@@ -9,12 +9,12 @@ from typing import Final
 from tests.compat.clients.client_builds import built
 from tests.compat.kafka_jars import NEWEST_CLIENTS_VERSION, SHORT_LIVED_JVM, compile_java, java_command
 from tests.compat.ottla_broker import OttlaBroker
+from tests.waiting import PATIENCE_SECONDS
 from tests.wire.exchange import RawConnection
 from tests.wire.groups import wait_coordinator
 from tests.wire.world import create_topic
 
 SOURCE: Final = Path(__file__).parent / "streams" / "newest" / "StreamsMember.java"
-TIMEOUT_S: Final = 120
 
 
 def test_a_member_of_kafka_4_4_describes_its_topology(tmp_path: Path) -> None:
@@ -30,7 +30,7 @@ def test_a_member_of_kafka_4_4_describes_its_topology(tmp_path: Path) -> None:
             jvm_options=SHORT_LIVED_JVM,
             extra_path=os.fspath(classes),
         )
-        done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_SECONDS)
     assert 0 == done.returncode, done.stdout + done.stderr
     *lines, described = done.stdout.splitlines()
     assert [

@@ -13,8 +13,8 @@ from kafka.errors import ThrottlingQuotaExceededError
 
 from ottla import Admin, QuotaEntity
 from tests.compat.ottla_broker import OttlaBroker
+from tests.waiting import PATIENCE_SECONDS
 
-SECONDS = 60
 RATE = 20_000
 RECORD = b"r" * 1000
 
@@ -40,7 +40,7 @@ def test_librdkafka_is_told_that_it_is_throttled(broker: OttlaBroker) -> None:
     for _ in range(300):
         producer.produce("librdkafka", RECORD)
         producer.poll(0)
-    assert 0 == producer.flush(SECONDS)
+    assert 0 == producer.flush(PATIENCE_SECONDS)
     # 300 kB at 20 kB/s, of which ten seconds' worth may be sent at once.
     assert time.monotonic() - began > 2
     assert any(event.throttle_time > 0 for event in throttled)
@@ -50,7 +50,7 @@ def test_librdkafka_reads_everything_slowly(broker: OttlaBroker) -> None:
     producer = Producer({"bootstrap.servers": broker.bootstrap, "batch.size": 20_000})
     for _ in range(300):
         producer.produce("read", RECORD)
-    assert 0 == producer.flush(SECONDS)
+    assert 0 == producer.flush(PATIENCE_SECONDS)
     throttled: list[Any] = []
     consumer = Consumer(
         {
@@ -62,7 +62,7 @@ def test_librdkafka_reads_everything_slowly(broker: OttlaBroker) -> None:
     )
     began, seen = time.monotonic(), 0
     consumer.assign([TopicPartition("read", 0, 0)])
-    while seen < 300 and time.monotonic() - began < SECONDS:
+    while seen < 300 and time.monotonic() - began < PATIENCE_SECONDS:
         seen += len(consumer.consume(100, timeout=1))
     consumer.close()
     assert 300 == seen
@@ -75,7 +75,7 @@ def test_kafka_python_pauses_while_it_is_throttled(broker: OttlaBroker, caplog: 
     try:
         for _ in range(300):
             producer.send("kafka-python", RECORD)
-        producer.flush(SECONDS)
+        producer.flush(PATIENCE_SECONDS)
         assert "ProduceResponse throttled by broker" in caplog.text
     finally:
         producer.close()
@@ -95,4 +95,4 @@ def test_older_clients_are_not_refused(broker: OttlaBroker) -> None:
     """librdkafka sends CreateTopics in a version without the error."""
     admin = AdminClient({"bootstrap.servers": broker.bootstrap, "client.id": "creator"})
     wanted = [NewTopic(f"created-{number}", num_partitions=4, replication_factor=1) for number in range(4)]
-    assert [None] * 4 == [future.exception(SECONDS) for future in admin.create_topics(wanted).values()]
+    assert [None] * 4 == [future.exception(PATIENCE_SECONDS) for future in admin.create_topics(wanted).values()]

@@ -21,8 +21,8 @@ from tests.compat.clients.client_builds import go_program
 from tests.compat.kafka_broker import KafkaBroker
 from tests.compat.kafka_jars import kafka_tool
 from tests.compat.ottla_broker import OttlaBroker
+from tests.waiting import PATIENCE_SECONDS
 
-TIMEOUT_S: Final = 120
 PATIENCE_S: Final = 60
 VERIFIABLE: Final = "org.apache.kafka.tools.VerifiableShareConsumer"
 CONSOLE: Final = "org.apache.kafka.tools.consumer.ConsoleShareConsumer"
@@ -88,7 +88,7 @@ TRANSCRIPT: Final = ["first 0=0#1 1=1#1 2=2#1 3=3#1 4=4#1 5=5#1", "second 1=1#2 
 def test_franz_go(both: Both) -> None:
     def scenario(scene: Scene) -> list[str]:
         command = [str(go_program("franzshare")), *scene]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_SECONDS)
         assert 0 == done.returncode, done.stdout + done.stderr
         return done.stdout.splitlines()
 

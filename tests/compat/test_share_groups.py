@@ -13,9 +13,9 @@ import pytest
 from tests.compat.kafka_broker import KafkaBroker
 from tests.compat.kafka_jars import SHORT_LIVED_JVM, compile_java, java_command, kafka_tool
 from tests.compat.ottla_broker import OttlaBroker
+from tests.waiting import PATIENCE_SECONDS
 
 SOURCE = Path(__file__).with_name("ShareScenario.java")
-TIMEOUT_S = 120
 EXPECTED = [
     "first 0=0#1 1=1#1 2=2#1 3=3#1 4=4#1 5=5#1",
     "committed [ok]",
@@ -49,7 +49,7 @@ def ottla(tmp_path: Path) -> Iterator[OttlaBroker]:
 def play(classes: Path, bootstrap: str, *args: str) -> list[str]:
     """Runs a part of the scenario and returns what it printed."""
     command = java_command("ShareScenario", bootstrap, *args, jvm_options=SHORT_LIVED_JVM, extra_path=str(classes))
-    done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_SECONDS)
     assert 0 == done.returncode, done.stdout + done.stderr
     return done.stdout.splitlines()
 

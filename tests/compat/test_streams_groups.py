@@ -19,9 +19,9 @@ from tests.compat.kafka_broker import QUICK_START_JVM_OPTIONS, KafkaBroker
 from tests.compat.kafka_jars import kafka_tool
 from tests.compat.ottla_broker import OttlaBroker
 from tests.compat.streams.applications import WordCounts
+from tests.waiting import PATIENCE_SECONDS
 
 TOOL: Final = "org.apache.kafka.tools.streams.StreamsGroupCommand"
-TIMEOUT_S: Final = 120.0
 WORDS: Final = 20
 FIRST, ALL = 1000, 2000
 OVERRIDES: Final = {
@@ -66,7 +66,7 @@ class Counts:
 
     def read_until(self, total: int, *instances: WordCounts) -> None:
         """Reads until there are this many; an application that does not get there fails with its log."""
-        deadline = time.monotonic() + TIMEOUT_S
+        deadline = time.monotonic() + PATIENCE_SECONDS
         while sum(map(len, self.by_word.values())) < total:
             if time.monotonic() > deadline:
                 logs = "\n".join(instance.log()[-6000:] for instance in instances)
@@ -113,7 +113,7 @@ def tasks_of_members(bootstrap: str, counts: list[int]) -> list[list[tuple[str, 
 
     An instance may start long after the other one: it then joins when all words have been counted.
     """
-    deadline = time.monotonic() + TIMEOUT_S
+    deadline = time.monotonic() + PATIENCE_SECONDS
     while True:
         rows = table(bootstrap, "--describe", "--group", "counter", "--members", "--verbose")
         found = [re.match(r"ACTIVE: (.*?);? *TARGET-ACTIVE: (.*?);? *$", row[-1]) for row in rows]
@@ -125,7 +125,7 @@ def tasks_of_members(bootstrap: str, counts: list[int]) -> list[list[tuple[str, 
 
 def wait_table(bootstrap: str, expected: list[list[str]], *args: str) -> None:
     """Returns when the tool prints these rows, in any order: an instance commits its last positions a little later."""
-    deadline = time.monotonic() + TIMEOUT_S
+    deadline = time.monotonic() + PATIENCE_SECONDS
     while expected != (found := sorted(table(bootstrap, *args))):
         assert time.monotonic() < deadline, found
 

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Final, Self
 
 from tests.crash.etl import FENCED, Job
+from tests.waiting import PATIENCE_SECONDS
 
-PATIENCE_S: Final = 60.0
 LOOK_SECONDS: Final = 0.01
 
 
@@ -80,8 +80,8 @@ class Heard:
         """Returns once it was said so many times more."""
         with self._changed:
             wanted = self._counts[phase] + more
-            if not self._changed.wait_for(lambda: self._counts[phase] >= wanted, PATIENCE_S):
-                raise TimeoutError(f"no worker got to {phase!r} in {PATIENCE_S} s; so far {dict(self._counts)}")
+            if not self._changed.wait_for(lambda: self._counts[phase] >= wanted, PATIENCE_SECONDS):
+                raise TimeoutError(f"no worker got to {phase!r} in {PATIENCE_SECONDS} s; so far {dict(self._counts)}")
 
 
 class Fleet:
@@ -128,11 +128,11 @@ class Fleet:
         zombie.send(signal.SIGCONT)
 
     def _wait_ready(self, worker: WorkerProcess) -> None:
-        deadline = time.monotonic() + PATIENCE_S
+        deadline = time.monotonic() + PATIENCE_SECONDS
         while not worker.said["ready"]:
             self.check()
             if time.monotonic() > deadline:
-                raise TimeoutError(f"a worker is not ready after {PATIENCE_S} s:\n{self.log_end()}")
+                raise TimeoutError(f"a worker is not ready after {PATIENCE_SECONDS} s:\n{self.log_end()}")
             time.sleep(LOOK_SECONDS)
 
     def check(self) -> None:
@@ -146,11 +146,11 @@ class Fleet:
         """Returns once every zombie has learnt that it is one."""
         for zombie in self._zombies:
             try:
-                status = zombie.process.wait(PATIENCE_S)
+                status = zombie.process.wait(PATIENCE_SECONDS)
             except subprocess.TimeoutExpired:
                 zombie.send(signal.SIGABRT)
                 zombie.process.wait()
-                raise TimeoutError(f"a zombie lives on for {PATIENCE_S} s:\n{zombie.log_end()}") from None
+                raise TimeoutError(f"a zombie lives on for {PATIENCE_SECONDS} s:\n{zombie.log_end()}") from None
             assert FENCED == status, f"a zombie ended with {status}:\n{zombie.log_end()}"
             zombie.end()
             self.fenced += 1
@@ -163,7 +163,7 @@ class Fleet:
             self._wait_ready(worker)
         for worker in self._workers:
             worker.send(signal.SIGTERM)
-        ended = [worker.process.wait(PATIENCE_S) for worker in self._workers]
+        ended = [worker.process.wait(PATIENCE_SECONDS) for worker in self._workers]
         assert [0] * len(ended) == ended, self.log_end()
 
     def log_end(self) -> str:

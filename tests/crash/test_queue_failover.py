@@ -8,10 +8,10 @@ from pathlib import Path
 from ottla import AsyncConsumer, AsyncProducer
 from ottla.testing.broker_cluster import BrokerCluster
 from ottla.testing.process_broker import ProcessBroker
+from tests.waiting import PATIENCE_SECONDS
 
 COUNT = 600
 SPREAD_MS = 6_000
-PATIENCE_SECONDS = 90
 
 
 async def park(bootstrap: str) -> dict[bytes, int]:

@@ -17,7 +17,8 @@ from ottla.records.builder import build_batch
 from ottla.records.record import Record
 from ottla.testing.broker_cluster import BrokerCluster
 from ottla.testing.process_broker import ProcessBroker
-from tests.crash.test_share_failover import PATIENCE_SECONDS, SETTINGS, ask, eventually, join
+from tests.crash.test_share_failover import SETTINGS, ask, eventually, join
+from tests.waiting import PATIENCE_SECONDS
 from tests.wire.exchange import RawConnection
 from tests.wire.share_member import ACCEPT, REJECT, Member, set_up
 from tests.wire.world import batch, create_topic, produce

@@ -15,11 +15,11 @@ from ottla.coordination.share_state.records import ShareKey
 from ottla.protocol.apis import ApiKey
 from ottla.testing.broker_cluster import BrokerCluster
 from ottla.testing.broker_handle import BrokerHandle
+from tests.waiting import PATIENCE_SECONDS
 from tests.wire.exchange import RawConnection
 from tests.wire.share_member import ACCEPT, RELEASE, Member
 from tests.wire.world import batch, produce
 
-PATIENCE_SECONDS = 60
 SETTINGS = {
     "offsets.topic.num.partitions": "1",
     "share.coordinator.state.topic.num.partitions": "1",

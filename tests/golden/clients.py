@@ -17,10 +17,10 @@ from kafka import KafkaProducer
 
 from tests.compat.kafka_jars import SHORT_LIVED_JVM, compile_java, java_command
 from tests.golden.record_set import NewRecord, Section
+from tests.waiting import PATIENCE_SECONDS
 
 LINGER_MS: Final = 200
 BATCH_BYTES_MAX: Final = 1_000_000
-TIMEOUT_S: Final = 60
 
 Write = Callable[[str, str, Iterable[Section]], None]
 """Called with the bootstrap address, the topic and the sections."""
@@ -39,7 +39,7 @@ def write_librdkafka(bootstrap: str, topic: str, sections: Iterable[Section]) ->
             settings["transactional.id"] = f"{topic}-transactions"
         producer = Producer(settings)
         if section.transaction:
-            producer.init_transactions(TIMEOUT_S)
+            producer.init_transactions(PATIENCE_SECONDS)
             producer.begin_transaction()
         failures: list[str] = []
 
@@ -57,13 +57,13 @@ def write_librdkafka(bootstrap: str, topic: str, sections: Iterable[Section]) ->
                 headers=list(record.headers),
                 on_delivery=on_delivery,
             )
-        left = producer.flush(TIMEOUT_S)
+        left = producer.flush(PATIENCE_SECONDS)
         if left or failures:
             raise RuntimeError(f"confluent-kafka did not deliver {left} records; errors: {failures}")
         if section.transaction == "commit":
-            producer.commit_transaction(TIMEOUT_S)
+            producer.commit_transaction(PATIENCE_SECONDS)
         elif section.transaction == "abort":
-            producer.abort_transaction(TIMEOUT_S)
+            producer.abort_transaction(PATIENCE_SECONDS)
 
 
 def write_kafka_python(bootstrap: str, topic: str, sections: Iterable[Section]) -> None:
@@ -93,9 +93,9 @@ def write_kafka_python(bootstrap: str, topic: str, sections: Iterable[Section]) 
                 )
                 for record in _with_key_or_value(section.records)
             ]
-            producer.flush(TIMEOUT_S)
+            producer.flush(PATIENCE_SECONDS)
             for future in futures:
-                future.get(TIMEOUT_S)
+                future.get(PATIENCE_SECONDS)
             if section.transaction == "commit":
                 producer.commit_transaction()
             elif section.transaction == "abort":
@@ -134,7 +134,7 @@ async def _write_aiokafka(bootstrap: str, topic: str, sections: Iterable[Section
                 )
                 for record in _with_key_or_value(section.records)
             ]
-            await asyncio.wait_for(asyncio.gather(*futures), TIMEOUT_S)
+            await asyncio.wait_for(asyncio.gather(*futures), PATIENCE_SECONDS)
             if section.transaction == "commit":
                 await producer.commit_transaction()
             elif section.transaction == "abort":
@@ -172,7 +172,7 @@ def run_java_script(lines: Iterable[str]) -> None:
         compile_java(Path(__file__).with_name("ScriptedProducer.java"), Path(folder))
         command = java_command("ScriptedProducer", jvm_options=SHORT_LIVED_JVM, extra_path=folder)
         script = "".join(f"{line}\n" for line in lines)
-        done = subprocess.run(command, input=script, capture_output=True, text=True, timeout=2 * TIMEOUT_S)
+        done = subprocess.run(command, input=script, capture_output=True, text=True, timeout=2 * PATIENCE_SECONDS)
     if done.returncode != 0 or done.stdout.strip() != "done":
         raise RuntimeError(f"the Java producer failed:\n{done.stdout}{done.stderr[-4000:]}")
 

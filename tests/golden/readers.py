@@ -16,8 +16,8 @@ from confluent_kafka import Consumer, KafkaError, TopicPartition
 
 from tests.compat.kafka_dump import Dump, dump, log_files
 from tests.golden.manifest import ExpectedPartition, ExpectedRecord, expected_record
+from tests.waiting import PATIENCE_SECONDS
 
-TIMEOUT_S: Final = 60.0
 FETCH_WAIT_MS: Final = 10
 """The end of a partition shows in an empty answer, which need not be waited for long."""
 
@@ -48,7 +48,9 @@ def watermarks(
     settings = {"bootstrap.servers": bootstrap, "group.id": "watermarks", "isolation.level": isolation_level}
     consumer = Consumer(settings)
     try:
-        start, end = consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=TIMEOUT_S, cached=False)
+        start, end = consumer.get_watermark_offsets(
+            TopicPartition(topic, partition), timeout=PATIENCE_SECONDS, cached=False
+        )
         return int(start), int(end)
     finally:
         consumer.close()
@@ -75,9 +77,11 @@ def consume(
         start = watermarks(bootstrap, topic, partition)[0]
         consumer.assign([TopicPartition(topic, partition, start)])
         while True:
-            message: Any = consumer.poll(TIMEOUT_S)
+            message: Any = consumer.poll(PATIENCE_SECONDS)
             if message is None:
-                raise TimeoutError(f"{topic}-{partition} fell silent for {TIMEOUT_S} s after {len(records)} records")
+                raise TimeoutError(
+                    f"{topic}-{partition} fell silent for {PATIENCE_SECONDS} s after {len(records)} records"
+                )
             error = message.error()
             if error is not None and error.code() == KafkaError._PARTITION_EOF:
                 return records
@@ -98,7 +102,7 @@ async def _consume_aiokafka(bootstrap: str, topic: str, partition: int, count: i
         await consumer.seek_to_beginning(where)
         records: list[ExpectedRecord] = []
         while len(records) < count:
-            message = await asyncio.wait_for(consumer.getone(), TIMEOUT_S)
+            message = await asyncio.wait_for(consumer.getone(), PATIENCE_SECONDS)
             content = (message.key, message.value, message.headers)
             records.append(expected_record(message.offset, message.timestamp, *content))
         return records

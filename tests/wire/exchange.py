@@ -23,13 +23,14 @@ from kio.static.protocol import Entity
 
 from ottla.protocol.apis import NEWER_THAN_KIO, SERVED, ApiKey
 from ottla.protocol.newer_messages import newer_class
+from tests.waiting import PATIENCE_SECONDS
 
 CLIENT_ID: Final = b"wire"
 LENGTH: Final = Struct(">i")
 HEADER: Final = Struct(">hhi")
 SHORT: Final = Struct(">h")
 NO_TAGS: Final = b"\0"
-TIMEOUT_S: Final = 60.0
+TIMEOUT_S: Final = PATIENCE_SECONDS
 CORRELATION_ID: Final = 0x01020304
 
 TESTED: Final[set[ApiKey]] = set()

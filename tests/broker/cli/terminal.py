@@ -6,7 +6,9 @@ import subprocess
 import sys
 from dataclasses import dataclass
 
-TIMEOUT_S = 60
+from tests.waiting import PATIENCE_SECONDS
+
+TIMEOUT_S = PATIENCE_SECONDS
 WIDTH = 200
 
 

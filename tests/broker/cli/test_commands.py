@@ -10,8 +10,9 @@ import pytest
 
 from tests.broker.cli.command_scenarios import SCENARIOS, Scenario
 from tests.unit.cli.command_line import CommandLine
+from tests.waiting import PATIENCE_SECONDS
 
-TIMEOUT_S = 60
+TIMEOUT_S = PATIENCE_SECONDS
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.__name__)

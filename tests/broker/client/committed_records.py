@@ -5,8 +5,7 @@ import time
 from ottla.client.consumer.blocking_consumer import Consumer
 from ottla.client.values import ConsumerRecord
 from ottla.model.ids import TopicPartition
-
-SECONDS = 60
+from tests.waiting import PATIENCE_SECONDS
 
 
 def read_committed(bootstrap: str, topic: str) -> list[ConsumerRecord]:
@@ -21,7 +20,7 @@ def read_committed(bootstrap: str, topic: str) -> list[ConsumerRecord]:
         ends = everything.end_offsets(partitions)
         consumer.assign(partitions)
         found: list[ConsumerRecord] = []
-        deadline = time.monotonic() + SECONDS
+        deadline = time.monotonic() + PATIENCE_SECONDS
         while any(consumer.position(each) < ends[each] for each in partitions):
             assert time.monotonic() < deadline, found
             for records in consumer.poll(1000).values():

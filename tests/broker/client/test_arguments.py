@@ -14,8 +14,6 @@ from ottla import (
 from ottla.client.producer.errors import ProducerClosedError
 from ottla.transport.addresses import Address
 
-SOON_S = 30
-
 
 @pytest.fixture(scope="module")
 def admin() -> Iterator[Admin]:

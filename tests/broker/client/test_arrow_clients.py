@@ -27,8 +27,8 @@ from ottla.records.batch import scan
 from ottla.records.columns_encode import encode
 from ottla.transport.addresses import Address
 from tests.broker.client.producer_log import make_topic, read_topic, values
+from tests.waiting import PATIENCE_SECONDS
 
-SOON_S = 30
 SOON_MS = 30_000
 MOMENT = 1_700_000_000_000
 
@@ -68,7 +68,7 @@ def test_a_row_comes_back_as_it_was_sent(broker: Address) -> None:
     with Producer(bootstrap_servers=str(broker)) as producer:
         delivery = producer.send_table("arrow-whole", rows)
         partition = TopicPartition("arrow-whole", 0)
-        assert [WrittenRows(partition, 0, 2)] == delivery.get(SOON_S)
+        assert [WrittenRows(partition, 0, 2)] == delivery.get(PATIENCE_SECONDS)
         assert delivery.is_done
     first, second = read_topic(broker, "arrow-whole")[0]
     assert (b"k", b"v", MOMENT) == (first.key, first.value, first.timestamp)
@@ -106,7 +106,7 @@ def test_rows_go_where_their_keys_go_and_keep_their_order(broker: Address) -> No
     make_topic(broker, "arrow-keys", 5)
     keys = [b"key-%d" % (row % 37) for row in range(1000)]
     with Producer(bootstrap_servers=str(broker), compression_type="lz4") as producer:
-        written = producer.send_table("arrow-keys", numbered(1000, key=keys)).get(SOON_S)
+        written = producer.send_table("arrow-keys", numbered(1000, key=keys)).get(PATIENCE_SECONDS)
     expected = {
         index: [b"%d" % row for row in range(1000) if partition_for_key(keys[row], 5) == index] for index in range(5)
     }
@@ -119,9 +119,9 @@ def test_rows_go_where_their_keys_go_and_keep_their_order(broker: Address) -> No
 def test_partitions_can_be_said_for_all_rows_or_for_each(broker: Address) -> None:
     make_topic(broker, "arrow-chosen", 3)
     with Producer(bootstrap_servers=str(broker)) as producer:
-        producer.send_table("arrow-chosen", numbered(2), partition=2).get(SOON_S)
-        producer.send_table("arrow-chosen", numbered(3, where=[1, 0, 1]), partition="where").get(SOON_S)
-        producer.send_table("arrow-chosen", numbered(1, partition=[0])).get(SOON_S)
+        producer.send_table("arrow-chosen", numbered(2), partition=2).get(PATIENCE_SECONDS)
+        producer.send_table("arrow-chosen", numbered(3, where=[1, 0, 1]), partition="where").get(PATIENCE_SECONDS)
+        producer.send_table("arrow-chosen", numbered(1, partition=[0])).get(PATIENCE_SECONDS)
         with pytest.raises(UnknownPartitionInTopicError, match="has no partition 3"):
             producer.send_table("arrow-chosen", numbered(1), partition=3)
         with pytest.raises(MisuseError, match="row 1 is for partition 7"):
@@ -134,12 +134,12 @@ def test_rows_without_keys_are_spread_and_a_partitioner_is_asked(broker: Address
     make_topic(broker, "arrow-spread", 2)
     make_topic(broker, "arrow-custom", 2)
     with Producer(bootstrap_servers=str(broker), max_request_size=1000) as producer:
-        producer.send_table("arrow-spread", numbered(400)).get(SOON_S)
+        producer.send_table("arrow-spread", numbered(400)).get(PATIENCE_SECONDS)
     counts = [len(some) for some in read_topic(broker, "arrow-spread", 2).values()]
     assert 400 == sum(counts)
     assert min(counts) > 100
     with Producer(bootstrap_servers=str(broker), partitioner=RoundRobinPartitioner()) as producer:
-        producer.send_table("arrow-custom", numbered(4)).get(SOON_S)
+        producer.send_table("arrow-custom", numbered(4)).get(PATIENCE_SECONDS)
     found = {index: values(some) for index, some in read_topic(broker, "arrow-custom", 2).items()}
     assert {0: [b"0", b"2"], 1: [b"1", b"3"]} == found
 
@@ -158,7 +158,7 @@ def test_tables_that_make_no_sense_are_refused(broker: Address) -> None:
                 producer.send_table("arrow-refused", rows, **options)
         with pytest.raises(RecordTooLargeError):
             producer.send_table("arrow-refused", pa.table({"value": [bytes(6000)]}))
-        assert [] == producer.send_table("arrow-refused", numbered(0)).get(SOON_S)
+        assert [] == producer.send_table("arrow-refused", numbered(0)).get(PATIENCE_SECONDS)
     with pytest.raises(ProducerClosedError):
         producer.send_table("arrow-refused", numbered(1))
 
@@ -166,7 +166,7 @@ def test_tables_that_make_no_sense_are_refused(broker: Address) -> None:
 def test_a_table_larger_than_the_memory_goes_through(broker: Address) -> None:
     rows = pa.table({"value": [bytes(1000)] * 3000})
     with Producer(bootstrap_servers=str(broker), buffer_memory=200_000, max_request_size=60_000) as producer:
-        written = producer.send_table("arrow-large", rows).get(SOON_S)
+        written = producer.send_table("arrow-large", rows).get(PATIENCE_SECONDS)
     assert 3000 == sum(each.row_count for each in written)
     assert 3000 == len(read_topic(broker, "arrow-large")[0])
 
@@ -175,7 +175,7 @@ def test_batches_too_large_for_the_topic_are_split(broker: Address) -> None:
     make_topic(broker, "arrow-split", max_message_bytes="20000")
     with Producer(bootstrap_servers=str(broker)) as producer:
         delivery = producer.send_table("arrow-split", pa.table({"value": [bytes(1000)] * 100}))
-        written = delivery.get(SOON_S)
+        written = delivery.get(PATIENCE_SECONDS)
         assert delivery.is_done
     assert len(written) > 1
     assert [sum(each.row_count for each in written[:place]) for place in range(len(written))] == [
@@ -199,7 +199,7 @@ def test_transactions_hold_tables(broker: Address) -> None:
             producer.send_table("arrow-transaction", numbered(1))
         for ends in ("abort", "commit"):
             producer.begin_transaction()
-            producer.send_table("arrow-transaction", numbered(3, key=[ends] * 3)).get(SOON_S)
+            producer.send_table("arrow-transaction", numbered(3, key=[ends] * 3)).get(PATIENCE_SECONDS)
             getattr(producer, f"{ends}_transaction")()
     options: Any = {"bootstrap_servers": str(broker), "isolation_level": "read_committed"}
     with Consumer("arrow-transaction", auto_offset_reset="earliest", **options) as consumer:
@@ -241,7 +241,7 @@ async def test_asyncio_sends_readers_and_polls(broker: Address) -> None:
 
 def test_what_iterating_did_not_hand_out_comes_again(broker: Address) -> None:
     with Producer(bootstrap_servers=str(broker)) as producer:
-        producer.send_table("arrow-iterated", numbered(10)).get(SOON_S)
+        producer.send_table("arrow-iterated", numbered(10)).get(PATIENCE_SECONDS)
     with Consumer("arrow-iterated", bootstrap_servers=str(broker), auto_offset_reset="earliest") as consumer:
         assert b"0" == next(consumer).value
         assert [b"%d" % row for row in range(1, 10)] == poll_all(consumer, 9)["value"].to_pylist()
@@ -249,7 +249,7 @@ def test_what_iterating_did_not_hand_out_comes_again(broker: Address) -> None:
 
 def test_a_range_reader_reads_its_range_and_leaves_nothing_behind(broker: Address) -> None:
     with Producer(bootstrap_servers=str(broker)) as producer:
-        producer.send_table("arrow-range", pa.table({"value": [bytes(1000)] * 5000})).get(SOON_S)
+        producer.send_table("arrow-range", pa.table({"value": [bytes(1000)] * 5000})).get(PATIENCE_SECONDS)
     before = set(threading.enumerate())
     with RangeReader("arrow-range", 0, 100, 4100, bootstrap_servers=str(broker), fetch_max_bytes=300_000) as reader:
         batches = list(reader)

@@ -18,8 +18,7 @@ from ottla.model.error_codes import ErrorCode
 from ottla.model.errors import MisuseError
 from ottla.transport.addresses import Address
 from tests.broker.client.producer_log import make_topic, read_topic, values
-
-SOON_S = 30
+from tests.waiting import PATIENCE_SECONDS
 
 REFUSED: list[tuple[dict[str, Any], str]] = [
     (
@@ -78,10 +77,10 @@ def test_refused_with_a_sentence_and_the_next_record_is_sent(
     for _ in range(5):
         with pytest.raises(MisuseError, match=re.escape(sentence)):
             producer.send(topic, **record)
-    assert 0 == producer.send(topic, b"good").get(SOON_S).offset
+    assert 0 == producer.send(topic, b"good").get(PATIENCE_SECONDS).offset
     with pytest.raises(MisuseError, match=re.escape(sentence)):
         producer.send(topic, **record)
-    assert 1 == producer.send(topic, b"good too").get(SOON_S).offset
+    assert 1 == producer.send(topic, b"good too").get(PATIENCE_SECONDS).offset
     assert [b"good", b"good too"] == values(read_topic(broker, topic)[0])
 
 
@@ -111,14 +110,14 @@ async def test_in_an_event_loop(broker: Address) -> None:
 
 
 def test_headers_may_come_from_a_generator(broker: Address, producer: Producer) -> None:
-    producer.send("generated", b"x", headers=((name, b"1") for name in "ab")).get(SOON_S)  # type: ignore[arg-type]
+    producer.send("generated", b"x", headers=((name, b"1") for name in "ab")).get(PATIENCE_SECONDS)  # type: ignore[arg-type]
     (record,) = read_topic(broker, "generated")[0]
     assert [("a", b"1"), ("b", b"1")] == list(record.headers)
 
 
 def test_a_memoryview_of_wider_items_is_sent_as_its_bytes(broker: Address, producer: Producer) -> None:
     wide = memoryview(b"12345678").cast("I")
-    metadata = producer.send("wide", wide, key=wide).get(SOON_S)
+    metadata = producer.send("wide", wide, key=wide).get(PATIENCE_SECONDS)
     assert (8, 8) == (metadata.serialized_key_size, metadata.serialized_value_size)
     (record,) = read_topic(broker, "wide")[0]
     assert (b"12345678", b"12345678") == (record.key, record.value)
@@ -153,7 +152,7 @@ def test_tables(broker: Address, producer: Producer, topic: Any, columns: dict[s
     rows = pa.table({"key": [b"k"], "value": [b"v"], "texts": pa.array([5], pa.int32())})
     with pytest.raises(MisuseError, match=re.escape(sentence)):
         producer.send_table(topic, rows, **columns)
-    (written,) = producer.send_table("tables", rows).get(SOON_S)
+    (written,) = producer.send_table("tables", rows).get(PATIENCE_SECONDS)
     assert 1 == written.row_count
 
 
@@ -166,7 +165,7 @@ class Forgetful(ProducerInterceptor):
 
 def test_an_interceptor_that_returns_nothing(broker: Address, caplog: pytest.LogCaptureFixture) -> None:
     with Producer(bootstrap_servers=str(broker), interceptors=[Forgetful()]) as producer:
-        producer.send("forgotten", b"x").get(SOON_S)
+        producer.send("forgotten", b"x").get(PATIENCE_SECONDS)
     assert "Forgetful.on_send must return a ProducerRecord, not NoneType; the record is sent" in caplog.text
 
 
@@ -181,6 +180,6 @@ def test_a_serializer_is_named(broker: Address) -> None:
 def test_an_invalid_timestamp_is_explained_once(broker: Address, producer: Producer) -> None:
     make_topic(broker, "untimely", message_timestamp_before_max_ms="1000")
     with pytest.raises(AnswerError) as refusal:
-        producer.send("untimely", b"x", timestamp_ms=5).get(SOON_S)
+        producer.send("untimely", b"x", timestamp_ms=5).get(PATIENCE_SECONDS)
     assert ErrorCode.INVALID_TIMESTAMP is refusal.value.error_code
     assert 1 == str(refusal.value).count("record 0: timestamp 5 is outside of")

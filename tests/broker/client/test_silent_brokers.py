@@ -21,9 +21,9 @@ from ottla.protocol.messages import milliseconds
 from ottla.testing import BrokerCluster
 from ottla.testing.process_broker import ProcessBroker
 from tests.broker.client.scripted_leaders import TOPIC, ScriptedLeaders, scripted_leaders
+from tests.waiting import PATIENCE_SECONDS
 
 LONG_MS = 600_000
-SECONDS = 60
 
 
 def cluster_of(leaders: ScriptedLeaders) -> Cluster:
@@ -129,7 +129,7 @@ def test_producer_and_group_go_on_when_leader_and_coordinator_hang(cluster: Brok
         Producer(delivery_timeout_ms=2 * LONG_MS, **given) as producer,
         Consumer("t", group_id="g", auto_offset_reset="earliest", enable_auto_commit=False, **given) as consumer,
     ):
-        producer.send("t", b"1").get(SECONDS)
+        producer.send("t", b"1").get(PATIENCE_SECONDS)
         assert b"1" == next(consumer).value
         consumer.commit()
         hung = {cluster.leader_of("t").id, cluster.leader_of("__consumer_offsets").id}
@@ -137,10 +137,10 @@ def test_producer_and_group_go_on_when_leader_and_coordinator_hang(cluster: Brok
             leader = cluster.brokers[each]
             leader.pause()
             start = time.monotonic()
-            producer.send("t", b"more %d" % number).get(SECONDS)
+            producer.send("t", b"more %d" % number).get(PATIENCE_SECONDS)
             assert b"more %d" % number == next(consumer).value
-            consumer.commit(timeout_ms=SECONDS * 1000)
-            assert time.monotonic() - start < SECONDS
+            consumer.commit(timeout_ms=PATIENCE_SECONDS * 1000)
+            assert time.monotonic() - start < PATIENCE_SECONDS
             leader.resume()
             cluster.wait_brokers()
             cluster.wait_in_sync()

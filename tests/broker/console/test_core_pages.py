@@ -24,8 +24,6 @@ from ottla.testing import BrokerCluster, InProcessBroker, SecuredBroker
 from tests.unit.console.visitor import Visitor
 from tests.waiting import wait_until
 
-DEADLINE_SECONDS = 60
-
 
 def test_the_overview_is_healthy_and_has_numbers(broker: InProcessBroker, console: Visitor) -> None:
     broker.create_topic("orders", 3)

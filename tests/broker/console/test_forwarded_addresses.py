@@ -11,9 +11,9 @@ import pytest
 from ottla.console.serving import ServedConsole
 from ottla.console.settings import ConsoleSettings
 from ottla.transport.addresses import Address
+from tests.waiting import PATIENCE_SECONDS
 
 FORWARDED = "203.0.113.9"
-DEADLINE_SECONDS = 60
 
 
 @pytest.mark.parametrize(("hosts", "origin"), [((), "127.0.0.1"), (("console.example",), FORWARDED)])
@@ -34,7 +34,7 @@ async def test_a_forwarded_address_is_believed_only_behind_a_proxy(
     running = asyncio.create_task(server.run(stop, ready.set))
     await ready.wait()
     headers = {"X-Forwarded-For": FORWARDED}
-    async with httpx.AsyncClient(base_url=server.url, headers=headers, timeout=DEADLINE_SECONDS) as client:
+    async with httpx.AsyncClient(base_url=server.url, headers=headers, timeout=PATIENCE_SECONDS) as client:
         token = re.findall('name="csrf-token" content="([0-9a-f]+)"', (await client.get("/jobs")).text)[0]
         refused = await client.post("/groups/g/delete", data={"csrf": token, "confirm": "g"})
         assert 403 == refused.status_code

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.waiting import PATIENCE_SECONDS
+
 pytestmark = pytest.mark.slow
 
-SECONDS = 120
 HERE = Path(__file__).parent / "without_linux"
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(HERE)}
 OTTLA = [sys.executable, "-P", "-m", "ottla"]
@@ -17,7 +18,7 @@ OTTLA = [sys.executable, "-P", "-m", "ottla"]
 
 def run(*arguments: str, stdin: str = "") -> str:
     done = subprocess.run(
-        [*OTTLA, *arguments], env=ENVIRONMENT, input=stdin, capture_output=True, text=True, timeout=SECONDS
+        [*OTTLA, *arguments], env=ENVIRONMENT, input=stdin, capture_output=True, text=True, timeout=PATIENCE_SECONDS
     )
     assert done.returncode in (0, 1), done.stderr
     assert "Traceback" not in done.stderr, done.stderr
@@ -45,7 +46,7 @@ def test_brokers_replicate_and_serve(tmp_path: Path) -> None:
             assert text == run("consume", "events", *server)
         finally:
             served.terminate()
-            _, errors = served.communicate(timeout=SECONDS)
+            _, errors = served.communicate(timeout=PATIENCE_SECONDS)
         assert (0, "") == (served.returncode, "".join(line for line in errors.splitlines() if "Traceback" in line))
 
 

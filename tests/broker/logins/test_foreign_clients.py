@@ -19,8 +19,8 @@ from tests.unit.broker.logins.secured import (
     secured,
     token,
 )
+from tests.waiting import PATIENCE_SECONDS
 
-PATIENCE_SECONDS = 60
 PASSWORD_MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 
 

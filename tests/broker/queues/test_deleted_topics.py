@@ -15,9 +15,9 @@ from ottla.model.queue_names import DELAY_MS, RETRY_REJECT, TTL_MS
 from ottla.queues.queue_shard import QueueShard
 from ottla.queues.sinks import Delivery, Outcome, Sinks
 from tests.broker.running_broker import make_topic, running
-from tests.waiting import until
+from tests.waiting import PATIENCE_SECONDS, until
 
-SOON_SECONDS = 120
+SOON_SECONDS = PATIENCE_SECONDS
 
 
 @pytest.fixture

@@ -21,9 +21,9 @@ from ottla.model.queue_names import TTL_MS
 from ottla.queues.sinks import Delivery, Outcome, Sinks
 from ottla.testing import InProcessBroker
 from tests.broker.running_broker import make_topic, running
-from tests.waiting import until
+from tests.waiting import PATIENCE_SECONDS, until
 
-SOON_SECONDS = 120
+SOON_SECONDS = PATIENCE_SECONDS
 
 
 @asynccontextmanager

@@ -19,9 +19,9 @@ from ottla.queues.queue_shard import QueueShard
 from ottla.records.batch import Batch
 from ottla.records.builder import BatchBuilder
 from tests.broker.running_broker import append, make_topic, running
-from tests.waiting import until
+from tests.waiting import PATIENCE_SECONDS, until
 
-SOON_SECONDS = 120
+SOON_SECONDS = PATIENCE_SECONDS
 
 Headers = list[tuple[str, bytes | None]]
 

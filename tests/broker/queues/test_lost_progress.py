@@ -13,9 +13,9 @@ from ottla.queues import queue_shard
 from ottla.queues.sinks import Delivery
 from tests.broker.queues.test_delayed_delivery import now_ms, read, send, shard_of
 from tests.broker.running_broker import make_topic, running
-from tests.waiting import until
+from tests.waiting import PATIENCE_SECONDS, until
 
-SOON_SECONDS = 60
+SOON_SECONDS = PATIENCE_SECONDS
 
 
 async def values(broker: Broker, count: int) -> list[bytes]:

@@ -24,15 +24,15 @@ from ottla.model.dead_letters import DeadLetter, Origin, read_dead_letter
 from ottla.model.errors import MisuseError
 from ottla.model.ids import TopicPartition
 from ottla.testing import InProcessBroker
+from tests.waiting import PATIENCE_SECONDS
 
-TIME = 60
 FAST = {
     "ottla.retry.enable": "true",
     "ottla.retry.backoff.ms": "50",
     "ottla.retry.backoff.jitter": "0",
     "ottla.retry.max.attempts": "2",
 }
-OPTIONS: dict[str, Any] = {"auto_offset_reset": "earliest", "consumer_timeout_ms": TIME * 1000}
+OPTIONS: dict[str, Any] = {"auto_offset_reset": "earliest", "consumer_timeout_ms": PATIENCE_SECONDS * 1000}
 
 
 @pytest.fixture(scope="module")
@@ -262,7 +262,7 @@ def test_asyncio_and_both_group_protocols(running: InProcessBroker, protocol: st
             await consumer.retry(first, "later")
             return [first.topic, (await consumer.getone()).topic]
 
-    assert [topic, f"{topic}.g.redelivery"] == asyncio.run(asyncio.wait_for(scenario(), TIME))
+    assert [topic, f"{topic}.g.redelivery"] == asyncio.run(asyncio.wait_for(scenario(), PATIENCE_SECONDS))
 
 
 def test_a_parallel_consumer_hands_back_what_fails(running: InProcessBroker) -> None:
@@ -375,7 +375,7 @@ def by_confluent(bootstrap: str, topic: str, partition: int, value: bytes, heade
     problems: list[Any] = []
     producer = confluent_kafka.Producer({"bootstrap.servers": bootstrap})
     producer.produce(topic, value, b"k", partition, lambda error, _: problems.append(error), headers=list(headers))
-    producer.flush(TIME)
+    producer.flush(PATIENCE_SECONDS)
     (problem,) = problems
     if problem is not None:
         raise confluent_kafka.KafkaException(problem)

@@ -30,11 +30,10 @@ from tests.broker.schema_validation.produce_requests import (
     values,
 )
 from tests.broker.schema_validation.scripted_registry import NOT_FOUND, ScriptedRegistry
-from tests.waiting import wait_until
+from tests.waiting import PATIENCE_SECONDS, wait_until
 from tests.wire.exchange import RawConnection, request_frame
 
 HELD = id_prefix(1)
-PATIENCE_SECONDS = 60
 
 
 @pytest.fixture(scope="module")

@@ -16,9 +16,9 @@ from ottla.model.errors import MisuseError
 from ottla.testing import BrokerCluster, InProcessBroker, ProcessBroker
 from ottla.testing.killable_network import KillableNetwork
 from tests.leftovers import Leftovers
+from tests.waiting import PATIENCE_SECONDS
 
 KINDS = [InProcessBroker, ProcessBroker]
-SECONDS = 90
 SHORT_SESSIONS = {"broker.session.timeout.ms": "3000"}
 """For tests that pause brokers, and go on when one that was not paused is taken for dead."""
 KEYS = 7
@@ -81,24 +81,24 @@ def test_faults_one_after_the_other(cluster: BrokerCluster) -> None:
         request_timeout_ms=2000,
         socket_connection_setup_timeout_ms=1000,
     ) as producer:
-        producer.send("t", b"1", partition=0).get(SECONDS)
+        producer.send("t", b"1", partition=0).get(PATIENCE_SECONDS)
         killed = cluster.leader_of("t")
         killed.kill()
         # The two others go on.
-        producer.send("t", b"2", partition=0).get(SECONDS)
+        producer.send("t", b"2", partition=0).get(PATIENCE_SECONDS)
         assert (False, False) == (killed.is_running, killed is cluster.leader_of("t"))
         killed.start()
         cluster.wait_in_sync()
         paused = cluster.leader_of("t")
         paused.pause()
-        producer.send("t", b"3", partition=0).get(SECONDS)
+        producer.send("t", b"3", partition=0).get(PATIENCE_SECONDS)
         assert (True, True) == (paused.is_paused, paused is not cluster.leader_of("t"))
         paused.resume()
         cluster.wait_brokers()
         cluster.wait_in_sync("t")
         stopped = cluster.leader_of("t")
         stopped.stop()
-        producer.send("t", b"4", partition=0).get(SECONDS)
+        producer.send("t", b"4", partition=0).get(PATIENCE_SECONDS)
         stopped.start()
         cluster.wait_in_sync("t")
     with Consumer("t", bootstrap_servers=addresses, auto_offset_reset="earliest") as consumer:
@@ -157,7 +157,7 @@ def test_order_per_key_and_nothing_lost_while_leaders_change(near: BrokerCluster
                     deliveries.append(producer.send("t", b"%d" % sent[key], key=key))
                     sent[key] += 1
                 for delivery in deliveries:
-                    delivery.get(SECONDS)
+                    delivery.get(PATIENCE_SECONDS)
 
     failures: list[BaseException] = []
 
@@ -193,7 +193,7 @@ def test_the_dead_are_not_counted_on(near: BrokerCluster) -> None:
     """With two of three dead, `acks=all` is not to be had, and what was acknowledged is there when one comes back."""
     near.create_topic("t")
     with Producer(bootstrap_servers=near.bootstrap, acks="all", linger_ms=0, request_timeout_ms=1000) as producer:
-        producer.send("t", b"1").get(SECONDS)
+        producer.send("t", b"1").get(PATIENCE_SECONDS)
         first, second = near.followers_of("t")
         first.kill()
         second.kill()
@@ -204,7 +204,7 @@ def test_the_dead_are_not_counted_on(near: BrokerCluster) -> None:
             near.wait_in_sync("t", timeout=2)
         assert not delivery.is_done
         second.start()
-        delivery.get(SECONDS)
+        delivery.get(PATIENCE_SECONDS)
         first.start()
         near.wait_in_sync()
 

@@ -17,13 +17,13 @@ from ottla.testing.free_ports import free_ports
 from tests.compat.kafka_broker import QUICK_START_JVM_OPTIONS, KafkaBroker
 from tests.compat.kafka_jars import KAFKA_VERSION, OLD_KAFKA_VERSION
 from tests.compat.ottla_broker import OttlaBroker
+from tests.waiting import PATIENCE_SECONDS
 
 TARGET: Final = os.environ.get("OTTLA_COMPAT_TARGET", "ottla")
 KAFKA_VERSIONS: Final = {"kafka": KAFKA_VERSION, "kafka-3.9": OLD_KAFKA_VERSION}
 """The Kafka that each target but Ottla stands for."""
 IS_KAFKA: Final = TARGET in KAFKA_VERSIONS
 
-SETTLE_TIMEOUT_S: Final = 60.0
 
 GROUP_SETTINGS: Final = {
     "group.initial.rebalance.delay.ms": "0",
@@ -99,7 +99,7 @@ def settled(ask: Callable[[], Answer], expected: Answer) -> Answer:
     """The answer, asked for again until it is as expected where the broker may need a moment: Kafka's clients hear of a
     change from its controller, and its broker learns of it later. Ottla's answer means that the change is done.
     """
-    deadline = time.monotonic() + (SETTLE_TIMEOUT_S if IS_KAFKA else 0.0)
+    deadline = time.monotonic() + (PATIENCE_SECONDS if IS_KAFKA else 0.0)
     while (answer := ask()) != expected and time.monotonic() < deadline:
         pass
     return answer
@@ -115,12 +115,12 @@ def wait_led(bootstrap: str, topic: str, partitions: int) -> None:
         return
     spec: Any = OffsetSpec
     asked = {TopicPartition(topic, partition): spec.latest() for partition in range(partitions)}
-    deadline = time.monotonic() + SETTLE_TIMEOUT_S
+    deadline = time.monotonic() + PATIENCE_SECONDS
     while time.monotonic() < deadline:
         # A new client each time: librdkafka remembers for a while that it did not find a topic.
         admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
         with contextlib.suppress(KafkaException):
             for answer in admin.list_offsets(asked).values():
-                answer.result(SETTLE_TIMEOUT_S)
+                answer.result(PATIENCE_SECONDS)
             return
-    raise TimeoutError(f"{topic} is not led after {SETTLE_TIMEOUT_S} s")
+    raise TimeoutError(f"{topic} is not led after {PATIENCE_SECONDS} s")

@@ -16,8 +16,8 @@ from typing import Any, Final, TypeVar
 from tests.compat.clients.foreign_client import ForeignClient
 from tests.compat.clients.group_flavours import Flavour
 from tests.compat.clients.shapes import small
+from tests.waiting import PATIENCE_SECONDS
 
-SETTLE_TIMEOUT_S: Final = 90.0
 LOOK_SECONDS: Final = 0.1
 ROUND: Final = 10
 """How many records a partition gets at a time."""
@@ -157,7 +157,7 @@ def wait_read(members: Sequence[Member], count: int) -> Counter[Record]:
 
 def wait_committed(client: ForeignClient, group: str, topic: str, offsets: Sequence[int]) -> None:
     """Returns once these offsets of the topic's partitions are committed."""
-    deadline = time.monotonic() + SETTLE_TIMEOUT_S
+    deadline = time.monotonic() + PATIENCE_SECONDS
     while (found := [row[1] for row in committed(client, group, topic, len(offsets))]) != list(offsets):
         assert time.monotonic() < deadline, f"{found} are committed in {group}, not {offsets}"
         time.sleep(LOOK_SECONDS)
@@ -165,7 +165,7 @@ def wait_committed(client: ForeignClient, group: str, topic: str, offsets: Seque
 
 def wait_failed(member: Member) -> int | None:
     """Kafka's code of the error by which the member ended."""
-    deadline = time.monotonic() + SETTLE_TIMEOUT_S
+    deadline = time.monotonic() + PATIENCE_SECONDS
     while (error := member.state().error) is None:
         assert time.monotonic() < deadline, "the member goes on"
         time.sleep(LOOK_SECONDS)
@@ -198,7 +198,7 @@ def wait_states(
     members: Sequence[Member], condition: Callable[[list[MemberState]], bool], what: str
 ) -> list[MemberState]:
     """Looks until it is so; a member that fails meanwhile, or time that runs out, is a failure of the test."""
-    deadline = time.monotonic() + SETTLE_TIMEOUT_S
+    deadline = time.monotonic() + PATIENCE_SECONDS
     while True:
         states = [member.state() for member in members]
         errors = [state.error for state in states if state.error]
@@ -206,7 +206,7 @@ def wait_states(
         if condition(states):
             return states
         if time.monotonic() > deadline:
-            raise AssertionError(f"waited {SETTLE_TIMEOUT_S} s in vain until {what}: {states}")
+            raise AssertionError(f"waited {PATIENCE_SECONDS} s in vain until {what}: {states}")
         time.sleep(LOOK_SECONDS)
 
 

@@ -11,7 +11,6 @@ from tests.compat.clients.foreign_client import ForeignClient
 from tests.compat.clients.group_flavours import FLAVOURS, SEEKING, Flavour, names
 from tests.compat.clients.group_members import (
     ROUND,
-    SETTLE_TIMEOUT_S,
     Member,
     Outcomes,
     committed,
@@ -24,6 +23,7 @@ from tests.compat.clients.group_members import (
     wait_shared,
 )
 from tests.compat.clients.shapes import KEEP_ALL, small
+from tests.waiting import PATIENCE_SECONDS
 
 PARTITIONS = 2
 
@@ -117,7 +117,7 @@ def first_from_the_end(writer: ForeignClient, client: ForeignClient, flavour: Fl
         members.append(Member(client, flavour, f"{topic}-late", topics=[topic], reset="latest", commits=False))
         wait_shared(members, places(topic, 1))
         # Nobody says when a member has found the end; what is written before that is not for it.
-        deadline = time.monotonic() + SETTLE_TIMEOUT_S
+        deadline = time.monotonic() + PATIENCE_SECONDS
         while not (records := members[0].state().records):
             assert time.monotonic() < deadline, "the member reads nothing"
             writer.send(topic, small(1))

@@ -13,13 +13,14 @@ from tests.compat.clients.broker_under_test import Broker
 from tests.compat.clients.catalogue import CODECS, NAMES
 from tests.compat.clients.conftest import ClientOf
 from tests.compat.clients.shapes import FIRST_TIMESTAMP, KEEP_ALL, small
-
-TIMEOUT_S = 60
+from tests.waiting import PATIENCE_SECONDS
 
 
 def kcat(broker: Broker, *args: str, given: bytes = b"") -> str:
     """What it printed."""
-    done = subprocess.run(["kcat", "-b", broker.bootstrap, *args], input=given, capture_output=True, timeout=TIMEOUT_S)
+    done = subprocess.run(
+        ["kcat", "-b", broker.bootstrap, *args], input=given, capture_output=True, timeout=PATIENCE_SECONDS
+    )
     assert 0 == done.returncode, done.stderr.decode()
     return done.stdout.decode()
 
@@ -91,7 +92,7 @@ def test_a_topic_that_does_not_exist(broker: Broker) -> None:
         ],
         stdin=subprocess.DEVNULL,
         capture_output=True,
-        timeout=TIMEOUT_S,
+        timeout=PATIENCE_SECONDS,
     )
     assert 1 == done.returncode
     assert b"Unknown topic or partition" in done.stderr

@@ -25,8 +25,6 @@ from ottla.client.arguments import ArgumentError, check_fields, checks_arguments
 from ottla.model.errors import MisuseError
 from ottla.model.ids import TopicPartition
 
-SOON_S = 30
-
 
 @pytest.fixture(scope="module")
 def admin() -> Iterator[Admin]:

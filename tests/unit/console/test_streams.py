@@ -14,7 +14,6 @@ from ottla.console.settings import AuthMode, ConsoleSettings
 from ottla.console.web.events import STREAMS_MAX, SessionOverError, event_stream, file_stream
 
 SETTINGS = ConsoleSettings(bootstrap="127.0.0.1:1", auth=AuthMode.CLUSTER)
-DEADLINE_SECONDS = 60
 
 
 class Endless:

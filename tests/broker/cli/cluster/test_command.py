@@ -14,9 +14,8 @@ from ottla.client.producer.blocking_producer import Producer
 from ottla.testing import BrokerCluster
 from tests.broker.cli.serve.test_brokers import serving
 from tests.unit.cli.command_line import CommandLine
-from tests.waiting import wait_until
+from tests.waiting import PATIENCE_SECONDS, wait_until
 
-SECONDS = 60
 HEALTH_SECONDS = 9
 """Less than a connection attempt may take (10 s): nothing waited for the broker that hangs."""
 SESSION_MS = 20_000
@@ -83,7 +82,7 @@ def test_health_tells_of_lost_logs(cluster: BrokerCluster, ottla: CommandLine) -
         each.stop()
     cluster.wait_brokers()
     with Producer(bootstrap_servers=last.bootstrap, acks="all") as producer:
-        producer.send("t", b"1").get(SECONDS)
+        producer.send("t", b"1").get(PATIENCE_SECONDS)
     last.stop()
     shutil.rmtree(last.data / "t-0")
     for each in (last, *others):
@@ -123,7 +122,7 @@ def test_replicas_move(cluster: BrokerCluster, ottla: CommandLine, tmp_path: Pat
     cluster.create_topic("t", 4, replicas=1)
     with Producer(bootstrap_servers=cluster.bootstrap) as producer:
         for each in range(400):
-            producer.send("t", b"x" * 1000, partition=each % 4).get(SECONDS)
+            producer.send("t", b"x" * 1000, partition=each % 4).get(PATIENCE_SECONDS)
     generated = ottla.ok(
         "cluster", "reassign", "generate", "--brokers", "0,1", "--topic", "t", "--replication-factor", "2"
     )
@@ -157,7 +156,7 @@ def test_a_move_is_watched_and_taken_back(cluster: BrokerCluster, ottla: Command
     cluster.create_topic("t", replicas=1)
     with Producer(bootstrap_servers=cluster.bootstrap, max_request_size=1 << 20) as producer:
         for _ in range(4):
-            producer.send("t", os.urandom(900_000)).get(SECONDS)
+            producer.send("t", os.urandom(900_000)).get(PATIENCE_SECONDS)
     here = cluster.leader_of("t").id
     away = (here + 1) % 3
     plan = {"partitions": [{"topic": "t", "partition": 0, "replicas": [here, away]}]}
@@ -227,7 +226,7 @@ def test_a_throttled_move_takes_its_time(cluster: BrokerCluster, ottla: CommandL
     cluster.create_topic("t", replicas=1)
     with Producer(bootstrap_servers=cluster.bootstrap, max_request_size=1 << 20) as producer:
         for _ in range(20):
-            producer.send("t", os.urandom(100_000)).get(SECONDS)
+            producer.send("t", os.urandom(100_000)).get(PATIENCE_SECONDS)
     here = cluster.leader_of("t").id
     plan = tmp_path / "plan.json"
     away = (here + 1) % 3

@@ -28,10 +28,9 @@ from ottla.model.errors import InvalidConfigError, MisuseError
 from ottla.protocol.apis import ApiKey
 from ottla.testing.free_ports import consecutive_free_ports
 from tests.leftovers import children
-from tests.waiting import wait_until
+from tests.waiting import PATIENCE_SECONDS, wait_until
 from tests.wire.exchange import RawConnection
 
-SECONDS = 60
 QUICK = ["offsets.topic.num.partitions=1", "group.initial.rebalance.delay.ms=0"]
 
 
@@ -59,7 +58,7 @@ class Served:
         """The exit status and what it logged."""
         if self.process.poll() is None:
             self.process.send_signal(number)
-        _, errors = self.process.communicate(timeout=SECONDS)
+        _, errors = self.process.communicate(timeout=PATIENCE_SECONDS)
         return self.process.returncode, errors
 
 
@@ -202,11 +201,11 @@ def test_one_that_dies_comes_back_and_all_stop_one_after_the_other(tmp_path: Pat
             admin.create_topics([NewTopic("t", 3, 3)])
             assert [5, 6, 7] == sorted(each.id for each in admin.describe_cluster().brokers)
         with Producer(bootstrap_servers=addresses, acks="all") as producer:
-            producer.send("t", b"1", partition=0).get(SECONDS)
+            producer.send("t", b"1", partition=0).get(PATIENCE_SECONDS)
             before = served.children()
             os.kill(before[1], signal.SIGKILL)
             wait_until(lambda: len(served.children()) == 3 and before != served.children())
-            producer.send("t", b"2", partition=0).get(SECONDS)
+            producer.send("t", b"2", partition=0).get(PATIENCE_SECONDS)
         with Admin(bootstrap_servers=addresses) as admin:
             # It is where it was.
             wait_until(lambda: addresses.split(",") == cluster_addresses(admin))
@@ -221,7 +220,7 @@ def test_one_that_dies_comes_back_and_all_stop_one_after_the_other(tmp_path: Pat
 
 def test_a_single_broker_grows_and_may_not_leave_replicas_behind(tmp_path: Path) -> None:
     with serving(tmp_path) as served, Producer(bootstrap_servers=served.addresses()) as producer:
-        producer.send("old", b"1").get(SECONDS)
+        producer.send("old", b"1").get(PATIENCE_SECONDS)
         producer.close()
         assert 0 == served.end()[0]
     with serving(tmp_path, "--brokers", "2") as served:
@@ -229,12 +228,12 @@ def test_a_single_broker_grows_and_may_not_leave_replicas_behind(tmp_path: Path)
         with Admin(bootstrap_servers=addresses) as admin:
             admin.create_topics([NewTopic("new", 2, 2)])
         with Producer(bootstrap_servers=addresses, acks="all") as producer:
-            producer.send("old", b"2").get(SECONDS)
+            producer.send("old", b"2").get(PATIENCE_SECONDS)
         with Consumer("old", bootstrap_servers=addresses, auto_offset_reset="earliest") as consumer:
             assert [b"1", b"2"] == [record.value for _, record in zip(range(2), consumer, strict=False)]
         assert 0 == served.end()[0]
     with serving(tmp_path) as served:
-        _, told = served.process.communicate(timeout=SECONDS)
+        _, told = served.process.communicate(timeout=PATIENCE_SECONDS)
     assert 1 == served.process.returncode
     assert "2 partition(s)" in told
     assert "broker(s) 1, which would not run; start with --brokers 2" in told
@@ -252,7 +251,7 @@ def test_one_that_cannot_start_ends_all(tmp_path: Path) -> None:
         socket.create_server(("127.0.0.1", port + 1)),
         serving(tmp_path, "--brokers", "2", listen=f"127.0.0.1:{port}") as served,
     ):
-        _, log = served.process.communicate(timeout=SECONDS)
+        _, log = served.process.communicate(timeout=PATIENCE_SECONDS)
     assert 1 == served.process.returncode
     assert f"cannot listen on 127.0.0.1:{port + 1}" in log
     assert "broker 1 could not be started: it ended with status 1; stopping all brokers" in log
@@ -290,7 +289,7 @@ def test_a_second_signal_stops_all_at_once(tmp_path: Path) -> None:
 
         wait_until(is_last)
         os.kill(last, signal.SIGCONT)
-        _, log = served.process.communicate(timeout=SECONDS)
+        _, log = served.process.communicate(timeout=PATIENCE_SECONDS)
     assert 0 == served.process.returncode, log
 
 
@@ -336,4 +335,4 @@ Supervisor([0, 1], run, lambda addresses: print("ready", *addresses, flush=True)
         assert ["sees all 1", "ready host:0 host:1"] == [process.stdout.readline().strip() for _ in range(2)]
     finally:
         process.terminate()
-        process.communicate(timeout=SECONDS)
+        process.communicate(timeout=PATIENCE_SECONDS)

@@ -12,15 +12,14 @@ from pathlib import Path
 import pytest
 
 from ottla.cli.serve.service_notification import ServiceNotifier, take_notifier
-
-TIMEOUT_S = 60
+from tests.waiting import PATIENCE_SECONDS
 
 
 @pytest.fixture
 def manager(tmp_path: Path) -> Iterator[socket.socket]:
     """The service manager's end."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as listening:
-        listening.settimeout(TIMEOUT_S)
+        listening.settimeout(PATIENCE_SECONDS)
         listening.bind(str(tmp_path / "notify"))
         yield listening
 
@@ -53,7 +52,7 @@ def test_messages(manager: socket.socket) -> None:
 def test_an_abstract_socket() -> None:
     name = f"ottla-test-{os.getpid()}"
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as listening:
-        listening.settimeout(TIMEOUT_S)
+        listening.settimeout(PATIENCE_SECONDS)
         listening.bind(f"\0{name}")
         ServiceNotifier(f"@{name}").ping()
         assert ["WATCHDOG=1"] == heard(listening)
@@ -111,7 +110,7 @@ def test_a_broker_tells_its_life(brokers: int, manager: socket.socket, tmp_path:
         heard_first(manager, "WATCHDOG=1")
         process.send_signal(signal.SIGTERM)
         assert ["STOPPING=1", "STATUS=stopping"] == heard_first(manager, "STOPPING=1")
-        out, _ = process.communicate(timeout=TIMEOUT_S)
+        out, _ = process.communicate(timeout=PATIENCE_SECONDS)
         assert (0, "") == (process.returncode, out)
     finally:
         process.kill()

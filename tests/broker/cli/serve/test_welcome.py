@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-TIMEOUT_S = 60
+from tests.waiting import PATIENCE_SECONDS
 
 
 def test_a_terminal_gets_the_screen_after_the_line_ready(tmp_path: Path) -> None:
@@ -27,7 +27,7 @@ def test_a_terminal_gets_the_screen_after_the_line_ready(tmp_path: Path) -> None
                 lines.append(terminal.readline().rstrip())
             assert f"    address   {ready[1]}" in lines
             process.send_signal(signal.SIGTERM)
-            assert 0 == process.wait(TIMEOUT_S)
+            assert 0 == process.wait(PATIENCE_SECONDS)
     finally:
         process.kill()
         process.wait()

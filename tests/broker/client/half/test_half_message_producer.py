@@ -30,9 +30,8 @@ from ottla.model.errors import MisuseError
 from ottla.model.ids import TopicPartition
 from ottla.model.queue_names import HALF_ID
 from tests.broker.running_broker import make_topic, running
-from tests.waiting import until
+from tests.waiting import PATIENCE_SECONDS, until
 
-SOON_SECONDS = 40
 HALVES = TopicPartition("t.half", 0)
 COMMIT, ROLLBACK, UNKNOWN = HalfDecision.COMMIT, HalfDecision.ROLLBACK, HalfDecision.UNKNOWN
 
@@ -41,7 +40,7 @@ COMMIT, ROLLBACK, UNKNOWN = HalfDecision.COMMIT, HalfDecision.ROLLBACK, HalfDeci
 async def serving_topic(folder: Path, **configs: str) -> AsyncIterator[tuple[Broker, str]]:
     """A broker with the topic `t`, which has half messages, and its address."""
 
-    async with running(folder) as broker, asyncio.timeout(SOON_SECONDS):
+    async with running(folder) as broker, asyncio.timeout(PATIENCE_SECONDS):
         checks = {"check_after_ms": "100", "check_interval_ms": "100", "check_max": "10000", **configs}
         settings = {f"ottla_half_{name}": value for name, value in checks.items()}
         await make_topic(broker, "t", 2, ottla_half_enable="true", **settings)
@@ -236,7 +235,7 @@ async def test_blocking_producers_execute_in_the_calling_thread(tmp_path: Path) 
                 assert COMMIT is producer.send(b"now", key=b"k").decision
                 assert UNKNOWN is producer.send(b"later", key=b"k").decision
                 assert ROLLBACK is producer.send(b"never", key=b"k", execute=lambda _: ROLLBACK).decision
-                assert is_asked.wait(SOON_SECONDS / 2)
+                assert is_asked.wait(PATIENCE_SECONDS / 2)
             assert {threading.get_ident()} == set(executed)
             with pytest.raises(MisuseError, match="closed"):
                 producer.send(b"x")

@@ -25,9 +25,8 @@ from ottla.model import dead_letters
 from ottla.model.errors import MisuseError
 from ottla.model.ids import TopicPartition
 from ottla.testing import InProcessBroker
-from tests.waiting import until
+from tests.waiting import PATIENCE_SECONDS, until
 
-TIME = 60
 NOTHING = dict.fromkeys(("handled", "failed", "retried", "dead_letters", "buffered", "running"), 0)
 
 
@@ -72,7 +71,7 @@ def ends(running: InProcessBroker, topic: str) -> dict[int, int]:
 
 
 def run(scenario: Any) -> None:
-    asyncio.run(asyncio.wait_for(scenario, TIME))
+    asyncio.run(asyncio.wait_for(scenario, PATIENCE_SECONDS))
 
 
 async def test_many_at_once_in_order_per_key_and_all_is_committed(running: InProcessBroker, topic: str) -> None:
@@ -148,7 +147,7 @@ async def test_failures_are_tried_again_and_then_put_aside_with_their_story(
 def read(running: InProcessBroker, topic: str, count: int) -> dict[bytes, ConsumerRecord]:
     found: dict[bytes, ConsumerRecord] = {}
     told: dict[str, Any] = {"bootstrap_servers": running.bootstrap, "auto_offset_reset": "earliest"}
-    with Consumer(topic, consumer_timeout_ms=TIME * 1000, **told) as consumer:
+    with Consumer(topic, consumer_timeout_ms=PATIENCE_SECONDS * 1000, **told) as consumer:
         for record in consumer:
             found[record.value] = record
             if len(found) == count:

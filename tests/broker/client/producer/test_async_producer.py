@@ -28,8 +28,7 @@ from ottla.model.errors import MisuseError
 from ottla.model.ids import TopicPartition
 from ottla.transport.addresses import Address
 from tests.broker.client.producer_log import make_topic, read_topic, values
-
-SOON_S = 30
+from tests.waiting import PATIENCE_SECONDS
 
 
 @pytest.fixture
@@ -40,7 +39,7 @@ def producer(broker: Address) -> Iterator[Producer]:
 
 def test_a_record_comes_back_as_it_was_sent(broker: Address, producer: Producer) -> None:
     sent = producer.send("whole", b"value", key=b"key", headers=[("h", b"1"), ("n", None)], timestamp_ms=1234)
-    metadata = sent.get(SOON_S)
+    metadata = sent.get(PATIENCE_SECONDS)
     partition = TopicPartition("whole", 0)
     assert RecordMetadata("whole", 0, partition, 0, 1234, 3, 5) == metadata
     assert sent.succeeded()
@@ -52,7 +51,7 @@ def test_a_record_comes_back_as_it_was_sent(broker: Address, producer: Producer)
 
 
 def test_nulls_are_sent_as_such(broker: Address, producer: Producer) -> None:
-    assert (-1, -1) == producer.send("nulls").get(SOON_S)[-2:]
+    assert (-1, -1) == producer.send("nulls").get(PATIENCE_SECONDS)[-2:]
     (record,) = read_topic(broker, "nulls")[0]
     assert (None, None) == (record.key, record.value)
 
@@ -63,7 +62,7 @@ def test_many_records_stay_in_order(broker: Address, codec: Any) -> None:
     make_topic(broker, topic, 3)
     with Producer(bootstrap_servers=str(broker), compression_type=codec, batch_size=2000) as producer:
         deliveries = [producer.send(topic, b"%d" % number, key=b"%d" % (number % 10)) for number in range(3000)]
-        producer.flush(SOON_S)
+        producer.flush(PATIENCE_SECONDS)
         metadata = [delivery.get(0) for delivery in deliveries]
     found = read_topic(broker, topic, 3)
     for number, written in enumerate(metadata):
@@ -76,7 +75,7 @@ def test_without_keys_partitions_fill_one_after_the_other(broker: Address) -> No
     make_topic(broker, "sticky", 4)
     with Producer(bootstrap_servers=str(broker), batch_size=1000, linger_ms=1000) as producer:
         partitions = [producer.send("sticky", b"x" * 50) for _ in range(400)]
-        producer.flush(SOON_S)
+        producer.flush(PATIENCE_SECONDS)
         seen = [delivery.get(0).partition for delivery in partitions]
     changes = sum(before != after for before, after in pairwise(seen))
     assert {0, 1, 2, 3} == set(seen)
@@ -87,8 +86,12 @@ def test_without_keys_partitions_fill_one_after_the_other(broker: Address) -> No
 def test_a_partition_by_number_and_by_a_partitioner(broker: Address) -> None:
     make_topic(broker, "chosen", 3)
     with Producer(bootstrap_servers=str(broker), partitioner=RoundRobinPartitioner()) as producer:
-        assert [2, 2, 2] == [producer.send("chosen", b"x", partition=2).get(SOON_S).partition for _ in range(3)]
-        assert [0, 1, 2, 0] == [producer.send("chosen", b"x", key=b"k").get(SOON_S).partition for _ in range(4)]
+        assert [2, 2, 2] == [
+            producer.send("chosen", b"x", partition=2).get(PATIENCE_SECONDS).partition for _ in range(3)
+        ]
+        assert [0, 1, 2, 0] == [
+            producer.send("chosen", b"x", key=b"k").get(PATIENCE_SECONDS).partition for _ in range(4)
+        ]
         assert {0, 1, 2} == producer.partitions_for("chosen")
         with pytest.raises(Exception, match="topic chosen has no partition 3; its partitions are 0 to 2"):
             producer.send("chosen", b"x", partition=3)
@@ -108,7 +111,7 @@ def test_serializers(broker: Address) -> None:
             return f"{topic}:{value}".encode()
 
     with Producer(bootstrap_servers=str(broker), key_serializer=str.encode, value_serializer=Named()) as producer:
-        producer.send("made", 5, key="k").get(SOON_S)
+        producer.send("made", 5, key="k").get(PATIENCE_SECONDS)
     (record,) = read_topic(broker, "made")[0]
     assert (b"k", b"made:5") == (record.key, record.value)
 
@@ -141,9 +144,9 @@ def test_a_record_too_large_for_the_topic_fails_alone(broker: Address, producer:
     large = producer.send("small-batches", b"x" * 1000)
     good = producer.send("small-batches", b"y")
     with pytest.raises(AnswerError) as refusal:
-        large.get(SOON_S)
+        large.get(PATIENCE_SECONDS)
     assert ErrorCode.MESSAGE_TOO_LARGE is refusal.value.error_code
-    assert good.get(SOON_S).offset >= 0
+    assert good.get(PATIENCE_SECONDS).offset >= 0
     assert [b"y"] == values(read_topic(broker, "small-batches")[0])
 
 
@@ -154,7 +157,7 @@ def test_a_batch_too_large_for_the_topic_is_split(broker: Address) -> None:
         deliveries = [producer.send("split", b"%03d" % number * 10) for number in range(100)]
         for delivery in deliveries:
             delivery.add_callback(lambda metadata: heard.append(metadata.offset))
-        producer.flush(SOON_S)
+        producer.flush(PATIENCE_SECONDS)
         assert list(range(100)) == [delivery.get(0).offset for delivery in deliveries]
         assert list(range(100)) == sorted(heard)
         assert producer.metrics()["producer-metrics"]["batch-split-total"] > 0
@@ -170,10 +173,10 @@ def test_callbacks_hear_of_success_and_failure_and_may_fail_themselves(broker: A
 
     good = producer.send("heard", b"x").add_callback(explode).add_callback(heard.append)
     good.add_errback(lambda error: heard.append("never"))
-    good.get(SOON_S)
+    good.get(PATIENCE_SECONDS)
     bad = producer.send("heard", b"x" * 400).add_callback(lambda metadata: heard.append("never"))
     bad.add_errback(lambda word, error: heard.append((word, type(error))), "failed")
-    producer.flush(SOON_S)
+    producer.flush(PATIENCE_SECONDS)
     assert [good.value, ("failed", AnswerError)] == heard
     assert isinstance(bad.exception(), AnswerError)
     # One that comes late is called at once.
@@ -193,7 +196,7 @@ def test_waiting_within_a_callback_is_an_error_not_a_deadlock(broker: Address) -
     # Nothing is sent before the flush: a callback that comes after the delivery is called where it is added.
     with Producer(bootstrap_servers=str(broker), linger_ms=60_000) as patient:
         patient.send("waiting", b"x").add_callback(wait)
-        patient.flush(SOON_S)
+        patient.flush(PATIENCE_SECONDS)
     assert ["a delivery cannot be waited for in a callback of its producer; use add_callback"] == list(map(str, told))
 
 
@@ -231,7 +234,7 @@ class Broken(ProducerInterceptor):
 def test_interceptors_see_every_record_and_break_none(broker: Address) -> None:
     first, last = Counting(b"1"), Counting(b"2")
     with Producer(bootstrap_servers=str(broker), interceptors=[first, Broken(), last]) as producer:
-        producer.send("watched", b"x").get(SOON_S)
+        producer.send("watched", b"x").get(PATIENCE_SECONDS)
         with pytest.raises(SerializationError):
             producer.send("watched", b"y", key=3)
     assert [b"x12"] == values(read_topic(broker, "watched")[0])
@@ -263,7 +266,7 @@ def test_an_interceptor_may_be_any_object_with_one_of_the_methods(
     listening = OnlyAcknowledging()
     interceptors: Any = [OnlySending(), listening]
     with Producer(bootstrap_servers=str(broker), interceptors=interceptors) as producer:
-        producer.send("half-watched", b"x").get(SOON_S)
+        producer.send("half-watched", b"x").get(PATIENCE_SECONDS)
     assert ([b"x!"], [0], []) == (values(read_topic(broker, "half-watched")[0]), listening.offsets, caplog.messages)
 
 
@@ -279,7 +282,7 @@ def test_all_kinds_of_acknowledgement(broker: Address, acks: Any) -> None:
     make_topic(broker, topic)
     with Producer(bootstrap_servers=str(broker), acks=acks) as producer:
         offsets = [producer.send(topic, b"%d" % number) for number in range(100)]
-        producer.flush(SOON_S)
+        producer.flush(PATIENCE_SECONDS)
         assert [-1 if acks == 0 else number for number in range(100)] == [each.get(0).offset for each in offsets]
     assert [b"%d" % number for number in range(100)] == values(read_topic(broker, topic)[0])
 
@@ -296,7 +299,7 @@ def test_many_threads_share_one_producer(broker: Address, producer: Producer) ->
         thread.start()
     for thread in threads:
         thread.join()
-    producer.flush(SOON_S)
+    producer.flush(PATIENCE_SECONDS)
     found: dict[bytes, list[bytes | None]] = {}
     for records in read_topic(broker, "many-threads", 2).values():
         for record in records:
@@ -322,7 +325,7 @@ def test_a_full_buffer_holds_up_the_sender_not_the_records(broker: Address) -> N
     with Producer(bootstrap_servers=str(broker), buffer_memory=3000, batch_size=1000, linger_ms=100) as producer:
         for number in range(1000):
             producer.send("narrow", b"%d" % number * 10)
-        producer.flush(SOON_S)
+        producer.flush(PATIENCE_SECONDS)
         assert producer.metrics()["producer-metrics"]["bufferpool-wait-total"] > 0
     assert [b"%d" % number * 10 for number in range(1000)] == values(read_topic(broker, "narrow")[0])
 
@@ -402,7 +405,7 @@ def test_what_was_not_sent_yet_is_dropped_by_an_abort(broker: Address, caplog: p
 def test_closing_aborts_what_is_open(broker: Address) -> None:
     producer = transactional(broker, "closer")
     producer.begin_transaction()
-    producer.send("left-open", b"x").get(SOON_S)
+    producer.send("left-open", b"x").get(PATIENCE_SECONDS)
     producer.close()
     assert [] == read_topic(broker, "left-open", committed=True)[0]
     # And nothing hangs: the next one of this name begins at once.
@@ -416,7 +419,7 @@ def test_closing_aborts_what_is_open(broker: Address) -> None:
 def test_a_zombie_is_fenced_and_told_so(broker: Address) -> None:
     zombie = transactional(broker, "taken")
     zombie.begin_transaction()
-    zombie.send("fenced", b"old").get(SOON_S)
+    zombie.send("fenced", b"old").get(PATIENCE_SECONDS)
     with transactional(broker, "taken") as heir:
         heir.begin_transaction()
         heir.send("fenced", b"new")
@@ -438,10 +441,10 @@ def test_a_zombie_that_sends_is_told_by_whom(broker: Address) -> None:
     """Also where the partition's leader finds out, and not the coordinator."""
     zombie = transactional(broker, "taken-while-sending")
     zombie.begin_transaction()
-    zombie.send("fenced-sending", b"old").get(SOON_S)
+    zombie.send("fenced-sending", b"old").get(PATIENCE_SECONDS)
     with transactional(broker, "taken-while-sending") as heir:
         heir.begin_transaction()
-        heir.send("fenced-sending", b"new").get(SOON_S)
+        heir.send("fenced-sending", b"new").get(PATIENCE_SECONDS)
         late = zombie.send("fenced-sending", b"late")
         by_whom = (
             r"\(now owned by producer id \d+, epoch [1-9], Ongoing since 20\d\d-.*; this producer has id \d+, epoch 0\)"
@@ -449,7 +452,7 @@ def test_a_zombie_that_sends_is_told_by_whom(broker: Address) -> None:
         with pytest.raises(
             ProducerFencedError, match=f"another producer has taken over.*{by_whom}; close this producer"
         ):
-            late.get(SOON_S)
+            late.get(PATIENCE_SECONDS)
         heir.commit_transaction()
     zombie.close()
     assert [b"new"] == values(read_topic(broker, "fenced-sending", committed=True)[0])
@@ -457,7 +460,7 @@ def test_a_zombie_that_sends_is_told_by_whom(broker: Address) -> None:
 
 def test_a_forked_child_is_refused_at_once(broker: Address) -> None:
     with Producer(bootstrap_servers=str(broker)) as producer:
-        producer.send("forked", b"before").get(SOON_S)
+        producer.send("forked", b"before").get(PATIENCE_SECONDS)
         with producer._core.lock:
             # As if another thread were just sending: nobody will ever let go of the child's copy.
             child = os.fork()
@@ -472,7 +475,7 @@ def test_a_forked_child_is_refused_at_once(broker: Address) -> None:
                 finally:
                     os._exit(status)
         assert 0 == os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-        assert 1 == producer.send("forked", b"after").get(SOON_S).offset
+        assert 1 == producer.send("forked", b"after").get(PATIENCE_SECONDS).offset
     assert [b"before", b"after"] == values(read_topic(broker, "forked")[0])
 
 

@@ -32,8 +32,8 @@ from ottla.metadata.configs.authorization_configs import STANDARD_AUTHORIZER
 from ottla.model.errors import InvalidConfigError
 from ottla.registry.service.cluster_access import SUBJECT_PREFIX, ClusterAccess
 from ottla.transport.addresses import Address
+from tests.waiting import PATIENCE_SECONDS
 
-SECONDS = 60
 PASSWORDS = {"admin": "admin's", "registry": "registry's", "alice": "alice's", "bob": "bob's"}
 SCHEMA = {"schema": '"string"'}
 
@@ -75,12 +75,12 @@ class Served:
         """The status of a request."""
         auth = None if user is None else (user, password or PASSWORDS[user])
         trusted = ssl.create_default_context(cafile=self.authority)
-        with httpx.Client(verify=trusted, trust_env=False, timeout=SECONDS) as http:
+        with httpx.Client(verify=trusted, trust_env=False, timeout=PATIENCE_SECONDS) as http:
             return http.request(method, self.url + path, auth=auth, **options).status_code  # type: ignore[arg-type]
 
     def wait_status(self, wanted: int, method: str, path: str, user: str, **options: object) -> None:
         """Returns once the registry has read the ACLs that give this answer."""
-        deadline = time.monotonic() + SECONDS
+        deadline = time.monotonic() + PATIENCE_SECONDS
         while (found := self.ask(method, path, user, **options)) != wanted:  # type: ignore[arg-type]
             assert time.monotonic() < deadline, found
             time.sleep(0.2)
@@ -130,16 +130,16 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     thread.start()
     registry: Served | None = None
     try:
-        assert ready.wait(SECONDS)
+        assert ready.wait(PATIENCE_SECONDS)
         add_users(found[0])
         registry = Served(folder, found[0])
         yield registry
     finally:
         if registry is not None:
             registry.process.terminate()
-            registry.process.wait(SECONDS)
+            registry.process.wait(PATIENCE_SECONDS)
         stopping.set()
-        thread.join(SECONDS)
+        thread.join(PATIENCE_SECONDS)
 
 
 def allow(principal: str, operation: ACLOperation, subject: str, *, prefixed: bool = False) -> ACL:

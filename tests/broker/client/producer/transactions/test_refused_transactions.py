@@ -20,10 +20,7 @@ from ottla.model.queue_names import DELAY_MS
 from ottla.security.connection_context import ConnectionContext
 from ottla.security.resources import Operation, ResourceType
 from tests.broker.running_broker import make_topic
-from tests.waiting import until
-
-SOON_S = 30
-"""Far below delivery_timeout_ms, which is 120 s."""
+from tests.waiting import PATIENCE_SECONDS, until
 
 Refusal = Literal["queue gate", "record size", "authorizer"]
 CODES = {
@@ -58,7 +55,7 @@ async def serving(folder: Path) -> AsyncIterator[Broker]:
 
 @asynccontextmanager
 async def served_topics(folder: Path) -> AsyncIterator[Broker]:
-    async with serving(folder) as broker, asyncio.timeout(2 * SOON_S):
+    async with serving(folder) as broker, asyncio.timeout(2 * PATIENCE_SECONDS):
         yield broker
 
 
@@ -134,7 +131,7 @@ async def test_records_behind_a_refused_one_fail_at_once_and_the_next_transactio
                 send_refused(producer, refusal),
                 *(producer.send(topic, b"behind %d" % number, partition=0) for number in range(50)),
             )
-            await producer.flush(SOON_S)
+            await producer.flush(PATIENCE_SECONDS)
 
             error = await outcome(refused)
             assert isinstance(error, AnswerError if version == 2 or refusal != "authorizer" else TransactionFailedError)
@@ -171,7 +168,7 @@ async def test_a_commit_fails_at_once(tmp_path: Path, version: int, refusal: Ref
                 send_refused(producer, refusal),
                 *(producer.send(TOPICS[refusal], b"behind %d" % number, partition=0) for number in range(20)),
             )
-            async with asyncio.timeout(SOON_S):
+            async with asyncio.timeout(PATIENCE_SECONDS):
                 with pytest.raises(TransactionFailedError, match=CODES[refusal].name):
                     await producer.commit_transaction()
             await producer.abort_transaction()
@@ -212,7 +209,7 @@ async def test_records_of_a_fenced_producer_fail_at_once(tmp_path: Path) -> None
             async with producer_of(broker, transactional_id="x") as other:
                 await other.init_transactions()
                 sent = await send_together(*(producer.send("t", b"fenced", partition=0) for _ in range(50)))
-                await producer.flush(SOON_S)
+                await producer.flush(PATIENCE_SECONDS)
                 errors = [await outcome(each) for each in sent]
                 assert isinstance(errors[0], ProducerFencedError)
                 assert all(isinstance(each, ProducerFencedError | TransactionAbortedError) for each in errors)
@@ -237,7 +234,7 @@ async def test_without_a_transaction_the_records_behind_a_refused_one_are_sent(
             all_sent = await send_together(*good[:5], bad[0], *good[5:15], bad[1], bad[2], *good[15:])
             refused = [all_sent[place] for place in (5, 16, 17)]
             sent = [each for each in all_sent if each not in refused]
-            await producer.flush(SOON_S)
+            await producer.flush(PATIENCE_SECONDS)
             for each in refused:
                 error = await outcome(each)
                 assert isinstance(error, AnswerError)
