@@ -67,6 +67,24 @@ async def test_a_sender_that_failed_refuses_what_comes_later() -> None:
             await producer.send(TOPIC, b"third")
 
 
+async def test_records_that_wait_for_the_same_topic_share_one_metadata_request() -> None:
+    async with scripted_leaders() as leaders, producer_of(leaders) as producer:
+        values = [b"%d" % number for number in range(50)]
+        await asyncio.gather(*(producer.send_and_wait(TOPIC, value) for value in values))
+        assert (1, values) == (leaders.metadata_asked, leaders.log)
+
+
+async def test_one_that_gives_up_waiting_for_a_topic_does_not_end_the_wait_of_others() -> None:
+    async with scripted_leaders() as leaders, producer_of(leaders) as producer:
+        leaders.topic_error = ErrorCode.LEADER_NOT_AVAILABLE
+        impatient, patient = (asyncio.create_task(producer.send_and_wait(TOPIC, value)) for value in (b"1", b"2"))
+        await leaders.wait_metadata_asked(1)
+        impatient.cancel()
+        leaders.topic_error = ErrorCode.NONE
+        await patient
+        assert (True, [b"2"]) == (impatient.cancelled(), leaders.log)
+
+
 RETRIED: list[Fate] = [
     ErrorCode.NOT_LEADER_OR_FOLLOWER,
     ErrorCode.NOT_ENOUGH_REPLICAS,

@@ -336,7 +336,7 @@ class SendPath:
         left = max(deadline - self._monotonic(), 0.001)
         try:
             async with asyncio.timeout(left):
-                await self._sender.refresh_topics([topic], auto_create=True)
+                await self._sender.fetch_topic(topic)
         except TimeoutError:
             return DeadlineError(f"no response from {', '.join(map(str, cluster.bootstrap))}")
         except RetriableError as error:

@@ -87,6 +87,7 @@ class Sender:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._links: dict[int, _Link] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._topic_fetches: dict[str, asyncio.Task[None]] = {}
         self._failures: dict[str, int] = {}
         """How often each task failed in a row, by name."""
         self._timer: asyncio.TimerHandle | None = None
@@ -443,6 +444,15 @@ class Sender:
     async def _pause(self, tries: int) -> None:
         wait_ms = self._config.backoff.wait_ms(tries, self.cluster.random)
         await self.cluster.clock.sleep(wait_ms / 1000)
+
+    async def fetch_topic(self, name: str) -> None:
+        """Fetches the metadata of a topic, which may create it. All records that wait for it share one request."""
+        fetch = self._topic_fetches.get(name)
+        if fetch is None:
+            fetch = asyncio.ensure_future(self.refresh_topics([name], auto_create=True))
+            self._topic_fetches[name] = fetch
+            fetch.add_done_callback(lambda _: self._topic_fetches.pop(name))
+        await asyncio.shield(fetch)
 
     async def refresh_topics(self, names: list[str], *, auto_create: bool = False) -> None:
         """Fetches the metadata of topics and takes over their leaders; unknown topics are left as they were."""
