@@ -71,7 +71,7 @@ def test_a_topic_from_its_creation_to_its_deletion(bootstrap: str, console: Form
     assert f"/topics/{topic}" == changed(console, "/topics/~create", made)
     fill(bootstrap, topic)
     commit(bootstrap, topic)
-    wait_until(lambda: f"{topic} 3 1 30" in words(console, "/topics"))
+    wait_until(lambda: f"{topic} 3 1 30" in words(console, f"/topics?q={topic}"))
     for tab in ("", "/partitions", "/groups", "/config", "/schema", "/queues", "/grow", "/delete", "/delete-records"):
         assert topic in words(console, f"/topics/{topic}{tab}")
     assert "compact" in words(console, f"/topics/{topic}/config")
@@ -87,7 +87,7 @@ def test_a_topic_from_its_creation_to_its_deletion(bootstrap: str, console: Form
     with Admin(bootstrap_servers=bootstrap) as admin:
         wait_until(lambda: 4 == len(admin.describe_topics([topic])[topic].partitions))
 
-    assert GROUP in words(console, "/groups")
+    assert GROUP in words(console, f"/groups?q={GROUP}")
     assert "4 10 6" in words(console, f"/groups/{GROUP}")
     address = f"/groups/{GROUP}/reset"
     plan = re.search(r'name="plan" value="([^"]*)"', console.get(address, params={"to": "earliest"}).text)
