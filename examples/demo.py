@@ -33,7 +33,8 @@ KILL_AT: Final = 0.45
 """The share of orders that are written when the pipeline is killed."""
 PAUSE_AT: Final = 0.6
 """The maximum share before the kill, however slowly Spark starts: some orders must be left."""
-FINISH_SECONDS: Final = 300.0
+STALL_SECONDS: Final = 180.0
+"""How long nothing may change before the demo gives up: a machine may be slow as long as it makes progress."""
 POLL_SECONDS: Final = 0.2
 LOOK_SECONDS: Final = 2.0
 
@@ -101,6 +102,8 @@ class Demo:
         self._count, self._seconds, self._master = count, seconds, master
         self._screen = screen
         self._look_due = 0.0
+        self._results: list[int] = []
+        """What the last check found."""
         self._registry = ""
 
     def run(self) -> list[Line]:
@@ -146,13 +149,30 @@ class Demo:
         writer.go_on()
         pipeline = self._started(bootstrap, writer)
         self._screen.say("the pipeline runs again, from where it was killed")
-        deadline = time.monotonic() + self._seconds + FINISH_SECONDS
+        progress: object = None
+        deadline = 0.0
         while writer.is_alive() or not self._is_finished(bootstrap, writer):
-            if time.monotonic() > deadline:
-                self._screen.say("it takes too long; counting what there is")
-                break
             self._tick(pipeline, writer)
+            now = time.monotonic()
+            rows = {name: query["rows"] for name, query in pipeline.queries.items()}
+            latest = (writer.expected.orders, rows, self._results)
+            if latest != progress:
+                progress, deadline = latest, now + STALL_SECONDS
+            elif now > deadline:
+                self._check_read(pipeline)
+                self._screen.say(f"no result has changed for {STALL_SECONDS:.0f} s; counting what there is")
+                break
         return pipeline
+
+    def _check_read(self, pipeline: PipelineProcess) -> None:
+        """Raises `RuntimeError` if a query has not read all orders: what it has not counted is not lost."""
+        behind = {name: query["behind"] for name, query in pipeline.queries.items() if query["behind"]}
+        if behind or not pipeline.queries:
+            records = ", ".join(f"{name} {count:,}" for name, count in behind.items()) or "no query has started"
+            raise RuntimeError(
+                f"not finished: no query made progress for {STALL_SECONDS:.0f} s (records still to read: {records});"
+                " this does not mean that orders are lost; this machine may be too busy, try --orders 4000"
+            )
 
     def _is_under_way(self, pipeline: PipelineProcess) -> bool:
         return all(pipeline.queries.get(name, {}).get("rows", 0) > 0 for name in ("per_minute", "archive"))
@@ -161,9 +181,10 @@ class Demo:
         """Whether all results are there; checked rarely, since it reads all of them."""
         if time.monotonic() < self._look_due:
             return False
-        finished = all(line.holds for line in self._proof(bootstrap, writer))
+        lines = self._proof(bootstrap, writer)
+        self._results = [line.found for line in lines]
         self._look_due = time.monotonic() + LOOK_SECONDS
-        return finished
+        return all(line.holds for line in lines)
 
     def _proof(self, bootstrap: str, writer: OrderWriter) -> list[Line]:
         return prove(bootstrap, PARTITIONS, self._project / "archive", writer.expected)
