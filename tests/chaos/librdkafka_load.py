@@ -137,6 +137,10 @@ class Load:
                     if not _error(error).txn_requires_abort():
                         raise
                     self.tell(role, "trouble", error=str(error))
+            else:
+                # librdkafka that aborts before the response to its AddPartitionsToTxn is there gets INVALID_TXN_STATE
+                # from every broker, Kafka's included, and does not recover from that.
+                producer.flush(10)
             _patiently(lambda: producer.abort_transaction(10))
             self.tell(role, "aborted", transaction=transaction)
         except KafkaException:
