@@ -1,7 +1,7 @@
 """The steps of `.ci/run`, side by side where the cores allow it: `python -m tests.ci_steps [STEP...]`.
 
 Each step is a command, with what it needs: the steps that must have ended before, and how many of the machine's two
-cores it keeps busy. Steps that wait as much as they compute share the cores; what measures time has both. All steps
+cores it keeps busy on average. Steps that wait share the cores; what measures time has both. All steps
 run, even if one failed, except those that need what it installs: one run tells everything that is wrong. What a step
 prints is shown when it ends, and kept in `build/ci`.
 
@@ -45,7 +45,8 @@ class Step:
 
     name: str
     minutes: float
-    cores: int
+    cores: float
+    """In quarters, which can be added without rounding."""
     after: Sequence[str] = ("everything else installed",)
     command: str = ""
     """The name, if it is not given."""
@@ -74,15 +75,15 @@ STEPS: Final = (
         " .venv/.installed-browser .venv/.installed-docs",
         installs=True,
     ),
-    Step(name="make test-spark", minutes=22, cores=1, after=("everything else installed", "preparation")),
-    Step(name="make test-compat", minutes=22, cores=1, after=("everything else installed", "preparation")),
-    Step(name="make test-hostile", minutes=12, cores=1),
-    Step(name="make test-cluster", minutes=12, cores=1, after=("everything else installed", "preparation")),
-    Step(name="make check", minutes=8, cores=1),
-    Step(name="make test-console", minutes=8, cores=1, after=("everything else installed", "preparation")),
+    Step(name="make test-spark", minutes=22, cores=1.25, after=("everything else installed", "preparation")),
+    Step(name="make test-compat", minutes=22, cores=0.75, after=("everything else installed", "preparation")),
+    Step(name="make test-hostile", minutes=12, cores=0.75),
+    Step(name="make test-cluster", minutes=12, cores=0.75, after=("everything else installed", "preparation")),
+    Step(name="make check", minutes=8, cores=0.5),
+    Step(name="make test-console", minutes=8, cores=0.5, after=("everything else installed", "preparation")),
     Step(name="make test-slow", minutes=6, cores=2),
     Step(name="make test-sim", minutes=14, cores=2),
-    Step(name="make docs", minutes=5, cores=1),
+    Step(name="make docs", minutes=5, cores=0.25),
     Step(name="make fuzz", minutes=9, cores=1, command="make fuzz FUZZ_SECONDS=30"),
     Step(name="make test-newest", minutes=10, cores=2),
     Step(name="make bench-guard", minutes=8, cores=2),
