@@ -2,9 +2,12 @@
 PYTHON ?= python3
 VENV ?= .venv
 FUZZ_SECONDS ?= 60
+SIM_SECONDS ?= 80
 BIN := $(VENV)/bin
 # Many tests wait for processes and timeouts: two for each core keep the cores busy.
 WORKERS ?= $(shell echo $$((2 * $$(nproc))))
+# The simulator and the fuzzer try different seeds for each commit.
+FIRST_SEED ?= $(shell $(BIN)/python -m tests.simulation.first_seed)
 # The tests write thousands of data dirs and flush them; on a RAM disk, if there is one with 4 GB left, this costs little.
 RAM_DISK ?= $(shell test "$$(df -Pk /dev/shm 2>/dev/null | awk 'NR == 2 {print $$4}')" -ge 4194304 2>/dev/null && echo /dev/shm)
 # pip itself connects again where the network fails, but gives up when a download breaks off: in CI it is started again.
@@ -104,11 +107,11 @@ test-hostile: $(VENV)/.installed-dev  ## hostile clients, kill -9, a full disk (
 	$(PYTEST) tests/hostile --workers 2
 	$(PYTEST) tests/crash --workers $(WORKERS)
 
-test-sim: $(VENV)/.installed-dev  ## simulated clusters from 100 seeds, classic failures, planted bugs, determinism
-	$(BIN)/python -m ottla.sim --seeds 0..100 --jobs 2
+test-sim: $(VENV)/.installed-dev  ## simulated clusters from this commit's seeds, for SIM_SECONDS=80; seeds that failed once, classic failures, planted bugs, determinism
+	$(BIN)/python -m ottla.sim --seeds $(FIRST_SEED).. --seconds $(SIM_SECONDS) --jobs 2
 	$(PYTEST) tests/simulation --workers 2
 
-sim: $(VENV)/.installed-dev  ## the same from 2,000 seeds, and every planted bug
+sim: $(VENV)/.installed-dev  ## the same from 2,000 seeds, always the same, and every planted bug
 	$(BIN)/python -m ottla.sim --seeds 0..2000 --jobs $$(nproc)
 	OTTLA_SIM_MUTANTS=all $(PYTEST) tests/simulation --workers $$(nproc)
 
@@ -150,8 +153,8 @@ test-arm: $(VENV)/.installed-dev  ## the kernels and a broker on 64-bit ARM, emu
 test-kernel-tls: $(VENV)/.installed-dev  ## TLS that the kernel encrypts, in an emulated machine (prepare with tests/kernel_tls/prepare)
 	tests/kernel_tls/run
 
-fuzz: $(VENV)/.installed-dev  ## the kernels under address sanitizer, for FUZZ_SECONDS=60
-	PYTHON=$(abspath $(BIN)/python) tests/fuzz/run --seconds $(FUZZ_SECONDS)
+fuzz: $(VENV)/.installed-dev  ## the kernels under address sanitizer, with this commit's seed, for FUZZ_SECONDS=60
+	PYTHON=$(abspath $(BIN)/python) tests/fuzz/run --seconds $(FUZZ_SECONDS) --seed $(FIRST_SEED)
 
 clean:  ## remove what was built and installed
 	rm -rf $(VENV) build src/*.egg-info
