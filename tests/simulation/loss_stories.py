@@ -12,7 +12,7 @@ from ottla.sim.simulated_world import SimulatedWorld
 from ottla.sim.store_ensemble import EMPTY_STORE
 from ottla.storage.data_dirs.names import PARTITION_METADATA
 from tests.simulation.stories import PARTITION, begin, end_of, kill
-from tests.simulation.test_truncation import write
+from tests.unit.sim.ledgers import write
 
 FOLDER = f"{DATA_DIR}/{PARTITION}"
 VALUES = (b"one", b"two", b"three")

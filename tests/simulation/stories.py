@@ -11,7 +11,8 @@ from ottla.coordination.runtime.internal_topic import partition_of
 from ottla.model.ids import TopicPartition
 from ottla.sim.machine import DATA_DIR, Machine
 from ottla.sim.simulated_world import SimulatedWorld
-from tests.simulation.test_truncation import TOPIC, read_all, write
+from tests.simulation.test_truncation import read_all
+from tests.unit.sim.ledgers import TOPIC, write
 
 PARTITION = TopicPartition(TOPIC, 0)
 

@@ -7,47 +7,15 @@ import asyncio
 
 import pytest
 
-from ottla.client.admin.values import NewTopic
 from ottla.model.ids import TopicPartition
 from ottla.sim.checkers import Contents
 from ottla.sim.checkers.logs_equal import LogsEqual
 from ottla.sim.history import History
-from ottla.sim.machine import Machine
 from ottla.sim.mutants import applied
 from ottla.sim.simulated_world import SimulatedWorld, Story, run
+from tests.unit.sim.ledgers import TOPIC, begin, write
 
 MUTANT = "truncation by high watermark"
-TOPIC = "ledger"
-
-
-async def begin(world: SimulatedWorld) -> tuple[Machine, Machine]:
-    """Two brokers with one partition; answers its leader and its follower."""
-    world.boot()
-    await world.wait_until(lambda: all(each.is_serving for each in world.machines), 20)
-
-    async def create() -> None:
-        admin = world.client("admin").admin()
-        configs = {"min.insync.replicas": "1", "unclean.leader.election.enable": "true"}
-        await admin.create_topics([NewTopic(TOPIC, replica_assignments={0: [1, 2]}, topic_configs=configs)])
-        await admin.close()
-
-    await asyncio.wait([world.spawn("admin", create())[1]])
-    return world.machines[0], world.machines[1]
-
-
-async def write(world: SimulatedWorld, value: bytes) -> None:
-    """Writes a record, and waits until it is acknowledged by all in sync."""
-
-    async def send() -> None:
-        producer = world.client("writer").producer()
-        await producer.start()
-        metadata = await producer.send_and_wait(TOPIC, value, partition=0)
-        world.history.on_acked(TopicPartition(TOPIC, 0), value, metadata.offset)
-        await producer.close()
-
-    task = world.spawn("writer", send())[1]
-    await asyncio.wait([task], timeout=60)
-    task.result()
 
 
 async def read_all(world: SimulatedWorld) -> list[bytes]:
