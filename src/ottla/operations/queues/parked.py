@@ -116,19 +116,20 @@ class _DueFirst:
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
-        self._first: list[tuple[int, TopicPartition, int]] = []
+        self._first: list[tuple[int, TopicPartition, int, bytes | None]] = []
         self.count = 0
 
     def add(self, where: TopicPartition, owed: list[Owed]) -> None:
         self.count += len(owed)
         first = self._first
-        first.extend((each.due_ms, where, each.offset) for each in owed)
+        first.extend((each.due_ms, where, each.offset, each.id) for each in owed)
         if len(first) > 2 * self._limit + SORTED_AT_ONCE:
             first.sort()
             del first[self._limit :]
 
     def chosen(self) -> list[tuple[TopicPartition, Owed]]:
-        return [(where, Owed(due_ms, offset)) for due_ms, where, offset in sorted(self._first)[: self._limit]]
+        first = sorted(self._first)[: self._limit]
+        return [(where, Owed(due_ms, offset, id)) for due_ms, where, offset, id in first]
 
 
 async def next_parked(
