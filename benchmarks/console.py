@@ -26,8 +26,8 @@ from ottla.console.services.records.query import RecordsQuery
 from ottla.console.services.records.scan import scan_plan
 from ottla.console.services.records.search import Search, all_rows, bounds_for
 from ottla.model.ids import TopicPartition
+from tests.broker_process import BrokerProcess
 from tests.console.console_process import FormClient, running_console
-from tests.hostile.broker_process import BrokerProcess
 
 TOPIC: Final = "searched"
 PARTITIONS: Final = 4
@@ -118,15 +118,15 @@ async def _search(admin: AsyncAdmin, text: str) -> int:
 def _tell_search_memory(bootstrap: str, folder: Path) -> None:
     with running_console(folder / "search-console", "--bootstrap", bootstrap) as console:
         client = FormClient(console.url)
-        assert console.process is not None
+        assert console.program is not None
         client.get(f"/topics/{TOPIC}/records")
-        before = _resident_bytes(console.process.pid)
+        before = _resident_bytes(console.program.pid)
         with client.client.stream(
             "GET", f"/topics/{TOPIC}/records/search", params={"filter": FILTERS["contains"]}, timeout=300
         ) as answer:
             for _ in answer.iter_bytes():
                 pass
-        after = _resident_bytes(console.process.pid, "VmHWM")
+        after = _resident_bytes(console.program.pid, "VmHWM")
         client.close()
     _tell(
         f"a console: {before >> 20} MiB after the first page, at most {after >> 20} MiB during a search of all records"

@@ -22,8 +22,8 @@ from typing import TYPE_CHECKING, Final
 
 from benchmarks.measure import ROUNDS, ROUNDS_QUICK, Result, interleaved, report
 from ottla.protocol.apis import ApiKey
+from tests.broker_process import BrokerProcess
 from tests.console.console_process import ConsoleProcess, FormClient, running_console
-from tests.hostile.broker_process import BrokerProcess
 from tests.wire.exchange import RawConnection
 
 if TYPE_CHECKING:
@@ -92,8 +92,8 @@ def _create_topics(broker: BrokerProcess, topics: int) -> None:
 
 
 def _measured(broker: BrokerProcess, console: ConsoleProcess, topics: int, quick: bool) -> list[Result]:
-    assert console.process is not None
-    pid = console.process.pid
+    assert console.program is not None
+    pid = console.program.pid
     client = FormClient(console.url)
     client.client.timeout = _PAGE_SECONDS
     began = time.perf_counter()

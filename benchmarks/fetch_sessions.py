@@ -20,7 +20,7 @@ from ottla.client.network.cluster import Cluster
 from ottla.client.producer.async_producer import AsyncProducer
 from ottla.model.ids import TopicPartition
 from ottla.transport.addresses import parse_bootstrap
-from tests.hostile.broker_process import BrokerProcess
+from tests.broker_process import BrokerProcess
 
 PARTITIONS: Final = 1_000
 RECORDS: Final = 200

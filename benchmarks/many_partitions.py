@@ -17,8 +17,8 @@ from typing import Any, Final
 
 from benchmarks.measure import Result, interleaved, report
 from ottla.protocol.apis import ApiKey
+from tests.broker_process import BrokerProcess
 from tests.hostile.batches import numbered_batch
-from tests.hostile.broker_process import BrokerProcess
 from tests.wire.exchange import RawConnection, request_frame
 
 TOPICS: Final = 2_000

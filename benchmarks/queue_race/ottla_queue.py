@@ -21,7 +21,7 @@ from ottla.protocol.produce_frames import VERSION_MAX, produce_body, read_produc
 from ottla.records.batch import whole_bytes
 from ottla.records.builder import BatchBuilder
 from ottla.records.record import Headers
-from tests.hostile.broker_process import BrokerProcess
+from tests.broker_process import BrokerProcess
 from tests.wire.exchange import HEADER, LENGTH, SHORT, RawConnection, request_frame
 
 TOPIC: Final = "orders"

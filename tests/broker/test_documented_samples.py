@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from ottla import Admin, NewTopic, Producer
-from tests.broker.client.broker_process import running_broker
+from tests.broker_process import BrokerProcess
 from tests.documented import ADDRESS, DOCUMENTS, ROOT, samples
 
 SAMPLE_SECONDS = 120
@@ -72,17 +72,17 @@ def test_no_document_is_left_out() -> None:
 def test_python(document: str, tmp_path: Path) -> None:
     found = samples(document)
     assert len(PRINTED[document]) == len(found)
-    with running_broker(tmp_path / "data") as address:
+    with BrokerProcess(tmp_path) as broker:
         for sample, printed in zip(found, PRINTED[document], strict=True):
-            prepare(sample, address)
-            assert printed in run(sample, address, tmp_path), sample
+            prepare(sample, broker.address)
+            assert printed in run(sample, broker.address, tmp_path), sample
 
 
 def test_first_commands(tmp_path: Path) -> None:
     (commands,) = [each for each in samples("README.md", "") if "greetings" in each]
-    with running_broker(tmp_path / "data") as address:
+    with BrokerProcess(tmp_path) as broker:
         script = commands.replace(".venv/bin/ottla", f"{sys.executable} -m ottla")
-        environment = os.environ | {"PYTHONPATH": str(ROOT / "src"), "OTTLA_BOOTSTRAP": address}
+        environment = os.environ | {"PYTHONPATH": str(ROOT / "src"), "OTTLA_BOOTSTRAP": broker.address}
         done = subprocess.run(
             ["bash", "-euo", "pipefail", "-c", script],
             env=environment,

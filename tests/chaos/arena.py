@@ -5,9 +5,7 @@
 and clients use SASL_SSL with SCRAM and ACLs and log in again every few seconds; ZooKeeper has TLS and SASL for brokers.
 """
 
-import select
 import signal
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -26,6 +24,7 @@ from tests.cluster.cluster_security import ClusterSecurity, client_acls
 from tests.cluster.zookeeper import ZooKeeperEnsemble
 from tests.cluster.zookeeper_security import ZooKeeperSecurity
 from tests.compat.kafka_jars import SHORT_LIVED_JVM, compile_java, java_command
+from tests.processes import Program
 
 SESSION_SECONDS: Final = 3.0
 LAG_SECONDS: Final = 5.0
@@ -38,61 +37,32 @@ SESSION_LIFETIME_MS: Final = 5000
 """In a secured arena, connections log in again after this time."""
 SERVERS: Final = 3
 CLIENTS: Final = "clients"
-SAID_SECONDS: Final = 150.0
-END_SECONDS: Final = 120.0
 READ_SECONDS: Final = 60.0
 
 
-class LoadProcess:
+class LoadProcess(Program):
     """A program that writes a history until it is told to end."""
 
-    def __init__(self, name: str, command: Sequence[str], place: Place | None, history: Path, log: Path) -> None:
-        self.name = name
-        self.history = history
-        self._log = log
-        with log.open("wb") as errors:
-            self._process = subprocess.Popen(
-                [*(place.launcher if place is not None else ()), *command],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=errors,
-                text=True,
-                bufsize=1,
-            )
+    def __init__(self, command: Sequence[str], place: Place | None, history: Path) -> None:
+        self.name, self.history = history.stem, history
+        super().__init__([*(place.launcher if place else ()), *command], history.with_suffix(""), has_input=True)
 
     def wait_said(self, word: str) -> None:
         """Returns when the program says so; raises if it ends instead, or says nothing."""
-        output = self._process.stdout
-        if output is None:
-            raise RuntimeError(f"{self.name} was started without a pipe")
-        readable, _, _ = select.select([output], [], [], SAID_SECONDS)
-        said = output.readline().strip() if readable else "nothing"
-        if said != word:
+        try:
+            assert word == self.next_line()
+        except AssertionError as error:
             # The programs tell where they hang.
-            self._process.send_signal(signal.SIGUSR1)
-            with suppress(subprocess.TimeoutExpired):
-                self._process.wait(1)
-            raise RuntimeError(f"{self.name} said {said!r}, not {word!r}:\n{self._log.read_text()[-8000:]}")
-
-    def tell_quiet(self) -> None:
-        """What writes is to end."""
-        print("quiet", file=self._process.stdin, flush=True)
+            self.send(signal.SIGUSR1)
+            with suppress(AssertionError):
+                self.wait(1)
+            error.add_note(self.log_end)
+            raise
 
     def end(self) -> None:
         """Returns when everything has ended; raises if it failed."""
-        if self._process.stdin is not None:
-            self._process.stdin.close()
-        if self._process.wait(END_SECONDS) != 0:
-            raise RuntimeError(f"{self.name} ended with {self._process.returncode}:\n{self._log.read_text()[-4000:]}")
-
-    def kill(self) -> None:
-        """Nothing of it runs any more."""
-        self._process.kill()
-        self._process.wait()
-        for pipe in (self._process.stdin, self._process.stdout):
-            if pipe is not None:
-                with suppress(BrokenPipeError):
-                    pipe.close()
+        self.end_input()
+        assert 0 == self.wait(), self.log_end
 
 
 class LoadProgram(NamedTuple):
@@ -134,8 +104,7 @@ class Arena:
             path = self.folder / f"{name}.properties"
             path.write_text("".join(f"{key}={value}\n" for key, value in options.items()))
             words.append(str(path))
-        load = LoadProcess(name, words, self.network.places[CLIENTS], history, self.folder / f"{name}.log")
-        self._stack.callback(load.kill)
+        load = self._stack.enter_context(LoadProcess(words, self.network.places[CLIENTS], history))
         self.loads.append(load)
         load.wait_said("ready")
         return load
@@ -143,7 +112,7 @@ class Arena:
     def end_loads(self) -> list[Event]:
         """Ends all programs, first what writes, then what reads; answers what they saw."""
         for load in self.loads:
-            load.tell_quiet()
+            load.write("quiet")  # what writes is to end
         for load in self.loads:
             load.wait_said("quiet")
         for load in self.loads:

@@ -13,6 +13,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final
 
+from tests.processes import run
+
 SUBNETS: Final = 250
 NOBODY: Final = "02:00:00:00:00:01"
 """A hardware address that no place has."""
@@ -139,4 +141,4 @@ def _ip(*words: str, check: bool = True) -> None:
 
 
 def _run(*words: str) -> "subprocess.CompletedProcess[str]":
-    return subprocess.run(["ip", *words], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=30)
+    return run(["ip", *words], status=None)

@@ -4,8 +4,6 @@ Once with `ottla cluster`, where it is also measured what the throttle does, onc
 """
 
 import json
-import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -15,7 +13,8 @@ from ottla.testing import BrokerHandle
 from tests.chaos.arena import PARTITIONS, TOPICS, Arena, arena, java_load, librdkafka_load
 from tests.chaos.ordeal import verdict
 from tests.compat.kafka_jars import kafka_tool
-from tests.waiting import PATIENCE_SECONDS
+from tests.processes import OTTLA, run
+from tests.waiting import PATIENCE_SECONDS, wait_until
 
 THROTTLE = 200_000
 """Bytes a second: low enough that copying takes some seconds."""
@@ -28,10 +27,7 @@ THROTTLED_SECONDS = 12.0
 
 
 def ottla(made: Arena, *words: str) -> str:
-    command = [sys.executable, "-P", "-m", "ottla", "cluster", *words, "--bootstrap", made.cluster.bootstrap]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_SECONDS)
-    assert 0 == done.returncode, done.stdout + done.stderr
-    return done.stdout
+    return run([*OTTLA, "cluster", *words, "--bootstrap", made.cluster.bootstrap]).stdout
 
 
 def start_loads(made: Arena, folder: Path) -> None:
@@ -69,13 +65,9 @@ def held_bytes(broker: BrokerHandle) -> int:
 
 def check_throttled(broker: BrokerHandle) -> int:
     """Measures how fast a broker without anything is given its replicas; answers how much there is to come yet."""
+    wait_until(lambda: held_bytes(broker) > 0)
     began = time.monotonic()
-    deadline = began + PATIENCE_SECONDS
-    while held_bytes(broker) == 0:
-        began = time.monotonic()
-        assert began < deadline
-        time.sleep(0.01)
-    time.sleep(THROTTLED_SECONDS)
+    time.sleep(THROTTLED_SECONDS)  # over which the speed is measured
     copied = held_bytes(broker)
     # More than was slept, if the machine stalled meanwhile.
     seconds = time.monotonic() - began

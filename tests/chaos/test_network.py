@@ -1,14 +1,13 @@
 """Places of a network reach each other until they are cut, one way or both, silently, and again when it heals."""
 
 import socket
-import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
 from tests.chaos.network import Place, network
+from tests.processes import Program, run
 
 ECHO = """
 import socket
@@ -41,30 +40,18 @@ while True:
 SEND = "import socket, sys; socket.socket(socket.AF_INET, socket.SOCK_DGRAM).sendto(b'hello', (sys.argv[1], 7001))"
 
 
-@contextmanager
-def program(place: Place, *command: str) -> "Iterator[subprocess.Popen[str]]":
-    pipe = subprocess.PIPE
-    words = [*place.launcher, sys.executable, "-c", *command]
-    with subprocess.Popen(words, stdin=pipe, stdout=pipe, text=True, bufsize=1) as process:
-        try:
-            yield process
-        finally:
-            process.kill()
+def program(folder: Path, place: Place, *command: str) -> Program:
+    return Program([*place.launcher, sys.executable, "-c", *command], folder / place.name, has_input=True)
 
 
-def line(process: "subprocess.Popen[str]") -> str:
-    assert process.stdout is not None
-    return process.stdout.readline().strip()
-
-
-def test_a_connection_that_is_cut_falls_silent_and_goes_on() -> None:
-    with network(["a", "b"]) as made, program(made.places["b"], ECHO) as echo:
-        assert "ready" == line(echo)
-        with program(made.places["a"], ASK, made.places["b"].address) as asking:
+def test_a_connection_that_is_cut_falls_silent_and_goes_on(tmp_path: Path) -> None:
+    with network(["a", "b"]) as made, program(tmp_path, made.places["b"], ECHO) as echo:
+        assert "ready" == echo.next_line()
+        with program(tmp_path, made.places["a"], ASK, made.places["b"].address) as asking:
 
             def said(word: str, seconds: float = 0.3) -> str:
-                print(word, seconds, file=asking.stdin, flush=True)
-                return line(asking)
+                asking.write(f"{word} {seconds}")
+                return asking.next_line()
 
             assert "one" == said("one", 30)
             made.cut(["b"], ["a"])
@@ -76,13 +63,13 @@ def test_a_connection_that_is_cut_falls_silent_and_goes_on() -> None:
 
 
 @pytest.mark.parametrize(("sender", "receiver", "expected"), [("b", "a", "hello"), ("a", "b", "control")])
-def test_a_cut_is_one_way(sender: str, receiver: str, expected: str) -> None:
+def test_a_cut_is_one_way(tmp_path: Path, sender: str, receiver: str, expected: str) -> None:
     """A datagram needs no answer, so it shows which way is cut; the next comes from outside, where nothing is."""
-    with network(["a", "b"]) as made, program(made.places[receiver], RECEIVE) as receiving:
-        assert "ready" == line(receiving)
+    with network(["a", "b"]) as made, program(tmp_path, made.places[receiver], RECEIVE) as receiving:
+        assert "ready" == receiving.next_line()
         made.cut(["a"], ["b"])
         at = made.places[receiver].address
-        subprocess.run([*made.places[sender].launcher, sys.executable, "-c", SEND, at], check=True, timeout=30)
+        run([*made.places[sender].launcher, sys.executable, "-c", SEND, at])
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as control:
             control.sendto(b"control", (at, 7001))
-        assert expected == line(receiving)
+        assert expected == receiving.next_line()

@@ -1,14 +1,13 @@
 """Stalls of the machine are seen, and only these."""
 
-import os
-import signal
-import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
 from tests.chaos.stalls import LOOK_SECONDS, Stalls
+from tests.processes import Program
 
 PROGRAM = """
 import sys, time
@@ -22,16 +21,15 @@ print(stalls.seconds(start, time.monotonic()), flush=True)
 STOPPED_SECONDS = 1.0
 
 
-def test_a_process_that_was_stopped_knows_how_long() -> None:
-    command = [sys.executable, "-c", PROGRAM]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        assert "ready\n" == process.stdout.readline()
-        os.kill(process.pid, signal.SIGSTOP)
-        time.sleep(STOPPED_SECONDS)
-        os.kill(process.pid, signal.SIGCONT)
-        told, _ = process.communicate("\n", timeout=60)
-    assert float(told) >= STOPPED_SECONDS - 2 * LOOK_SECONDS
+def test_a_process_that_was_stopped_knows_how_long(tmp_path: Path) -> None:
+    with Program([sys.executable, "-c", PROGRAM], tmp_path / "stopped", has_input=True) as program:
+        assert "ready" == program.next_line()
+        program.pause()
+        time.sleep(STOPPED_SECONDS)  # what it must notice
+        program.resume()
+        program.write("")
+        stalled = float(program.next_line())
+    assert stalled >= STOPPED_SECONDS - 2 * LOOK_SECONDS
 
 
 def test_only_what_lies_between_the_moments_counts() -> None:

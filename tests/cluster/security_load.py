@@ -50,7 +50,7 @@ def unnoticed(folder: Path, cluster: BrokerCluster, security: ClusterSecurity) -
         ]
         yield
         for load in loads:
-            load.tell_quiet()
+            load.write("quiet")
         for load in loads:
             load.wait_said("quiet")
         for load in loads:
@@ -85,8 +85,7 @@ def _start(
     properties, history = folder / f"{name}.properties", folder / f"{name}.history"
     properties.write_text("".join(f"{key}={value}\n" for key, value in options.items()))
     words = (cluster.bootstrap, str(history), name, str(PARTITIONS), roles, str(properties))
-    load = LoadProcess(name, [sys.executable, "-m", module, *words], None, history, folder / f"{name}.log")
-    stack.callback(load.kill)
+    load = stack.enter_context(LoadProcess([sys.executable, "-m", module, *words], None, history))
     load.wait_said("ready")
     return load
 

@@ -2,11 +2,11 @@
 producer's group of which a member is killed.
 """
 
-import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack
+from pathlib import Path
 from typing import Final
 
 import pytest
@@ -15,7 +15,8 @@ from ottla.client.producer.blocking_producer import Producer
 from ottla.model.queue_names import HALF_CHECK_AFTER_MS, HALF_CHECKS, HALF_ID, HALF_STATE
 from ottla.testing import BrokerCluster, BrokerHandle, ProcessBroker
 from tests.crash.topic_contents import contents, values_in
-from tests.hostile.broker_process import wait_for
+from tests.processes import Program
+from tests.waiting import wait_until
 
 BROKERS: Final = 3
 NEVER_MS: Final = 3_600_000
@@ -85,7 +86,7 @@ def test_decisions_find_their_half_message_on_another_broker(cluster: BrokerClus
         def delivered() -> Counter[tuple[int, bytes]]:
             return Counter((record.partition, record.value) for record in contents(cluster.bootstrap, "roam"))
 
-        wait_for(lambda: delivered() >= expected, "all committed half messages are delivered")
+        wait_until(lambda: delivered() >= expected, "all committed half messages are delivered")
         # Decisions that come again, to any partition, and decisions about nothing.
         for home, at in pairs:
             send(deciding[home], "roam", f"commit {home} {at}", "commit", (at + 1) % BROKERS)
@@ -94,7 +95,7 @@ def test_decisions_find_their_half_message_on_another_broker(cluster: BrokerClus
             send(preparing[index], "roam", f"last {index}", "prepare", index)
             send(deciding[index], "roam", f"last {index}", "commit", (index + 1) % BROKERS)
             expected[index, f"last {index}".encode()] = 1
-    wait_for(lambda: delivered() >= expected, "the last ones are delivered")
+    wait_until(lambda: delivered() >= expected, "the last ones are delivered")
     assert expected == delivered()
     assert [] == contents(cluster.bootstrap, "dlq.roam")
     assert {} == questions(cluster, "roam")
@@ -107,12 +108,12 @@ def test_the_leader_is_killed_between_the_steps(cluster: BrokerCluster) -> None:
         for id in ("good", "bad", "kept"):
             send(producer, topic, id, "prepare", 0, NEVER_MS if id == "kept" else 500)
         down = kill_leader(cluster, f"{topic}.half")
-        wait_for(lambda: {"good", "bad"} == questions(cluster, topic).keys(), "the next leader asks")
+        wait_until(lambda: {"good", "bad"} == questions(cluster, topic).keys(), "the next leader asks")
         down.start()
         cluster.wait_in_sync()
         down = kill_leader(cluster, f"{topic}.half")
         asked = {id: len(numbers) for id, numbers in questions(cluster, topic).items()}
-        wait_for(
+        wait_until(
             lambda: all(len(numbers) > asked[id] for id, numbers in questions(cluster, topic).items()),
             "the third leader asks again",
         )
@@ -123,7 +124,7 @@ def test_the_leader_is_killed_between_the_steps(cluster: BrokerCluster) -> None:
         cluster.wait_in_sync()
         down = kill_leader(cluster, f"{topic}.half")
         send(producer, topic, "kept", "commit", 0)
-        wait_for(lambda: Counter([b"good", b"kept"]) <= values_in(cluster.bootstrap, topic), "they are delivered")
+        wait_until(lambda: Counter([b"good", b"kept"]) <= values_in(cluster.bootstrap, topic), "they are delivered")
         down.start()
         cluster.wait_in_sync()
         # A decision that comes again after all of it, and one that contradicts.
@@ -131,7 +132,7 @@ def test_the_leader_is_killed_between_the_steps(cluster: BrokerCluster) -> None:
         send(producer, topic, "bad", "commit", 1)
         send(producer, topic, "last", "prepare", 0)
         send(producer, topic, "last", "commit", 2)
-        wait_for(lambda: b"last" in values_in(cluster.bootstrap, topic), "the last one is delivered")
+        wait_until(lambda: b"last" in values_in(cluster.bootstrap, topic), "the last one is delivered")
     assert Counter([b"good", b"kept", b"last"]) == values_in(cluster.bootstrap, topic)
     assert [] == contents(cluster.bootstrap, f"dlq.{topic}")
     # No question was lost, and none was asked twice.
@@ -152,51 +153,32 @@ def test_undecided_messages_become_dead_letters_through_failovers(cluster: Broke
             down.start()
             cluster.wait_in_sync()
         everything = Counter(id.encode() for id in ids)
-        wait_for(lambda: everything <= values_in(cluster.bootstrap, f"dlq.{topic}"), "all are dead letters")
+        wait_until(lambda: everything <= values_in(cluster.bootstrap, f"dlq.{topic}"), "all are dead letters")
     assert everything == values_in(cluster.bootstrap, f"dlq.{topic}")
     assert {id: list(range(1, checks + 1)) for id in ids} == questions(cluster, topic)
     assert [] == contents(cluster.bootstrap, topic)
 
 
-class Member:
-    """A process of the producer's service: answers questions, or hangs when it is asked. Says what it is asked."""
-
-    def __init__(self, bootstrap: str, topic: str, answer: str) -> None:
-        module = "tests.cluster.half_member"
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", module, bootstrap, topic, answer], stdout=subprocess.PIPE, text=True, bufsize=1
-        )
-
-    def hear(self) -> str:
-        """The next line that it says."""
-        assert self._process.stdout is not None
-        return self._process.stdout.readline().strip()
-
-    def kill(self) -> None:
-        """Nothing of it runs any more."""
-        self._process.kill()
-        self._process.wait()
-        if self._process.stdout is not None:
-            self._process.stdout.close()
+def member(bootstrap: str, topic: str, answer: str, folder: Path) -> Program:
+    """A process of the producer's service: answers questions, or hangs when it is asked. Prints what it is asked."""
+    return Program([sys.executable, "-m", "tests.cluster.half_member", bootstrap, topic, answer], folder / answer)
 
 
-def test_another_member_answers_for_one_that_is_killed(cluster: BrokerCluster) -> None:
+def test_another_member_answers_for_one_that_is_killed(cluster: BrokerCluster, tmp_path: Path) -> None:
     topic = "shop"
     create(cluster, topic, after_ms=0, interval_ms=300, max=100_000)
     with ExitStack() as stack:
-        hanging = Member(cluster.bootstrap, topic, "hang")
-        stack.callback(hanging.kill)
-        assert "ready" == hanging.hear()
+        hanging = stack.enter_context(member(cluster.bootstrap, topic, "hang", tmp_path))
+        assert "ready" == hanging.next_line()
         with Producer(bootstrap_servers=cluster.bootstrap, acks="all") as producer:
             send(producer, topic, "first", "prepare", 0)
-            assert "asked first" == hanging.hear()
+            assert "asked first" == hanging.next_line()
             # In a group with one that holds a question and does not answer it.
-            answering = Member(cluster.bootstrap, topic, "commit")
-            stack.callback(answering.kill)
-            answering.hear()
+            answering = stack.enter_context(member(cluster.bootstrap, topic, "commit", tmp_path))
+            answering.next_line()
             for index in range(BROKERS):
                 send(producer, topic, f"later {index}", "prepare", index)
             hanging.kill()
         expected = Counter([b"first", *(b"later %d" % index for index in range(BROKERS))])
-        wait_for(lambda: expected <= values_in(cluster.bootstrap, topic), "the other member answers all questions")
+        wait_until(lambda: expected <= values_in(cluster.bootstrap, topic), "the other member answers all questions")
         assert expected == values_in(cluster.bootstrap, topic)

@@ -1,7 +1,6 @@
 """Brokers as processes whose metadata is deleted, or restored from an older copy, while everything is stopped."""
 
 import shutil
-import subprocess
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -14,7 +13,7 @@ from ottla.client.admin.values import NewTopic
 from ottla.client.consumer.blocking_consumer import Consumer
 from ottla.client.producer.blocking_producer import Producer
 from ottla.model.ids import TopicPartition
-from tests.cluster.test_serve import end, ready, serve
+from tests.cluster.test_serve import serve
 from tests.cluster.zookeeper import SESSION_TIMEOUT_MAX_MS, ZooKeeperEnsemble
 from tests.waiting import PATIENCE_SECONDS
 
@@ -26,24 +25,16 @@ OPTIONS: Final = ("--set", "broker.session.timeout.ms=20000", "--set", "min.insy
 def running(commands: Sequence[tuple[Path, Sequence[str]]]) -> Iterator[str]:
     """Brokers that serve, by the folders and options of their commands; they are ended in order."""
     with ExitStack() as ended:
-        processes: list[subprocess.Popen[str]] = []
-        for folder, options in commands:
-            process = ended.enter_context(serve(folder, *OPTIONS, *options))
-            ended.callback(process.kill)
-            processes.append(process)
-        yield ",".join(ready(process) for process in processes)
-        assert [0] * len(processes) == [end(process) for process in processes]
+        brokers = [ended.enter_context(serve(folder, *OPTIONS, *options)) for folder, options in commands]
+        yield ",".join(broker.wait_ready() for broker in brokers)
+        assert [0] * len(brokers) == [broker.stop() for broker in brokers]
 
 
 def refused(folder: Path, *options: str) -> str:
     """What a command says that does not start."""
-    with serve(folder, *OPTIONS, *options) as process:
-        try:
-            _, told = process.communicate(timeout=SECONDS)
-        finally:
-            process.kill()
-    assert 1 == process.returncode
-    return told
+    with serve(folder, *OPTIONS, *options) as broker:
+        assert 1 == broker.wait()
+        return broker.log
 
 
 def make(addresses: str, topic: str, count: int) -> None:

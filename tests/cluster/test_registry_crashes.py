@@ -95,10 +95,8 @@ def test_the_leader_is_killed_while_ids_are_given(tmp_path: Path) -> None:
             clients.stop()
         (last,) = (each for each in running if each.process.poll() is None)
         check_ids(last, clients.acknowledged)
-        again = RegistryProcess(broker.bootstrap, tmp_path / "again.log", *OPTIONS)
-        try:
+        with RegistryProcess(broker.bootstrap, tmp_path / "again", *OPTIONS) as again:
             check_ids(again, clients.acknowledged)
-        finally:
             again.stop()
 
 

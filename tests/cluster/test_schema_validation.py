@@ -16,6 +16,7 @@ from ottla.protocol.answer_errors import AnswerError
 from ottla.registry.serde import AvroDeserializer, AvroSerializer, RegistryClient
 from ottla.testing.free_ports import consecutive_free_ports
 from tests.broker.cli.serve.test_brokers import serving
+from tests.leftovers import children
 from tests.waiting import PATIENCE_SECONDS, wait_until
 
 ORDER = '{"type": "record", "name": "Order", "fields": [{"name": "id", "type": "int"}]}'
@@ -26,11 +27,10 @@ def test_validation_goes_on_when_a_broker_dies(tmp_path: Path) -> None:
     port = consecutive_free_ports(3)
     options = ("--brokers", "3", "--registry", f"127.0.0.1:{port}", "--set", "default.replication.factor=3")
     quick = ("--set", "transaction.state.log.num.partitions=1", "--set", "broker.session.timeout.ms=20000")
-    with serving(tmp_path, *options, *quick) as served:
-        bootstrap = served.addresses()
+    with serving(tmp_path / "data", *options, *quick) as served:
+        bootstrap = served.wait_ready()
         urls = [f"http://127.0.0.1:{port + each}" for each in range(3)]
-        assert served.process.stdout is not None
-        assert set(urls) == {served.process.stdout.readline().split()[1] for _ in range(3)}
+        assert set(urls) == {served.next_line().split()[1] for _ in range(3)}
         with RegistryClient(urls, retries=20) as registry, Admin(bootstrap_servers=bootstrap) as admin:
             configs = {"confluent.value.schema.validation": "true", "min.insync.replicas": "2"}
             admin.create_topics([NewTopic("orders", 3, topic_configs=configs)])
@@ -56,11 +56,11 @@ def test_validation_goes_on_when_a_broker_dies(tmp_path: Path) -> None:
 
             send(ORDER)
             assert ErrorCode.INVALID_RECORD is refused()
-            before = served.children()
+            before = sorted(children(served.pid))
             os.kill(before[0], signal.SIGKILL)
             send(ORDER_2)
             assert ErrorCode.INVALID_RECORD is refused()
-            wait_until(lambda: len(served.children()) == 3 and served.children() != before)
+            wait_until(lambda: len(children(served.pid)) == 3 and children(served.pid) != set(before))
             send(ORDER)
             with Consumer(
                 "orders",

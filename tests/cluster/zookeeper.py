@@ -7,10 +7,7 @@ timeouts from two ticks on.
 
 import contextlib
 import os
-import signal
 import socket
-import subprocess
-import time
 from collections.abc import Iterable, Sequence
 from importlib.util import find_spec
 from pathlib import Path
@@ -19,13 +16,11 @@ from typing import Final, Self
 
 from ottla.testing.free_ports import free_ports
 from tests.chaos.network import Place
-from tests.waiting import PATIENCE_SECONDS
+from tests.processes import Program
+from tests.waiting import wait_until
 
 SESSION_TIMEOUT_MAX_MS: Final = 60_000
 """For tests whose sessions must outlive a machine that stalls: with such short ticks, the default is four seconds."""
-START_TRIES: Final = 3
-"""Free ports are looked up before the servers bind them, so another process may take one in between."""
-POLL_S: Final = 0.02
 JVM_OPTIONS: Final = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx192m")
 """A server that starts soon is worth more to a test than one that is fast later."""
 JARS: Final = ("zookeeper", "slf4j-api", "log4j-", "metrics-core", "snappy-java", "netty-", "commons-io")
@@ -54,7 +49,7 @@ class ZooKeeperEnsemble:
         self._jvm_options = tuple(jvm_options)
         self._places = dict(zip(self.ids, places, strict=True)) if places else {}
         self._ports: dict[int, tuple[int, int, int]] = {}
-        self._processes: dict[int, subprocess.Popen[bytes]] = {}
+        self._programs: dict[int, Program] = {}
 
     def __enter__(self) -> Self:
         self.start()
@@ -83,47 +78,37 @@ class ZooKeeperEnsemble:
 
     def pid(self, number: int) -> int:
         """The process of one server."""
-        return self._processes[number].pid
+        return self._programs[number].pid
 
     def start(self, numbers: Iterable[int] | None = None) -> None:
         """Starts servers, all unless told which, and returns once the ensemble serves."""
-        wanted = tuple(self.ids if numbers is None else numbers)
-        for attempt in range(1, START_TRIES + 1):
-            is_new = not self._ports
-            if is_new:
-                ports = free_ports(3 * len(self.ids))
-                self._ports = {number: tuple(ports[3 * place : 3 * place + 3]) for place, number in enumerate(self.ids)}  # type: ignore[misc]
-            for number in wanted:
+        if not self._ports:
+            ports = free_ports(3 * len(self.ids))
+            self._ports = {number: tuple(ports[3 * place : 3 * place + 3]) for place, number in enumerate(self.ids)}  # type: ignore[misc]
+        try:
+            for number in self.ids if numbers is None else numbers:
                 self._launch(number)
-            try:
-                self.wait_serving()
-                return
-            except BaseException:
-                text = "".join(self.log_text(number) for number in wanted)
-                self.stop()
-                if "Address already in use" not in text or not is_new or attempt == START_TRIES:
-                    raise
-                self._ports = {}
+            self.wait_serving()
+        except BaseException:
+            self.stop()
+            raise
 
     def stop(self) -> None:
         """Ends all servers; they keep no state that an orderly end would save."""
-        for number in list(self._processes):
+        for number in list(self._programs):
             self.kill(number)
 
     def kill(self, number: int) -> None:
         """Ends one server at once, as a crash would. It can be started again."""
-        process = self._processes.pop(number)
-        with contextlib.suppress(ProcessLookupError):
-            process.send_signal(signal.SIGKILL)
-        process.wait()
+        self._programs.pop(number).kill()
 
     def pause(self, number: int) -> None:
         """Stops one server in its tracks; its connections stay open, and nothing answers."""
-        self._processes[number].send_signal(signal.SIGSTOP)
+        self._programs[number].pause()
 
     def resume(self, number: int) -> None:
         """Lets a paused server go on."""
-        self._processes[number].send_signal(signal.SIGCONT)
+        self._programs[number].resume()
 
     def mode(self, number: int) -> str:
         """`leader`, `follower` or `standalone`, or "" while the server does not serve."""
@@ -134,29 +119,22 @@ class ZooKeeperEnsemble:
 
     def leader(self) -> int:
         """The server that leads the ensemble, once there is one."""
-        deadline = time.monotonic() + PATIENCE_SECONDS
-        while time.monotonic() < deadline:
-            for number in self._processes:
-                if self.mode(number) in ("leader", "standalone"):
-                    return number
-            time.sleep(POLL_S)
-        raise TimeoutError(f"no ZooKeeper server leads after {PATIENCE_SECONDS} s")
+        leaders = wait_until(lambda: [each for each in self._programs if self.mode(each) in ("leader", "standalone")])
+        return leaders[0]
 
     def wait_serving(self) -> None:
         """Returns once every server that runs serves."""
-        deadline = time.monotonic() + PATIENCE_SECONDS
-        for number, process in self._processes.items():
-            while not self.mode(number):
-                if process.poll() is not None:
-                    raise RuntimeError(f"ZooKeeper {number} ended while it started:\n{self.log_text(number)[-6000:]}")
-                if time.monotonic() > deadline:
-                    raise TimeoutError(f"ZooKeeper {number} does not serve:\n{self.log_text(number)[-6000:]}")
-                time.sleep(POLL_S)
+        for number in self._programs:
+            self._wait_mode(number)
 
-    def log_text(self, number: int) -> str:
-        """All that a server wrote to its console since it last started."""
-        path = self._folder / str(number) / "console.log"
-        return path.read_text(errors="replace") if path.exists() else ""
+    def _wait_mode(self, number: int) -> None:
+        program = self._programs[number]
+
+        def mode() -> str:
+            assert program.is_running, f"ZooKeeper {number} ended while it started; {program.log_end}"
+            return self.mode(number)
+
+        wait_until(mode, lambda: f"ZooKeeper {number} serves; {program.log_end}")
 
     def _four_letters(self, number: int, word: bytes) -> str:
         address = (self._host(number), self.port(number))
@@ -202,14 +180,8 @@ class ZooKeeperEnsemble:
         )
         main = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
         launcher = self._places[number].launcher if self._places else ()
-        with (folder / "console.log").open("wb") as console:
-            self._processes[number] = subprocess.Popen(
-                [*launcher, _java(), *options, "-cp", _class_path(), main, str(path)],
-                cwd=folder,
-                stdin=subprocess.DEVNULL,
-                stdout=console,
-                stderr=subprocess.STDOUT,
-            )
+        command = [*launcher, _java(), *options, "-cp", _class_path(), main, path]
+        self._programs[number] = Program(command, folder / "server", folder=folder)
 
 
 def _java() -> str:

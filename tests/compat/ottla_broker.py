@@ -1,13 +1,12 @@
 """Runs `ottla serve` as a process of its own, with the names that `kafka_broker` has for Kafka's.
 
-The process itself is `tests.hostile.broker_process`: one that keeps its address and its log when it starts again.
+The process itself is `tests.broker_process`: one that keeps its address and its log when it starts again.
 """
 
 from collections.abc import Mapping
 from pathlib import Path
-from types import TracebackType
 
-from tests.hostile.broker_process import BrokerProcess
+from tests.broker_process import BrokerProcess
 
 
 class OttlaBroker(BrokerProcess):
@@ -19,7 +18,5 @@ class OttlaBroker(BrokerProcess):
         self.bootstrap = self.address
         """The address to give to clients."""
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.stop()

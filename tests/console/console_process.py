@@ -1,9 +1,6 @@
 """A console as its own process, as a user starts it, and a client that sends its forms without a browser."""
 
 import re
-import subprocess
-import sys
-import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,7 +8,8 @@ from typing import Any
 
 import httpx
 
-STOP_TIMEOUT_S = 30
+from tests.processes import OTTLA, Program
+
 _TOKEN = re.compile(r'<meta name="csrf-token" content="([0-9a-f]+)">')
 
 
@@ -22,7 +20,7 @@ class ConsoleProcess:
         self.folder = folder
         self.options = options
         self.url = ""
-        self.process: subprocess.Popen[str] | None = None
+        self.program: Program | None = None
 
     @property
     def log(self) -> str:
@@ -36,42 +34,34 @@ class ConsoleProcess:
 
     def start(self) -> None:
         """Starts it and returns when it is ready."""
-        self.folder.mkdir(parents=True, exist_ok=True)
         port = self.url.rpartition(":")[2] or "0"
         given = [] if "--listen" in self.options else ["--listen", f"127.0.0.1:{port}"]
-        command = [sys.executable, "-P", "-m", "ottla", "console", *given, "--audit-log", str(self.audit)]
-        with (self.folder / "console.log").open("ab") as log:
-            self.process = subprocess.Popen(
-                [*command, *self.options], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log, text=True
-            )
-        assert self.process.stdout is not None
-        words = self.process.stdout.readline().split()
-        assert ["ready"] == words[:1], self.log
-        self.url = words[1]
-        threading.Thread(target=self.process.stdout.read, daemon=True).start()
+        command = [*OTTLA, "console", *given, "--audit-log", self.audit, *self.options]
+        self.program = Program(command, self.folder / "console")
+        self.url = self.program.wait_ready()
 
     def stop(self) -> None:
         """Stops it cleanly; kills it if it does not stop."""
-        if self.process is None:
-            return
-        self.process.terminate()
-        try:
-            assert 0 == self.process.wait(STOP_TIMEOUT_S), self.log
-        finally:
-            self.process.kill()
-            self.process.wait()
-            self.process = None
+        if self.program is not None:
+            with self.program as program:
+                assert 0 == program.stop(), self.log
+
+    def kill(self) -> None:
+        """Ends it at once."""
+        if self.program is not None:
+            self.program.kill()
 
 
 @contextmanager
 def running_console(folder: Path, *options: str) -> Iterator[ConsoleProcess]:
     """A console with these options of `ottla console`."""
     console = ConsoleProcess(folder, *options)
-    console.start()
     try:
+        console.start()
         yield console
-    finally:
         console.stop()
+    finally:
+        console.kill()
 
 
 class FormClient:

@@ -4,10 +4,8 @@ A busy cluster of three brokers in three sizes, light and dark; then an empty on
 """
 
 import os
-import subprocess
 import sys
 import tempfile
-import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -19,6 +17,7 @@ from ottla.testing.free_ports import consecutive_free_ports
 from tests.console.busy_cluster import BusyCluster
 from tests.console.conftest import ARGUMENTS, CHROMIUM
 from tests.console.console_process import running_console
+from tests.processes import OTTLA, Program
 
 SIZES = ((1440, 900), (1024, 768), (390, 844))
 THEMES = ("light", "dark")
@@ -81,23 +80,14 @@ CLUSTER_LOGIN_PAGES = {"cluster-login": "/login?next=/topics"}
 def running_brokers(folder: Path, count: int) -> Iterator[tuple[str, str, list[str], int]]:
     """`ottla serve` with brokers, a registry and metrics: bootstrap, registry URL, metrics URLs, its process id."""
     port, http = consecutive_free_ports(count), consecutive_free_ports(count)
-    command = [sys.executable, "-P", "-m", "ottla", "serve", "--brokers", str(count), "--data", str(folder / "data")]
+    command = [*OTTLA, "serve", "--brokers", str(count), "--data", str(folder / "data")]
     command += ["--listen", f"127.0.0.1:{port}", "--http", f"127.0.0.1:{http}"]
     command += ["--registry", f"127.0.0.1:{consecutive_free_ports(count)}"]
     command += ["--set", f"default.replication.factor={count}"]
-    with (folder / "brokers.log").open("wb") as log:
-        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log, text=True)
-    assert process.stdout is not None
-    try:
-        ready = process.stdout.readline().split()
-        assert ["ready"] == ready[:1], (folder / "brokers.log").read_text()
-        registry = process.stdout.readline().split()
-        threading.Thread(target=process.stdout.read, daemon=True).start()
-        metrics = [f"http://127.0.0.1:{http + each}/metrics" for each in range(count)]
-        yield ready[1], registry[1], metrics, process.pid
-    finally:
-        process.terminate()
-        process.wait(60)
+    with Program(command, folder / "brokers") as brokers:
+        bootstrap, (_, registry) = brokers.wait_ready(), brokers.next_line().split()
+        yield bootstrap, registry, [f"http://127.0.0.1:{http + each}/metrics" for each in range(count)], brokers.pid
+        brokers.stop()
 
 
 def picture(page: Page, folder: Path, name: str, address: str) -> None:

@@ -146,9 +146,7 @@ def test_a_console_that_was_killed_during_the_login_says_so_and_offers_another(
     oidc_console: ConsoleProcess, visitor: Page
 ) -> None:
     at_provider(visitor, "/topics/visible/partitions?q=x")
-    assert oidc_console.process is not None
-    oidc_console.process.kill()
-    oidc_console.process.wait()
+    oidc_console.kill()
     oidc_console.start()
     enter_password(visitor, "alice")
     expect(visitor.get_by_role("alert")).to_contain_text("the console was started again")

@@ -7,27 +7,21 @@ nothing that it still tries may show. A worker that ends in any other way than b
 import signal
 import subprocess
 import threading
-import time
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Final, Self
+from typing import Self
 
 from tests.crash.etl import FENCED, Job
-from tests.waiting import PATIENCE_SECONDS
+from tests.processes import Program
+from tests.waiting import PATIENCE_SECONDS, wait_until
 
-LOOK_SECONDS: Final = 0.01
 
+class WorkerProcess(Program):
+    """One worker. What it prints is noticed at once, so that others can be killed in the same phase."""
 
-class WorkerProcess:
-    """One worker, as the operating system sees it."""
-
-    def __init__(self, job: Job, log: Path, heard: "Heard") -> None:
-        with log.open("wb") as errors:
-            self.process = subprocess.Popen(
-                job.command(), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=errors
-            )
-        self._log = log
+    def __init__(self, job: Job, files: Path, heard: "Heard") -> None:
+        super().__init__(job.command(), files, output=subprocess.PIPE)
         self.said: Counter[str] = Counter()
         self._thread = threading.Thread(target=self._listen, args=(heard,), daemon=True)
         self._thread.start()
@@ -39,19 +33,15 @@ class WorkerProcess:
             self.said[phase] += 1
             heard.on_phase(phase)
 
+    @property
     def log_end(self) -> str:
-        """Its last words, but for those about connections, of which there are many."""
-        lines = self._log.read_text(errors="replace").splitlines()
+        """The last lines of its log, but for those about connections, of which there are many."""
+        lines = self.log.splitlines()
         return "\n".join([self._log.name, *[line for line in lines if "|FAIL|" not in line][-20:]])
 
-    def send(self, number: signal.Signals) -> None:
-        """A signal; nothing happens if the worker has ended."""
-        self.process.send_signal(number)
-
-    def end(self) -> int:
-        """Kills it, and answers how it ended, which may have been before."""
-        self.process.kill()
-        status = self.process.wait()
+    def kill(self) -> int:
+        """Ends it at once, and returns how it ended, which may have been before."""
+        status = super().kill()
         self._thread.join()
         if self.process.stdout is not None:
             self.process.stdout.close()
@@ -104,14 +94,14 @@ class Fleet:
 
     def __exit__(self, *_: object) -> None:
         for worker in (*self._workers, *self._zombies):
-            worker.end()
+            worker.kill()
 
     def __len__(self) -> int:
         return len(self._jobs)
 
     def kill(self, at: int) -> None:
         """Ends a worker in the middle of whatever it does, and starts another with its id."""
-        status = self._workers[at].end()
+        status = self._workers[at].kill()
         if status != -signal.SIGKILL:
             raise AssertionError(f"a worker ended with {status}:\n{self.log_end()}")
         self._workers[at] = self._start(self._jobs[at])
@@ -121,19 +111,18 @@ class Fleet:
         zombie = self._workers[at]
         # One that is stopped before it has the id would take it from the other afterwards, and rightly so.
         self._wait_ready(zombie)
-        zombie.send(signal.SIGSTOP)
+        zombie.pause()
         self._zombies.append(zombie)
         self._workers[at] = self._start(self._jobs[at])
         self._wait_ready(self._workers[at])
-        zombie.send(signal.SIGCONT)
+        zombie.resume()
 
     def _wait_ready(self, worker: WorkerProcess) -> None:
-        deadline = time.monotonic() + PATIENCE_SECONDS
-        while not worker.said["ready"]:
+        def is_ready() -> int:
             self.check()
-            if time.monotonic() > deadline:
-                raise TimeoutError(f"a worker is not ready after {PATIENCE_SECONDS} s:\n{self.log_end()}")
-            time.sleep(LOOK_SECONDS)
+            return worker.said["ready"]
+
+        wait_until(is_ready, lambda: f"a worker is ready:\n{self.log_end()}")
 
     def check(self) -> None:
         """Raises if a worker has ended by itself; a zombie may, but only because it is fenced."""
@@ -145,14 +134,8 @@ class Fleet:
     def wait_zombies_fenced(self) -> None:
         """Returns once every zombie has learnt that it is one."""
         for zombie in self._zombies:
-            try:
-                status = zombie.process.wait(PATIENCE_SECONDS)
-            except subprocess.TimeoutExpired:
-                zombie.send(signal.SIGABRT)
-                zombie.process.wait()
-                raise TimeoutError(f"a zombie lives on for {PATIENCE_SECONDS} s:\n{zombie.log_end()}") from None
-            assert FENCED == status, f"a zombie ended with {status}:\n{zombie.log_end()}"
-            zombie.end()
+            assert FENCED == zombie.wait(), zombie.log_end
+            zombie.kill()
             self.fenced += 1
         self._zombies = []
 
@@ -163,13 +146,13 @@ class Fleet:
             self._wait_ready(worker)
         for worker in self._workers:
             worker.send(signal.SIGTERM)
-        ended = [worker.process.wait(PATIENCE_SECONDS) for worker in self._workers]
+        ended = [worker.wait() for worker in self._workers]
         assert [0] * len(ended) == ended, self.log_end()
 
     def log_end(self) -> str:
         """The last words of those that there are."""
-        return "\n".join(worker.log_end() for worker in (*self._workers, *self._zombies))
+        return "\n".join(worker.log_end for worker in (*self._workers, *self._zombies))
 
     def _start(self, job: Job) -> WorkerProcess:
         self._started += 1
-        return WorkerProcess(job, self._folder / f"{self._started:03}-{job.transactional_id}.log", self.heard)
+        return WorkerProcess(job, self._folder / f"{self._started:03}-{job.transactional_id}", self.heard)

@@ -31,8 +31,8 @@ from tests.crash.transaction_client import (
     values_of,
 )
 from tests.crash.watched_disk import OFFSETS, Point, marker, offsets, records_in, transaction_state
-from tests.hostile.broker_process import wait_for
 from tests.hostile.requests import SPAN
+from tests.waiting import wait_until
 from tests.wire.exchange import RawConnection
 from tests.wire.world import create_topic
 
@@ -128,13 +128,13 @@ def live(folder: Path, version: int, commit: bool, *, is_cut: bool) -> Life:
         assert ErrorCode.none is client.send(TOPIC, 0, b"before")
         assert ErrorCode.none is client.send_offsets(GROUP, TOPIC, {0: 1})
         assert ErrorCode.none is client.end(commit=True)
-        wait_for(lambda: nothing_is_open(broker.address), "the first transaction is over")
+        wait_until(lambda: nothing_is_open(broker.address), "the first transaction is over")
         broker.watch(points)
         clients = []
         for step in STEPS:
             clients.append(replace(client, sequences=dict(client.sequences)))
             assert ErrorCode.none is step(client, commit)
-        wait_for(lambda: nothing_is_open(broker.address), "the second transaction is over")
+        wait_until(lambda: nothing_is_open(broker.address), "the second transaction is over")
         check_done(broker.address, commit)
         return Life(left={name: broker.left_at(name) for name in points}, clients=[*clients, client])
 
@@ -174,7 +174,7 @@ def check_open(address: str, *, has_offsets: bool) -> None:
 def reopened(left: Path, **settings: str) -> Iterator[DoomedBroker]:
     """A new broker on what another left, once it has read who coordinates what."""
     with DoomedBroker(left, settings=settings) as broker:
-        wait_for(lambda: is_loaded(broker.address), "offsets are loaded")
+        wait_until(lambda: is_loaded(broker.address), "offsets are loaded")
         yield broker
 
 
@@ -215,7 +215,7 @@ def test_a_transaction_survives(
     shutil.copytree(life.left[moment], tmp_path / "data")
     with reopened(tmp_path / "data", **(FLUSHED if is_cut else {})) as broker:
         if step.is_safe if is_cut else step.is_decided:
-            wait_for(lambda: nothing_is_open(broker.address), "the transaction is over by itself")
+            wait_until(lambda: nothing_is_open(broker.address), "the transaction is over by itself")
             check_done(broker.address, commit)
         else:
             check_open(broker.address, has_offsets=step.at == 3 or (moment == "offsets are written" and not is_cut))
@@ -223,13 +223,13 @@ def test_a_transaction_survives(
         client = replace(before, address=broker.address, sequences=dict(before.sequences))
         for repeated in STEPS[step.at :]:
             assert ErrorCode.none is repeated(client, commit)
-        wait_for(lambda: nothing_is_open(broker.address), "the transaction is over")
+        wait_until(lambda: nothing_is_open(broker.address), "the transaction is over")
         check_done(broker.address, commit)
         last = life.clients[-1]
         assert (last.producer_id, last.producer_epoch) == (client.producer_id, client.producer_epoch)
         assert ErrorCode.none is client.send(TOPIC, 0, b"after")
         assert ErrorCode.none is client.end(commit=True)
-        wait_for(lambda: nothing_is_open(broker.address), "the next transaction is over")
+        wait_until(lambda: nothing_is_open(broker.address), "the next transaction is over")
         check_done(broker.address, commit, b"after")
 
 
@@ -243,7 +243,7 @@ def test_a_decision_cannot_be_changed(tmp_path: Path, life_of: LifeOf, version: 
     with reopened(tmp_path / "data") as broker:
         client = replace(life.clients[3], address=broker.address)
         assert ErrorCode.invalid_txn_state is client.end(commit=not commit)
-        wait_for(lambda: nothing_is_open(broker.address), "the transaction is over by itself")
+        wait_until(lambda: nothing_is_open(broker.address), "the transaction is over by itself")
         check_done(broker.address, commit)
 
 
@@ -259,13 +259,13 @@ def test_another_takes_over_what_is_open(tmp_path: Path, life_of: LifeOf, versio
     with reopened(tmp_path / "data") as broker:
         successor = TransactionClient(address=broker.address, transactional_id=ID, version=version)
         successor.init()
-        wait_for(lambda: nothing_is_open(broker.address), "what was open is aborted")
+        wait_until(lambda: nothing_is_open(broker.address), "what was open is aborted")
         check_done(broker.address, False)
         zombie = replace(life.clients[3], address=broker.address)
         assert zombie.end(commit=True) in (ErrorCode.producer_fenced, ErrorCode.invalid_producer_epoch)
         assert ErrorCode.none is successor.send(TOPIC, 0, b"after")
         assert ErrorCode.none is successor.end(commit=True)
-        wait_for(lambda: nothing_is_open(broker.address), "the next transaction is over")
+        wait_until(lambda: nothing_is_open(broker.address), "the next transaction is over")
         check_done(broker.address, False, b"after")
 
 
@@ -281,7 +281,7 @@ def test_what_nobody_ends_is_aborted_after_its_time(tmp_path: Path, version: int
         assert ErrorCode.none is client.send(TOPIC, 0, b"never")
         left = broker.kill()
     with DoomedBroker(left) as broker:
-        wait_for(lambda: end_offsets(broker.address, TOPIC, 2, is_committed=True) == [2, 0], "it is aborted")
+        wait_until(lambda: end_offsets(broker.address, TOPIC, 2, is_committed=True) == [2, 0], "it is aborted")
         assert [[], []] == committed_values(broker.address, TOPIC, PARTITIONS)
         assert [b"never"] == values_of(broker.address, TOPIC, 0, is_committed=False)
         late = replace(client, address=broker.address)

@@ -14,8 +14,8 @@ from kio.schema.errors import ErrorCode
 from ottla.protocol.apis import ApiKey
 from ottla.records.record import Record
 from ottla.storage.data_dirs import names
+from tests.broker_process import BrokerProcess
 from tests.crash.load import Producer, RefusedError, ask, fetch
-from tests.hostile.broker_process import BrokerProcess
 from tests.hostile.requests import SPAN
 from tests.wire.exchange import RawConnection
 from tests.wire.world import create_topic
@@ -43,10 +43,6 @@ def segments(broker: BrokerProcess) -> list[Path]:
     found = sorted((broker.data / "t-0").glob("*.log"))
     assert len(found) > 2
     return found
-
-
-def bases(paths: list[Path]) -> list[int]:
-    return [int(path.stem) for path in paths]
 
 
 def readable(address: str, topic_id: UUID, end: int) -> list[Record]:
@@ -83,8 +79,8 @@ def check(broker: BrokerProcess, producer: Producer, gone: range) -> None:
     for record in records:
         number, place = divmod(record.offset, RECORDS)
         assert (record.value or b"").startswith(f"0/{number}/{place} ".encode())
-    assert f"offsets {gone[0]} to {gone[-1]} cannot be read ({len(gone)} records at most)" in broker.log_text()
-    assert " ERROR " in "".join(line for line in broker.log_text().splitlines() if "cannot be read" in line)
+    assert f"offsets {gone[0]} to {gone[-1]} cannot be read ({len(gone)} records at most)" in broker.log()
+    assert " ERROR " in "".join(line for line in broker.log().splitlines() if "cannot be read" in line)
     assert COUNT == producer.send_once()
 
 
@@ -112,7 +108,7 @@ class TestOneBroker:
             segments(broker)[1].unlink()
             for start in range(1, 4):
                 broker.start()
-                assert start == broker.log_text().count("cannot be read")
+                assert start == broker.log().count("cannot be read")
                 end(broker)
 
 
@@ -168,8 +164,8 @@ def test_a_write_that_a_kill_cut_short(tmp_path: Path) -> None:
         last.write_bytes(last.read_bytes() + producer.batch(BATCHES)[:999])
         broker.start()
         assert COUNT == len(readable(broker.address, producer.topic_id, COUNT))
-        assert f"{last}, byte {size}: " in broker.log_text()
-        assert f"truncated a torn tail of 999 bytes, the log ends at offset {COUNT}" in broker.log_text()
+        assert f"{last}, byte {size}: " in broker.log()
+        assert f"truncated a torn tail of 999 bytes, the log ends at offset {COUNT}" in broker.log()
         assert 999 == (last.parent / f"{last.name}.{size}{names.ASIDE}").stat().st_size
         assert size == last.stat().st_size
         assert COUNT == producer.send_once()

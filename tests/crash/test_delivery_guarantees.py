@@ -6,12 +6,9 @@ shown: a batch handled twice, a batch never handled. That exactly once holds at 
 """
 
 import os
-import signal
-import subprocess
 import threading
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -21,6 +18,7 @@ from uuid import UUID
 
 import pytest
 
+from tests.broker_process import BrokerProcess
 from tests.crash.doomed_broker import DoomedBroker
 from tests.crash.etl import PHASES, Job
 from tests.crash.etl_check import Found, parse_moved, problems_of, read_committed
@@ -29,7 +27,8 @@ from tests.crash.load import Producer, fetch_all
 from tests.crash.places import commit_offsets, committed_offsets, end_offsets
 from tests.crash.test_exactly_once import KILLS, SEED, SETTINGS, new_producer_id
 from tests.crash.watched_disk import Point, records_in
-from tests.hostile.broker_process import BrokerProcess, wait_for
+from tests.processes import Program
+from tests.waiting import wait_until
 from tests.wire.exchange import RawConnection
 from tests.wire.world import create_topic
 
@@ -48,23 +47,11 @@ def broker(tmp_path: Path) -> Iterator[BrokerProcess]:
         assert [] == broker.alarms()
 
 
-@contextmanager
-def process(command: list[str], log: Path) -> Iterator["subprocess.Popen[bytes]"]:
-    """A process that has ended when the block has."""
-    with log.open("ab") as errors:
-        started = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=errors)
-    try:
-        yield started
-    finally:
-        started.kill()
-        started.wait()
-
-
-def wait_stopped(started: "subprocess.Popen[bytes]", log: Path) -> None:
-    """Returns once a process has stopped itself; one that ends instead is a failure."""
-    found = os.waitid(os.P_PID, started.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
+def wait_stopped(program: Program) -> None:
+    """Returns when a program has stopped itself; fails if it ends instead."""
+    found = os.waitid(os.P_PID, program.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
     assert found is not None
-    assert os.CLD_STOPPED == found.si_code, f"it ended with {found.si_status}:\n{log.read_text(errors='replace')}"
+    assert os.CLD_STOPPED == found.si_code, f"ended with {found.si_status}; {program.log_end}"
 
 
 def restart(broker: BrokerProcess) -> None:
@@ -99,17 +86,17 @@ def effects_of_killed(tmp_path: Path, broker: BrokerProcess, victim: str, *, com
         commits_first=commits_first,
         stop_after=STOP_AFTER,
     )
-    with process(task.command(), tmp_path / "first.log") as consumer:
-        wait_stopped(consumer, tmp_path / "first.log")
+    with Program(task.command(), tmp_path / "first") as consumer:
+        wait_stopped(consumer)
         if victim == "consumer and broker":
             restart(broker)
     handled = len(effects.read_text().splitlines())
     committed = (committed_offsets(broker.address, GROUP, TOPIC, 1) or [0])[0]
-    with process(replace(task, stop_after=0).command(), tmp_path / "second.log"):
+    with Program(replace(task, stop_after=0).command(), tmp_path / "second"):
         end = BATCH * BATCHES
-        wait_for(lambda: committed_offsets(broker.address, GROUP, TOPIC, 1) == [end], "the group is at the end")
+        wait_until(lambda: committed_offsets(broker.address, GROUP, TOPIC, 1) == [end], "the group is at the end")
         last = f"0/{BATCHES - 1}/{BATCH - 1} "
-        wait_for(lambda: any(line.startswith(last) for line in effects.read_text().splitlines()), "all is handled")
+        wait_until(lambda: any(line.startswith(last) for line in effects.read_text().splitlines()), "all is handled")
     counts: Counter[int] = Counter()
     for line in effects.read_text().splitlines():
         _, number, place = line.split(" ")[0].split("/")
@@ -158,17 +145,17 @@ def test_exactly_once(tmp_path: Path, broker: BrokerProcess, victim: str) -> Non
         consumer={"group.instance.id": "mover", "session.timeout.ms": 5000, "heartbeat.interval.ms": 100},
     )
     for phase in PHASES[1:5]:
-        with process(replace(job, stop_at=phase).command(), tmp_path / "worker.log") as started:
-            wait_stopped(started, tmp_path / "worker.log")
+        with Program(replace(job, stop_at=phase).command(), tmp_path / "worker") as worker:
+            wait_stopped(worker)
             if "broker" in victim:
                 restart(broker)
             if "worker" not in victim:
                 before = end_offsets(broker.address, "audit", 1, is_committed=True)
-                os.kill(started.pid, signal.SIGCONT)
-                wait_for(partial(has_moved, broker.address, before), "the worker goes on")
-    with process(job.command(), tmp_path / "worker.log"):
+                worker.resume()
+                wait_until(partial(has_moved, broker.address, before), "the worker goes on")
+    with Program(job.command(), tmp_path / "worker"):
         end = [4 * BATCHES * BATCH] * partitions
-        wait_for(lambda: committed_offsets(broker.address, GROUP, "input", partitions) == end, "all is moved")
+        wait_until(lambda: committed_offsets(broker.address, GROUP, "input", partitions) == end, "all is moved")
     inputs, outputs = (read_committed(broker.address, topic, partitions) for topic in ("input", "output"))
     (audit,) = read_committed(broker.address, "audit", 1)
     moved = [[parse_moved(index, value) for value in values] for index, values in enumerate(outputs)]
@@ -231,7 +218,7 @@ def test_an_idempotent_client_under_kills(tmp_path: Path, broker: BrokerProcess)
     try:
         for _ in range(KILLS):
             wanted = len(delivered) + random.randint(50, 1000)
-            wait_for(partial(has_grown_to, delivered, wanted), "records are acknowledged")
+            wait_until(partial(has_grown_to, delivered, wanted), "records are acknowledged")
             restart(broker)
     finally:
         is_over.set()

@@ -9,8 +9,6 @@ leaves its files and says where.
 """
 
 import os
-import shutil
-import tempfile
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -23,13 +21,14 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from ottla.protocol.apis import ApiKey
+from tests.broker_process import BrokerProcess
 from tests.crash.etl import PHASES, Job
 from tests.crash.etl_check import Found, Moved, parse_moved, problems_of, read_committed
 from tests.crash.etl_fleet import Fleet
 from tests.crash.load import LOST, Producer, RefusedError, ask
 from tests.crash.places import commit_offsets, committed_offsets, end_offsets
-from tests.hostile.broker_process import BrokerProcess, wait_for
 from tests.hostile.requests import SPAN
+from tests.waiting import wait_until
 from tests.wire.exchange import RawConnection
 from tests.wire.world import create_topic
 
@@ -111,18 +110,6 @@ def new_producer_id(address: str) -> int:
             return int(answer.producer_id)
 
 
-@contextmanager
-def kept_if_it_fails(folder: Path) -> Iterator[None]:
-    """A failure says with which seed it came, and where the files of the run are kept."""
-    try:
-        yield
-    except BaseException as error:
-        kept = Path(tempfile.mkdtemp(prefix="ottla-crash-")) / folder.name
-        shutil.copytree(folder, kept, dirs_exist_ok=True)
-        error.add_note(f"OTTLA_CRASH_SEED={SEED} OTTLA_CRASH_KILLS={KILLS}; broker and logs are kept in {kept}")
-        raise
-
-
 def set_fire(broker: BrokerProcess, fleet: Fleet, random: Random) -> None:
     """One kill of the broker, in some phase of some transaction, and perhaps the end of a worker before it."""
     fleet.heard.wait("committed", random.randint(1, 4))
@@ -191,7 +178,7 @@ def test_every_record_is_moved_exactly_once(tmp_path: Path, kind: str, is_new_gr
     random = Random(f"{SEED}-{kind}-{is_new_group}")
     kills = -(-KILLS // (2 * len(KINDS)))
     print(f"OTTLA_CRASH_SEED={SEED} OTTLA_CRASH_KILLS={KILLS}: {kills} kills")
-    with kept_if_it_fails(tmp_path), BrokerProcess(tmp_path / "broker", settings=SETTINGS) as broker:
+    with BrokerProcess(tmp_path / "broker", settings=SETTINGS) as broker:
         with RawConnection(broker.address) as connection:
             ids = {name: create_topic(connection, name, count, retention_ms="-1") for name, count in TOPICS.items()}
         if not is_new_group:
@@ -212,16 +199,16 @@ def test_every_record_is_moved_exactly_once(tmp_path: Path, kind: str, is_new_gr
                     set_fire(broker, fleet, random)
                 feed_more(PARTITIONS)
                 # A new group has no offset of a partition without records, not even 0.
-                wait_for(lambda: all(feeder.acked for feeder in feeders), "every partition has records")
+                wait_until(lambda: all(feeder.acked for feeder in feeders), "every partition has records")
                 fleet.wait_zombies_fenced()
                 fleet.heard.wait("committed", 2 * WORKERS)
             ends = [len(feeder.acked) * feeder.records for feeder in feeders]
-            wait_for(
+            wait_until(
                 lambda: committed_offsets(broker.address, GROUP, "input", PARTITIONS) == ends, "everything is moved"
             )
             fleet.finish()
             print({phase: fleet.heard.count(phase) for phase in PHASES}, f"{fleet.fenced} fenced")
-        wait_for(lambda: nothing_is_open(broker.address), "the last markers are written")
+        wait_until(lambda: nothing_is_open(broker.address), "the last markers are written")
         check(broker.address, feeders)
         broker.stop()
         broker.start()

@@ -23,7 +23,7 @@ from tests.crash.doomed_broker import DoomedBroker
 from tests.crash.places import commit_offsets, end_offsets, fetch_offsets
 from tests.crash.transaction_client import GROUP_KEY, TransactionClient, find_coordinator
 from tests.crash.watched_disk import OFFSETS, TRANSACTIONS, Point, marker, offsets, transaction_state
-from tests.hostile.broker_process import wait_for
+from tests.waiting import wait_until
 from tests.wire.exchange import RawConnection
 from tests.wire.world import TIMEOUT, create_topic
 
@@ -69,7 +69,7 @@ def check_settles(address: str, commit: bool, *before: Answer) -> None:
         heard.append(answer_of(address))
         return heard[-1] == outcome_of(commit) or heard[-1] not in before
 
-    wait_for(is_settled, "the offset is settled")
+    wait_until(is_settled, "the offset is settled")
     assert outcome_of(commit) == heard[-1]
     assert nothing_is_open(address)
 
@@ -243,7 +243,7 @@ def test_killed_and_groups_are_loaded_first(after: After) -> None:
     address, step = after.broker.address, after.step
     assert LOADING == answer_of(address)
     after.broker.release(OFFSETS)
-    wait_for(lambda: answer_of(address) != LOADING, "the group is loaded")
+    wait_until(lambda: answer_of(address) != LOADING, "the group is loaded")
     assert (outcome_of(after.commit) if step.is_marked else after.undecided) == answer_of(address)
     after.broker.release(TRANSACTIONS)
     if step.is_decided:
@@ -260,10 +260,10 @@ def test_killed_and_transactions_are_loaded_first(after: After) -> None:
     assert LOADING == answer_of(address)
     after.broker.release(TRANSACTIONS)
     if step.is_decided:
-        wait_for(lambda: nothing_is_open(address), "the marker is written")
+        wait_until(lambda: nothing_is_open(address), "the marker is written")
     assert LOADING == answer_of(address)
     after.broker.release(OFFSETS)
-    wait_for(lambda: answer_of(address) != LOADING, "the group is loaded")
+    wait_until(lambda: answer_of(address) != LOADING, "the group is loaded")
     assert (outcome_of(after.commit) if step.is_decided else after.undecided) == answer_of(address)
     after.finish()
 
@@ -287,11 +287,11 @@ def test_a_topic_goes_while_its_groups_are_loaded(tmp_path: Path, is_made_again:
                 create_topic(connection, TOPIC, 1)
         assert LOADING == answer_of(broker.address)
         broker.release(OFFSETS)
-        wait_for(lambda: answer_of(broker.address) != LOADING, "the group is loaded")
+        wait_until(lambda: answer_of(broker.address) != LOADING, "the group is loaded")
         assert [NOTHING, OFFSET] == [answer_of(broker.address), answer_of(broker.address, topic=KEPT)]
         left = broker.kill()
     with DoomedBroker(left) as broker:
-        wait_for(lambda: answer_of(broker.address) != LOADING, "the group is loaded")
+        wait_until(lambda: answer_of(broker.address) != LOADING, "the group is loaded")
         assert [NOTHING, OFFSET] == [answer_of(broker.address), answer_of(broker.address, topic=KEPT)]
 
 

@@ -18,7 +18,7 @@ from tests.crash.group_client import ClassicMember, ServerSideMember
 from tests.crash.places import commit_offsets, committed_offsets, fetch_offsets
 from tests.crash.transaction_client import GROUP_KEY, find_coordinator
 from tests.crash.watched_disk import Point, classic_group, offsets, server_side_group
-from tests.hostile.broker_process import wait_for
+from tests.waiting import wait_until
 from tests.wire.exchange import RawConnection
 from tests.wire.world import create_topic
 
@@ -32,7 +32,7 @@ FLUSHED: Final = {"log.flush.interval.messages": "1"}
 def opened(data: Path, settings: dict[str, str] | None = None) -> Iterator[DoomedBroker]:
     """A broker on these files, once it has read its groups."""
     with DoomedBroker(data, settings=settings) as broker:
-        wait_for(lambda: is_loaded(broker.address), "groups are loaded")
+        wait_until(lambda: is_loaded(broker.address), "groups are loaded")
         yield broker
 
 
@@ -104,7 +104,7 @@ def second_join(alice: ClassicMember) -> ClassicMember:
     """Another comes, and the first joins again: both are in the next generation, and none has an assignment."""
     bob = ClassicMember(address=alice.address, group=GROUP)
     bob.begin_join()
-    wait_for(lambda: alice.heartbeat() is ErrorCode.rebalance_in_progress, "the rebalance has begun")
+    wait_until(lambda: alice.heartbeat() is ErrorCode.rebalance_in_progress, "the rebalance has begun")
     assert alice.member_id == alice.join().leader
     assert {alice.generation} == {bob.end_join().generation_id}
     return bob

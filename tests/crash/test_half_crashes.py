@@ -18,7 +18,7 @@ from tests.crash.doomed_broker import DoomedBroker
 from tests.crash.queue_steps import noted, plan_of
 from tests.crash.topic_contents import values_in
 from tests.crash.watched_disk import Point, records_in
-from tests.hostile.broker_process import wait_for
+from tests.waiting import wait_until
 
 ORDERS, SILENT = "orders", "silent"
 """The producer of the second one never decides."""
@@ -69,12 +69,12 @@ def left(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
             broker.watch(POINTS)
             send(producer, ORDERS, "good", "prepare", ("ottla.half.check-after-ms", b"3000"))
             send(producer, ORDERS, "bad", "prepare")
-            wait_for(lambda: b"good" in values_in(broker.address, f"{ORDERS}.half-checks"), "it is asked")
+            wait_until(lambda: b"good" in values_in(broker.address, f"{ORDERS}.half-checks"), "it is asked")
             send(producer, ORDERS, "good", "commit")
             send(producer, ORDERS, "bad", "rollback")
-            wait_for(lambda: b"good" in values_in(broker.address, ORDERS), "it is delivered")
-            wait_for(lambda: b"dead" in values_in(broker.address, f"dlq.{SILENT}"), "the dead letter is there")
-            wait_for(lambda: broker.has_reached("the delivery is noted"), "it is noted")
+            wait_until(lambda: b"good" in values_in(broker.address, ORDERS), "it is delivered")
+            wait_until(lambda: b"dead" in values_in(broker.address, f"dlq.{SILENT}"), "the dead letter is there")
+            wait_until(lambda: broker.has_reached("the delivery is noted"), "it is noted")
         return {name: broker.left_at(name) for name in POINTS}
 
 
@@ -85,14 +85,14 @@ def test_the_next_broker_delivers_what_is_committed_once(left: dict[str, Path], 
             # As a producer does that does not know whether its decisions arrived.
             send(producer, ORDERS, "bad", "rollback")
             send(producer, ORDERS, "good", "commit")
-            wait_for(lambda: b"good" in values_in(broker.address, ORDERS), "it is delivered")
-            wait_for(lambda: b"dead" in values_in(broker.address, f"dlq.{SILENT}"), "the dead letter is there")
+            wait_until(lambda: b"good" in values_in(broker.address, ORDERS), "it is delivered")
+            wait_until(lambda: b"dead" in values_in(broker.address, f"dlq.{SILENT}"), "the dead letter is there")
             # Behind all that was owed.
             send(producer, ORDERS, "last", "prepare")
             send(producer, ORDERS, "last", "commit")
             send(producer, SILENT, "last", "prepare", ("ottla.half.check-after-ms", b"0"))
-        wait_for(lambda: b"last" in values_in(broker.address, ORDERS), "the last one is delivered")
-        wait_for(lambda: b"last" in values_in(broker.address, f"dlq.{SILENT}"), "the last dead letter is there")
+        wait_until(lambda: b"last" in values_in(broker.address, ORDERS), "the last one is delivered")
+        wait_until(lambda: b"last" in values_in(broker.address, f"dlq.{SILENT}"), "the last dead letter is there")
         assert Counter([b"good", b"last"]) == values_in(broker.address, ORDERS)
         assert Counter([b"dead", b"last"]) == values_in(broker.address, f"dlq.{SILENT}")
         assert (Counter(), Counter()) == (values_in(broker.address, SILENT), values_in(broker.address, f"dlq.{ORDERS}"))

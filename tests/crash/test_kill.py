@@ -11,9 +11,10 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from ottla.protocol.apis import ApiKey
+from tests.broker_process import BrokerProcess
 from tests.crash.load import Follower, Producer, ask, fetch_all
-from tests.hostile.broker_process import BrokerProcess, wait_for
 from tests.hostile.requests import SPAN
+from tests.waiting import wait_until
 from tests.wire.exchange import RawConnection
 from tests.wire.world import create_topic
 
@@ -69,11 +70,11 @@ def test_what_was_acknowledged_survives(tmp_path: Path, kind: str) -> None:
         try:
             for _ in range(KILLS):
                 wanted = [len(each.acked) + random.randint(1, 300) for each in writers]
-                wait_for(partial(any_reached, writers, wanted), "some batches are acknowledged")
+                wait_until(partial(any_reached, writers, wanted), "some batches are acknowledged")
                 broker.kill()
                 broker.start()
             before = [len(each.acked) for each in writers]
-            wait_for(lambda: all(len(w.acked) > n for w, n in zip(writers, before, strict=True)), "all go on")
+            wait_until(lambda: all(len(w.acked) > n for w, n in zip(writers, before, strict=True)), "all go on")
         finally:
             is_over.set()
             for thread in threads:

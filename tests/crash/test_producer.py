@@ -11,7 +11,7 @@ from ottla.client.producer.blocking_producer import Producer
 from ottla.client.producer.errors import TransactionFailedError
 from ottla.model.errors import OttlaError
 from tests.broker.client.producer_log import make_topic, read_topic
-from tests.hostile.broker_process import BrokerProcess
+from tests.broker_process import BrokerProcess
 
 KILLS: Final = 4
 KEYS: Final = 8
@@ -46,7 +46,7 @@ class Killing:
             if not self._done.is_set():
                 if self._is_sending is not None:
                     self._wait_sending()  # the producer is connected then
-                    self._broker.pause()
+                    self._broker.program.pause()
                     self._wait_sending()
                 self._broker.kill()
                 try:

@@ -21,7 +21,7 @@ from tests.crash.doomed_broker import DoomedBroker
 from tests.crash.places import end_offsets
 from tests.crash.queue_steps import noted
 from tests.crash.watched_disk import Point, Sees, records_in
-from tests.hostile.broker_process import wait_for
+from tests.waiting import wait_until
 
 TARGET: Final = "t"
 COMPANION: Final = "t.delayed"
@@ -96,7 +96,7 @@ def test_each_step(tmp_path: Path, loses_unsynced: bool) -> None:
         # The last one is due first.
         asyncio.run(park(broker.address, [400 + 10 * (COUNT - number) for number in range(COUNT)]))
         check_delivered_once(broker.address)
-        wait_for(lambda: all(broker.has_reached(name) for name in points), "every step was seen")
+        wait_until(lambda: all(broker.has_reached(name) for name in points), "every step was seen")
         copies = {name: broker.left_at(name) for name in points}
     for name in points:
         with DoomedBroker(copies[name], settings=FLUSHED) as broker:

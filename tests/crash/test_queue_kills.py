@@ -5,8 +5,6 @@ and clients that go on: nothing early, nothing lost, nothing twice, nothing that
 """
 
 import os
-import subprocess
-import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -21,9 +19,11 @@ from ottla.client.admin.blocking_admin import Admin
 from ottla.client.admin.values import NewTopic
 from ottla.client.producer.blocking_producer import Producer
 from ottla.model.dead_letters import DeadLetter, DeadLetterHeaders, Origin, story_headers
+from tests.broker_process import BrokerProcess
 from tests.chaos.queue_clients import PARTITIONS, TOPICS, QueueClients, check
 from tests.crash.topic_contents import contents
-from tests.hostile.broker_process import BrokerProcess, wait_for
+from tests.processes import OTTLA, Program
+from tests.waiting import wait_until
 
 KILLS: Final = int(os.environ.get("OTTLA_CRASH_KILLS", "8"))
 SECONDS: Final = max(15.0, 2.0 * KILLS)
@@ -80,7 +80,9 @@ def test_a_queue_keeps_its_promises(broker: BrokerProcess, kind: str) -> None:
 
     def wait_busy() -> None:
         before = {load: clients.acked(load) for load in loads}
-        wait_for(lambda: all(clients.acked(load) > before[load] for load in loads), "records of each load are written")
+        wait_until(
+            lambda: all(clients.acked(load) > before[load] for load in loads), "records of each load are written"
+        )
 
     with clients.running():
         kills = kill_again_and_again(broker, Random(f"{SEED}-{kind}"), wait_busy)
@@ -88,7 +90,7 @@ def test_a_queue_keeps_its_promises(broker: BrokerProcess, kind: str) -> None:
     check(clients.history, loads)
 
 
-def test_letters_are_redriven_once(broker: BrokerProcess) -> None:
+def test_letters_are_redriven_once(broker: BrokerProcess, tmp_path: Path) -> None:
     """The command is run until nothing is left; it fails if the broker dies meanwhile, and is run again."""
     with Admin(bootstrap_servers=broker.address) as admin:
         admin.create_topics([NewTopic(name, PARTITIONS, 1) for name in ("orders", "dlq.orders")])
@@ -103,11 +105,10 @@ def test_letters_are_redriven_once(broker: BrokerProcess) -> None:
     is_over = Event()
 
     def redrive() -> None:
-        command = [sys.executable, "-m", "ottla", "queues", "dead-letters", "redrive", "dlq.orders", "--yes"]
-        command += ["--rate", str(LETTERS / 8)]
-        environment = {**os.environ, "OTTLA_BOOTSTRAP": broker.address}
+        command = [*OTTLA, "queues", "dead-letters", "redrive", "dlq.orders", "--yes", "--rate", str(LETTERS / 8)]
         while not is_over.is_set() or statuses[-1:] != [0]:
-            statuses.append(subprocess.run(command, env=environment, capture_output=True, check=False).returncode)
+            with Program([*command, "--bootstrap", broker.address], tmp_path / "redrive") as redriving:
+                statuses.append(redriving.wait())
 
     redriving = Thread(target=redrive)
     redriving.start()

@@ -21,7 +21,7 @@ from tests.crash.doomed_broker import DoomedBroker
 from tests.crash.queue_steps import noted, plan_of
 from tests.crash.topic_contents import values_in
 from tests.crash.watched_disk import Point, records_in
-from tests.hostile.broker_process import wait_for
+from tests.waiting import wait_until
 
 TOPIC: Final = "orders"
 RETRY, BACK, DEAD = f"{TOPIC}.g.retry", f"{TOPIC}.g.redelivery", f"dlq.{TOPIC}"
@@ -72,9 +72,9 @@ def left(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
             with Producer(**options) as producer:
                 headers = [("ottla.retry.reject", b"never"), ("ottla.retry.origin", f"{TOPIC}/0/2".encode())]
                 producer.send(RETRY, records[2].value, headers=headers, partition=0).get(30)
-            wait_for(lambda: 2 == values_in(broker.address, BACK).total(), "they returned")
-            wait_for(lambda: 1 == values_in(broker.address, DEAD).total(), "the dead letter is there")
-            wait_for(lambda: broker.has_reached("it is noted that all is done"), "it is noted")
+            wait_until(lambda: 2 == values_in(broker.address, BACK).total(), "they returned")
+            wait_until(lambda: 1 == values_in(broker.address, DEAD).total(), "the dead letter is there")
+            wait_until(lambda: broker.has_reached("it is noted that all is done"), "it is noted")
         return {name: broker.left_at(name) for name in POINTS}
 
 
@@ -82,8 +82,8 @@ def left(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 def test_the_next_broker_returns_each_record_once(left: dict[str, Path], point: str) -> None:
     with DoomedBroker(left[point]) as broker:
         returning, dead = Counter(VALUES[:2]), Counter(VALUES[2:])
-        wait_for(lambda: returning <= values_in(broker.address, BACK), "all returned")
-        wait_for(lambda: dead <= values_in(broker.address, DEAD), "the dead letter is there")
+        wait_until(lambda: returning <= values_in(broker.address, BACK), "all returned")
+        wait_until(lambda: dead <= values_in(broker.address, DEAD), "the dead letter is there")
         # Handed back once more: it is the second time, so that it becomes a dead letter, behind all that was owed.
         options: dict[str, Any] = {"bootstrap_servers": broker.address, "auto_offset_reset": "earliest"}
         with Consumer(group_id="g", enable_auto_commit=False, **options) as consumer:
@@ -92,7 +92,7 @@ def test_the_next_broker_returns_each_record_once(left: dict[str, Path], point: 
             assert b"1" == dict(again.headers)["ottla.retry.attempt"]
             consumer.retry(again, "twice")
         dead[again.value] += 1
-        wait_for(lambda: dead <= values_in(broker.address, DEAD), "it is dead after the second time")
+        wait_until(lambda: dead <= values_in(broker.address, DEAD), "it is dead after the second time")
         assert (returning, dead) == (values_in(broker.address, BACK), values_in(broker.address, DEAD))
         with Consumer(**options) as consumer:
             consumer.assign([TopicPartition(DEAD, 0)])

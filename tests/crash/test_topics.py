@@ -12,8 +12,9 @@ from uuid import UUID
 from kio.schema.errors import ErrorCode
 
 from ottla.protocol.apis import ApiKey
+from tests.broker_process import BrokerProcess
 from tests.crash.load import LOST, RETRY_SECONDS, ask
-from tests.hostile.broker_process import BrokerProcess, wait_for
+from tests.waiting import wait_until
 from tests.wire.world import TIMEOUT
 
 KILLS = int(os.environ.get("OTTLA_CRASH_KILLS", "5"))
@@ -142,7 +143,7 @@ def test_topics_are_whole_after_every_kill(tmp_path: Path) -> None:
             thread.start()
             enough = wisher.done + random.randint(1, 25)
             try:
-                wait_for(partial(wisher.has_done, enough), "some wishes are fulfilled")
+                wait_until(partial(wisher.has_done, enough), "some wishes are fulfilled")
                 broker.kill()
             finally:
                 is_over.set()
@@ -162,4 +163,4 @@ def test_topics_are_whole_after_every_kill(tmp_path: Path) -> None:
         assert before == topics_by_name(broker.address)
         check(broker, wisher)
         assert [] == broker.alarms()
-        wait_for(lambda: not list(broker.data.glob("*-delete")), "folders of deleted topics are removed")
+        wait_until(lambda: not list(broker.data.glob("*-delete")), "folders of deleted topics are removed")

@@ -13,7 +13,7 @@ from ottla.metadata.configs.authorization_configs import STANDARD_AUTHORIZER
 from ottla.protocol.apis import ApiKey
 from ottla.testing.certificates import LOOPBACK, CertificateAuthority
 from ottla.testing.free_ports import free_port
-from tests.hostile.broker_process import BrokerProcess
+from tests.broker_process import BrokerProcess
 from tests.hostile.sockets import CONNECT_TIMEOUT_S
 from tests.wire.exchange import RawConnection, read_response, request_frame
 

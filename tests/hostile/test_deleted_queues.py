@@ -20,8 +20,9 @@ from ottla.client.admin.blocking_admin import Admin
 from ottla.client.admin.config_requests import ResourceType
 from ottla.client.admin.values import ConfigResource, NewTopic
 from ottla.client.producer.blocking_producer import Producer
+from tests.broker_process import BrokerProcess
 from tests.crash.topic_contents import values_in
-from tests.hostile.broker_process import BrokerProcess, wait_for
+from tests.waiting import wait_until
 
 ROUNDS: Final = 3
 PARTITIONS: Final = 3
@@ -100,7 +101,7 @@ def test_expired_records_are_in_one_of_the_dead_letter_topics(broker: BrokerProc
                 configure(admin, "offers", **{DEAD_LETTERS: "dead"})
     expected = Counter(acked)
     assert len(acked) > 100
-    wait_for(lambda: (found + values_in(broker.address, "dead")) >= expected, "all expired records are dead letters")
+    wait_until(lambda: (found + values_in(broker.address, "dead")) >= expected, "all expired records are dead letters")
     assert expected == found + values_in(broker.address, "dead")
 
 
@@ -119,14 +120,14 @@ def test_parked_records_are_delivered_or_counted_in_the_log(broker: BrokerProces
         time.sleep(3)
 
     def is_complete() -> bool:
-        counts = DELETED.findall(broker.log_text())
+        counts = DELETED.findall(broker.log())
         delivered = values_in(broker.address, "orders")
         missing = len(acked | delivered.keys()) - len(delivered)
         return any(at_least for at_least, _, _ in counts) or missing <= sum(int(parked) for _, parked, _ in counts)
 
-    wait_for(is_complete, "all records that were not deleted are delivered")
+    wait_until(is_complete, "all records that were not deleted are delivered")
     delivered = settled_values(broker, "orders")
-    counts = DELETED.findall(broker.log_text())
+    counts = DELETED.findall(broker.log())
     deleted = sum(int(parked) for _, parked, _ in counts)
     under_way = sum(int(count) for _, _, count in counts)
     # Records that were committed just before the topic was deleted may not have been read yet.

@@ -11,7 +11,7 @@ from kio.static.constants import EntityType
 
 from ottla.protocol.apis import SERVED, ApiKey
 from ottla.protocol.shapes import ELEMENTS_ALWAYS, ELEMENTS_MAX
-from tests.hostile.broker_process import BrokerProcess
+from tests.broker_process import BrokerProcess
 from tests.hostile.bystander import Bystander
 from tests.hostile.conftest import GROWTH_BYTES_MAX
 from tests.hostile.requests import Target

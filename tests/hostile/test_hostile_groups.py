@@ -8,7 +8,7 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from ottla.protocol.apis import ApiKey
-from tests.hostile.broker_process import BrokerProcess
+from tests.broker_process import BrokerProcess
 from tests.hostile.conftest import GROWTH_BYTES_MAX
 from tests.hostile.requests import Target
 from tests.wire.exchange import RawConnection, request_frame

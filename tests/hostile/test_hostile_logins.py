@@ -15,7 +15,6 @@ from struct import pack
 import pytest
 
 from ottla.protocol.apis import SERVED, ApiKey
-from tests.hostile.broker_process import wait_for
 from tests.hostile.bystander import Bystander
 from tests.hostile.effort import FUZZ_SECONDS, repeat
 from tests.hostile.mutations import mutated
@@ -33,6 +32,7 @@ from tests.hostile.secured import (
 )
 from tests.hostile.sockets import SPARE_DESCRIPTORS, allow_descriptors, is_closed_by_peer, send_what_is_taken
 from tests.hostile.talk import exchange
+from tests.waiting import wait_until
 from tests.wire.exchange import request_frame
 from tests.wire.world import create_topic
 
@@ -59,9 +59,9 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredProcess
             create_topic(connection, "hidden-from-strangers", 1)
         idle = broker.descriptors()
         yield broker
-        assert broker.is_running(), broker.log_end()
+        assert broker.is_running(), broker.program.log_end
         assert [] == broker.alarms()
-        assert broker.wait_descriptors(idle + 40) <= idle + 40, "sockets were left open"
+        broker.wait_descriptors(idle + 40)
         broker.stop()
 
 
@@ -195,7 +195,7 @@ def test_memory_before_a_login_is_bounded_in_all(secured: SecuredProcess, protoc
             return len(open_still) <= LARGE_FRAMES_BYTES_MAX // FRAME_BYTES_MAX
 
         # The last ones may not have been looked at yet.
-        wait_for(is_bounded, "large frames beyond the bound are closed")
+        wait_until(is_bounded, "large frames beyond the bound are closed")
         assert open_still
         bystander.wait_disturbed()
     assert grown(secured, before) < BEFORE_LOGIN_BYTES_MAX

@@ -1,8 +1,6 @@
 """Bad input to queues: refused with the header's name, or a dead letter; nothing in silence, and at no great cost."""
 
 import asyncio
-import subprocess
-import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -39,11 +37,13 @@ from ottla.records.builder import BatchBuilder
 from ottla.records.decode import decode_records
 from ottla.records.layout import Codec
 from ottla.records.record import Headers, Record
+from tests.broker_process import BrokerProcess
 from tests.hostile.batches import BOMBS, batch_around, lying_batches, small_batch
-from tests.hostile.broker_process import BrokerProcess, wait_for
 from tests.hostile.bystander import Bystander
 from tests.hostile.conftest import GROWTH_BYTES_MAX
 from tests.hostile.requests import SPAN
+from tests.processes import OTTLA, run
+from tests.waiting import wait_until
 from tests.wire.exchange import RawConnection
 from tests.wire.world import create_topic, unused_name, wait_served
 
@@ -101,7 +101,7 @@ def companion(connection: RawConnection, name: str, *, creates: bool = False) ->
         found.extend([] if topic_id is None else [topic_id])
         return bool(found)
 
-    wait_for(is_there, f"companion {name}")
+    wait_until(is_there, f"companion {name}")
     wait_served(connection, found[0], 1)
     return found[0]
 
@@ -136,7 +136,7 @@ def end_offset(connection: RawConnection, topic: str) -> int:
 
 def arrived(connection: RawConnection, topic: str, count: int) -> Sequence[Record]:
     """The first records of a topic, once there are as many."""
-    wait_for(lambda: end_offset(connection, topic) >= count, f"{count} records in {topic}")
+    wait_until(lambda: end_offset(connection, topic) >= count, f"{count} records in {topic}")
     topic_id = companion(connection, topic)
     part = {"partition": 0, "fetch_offset": 0, "partition_max_bytes": 64 << 20, "log_start_offset": -1}
     request = {"max_wait": SPAN, "min_bytes": 1, "max_bytes": 64 << 20, "session_epoch": -1, "replica_id": -1}
@@ -229,7 +229,7 @@ def test_many_headers_and_many_ids_cost_little(broker: BrokerProcess) -> None:
             answer = sent(connection, topic_id, content)
             assert ErrorCode.none is answer.error_code, answer.error_message
         seconds = time.monotonic() - began
-        wait_for(lambda: end_offset(connection, topic) == 2 + RECORDS_MANY, "all records")
+        wait_until(lambda: end_offset(connection, topic) == 2 + RECORDS_MANY, "all records")
     grown = broker.peak_bytes() - before
     print(f"{seconds:.2f} s to park them, grown by {grown >> 20} MiB")
     assert seconds < MANY_SECONDS
@@ -305,10 +305,6 @@ def test_redrive_into_itself_is_refused(broker: BrokerProcess) -> None:
         asyncio.run(reject())
         letters = dead_letter_topic(topic)
         arrived(connection, letters, 1)
-        command = [sys.executable, "-P", "-m", "ottla", "queues", "dead-letters", "redrive", letters, "--to", letters]
-        done = subprocess.run(
-            [*command, "--bootstrap", broker.address, "--yes"], capture_output=True, text=True, timeout=60, check=False
-        )
-        assert 0 != done.returncode
-        assert "into itself" in done.stdout + done.stderr
+        redrive = [*OTTLA, "queues", "dead-letters", "redrive", letters, "--to", letters, "--yes"]
+        assert "into itself" in run([*redrive, "--bootstrap", broker.address], status=2).stderr
         assert 1 == end_offset(connection, letters)

@@ -15,7 +15,7 @@ from opentelemetry.proto.resource.v1.resource_pb2 import Resource
 from ottla.protocol.apis import ApiKey
 from ottla.records.compression import compress
 from ottla.records.layout import Codec
-from tests.hostile.broker_process import BrokerProcess
+from tests.broker_process import BrokerProcess
 from tests.hostile.bystander import ROUNDS_MIN, Bystander
 from tests.wire.exchange import RawConnection
 

@@ -9,8 +9,8 @@ from kio.schema.errors import ErrorCode
 
 from ottla.protocol.apis import ApiKey
 from ottla.records.layout import Codec
+from tests.broker_process import BrokerProcess
 from tests.hostile.batches import BOMBS, batch_around, lying_batches, small_batch
-from tests.hostile.broker_process import BrokerProcess
 from tests.hostile.bystander import Bystander
 from tests.hostile.conftest import GROWTH_BYTES_MAX
 from tests.hostile.requests import SPAN, Target

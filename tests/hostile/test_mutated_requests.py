@@ -5,7 +5,7 @@ from random import Random
 import pytest
 
 from ottla.protocol.apis import ApiKey
-from tests.hostile.broker_process import BrokerProcess
+from tests.broker_process import BrokerProcess
 from tests.hostile.bystander import Bystander
 from tests.hostile.conftest import GROWTH_BYTES_MAX
 from tests.hostile.effort import FUZZ_SECONDS, repeat

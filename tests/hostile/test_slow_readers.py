@@ -7,8 +7,8 @@ from uuid import UUID
 import pytest
 
 from ottla.protocol.apis import ApiKey
+from tests.broker_process import BrokerProcess
 from tests.hostile.batches import numbered_batch
-from tests.hostile.broker_process import BrokerProcess
 from tests.hostile.bystander import Bystander
 from tests.hostile.conftest import GROWTH_BYTES_MAX
 from tests.hostile.sockets import connections, send_what_is_taken

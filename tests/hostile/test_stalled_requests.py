@@ -12,9 +12,10 @@ from struct import pack
 import pytest
 
 from ottla.protocol.apis import ApiKey
+from tests.broker_process import BrokerProcess
 from tests.hostile.batches import numbered_batch
-from tests.hostile.broker_process import BrokerProcess, wait_for
 from tests.hostile.sockets import connect, connections, is_closed_by_peer, send_what_is_taken
+from tests.waiting import wait_until
 from tests.wire.exchange import RawConnection
 from tests.wire.world import create_topic, produce
 
@@ -137,11 +138,11 @@ def test_a_request_that_makes_no_progress_is_closed_and_logged(broker: BrokerPro
         finally:
             is_over.set()
             sender.join()
-    wait_for(lambda: "127.0.0.1" in stalled_lines(broker), "the log names the address")
+    wait_until(lambda: "127.0.0.1" in stalled_lines(broker), "the log names the address")
     assert f"of {CLAIMED_BYTES + 4} bytes received" in stalled_lines(broker)
     assert any(address in stalled_lines(broker) for address in addresses)
 
 
 def stalled_lines(broker: BrokerProcess) -> str:
     """What the log says about requests that stalled."""
-    return "\n".join(line for line in broker.log_text().splitlines() if "incomplete request" in line)
+    return "\n".join(line for line in broker.log().splitlines() if "incomplete request" in line)

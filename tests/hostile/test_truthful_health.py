@@ -1,29 +1,21 @@
 """A broker process that cannot create a partition, and one with a corrupt log: what the command line says of them."""
 
-import os
 import subprocess
-import sys
 from datetime import timedelta
 from pathlib import Path
 
 from ottla.protocol.apis import ApiKey
+from tests.broker_process import BrokerProcess
 from tests.hostile.batches import numbered_batch
-from tests.hostile.broker_process import BrokerProcess, wait_for
+from tests.processes import OTTLA, run
+from tests.waiting import wait_until
 from tests.wire.exchange import RawConnection
 from tests.wire.world import create_topic, produce
-
-COMMAND_SECONDS_MAX = 60
 
 
 def ottla(broker: BrokerProcess, *arguments: str) -> "subprocess.CompletedProcess[str]":
     """A command that must end by itself."""
-    return subprocess.run(
-        [sys.executable, "-m", "ottla", *arguments],
-        env={**os.environ, "OTTLA_BOOTSTRAP": broker.address},
-        capture_output=True,
-        text=True,
-        timeout=COMMAND_SECONDS_MAX,
-    )
+    return run([*OTTLA, *arguments, "--bootstrap", broker.address], status=None)
 
 
 def test_a_partition_that_could_not_be_created_is_reported_and_comes_back(tmp_path: Path) -> None:
@@ -39,7 +31,7 @@ def test_a_partition_that_could_not_be_created_is_reported_and_comes_back(tmp_pa
         assert "partition t-1 is offline on broker 0" in sick.stdout
         assert "cannot create the partition: File exists" in sick.stdout
         obstacle.unlink()
-        wait_for(lambda: ottla(broker, "cluster", "health").returncode == 0, "every partition is served")
+        wait_until(lambda: ottla(broker, "cluster", "health").returncode == 0, "every partition is served")
         assert [0] * 3 == [produce(connection, topic_id, numbered_batch(0), index) for index in range(3)]
         broker.stop()
 
@@ -69,5 +61,5 @@ def test_a_corrupt_batch_ends_a_consumer_with_an_error(tmp_path: Path) -> None:
         assert (1, True) == (sick.returncode, "the next offset is 5" in sick.stdout)
         rest = ottla(broker, "consume", "t", "--from", "5", "--until", "end")
         assert (0, 5) == (rest.returncode, len(rest.stdout.splitlines()))
-        assert 1 == broker.log_text().count("corrupt batch in the log")
+        assert 1 == broker.log().count("corrupt batch in the log")
         broker.stop()

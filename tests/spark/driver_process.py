@@ -3,69 +3,38 @@
 import json
 import os
 import signal
-import subprocess
 import sys
 from contextlib import suppress
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
+
+from tests.processes import Program
 
 TIMEOUT_S = 300
 
 
-class DriverProcess:
+class DriverProcess(Program):
     """One run of `copy_stream`. A context manager: no process is left."""
 
     def __init__(self, folder: Path, **given: Any) -> None:
-        self._folder = folder
-        self._log = folder / "driver.log"
         command = [sys.executable, "-m", "tests.spark.sink_programs.copy_stream"]
-        with self._log.open("ab") as log:
-            self.process = subprocess.Popen(
-                [*command, json.dumps({**given, "folder": str(folder)})],
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                env={**os.environ, "PYSPARK_PYTHON": sys.executable},
-                start_new_session=True,
-            )
+        command.append(json.dumps({**given, "folder": str(folder)}))
+        super().__init__(command, folder / "driver", environment={"PYSPARK_PYTHON": sys.executable})
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.kill()
-
-    @property
-    def is_running(self) -> bool:
-        """Whether it has not ended yet."""
-        return self.process.poll() is None
-
-    @property
-    def log(self) -> str:
-        """All that it wrote."""
-        return self._log.read_text(errors="replace")
-
-    def wait(self, timeout: float = TIMEOUT_S) -> int:
-        """Its exit code; negative for a signal."""
-        try:
-            return self.process.wait(timeout)
-        except subprocess.TimeoutExpired:
-            raise AssertionError(f"the driver is still there after {timeout} s:\n{self.log[-6000:]}") from None
+    def wait(self, seconds: float = TIMEOUT_S) -> int:
+        """Its exit status, negative for a signal, once it has ended."""
+        return super().wait(seconds)
 
     def wait_well(self, timeout: float = TIMEOUT_S) -> None:
         """Returns when it has ended as it should."""
-        code = self.wait(timeout)
-        assert 0 == code, f"the driver ended with {code}:\n{self.log[-6000:]}"
+        assert 0 == self.wait(timeout), self.log_end
 
-    def kill(self) -> None:
-        """Ends it, its Java, its executors and their workers, at once."""
-        for process in [*_descendants(self.process.pid), self.process.pid]:
+    def kill(self) -> int:
+        """Ends it, its Java, its executors and their workers, which have sessions of their own, at once."""
+        for process in _descendants(self.pid):
             with suppress(ProcessLookupError):
                 os.kill(process, signal.SIGKILL)
-        self.process.wait()
+        return super().kill()
 
 
 def _descendants(process: int) -> list[int]:

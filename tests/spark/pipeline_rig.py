@@ -1,12 +1,8 @@
 """Pipelines in tests: projects written into folders, run in the shared session or by the command, and read again."""
 
 import json
-import os
-import signal
 import subprocess
-import sys
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +11,7 @@ from ottla.spark.pipelines.declaration.loading import load_project
 from ottla.spark.pipelines.declaration.project import Project
 from ottla.spark.pipelines.running.query_report import QueryReport
 from ottla.spark.pipelines.running.runner import run_queries
+from tests.processes import OTTLA, Program, run
 from tests.spark.committed_records import wait_ended
 from tests.spark.topics import Topics
 
@@ -82,41 +79,24 @@ def headers_of(record: Any) -> dict[str, str]:
 
 def command(*arguments: str) -> list[str]:
     """`ottla pipeline` as a process's arguments."""
-    return [sys.executable, "-m", "ottla", "pipeline", *arguments]
+    return [*OTTLA, "pipeline", *arguments]
 
 
 def run_command(*arguments: str, expected: int = 0) -> "subprocess.CompletedProcess[str]":
     """Runs `ottla pipeline` to its end, which must be this one."""
-    done = subprocess.run(command(*arguments), capture_output=True, text=True, timeout=COMMAND_SECONDS, check=False)
-    assert expected == done.returncode, done
+    done = run(command(*arguments), status=expected, seconds=COMMAND_SECONDS)
     assert "Traceback" not in done.stderr
     return done
 
 
-@contextmanager
-def running(*arguments: str) -> Iterator["subprocess.Popen[str]"]:
-    """`ottla pipeline run` in a process group of its own, its JSON lines to read; killed at the end."""
-    process = subprocess.Popen(
-        command("run", *arguments, "--json"),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    )
-    try:
-        yield process
-    finally:
-        if process.poll() is None:
-            os.killpg(process.pid, signal.SIGKILL)
-        process.communicate()
+def running(files: Path, *arguments: str) -> Program:
+    """`ottla pipeline run`, its JSON lines to read."""
+    return Program(command("run", *arguments, "--json"), files)
 
 
-def wait_event(process: "subprocess.Popen[str]", **wanted: Any) -> dict[str, Any]:
+def wait_event(program: Program, **fields: Any) -> dict[str, Any]:
     """Reads lines until one has these fields."""
-    assert process.stdout is not None
-    for line in process.stdout:
-        event: dict[str, Any] = json.loads(line)
-        if all(event.get(name) == value for name, value in wanted.items()):
+    while True:
+        event: dict[str, Any] = json.loads(program.next_line())
+        if fields.items() <= event.items():
             return event
-    assert process.stderr is not None
-    raise AssertionError(f"the run ended before {wanted}: {process.stderr.read()}")

@@ -5,8 +5,6 @@ Spark runs a copy of a slow task only on another host, so workers must look like
 
 import os
 import signal
-import subprocess
-import time
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
@@ -14,8 +12,9 @@ from typing import Self
 
 from ottla.spark.launch.session import spark_environment
 from ottla.testing.free_ports import free_port
+from tests.processes import Program
+from tests.waiting import wait_until
 
-START_S = 120
 _MASTER = "org.apache.spark.deploy.master.Master"
 _WORKER = "org.apache.spark.deploy.worker.Worker"
 
@@ -26,7 +25,7 @@ class StandaloneCluster:
     def __init__(self, folder: Path, workers: int = 2) -> None:
         self._folder = folder
         self._workers = workers
-        self._processes: list[subprocess.Popen[bytes]] = []
+        self._programs: list[Program] = []
         self.master = f"spark://127.0.0.1:{free_port()}"
 
     def __enter__(self) -> Self:
@@ -57,11 +56,9 @@ class StandaloneCluster:
         for process in self.executors():
             with suppress(ProcessLookupError):
                 os.kill(process, signal.SIGKILL)
-        for started in reversed(self._processes):
-            with suppress(ProcessLookupError):
-                os.killpg(started.pid, signal.SIGKILL)
-            started.wait()
-        self._processes.clear()
+        for program in reversed(self._programs):
+            program.kill()
+        self._programs.clear()
 
     def executors(self) -> list[int]:
         """The processes of executors that run now."""
@@ -75,7 +72,7 @@ class StandaloneCluster:
         return found
 
     def _is_below_a_worker(self, process: int) -> bool:
-        ours = {each.pid for each in self._processes}
+        ours = {program.pid for program in self._programs}
         while process > 1:
             if process in ours:
                 return True
@@ -91,7 +88,6 @@ class StandaloneCluster:
 
         home = Path(pyspark.__file__).parent
         environment = {
-            **os.environ,
             **spark_environment("local[1]"),
             "SPARK_HOME": str(home),
             "SPARK_DAEMON_MEMORY": "160m",
@@ -100,23 +96,15 @@ class StandaloneCluster:
             "SPARK_NO_DAEMONIZE": "1",
             "SPARK_LOCAL_DIRS": str(self._folder / "scratch"),
         }
-        with (self._folder / f"{name}.log").open("wb") as log:
-            self._processes.append(
-                subprocess.Popen(
-                    [str(home / "bin" / "spark-class"), *command],
-                    stdin=subprocess.DEVNULL,
-                    stdout=log,
-                    stderr=log,
-                    env=environment,
-                    start_new_session=True,
-                )
-            )
+        command = (str(home / "bin" / "spark-class"), *command)
+        self._programs.append(Program(command, self._folder / name, environment=environment))
 
     def _wait_registered(self) -> None:
-        deadline = time.monotonic() + START_S
-        logs = [self._folder / f"worker-{number}.log" for number in range(self._workers)]
-        while not all("Successfully registered with master" in log.read_text(errors="replace") for log in logs):
-            told = "\n".join(log.read_text(errors="replace")[-2000:] for log in [self._folder / "master.log", *logs])
-            assert all(each.poll() is None for each in self._processes), told
-            assert time.monotonic() < deadline, told
-            time.sleep(0.1)
+        def are_registered() -> bool:
+            assert all(program.is_running for program in self._programs), logs()
+            return all("Successfully registered with master" in program.log for program in self._programs[1:])
+
+        def logs() -> str:
+            return "\n".join(program.log_end for program in self._programs)
+
+        wait_until(are_registered, logs)

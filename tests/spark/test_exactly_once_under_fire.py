@@ -22,6 +22,7 @@ from tests.spark.committed_records import committed_values, open_transactions
 from tests.spark.driver_process import DriverProcess
 from tests.spark.standalone_cluster import StandaloneCluster
 from tests.spark.topics import Topics
+from tests.waiting import wait_until
 
 PARTITIONS = 4
 WAIT_S = 600
@@ -80,11 +81,12 @@ class Fire:
     def _wait_for_work(self, driver: DriverProcess) -> bool:
         """Waits for some batches more, and then for no particular moment; whether the driver is there then."""
         target = self._batches() + self._dice.randint(1, 2)
-        deadline = time.monotonic() + WAIT_S
-        while self._batches() < target and driver.is_running:
-            assert time.monotonic() < deadline, f"no progress: {self.story}\n{driver.log[-6000:]}"
-            time.sleep(0.02)
-        time.sleep(self._dice.uniform(0, 1.5))
+        wait_until(
+            lambda: self._batches() >= target or not driver.is_running,
+            lambda: f"there is progress: {self.story}; {driver.log_end}",
+            WAIT_S,
+        )
+        time.sleep(self._dice.uniform(0, 1.5))  # to no particular moment
         return driver.is_running
 
     def _batches(self) -> int:
@@ -99,7 +101,7 @@ class Fire:
         self._tell(f"{victim} killed after batch {self._batches()}")
         if victim == "broker":
             os.kill(self._broker.pid, signal.SIGKILL)
-            time.sleep(self._dice.uniform(0, 1))
+            time.sleep(self._dice.uniform(0, 1))  # how long it is away
             self._broker.kill()
             self._broker.start()
         elif victim == "driver":

@@ -1,9 +1,7 @@
 """`ottla pipeline` with real Spark: once, again, continuously, killed, looked at, reset; and declarative pipelines."""
 
 import json
-import os
 import signal
-import time
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -31,6 +29,7 @@ from tests.spark.pipeline_rig import (
     write_project,
 )
 from tests.spark.topics import Topics
+from tests.waiting import wait_until
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -64,10 +63,7 @@ def send_numbers(topics: Topics, topic: str, begin: int, end: int) -> None:
 
 
 def wait_written(topics: Topics, topic: str, count: int) -> None:
-    deadline = time.monotonic() + 120
-    while len(records_of(topics, topic)) < count:
-        assert time.monotonic() < deadline
-        time.sleep(0.2)
+    wait_until(lambda: len(records_of(topics, topic)) >= count)
 
 
 def test_once_again_and_from_the_start(spark: "SparkSession", topics: Topics, tmp_path: Path) -> None:
@@ -107,11 +103,11 @@ def test_killed_and_stopped(ottla: Topics, tmp_path: Path) -> None:
     arguments = (str(folder), "--bootstrap", ottla.bootstrap, *SMALL)
     # Many batches more than are written until the process is killed, also if this one stalls.
     send_numbers(ottla, source, 0, 6000)
-    with running(*arguments) as process:
+    with running(tmp_path / "run", *arguments) as process:
         wait_event(process, event="progress", name="halves")
     assert len(rows_of(ottla, out)) < 3000
     send_numbers(ottla, source, 6000, 6400)
-    with running(*arguments) as process:
+    with running(tmp_path / "run", *arguments) as process:
         wait_event(process, event="ready")
         refused = run_command("run", *arguments, expected=2)
         assert f"halves is already running (process {process.pid}); stop it first" in refused.stderr
@@ -119,9 +115,9 @@ def test_killed_and_stopped(ottla: Topics, tmp_path: Path) -> None:
         assert (True, process.pid) == (status["running"], status["process"])
         wait_event(process, event="progress", name="halves", behind=0)
         wait_written(ottla, dead, 3200)
-        process.send_signal(signal.SIGTERM)
+        process.send(signal.SIGTERM)
         wait_event(process, event="end")
-        assert 0 == process.wait(60)
+        assert 0 == process.wait()
     assert list(range(3200)) == sorted(row["half"] for row in rows_of(ottla, out))
     odd = sorted(json.loads(letter.value)["number"] for letter in records_of(ottla, dead))
     assert list(range(1, 6400, 2)) == odd
@@ -157,12 +153,9 @@ def test_an_idle_query_is_not_starting_for_ever(ottla: Topics, tmp_path: Path) -
         return [query["state"] for query in json.loads(progress.read_bytes())["queries"]] if progress.exists() else []
 
     often = ("--set", "spark.sql.streaming.noDataProgressEventInterval=500")
-    with running(str(folder), "--bootstrap", ottla.bootstrap, *SMALL, *often) as process:
+    with running(tmp_path / "run", str(folder), "--bootstrap", ottla.bootstrap, *SMALL, *often) as process:
         wait_event(process, event="ready")
-        deadline = time.monotonic() + 60
-        while states() != ["idle", "idle"]:
-            assert time.monotonic() < deadline, states()
-            time.sleep(0.1)
+        wait_until(lambda: states() == ["idle", "idle"], states)
 
 
 SLOW = """
@@ -204,13 +197,10 @@ def test_parquet_is_right_for_readers_that_do_not_know_spark(
     run_command("run", *arguments, "--once")
     assert 100 == ds.dataset(archive).count_rows()
     send_numbers(ottla, source, 1000, 1100)
-    with running(*arguments) as process:
+    with running(tmp_path / "run", *arguments) as process:
         wait_event(process, event="ready")
-        deadline = time.monotonic() + 120
-        while not uncommitted(archive):
-            assert time.monotonic() < deadline
-            time.sleep(0.1)
-        os.killpg(process.pid, signal.SIGKILL)
+        wait_until(lambda: uncommitted(archive))
+        process.kill()
     (complete,) = uncommitted(archive)
     flag.touch()
     done = run_command("run", *arguments, "--once")

@@ -4,8 +4,6 @@ Users have the ACLs that `docs/security.md` names, and no others. Secrets stay o
 checkpoints."""
 
 import json
-import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -26,6 +24,7 @@ from ottla.client.properties import parse_properties
 from ottla.spark.pipelines.declaration.loading import load_project
 from ottla.spark.pipelines.running.runner import run_queries
 from ottla.testing import SecuredBroker
+from tests.processes import OTTLA, Program, run
 from tests.spark.pipeline_rig import run_command, write_project
 from tests.spark.topics import numbers, values_of
 
@@ -196,26 +195,16 @@ def secured_registry(broker: SecuredBroker, folder: Path) -> Iterator[str]:
     properties = folder / "registry.properties"
     properties.write_text(broker.client_properties())
     certificate = str(broker.certificates.folder / "broker.pem")
-    command = [sys.executable, "-m", "ottla", "registry", "serve", "--bootstrap", broker.bootstrap_of("SASL_SSL")]
+    command = [*OTTLA, "registry", "serve", "--bootstrap", broker.bootstrap_of("SASL_SSL")]
     command += ["--command-config", str(properties), "--listen", "127.0.0.1:0", "--authentication", "cluster"]
     command += ["--super-user", "User:admin", "--tls-certificate", certificate]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True)
-    try:
-        assert process.stdout is not None
-        line = process.stdout.readline()
-        assert line.startswith("ready https://"), line
-        yield line.split()[1]
-    finally:
-        process.terminate()
-        process.communicate(timeout=60)
+    with Program(command, folder / "registry") as registry:
+        yield registry.wait_ready()
 
 
 def ottla(*arguments: str, stdin: str = "") -> str:
     """What a command printed."""
-    command = [sys.executable, "-m", "ottla", *arguments]
-    done = subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=120, check=False)
-    assert 0 == done.returncode, done.stderr
-    return done.stdout
+    return run([*OTTLA, *arguments], text=stdin).stdout
 
 
 def test_pipeline_with_a_secured_registry(spark: "SparkSession", broker: SecuredBroker, tmp_path: Path) -> None:

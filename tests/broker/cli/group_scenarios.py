@@ -8,8 +8,8 @@ from typing import Any, Final
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from tests.broker.cli.command_scenarios import Scenario
-from tests.hostile.broker_process import wait_for
 from tests.unit.cli.command_line import CommandLine
+from tests.waiting import wait_until
 
 FIRST_MS: Final = 1_000_000_000_000
 """The timestamp of each partition's first record, 2001-09-09T01:46:40Z; a second lies between two."""
@@ -21,7 +21,7 @@ RECORDS: Final = 10
 def create_topic(ottla: CommandLine, topic: str, *more: str) -> None:
     """Returns once the broker knows the topic; Kafka's says that it is created a moment before."""
     ottla.ok("topics", "create", topic, *more)
-    wait_for(lambda: ottla("topics", "describe", topic).status == 0, f"{topic} is known")
+    wait_until(lambda: ottla("topics", "describe", topic).status == 0, f"{topic} is known")
 
 
 def make_topic(ottla: CommandLine, topic: str) -> None:
@@ -49,7 +49,7 @@ def consuming(ottla: CommandLine, group: str, topic: str, protocol: str) -> Iter
     )
     try:
         consumer.subscribe([topic])
-        wait_for(lambda: consumer.poll(0.05) is not None, f"{group} reads {topic}")
+        wait_until(lambda: consumer.poll(0.05) is not None, f"{group} reads {topic}")
         assert PARTITIONS == len(consumer.assignment())
         places = [TopicPartition(topic, 0, 4), TopicPartition(topic, 1, 10)]
         consumer.commit(offsets=places, asynchronous=False)
@@ -120,7 +120,7 @@ def _group_in_use(ottla: CommandLine, protocol: str) -> None:
             assert (1, True) == (refused.status, words in refused.err), refused
             assert "stop " in refused.err, "what to do next"
         assert {0: 4, 1: 10} == committed(ottla, group)
-    wait_for(lambda: described(ottla, group, "--state")["state"] == "Empty", "the member has left")
+    wait_until(lambda: described(ottla, group, "--state")["state"] == "Empty", "the member has left")
     ottla.ok("groups", "delete", group, "--yes")
     assert group not in listed(ottla)
     ottla.ok("topics", "delete", topic, "--yes")

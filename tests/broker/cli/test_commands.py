@@ -1,18 +1,15 @@
 """Every command against a real Ottla broker, and the ways in which commands end."""
 
-import os
 import signal
 import subprocess
-import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from tests.broker.cli.command_scenarios import SCENARIOS, Scenario
+from tests.processes import Program
 from tests.unit.cli.command_line import CommandLine
-from tests.waiting import PATIENCE_SECONDS
-
-TIMEOUT_S = PATIENCE_SECONDS
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.__name__)
@@ -79,64 +76,37 @@ def test_debug_shows_the_traceback(monkeypatch: pytest.MonkeyPatch, capfd: pytes
     assert (3, True) == (done.status, "Traceback" in done.err)
 
 
-def started(broker: str, *arguments: str) -> "subprocess.Popen[bytes]":
-    environment = {**os.environ, "OTTLA_BOOTSTRAP": broker}
-    return subprocess.Popen(
-        [sys.executable, "-m", "ottla", *arguments],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        env=environment,
-    )
-
-
-def test_following_prints_at_once_and_an_interrupt_ends_it_with_130(broker: str, ottla: CommandLine) -> None:
+def test_following_prints_at_once_and_an_interrupt_ends_it_with_130(
+    start: Callable[..., Program], ottla: CommandLine
+) -> None:
     ottla.ok("topics", "create", "followed")
     ottla.ok("produce", "followed", stdin=b"before\n")
-    following = started(broker, "consume", "followed", "--follow", "--print", "offset")
-    assert following.stdout is not None
-    try:
-        assert b"0\tbefore\n" == following.stdout.readline()
-        ottla.ok("produce", "followed", stdin=b"after\n")
-        assert b"1\tafter\n" == following.stdout.readline()
-        following.send_signal(signal.SIGINT)
-        out, err = following.communicate(timeout=TIMEOUT_S)
-        assert (130, b"", b"") == (following.returncode, out, err)
-    finally:
-        following.kill()
-        following.communicate()
+    following = start("consume", "followed", "--follow", "--print", "offset")
+    assert "0\tbefore" == following.next_line()
+    ottla.ok("produce", "followed", stdin=b"after\n")
+    assert "1\tafter" == following.next_line()
+    assert (130, [], "") == (following.stop(signal.SIGINT), following.remaining_lines(), following.log)
 
 
-def test_a_pipe_that_stays_open_is_sent_as_it_is_written(broker: str, ottla: CommandLine) -> None:
+def test_a_pipe_that_stays_open_is_sent_as_it_is_written(start: Callable[..., Program], ottla: CommandLine) -> None:
     ottla.ok("topics", "create", "piped")
-    following = started(broker, "consume", "piped", "--follow")
-    producing = started(broker, "produce", "piped")
-    assert following.stdout is not None
-    assert producing.stdin is not None
-    try:
-        for line in (b"one\n", b"two\n"):
-            producing.stdin.write(line)
-            producing.stdin.flush()
-            assert line == following.stdout.readline()
-        # Nothing more comes, and nothing ended: an interrupt must end it while it waits.
-        producing.send_signal(signal.SIGINT)
-        assert 130 == producing.wait(TIMEOUT_S)
-    finally:
-        for process in (producing, following):
-            process.kill()
-            process.communicate()
+    following = start("consume", "piped", "--follow")
+    producing = start("produce", "piped", has_input=True)
+    for line in ("one", "two"):
+        producing.write(line)
+        assert line == following.next_line()
+    # Nothing more comes, and nothing ended: an interrupt must end it while it waits.
+    assert 130 == producing.stop(signal.SIGINT)
 
 
-def test_a_reader_that_has_enough_is_no_error(broker: str, ottla: CommandLine) -> None:
+def test_a_reader_that_has_enough_is_no_error(start: Callable[..., Program], ottla: CommandLine) -> None:
     ottla.ok("topics", "create", "cut-short")
     ottla.ok("produce", "cut-short", stdin=b"".join(b"%d\n" % number for number in range(200_000)))
-    consuming = started(broker, "consume", "cut-short")
-    assert consuming.stdout is not None
-    assert consuming.stderr is not None
-    assert b"0\n" == consuming.stdout.readline()
-    consuming.stdout.close()
-    assert (0, b"") == (consuming.wait(TIMEOUT_S), consuming.stderr.read())
-    consuming.stderr.close()
+    consuming = start("consume", "cut-short", output=subprocess.PIPE)
+    assert consuming.process.stdout is not None
+    assert b"0\n" == consuming.process.stdout.readline()
+    consuming.process.stdout.close()
+    assert (0, "") == (consuming.wait(), consuming.log)
 
 
 def test_a_missing_file_is_named(ottla: CommandLine) -> None:

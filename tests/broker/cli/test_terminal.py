@@ -2,7 +2,6 @@
 
 import re
 import socket
-import subprocess
 import sys
 from pathlib import Path
 
@@ -11,6 +10,7 @@ import pytest
 
 from ottla.cli.output import printable, say, tell
 from tests.broker.cli.terminal import on_terminal
+from tests.processes import run
 from tests.unit.cli.command_line import CommandLine
 
 EVIL = "evil\x1b]0;owned\x07\nfake line\x9b\u202e"
@@ -147,5 +147,4 @@ def test_warnings_of_the_library_are_escaped() -> None:
         "_show_warnings()\n"
         "logging.getLogger('ottla.client').warning('group %s', 'g\\x1b')\n"
     )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert "ottla: group g\\x1b\n" == done.stderr
+    assert "ottla: group g\\x1b\n" == run([sys.executable, "-c", program]).stderr

@@ -5,11 +5,12 @@ from collections.abc import Iterator
 import pytest
 
 from ottla.transport.addresses import Address, parse_address
-from tests.broker.client.broker_process import running_broker
+from tests.broker_process import BrokerProcess
 
 
 @pytest.fixture(scope="session")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Address]:
     """A broker's address; tests use topics of their own."""
-    with running_broker(tmp_path_factory.mktemp("broker") / "data") as address:
-        yield parse_address(address)
+    settings = {"group.initial.rebalance.delay.ms": "0"}
+    with BrokerProcess(tmp_path_factory.mktemp("broker"), settings=settings) as broker:
+        yield parse_address(broker.address)

@@ -1,11 +1,11 @@
 """Without pyarrow everything works but tables, and those say what to install."""
 
-import subprocess
 import sys
 
 import pytest
 
 from ottla.transport.addresses import Address
+from tests.processes import run
 
 PROGRAM = """
 import sys
@@ -31,8 +31,6 @@ with Producer(bootstrap_servers=address) as producer, Consumer(topic, bootstrap_
 
 @pytest.mark.parametrize("call", ["send_table", "poll_arrow", "poll_table"])
 def test_tables_say_what_to_install(broker: Address, call: str) -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", PROGRAM, str(broker), call], capture_output=True, text=True, timeout=120, check=False
-    )
-    assert (0, "") == (done.returncode, done.stderr)
+    done = run([sys.executable, "-c", PROGRAM, str(broker), call])
+    assert "" == done.stderr
     assert done.stdout.strip().endswith("install it with pip install 'ottla[arrow]'")

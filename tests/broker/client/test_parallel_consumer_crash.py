@@ -1,11 +1,9 @@
 """The parallel consumer in a process that is killed, or interrupted: nothing is lost, and order per key stays."""
 
 import signal
-import subprocess
 import sys
 from collections import defaultdict
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
@@ -13,6 +11,8 @@ import pytest
 from ottla.client.admin.blocking_admin import Admin
 from ottla.client.producer.blocking_producer import Producer
 from ottla.testing import InProcessBroker
+from tests.processes import Program
+from tests.waiting import wait_until
 
 RECORDS = 300
 KEYS = 7
@@ -44,26 +44,14 @@ def running(tmp_path: Path) -> Iterator[InProcessBroker]:
         yield broker
 
 
-@contextmanager
-def consuming(running: InProcessBroker) -> Iterator["subprocess.Popen[str]"]:
+def consuming(running: InProcessBroker, folder: Path) -> Program:
     """The program at work; each line that it prints is a record that it handled."""
-    command = [sys.executable, "-c", PROGRAM, running.bootstrap, "t"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
-        try:
-            yield process
-        finally:
-            process.kill()
+    return Program([sys.executable, "-c", PROGRAM, running.bootstrap, "t"], folder / "consumer")
 
 
-def lines(process: "subprocess.Popen[str]", count: int) -> list[tuple[str, int]]:
-    """So many records, as they were handled."""
-    assert process.stdout is not None
-    found: list[tuple[str, int]] = []
-    while len(found) < count:
-        words = process.stdout.readline().split()
-        assert 2 == len(words), process.communicate()[1]
-        found.append((words[0], int(words[1])))
-    return found
+def handled(lines: Iterable[str]) -> list[tuple[str, int]]:
+    """Keys and values of records, as they were handled."""
+    return [(key, int(value)) for key, value in map(str.split, lines)]
 
 
 def committed(running: InProcessBroker) -> int:
@@ -71,20 +59,19 @@ def committed(running: InProcessBroker) -> int:
         return sum(each.offset for each in admin.list_consumer_group_offsets("t").values())
 
 
-def test_killed_in_the_middle(running: InProcessBroker) -> None:
-    with consuming(running) as process:
-        before = lines(process, RECORDS // 3)
-        assert any(committed(running) for _ in range(1000)), "nothing is ever committed"
-        process.kill()
-        assert process.stdout is not None
-        before += [(key, int(value)) for key, value in map(str.split, process.stdout.read().splitlines())]
+def test_killed_in_the_middle(running: InProcessBroker, tmp_path: Path) -> None:
+    with consuming(running, tmp_path) as program:
+        before = handled(program.next_line() for _ in range(RECORDS // 3))
+        wait_until(lambda: committed(running), "something is committed")
+        program.kill()
+        before += handled(program.remaining_lines())
     was_committed = committed(running)
     assert 0 < was_committed <= len(before) + 5
     after: list[tuple[str, int]] = []
-    with consuming(running) as process:
+    with consuming(running, tmp_path) as program:
         # A member whose session ends while its machine stalls does some records once more.
         while {value for _, value in before + after} != set(range(RECORDS)):
-            after += lines(process, 1)
+            after += handled([program.next_line()])
     by_key: dict[str, list[int]] = defaultdict(list)
     for key, value in before + after:
         if value not in by_key[key]:
@@ -92,17 +79,12 @@ def test_killed_in_the_middle(running: InProcessBroker) -> None:
     assert {str(key): list(range(key, RECORDS, KEYS)) for key in range(KEYS)} == by_key
 
 
-def test_interrupted_in_the_middle(running: InProcessBroker) -> None:
-    with consuming(running) as process:
-        before = lines(process, RECORDS // 3)
-        process.send_signal(signal.SIGINT)
-        # To its end by the same reader: `communicate` would pass over lines that are read already but not handed out.
-        assert process.stdout is not None
-        assert process.stderr is not None
-        before += [(key, int(value)) for key, value in map(str.split, process.stdout)]
-        complaint = process.stderr.read()
-        process.wait(60)
-    assert (True, -signal.SIGINT) == ("KeyboardInterrupt" in complaint, process.returncode), complaint
+def test_interrupted_in_the_middle(running: InProcessBroker, tmp_path: Path) -> None:
+    with consuming(running, tmp_path) as program:
+        before = handled(program.next_line() for _ in range(RECORDS // 3))
+        status = program.stop(signal.SIGINT)
+        before += handled(program.remaining_lines())
+    assert (True, -signal.SIGINT) == ("KeyboardInterrupt" in program.log, status), program.log
     # It left the group in order: what it did is committed but for what was ahead of others that were not done.
     assert 0 < committed(running) <= len(before)
     with Admin(bootstrap_servers=running.bootstrap) as admin:

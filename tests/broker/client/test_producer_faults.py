@@ -29,7 +29,8 @@ from ottla.records.layout import Codec
 from ottla.testing.free_ports import free_port
 from ottla.transport.addresses import Address
 from tests.broker.client.scripted_leaders import TOPIC, Fate, ScriptedLeaders, scripted_leaders
-from tests.hostile.broker_process import BrokerProcess, wait_for
+from tests.broker_process import BrokerProcess
+from tests.waiting import wait_until
 
 
 def producer_of(leaders: ScriptedLeaders, **options: Any) -> AsyncProducer:
@@ -246,7 +247,7 @@ def test_a_broker_that_starts_later_is_waited_for(tmp_path: Path, caplog: pytest
     with Producer(bootstrap_servers=broker.address, retry_backoff_ms=10) as producer, ThreadPoolExecutor() as pool:
         with caplog.at_level(logging.WARNING, "ottla.client.producer.async_producer"):
             first = pool.submit(producer.send, "late", b"x")
-            wait_for(lambda: "retrying for 60000 ms (max_block_ms)" in caplog.text, "a first try")
+            wait_until(lambda: "retrying for 60000 ms (max_block_ms)" in caplog.text, "a first try")
         with broker:
             assert 0 == first.result(60).get(60).offset
 

@@ -18,7 +18,7 @@ from ottla.model.ids import TopicPartition
 from ottla.records.batch import scan
 from ottla.storage.data_dirs.names import CLEAN_SHUTDOWN, HIGH_WATERMARKS, RECOVERY_POINTS
 from tests.broker.client.producer_log import make_topic
-from tests.hostile.broker_process import BrokerProcess
+from tests.broker_process import BrokerProcess
 
 TOPIC = "truncated"
 PARTITION = TopicPartition(TOPIC, 0)

@@ -5,7 +5,6 @@ The wheel is built without its compiled kernels, whose types are in files beside
 
 import re
 import shutil
-import subprocess
 import sys
 import venv
 import zipfile
@@ -13,10 +12,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.processes import run
+
 pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parents[3]
-MYPY_TIMEOUT_S = 300
 
 GOOD = """
 import asyncio
@@ -136,8 +136,7 @@ def interpreter(tmp_path_factory: pytest.TempPathFactory) -> Path:
     )
     (folder / "setup.py").write_text("from setuptools import setup\nsetup()\n")
     build = [sys.executable, "-c", "import setuptools.build_meta as it; print(it.build_wheel('.'))"]
-    built = subprocess.run(build, cwd=folder, capture_output=True, text=True, timeout=120, check=True)
-    wheel = folder / built.stdout.split()[-1]
+    wheel = folder / run(build, folder=folder).stdout.split()[-1]
     home = folder / "home"
     venv.create(home)
     (packages,) = home.glob("lib/python*/site-packages")
@@ -152,14 +151,8 @@ def checked(interpreter: Path, folder: Path, program: str) -> list[str]:
     file = folder / "user_program.py"
     file.write_text(program)
     command = [sys.executable, "-m", "mypy", "--strict", "--no-error-summary", "--python-executable", str(interpreter)]
-    done = subprocess.run(
-        [*command, "--cache-dir", str(interpreter.parent / "cache"), "--config-file", "", file.name],
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        timeout=MYPY_TIMEOUT_S,
-        check=False,
-    )
+    command += ["--cache-dir", str(interpreter.parent / "cache"), "--config-file", "", file.name]
+    done = run(command, status=None, folder=folder)
     assert "" == done.stderr
     return done.stdout.splitlines()
 

@@ -2,7 +2,6 @@
 
 import io
 import json
-import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -17,7 +16,9 @@ from ottla.console.cluster import jobs as jobs_module
 from ottla.console.cluster.jobs import Job, JobState
 from ottla.console.cluster.result_files import ResultFiles, ResultTooLargeError
 from ottla.testing import InProcessBroker
+from tests.processes import run
 from tests.unit.console.visitor import Visitor
+from tests.waiting import wait_until
 
 RECORDS = 2000
 
@@ -40,9 +41,7 @@ def open_export(visit: Callable[..., Visitor], broker: InProcessBroker, tmp_path
 def ended(console: Visitor, started: Any) -> Job:
     assert 303 == started.status_code, started.text
     job = console.console.jobs.find(started.headers["location"].removeprefix("/jobs/"))
-    deadline = time.monotonic() + 60
-    while job.state is JobState.RUNNING and time.monotonic() < deadline:
-        time.sleep(0.02)
+    wait_until(lambda: job.state is not JobState.RUNNING)
     return job
 
 
@@ -113,7 +112,7 @@ def test_a_stopped_export_leaves_no_file(
     open_export: Callable[..., Visitor], topic: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     console = open_export()
-    monkeypatch.setattr(ResultFiles, "take", lambda files, size: time.sleep(0.2))
+    monkeypatch.setattr(ResultFiles, "take", lambda files, size: time.sleep(0.2))  # slow enough to be stopped
     started = console.post(f"/topics/{topic}/records/export", {"format": "jsonl"})
     job = console.console.jobs.find(started.headers["location"].removeprefix("/jobs/"))
     assert 303 == console.post(f"{job.address}/stop").status_code
@@ -127,7 +126,7 @@ from ottla.console.cluster.result_files import ResultFiles
 ResultFiles(pathlib.Path({str(tmp_path)!r}), 100).create("a", "a", "text/plain").append(b"abc")
 os.kill(os.getpid(), 9)
 """
-    assert -9 == subprocess.run([sys.executable, "-c", killed], check=False).returncode
+    run([sys.executable, "-c", killed], status=-9)
     (left,) = tmp_path.iterdir()
     living = ResultFiles(tmp_path, 100)
     kept = living.create("b", "b", "text/plain")

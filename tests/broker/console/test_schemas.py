@@ -1,8 +1,6 @@
 """Schemas: comparisons without a registry, and all pages on a real registry."""
 
 import json
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,9 +9,9 @@ from typing import Any
 import httpx
 import pytest
 
-from ottla.console.services.schema_diff import compare
 from ottla.testing import ProcessBroker, SecuredBroker
 from tests.broker.console.shown_form import ShownForm, check_asks_again
+from tests.processes import OTTLA, Program
 from tests.unit.console.visitor import Visitor
 from tests.waiting import wait_until
 
@@ -21,12 +19,6 @@ from tests.waiting import wait_until
 def order(*fields: dict[str, Any]) -> str:
     first = {"name": "id", "type": "string"}
     return json.dumps({"type": "record", "name": "Order", "namespace": "shop", "fields": [first, *fields]})
-
-
-def changes(kind: str, old: str, new: str) -> list[tuple[str, str]]:
-    found = compare(kind, old, kind, new).changes
-    assert found is not None
-    return [(each.kind, each.path) for each in found]
 
 
 @pytest.fixture(scope="module")
@@ -170,17 +162,10 @@ def login_registry(secured: SecuredBroker, folder: Path) -> Iterator[str]:
     properties = folder / "registry.properties"
     properties.write_text(secured.client_properties())
     bootstrap = secured.bootstrap_of("SASL_SSL")
-    command = [sys.executable, "-P", "-m", "ottla", "registry", "serve", "--bootstrap", bootstrap]
+    command = [*OTTLA, "registry", "serve", "--bootstrap", bootstrap, "--super-user", "User:admin"]
     command += ["--command-config", str(properties), "--listen", "127.0.0.1:0", "--authentication", "cluster"]
-    with subprocess.Popen(
-        [*command, "--super-user", "User:admin"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
-    ) as process:
-        assert process.stdout is not None
-        try:
-            yield process.stdout.readline().split()[1]
-        finally:
-            process.terminate()
-            process.wait(30)
+    with Program(command, folder / "registry") as registry:
+        yield registry.wait_ready()
 
 
 def test_without_and_away(registered: ProcessBroker, url: str, visit: Callable[..., Visitor]) -> None:

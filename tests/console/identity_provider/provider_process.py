@@ -1,22 +1,19 @@
 """The provider's process: started, asked to end logins, killed, and started again at the same address."""
 
 import json
-import subprocess
-import threading
 from pathlib import Path
-from types import TracebackType
 from typing import Final, Self
 
 from ottla.testing.free_ports import consecutive_free_ports
 from tests.compat.kafka_jars import program
 from tests.console.identity_provider import packages
+from tests.processes import Program
+from tests.waiting import wait_until
 
 CLIENT: Final = "console"
 SECRET: Final = "se:cret/+%41"
 AUDIENCE: Final = "brokers"
 _HERE: Final = Path(__file__).parent
-_EVENT_TIMEOUT_S: Final = 30.0
-_STOP_TIMEOUT_S: Final = 30
 
 
 class ProviderProcess:
@@ -25,7 +22,7 @@ class ProviderProcess:
     def __init__(self, folder: Path, console_url: str, *, lifetime_seconds: int) -> None:
         """`lifetime_seconds` is that of access tokens."""
         self.port = consecutive_free_ports(1)
-        self._log = folder / "identity-provider.log"
+        self._files = folder / "identity-provider"
         self._settings = {
             "port": self.port,
             "client": CLIENT,
@@ -34,9 +31,7 @@ class ProviderProcess:
             "audience": AUDIENCE,
             "lifetime_seconds": lifetime_seconds,
         }
-        self._process: subprocess.Popen[str] | None = None
-        self._events: list[str] = []
-        self._news = threading.Condition()
+        self._program: Program | None = None
 
     @property
     def url(self) -> str:
@@ -47,54 +42,34 @@ class ProviderProcess:
         self.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.kill()
 
     def start(self) -> None:
         """Starts it, and returns when it answers."""
         command = [program("node"), str(_HERE / "provider.mjs"), str(packages()), json.dumps(self._settings)]
-        seen = self.count("ready")
-        with self._log.open("ab") as log:
-            self._process = subprocess.Popen(
-                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True
-            )
-        threading.Thread(target=self._listen, args=(self._process,), daemon=True).start()
-        self.wait_event("ready", seen)
+        self._program = Program(command, self._files, has_input=True)
+        self._program.wait_ready()
 
     def kill(self) -> None:
         """Kills it."""
-        if self._process is not None:
-            self._process.kill()
-            self._process.wait(_STOP_TIMEOUT_S)
-            self._process = None
+        if self._program is not None:
+            self._program.kill()
 
     def revoke(self, user: str) -> None:
         """Ends the logins of a user, as an administrator would."""
-        assert self._process is not None
-        assert self._process.stdin is not None
+        assert self._program is not None
         seen = self.count(f"revoked {user}")
-        self._process.stdin.write(f"revoke {user}\n")
-        self._process.stdin.flush()
+        self._program.write(f"revoke {user}")
         self.wait_event(f"revoked {user}", seen)
 
     def count(self, event: str) -> int:
-        """How often it said this, such as `renewed alice`."""
-        with self._news:
-            return sum(each.startswith(event) for each in self._events)
+        """How often it has said this, such as `renewed alice`, since it was started."""
+        assert self._program is not None
+        return sum(line.startswith(event) for line in self._program.printed().splitlines())
 
     def wait_event(self, event: str, seen: int) -> None:
         """Returns when it has said this more often than `seen` times."""
-        with self._news:
-            come = self._news.wait_for(
-                lambda: sum(each.startswith(event) for each in self._events) > seen, _EVENT_TIMEOUT_S
-            )
-            assert come, f"no event {event!r}: {self._events}; {self._log.read_text()}"
-
-    def _listen(self, process: subprocess.Popen[str]) -> None:
-        assert process.stdout is not None
-        for line in process.stdout:
-            with self._news:
-                self._events.append(line.strip())
-                self._news.notify_all()
+        program = self._program
+        assert program is not None
+        wait_until(lambda: self.count(event) > seen, lambda: f"{event!r}: {program.printed()}; {program.log_end}")

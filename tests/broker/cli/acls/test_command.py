@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from ottla.metadata.configs.authorization_configs import STANDARD_AUTHORIZER
-from tests.hostile.broker_process import BrokerProcess
+from tests.broker_process import BrokerProcess
 from tests.unit.cli.command_line import CommandLine
 
 TEST_ACL = {

@@ -13,6 +13,7 @@ import pytest
 from ottla.client.producer.blocking_producer import Producer
 from ottla.testing import BrokerCluster
 from tests.broker.cli.serve.test_brokers import serving
+from tests.leftovers import children
 from tests.unit.cli.command_line import CommandLine
 from tests.waiting import PATIENCE_SECONDS, wait_until
 
@@ -176,14 +177,14 @@ def test_a_move_is_watched_and_taken_back(cluster: BrokerCluster, ottla: Command
 
 def test_a_broker_that_hangs_is_named_within_seconds(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """The controller, first of the bootstrap list, is stopped but keeps its connections; the other brokers answer."""
-    with serving(tmp_path, "--brokers", "3", "--set", f"broker.session.timeout.ms={SESSION_MS}") as served:
-        addresses = served.addresses().split(",")
+    with serving(tmp_path / "data", "--brokers", "3", "--set", f"broker.session.timeout.ms={SESSION_MS}") as served:
+        addresses = served.wait_ready().split(",")
         ottla = CommandLine(",".join(addresses), capfd)
         ottla.ok("topics", "create", "t", "-p", "3", "-r", "3")
         wait_until(lambda: ottla("cluster", "health").status == 0)
         controller = ottla.ok("cluster", "describe", "--json").json["controller"]
         ottla.bootstrap = ",".join([addresses[controller], *addresses])
-        os.kill(served.children()[controller], signal.SIGSTOP)
+        os.kill(sorted(children(served.pid))[controller], signal.SIGSTOP)
         assert_told_of(ottla, controller, "does not answer", "not answering")
         wait_until(lambda: states(ottla)[controller] == "missing")
         assert_told_of(ottla, controller, "is missing", "missing")

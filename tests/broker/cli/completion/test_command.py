@@ -1,7 +1,6 @@
 """Command completion: what is offered for a word, and that bash takes it."""
 
 import shutil
-import subprocess
 import sys
 import time
 from pathlib import Path
@@ -10,6 +9,7 @@ import pytest
 
 from ottla.__main__ import COMMANDS
 from ottla.cli.completion import command
+from tests.processes import run
 from tests.unit.cli.command_line import CommandLine
 
 
@@ -75,7 +75,7 @@ def test_the_script_is_valid(shell: str, ottla: CommandLine) -> None:
     script = ottla.ok("completion", shell).out
     assert "ottla completion words" in script
     if shutil.which(shell) is not None:
-        subprocess.run([shell, "-n"], input=script, text=True, check=True)
+        run([shell, "-n"], text=script)
 
 
 def test_bash_completes(ottla: CommandLine, tmp_path: Path) -> None:
@@ -88,5 +88,4 @@ def test_bash_completes(ottla: CommandLine, tmp_path: Path) -> None:
         'COMP_WORDS=(ottla topics de); COMP_CWORD=2; _ottla_complete; printf "%s\\n" "${COMPREPLY[@]}"\n'
         'COMP_WORDS=(ottla topics ""); COMP_CWORD=2; _ottla_complete; printf "%s\\n" "${#COMPREPLY[@]}"\n'
     )
-    done = subprocess.run(["bash"], input=script, capture_output=True, text=True, check=True)
-    assert ["delete", "delete-records", "describe", "6"] == done.stdout.split()
+    assert ["delete", "delete-records", "describe", "6"] == run(["bash"], text=script).stdout.split()

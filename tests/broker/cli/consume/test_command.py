@@ -3,6 +3,7 @@
 import os
 import signal
 import time
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -11,8 +12,8 @@ from ottla.client.fetch.range_fetch import OffsetRange, RangeFetch, RangeRules
 from ottla.model.ids import TopicPartition
 from ottla.operations import last_records
 from ottla.operations.last_records import STEP_OFFSETS_MIN
-from tests.broker.cli.test_commands import TIMEOUT_S, started
 from tests.broker.cli.transaction_scenarios import initialized
+from tests.processes import Program
 from tests.unit.cli.command_line import CommandLine
 
 
@@ -129,36 +130,25 @@ def test_a_group_ends_behind_markers_and_aborted_records(ottla: CommandLine) -> 
 
 @pytest.mark.parametrize(("how", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_stopped_group_member_commits_what_it_printed(
-    broker: str, ottla: CommandLine, how: signal.Signals, status: int
+    start: Callable[..., Program], ottla: CommandLine, how: signal.Signals, status: int
 ) -> None:
     topic, group = f"c-{how.name}", f"c-stopped-by-{how.name}"
     ottla.ok("topics", "create", topic)
     ottla.ok("produce", topic, stdin=b"one\ntwo\n")
-    following = started(broker, "consume", topic, "--group", group, "--follow")
-    assert following.stdout is not None
-    try:
-        assert [b"one\n", b"two\n"] == [following.stdout.readline(), following.stdout.readline()]
-        following.send_signal(how)
-        assert status == following.wait(TIMEOUT_S)
-    finally:
-        following.kill()
-        following.communicate()
+    following = start("consume", topic, "--group", group, "--follow")
+    assert ["one", "two"] == [following.next_line(), following.next_line()]
+    assert status == following.stop(how)
     found = ottla.ok("groups", "describe", group, "--json").json
     assert (0, 0) == (found["lag"], found["member_count"])
 
 
-def test_last_and_follow_go_together(broker: str, ottla: CommandLine) -> None:
+def test_last_and_follow_go_together(start: Callable[..., Program], ottla: CommandLine) -> None:
     ottla.ok("topics", "create", "c-tail")
     ottla.ok("produce", "c-tail", stdin=b"one\ntwo\n")
-    following = started(broker, "consume", "c-tail", "--last", "1", "--follow")
-    assert following.stdout is not None
-    try:
-        assert b"two\n" == following.stdout.readline()
-        ottla.ok("produce", "c-tail", stdin=b"three\n")
-        assert b"three\n" == following.stdout.readline()
-    finally:
-        following.kill()
-        following.communicate()
+    following = start("consume", "c-tail", "--last", "1", "--follow")
+    assert "two" == following.next_line()
+    ottla.ok("produce", "c-tail", stdin=b"three\n")
+    assert "three" == following.next_line()
 
 
 @pytest.mark.parametrize(
@@ -190,21 +180,16 @@ def test_output_file_has_exact_bytes(ottla: CommandLine, tmp_path: Any) -> None:
     assert b"\x1b[31m\n\x00" == target.read_bytes()
 
 
-def test_two_members_share_the_partitions_and_print_each_record_once(broker: str, ottla: CommandLine) -> None:
+def test_two_members_share_the_partitions_and_print_each_record_once(
+    start: Callable[..., Program], ottla: CommandLine
+) -> None:
     ottla.ok("topics", "create", "c-shared", "-p", "2")
     for index in ("0", "1"):
         ottla.ok("produce", "c-shared", "--partition", index, stdin=b"before-%s\n" % index.encode())
-    following = started(broker, "consume", "c-shared", "--group", "c-sharing", "--follow")
-    assert following.stdout is not None
-    try:
-        assert {b"before-0\n", b"before-1\n"} == {following.stdout.readline(), following.stdout.readline()}
-        joined = ottla.ok("consume", "c-shared", "--group", "c-sharing")
-        assert ("", "") == (joined.out, joined.err), "it had a partition, whose records were printed and committed"
-        ottla.ok("produce", "c-shared", "--partition", "1", stdin=b"after\n")
-        assert b"after\n" == following.stdout.readline()
-        following.send_signal(signal.SIGINT)
-        out, _ = following.communicate(timeout=TIMEOUT_S)
-        assert (130, b"") == (following.returncode, out)
-    finally:
-        following.kill()
-        following.communicate()
+    following = start("consume", "c-shared", "--group", "c-sharing", "--follow")
+    assert {"before-0", "before-1"} == {following.next_line(), following.next_line()}
+    joined = ottla.ok("consume", "c-shared", "--group", "c-sharing")
+    assert ("", "") == (joined.out, joined.err), "it had a partition, whose records were printed and committed"
+    ottla.ok("produce", "c-shared", "--partition", "1", stdin=b"after\n")
+    assert "after" == following.next_line()
+    assert (130, []) == (following.stop(signal.SIGINT), following.remaining_lines())

@@ -7,7 +7,7 @@ import pytest
 
 from tests.broker.cli.command_scenarios import Scenario
 from tests.broker.cli.group_scenarios import SCENARIOS, WRONG_USAGE
-from tests.hostile.broker_process import BrokerProcess
+from tests.broker_process import BrokerProcess
 from tests.unit.cli.command_line import CommandLine
 
 

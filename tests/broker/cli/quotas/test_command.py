@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.hostile.broker_process import BrokerProcess
+from tests.broker_process import BrokerProcess
 from tests.unit.cli.command_line import CommandLine
 
 

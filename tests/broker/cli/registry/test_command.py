@@ -1,18 +1,17 @@
 """`ottla registry` against a registry on a real broker."""
 
 import os
-import signal
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from ottla.cli.registry.rest_client import RestClient
 from ottla.registry.service.leader_election import ElectionOptions
 from ottla.testing.certificates import LOOPBACK, CertificateAuthority
 from tests.broker.registry.service.registry_thread import RegistryThread
 from tests.leftovers import children
+from tests.processes import OTTLA, Program, run
 from tests.unit.cli.command_line import CommandLine
 
 AVRO = '{"type":"record","name":"Order","fields":[{"name":"id","type":"long"}%s]}'
@@ -134,26 +133,23 @@ def test_errors_say_what_to_do(ottla: CommandLine, registry: str, tmp_path: Path
 
 
 def test_a_registry_beside_a_broker_stops_with_it(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "ottla", "serve", "--data", str(tmp_path), "--listen", "127.0.0.1:0"]
-    with (tmp_path / "log").open("wb") as log:
-        broker = subprocess.Popen([*command, "--registry", "127.0.0.1:0"], stdout=subprocess.PIPE, stderr=log)
-    try:
-        assert broker.stdout is not None
-        assert broker.stdout.readline().startswith(b"ready ")
-        kind, url = broker.stdout.readline().decode().split()
-        assert "registry" == kind
-        from ottla.cli.registry.rest_client import RestClient
-
-        with RestClient(url) as rest:
-            assert [] == rest.ask("GET", "subjects")
+    command = [*OTTLA, "serve", "--data", tmp_path / "data", "--listen", "127.0.0.1:0", "--registry", "127.0.0.1:0"]
+    with Program(command, tmp_path / "serve") as broker:
+        broker.wait_ready()
+        check_registry(broker)
         # A child that is just being started still has the broker's own command line, with its option --registry.
         commands = {pid: Path(f"/proc/{pid}/cmdline").read_bytes() for pid in children(broker.pid)}
         registry = [pid for pid, command in commands.items() if b"\0registry\0serve\0" in command]
         assert 1 == len(registry)
-    finally:
-        broker.send_signal(signal.SIGTERM)
-        assert 0 == broker.wait(60)
-    assert not Path(f"/proc/{registry[0]}").exists()
+        assert 0 == broker.stop()
+        assert not Path(f"/proc/{registry[0]}").exists()
+
+
+def check_registry(broker: Program) -> None:
+    kind, url = broker.next_line().split()
+    assert "registry" == kind, broker.log_end
+    with RestClient(url) as rest:
+        assert [] == rest.ask("GET", "subjects")
 
 
 def test_a_registry_beside_a_secured_broker_logs_in(tmp_path: Path) -> None:
@@ -180,23 +176,9 @@ def test_a_registry_beside_a_secured_broker_logs_in(tmp_path: Path) -> None:
         f"security.protocol=SASL_SSL\nssl.truststore.type=PEM\nssl.truststore.location={authority.file}\n"
         f'sasl.mechanism=PLAIN\nsasl.jaas.config={module} required username="registry" password="r";\n'
     )
-    serve = [sys.executable, "-m", "ottla", "serve", "--data", str(tmp_path / "data"), "--config", str(config)]
-    serve += ["--registry", "127.0.0.1:0"]
-    refused = subprocess.run(serve, capture_output=True, text=True, timeout=60, check=False)
-    assert (1, True) == (refused.returncode, "as --registry-command-config" in refused.stderr), refused.stderr
-    with (tmp_path / "log").open("wb") as log:
-        broker = subprocess.Popen(
-            [*serve, "--registry-command-config", str(properties)], stdout=subprocess.PIPE, stderr=log
-        )
-    try:
-        assert broker.stdout is not None
-        assert broker.stdout.readline().startswith(b"ready ")
-        kind, url = broker.stdout.readline().decode().split()
-        assert "registry" == kind, (tmp_path / "log").read_text()
-        from ottla.cli.registry.rest_client import RestClient
-
-        with RestClient(url) as rest:
-            assert [] == rest.ask("GET", "subjects")
-    finally:
-        broker.send_signal(signal.SIGTERM)
-        assert 0 == broker.wait(60)
+    serve = [*OTTLA, "serve", "--data", tmp_path / "data", "--config", config, "--registry", "127.0.0.1:0"]
+    assert "as --registry-command-config" in run(serve, status=1).stderr
+    with Program([*serve, "--registry-command-config", properties], tmp_path / "serve") as broker:
+        broker.wait_ready()
+        check_registry(broker)
+        assert 0 == broker.stop()

@@ -2,7 +2,7 @@
 
 import json
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -14,9 +14,9 @@ from ottla.records.record import Record
 from ottla.registry.schemas.schema import AVRO, JSON, PROTOBUF, Schema
 from ottla.registry.serde import AvroSerializer, RegistryClient, schema_reader
 from ottla.testing.free_ports import free_port
-from tests.broker.cli.test_commands import started
 from tests.broker.registry.service.registry_thread import RegistryThread
 from tests.broker.schema_validation.scripted_registry import ScriptedRegistry
+from tests.processes import Program
 from tests.unit.cli.command_line import CommandLine
 
 ORDER = {
@@ -234,43 +234,34 @@ def test_a_message_other_than_the_first_and_ids_in_headers(
 
 
 def test_following_goes_on_while_the_registry_is_away(
-    ottla: CommandLine, broker: str, registry: RegistryClient, registry_url: str, topic: str
+    start: Callable[..., Program], ottla: CommandLine, registry: RegistryClient, topic: str
 ) -> None:
     other = Schema(text='{"type": "long"}')
     first, second = registry.register(f"{topic}-a", Schema(text='"string"')), registry.register(f"{topic}-b", other)
     with ScriptedRegistry((200, b'{"schema": "\\"string\\""}')) as scripted:
-        following = started(broker, "consume", topic, "--follow", "--schema-registry", scripted.url)
-        assert following.stdout is not None
-        try:
-            ottla.ok("produce", topic, "--format", "hex", stdin=b"00%08x0478\x1b\n".replace(b"\x1b", b"1b") % first.id)
-            assert b'"x\\u001b"\n' == following.stdout.readline()
-            # What is known is decoded while the registry is away; what is not known is printed as it is.
-            scripted.answer = 503, b"{}"
-            line = b"00%08x0279\n00%08x0e\n00%08x0279\n" % (first.id, second.id, first.id)
-            ottla.ok("produce", topic, "--format", "hex", stdin=line)
-            assert b'"y"\n' == following.stdout.readline()
-            assert b"[not decoded] \0" + second.id.to_bytes(4, "big") + b"\x0e\n" == following.stdout.readline()
-            assert b'"y"\n' == following.stdout.readline()
-            following.send_signal(signal.SIGINT)
-            assert 130 == following.wait(60)
-        finally:
-            following.kill()
-            following.communicate()
+        following = start("consume", topic, "--follow", "--schema-registry", scripted.url)
+        ottla.ok("produce", topic, "--format", "hex", stdin=b"00%08x0478\x1b\n".replace(b"\x1b", b"1b") % first.id)
+        assert '"x\\u001b"' == following.next_line()
+        # What is known is decoded while the registry is away; what is not known is printed as it is.
+        scripted.answer = 503, b"{}"
+        line = b"00%08x0279\n00%08x0e\n00%08x0279\n" % (first.id, second.id, first.id)
+        ottla.ok("produce", topic, "--format", "hex", stdin=line)
+        undecoded = f"[not decoded] \0{second.id.to_bytes(4).decode()}\x0e"
+        assert ['"y"', undecoded, '"y"'] == [following.next_line() for _ in range(3)]
+        assert 130 == following.stop(signal.SIGINT)
 
 
-def test_an_interrupt_does_not_wait_for_a_registry_that_hangs(ottla: CommandLine, broker: str, topic: str) -> None:
+def test_an_interrupt_does_not_wait_for_a_registry_that_hangs(
+    start: Callable[..., Program], ottla: CommandLine, topic: str
+) -> None:
     ottla.ok("produce", topic, "--format", "hex", stdin=b"000000000104\n")
     with ScriptedRegistry((200, b"{}")) as scripted:
         scripted.is_open.clear()
-        following = started(broker, "consume", topic, "--follow", "--schema-registry", scripted.url)
-        try:
-            assert scripted.asked.wait(60)
-            following.send_signal(signal.SIGINT)
-            # Less than the registry's timeout.
-            assert 130 == following.wait(8)
-        finally:
-            following.kill()
-            following.communicate()
+        following = start("consume", topic, "--follow", "--schema-registry", scripted.url)
+        assert scripted.asked.wait(60)
+        following.send(signal.SIGINT)
+        # Less than the registry's timeout.
+        assert 130 == following.wait(8)
 
 
 def test_a_registry_that_comes_back_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,11 +3,8 @@
 import os
 import signal
 import socket
-import subprocess
 import sys
 from argparse import Namespace
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -28,49 +25,17 @@ from ottla.model.errors import InvalidConfigError, MisuseError
 from ottla.protocol.apis import ApiKey
 from ottla.testing.free_ports import consecutive_free_ports
 from tests.leftovers import children
+from tests.processes import OTTLA, Program
 from tests.waiting import PATIENCE_SECONDS, wait_until
 from tests.wire.exchange import RawConnection
 
 QUICK = ["offsets.topic.num.partitions=1", "group.initial.rebalance.delay.ms=0"]
 
 
-class Served:
-    """`ottla serve` in a process of its own."""
-
-    def __init__(self, data: Path, *options: str, listen: str = "127.0.0.1:0") -> None:
-        command = [sys.executable, "-P", "-m", "ottla", "serve", "--data", str(data), "--listen", listen, *options]
-        command += [part for each in QUICK for part in ("--set", each)]
-        self.process = subprocess.Popen(
-            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
-        )
-
-    def addresses(self) -> str:
-        """What it says when it is ready."""
-        assert self.process.stdout is not None
-        word, _, addresses = self.process.stdout.readline().strip().partition(" ")
-        assert "ready" == word, self.end()
-        return addresses
-
-    def children(self) -> list[int]:
-        return sorted(children(self.process.pid))
-
-    def end(self, number: int = signal.SIGTERM) -> tuple[int, str]:
-        """The exit status and what it logged."""
-        if self.process.poll() is None:
-            self.process.send_signal(number)
-        _, errors = self.process.communicate(timeout=PATIENCE_SECONDS)
-        return self.process.returncode, errors
-
-
-@contextmanager
-def serving(data: Path, *options: str, listen: str = "127.0.0.1:0") -> Iterator[Served]:
-    served = Served(data, *options, listen=listen)
-    try:
-        yield served
-    finally:
-        with suppress(ProcessLookupError):
-            os.killpg(served.process.pid, signal.SIGKILL)
-        served.process.communicate()
+def serving(data: Path, *options: str, listen: str = "127.0.0.1:0") -> Program:
+    settings = [part for setting in QUICK for part in ("--set", setting)]
+    command = [*OTTLA, "serve", "--data", data, "--listen", listen, *options, *settings]
+    return Program(command, Path(f"{data}-serve"))
 
 
 def cluster_addresses(admin: Admin) -> list[str]:
@@ -196,20 +161,20 @@ def test_a_missing_client_of_zookeeper_is_told(monkeypatch: pytest.MonkeyPatch) 
 def test_one_that_dies_comes_back_and_all_stop_one_after_the_other(tmp_path: Path) -> None:
     data = tmp_path / "data"
     with serving(data, "--brokers", "3", "--node-id", "5") as served:
-        addresses = served.addresses()
+        addresses = served.wait_ready()
         with Admin(bootstrap_servers=addresses) as admin:
             admin.create_topics([NewTopic("t", 3, 3)])
             assert [5, 6, 7] == sorted(each.id for each in admin.describe_cluster().brokers)
         with Producer(bootstrap_servers=addresses, acks="all") as producer:
             producer.send("t", b"1", partition=0).get(PATIENCE_SECONDS)
-            before = served.children()
+            before = sorted(children(served.pid))
             os.kill(before[1], signal.SIGKILL)
-            wait_until(lambda: len(served.children()) == 3 and before != served.children())
+            wait_until(lambda: len(children(served.pid)) == 3 and set(before) != children(served.pid))
             producer.send("t", b"2", partition=0).get(PATIENCE_SECONDS)
         with Admin(bootstrap_servers=addresses) as admin:
             # It is where it was.
             wait_until(lambda: addresses.split(",") == cluster_addresses(admin))
-        status, log = served.end()
+        status, log = served.stop(), served.log
     assert 0 == status, log
     assert f"(process {before[1]}) ended by SIGKILL; restarting it at once" in log
     stopping = [line.split("[")[1].split("]")[0] for line in log.splitlines() if line.endswith(": stopping")]
@@ -219,29 +184,28 @@ def test_one_that_dies_comes_back_and_all_stop_one_after_the_other(tmp_path: Pat
 
 
 def test_a_single_broker_grows_and_may_not_leave_replicas_behind(tmp_path: Path) -> None:
-    with serving(tmp_path) as served, Producer(bootstrap_servers=served.addresses()) as producer:
+    with serving(tmp_path / "data") as served, Producer(bootstrap_servers=served.wait_ready()) as producer:
         producer.send("old", b"1").get(PATIENCE_SECONDS)
         producer.close()
-        assert 0 == served.end()[0]
-    with serving(tmp_path, "--brokers", "2") as served:
-        addresses = served.addresses()
+        assert 0 == served.stop()
+    with serving(tmp_path / "data", "--brokers", "2") as served:
+        addresses = served.wait_ready()
         with Admin(bootstrap_servers=addresses) as admin:
             admin.create_topics([NewTopic("new", 2, 2)])
         with Producer(bootstrap_servers=addresses, acks="all") as producer:
             producer.send("old", b"2").get(PATIENCE_SECONDS)
         with Consumer("old", bootstrap_servers=addresses, auto_offset_reset="earliest") as consumer:
             assert [b"1", b"2"] == [record.value for _, record in zip(range(2), consumer, strict=False)]
-        assert 0 == served.end()[0]
-    with serving(tmp_path) as served:
-        _, told = served.process.communicate(timeout=PATIENCE_SECONDS)
-    assert 1 == served.process.returncode
-    assert "2 partition(s)" in told
-    assert "broker(s) 1, which would not run; start with --brokers 2" in told
-    with serving(tmp_path, "--brokers", "2") as served:
-        with Admin(bootstrap_servers=served.addresses()) as admin:
+        assert 0 == served.stop()
+    with serving(tmp_path / "data") as served:
+        assert 1 == served.wait()
+    assert "2 partition(s)" in served.log
+    assert "broker(s) 1, which would not run; start with --brokers 2" in served.log
+    with serving(tmp_path / "data", "--brokers", "2") as served:
+        with Admin(bootstrap_servers=served.wait_ready()) as admin:
             admin.delete_topics(["new"])
-        assert 0 == served.end()[0]
-    with serving(tmp_path) as served, Admin(bootstrap_servers=served.addresses()) as admin:
+        assert 0 == served.stop()
+    with serving(tmp_path / "data") as served, Admin(bootstrap_servers=served.wait_ready()) as admin:
         assert ["old"] == admin.list_topics()
 
 
@@ -249,24 +213,23 @@ def test_one_that_cannot_start_ends_all(tmp_path: Path) -> None:
     port = consecutive_free_ports(2)
     with (
         socket.create_server(("127.0.0.1", port + 1)),
-        serving(tmp_path, "--brokers", "2", listen=f"127.0.0.1:{port}") as served,
+        serving(tmp_path / "data", "--brokers", "2", listen=f"127.0.0.1:{port}") as served,
     ):
-        _, log = served.process.communicate(timeout=PATIENCE_SECONDS)
-    assert 1 == served.process.returncode
-    assert f"cannot listen on 127.0.0.1:{port + 1}" in log
-    assert "broker 1 could not be started: it ended with status 1; stopping all brokers" in log
-    assert (tmp_path / ".kafka_cleanshutdown").exists()
+        assert 1 == served.wait()
+    assert f"cannot listen on 127.0.0.1:{port + 1}" in served.log
+    assert "broker 1 could not be started: it ended with status 1; stopping all brokers" in served.log
+    assert (tmp_path / "data" / ".kafka_cleanshutdown").exists()
 
 
 def test_without_the_supervisor_the_brokers_stop(tmp_path: Path) -> None:
-    with serving(tmp_path, "--brokers", "2") as served:
-        served.addresses()
-        children = served.children()
-        served.process.kill()
-        served.process.wait()
-        wait_until(lambda: not any(_is_alive(each) for each in children))
-    assert (tmp_path / ".kafka_cleanshutdown").exists()
-    assert (tmp_path / "brokers" / "1" / ".kafka_cleanshutdown").exists()
+    with serving(tmp_path / "data", "--brokers", "2") as served:
+        served.wait_ready()
+        brokers = children(served.pid)
+        served.send(signal.SIGKILL)
+        served.wait()
+        wait_until(lambda: not any(_is_alive(broker) for broker in brokers))
+    assert (tmp_path / "data" / ".kafka_cleanshutdown").exists()
+    assert (tmp_path / "data" / "brokers" / "1" / ".kafka_cleanshutdown").exists()
 
 
 def _is_alive(pid: int) -> bool:
@@ -277,25 +240,24 @@ def _is_alive(pid: int) -> bool:
 
 
 def test_a_second_signal_stops_all_at_once(tmp_path: Path) -> None:
-    with serving(tmp_path, "--brokers", "3") as served:
-        served.addresses()
-        last = served.children()[-1]
+    with serving(tmp_path / "data", "--brokers", "3") as served:
+        served.wait_ready()
+        last = max(children(served.pid))
         # The one that is asked first does not answer, so the others are not asked after one signal.
         os.kill(last, signal.SIGSTOP)
 
         def is_last() -> bool:
-            served.process.send_signal(signal.SIGINT)
-            return served.children() == [last]
+            served.send(signal.SIGINT)
+            return children(served.pid) == {last}
 
         wait_until(is_last)
         os.kill(last, signal.SIGCONT)
-        _, log = served.process.communicate(timeout=PATIENCE_SECONDS)
-    assert 0 == served.process.returncode, log
+        assert 0 == served.wait(), served.log_end
 
 
 def test_ready_means_that_every_broker_sees_all(tmp_path: Path) -> None:
     with serving(tmp_path / "data", "--brokers", "3") as served:
-        addresses = served.addresses().split(",")
+        addresses = served.wait_ready().split(",")
         seen = []
         for address in addresses:
             with RawConnection(address) as connection:
@@ -326,13 +288,7 @@ def run(broker, address, say):
 
 Supervisor([0, 1], run, lambda addresses: print("ready", *addresses, flush=True)).run()
 """
-    process = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True)
-    try:
-        assert process.stdout is not None
-        lines = [process.stdout.readline().strip() for _ in range(3)]
-        assert {"serving 0", "sees all 0", "serving 1"} == set(lines)
+    with Program([sys.executable, "-c", program], tmp_path / "supervisor") as supervisor:
+        assert {"serving 0", "sees all 0", "serving 1"} == {supervisor.next_line() for _ in range(3)}
         (tmp_path / "allowed").touch()
-        assert ["sees all 1", "ready host:0 host:1"] == [process.stdout.readline().strip() for _ in range(2)]
-    finally:
-        process.terminate()
-        process.communicate(timeout=PATIENCE_SECONDS)
+        assert ["sees all 1", "ready host:0 host:1"] == [supervisor.next_line() for _ in range(2)]

@@ -4,14 +4,13 @@ import asyncio
 import os
 import signal
 import socket
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from ottla.cli.serve.service_notification import ServiceNotifier, take_notifier
+from tests.processes import OTTLA, Program
 from tests.waiting import PATIENCE_SECONDS
 
 
@@ -90,28 +89,15 @@ async def test_pings(manager: socket.socket) -> None:
 
 @pytest.mark.parametrize("brokers", [1, 2])
 def test_a_broker_tells_its_life(brokers: int, manager: socket.socket, tmp_path: Path) -> None:
-    process = subprocess.Popen(
-        [
-            *(sys.executable, "-m", "ottla", "serve", "--data", str(tmp_path / "data"), "--listen", "127.0.0.1:0"),
-            *("--brokers", str(brokers)),
-        ],
-        # A ping each second: the kernel keeps few messages that were not read yet, and further ones are lost.
-        env={**os.environ, "NOTIFY_SOCKET": manager.getsockname(), "WATCHDOG_USEC": "3000000"},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    try:
+    # A ping each second: the kernel keeps few messages that were not read yet, and further ones are lost.
+    environment = {"NOTIFY_SOCKET": manager.getsockname(), "WATCHDOG_USEC": "3000000"}
+    command = [*OTTLA, "serve", "--data", tmp_path / "data", "--listen", "127.0.0.1:0", "--brokers", str(brokers)]
+    with Program(command, tmp_path / "serve", environment=environment) as served:
         ready = heard_first(manager, "READY=1")
-        assert process.stdout is not None
-        words = process.stdout.readline().split()
-        assert ["ready", brokers] == [words[0], len(words[1].split(","))]
-        assert ["READY=1", f"STATUS=ready on {words[1].replace(',', ', ')}"] == ready
+        addresses = served.wait_ready()
+        assert brokers == len(addresses.split(","))
+        assert ["READY=1", f"STATUS=ready on {addresses.replace(',', ', ')}"] == ready
         heard_first(manager, "WATCHDOG=1")
-        process.send_signal(signal.SIGTERM)
+        served.send(signal.SIGTERM)
         assert ["STOPPING=1", "STATUS=stopping"] == heard_first(manager, "STOPPING=1")
-        out, _ = process.communicate(timeout=PATIENCE_SECONDS)
-        assert (0, "") == (process.returncode, out)
-    finally:
-        process.kill()
-        process.wait()
+        assert (0, []) == (served.wait(), served.remaining_lines())

@@ -1,7 +1,6 @@
 """`ottla topics create` on a cluster whose brokers show a new topic later than its controller has created it."""
 
 import asyncio
-import sys
 from itertools import chain, repeat
 from typing import Any, Final
 
@@ -10,6 +9,7 @@ from ottla.protocol.apis import ApiKey
 from ottla.protocol.messages import write_response
 from ottla.transport.addresses import Address
 from tests.broker.client.scripted_broker import response, scripted, versions_answer
+from tests.processes import OTTLA, run
 
 BROKER: Final = 5
 HIDDEN: Final = {"error_code": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "name": "new", "partitions": []}
@@ -47,21 +47,18 @@ async def create(*shown: dict[str, Any]) -> tuple[int | None, str, list[ApiKey]]
 
     async with scripted(answer) as (_, address):
         here.append(address)
-        command = ("-m", "ottla", "topics", "create", "new", "--bootstrap", f"{address.host}:{address.port}")
-        process = await asyncio.create_subprocess_exec(
-            sys.executable, *command, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
-        )
-        printed, _ = await process.communicate()
-    return process.returncode, printed.decode(), asked[asked.index(ApiKey.CREATE_TOPICS) + 1 :]
+        command = [*OTTLA, "topics", "create", "new", "--bootstrap", f"{address.host}:{address.port}"]
+        done = await asyncio.to_thread(run, command, status=None)
+    return done.returncode, done.stdout + done.stderr, asked[asked.index(ApiKey.CREATE_TOPICS) + 1 :]
 
 
-def test_returns_when_the_brokers_show_it() -> None:
-    status, printed, asked = asyncio.run(create(HIDDEN, HIDDEN, ELECTING, VISIBLE))
+async def test_returns_when_the_brokers_show_it() -> None:
+    status, printed, asked = await create(HIDDEN, HIDDEN, ELECTING, VISIBLE)
     assert (0, "created topic new with 1 partition\n") == (status, printed)
     assert [ApiKey.METADATA] * 4 == asked
 
 
-def test_whoever_may_create_but_not_describe_does_not_wait() -> None:
-    status, printed, asked = asyncio.run(create(FORBIDDEN))
+async def test_whoever_may_create_but_not_describe_does_not_wait() -> None:
+    status, printed, asked = await create(FORBIDDEN)
     assert (0, "created topic new with 1 partition\n") == (status, printed)
     assert [ApiKey.METADATA] == asked

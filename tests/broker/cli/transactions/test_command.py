@@ -10,7 +10,7 @@ from ottla.model.ids import TopicPartition
 from ottla.records.builder import BatchBuilder
 from tests.broker.cli.command_scenarios import Scenario
 from tests.broker.cli.transaction_scenarios import SCENARIOS, WRONG_USAGE, a_hanging_transaction
-from tests.hostile.broker_process import BrokerProcess
+from tests.broker_process import BrokerProcess
 from tests.unit.cli.command_line import CommandLine
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.hostile.broker_process import BrokerProcess
+from tests.broker_process import BrokerProcess
 from tests.unit.cli.command_line import CommandLine
 
 PASSWORD = "correct horse"

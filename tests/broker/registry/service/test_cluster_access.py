@@ -1,12 +1,8 @@
 """A registry with TLS whose clients are the users of a cluster: real broker, real logins, the cluster's ACLs."""
 
 import asyncio
-import os
 import ssl
-import subprocess
-import sys
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import quote
@@ -32,7 +28,8 @@ from ottla.metadata.configs.authorization_configs import STANDARD_AUTHORIZER
 from ottla.model.errors import InvalidConfigError
 from ottla.registry.service.cluster_access import SUBJECT_PREFIX, ClusterAccess
 from ottla.transport.addresses import Address
-from tests.waiting import PATIENCE_SECONDS
+from tests.processes import OTTLA, Program, run
+from tests.waiting import PATIENCE_SECONDS, wait_until
 
 PASSWORDS = {"admin": "admin's", "registry": "registry's", "alice": "alice's", "bob": "bob's"}
 SCHEMA = {"schema": '"string"'}
@@ -54,22 +51,12 @@ class Served:
             "sasl.jaas.config=org.apache.kafka.common.security.scram.ScramLoginModule required"
             f' username="registry" password="{PASSWORDS["registry"]}";\n'
         )
-        with (folder / "registry.log").open("wb") as log:
-            self.process = subprocess.Popen(
-                [
-                    *(sys.executable, "-m", "ottla", "registry", "serve", "--listen", "127.0.0.1:0"),
-                    *("--bootstrap", self.bootstrap, "--command-config", str(properties), "--replication-factor", "1"),
-                    *("--authentication", "cluster", "--super-user", "User:admin"),
-                    *("--tls-certificate", str(certificate), "--tls-ca", self.authority),
-                ],
-                stdout=subprocess.PIPE,
-                stderr=log,
-                text=True,
-            )
-        assert self.process.stdout is not None
-        words = self.process.stdout.readline().split()
-        assert ["ready"] == words[:1], (folder / "registry.log").read_text()
-        self.url = words[1]
+        command = [*OTTLA, "registry", "serve", "--listen", "127.0.0.1:0", "--bootstrap", self.bootstrap]
+        command += ["--command-config", str(properties), "--replication-factor", "1"]
+        command += ["--authentication", "cluster", "--super-user", "User:admin"]
+        command += ["--tls-certificate", str(certificate), "--tls-ca", self.authority]
+        self.program = Program(command, folder / "registry")
+        self.url = self.program.wait_ready()
 
     def ask(self, method: str, path: str, user: str | None, password: str | None = None, **options: object) -> int:
         """The status of a request."""
@@ -80,10 +67,7 @@ class Served:
 
     def wait_status(self, wanted: int, method: str, path: str, user: str, **options: object) -> None:
         """Returns once the registry has read the ACLs that give this answer."""
-        deadline = time.monotonic() + PATIENCE_SECONDS
-        while (found := self.ask(method, path, user, **options)) != wanted:  # type: ignore[arg-type]
-            assert time.monotonic() < deadline, found
-            time.sleep(0.2)
+        wait_until(lambda: self.ask(method, path, user, **options) == wanted, f"{path}: {wanted}")  # type: ignore[arg-type]
 
     def admin(self) -> Admin:
         return Admin(
@@ -136,8 +120,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
         yield registry
     finally:
         if registry is not None:
-            registry.process.terminate()
-            registry.process.wait(PATIENCE_SECONDS)
+            registry.program.kill()
         stopping.set()
         thread.join(PATIENCE_SECONDS)
 
@@ -165,15 +148,13 @@ def test_a_client_without_a_login_is_told_how(served: Served) -> None:
 
 
 def test_the_command_line_logs_in(served: Served) -> None:
-    command = [sys.executable, "-m", "ottla", "registry", "subjects", "--json"]
+    command = [*OTTLA, "registry", "subjects", "--json"]
     address = served.url.removeprefix("https://")
-    trusting = {**os.environ, "OTTLA_REGISTRY_CA": served.authority}
+    trusting = {"OTTLA_REGISTRY_CA": served.authority}
     url = f"https://admin:{quote(PASSWORDS['admin'])}@{address}"
-    done = subprocess.run([*command, "--url", url], env=trusting, capture_output=True, text=True, check=False)
-    assert 0 == done.returncode, done.stderr
+    run([*command, "--url", url], environment=trusting)
     url = f"https://admin:secret@{address}"
-    refused = subprocess.run([*command, "--url", url], env=trusting, capture_output=True, text=True, check=False)
-    assert (1, False) == (refused.returncode, "secret" in refused.stderr), refused.stderr
+    assert "secret" not in run([*command, "--url", url], environment=trusting, status=1).stderr
 
 
 def test_a_password_that_was_accepted_does_not_let_others_in(served: Served) -> None:

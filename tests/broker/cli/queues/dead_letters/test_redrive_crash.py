@@ -1,8 +1,6 @@
 """A redrive that is killed at each of its steps, and run again: every letter goes back once."""
 
-import os
 import signal
-import subprocess
 import sys
 from pathlib import Path
 from uuid import uuid4
@@ -11,7 +9,9 @@ import pytest
 
 from ottla.operations.dead_letters import redrive
 from tests.broker.cli.queues.dead_letters.test_command import REDRIVE, die, read, story
+from tests.processes import OTTLA, Program, run
 from tests.unit.cli.command_line import CommandLine
+from tests.waiting import wait_until
 
 LETTERS = 20
 KILLED = """
@@ -60,18 +60,8 @@ STEPS = [
 
 def killed_redrive(ottla: CommandLine, dead: str, method: str, when: str, calls: int) -> None:
     """Runs the command in a process of its own, which kills itself at the given call of its producer."""
-    environment = {**os.environ, "OTTLA_BOOTSTRAP": ottla.bootstrap}
-    source = str(Path(redrive.__file__).parents[3])
-    environment["PYTHONPATH"] = os.pathsep.join([source, environment.get("PYTHONPATH", "")])
-    done = subprocess.run(
-        [sys.executable, "-c", KILLED, method, when, str(calls), *REDRIVE, dead, "--yes"],
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-    assert -signal.SIGKILL == done.returncode, done.stderr
+    command = [sys.executable, "-c", KILLED, method, when, str(calls), *REDRIVE, dead, "--yes"]
+    run([*command, "--bootstrap", ottla.bootstrap], status=-signal.SIGKILL)
 
 
 @pytest.mark.parametrize(("method", "when", "calls"), STEPS)
@@ -91,7 +81,7 @@ def test_killed_and_run_again(
     assert "no letters to redrive\n" == ottla.ok(*REDRIVE, dead, "--yes").err
 
 
-def test_a_second_redrive_fences_the_first(ottla: CommandLine) -> None:
+def test_a_second_redrive_fences_the_first(ottla: CommandLine, tmp_path: Path) -> None:
     """Two commands at the same time: the letters still go back once."""
     topic = f"t-{uuid4().hex[:8]}"
     dead = f"dlq.{topic}"
@@ -99,12 +89,11 @@ def test_a_second_redrive_fences_the_first(ottla: CommandLine) -> None:
     ottla.ok("topics", "create", dead)
     values = [b"%02d" % at for at in range(LETTERS)]
     die(ottla, dead, [(value, story(topic, at, "")) for at, value in enumerate(values)])
-    environment = {**os.environ, "OTTLA_BOOTSTRAP": ottla.bootstrap}
-    slow = [sys.executable, "-m", "ottla", *REDRIVE, dead, "--yes", "--rate", "0.5"]
-    with subprocess.Popen(slow, env=environment, stderr=subprocess.PIPE, text=True) as first:
-        while not read(ottla, topic):
-            assert None is first.poll()
+    slow = [*OTTLA, *REDRIVE, dead, "--yes", "--rate", "0.5", "--bootstrap", ottla.bootstrap]
+    with Program(slow, tmp_path / "first") as first:
+        wait_until(lambda: read(ottla, topic))
+        assert first.is_running
         ottla.ok(*REDRIVE, dead, "--yes")
-        _, words = first.communicate(timeout=60)
-    assert (1, True) == (first.returncode, "fenced" in words.lower() or "another producer" in words), words
+        status = first.wait()
+    assert (1, True) == (status, "fenced" in first.log.lower() or "another producer" in first.log), first.log
     assert values == sorted(each.value for each in read(ottla, topic))
