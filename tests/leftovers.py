@@ -2,16 +2,10 @@
 
 import os
 import threading
-import time
 from contextlib import suppress
 from pathlib import Path
 
-from tests.waiting import PATIENCE_SECONDS
-
-# How long threads may take to end, and files to be closed, after what they were for was closed: an executor's threads
-# end on their own, and a thread of another test's broker may have a file open for a moment.
-SECONDS = PATIENCE_SECONDS
-LOOK_SECONDS = 0.02
+from tests.waiting import wait_until
 
 
 class Leftovers:
@@ -23,10 +17,13 @@ class Leftovers:
         self.threads = set(threading.enumerate())
 
     def check(self) -> None:
-        """Fails if the process still holds more than when this was made after all had time to end."""
-        deadline = time.monotonic() + SECONDS
-        while self._is_exceeded_by(now := Leftovers()) and time.monotonic() < deadline:
-            time.sleep(LOOK_SECONDS)
+        """Fails if the process still holds more than when this was made, after all had time to end.
+
+        An executor's threads end on their own, and a thread of another test's broker may have a file open for a moment.
+        """
+        with suppress(AssertionError):  # what is left is said below
+            wait_until(lambda: not self._is_exceeded_by(Leftovers()))
+        now = Leftovers()
         assert now.files <= self.files
         assert set() == now.children - self.children
         assert set() == now.threads - self.threads

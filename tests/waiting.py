@@ -26,6 +26,12 @@ async def until(condition: Callable[[], object | Awaitable[object]], seconds: fl
             await asyncio.sleep(0 if turn < TURNS else LOOK_SECONDS)
 
 
+async def settle() -> None:
+    """Lets the event loop do all that waits for nothing outside of it."""
+    for _ in range(TURNS):
+        await asyncio.sleep(0)
+
+
 def wait_until(
     condition: Callable[[], T],
     what: str | Callable[[], object] = "the condition is true",

@@ -2,7 +2,6 @@
 
 import asyncio
 import os
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,6 +15,7 @@ from tests.cluster.zookeeper import ZooKeeperEnsemble
 from tests.cluster.zookeeper_world import ZooKeeperWorld
 from tests.unit.metadata.store_rig import heard, other_process, take
 from tests.unit.metadata.store_worlds import clients
+from tests.waiting import wait_until
 
 TIMEOUT_MS = 600_000
 HOLD = "lease = await store.lease('brokers/1', b'child')\nsay('held')\nawait asyncio.sleep(1000)"
@@ -38,8 +38,7 @@ async def holder(world: ZooKeeperWorld, folder: Path) -> asyncio.subprocess.Proc
 
 
 def wait_until_gone(client: KazooClient, path: str) -> None:
-    while client.exists(path) is not None:
-        time.sleep(0.02)
+    wait_until(lambda: client.exists(path) is None)
 
 
 async def test_who_lives_beside_it_sees_it_die(patient: ZooKeeperEnsemble, tmp_path: Path) -> None:

@@ -148,7 +148,7 @@ def test_certificate_that_expires_while_its_broker_runs(secured: Secured) -> Non
         with secured.security.admin(secured.cluster.bootstrap) as admin:
             admin.alter_configs([ConfigResource(ResourceType.BROKER, str(broker.id), config)])
         assert serves(broker, short)
-        time.sleep(max(0.0, expires_at - time.monotonic()))
+        time.sleep(max(0.0, expires_at - time.monotonic()))  # the certificate's life, which is what is tested
         context = ssl.create_default_context(cafile=str(secured.security.certificates.file))
         wait_until(lambda: not is_trusted(broker, context), "the certificate has expired")
         fresh = secured.security.issue(broker.id)

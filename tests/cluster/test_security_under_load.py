@@ -157,7 +157,7 @@ def _change_quotas(admin: Admin, turn: int) -> None:
             other: {"producer_byte_rate": 1.0},
         }
     )
-    time.sleep(0.3)
+    time.sleep(0.3)  # the clients are slowed down for this long
     admin.alter_client_quotas(
         {
             app: {"producer_byte_rate": None, "consumer_byte_rate": None, "request_percentage": None},

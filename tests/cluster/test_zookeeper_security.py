@@ -189,7 +189,7 @@ def test_a_handshake_may_take_longer_than_a_connection(tmp_path: Path) -> None:
 
         def serve() -> None:
             accepted, _ = listening.accept()
-            time.sleep(0.5)
+            time.sleep(0.5)  # longer than a connection takes
             with serving.wrap_socket(accepted, server_side=True) as encrypted:
                 encrypted.sendall(b"done")
 

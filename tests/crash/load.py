@@ -6,7 +6,6 @@ stored but not acknowledged is not stored twice.
 """
 
 import threading
-import time
 from dataclasses import dataclass, field
 from typing import Any, Final
 from uuid import UUID
@@ -163,19 +162,6 @@ def ask(address: str, api_key: ApiKey, values: dict[str, Any]) -> Any:
     """One question on a connection of its own."""
     with RawConnection(address) as connection:
         return connection.ask_newest(api_key, values)
-
-
-def wait_served(address: str) -> None:
-    """Returns once the broker answers; it may still be starting."""
-    deadline = time.monotonic() + 60
-    while True:
-        try:
-            ask(address, ApiKey.METADATA, {"topics": []})
-            return
-        except LOST:
-            if time.monotonic() > deadline:
-                raise
-            time.sleep(RETRY_SECONDS)
 
 
 def _place(record: Record) -> tuple[int, int, int]:

@@ -17,8 +17,8 @@ from ottla.records.builder import build_batch
 from ottla.records.record import Record
 from ottla.testing.broker_cluster import BrokerCluster
 from ottla.testing.process_broker import ProcessBroker
-from tests.crash.test_share_failover import SETTINGS, ask, eventually, join
-from tests.waiting import PATIENCE_SECONDS
+from tests.crash.test_share_failover import SETTINGS, ask, join
+from tests.waiting import PATIENCE_SECONDS, wait_until
 from tests.wire.exchange import RawConnection
 from tests.wire.share_member import ACCEPT, REJECT, Member, set_up
 from tests.wire.world import batch, create_topic, produce
@@ -57,7 +57,7 @@ def begin(cluster: BrokerCluster) -> UUID:
     answer = ask(cluster.brokers[0], ApiKey.INCREMENTAL_ALTER_CONFIGS, {"resources": [resource]})
     assert ErrorCode.none is answer.responses[0].error_code
     coordinator = {"key_type": 0, "coordinator_keys": ["g"]}
-    eventually(
+    wait_until(
         lambda: (
             ask(cluster.brokers[0], ApiKey.FIND_COORDINATOR, coordinator).coordinators[0].error_code is ErrorCode.none
         )
@@ -90,12 +90,12 @@ def test_dead_letters_survive_the_leader_that_owes_them(tmp_path: Path) -> None:
         create_dead_letter_topic(cluster, other.id)
         with RawConnection(leader.bootstrap) as connection:
             member = Member(connection, "g", topic_id, "one")
-            ((_, last, _),) = eventually(lambda: member.fetch(max_wait=timedelta(seconds=30)))
+            ((_, last, _),) = wait_until(lambda: member.fetch(max_wait=timedelta(seconds=30)))
             # Nothing can be written to the dead-letter topic while its broker is down.
             other.kill()
             types = [ACCEPT, REJECT, REJECT] + [ACCEPT] * (last - 2)
             # The share coordinator may have been there, too.
-            eventually(lambda: member.acknowledge((0, last, types)) == [ErrorCode.none])
+            wait_until(lambda: member.acknowledge((0, last, types)) == [ErrorCode.none])
             leader.kill()
         other.start()
         leader.start()
@@ -103,7 +103,7 @@ def test_dead_letters_survive_the_leader_that_owes_them(tmp_path: Path) -> None:
         acquired: list[tuple[int, int, int]] = []
         with RawConnection(cluster.leader_of("t").bootstrap) as connection:
             successor = Member(connection, "g", topic_id, "two")
-            eventually(lambda: successor.ask_fetch().error_code is ErrorCode.none)
+            wait_until(lambda: successor.ask_fetch().error_code is ErrorCode.none)
             found = read_dead_letters(cluster, 2)
             acquired += successor.fetch()
         stories = [read_dead_letter(record.headers) for record in found]
@@ -123,10 +123,10 @@ def test_dead_letters_of_deleted_records_survive_the_leader_that_owes_them(tmp_p
         with RawConnection(leader.bootstrap) as connection:
             produce(connection, topic_id, batch())
             member = Member(connection, "g", topic_id, "one")
-            ((_, last, _),) = eventually(lambda: member.fetch(max_wait=timedelta(seconds=30)))
+            ((_, last, _),) = wait_until(lambda: member.fetch(max_wait=timedelta(seconds=30)))
             # Nothing can be written to the dead-letter topic while its broker is down.
             other.kill()
-            eventually(lambda: member.acknowledge((0, 2, [ACCEPT, REJECT, REJECT])) == [ErrorCode.none])
+            wait_until(lambda: member.acknowledge((0, 2, [ACCEPT, REJECT, REJECT])) == [ErrorCode.none])
             parts = [{"partition_index": 0, "offset": 3}]
             wish = {"topics": [{"name": "t", "partitions": parts}], "timeout": timedelta(seconds=30)}
             deleted = ask(leader, ApiKey.DELETE_RECORDS, wish)
@@ -139,7 +139,7 @@ def test_dead_letters_of_deleted_records_survive_the_leader_that_owes_them(tmp_p
         cluster.wait_in_sync()
         with RawConnection(cluster.leader_of("t").bootstrap) as connection:
             successor = Member(connection, "g", topic_id, "two")
-            eventually(lambda: successor.ask_fetch().error_code is ErrorCode.none)
+            wait_until(lambda: successor.ask_fetch().error_code is ErrorCode.none)
             found = read_dead_letters(cluster, 2)
             assert [] == successor.fetch()
         stories = [read_dead_letter(record.headers) for record in found]
@@ -155,7 +155,7 @@ def test_a_kill_while_dead_letters_are_written_loses_none(tmp_path: Path) -> Non
             group_id, topic_id = set_up(connection, 0, errors_deadletterqueue_topic_name=DEAD_LETTERS)
             produce(connection, topic_id, build_batch([Record(at, at, None, b"x") for at in range(count)]))
             member = Member(connection, group_id, topic_id)
-            acquired = eventually(lambda: member.fetch(max_wait=timedelta(seconds=30), max_records=count))
+            acquired = wait_until(lambda: member.fetch(max_wait=timedelta(seconds=30), max_records=count))
             assert (0, count - 1) == (acquired[0][0], acquired[-1][1])
             assert [ErrorCode.none] == member.acknowledge((0, count - 1, [REJECT]))
             broker.kill()
@@ -163,7 +163,7 @@ def test_a_kill_while_dead_letters_are_written_loses_none(tmp_path: Path) -> Non
         found: dict[int | None, None] = {}
         with RawConnection(broker.bootstrap) as connection:
             successor = Member(connection, group_id, topic_id, "two")
-            eventually(lambda: successor.ask_fetch().error_code is ErrorCode.none)
+            wait_until(lambda: successor.ask_fetch().error_code is ErrorCode.none)
             with Consumer(
                 DEAD_LETTERS,
                 bootstrap_servers=broker.bootstrap,

@@ -1,8 +1,6 @@
 """A share group on three brokers whose share-partition leader, share coordinator and group coordinator are killed: what
 was acknowledged stays so, and the rest is delivered again."""
 
-import time
-from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -15,7 +13,7 @@ from ottla.coordination.share_state.records import ShareKey
 from ottla.protocol.apis import ApiKey
 from ottla.testing.broker_cluster import BrokerCluster
 from ottla.testing.broker_handle import BrokerHandle
-from tests.waiting import PATIENCE_SECONDS
+from tests.waiting import wait_until
 from tests.wire.exchange import RawConnection
 from tests.wire.share_member import ACCEPT, RELEASE, Member
 from tests.wire.world import batch, produce
@@ -24,17 +22,6 @@ SETTINGS = {
     "offsets.topic.num.partitions": "1",
     "share.coordinator.state.topic.num.partitions": "1",
 }
-
-
-def eventually(attempt: Callable[[], Any]) -> Any:
-    """What the attempt returns, once that is something; brokers that were killed are replaced in a while."""
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while True:
-        found = attempt()
-        if found:
-            return found
-        assert time.monotonic() < deadline, "it never came"
-        time.sleep(0.1)
 
 
 def ask(broker: BrokerHandle, api_key: ApiKey, values: dict[str, Any]) -> Any:
@@ -56,14 +43,14 @@ def join(cluster: BrokerCluster) -> None:
         epoch = answer.member_epoch
         return bool(answer.assignment and answer.assignment.topic_partitions)
 
-    eventually(beat)
+    wait_until(beat)
 
 
 def kill_and_wait(cluster: BrokerCluster, topic: str) -> None:
     """Kills the leader of a partition, waits for another one, and brings the broker back."""
     victim = cluster.leader_of(topic)
     victim.kill()
-    eventually(lambda: cluster.leader_of(topic).id != victim.id)
+    wait_until(lambda: cluster.leader_of(topic).id != victim.id)
     victim.start()
     cluster.wait_in_sync()
 
@@ -83,7 +70,7 @@ def test_a_share_group_survives_the_brokers_that_it_needs(tmp_path: Path) -> Non
         config = {"name": "share.auto.offset.reset", "config_operation": 0, "value": "earliest"}
         resource = {"resource_type": 32, "resource_name": "g", "configs": [config]}
         ask(broker, ApiKey.INCREMENTAL_ALTER_CONFIGS, {"resources": [resource]})
-        eventually(
+        wait_until(
             lambda: (
                 ask(broker, ApiKey.FIND_COORDINATOR, {"key_type": 0, "coordinator_keys": ["g"]})
                 .coordinators[0]
@@ -103,7 +90,7 @@ def test_a_share_group_survives_the_brokers_that_it_needs(tmp_path: Path) -> Non
         kill_and_wait(cluster, "t")
         with RawConnection(cluster.leader_of("t").bootstrap) as connection:
             second = Member(connection, "g", topic_id, "two")
-            acquired = eventually(lambda: second.fetch(max_wait=timedelta(seconds=10)))
+            acquired = wait_until(lambda: second.fetch(max_wait=timedelta(seconds=10)))
             offsets = [offset for begin, end, _ in acquired for offset in range(begin, end + 1)]
             assert list(range(1, end_offset)) == offsets
             assert 2 == acquired[0][2]
@@ -112,12 +99,12 @@ def test_a_share_group_survives_the_brokers_that_it_needs(tmp_path: Path) -> Non
         kill_and_wait(cluster, "__consumer_offsets")
         with RawConnection(cluster.leader_of("t").bootstrap) as connection:
             third = Member(connection, "g", topic_id, "three")
-            acquired = eventually(lambda: third.fetch(max_wait=timedelta(seconds=10)))
+            acquired = wait_until(lambda: third.fetch(max_wait=timedelta(seconds=10)))
             assert (1, end_offset - 1) == (acquired[0][0], acquired[-1][1])
             assert [ErrorCode.none] == third.acknowledge((1, end_offset - 1, [ACCEPT]))
         coordinator = cluster.leader_of("__consumer_offsets")
         wanted = {"groups": [{"group_id": "g", "topics": None}]}
         # It may be loading its groups.
-        (topic,) = eventually(lambda: ask(coordinator, ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS, wanted).groups[0].topics)
+        (topic,) = wait_until(lambda: ask(coordinator, ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS, wanted).groups[0].topics)
         (part,) = topic.partitions
         assert (end_offset, 0) == (part.start_offset, part.lag)

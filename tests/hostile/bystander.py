@@ -19,6 +19,7 @@ from ottla.protocol.apis import ApiKey
 from ottla.records.batch import scan
 from ottla.records.decode import decode_records
 from tests.hostile.batches import numbered_batch
+from tests.waiting import wait_until
 from tests.wire.exchange import RawConnection
 from tests.wire.world import create_topic, produce, unused_name
 
@@ -79,9 +80,7 @@ class Bystander:
         assert is_served, f"the bystander came to {len(self.disturbed)} rounds in {PATIENCE_SECONDS} s"
 
     def _wait_rounds(self, times: list[float], count: int) -> None:
-        deadline = time.monotonic() + PATIENCE_SECONDS
-        while len(times) < count and self._thread.is_alive() and time.monotonic() < deadline:
-            self._is_over.wait(PAUSE_SECONDS)
+        wait_until(lambda: len(times) >= count or not self._thread.is_alive(), lambda: f"{count} rounds: {len(times)}")
 
     def _run(self) -> None:
         try:

@@ -67,4 +67,4 @@ def drip(sender: socket.socket, content: bytes, *, pause: float) -> None:
     """One byte at a time."""
     for at in range(len(content)):
         sender.sendall(content[at : at + 1])
-        time.sleep(pause)
+        time.sleep(pause)  # what a slow writer is

@@ -1,9 +1,11 @@
 """What a reader of committed records finds in a topic: by confluent-kafka, whose code has nothing of ours."""
 
-from time import monotonic, sleep
+from time import monotonic
 from typing import NamedTuple
 
 from confluent_kafka import Consumer, KafkaError, TopicPartition
+
+from tests.waiting import wait_until
 
 TIMEOUT_S = 90
 
@@ -62,11 +64,8 @@ def wait_ended(bootstrap: str) -> None:
     """Returns when the decided transactions have their markers: a commit is answered before its records are visible."""
     from ottla import Admin
 
-    deadline = monotonic() + TIMEOUT_S
     with Admin(bootstrap_servers=bootstrap) as admin:
-        while decided := admin.list_transactions(state_filters=["PrepareCommit", "PrepareAbort"]):
-            assert monotonic() < deadline, f"no markers after {TIMEOUT_S} s: {decided}"
-            sleep(0.05)
+        wait_until(lambda: not admin.list_transactions(state_filters=["PrepareCommit", "PrepareAbort"]))
 
 
 def open_transactions(bootstrap: str) -> list[str]:

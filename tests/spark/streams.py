@@ -4,9 +4,9 @@ import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from time import monotonic, sleep
 from typing import TYPE_CHECKING, Any
 
+from tests import waiting
 from tests.spark.topics import values_of
 
 if TYPE_CHECKING:
@@ -65,12 +65,15 @@ def running(stream: "DataFrame", checkpoint: Path, found: Batches) -> Iterator["
 
 def wait_until(what: str, query: "StreamingQuery", is_so: Any) -> None:
     """Waits for something that a query brings about; a query that fails meanwhile raises its error."""
-    deadline = monotonic() + TIMEOUT_S
-    while not is_so():
+
+    def is_so_or_failed() -> bool:
+        if is_so():
+            return True
         if (error := query.exception()) is not None:
             raise error
-        assert monotonic() < deadline, f"waited {TIMEOUT_S} s: {what}"
-        sleep(0.05)
+        return False
+
+    waiting.wait_until(is_so_or_failed, what, TIMEOUT_S)
 
 
 def offset_in(checkpoint: Path, batch_id: int) -> dict[str, Any]:

@@ -1,6 +1,5 @@
 """Exactly once when the broker dies at each point of the commit protocol, and when transactions outlive their time."""
 
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from threading import Event, Thread
@@ -13,6 +12,7 @@ from tests.spark.committed_records import open_transactions
 from tests.spark.killing_source import POINTS, KillingSource
 from tests.spark.test_exactly_once_kills import COUNT, check_once, run_until_it_dies, start
 from tests.spark.topics import Topics, numbers
+from tests.waiting import wait_until
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -82,9 +82,6 @@ def test_the_time_of_transactions_is_over_before_the_query_is_back(
     """What the decision names is aborted then, all of it or a part: the next run puts its own in the place of that."""
     output = topics.create(2)
     run_until_it_dies(start(spark, topics, source, output, tmp_path, killAt=point, transactionTimeoutMs="2000"))
-    deadline = time.monotonic() + 60
-    while open_transactions(topics.bootstrap):
-        assert time.monotonic() < deadline, "the broker does not abort what takes too long"
-        time.sleep(0.1)
+    wait_until(lambda: not open_transactions(topics.bootstrap), "the broker aborts what takes too long")
     assert start(spark, topics, source, output, tmp_path).awaitTermination(120)
     check_once(topics, output)

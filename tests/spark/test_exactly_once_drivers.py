@@ -2,7 +2,6 @@
 
 import os
 import signal
-import time
 from pathlib import Path
 
 import pytest
@@ -12,6 +11,7 @@ from tests.spark.driver_process import TIMEOUT_S, DriverProcess
 from tests.spark.killing_source import POINTS
 from tests.spark.standalone_cluster import StandaloneCluster
 from tests.spark.topics import Topics, numbers
+from tests.waiting import wait_until
 
 COUNT = 2_000
 QUICK = ("half-committed",)
@@ -53,11 +53,12 @@ def test_a_driver_that_was_replaced_while_it_slept_does_no_harm(
     given = {"bootstrap": ottla.bootstrap, "source": source, "output": output}
     note = tmp_path / f"{point}-happened"
     with DriverProcess(tmp_path, **given, writing={"killAt": point, "killHow": "stop"}) as zombie:
-        deadline = time.monotonic() + TIMEOUT_S
-        while not (note.exists() and note.read_text()):
-            assert zombie.is_running, zombie.log[-6000:]
-            assert time.monotonic() < deadline
-            time.sleep(0.1)
+
+        def has_happened() -> bool:
+            assert zombie.is_running, zombie.log_end
+            return note.exists() and bool(note.read_text())
+
+        wait_until(has_happened, seconds=TIMEOUT_S)
         with DriverProcess(tmp_path, **given) as driver:
             driver.wait_well()
         check_once(ottla, output)

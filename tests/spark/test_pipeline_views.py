@@ -2,7 +2,6 @@
 
 import json
 from pathlib import Path
-from time import monotonic, sleep
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -16,6 +15,7 @@ from ottla.spark.pipelines.running.runner import PipelineFailedError, run_querie
 from tests.spark.pipeline_rig import headers_of, loaded, records_of, rows_of, run_once, send_json, write_project
 from tests.spark.streams import TIMEOUT_S
 from tests.spark.topics import Topics
+from tests.waiting import wait_until
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -293,10 +293,7 @@ def test_without_dead_letters_a_wrong_record_ends_the_run(spark: "SparkSession",
 
     def while_told(_reports: list[QueryReport]) -> None:
         """The query ends between two looks of the run at it, which must not miss why."""
-        deadline = monotonic() + TIMEOUT_S
-        while any(each.name == f"strict-{out}.out" for each in spark.streams.active):
-            assert monotonic() < deadline, "the query did not end"
-            sleep(0.05)
+        wait_until(lambda: all(query.name != f"strict-{out}.out" for query in spark.streams.active))
 
     with pytest.raises(PipelineFailedError) as raised:
         run_queries(spark, loaded(ottla, folder), once=True, watch=while_told, ready=lambda: None)

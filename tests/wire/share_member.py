@@ -1,6 +1,5 @@
 """A share group over the wire, and a member of it."""
 
-import time
 from datetime import timedelta
 from typing import Any
 from uuid import UUID
@@ -8,6 +7,7 @@ from uuid import UUID
 from kio.schema.errors import ErrorCode
 
 from ottla.protocol.apis import ApiKey
+from tests.waiting import wait_until
 from tests.wire.exchange import RawConnection
 from tests.wire.groups import unused_group
 from tests.wire.world import batch, create_topic, produce, unused_name
@@ -95,10 +95,14 @@ def set_up(
     joined = {"group_id": group_id, "member_id": "m", "member_epoch": 0, "subscribed_topic_names": [name]}
     answer = connection.ask_newest(ApiKey.SHARE_GROUP_HEARTBEAT, joined)
     assert ErrorCode.none is answer.error_code, answer.error_message
-    while not (answer.assignment and answer.assignment.topic_partitions):
-        # The assignment comes when the share coordinator has initialized the partition.
-        time.sleep(0.02)
+
+    def is_assigned() -> bool:
+        nonlocal answer
         beat = {**joined, "member_epoch": answer.member_epoch}
         answer = connection.ask_newest(ApiKey.SHARE_GROUP_HEARTBEAT, beat)
         assert ErrorCode.none is answer.error_code, answer.error_message
+        return bool(answer.assignment and answer.assignment.topic_partitions)
+
+    if not (answer.assignment and answer.assignment.topic_partitions):
+        wait_until(is_assigned, "the share coordinator has initialized the partition")
     return group_id, topic_id

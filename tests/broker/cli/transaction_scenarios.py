@@ -3,7 +3,6 @@
 A transaction that hangs comes about differently in each broker, so the test hands in how to make one.
 """
 
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
@@ -14,6 +13,7 @@ from ottla.model.ids import TopicPartition
 from tests.broker.cli.command_scenarios import Scenario
 from tests.broker.cli.group_scenarios import create_topic
 from tests.unit.cli.command_line import CommandLine
+from tests.waiting import wait_until
 
 Hang = Callable[[TopicPartition, int], None]
 """Leaves a transaction of one record open in a partition, at the offset given, its end, that no coordinator knows."""
@@ -40,9 +40,7 @@ def listed(ottla: CommandLine, *more: str) -> dict[str, str]:
 
 def wait_for_markers(ottla: CommandLine, transactional_id: str) -> None:
     """A commit is answered before its markers are written: the transaction is in PrepareCommit for a moment."""
-    deadline = time.monotonic() + 30
-    while "PrepareCommit" == listed(ottla)[transactional_id] and time.monotonic() < deadline:
-        time.sleep(0.1)
+    wait_until(lambda: "PrepareCommit" != listed(ottla)[transactional_id])
 
 
 def producers_of(ottla: CommandLine, topic: str, *more: str) -> list[dict[str, Any]]:
@@ -144,9 +142,7 @@ def an_open_transaction_is_terminated(ottla: CommandLine, tmp_path: Path) -> Non
     (held,) = producers_of(ottla, "s-ended")
     ended = ottla.ok("transactions", "terminate", "s-ended-1", "--yes", "--json").json
     assert (held["producer_id"], [{"topic": "s-ended", "partition": 0}]) == (ended["producer_id"], ended["partitions"])
-    deadline = time.monotonic() + 30
-    while listed(ottla).get("s-ended-1") in ("Ongoing", "PrepareAbort") and time.monotonic() < deadline:
-        time.sleep(0.1)
+    wait_until(lambda: listed(ottla).get("s-ended-1") not in ("Ongoing", "PrepareAbort"))
     assert [None] == [each["start_offset"] for each in producers_of(ottla, "s-ended")]
     again = ottla("transactions", "terminate", "s-ended-1", "--yes")
     assert (1, True) == (again.status, "has no open transaction" in again.err)

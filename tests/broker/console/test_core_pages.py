@@ -3,7 +3,6 @@
 import asyncio
 import json
 import threading
-import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -54,9 +53,7 @@ def test_the_first_page_of_a_console_waits_for_its_first_sample_and_does_not_ask
     sampler = console.console.sampler
     with ThreadPoolExecutor(1) as pool:
         page = pool.submit(console.get, "/")
-        deadline = time.monotonic() + 60
-        while not sampler.looked._waiters and not page.done() and time.monotonic() < deadline:
-            time.sleep(0.01)
+        wait_until(lambda: sampler.looked._waiters or page.done())
         may_go_on.set()
         shown = page.result(60)
     assert (200, []) == (shown.status_code, asked)

@@ -42,12 +42,12 @@ def console(broker: InProcessBroker, visit: Callable[..., Visitor], server: Prom
 
 def _settled(console: Visitor, address: str) -> dict[str, Any]:
     """The chart, once Prometheus has answered or failed."""
-    deadline = time.monotonic() + 60
-    while True:
+
+    def chart() -> dict[str, Any] | None:
         found: dict[str, Any] = console.get(address).json()
-        if not found["waiting"]:
-            return found
-        assert time.monotonic() < deadline
+        return None if found["waiting"] else found
+
+    return wait_until(chart) or {}
 
 
 def test_a_chart_has_the_past_of_the_range_that_its_page_shows(console: Visitor, server: PrometheusServer) -> None:

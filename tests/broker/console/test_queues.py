@@ -17,6 +17,7 @@ from ottla.model.queue_names import DELAY_ID, DELAY_MS, HALF_ID, HALF_STATE, RET
 from ottla.testing import InProcessBroker
 from tests.broker.console.shown_form import ShownForm, check_asks_again
 from tests.unit.console.visitor import Visitor
+from tests.waiting import wait_until
 
 HOUR = b"3600000"
 
@@ -164,9 +165,7 @@ def test_all_records_of_a_queue_are_released_by_a_job(
     started = console.post(f"/topics/{topic}/queues/{queue}/release-all", {**form, "confirm": queue})
     job = console.console.jobs.find(started.headers["location"].removeprefix("/jobs/"))
     assert 5 == len(read(broker, f"{topic}.billing.redelivery", 5))
-    deadline = time.monotonic() + 30
-    while job.state is JobState.RUNNING and time.monotonic() < deadline:
-        time.sleep(0.02)
+    wait_until(lambda: job.state is not JobState.RUNNING)
     assert (JobState.DONE, f"5 records of {queue} due now") == (job.state, job.outcome)
     assert [b"parked later"] == [value for _, value in parked(console, topic, queue)]
 
@@ -181,9 +180,7 @@ def test_a_long_queue_is_counted_by_a_job(
     assert "too many to count while a page loads" in console.get(f"/topics/{topic}/queues").text
     started = console.post(f"/topics/{topic}/queues/{queue}/count")
     job = console.console.jobs.find(started.headers["location"].removeprefix("/jobs/"))
-    deadline = time.monotonic() + 30
-    while job.state is JobState.RUNNING and time.monotonic() < deadline:
-        time.sleep(0.02)
+    wait_until(lambda: job.state is not JobState.RUNNING)
     assert (JobState.DONE, True) == (job.state, job.outcome.startswith("3 records parked, next due at "))
 
 

@@ -3,7 +3,6 @@
 import html as html_words
 import os
 import re
-import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -27,7 +26,7 @@ from ottla.operations.reassignment.throttle import find_throttle
 from ottla.testing import BrokerCluster, InProcessBroker
 from tests.broker.console.shown_form import check_asks_again
 from tests.unit.console.visitor import Visitor
-from tests.waiting import PATIENCE_SECONDS, wait_until
+from tests.waiting import wait_until
 
 
 @pytest.fixture
@@ -72,9 +71,7 @@ def test_topics_are_sorted_by_their_records_without_asking_for_all_offsets_again
     visit: Callable[..., Visitor], admin: Admin, broker: InProcessBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     console = visit(broker.bootstrap, sample_seconds=3600.0)
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while console.console.sampler.status.answered_at_ms is None and time.monotonic() < deadline:
-        time.sleep(0.02)
+    wait_until(lambda: console.console.sampler.status.answered_at_ms is not None)
     names = [f"sorted-{each}" for each in ("few", "many", "some")]
     admin.create_topics([NewTopic(each, 2) for each in names], wait_for_metadata=True)
     with Producer(bootstrap_servers=broker.bootstrap) as producer:
@@ -362,9 +359,7 @@ def test_replicas_are_moved_as_a_job(visit: Callable[..., Visitor], tmp_path: Pa
         response = console.post("/topics/moved/move", form)
         assert 303 == response.status_code
         job = console.console.jobs.find(response.headers["location"].removeprefix("/jobs/"))
-        deadline = time.monotonic() + PATIENCE_SECONDS
-        while job.state is JobState.RUNNING and time.monotonic() < deadline:
-            console.get(job.address)
+        wait_until(lambda: console.get(job.address) and job.state is not JobState.RUNNING)
         assert (JobState.DONE, True) == (job.state, job.outcome.startswith("moved 4 partitions")), job.outcome
         found = admin.describe_topics(["moved"])["moved"]
         assert {1, 2} == {broker for each in found.partitions for broker in each.replicas}

@@ -17,6 +17,7 @@ from ottla.records.builder import BatchBuilder
 from ottla.testing import InProcessBroker
 from tests.broker.console.shown_form import check_asks_again
 from tests.unit.console.visitor import Visitor
+from tests.waiting import wait_until
 
 
 @pytest.fixture(scope="module")
@@ -68,10 +69,7 @@ def test_an_open_transaction_is_terminated(console: Visitor, admin: Admin, opene
     assert 0 == readable(admin, topic)
     check_asks_again(console.post("/transactions/terminate", {"id": id, "confirm": "x"}), "x")
     assert 303 == console.post("/transactions/terminate", {"id": id, "confirm": id}).status_code
-    deadline = time.monotonic() + 30
-    while readable(admin, topic) != 2 and time.monotonic() < deadline:
-        time.sleep(0.02)
-    assert 2 == readable(admin, topic)
+    wait_until(lambda: readable(admin, topic) == 2)
     with pytest.raises(OttlaError):
         opened.commit_transaction()
     assert "nothing to abort" in console.get(f"/transactions/terminate?id={id}").text

@@ -6,6 +6,7 @@ import pytest
 
 from ottla.operations.queues import parked
 from tests.unit.cli.command_line import CommandLine
+from tests.waiting import wait_until
 
 HOUR_MS = 3_600_000
 
@@ -20,11 +21,14 @@ def park(
 
 def wait_delivered(ottla: CommandLine, topic: str, count: int) -> list[str]:
     """The values of a topic's records once there are so many."""
-    deadline = time.monotonic() + 30
-    while True:
-        values = ottla.ok("consume", topic).out.splitlines()
-        if len(values) >= count or time.monotonic() > deadline:
-            return values
+    values: list[str] = []
+
+    def are_all() -> bool:
+        values[:] = ottla.ok("consume", topic).out.splitlines()
+        return len(values) >= count
+
+    wait_until(are_all, lambda: f"{count} values: {values}")
+    return values
 
 
 class TestCreate:

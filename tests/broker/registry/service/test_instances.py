@@ -32,11 +32,11 @@ async def instances(bootstrap: str, count: int) -> AsyncIterator[list[Started]]:
 
 
 async def leader_of(running: list[Started]) -> Started:
-    while True:
-        leading = [each for each in running if each.registry.leadership is not None]
-        if len(leading) == 1:
-            return leading[0]
-        await asyncio.sleep(0.02)
+    def leading() -> list[Started]:
+        return [each for each in running if each.registry.leadership is not None]
+
+    await until(lambda: len(leading()) == 1)
+    return leading()[0]
 
 
 async def test_a_follower_forwards_writes_and_reads_its_own(ottla_broker: InProcessBroker) -> None:
@@ -103,7 +103,7 @@ async def test_a_forwarded_write_goes_to_the_next_leader_if_the_leader_is_silent
                 write = asyncio.create_task(follower.call(method, path, body))
                 await reached.wait()
                 follower.registry._on_elected(None)
-                await asyncio.sleep(0.05)
+                await asyncio.sleep(0.05)  # in which it would be sent if there were a leader
                 assert not write.done()
                 follower.registry._on_elected(elected)
                 async with asyncio.timeout(40):
@@ -295,7 +295,7 @@ async def test_a_leader_that_failed_does_not_keep_the_event_loop_busy(ottla_brok
         assert leader is not None
         leader._failure = "the test says so"
         write = asyncio.create_task(only.call("POST", "/subjects/s/versions", ORDER))
-        await asyncio.sleep(0.1)
+        await asyncio.sleep(0.1)  # in which it would be answered; the event loop runs meanwhile
         assert not write.done()
         leader._failure = None
         assert 1 == (await write)["id"]

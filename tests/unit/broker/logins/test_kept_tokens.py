@@ -11,7 +11,7 @@ from ottla.env.real_clock import RealClock
 from ottla.model.ids import TimestampMs
 from ottla.security.sasl.authentication_error import AuthenticationError
 from tests.unit.broker.logins.secured import token
-from tests.waiting import until
+from tests.waiting import settle, until
 
 NOW_MS = 1_700_000_000_000
 
@@ -28,7 +28,7 @@ class SetClock(RealClock):
     async def sleep(self, seconds: float) -> None:
         end = self.ms + seconds * 1000
         while self.ms < end:  # noqa: ASYNC110  # The clock has no event of its own.
-            await asyncio.sleep(0.001)
+            await asyncio.sleep(0)
 
 
 class Endpoint:
@@ -40,7 +40,7 @@ class Endpoint:
         self._clock = clock
 
     async def fetch(self) -> str:
-        await asyncio.sleep(0.01)
+        await asyncio.sleep(0)
         if self.is_down:
             raise AuthenticationError("the token endpoint is down")
         self.issued.append(token(exp=self._clock.ms / 1000 + 10, jti=len(self.issued)))
@@ -64,7 +64,7 @@ async def test_renewed_in_time_and_used_while_the_endpoint_is_down(caplog: pytes
         renewing = asyncio.create_task(tokens.renew_forever())
         first = await tokens.token()
         clock.ms += 7900
-        await asyncio.sleep(0.05)
+        await settle()
         assert 1 == len(endpoint.issued)
         endpoint.is_down = True
         clock.ms += 200

@@ -10,6 +10,7 @@ import pytest
 from ottla.registry.service.checking_thread import CheckingThread
 from ottla.registry.state.errors import RegistryError
 from ottla.registry.state.schema_checks import SchemaCheck
+from tests.waiting import settle
 
 
 class Check:
@@ -67,11 +68,11 @@ async def test_a_check_whose_client_goes_away_keeps_the_thread() -> None:
     thread = CheckingThread()
     first, second = Check(), Check()
     running = asyncio.create_task(thread.run(as_check(first)))
-    await asyncio.sleep(0.01)
+    await settle()
     running.cancel()
     second.release.set()
     after = asyncio.create_task(thread.run(as_check(second)))
-    await asyncio.sleep(0.05)
+    await asyncio.sleep(0.05)  # in which the thread would take the second check if it were free
     assert 0 == second.done
     first.release.set()
     await after

@@ -9,6 +9,7 @@ from ottla.registry.service import image_access
 from ottla.registry.service.applied_offset import AppliedOffset
 from ottla.registry.service.image_access import ImageAccess
 from ottla.registry.state.errors import RegistryError
+from tests.waiting import settle
 
 
 async def test_a_change_waits_for_readers_and_new_readers_wait_for_the_change() -> None:
@@ -30,7 +31,7 @@ async def test_a_change_waits_for_readers_and_new_readers_wait_for_the_change() 
     changing = asyncio.create_task(change())
     await asyncio.sleep(0)
     second = asyncio.create_task(access.read(lambda: story.append("second read")))
-    await asyncio.sleep(0.05)
+    await settle()
     assert [] == story
     release.set()
     await asyncio.gather(first, changing, second)
@@ -48,7 +49,7 @@ async def test_a_change_does_not_wait_for_readers_that_have_no_thread_yet() -> N
         story.append("read")
 
     reading = [asyncio.create_task(access.read(read)) for _ in range(15)]
-    await asyncio.sleep(0.05)
+    await settle()
 
     async def change() -> None:
         async with access.change():
@@ -68,7 +69,7 @@ async def test_too_many_readers_are_refused(monkeypatch: pytest.MonkeyPatch) -> 
     access = ImageAccess()
     release = threading.Event()
     reading = [asyncio.create_task(access.read(lambda: release.wait(10))) for _ in range(2)]
-    await asyncio.sleep(0.05)
+    await settle()
     waiting = [asyncio.create_task(access.read(lambda: None)) for _ in range(3)]
     await asyncio.sleep(0)
     with pytest.raises(RegistryError, match="3 requests are waiting") as refused:
