@@ -1,7 +1,5 @@
 """Attacks in a real browser: forms of other sites, markup in names, a session that is stolen or over."""
 
-import http.server
-import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -11,6 +9,7 @@ from playwright.sync_api import Page, expect
 from ottla import Admin
 from ottla.testing import ProcessBroker
 from tests.console.console_process import ConsoleProcess, FormClient, running_console
+from tests.loopback_http import LoopbackServer, Response
 
 NewPage = Callable[..., Page]
 CONFIG = "/brokers/0/configs/log.retention.ms"
@@ -20,26 +19,11 @@ CONFIG = "/brokers/0/configs/log.retention.ms"
 def other_site(console: ConsoleProcess) -> Iterator[str]:
     """A page of another origin that sends a form to the console."""
 
-    class Evil(http.server.BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            body = f"""<form method=post action="{console.url}{CONFIG}"><input name=change value=set>
-              <input name=value value=31337><button>win a prize</button></form>
-              <iframe src="{console.url}/" title="framed"></iframe>""".encode()
-            self.send_response(200)
-            self.send_header("Content-Type", "text/html")
-            self.end_headers()
-            self.wfile.write(body)
-
-        def log_message(self, *_: object) -> None:
-            pass
-
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Evil)
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    yield f"http://localhost:{server.server_address[1]}"
-    server.shutdown()
-    server.server_close()
-    thread.join()
+    form = f"""<form method=post action="{console.url}{CONFIG}"><input name=change value=set>
+      <input name=value value=31337><button>win a prize</button></form>
+      <iframe src="{console.url}/" title="framed"></iframe>"""
+    with LoopbackServer(lambda _: Response(text=form, media_type="text/html")) as server:
+        yield f"http://localhost:{server.port}"
 
 
 def test_another_site_can_neither_send_forms_nor_frame_the_console(

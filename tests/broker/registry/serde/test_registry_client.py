@@ -19,6 +19,7 @@ from ottla.registry.serde import registry_client
 from ottla.registry.serde.errors import RegistryAnswerError, RegistryUnavailableError
 from ottla.registry.serde.registry_calls import qualified_like
 from ottla.registry.serde.registry_client import AsyncRegistryClient, RegistryClient
+from tests.loopback_http import LoopbackServer, Request, Response
 
 ONE = Schema(text='{"type":"record","name":"One","fields":[{"name":"a","type":"int"}]}')
 TWO = Schema(
@@ -133,26 +134,13 @@ def server(*answers: tuple[int, bytes]) -> Iterator[tuple[str, list[dict[str, st
     """A server that gives these answers in turn, the last of them forever; and the headers of its requests."""
     left, seen = list(answers), list[dict[str, str]]()
 
-    class Handler(http.server.BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            seen.append(dict(self.headers))
-            status, body = left.pop(0) if len(left) > 1 else left[0]
-            self.send_response(status)
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
+    def answer(request: Request) -> Response:
+        seen.append(dict(request.headers))
+        status, body = left.pop(0) if len(left) > 1 else left[0]
+        return Response(status=status, text=body.decode())
 
-        def log_message(self, format: str, *args: Any) -> None:
-            """Nothing is logged."""
-
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as running:
-        thread = threading.Thread(target=running.serve_forever, args=(0.02,))
-        thread.start()
-        try:
-            yield f"http://127.0.0.1:{running.server_port}", seen
-        finally:
-            running.shutdown()
-            thread.join()
+    with LoopbackServer(answer) as running:
+        yield f"http://127.0.0.1:{running.port}", seen
 
 
 async def test_the_next_url_is_tried() -> None:
