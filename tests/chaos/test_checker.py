@@ -8,8 +8,6 @@ from tests.chaos.checker import PROMISES, Contents, check
 from tests.chaos.history import Event
 from tests.chaos.recovery import Outage, outage
 
-History = list[tuple[Any, ...]]
-
 
 def events(*lines: tuple[str, str, dict[str, Any]]) -> list[Event]:
     """An event a second."""

@@ -1,10 +1,9 @@
 """The ZooKeeper metadata store when servers die or hang, connections break anywhere, and the log is cut short."""
 
 import asyncio
-from collections.abc import Coroutine, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 import pytest
 from kazoo.client import KazooClient
@@ -29,10 +28,7 @@ from tests.cluster.zookeeper import SESSION_TIMEOUT_MAX_MS, ZooKeeperEnsemble
 from tests.cluster.zookeeper_world import ZooKeeperWorld
 from tests.unit.metadata.store_rig import LEAD, check_paused_leader, other_process, take
 from tests.unit.metadata.store_worlds import clients
-
-
-def run(scenario: Coroutine[Any, Any, None]) -> None:
-    asyncio.run(asyncio.wait_for(scenario, 120))
+from tests.waiting import until
 
 
 @pytest.fixture
@@ -127,12 +123,7 @@ async def test_who_is_cut_off_loses_its_lease_before_another_gets_it(zookeeper: 
 
 async def cut_off(store: ZooKeeperStore) -> None:
     """Returns when the store knows that it has no connection: what it is asked before that may yet be sent."""
-    for _ in range(1000):
-        session = store._sessions.present
-        if session is None or not session.is_connected:
-            return
-        await asyncio.sleep(0.01)
-    raise AssertionError("the store still believes that it is connected")
+    await until(lambda: (session := store._sessions.present) is None or not session.is_connected)
 
 
 async def test_a_server_that_dies_and_comes_back(alone: ZooKeeperEnsemble) -> None:

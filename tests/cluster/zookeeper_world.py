@@ -2,8 +2,8 @@
 
 import asyncio
 import itertools
-from collections.abc import Coroutine
-from typing import Any, TypeVar
+from contextlib import AbstractAsyncContextManager, nullcontext
+from typing import Any, Self
 
 from kazoo.client import KazooClient
 
@@ -12,8 +12,6 @@ from ottla.env.wait_first import wait_first
 from ottla.metadata.store import MetadataStore
 from ottla.metadata.zookeeper.zookeeper_store import ZooKeeperStore
 
-T = TypeVar("T")
-TIME_LIMIT_SECONDS = 90.0
 _numbers = itertools.count()
 
 
@@ -26,8 +24,8 @@ class ZooKeeperWorld:
         # So long that no session ends by itself, also on a machine that stalls for a while.
         self.options: dict[str, Any] = {"session_timeout_ms": 30_000, **options}
 
-    def limited(self, scenario: Coroutine[Any, Any, T]) -> Coroutine[Any, Any, T]:
-        return asyncio.wait_for(scenario, TIME_LIMIT_SECONDS)
+    def running(self) -> AbstractAsyncContextManager[Self]:
+        return nullcontext(self)
 
     async def open_client(self, **options: Any) -> ZooKeeperStore:
         servers = options.pop("servers", self.servers)

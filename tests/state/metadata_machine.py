@@ -69,7 +69,11 @@ class StoresMachine(RuleBasedStateMachine):
         self.followers: list[AsyncIterator[list[Change]]] = [store.follow(0) for store in self.stores]
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
-        return self.loop.run_until_complete(self.world.limited(work))
+        async def running() -> T:
+            async with self.world.running():
+                return await work
+
+        return self.loop.run_until_complete(running())
 
     def teardown(self) -> None:
         for store in self.stores:

@@ -1,25 +1,16 @@
 """Wrong arguments of public methods: one error class, a message that names the argument and the expected type."""
 
 import inspect
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from ottla import (
-    Admin,
     AsyncProducer,
     Producer,
 )
 from ottla.client.producer.errors import ProducerClosedError
 from ottla.transport.addresses import Address
-
-
-@pytest.fixture(scope="module")
-def admin() -> Iterator[Admin]:
-    """Never connects: arguments are checked before anything is asked."""
-    with Admin(bootstrap_servers="127.0.0.1:1") as admin:
-        yield admin
 
 
 @pytest.mark.parametrize("transactional_id", [None, "closed"])

@@ -41,12 +41,12 @@ async def change(access: Access, work: Callable[[], None]) -> None:
         work()
 
 
-def test_a_change_is_recorded_before_and_after(tmp_path: Path) -> None:
+async def test_a_change_is_recorded_before_and_after(tmp_path: Path) -> None:
     path = tmp_path / "deep" / "audit.jsonl"
     access = access_of(path)
     access.audit.open()
     before: list[object] = []
-    asyncio.run(change(access, lambda: before.extend(each["outcome"] for each in lines_of(path))))
+    await change(access, lambda: before.extend(each["outcome"] for each in lines_of(path)))
     assert ["started"] == before
     started, ended = lines_of(path)
     assert started["id"] == ended["id"]
@@ -57,36 +57,36 @@ def test_a_change_is_recorded_before_and_after(tmp_path: Path) -> None:
     assert 0o600 == path.stat().st_mode & 0o777
 
 
-def test_a_change_that_fails_is_recorded_with_its_reason(tmp_path: Path) -> None:
+async def test_a_change_that_fails_is_recorded_with_its_reason(tmp_path: Path) -> None:
     access = access_of(tmp_path / "audit.jsonl")
 
     def fail() -> None:
         raise InvalidRequestError("no such topic")
 
     with pytest.raises(InvalidRequestError):
-        asyncio.run(change(access, fail))
+        await change(access, fail)
     (entry,) = access.audit.newest()
     assert (Outcome.FAILED, "no such topic") == (entry.outcome, entry.error)
 
 
-def test_a_read_only_console_changes_nothing(tmp_path: Path) -> None:
+async def test_a_read_only_console_changes_nothing(tmp_path: Path) -> None:
     access = access_of(tmp_path / "audit.jsonl", read_only=True)
     done: list[str] = []
     with pytest.raises(ReadOnlyError, match="cannot delete topic orders"):
-        asyncio.run(change(access, lambda: done.append("changed")))
+        await change(access, lambda: done.append("changed"))
     assert [] == done
     assert ["refused"] == [each["outcome"] for each in lines_of(tmp_path / "audit.jsonl")]
 
 
-def test_without_an_audit_log_nothing_is_changed(tmp_path: Path) -> None:
+async def test_without_an_audit_log_nothing_is_changed(tmp_path: Path) -> None:
     access = access_of(tmp_path)  # a folder cannot be written to
     done: list[str] = []
     with pytest.raises(StorageError, match="cannot write the audit log"):
-        asyncio.run(change(access, lambda: done.append("changed")))
+        await change(access, lambda: done.append("changed"))
     assert [] == done
 
 
-def test_a_change_that_was_made_is_not_said_to_be_refused(tmp_path: Path) -> None:
+async def test_a_change_that_was_made_is_not_said_to_be_refused(tmp_path: Path) -> None:
     path = tmp_path / "audit.jsonl"
     access = access_of(path)
 
@@ -95,10 +95,10 @@ def test_a_change_that_was_made_is_not_said_to_be_refused(tmp_path: Path) -> Non
         path.mkdir()
 
     with pytest.raises(StorageError, match=r"the change was made \(delete topic orders\), but not recorded as done"):
-        asyncio.run(change(access, disk_fails))
+        await change(access, disk_fails)
 
 
-def test_the_reason_of_a_failed_change_is_not_hidden_by_the_audit_log(tmp_path: Path) -> None:
+async def test_the_reason_of_a_failed_change_is_not_hidden_by_the_audit_log(tmp_path: Path) -> None:
     path = tmp_path / "audit.jsonl"
 
     def both_fail() -> None:
@@ -107,22 +107,22 @@ def test_the_reason_of_a_failed_change_is_not_hidden_by_the_audit_log(tmp_path: 
         raise InvalidRequestError("orders does not exist")
 
     with pytest.raises(InvalidRequestError, match="orders does not exist"):
-        asyncio.run(change(access_of(path), both_fail))
+        await change(access_of(path), both_fail)
 
 
-def test_an_entry_after_half_a_line_has_a_line_of_its_own(tmp_path: Path) -> None:
+async def test_an_entry_after_half_a_line_has_a_line_of_its_own(tmp_path: Path) -> None:
     path = tmp_path / "audit.jsonl"
     path.write_text('{"id": "torn')
-    asyncio.run(change(access_of(path), lambda: None))
+    await change(access_of(path), lambda: None)
     torn, *lines = path.read_text().splitlines()
     assert ('{"id": "torn', ["started", "done"]) == (torn, [json.loads(line)["outcome"] for line in lines])
 
 
-def test_the_last_entries_are_read_again(tmp_path: Path) -> None:
+async def test_the_last_entries_are_read_again(tmp_path: Path) -> None:
     path = tmp_path / "audit.jsonl"
     access = access_of(path)
     for _ in range(3):
-        asyncio.run(change(access, lambda: None))
+        await change(access, lambda: None)
     with path.open("a") as file:
         file.write('{"id": "torn')
     again = AuditLog(path, now_ms)

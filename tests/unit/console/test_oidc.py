@@ -1,64 +1,11 @@
 """Signing in with OpenID Connect: brokers decide about the access token; forged, replayed and foreign logins fail."""
 
-from collections.abc import Callable, Iterator
-from typing import Any
-
 import pytest
 
 from ottla.console.oidc.flow import LoginFlow, WrongLoginFlowError
 from ottla.console.settings import AuthMode, ConsoleSettings, OidcSettings
 from ottla.model.errors import MisuseError
-from ottla.testing import SecuredBroker
-from tests.broker.console.identity_provider import CLIENT, SECRET, IdentityProvider
-from tests.unit.broker.logins.secured import AUDIENCE, KEY
-from tests.unit.console.visitor import Visitor
-
-
-@pytest.fixture(scope="module")
-def issuer() -> Iterator[IdentityProvider]:
-    with IdentityProvider() as made:
-        yield made
-
-
-@pytest.fixture
-def provider(issuer: IdentityProvider) -> IdentityProvider:
-    """The module's, which tells no lies yet."""
-    issuer.user, issuer.key, issuer.is_unsigned, issuer.refuses_renewal = "alice", KEY, False, False
-    issuer.id_claims, issuer.access_claims, issuer.document, issuer.lifetime_seconds = {}, {}, {}, 3600.0
-    issuer.is_opaque, issuer.refuses_revocation, issuer.is_away = False, False, False
-    issuer.published, issuer.answers = KEY, {}
-    issuer.may_answer.set()
-    issuer.asked.clear()
-    return issuer
-
-
-@pytest.fixture(scope="module")
-def secured(issuer: IdentityProvider, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredBroker]:
-    settings = {
-        "sasl.enabled.mechanisms": "SCRAM-SHA-256,SCRAM-SHA-512,OAUTHBEARER",
-        "sasl.oauthbearer.jwks.endpoint.url": f"{issuer.url}/jwks",
-        "sasl.oauthbearer.expected.issuer": issuer.url,
-        "sasl.oauthbearer.expected.audience": AUDIENCE,
-    }
-    with SecuredBroker(tmp_path_factory.mktemp("secured"), settings) as made:
-        for topic in ("visible", "nobodys"):
-            made.create_topic(topic)
-        made.allow("alice", "Read", topic="visible")
-        yield made
-
-
-@pytest.fixture
-def console(secured: SecuredBroker, provider: IdentityProvider, visit: Callable[..., Visitor]) -> Visitor:
-    return opened(secured, provider, visit)
-
-
-def opened(secured: SecuredBroker, provider: IdentityProvider, visit: Callable[..., Visitor], **oidc: Any) -> Visitor:
-    own = {"security_protocol": "SSL", "ssl_cafile": str(secured.certificates.file)}
-    settings = OidcSettings(
-        **{"issuer": provider.url, "client_id": CLIENT, "client_secret": SECRET, "audience": AUDIENCE, **oidc}
-    )
-    bootstrap = secured.bootstrap_of("SASL_SSL")
-    return visit(bootstrap, auth=AuthMode.OIDC, oidc=settings, client_options=own)
+from tests.broker.console.identity_provider import SECRET
 
 
 @pytest.mark.parametrize(

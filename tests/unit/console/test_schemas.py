@@ -1,7 +1,6 @@
 """Schemas: comparisons without a registry, and all pages on a real registry."""
 
 import json
-from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -9,8 +8,6 @@ import pytest
 from ottla.console.services.schema_diff import compare, record_names
 from ottla.console.services.schemas import parse_references, topics_using
 from ottla.model.errors import InvalidRequestError
-from ottla.testing import ProcessBroker
-from tests.unit.console.visitor import Visitor
 
 
 def order(*fields: dict[str, Any]) -> str:
@@ -118,20 +115,3 @@ def test_references_are_read_one_on_each_line() -> None:
     for wrong in ("a", "a=b", "a=b:x", "=b:1"):
         with pytest.raises(InvalidRequestError, match="NAME=SUBJECT:VERSION"):
             parse_references(wrong)
-
-
-@pytest.fixture(scope="module")
-def registered(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ProcessBroker]:
-    """A broker with a registry."""
-    with ProcessBroker(tmp_path_factory.mktemp("broker"), registry=True) as made:
-        yield made
-
-
-@pytest.fixture
-def url(registered: ProcessBroker) -> str:
-    return registered.wait_registry()
-
-
-@pytest.fixture
-def console(registered: ProcessBroker, url: str, visit: Callable[..., Visitor]) -> Visitor:
-    return visit(registered.bootstrap, registry_url=url)

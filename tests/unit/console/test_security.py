@@ -1,6 +1,5 @@
 """Security: explanations and previews without a cluster, and all pages on a broker with an authorizer."""
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -37,7 +36,6 @@ from ottla.console.services.security import (
 from ottla.model.errors import InvalidRequestError
 from ottla.operations.security.acl_decision import Question
 from ottla.security.quota_entity import QuotaEntity
-from ottla.testing import SecuredBroker
 
 FACTS = AuthorizerFacts(has_authorizer=True, super_users=frozenset({"User:admin"}), allows_uncovered=False)
 HIDDEN = AuthorizerFacts(has_authorizer=None, super_users=None, allows_uncovered=None, unseen=("hidden",))
@@ -231,10 +229,3 @@ def test_users_are_previewed() -> None:
     for user, mechanisms in (("", ["SCRAM-SHA-512"]), ("x", []), ("x", ["PLAIN"])):
         with pytest.raises(InvalidRequestError):
             plan_user(rows, user, mechanisms)
-
-
-@pytest.fixture(scope="module")
-def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredBroker]:
-    settings = {"delegation.token.secret.key": "a-secret"}
-    with SecuredBroker(tmp_path_factory.mktemp("secured"), settings) as made:
-        yield made

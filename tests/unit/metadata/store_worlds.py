@@ -4,10 +4,10 @@ ZooKeeper's is in `tests/cluster/zookeeper_world.py`, since it needs Java.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext, suppress
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, Self
 
 from ottla.metadata.sqlite.sqlite_store import SqliteStore
 from ottla.metadata.store import MetadataStore
@@ -16,15 +16,12 @@ from ottla.sim.clock import SimClock
 from ottla.sim.random import SimRandom
 from ottla.sim.store import SimMetadata, SimStore, StoreFaults
 
-T = TypeVar("T")
-TIME_LIMIT_SECONDS = 60.0
-
 
 class StoreWorld(Protocol):
     """One store, and any number of clients of it, each with a session of its own."""
 
-    def limited(self, scenario: Coroutine[Any, Any, T]) -> Coroutine[Any, Any, T]:
-        """The scenario, which must end."""
+    def running(self) -> AbstractAsyncContextManager[Self]:
+        """Its time passes meanwhile, if that is not the machine's."""
 
     async def open_client(self) -> MetadataStore:
         """Another client, open."""
@@ -54,8 +51,8 @@ class SqliteWorld:
         self._opened: list[SqliteStore] = []
         self._stalled: list[MetadataStore] = []
 
-    def limited(self, scenario: Coroutine[Any, Any, T]) -> Coroutine[Any, Any, T]:
-        return asyncio.wait_for(scenario, TIME_LIMIT_SECONDS)
+    def running(self) -> AbstractAsyncContextManager[Self]:
+        return nullcontext(self)
 
     async def open_client(self) -> MetadataStore:
         async def in_background(function: Callable[..., Any], *args: Any) -> Any:
@@ -90,17 +87,19 @@ class SimWorld:
         self.ensemble = SimMetadata(self.clock, SimRandom(seed), faults=faults)
         self._count = 0
 
-    async def limited(self, scenario: Coroutine[Any, Any, T]) -> T:
-        running = asyncio.ensure_future(scenario)
-        for _ in range(1_000_000):
-            if running.done():
-                break
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[Self]:
+        advancing = asyncio.ensure_future(self._advance_forever())
+        try:
+            yield self
+        finally:
+            advancing.cancel()
+
+    async def _advance_forever(self) -> None:
+        while True:
             for _ in range(10):
                 await asyncio.sleep(0)
             self.clock.advance(self._step_seconds)
-        else:
-            running.cancel()
-        return await running
 
     async def open_client(self) -> SimStore:
         self._count += 1

@@ -1,5 +1,6 @@
 """What every metadata store promises, on the SQLite store and on the simulated one."""
 
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -19,13 +20,16 @@ class TestSqlite(StoreContract):
 
 class TestSimulated(StoreContract):
     @pytest.fixture
-    def world(self) -> SimWorld:
-        return SimWorld()
+    async def world(self) -> AsyncIterator[SimWorld]:
+        async with SimWorld().running() as world:
+            yield world
 
 
 class TestSimulatedWithFaults(StoreContract):
     """The same promises hold while requests and answers are lost."""
 
     @pytest.fixture
-    def world(self) -> SimWorld:
-        return SimWorld(3, StoreFaults(delay_max_ms=20.0, lost_request_share=0.1, lost_answer_share=0.2))
+    async def world(self) -> AsyncIterator[SimWorld]:
+        faults = StoreFaults(delay_max_ms=20.0, lost_request_share=0.1, lost_answer_share=0.2)
+        async with SimWorld(3, faults).running() as world:
+            yield world

@@ -1,9 +1,5 @@
 """Expired records are counted, and moved to the dead-letter topic once."""
 
-import time
-
-from ottla import AsyncConsumer, AsyncProducer, ConsumerRecord
-from ottla.broker.broker import Broker
 from ottla.model.dead_letters import DeadLetter, Origin, read_dead_letter
 from ottla.model.ids import TimestampMs, TopicPartition
 from ottla.model.queue_names import TTL_MS
@@ -16,26 +12,6 @@ from ottla.records.batch import Batch
 from ottla.records.builder import build_batch
 from ottla.records.expiry import NO_TTL
 from ottla.records.record import Record
-
-
-async def send(broker: Broker, value: bytes, ttl_ms: int | None = None, age_ms: int = 0) -> None:
-    headers = [("colour", b"red")] if ttl_ms is None else [("colour", b"red"), (TTL_MS, str(ttl_ms).encode())]
-    async with AsyncProducer(bootstrap_servers=f"127.0.0.1:{broker.port}") as producer:
-        timestamp_ms = time.time_ns() // 1_000_000 - age_ms
-        await (await producer.send("t", value, key=b"k", partition=0, headers=headers, timestamp_ms=timestamp_ms))
-
-
-async def read(broker: Broker, topic: str, count: int) -> list[ConsumerRecord]:
-    """The first records of a topic."""
-    found: list[ConsumerRecord] = []
-    async with AsyncConsumer(
-        topic, bootstrap_servers=f"127.0.0.1:{broker.port}", group_id=None, auto_offset_reset="earliest"
-    ) as consumer:
-        async for record in consumer:
-            found.append(record)
-            if len(found) == count:
-                break
-    return found
 
 
 def test_what_expired_before_is_not_counted_again() -> None:

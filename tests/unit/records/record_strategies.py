@@ -5,7 +5,7 @@ from struct import pack_into
 from hypothesis import strategies as st
 
 from ottla.records.batch import crc32c
-from ottla.records.layout import ATTRIBUTES_AT, BASE_OFFSET_AT, COUNT_AT, CRC_AT, HEADER_BYTES, LENGTH_AT, Codec
+from ottla.records.layout import ATTRIBUTES_AT, COUNT_AT, CRC_AT, HEADER_BYTES, LENGTH_AT, Codec
 from ottla.records.record import Record
 
 timestamps = st.integers(-(2**62), 2**62) | st.integers(1_700_000_000_000, 1_700_000_100_000)
@@ -44,11 +44,6 @@ def with_payload(batch: bytes, payload: bytes, *, count: int | None = None) -> b
     if count is not None:
         pack_into(">i", result, COUNT_AT, count)
     return resealed(bytes(result))
-
-
-def at_offset(batch: bytes, base_offset: int) -> bytes:
-    """The batch as a broker stamps it."""
-    return _written(batch, BASE_OFFSET_AT, ">q", base_offset)
 
 
 def _written(batch: bytes, at: int, layout: str, value: int) -> bytes:

@@ -24,11 +24,6 @@ def batch_at(offset: int, count: int = 3, *, codec: Codec = Codec.NONE) -> bytes
     return build_batch(records, codec=codec)
 
 
-def offsets_of(buffer: bytes, start_offset: int = 0, end_offset: int | None = None) -> list[int]:
-    columns = decode(buffer, start_offset=start_offset, end_offset=end_offset)
-    return [record.offset for record in records_of(columns)]
-
-
 @given(st.lists(st.tuples(record_lists(max_size=10), codecs), max_size=6))
 def test_all_records_of_all_batches(parts: list[tuple[list[Record], Codec]]) -> None:
     log = b"".join(build_batch(records, codec=codec) for records, codec in parts)

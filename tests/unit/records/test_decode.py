@@ -9,13 +9,12 @@ from ottla.records.batch import Batch
 from ottla.records.builder import build_batch
 from ottla.records.columns import decode
 from ottla.records.decode import decode_records
-from ottla.records.layout import ATTRIBUTES_AT, COUNT_AT, HEADER_BYTES, LAST_OFFSET_DELTA_AT, Codec
+from ottla.records.layout import ATTRIBUTES_AT, COUNT_AT, LAST_OFFSET_DELTA_AT, Codec
 from ottla.records.record import Record
 from tests.unit.records.record_strategies import broken, with_payload
 
 RECORDS = [Record(40, 1, b"key", b"value", (("h", b"x"),)), Record(41, 2, None, b"w")]
 BATCH = build_batch(RECORDS)
-FIRST = BATCH[HEADER_BYTES : HEADER_BYTES + 1 + (BATCH[HEADER_BYTES] >> 1)]
 
 # A record of the fields: attributes, timestamp delta, offset delta, key "k", value "v", no headers.
 GOOD = bytes.fromhex("10000000026b027600")

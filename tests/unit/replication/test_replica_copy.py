@@ -1,6 +1,5 @@
 """What a follower tells the operator when its leader's log makes it truncate its own."""
 
-import asyncio
 import logging
 
 import pytest
@@ -33,9 +32,9 @@ def told(caplog: pytest.LogCaptureFixture) -> list[tuple[int, str]]:
     return [(each.levelno, each.getMessage()) for each in caplog.records if "truncated" in each.getMessage()]
 
 
-def test_an_uncommitted_tail_is_a_warning(caplog: pytest.LogCaptureFixture) -> None:
+async def test_an_uncommitted_tail_is_a_warning(caplog: pytest.LogCaptureFixture) -> None:
     answer = PartitionAnswer(diverging=(EPOCH, Offset(15)))
-    assert (0, 15) == asyncio.run(after(answer))
+    assert (0, 15) == await after(answer)
     assert [
         (
             logging.WARNING,
@@ -45,9 +44,9 @@ def test_an_uncommitted_tail_is_a_warning(caplog: pytest.LogCaptureFixture) -> N
     ] == told(caplog)
 
 
-def test_committed_records_are_an_error(caplog: pytest.LogCaptureFixture) -> None:
+async def test_committed_records_are_an_error(caplog: pytest.LogCaptureFixture) -> None:
     answer = PartitionAnswer(error=OUT_OF_RANGE, start_offset=Offset(0), end_offset=Offset(4))
-    assert (0, 4) == asyncio.run(after(answer))
+    assert (0, 4) == await after(answer)
     assert [
         (
             logging.ERROR,
@@ -57,16 +56,16 @@ def test_committed_records_are_an_error(caplog: pytest.LogCaptureFixture) -> Non
     ] == told(caplog)
 
 
-def test_a_leader_without_any_record_is_an_error(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_leader_without_any_record_is_an_error(caplog: pytest.LogCaptureFixture) -> None:
     answer = PartitionAnswer(error=OUT_OF_RANGE, start_offset=Offset(0), end_offset=Offset(0))
-    assert (0, 0) == asyncio.run(after(answer))
+    assert (0, 0) == await after(answer)
     ((level, message),) = told(caplog)
     assert (logging.ERROR, True) == (level, "from offset 20 to 0 (20 records)" in message)
 
 
-def test_records_that_the_leader_has_deleted_are_a_warning(caplog: pytest.LogCaptureFixture) -> None:
+async def test_records_that_the_leader_has_deleted_are_a_warning(caplog: pytest.LogCaptureFixture) -> None:
     answer = PartitionAnswer(error=OUT_OF_RANGE, start_offset=Offset(50), end_offset=Offset(80))
-    assert (50, 50) == asyncio.run(after(answer))
+    assert (50, 50) == await after(answer)
     assert [
         (
             logging.WARNING,
@@ -76,7 +75,7 @@ def test_records_that_the_leader_has_deleted_are_a_warning(caplog: pytest.LogCap
     ] == told(caplog)
 
 
-def test_an_empty_copy_that_begins_where_its_leader_does_loses_nothing(caplog: pytest.LogCaptureFixture) -> None:
+async def test_an_empty_copy_that_begins_where_its_leader_does_loses_nothing(caplog: pytest.LogCaptureFixture) -> None:
     answer = PartitionAnswer(error=OUT_OF_RANGE, start_offset=Offset(50), end_offset=Offset(80))
-    assert (50, 50) == asyncio.run(after(answer, committed=0, written=0))
+    assert (50, 50) == await after(answer, committed=0, written=0)
     assert [] == told(caplog)

@@ -27,8 +27,6 @@ from ottla.model.ids import TopicPartition
 from ottla.testing import InProcessBroker
 from tests.waiting import PATIENCE_SECONDS, until
 
-NOTHING = dict.fromkeys(("handled", "failed", "retried", "dead_letters", "buffered", "running"), 0)
-
 
 @pytest.fixture(scope="module")
 def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[InProcessBroker]:

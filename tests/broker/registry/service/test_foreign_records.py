@@ -1,9 +1,7 @@
 """Records in the topic that no registry wrote, or another one did; and the compaction of the topic, really run."""
 
-import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -27,10 +25,6 @@ COMPACTED_SOON = {
     "min.compaction.lag.ms": "0",
 }
 NESTED = b'{"x":' + b"[" * 100_000 + b"]" * 100_000 + b"}"
-
-
-def run(scenario: Coroutine[Any, Any, None]) -> None:
-    asyncio.run(asyncio.wait_for(scenario, 90))
 
 
 def schema_key(subject: str, version: int = 1) -> bytes:

@@ -2,9 +2,7 @@
 
 import asyncio
 import shutil
-from collections.abc import Coroutine
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -14,10 +12,6 @@ from ottla.testing import InProcessBroker
 from tests.broker.registry.service.instances import ORDER, ORDER_2, Started, record, served
 
 PARTITION = "_schemas-0"
-
-
-def run(scenario: Coroutine[Any, Any, None]) -> None:
-    asyncio.run(asyncio.wait_for(scenario, 90))
 
 
 def segment(folder: Path) -> Path:

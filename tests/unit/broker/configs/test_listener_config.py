@@ -16,10 +16,6 @@ NAMELESS = {"listeners": "client://:9092,BROKERS://10.0.0.1:9093", "listener.sec
 TWO = {**NAMELESS, "inter.broker.listener.name": "brokers"}
 
 
-def parse(**settings: str) -> BrokerConfig:
-    return BrokerConfig.parse(settings={key.replace("_", "."): value for key, value in settings.items()})
-
-
 def test_listeners_with_their_protocols_and_advertised_addresses() -> None:
     config = BrokerConfig.parse(settings={**NAMELESS, "advertised.listeners": "CLIENT://one.example:19092"})
     assert (

@@ -5,7 +5,7 @@ import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 from joserfc import jws
 from joserfc.jwk import RSAKey
@@ -13,8 +13,6 @@ from joserfc.jwk import RSAKey
 from ottla.broker.broker import Broker
 from ottla.broker.configs.configuration import BrokerConfig
 from ottla.security.scram_credential import ScramMechanism, make_credential
-
-T = TypeVar("T")
 
 ALICE_PASSWORD: Final = "wonder=land,x"
 PLAIN_JAAS: Final = (

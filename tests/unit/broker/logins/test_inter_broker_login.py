@@ -1,7 +1,6 @@
 """How a broker logs in at others, from its configs: where a token comes from, and which configs are refused."""
 
 import asyncio
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -10,7 +9,7 @@ from ottla.broker.configs.configuration import BrokerConfig
 from ottla.broker.logins.inter_broker_login import UNSECURED_LOGIN, InterBrokerLogin, inter_broker_login
 from ottla.env.real_clock import RealClock
 from ottla.security.sasl.authentication_error import AuthenticationError
-from tests.broker.logins.token_endpoint import CLIENT, SECRET, TokenEndpoint
+from tests.broker.logins.token_endpoint import CLIENT, SECRET
 from tests.unit.broker.logins.secured import oauth_settings
 
 MODULE = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required"
@@ -20,12 +19,6 @@ CREDENTIALS = {
     "sasl.oauthbearer.client.credentials.client.id": CLIENT,
     "sasl.oauthbearer.client.credentials.client.secret": SECRET,
 }
-
-
-@pytest.fixture
-def endpoint() -> Iterator[TokenEndpoint]:
-    with TokenEndpoint() as made:
-        yield made
 
 
 def login(folder: Path, **settings: str) -> InterBrokerLogin:

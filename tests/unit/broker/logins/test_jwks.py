@@ -1,12 +1,9 @@
 """Keys from files and URLs: rotation, failures, and the places from which they are not fetched."""
 
 import asyncio
-import http.server
 import logging
 import os
-import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -80,36 +77,6 @@ async def test_keys_of_a_file_are_rotated_and_kept_if_the_new_ones_are_broken(
     assert "the keys fetched before are still used" in caplog.text
 
 
-class _Issuer(http.server.BaseHTTPRequestHandler):
-    content = b""
-    status = 200
-    fetched = 0
-
-    def do_GET(self) -> None:
-        type(self).fetched += 1
-        self.send_response(self.status)
-        self.send_header("Location", "/elsewhere")
-        self.send_header("Content-Length", str(len(self.content)))
-        self.end_headers()
-        self.wfile.write(self.content)
-
-    def log_message(self, *_: object) -> None:
-        pass
-
-
-@pytest.fixture
-def issuer() -> Iterator[tuple[type[_Issuer], str]]:
-    class Issuer(_Issuer):
-        content = jwks_text(KEY).encode()
-
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Issuer) as server:
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-        thread.start()
-        yield Issuer, f"http://127.0.0.1:{server.server_port}/jwks?x=1"
-        server.shutdown()
-        thread.join()
-
-
 @pytest.mark.parametrize(
     "url",
     [
@@ -136,17 +103,19 @@ def test_urls_that_are_refused_at_the_start(url: str) -> None:
     ["10.0.0.1", "192.168.1.1", "172.16.0.1", "169.254.169.254", "100.64.0.1", "127.0.0.1", "::1", "fe80::1%lo",
      "fd00::1", "::ffff:10.0.0.1", "0.0.0.0", "224.0.0.1"],
 )  # fmt: skip
-def test_names_that_lead_into_the_local_network_are_refused(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_names_that_lead_into_the_local_network_are_refused(
+    address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(
         "socket.getaddrinfo", lambda *_, **__: [(0, 0, 0, "", ("93.184.216.34", 443)), (0, 0, 0, "", (address, 443))]
     )
 
     with pytest.raises(CannotFetchError, match="private network"):
-        asyncio.run(made("https://issuer.example/jwks").fetch())
+        await made("https://issuer.example/jwks").fetch()
 
 
-def test_a_file_without_keys_is_refused(tmp_path: Path) -> None:
+async def test_a_file_without_keys_is_refused(tmp_path: Path) -> None:
     (tmp_path / "keys.json").write_text('{"keys": []}')
 
     with pytest.raises(InvalidRequestError, match="no usable public key"):
-        asyncio.run(made((tmp_path / "keys.json").as_uri()).fetch())
+        await made((tmp_path / "keys.json").as_uri()).fetch()

@@ -8,7 +8,6 @@ from ottla.broker.logins.scram_users import ScramLookup
 from ottla.metadata.image import ClusterImage
 from ottla.security.delegation_token import TokenInfo, token_password
 from ottla.security.principals import Principal
-from ottla.security.scram_argument import ScramUser, parse_scram_user
 from ottla.security.scram_credential import ScramCredential, ScramMechanism, is_password, make_credential
 
 ALICE = Principal("User", "alice")
@@ -69,10 +68,6 @@ def test_tokens_that_are_not_accepted(token_id: str, now_ms: int, secret_key: st
     tokens = replace(ClusterImage(), delegation_tokens={"token": TOKEN})
 
     assert lookup(tokens, secret_key).find_token(token_id, now_ms) is None
-
-
-def user(password: str, salt: bytes = b"salt") -> ScramUser:
-    return parse_scram_user(f"SCRAM-SHA-256=[name=alice,password={password}]", lambda size: salt.ljust(size))
 
 
 def test_users_with_other_iterations_and_salts_cannot_be_told_from_decoys() -> None:

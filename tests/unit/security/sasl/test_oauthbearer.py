@@ -91,9 +91,9 @@ async def test_the_client_asks_its_provider(provider: object) -> None:
     assert ACCEPTED == server().step((client.first()), 5)
 
 
-def test_the_client_is_told_of_a_refusal() -> None:
+async def test_the_client_is_told_of_a_refusal() -> None:
     client = OAuthBearerClient(lambda: "bad")
-    asyncio.run(client.prepare())
+    await client.prepare()
 
     assert b"\x01" == client.next(server().step(client.first(), 5).reply)
     with pytest.raises(AuthenticationError, match="invalid_token"):
@@ -101,9 +101,9 @@ def test_the_client_is_told_of_a_refusal() -> None:
 
 
 @pytest.mark.parametrize("token", ["", "a b", "x\x01", None])
-def test_what_a_provider_may_not_return(token: str) -> None:
+async def test_what_a_provider_may_not_return(token: str) -> None:
     with pytest.raises(AuthenticationError):
-        asyncio.run(OAuthBearerClient(lambda: token).prepare())
+        await OAuthBearerClient(lambda: token).prepare()
 
 
 @pytest.mark.parametrize("extensions", [{"auth": "x"}, {"a-b": "x"}, {"a": "x\x01auth=Bearer y"}])

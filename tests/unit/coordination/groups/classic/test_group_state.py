@@ -21,7 +21,6 @@ from tests.unit.coordination.group_rig import GroupRig, subscription
 
 INITIAL_MS = 3_000
 SESSION_MS = 10_000
-REBALANCE_MS = 60_000
 MANY = GroupSettings(group_size_max=2)
 
 OTHER_TOPIC = (MemberProtocol("range", subscription("u")),)
