@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests import processes
 from tests.compat import kafka_jars
 
 TESTS = Path(__file__).parent
@@ -36,7 +37,7 @@ def calls_of(path: Path) -> list[str]:
 
 
 def run(script: str, *args: str) -> "subprocess.CompletedProcess[str]":
-    return subprocess.run([TESTS / script, *args], capture_output=True, text=True, timeout=300)
+    return processes.run([TESTS / script, *args], status=None)
 
 
 @pytest.mark.parametrize(

@@ -1,14 +1,14 @@
 """The build of the kernels: a kernel is compiled once, and again only if something that it is made of has changed."""
 
-import os
 import re
 import shutil
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+from tests.processes import run
 
 ROOT = Path(__file__).parents[1]
 ONE = """cdef extern from "small/one.h":
@@ -66,16 +66,8 @@ def built(first_build: Path, tmp_path: Path) -> Path:
 
 def build(project: Path, *command: str, **environment: str) -> list[str]:
     """Builds; the kernels that were compiled, in alphabetical order."""
-    done = subprocess.run(
-        [sys.executable, *(command or ("setup.py", "build_ext", "--inplace"))],
-        cwd=project,
-        env=os.environ | environment,
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
-    assert 0 == done.returncode, done.stdout + done.stderr
+    words = command or ("setup.py", "build_ext", "--inplace")
+    done = run([sys.executable, *words], folder=project, environment=environment, seconds=300)
     said = re.findall(r"^compiling (\S+) \((\d+) of (\d+)\)", done.stdout + done.stderr, re.MULTILINE)
     assert [str(number + 1) for number in range(len(said))] == sorted(number for _, number, _ in said)
     return sorted(name for name, _, _ in said)
@@ -84,8 +76,7 @@ def build(project: Path, *command: str, **environment: str) -> list[str]:
 def call(project: Path, module: str, function: str) -> str:
     """What a function of the built package returns, in a new process."""
     command = [sys.executable, "-c", f"from {module} import {function}; print({function}())"]
-    environment = os.environ | {"PYTHONPATH": str(project / "src")}
-    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=True).stdout
+    return run(command, environment={"PYTHONPATH": str(project / "src")}).stdout
 
 
 def test_only_what_has_changed_is_compiled(built: Path) -> None:
@@ -136,7 +127,7 @@ def test_a_kernel_that_cannot_be_compiled_is_not_kept(project: Path) -> None:
     header = project / "src" / "small" / "one.h"
     header.write_text("this is not C\n")
     command = [sys.executable, "setup.py", "build_ext", "--inplace"]
-    assert 0 != subprocess.run(command, cwd=project, capture_output=True, timeout=300, check=False).returncode
+    assert 0 != run(command, status=None, folder=project, seconds=300).returncode
     header.write_text("enum { ONE = 3 };\n")
     assert ["small.one"] == build(project)
     assert "3\n" == call(project, "small.one", "one")

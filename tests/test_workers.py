@@ -1,7 +1,6 @@
 """How the tests themselves are run: forked workers, tests that are run again, and the steps of `.ci/run`."""
 
 import inspect
-import os
 import re
 import subprocess
 import sys
@@ -9,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests import processes
 from tests.sweeps import sweep
 from tests.waiting import wait_until
 
@@ -55,17 +55,10 @@ def test_skipped(): pass
 """
 
 
-def run(folder: Path, *command: str) -> subprocess.CompletedProcess[str]:
+def run(folder: Path, *command: str) -> "subprocess.CompletedProcess[str]":
     """Runs Python in a folder of its own."""
-    return subprocess.run(
-        [sys.executable, *command],
-        cwd=folder,
-        env={**os.environ, "PYTHONPATH": str(ROOT), "PYTEST_ADDOPTS": ""},
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
+    environment = {"PYTHONPATH": str(ROOT), "PYTEST_ADDOPTS": ""}
+    return processes.run([sys.executable, *command], status=None, environment=environment, folder=folder)
 
 
 def run_tests(folder: Path, *options: str) -> subprocess.CompletedProcess[str]:

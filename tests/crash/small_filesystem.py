@@ -1,12 +1,13 @@
 """A filesystem of a few megabytes, held in memory, that can be filled to its last byte and be given room again."""
 
 import os
-import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
+
+from tests.processes import run
 
 CHUNK: Final = bytes(1 << 16)
 
@@ -65,6 +66,6 @@ def small_filesystem(path: Path, size_mib: int) -> Iterator[SmallFilesystem]:
 
 def _run(*command: str) -> int:
     try:
-        return subprocess.run(command, capture_output=True, check=False).returncode
+        return run(command, status=None).returncode
     except FileNotFoundError:
         return -1

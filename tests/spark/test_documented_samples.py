@@ -1,9 +1,7 @@
 """The samples of docs/pipelines.md, and the README's for Spark, run as they stand, but for addresses and folders."""
 
 import json
-import os
 import re
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,6 +15,7 @@ import pytest
 from ottla.registry.serde import AvroDeserializer, AvroSerializer, RegistryClient
 from ottla.testing import ProcessBroker
 from tests.documented import ADDRESS, ROOT, samples
+from tests.processes import run
 from tests.spark.pipeline_rig import (
     COMMAND_SECONDS,
     headers_of,
@@ -134,17 +133,9 @@ def test_from_zero_to_a_running_pipeline(ottla: Topics, tmp_path: Path) -> None:
     commands = "\n".join(blocks).replace("ottla serve &\n", "")
     assert 9 == len(re.findall(r"\bottla ", commands))
     function = f'ottla() {{ "{sys.executable}" -m ottla "$@"; }}\n'
-    environment = os.environ | {"PYTHONPATH": str(ROOT / "src"), "OTTLA_BOOTSTRAP": ottla.bootstrap}
-    done = subprocess.run(
-        ["bash", "-euo", "pipefail", "-c", function + commands],
-        cwd=tmp_path,
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=COMMAND_SECONDS,
-        check=False,
-    )
-    assert 0 == done.returncode, done.stderr
+    shell = ["bash", "-euo", "pipefail", "-c", function + commands]
+    environment = {"PYTHONPATH": str(ROOT / "src"), "OTTLA_BOOTSTRAP": ottla.bootstrap}
+    done = run(shell, environment=environment, folder=tmp_path, seconds=COMMAND_SECONDS)
     assert '"customer":"ada","orders":1,"amount":9.5' in done.stdout
     assert "failed expectation: the amount is positive" in done.stdout
     total = {"minute": "2024-05-01T12:00:00.000Z", "customer": "ada", "orders": 1, "amount": 9.5}

@@ -1,7 +1,5 @@
 """Groups that follow streams, and what progress events tell: with real queries, and brokers that go away."""
 
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,6 +9,7 @@ import pytest
 from ottla import TopicPartition
 from ottla.spark import FollowGroups, follow_groups, stream_progress
 from ottla.testing import ProcessBroker
+from tests.processes import OTTLA, run
 from tests.spark.streams import Batches, run_available, running, wait_until
 from tests.spark.topics import Topics, numbers
 
@@ -52,8 +51,7 @@ def test_the_command_line_shows_the_lag(
     run_available(stream, tmp_path)
     assert follower.settle(spark)
     ottla.fill(name, numbers(0, 12))
-    command = [sys.executable, "-m", "ottla", "groups", "describe", group, "--bootstrap", ottla.bootstrap, "--json"]
-    shown = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout
+    shown = run([*OTTLA, "groups", "describe", group, "--bootstrap", ottla.bootstrap, "--json"]).stdout
     assert '"lag": 12' in shown or '"lag":12' in shown, shown
 
 

@@ -2,13 +2,13 @@
 
 import json
 import os
-import subprocess
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ottla.spark.launch.java import OPTIONAL_MODULE_ARGUMENT, java_home, probe
 from ottla.spark.launch.session import build_session, default_settings
+from tests.processes import run
 from tests.spark.topics import Topics
 
 if TYPE_CHECKING:
@@ -71,18 +71,11 @@ def test_the_wheels_java_starts_spark(tmp_path: os.PathLike[str]) -> None:
     runtime = probe(home / "bin" / "java")
     assert runtime is not None
     # The wrapper takes the argument that this Java itself refuses.
-    refused = subprocess.run([runtime.home / "bin" / "java", OPTIONAL_MODULE_ARGUMENT, "-version"], capture_output=True)
+    refused = run([runtime.home / "bin" / "java", OPTIONAL_MODULE_ARGUMENT, "-version"], status=None)
     assert (True, False) == (runtime.complete, refused.returncode == 0)
-    started = subprocess.run(
-        [sys.executable, "-c", STARTS],
-        # A home of its own, whatever is cached in the user's; the machine's Java is on the PATH but comes second.
-        env={**os.environ, "JAVA_HOME": str(home), "HOME": os.fspath(tmp_path)},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
-    assert 0 == started.returncode, started.stderr[-4000:]
+    # A home of its own, whatever is cached in the user's; the machine's Java is on the PATH but comes second.
+    environment = {"JAVA_HOME": str(home), "HOME": os.fspath(tmp_path)}
+    started = run([sys.executable, "-c", STARTS], environment=environment, seconds=300)
     found = json.loads(started.stdout.splitlines()[-1])
     assert {"sum": 45, "java": str(runtime.home), "zone": "UTC"} == found
 
@@ -91,14 +84,8 @@ def test_a_stream_ends_without_a_word_and_its_python_has_bytecode(ottla: Topics,
     """Over sockets of the file system, Spark's Python processes would tell the end of their connections as failures."""
     topic, output = ottla.create(), ottla.create()
     ottla.fill(topic, [b"1", b"2"])
-    done = subprocess.run(
-        [sys.executable, "-c", STREAMS, ottla.bootstrap, topic, output, str(tmp_path / "checkpoint")],
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
-    assert 0 == done.returncode, done.stderr[-4000:]
+    command = [sys.executable, "-c", STREAMS, ottla.bootstrap, topic, output, tmp_path / "checkpoint"]
+    done = run(command, seconds=300)
     assert "Traceback" not in done.stderr
     # Both records, and the end of their transaction.
     assert 3 == ottla.end(output)

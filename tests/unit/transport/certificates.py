@@ -1,12 +1,12 @@
 """A certificate for loopback, signed by itself, made once for each run of the tests."""
 
 import ssl
-import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
 from ottla.transport.listener_tls import ListenerTls, ListenerTlsSettings
 from ottla.transport.tls_context import TlsSettings
+from tests.processes import run
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,5 +42,5 @@ def make_certificate(folder: Path) -> Certificate:
     command = "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 -subj /CN=localhost"
     names = ["-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1"]
     files = ["-keyout", str(made.key), "-out", str(made.certificate)]
-    subprocess.run([*command.split(), *names, *files], check=True, capture_output=True)
+    run([*command.split(), *names, *files])
     return made
