@@ -5,10 +5,10 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from ottla.testing import InProcessBroker
-from tests.unit.console.conftest import visit
+from tests.unit.console.conftest import shop, visit
 from tests.unit.console.visitor import Visitor
 
-__all__ = ["visit"]
+__all__ = ["shop", "visit"]
 
 
 @pytest.fixture(scope="module")

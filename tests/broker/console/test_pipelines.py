@@ -1,43 +1,13 @@
 """Pipelines: what their files say, the picture, and the pages on a real broker."""
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 
-import pytest
-
 from ottla import Producer
 from ottla.console.settings import AuthMode
-from ottla.spark.pipelines.declaration.project_template import make_project
 from ottla.testing import InProcessBroker, SecuredBroker
+from tests.unit.console.pipeline_runs import progress, run_of
 from tests.unit.console.visitor import Visitor
-
-
-def run_of(folder: Path, query: str, batches: int, offset: int) -> None:
-    """The checkpoint of a query that read up to an offset."""
-    at = folder / ".ottla" / "shop" / query
-    for name in ("offsets", "commits"):
-        (at / name).mkdir(parents=True, exist_ok=True)
-        for batch in range(batches):
-            read = json.dumps({"orders": {"0": offset * (batch + 1) // batches}})
-            (at / name / str(batch)).write_text(f"v1\n{{}}\n{read}" if name == "offsets" else "v1\n{}")
-    (at / "metadata").write_text('{"id":"abc"}')
-
-
-def progress(folder: Path, **states: str) -> None:
-    queries = [
-        {"name": name.replace("__", "-"), "to": "x", "state": state, "batch": 2, "rows": 7, "rows_per_second": 3.5}
-        for name, state in states.items()
-    ]
-    at = folder / ".ottla" / "shop"
-    at.mkdir(parents=True, exist_ok=True)
-    (at / "progress.json").write_text(json.dumps({"at": 1_700_000_000.5, "queries": queries}))
-
-
-@pytest.fixture
-def shop(tmp_path: Path) -> Path:
-    make_project(tmp_path / "shop", "shop")
-    return tmp_path / "shop"
 
 
 def test_pages(shop: Path, broker: InProcessBroker, visit: Callable[..., Visitor]) -> None:

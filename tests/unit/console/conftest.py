@@ -9,6 +9,7 @@ from starlette.testclient import TestClient
 
 from ottla.console.application import Console
 from ottla.console.settings import ConsoleSettings
+from ottla.spark.pipelines.declaration.project_template import make_project
 from ottla.transport.addresses import Address
 from tests.unit.console.visitor import HOST, Visitor
 
@@ -29,3 +30,10 @@ def visit(tmp_path: Path) -> Iterator[Callable[..., Visitor]]:
     yield open_console
     for each in clients:
         each.__exit__(None, None, None)
+
+
+@pytest.fixture
+def shop(tmp_path: Path) -> Path:
+    """The folder of a pipeline."""
+    make_project(tmp_path / "shop", "shop")
+    return tmp_path / "shop"

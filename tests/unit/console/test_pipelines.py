@@ -1,43 +1,14 @@
 """Pipelines: what their files say, the picture, and the pages on a real broker."""
 
-import json
 import os
 from pathlib import Path
-
-import pytest
 
 from ottla.console.services.pipeline_graph import QueryFacts, draw
 from ottla.console.services.pipelines import find_projects, read_pipeline
 from ottla.spark.pipelines.declaration.loading import load_project
 from ottla.spark.pipelines.declaration.project_template import make_project
 from ottla.spark.pipelines.running.run_files import run_lock
-
-
-def run_of(folder: Path, query: str, batches: int, offset: int) -> None:
-    """The checkpoint of a query that read up to an offset."""
-    at = folder / ".ottla" / "shop" / query
-    for name in ("offsets", "commits"):
-        (at / name).mkdir(parents=True, exist_ok=True)
-        for batch in range(batches):
-            read = json.dumps({"orders": {"0": offset * (batch + 1) // batches}})
-            (at / name / str(batch)).write_text(f"v1\n{{}}\n{read}" if name == "offsets" else "v1\n{}")
-    (at / "metadata").write_text('{"id":"abc"}')
-
-
-def progress(folder: Path, **states: str) -> None:
-    queries = [
-        {"name": name.replace("__", "-"), "to": "x", "state": state, "batch": 2, "rows": 7, "rows_per_second": 3.5}
-        for name, state in states.items()
-    ]
-    at = folder / ".ottla" / "shop"
-    at.mkdir(parents=True, exist_ok=True)
-    (at / "progress.json").write_text(json.dumps({"at": 1_700_000_000.5, "queries": queries}))
-
-
-@pytest.fixture
-def shop(tmp_path: Path) -> Path:
-    make_project(tmp_path / "shop", "shop")
-    return tmp_path / "shop"
+from tests.unit.console.pipeline_runs import progress, run_of
 
 
 def test_the_state_of_a_pipeline(shop: Path) -> None:

@@ -1,7 +1,5 @@
 """The admin clients on ACLs, SCRAM users, client quotas and delegation tokens, against a real broker."""
 
-import asyncio
-import threading
 from collections.abc import Iterator
 
 import pytest
@@ -22,47 +20,29 @@ from ottla import (
     UserScramCredentialDeletion,
     UserScramCredentialUpsertion,
 )
-from ottla.broker.broker import Broker
-from ottla.broker.configs.configuration import BrokerConfig
 from ottla.client.admin.values import PartlyFailedError
 from ottla.client.arguments import ArgumentError
 from ottla.client.errors import AnswerError
 from ottla.metadata.configs.authorization_configs import STANDARD_AUTHORIZER
 from ottla.model.error_codes import ErrorCode
 from ottla.security.scram_credential import is_password
+from ottla.testing import InProcessBroker
 
 
 @pytest.fixture(scope="module")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
-    ready, stopping = threading.Event(), threading.Event()
-    found: list[Broker] = []
-
-    async def live() -> None:
-        settings = {
-            "log.dirs": str(tmp_path_factory.mktemp("broker")),
-            "listeners": "PLAINTEXT://127.0.0.1:0",
-            "authorizer.class.name": STANDARD_AUTHORIZER,
-            "super.users": "User:ANONYMOUS",
-            "delegation.token.secret.key": "secret",
-        }
-        async with Broker(BrokerConfig.parse(settings=settings)) as running:
-            found.append(running)
-            ready.set()
-            await asyncio.to_thread(stopping.wait)
-
-    thread = threading.Thread(target=lambda: asyncio.run(live()))
-    thread.start()
-    try:
-        assert ready.wait(30)
-        yield found[0]
-    finally:
-        stopping.set()
-        thread.join(30)
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[InProcessBroker]:
+    settings = {
+        "authorizer.class.name": STANDARD_AUTHORIZER,
+        "super.users": "User:ANONYMOUS",
+        "delegation.token.secret.key": "secret",
+    }
+    with InProcessBroker(tmp_path_factory.mktemp("broker"), settings) as started:
+        yield started
 
 
 @pytest.fixture
-def admin(broker: Broker) -> Iterator[Admin]:
-    with Admin(bootstrap_servers=f"127.0.0.1:{broker.port}") as made:
+def admin(broker: InProcessBroker) -> Iterator[Admin]:
+    with Admin(bootstrap_servers=broker.bootstrap) as made:
         yield made
 
 
@@ -112,13 +92,13 @@ def test_values_that_make_no_sense_are_refused(made: object) -> None:
         made()
 
 
-def test_users_are_created_described_and_deleted(admin: Admin, broker: Broker) -> None:
+def test_users_are_created_described_and_deleted(admin: Admin, broker: InProcessBroker) -> None:
     wanted = UserScramCredentialUpsertion("alice", "scram_sha_256", "pencil", iterations=4096)
     assert "pencil" not in repr(wanted)
     assert ["alice"] == list(admin.alter_user_scram_credentials([wanted]))
     (info,) = admin.describe_user_scram_credentials()["alice"]
     assert (ScramMechanism.SHA_256, 4096) == (info.mechanism, info.iterations)
-    stored = broker.image.scram_credentials[ScramMechanism.SHA_256, "alice"]
+    stored = broker.broker.image.scram_credentials[ScramMechanism.SHA_256, "alice"]
     assert is_password(ScramMechanism.SHA_256, stored, "pencil")
     missing = admin.describe_user_scram_credentials(["bob"], raise_errors=False)
     assert [ErrorCode.RESOURCE_NOT_FOUND] == [getattr(each, "error_code", None) for each in missing.errors.values()]
@@ -156,11 +136,7 @@ def test_tokens_need_a_client_that_has_logged_in(admin: Admin) -> None:
         admin.create_delegation_token(["bob"])
 
 
-def test_the_async_client_has_the_same_methods(broker: Broker) -> None:
-    async def work() -> list[ACL]:
-        async with AsyncAdmin(bootstrap_servers=f"127.0.0.1:{broker.port}") as admin:
-            await admin.create_acls([an_acl()])
-            (deleted,) = (await admin.delete_acls([ACLFilter(principal="User:a")])).values()
-            return deleted
-
-    assert [an_acl()] == asyncio.run(work())
+async def test_the_async_client_has_the_same_methods(broker: InProcessBroker) -> None:
+    async with AsyncAdmin(bootstrap_servers=broker.bootstrap) as admin:
+        await admin.create_acls([an_acl()])
+        assert [[an_acl()]] == [*(await admin.delete_acls([ACLFilter(principal="User:a")])).values()]
