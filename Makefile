@@ -22,7 +22,7 @@ export PYTHONDONTWRITEBYTECODE :=
 
 # Two installations at once would trip over each other.
 .NOTPARALLEL:
-.PHONY: run test test-slow test-unit test-under-load test-newest demo check bench bench-guard docs wheels test-arm test-kernel-tls test-compat compat test-spark test-console screenshots test-hostile test-sim sim test-cluster chaos fuzz clean help
+.PHONY: run test test-slow test-unit test-under-load test-newest demo check bench bench-guard docs wheels test-arm test-kernel-tls test-compat compat compat-record test-spark test-console screenshots test-hostile test-sim sim test-cluster chaos fuzz clean help
 
 help:  ## list these targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-15s %s\n", $$1, $$2}'
@@ -90,9 +90,14 @@ test-compat: $(VENV)/.installed-compat  ## real Kafka, its tools and foreign cli
 	$(BIN)/python -m pytest $(FOREIGN_LOGINS) -k "aiokafka or kafka_python" --workers 3
 	$(BIN)/python -m tests.compat.client_suite
 
-compat: $(VENV)/.installed-compat  ## the same with the long runs: MirrorMaker from Kafka to Ottla and back
-	OTTLA_COMPAT_RESTARTS=1 $(PYTEST) tests/compat --ignore tests/compat/client_suite --workers 2
+compat: $(VENV)/.installed-compat  ## the same with a running Kafka in every comparison, and the long runs: MirrorMaker from Kafka to Ottla and back
+	OTTLA_KAFKA=live OTTLA_COMPAT_RESTARTS=1 $(PYTEST) tests/compat --ignore tests/compat/client_suite --workers 2
 	$(BIN)/python -m tests.compat.client_suite
+
+# Of these tests, `make test-compat` compares Ottla with the recorded answers, but for a tenth of them.
+compat-record: $(VENV)/.installed-compat  ## ask a running Kafka again for its answers in tests/golden/kafka-4.3
+	rm -f tests/golden/kafka-*/*.json
+	OTTLA_KAFKA=record $(PYTEST) tests/compat --ignore tests/compat/client_suite --workers 2
 
 test-spark: $(VENV)/.installed-dev $(VENV)/.installed-spark  ## real Spark: reads, writes, kills, pipelines, without the long runs (install Kafka with tests/compat/prepare)
 	$(PYTEST) tests/spark -m "not long and not install" --workers 2

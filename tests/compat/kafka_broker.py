@@ -20,9 +20,10 @@ from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from ottla.testing.free_ports import free_ports
 from tests.compat.kafka_jars import KAFKA_VERSION, java_command, kafka_tool
+from tests.waiting import PATIENCE_SECONDS
 
 CLUSTER_ID: Final = "b3R0bGEta2Fma2EtdGVzdA"
-START_TIMEOUT_S: Final = 90.0
+START_TIMEOUT_S: Final = PATIENCE_SECONDS
 STOP_TIMEOUT_S: Final = 60.0
 START_TRIES: Final = 3
 """Free ports are looked up before the broker binds them, so another process may take one in between."""
@@ -118,17 +119,17 @@ class KafkaBroker:
         for topic in topics:
             while not any((self.log_dir / f"{topic}-0").glob("*.log")):
                 if time.monotonic() > deadline:
-                    raise TimeoutError(f"Kafka has no log of {topic} after {START_TIMEOUT_S} s:\n{self._log_end()}")
+                    raise TimeoutError(f"Kafka has no log of {topic} after {START_TIMEOUT_S:g} s:\n{self._log_end()}")
                 time.sleep(0.02)
 
-    def _write_properties(self) -> Path:
-        broker_port, controller_port = free_ports(2)
-        self.bootstrap = f"127.0.0.1:{broker_port}"
-        properties = {
+    def properties(self, broker_port: int, controller_port: int) -> dict[str, str]:
+        """What the broker is told when it starts with these ports."""
+        address = f"127.0.0.1:{broker_port}"
+        return {
             "process.roles": "broker,controller",
             "node.id": "1",
-            "listeners": f"PLAINTEXT://{self.bootstrap},CONTROLLER://127.0.0.1:{controller_port}",
-            "advertised.listeners": f"PLAINTEXT://{self.bootstrap}",
+            "listeners": f"PLAINTEXT://{address},CONTROLLER://127.0.0.1:{controller_port}",
+            "advertised.listeners": f"PLAINTEXT://{address}",
             "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
             "controller.listener.names": "CONTROLLER",
             "controller.quorum.voters": f"1@127.0.0.1:{controller_port}",
@@ -140,6 +141,11 @@ class KafkaBroker:
             "share.coordinator.state.topic.min.isr": "1",
             **self._overrides,
         }
+
+    def _write_properties(self) -> Path:
+        broker_port, controller_port = free_ports(2)
+        self.bootstrap = f"127.0.0.1:{broker_port}"
+        properties = self.properties(broker_port, controller_port)
         self.folder.mkdir(parents=True, exist_ok=True)
         path = self.folder / "server.properties"
         path.write_text("".join(f"{key}={value}\n" for key, value in properties.items()))
@@ -173,7 +179,7 @@ class KafkaBroker:
             if self._process is None or self._process.poll() is not None:
                 raise RuntimeError(f"Kafka ended while it started; its last words:\n{self._log_end()}")
             if time.monotonic() > deadline:
-                raise TimeoutError(f"Kafka does not serve after {START_TIMEOUT_S} s:\n{self._log_end()}")
+                raise TimeoutError(f"Kafka does not serve after {START_TIMEOUT_S:g} s:\n{self._log_end()}")
             with contextlib.suppress(KafkaException, TimeoutError):
                 if _serves_everything(admin):
                     return

@@ -14,6 +14,8 @@ import zipfile
 from pathlib import Path
 from typing import Final
 
+from tests.waiting import PATIENCE_SECONDS
+
 KAFKA_VERSION: Final = "4.3.0"
 """The judge, unless a test asks for another."""
 
@@ -33,7 +35,7 @@ MAVEN_OPTIONS: Final = (
     "-Dmaven.wagon.rto=60000",
     "-Daether.connector.requestTimeout=60000",
 )
-TOOL_TIMEOUT_S: Final = 120
+TOOL_TIMEOUT_S: Final = PATIENCE_SECONDS
 
 # A tool lives for a second: the first compiler stage and the simplest collector start fastest. What it logs below a
 # warning is no part of its answer.

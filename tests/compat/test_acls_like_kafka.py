@@ -1,7 +1,7 @@
-"""ACLs as Apache Kafka decides them: users with the same ACLs send the same requests to a real Kafka and to Ottla.
+"""ACLs as Apache Kafka decides them: users with the same ACLs send the same requests to Kafka and to Ottla.
 
 Compared are error codes, which topics and groups are named, and which operations are said to be authorized. Each user
-has topics, a group and a transactional id of its own, so that one may change what the next one does not see.
+has topics, a group and a transactional id of its own. Some list what others have left, so all of them ask, in order.
 """
 
 import itertools
@@ -20,11 +20,13 @@ from kio.schema.errors import ErrorCode
 from ottla.protocol.apis import NEWER_THAN_KIO, SERVED, ApiKey
 from ottla.testing.free_ports import free_port
 from tests.compat.kafka_broker import QUICK_START_JVM_OPTIONS, KafkaBroker
+from tests.compat.kafkas_word import KafkasWord, readable
 from tests.compat.ottla_broker import OttlaBroker
 from tests.compat.test_answers_like_kafka import batch, create
 from tests.wire.exchange import RawConnection, read_response, request_frame
 
 SECONDS: Final = timedelta(seconds=20)
+LONG: Final = timedelta(minutes=20)
 STANDARD_AUTHORIZER: Final = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 PLAIN_MODULE: Final = "org.apache.kafka.common.security.plain.PlainLoginModule"
 LOADING: Final = {
@@ -173,18 +175,6 @@ class Prepared:
         raise TimeoutError("the ACLs are not in force")
 
 
-@pytest.fixture(scope="module")
-def brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Prepared, Prepared]]:
-    """Kafka and Ottla."""
-    own, clients, kafka_own, kafka_clients = (f"127.0.0.1:{free_port()}" for _ in range(4))
-    folder = tmp_path_factory.mktemp("acls")
-    with (
-        SecuredKafka(folder / "kafka", kafka_own, kafka_clients),
-        OttlaBroker(folder / "ottla", overrides=secured(own, clients)),
-    ):
-        yield Prepared(kafka_own, kafka_clients), Prepared(own, clients)
-
-
 def settled(connection: RawConnection, api_key: ApiKey, version: int, values: Mapping[str, Any]) -> Any:
     """The answer, once the coordinators are there."""
     deadline = time.monotonic() + SECONDS.total_seconds()
@@ -315,8 +305,8 @@ def requests(user: str, broker: Prepared, producer: tuple[int, int]) -> dict[str
             9,
             {
                 "group_id": group,
-                "session_timeout": SECONDS,
-                "rebalance_timeout": SECONDS,
+                "session_timeout": LONG,  # a later user lists this group
+                "rebalance_timeout": LONG,
                 "protocol_type": "consumer",
                 "protocols": [{"name": "range", "metadata": b""}],
             },
@@ -564,9 +554,33 @@ def answers(broker: Prepared, user: str) -> dict[str, Any]:
     return found
 
 
+def addresses() -> tuple[str, str]:
+    """Of a broker's own listener, and of its clients'."""
+    own, clients = (f"127.0.0.1:{free_port()}" for _ in range(2))
+    return own, clients
+
+
+@pytest.fixture(scope="module")
+def theirs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """What Kafka answers to each user."""
+    own, clients = addresses()
+    with SecuredKafka(tmp_path_factory.mktemp("acls") / "kafka", own, clients):
+        kafka = Prepared(own, clients)
+        return {user: answers(kafka, user) for user in USERS}
+
+
+@pytest.fixture(scope="module")
+def ours(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """What Ottla answers to each user."""
+    own, clients = addresses()
+    with OttlaBroker(tmp_path_factory.mktemp("acls") / "ottla", overrides=secured(own, clients)):
+        ottla = Prepared(own, clients)
+        return {user: answers(ottla, user) for user in USERS}
+
+
 @pytest.mark.parametrize("user", USERS)
-def test_a_user_is_told_the_same(brokers: tuple[Prepared, Prepared], user: str) -> None:
-    kafka, ottla = brokers
-    theirs, ours = answers(kafka, user), answers(ottla, user)
-    different = {name: (answer, ours[name]) for name, answer in theirs.items() if answer != ours[name]}
+def test_a_user_is_told_the_same(kafkas_word: KafkasWord, ours: dict[str, Any], user: str) -> None:
+    theirs, mine = kafkas_word(lambda theirs: theirs[user], broker="theirs"), readable(ours[user])
+    different = {name: (answer, mine[name]) for name, answer in theirs.items() if answer != mine[name]}
     assert not different
+    assert theirs.keys() == mine.keys()

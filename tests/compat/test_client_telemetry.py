@@ -13,8 +13,8 @@ from confluent_kafka import Producer
 from ottla import Admin, ConfigResource
 from ottla.protocol.apis import ApiKey
 from ottla.protocol.config_resources import ResourceType
-from tests.compat.kafka_broker import KafkaBroker
 from tests.compat.kafka_jars import SHORT_LIVED_JVM, java_command, kafka_tool
+from tests.compat.kafkas_word import KafkasWord, readable
 from tests.compat.test_metrics_of_foreign_clients import Served
 from tests.waiting import PATIENCE_SECONDS, wait_until
 from tests.wire.exchange import RawConnection
@@ -142,10 +142,11 @@ def answers(address: str) -> list[Any]:
         return found
 
 
-def test_the_same_answers_as_kafkas(kafka: KafkaBroker, tmp_path: Path) -> None:
+def test_the_same_answers_as_kafkas(kafkas_word: KafkasWord, tmp_path: Path) -> None:
+    theirs = kafkas_word(lambda kafka: answers(kafka.bootstrap))
     broker = Served(tmp_path / "data")
     try:
-        assert answers(kafka.bootstrap) == answers(broker.address)
+        assert theirs == readable(answers(broker.address))
     finally:
         broker.process.terminate()
         broker.process.wait(PATIENCE_SECONDS)

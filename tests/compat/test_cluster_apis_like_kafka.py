@@ -3,7 +3,7 @@
 import json
 import re
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
@@ -12,8 +12,8 @@ import pytest
 from ottla.metadata.features import SHARE_VERSION, SUPPORTED_FEATURES
 from ottla.protocol.apis import ApiKey
 from tests.compat.clients.kafka_tools import Tools
-from tests.compat.kafka_broker import KafkaBroker
 from tests.compat.kafka_jars import KAFKA_VERSION
+from tests.compat.kafkas_word import Both
 from tests.compat.ottla_broker import OttlaBroker
 from tests.wire.exchange import RawConnection
 from tests.wire.world import batch, create_topic, produce
@@ -43,20 +43,6 @@ def tools(ottla: OttlaBroker) -> Tools:
     return Tools(KAFKA_VERSION, ottla.bootstrap)
 
 
-Both = Callable[[Callable[[RawConnection], Any]], tuple[Any, Any]]
-
-
-@pytest.fixture
-def both(kafka: KafkaBroker, ottla: OttlaBroker) -> Both:
-    """Runs a scenario on Kafka and on Ottla; answers what each of them gave."""
-
-    def run(scenario: Callable[[RawConnection], Any]) -> tuple[Any, Any]:
-        with RawConnection(kafka.bootstrap) as theirs, RawConnection(ottla.bootstrap) as ours:
-            return scenario(theirs), scenario(ours)
-
-    return run
-
-
 @pytest.mark.parametrize("version", [3, 4])
 def test_the_features_that_both_have(both: Both, version: int) -> None:
     def scenario(connection: RawConnection) -> Any:
@@ -69,7 +55,7 @@ def test_the_features_that_both_have(both: Both, version: int) -> None:
     theirs, ours = both(scenario)
     # Level 2, with dead letters, comes with Kafka 4.4. Version 3 leaves out supported features whose lowest level is 0.
     levels = [[each.pop(SHARE_VERSION) for each in found] for found in (theirs, ours)]
-    assert [[(0, level) if version > 3 else None, (level, level)] for level in (1, 2)] == levels
+    assert [[[0, level] if version > 3 else None, [level, level]] for level in (1, 2)] == levels
     assert theirs == ours
 
 

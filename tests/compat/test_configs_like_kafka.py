@@ -1,15 +1,16 @@
 """Configs as Kafka has them: the same names, defaults, types, sources, synonyms and flags, the same refusals.
 
 Both sides are asked the same; Kafka over the wire, ours through the functions that our handlers answer with.
+Addresses and folders of Kafka are those of `TOLD` in what is compared.
 """
 
 import socket
 import time
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from struct import unpack
-from typing import Any
+from typing import Any, Final
 
-import pytest
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 from kio.schema.describe_configs.v4.request import DescribeConfigsRequest, DescribeConfigsResource
@@ -31,7 +32,9 @@ from ottla.model.error_codes import ErrorCode
 from ottla.model.errors import OttlaError
 from ottla.protocol.apis import ApiKey
 from ottla.protocol.messages import read_response, write_request
+from tests.compat.conftest import OVERRIDES
 from tests.compat.kafka_broker import KafkaBroker
+from tests.compat.kafkas_word import KafkasWord, readable
 
 TIMEOUT_S = 60
 TOPIC, BROKER = 2, 4
@@ -55,6 +58,9 @@ OTHERWISE_IN_KAFKA = frozenset(
     }
 )
 
+TOLD: Final = KafkaBroker(Path("/kafka"), overrides=OVERRIDES).properties(9092, 9093)
+"""What the Kafka of the session is told."""
+
 Row = tuple[str | None, int, int, bool, bool, tuple[tuple[str, str | None, int], ...]]
 
 
@@ -74,16 +80,18 @@ def kafkas(kafka: KafkaBroker, resource_type: int, name: str) -> dict[str, Row]:
     while (result := ask(kafka, ApiKey.DESCRIBE_CONFIGS, 4, request).results[0]).error_code != ErrorCode.NONE:
         assert ErrorCode.UNKNOWN_TOPIC_OR_PARTITION == result.error_code
         assert time.monotonic() < deadline
+    lines = (kafka.folder / "server.properties").read_text().splitlines()
+    told = {value: TOLD[name] for name, value in (line.split("=", 1) for line in lines)}
     return {
         each.name: (
-            each.value,
+            told.get(each.value, each.value),
             each.config_source,
             each.config_type,
             each.read_only,
             each.is_sensitive,
-            tuple((synonym.name, synonym.value, synonym.source) for synonym in each.synonyms),
+            tuple((synonym.name, told.get(synonym.value, synonym.value), synonym.source) for synonym in each.synonyms),
         )
-        for each in result.configs
+        for each in sorted(result.configs, key=lambda each: str(each.name))
     }
 
 
@@ -95,24 +103,21 @@ def ours(configs: Iterable[DescribedConfig]) -> dict[str, Row]:
     return {
         each.name: (
             each.value,
-            each.source,
-            each.type,
+            int(each.source),
+            int(each.type),
             each.is_read_only,
             each.is_sensitive,
-            tuple((synonym.name, synonym.value, synonym.source) for synonym in each.synonyms),
+            tuple((synonym.name, synonym.value, int(synonym.source)) for synonym in each.synonyms),
         )
         for each in configs
         if each.name not in QUEUE_CONFIGS and not each.name.startswith(FOREIGN_PREFIXES)
     }
 
 
-def like(kafka: KafkaBroker, per_broker: dict[str, str] | None = None) -> BrokerConfig:
-    """Our configuration, told what that Kafka was told; it sets min.insync.replicas for the cluster by itself."""
-    lines = (kafka.folder / "server.properties").read_text().splitlines()
-    pairs = dict(line.split("=", 1) for line in lines)
-    config = BrokerConfig.parse(settings={name: text for name, text in pairs.items() if name in BROKER_CONFIGS})
-    cluster_wide = {name: str(row[0]) for name, row in kafkas(kafka, BROKER, "").items()}
-    return config.with_dynamic(cluster_wide, per_broker or {})
+def like_kafka(per_broker: dict[str, str] | None = None) -> BrokerConfig:
+    """Our configuration, told what Kafka is told; that sets min.insync.replicas for the cluster by itself."""
+    config = BrokerConfig.parse(settings={name: text for name, text in TOLD.items() if name in BROKER_CONFIGS})
+    return config.with_dynamic({"min.insync.replicas": "1"}, per_broker or {})
 
 
 def create(kafka: KafkaBroker, name: str, **configs: str) -> None:
@@ -137,12 +142,15 @@ def alter(
     return ErrorCode(response.error_code)
 
 
-def test_a_fresh_topic(kafka: KafkaBroker) -> None:
-    create(kafka, "configs-fresh")
-    assert kafkas(kafka, TOPIC, "configs-fresh") == ours(describe_topic(like(kafka), {}))
+def test_a_fresh_topic(kafkas_word: KafkasWord) -> None:
+    def ask(kafka: KafkaBroker) -> dict[str, Row]:
+        create(kafka, "configs-fresh")
+        return kafkas(kafka, TOPIC, "configs-fresh")
+
+    assert kafkas_word(ask) == readable(ours(describe_topic(like_kafka(), {})))
 
 
-def test_a_topic_with_configs(kafka: KafkaBroker) -> None:
+def test_a_topic_with_configs(kafkas_word: KafkasWord) -> None:
     configs = {
         "retention_ms": "+77",
         "cleanup_policy": "compact, delete",
@@ -153,41 +161,52 @@ def test_a_topic_with_configs(kafka: KafkaBroker) -> None:
         "internal_segment_bytes": "1000",
         "leader_replication_throttled_replicas": "0:1,1:2",
     }
-    create(kafka, "configs-own", **configs)
+
+    def ask(kafka: KafkaBroker) -> dict[str, Row]:
+        create(kafka, "configs-own", **configs)
+        return kafkas(kafka, TOPIC, "configs-own")
+
     overrides = {name.replace("_", "."): text for name, text in configs.items()}
-    assert kafkas(kafka, TOPIC, "configs-own") == ours(describe_topic(like(kafka), overrides))
+    assert kafkas_word(ask) == readable(ours(describe_topic(like_kafka(), overrides)))
 
 
-def test_the_broker(kafka: KafkaBroker) -> None:
-    described = ours(describe_broker(like(kafka)))
-    theirs = kafkas(kafka, BROKER, "1")
+def test_the_broker(kafkas_word: KafkasWord) -> None:
+    described = readable(ours(describe_broker(like_kafka())))
+    theirs = kafkas_word(lambda kafka: kafkas(kafka, BROKER, "1"))
     assert 100 < len(described)
     assert set() == NOT_IN_KAFKA & theirs.keys()
     compared = described.keys() - NOT_IN_KAFKA - OTHERWISE_IN_KAFKA
     assert {name: theirs.get(name) for name in compared} == {name: described[name] for name in compared}
 
 
-def test_the_cluster_wide_configs(kafka: KafkaBroker) -> None:
-    assert kafkas(kafka, BROKER, "") == ours(describe_cluster_wide(like(kafka)))
+def test_the_cluster_wide_configs(kafkas_word: KafkasWord) -> None:
+    assert kafkas_word(lambda kafka: kafkas(kafka, BROKER, "")) == readable(ours(describe_cluster_wide(like_kafka())))
 
 
-def test_dynamic_broker_configs_show_up_in_topics(kafka: KafkaBroker) -> None:
-    create(kafka, "configs-dynamic")
+def test_dynamic_broker_configs_show_up_in_topics(kafkas_word: KafkasWord) -> None:
     dynamic = {"log.retention.ms": "7200000", "log.cleanup.policy": "compact"}
-    changes = [ConfigChange(name, SET, text) for name, text in dynamic.items()]
-    assert ErrorCode.NONE is alter(kafka, BROKER, "1", changes, rehearsal=False)
-    try:
-        # Kafka follows its own metadata: what it has been told shows up a little later.
-        deadline = time.monotonic() + TIMEOUT_S
-        while ("7200000", 2) != kafkas(kafka, TOPIC, "configs-dynamic")["retention.ms"][:2]:
-            assert time.monotonic() < deadline
-        config = like(kafka, per_broker=dynamic)
-        assert kafkas(kafka, TOPIC, "configs-dynamic") == ours(describe_topic(config, {}))
-        theirs = kafkas(kafka, BROKER, "1")
-        for name in ("log.retention.ms", "log.cleanup.policy"):
-            assert theirs[name] == ours(describe_broker(config))[name]
-    finally:
-        alter(kafka, BROKER, "1", [ConfigChange(name, DELETE, None) for name in dynamic], rehearsal=False)
+
+    def ask(kafka: KafkaBroker) -> dict[str, dict[str, Row]]:
+        create(kafka, "configs-dynamic")
+        changes = [ConfigChange(name, SET, text) for name, text in dynamic.items()]
+        assert ErrorCode.NONE is alter(kafka, BROKER, "1", changes, rehearsal=False)
+        try:
+            # Kafka follows its own metadata: what it has been told shows up a little later.
+            deadline = time.monotonic() + TIMEOUT_S
+            while ("7200000", 2) != kafkas(kafka, TOPIC, "configs-dynamic")["retention.ms"][:2]:
+                assert time.monotonic() < deadline
+            broker = kafkas(kafka, BROKER, "1")
+            return {
+                "topic": kafkas(kafka, TOPIC, "configs-dynamic"),
+                "broker": {name: broker[name] for name in dynamic},
+            }
+        finally:
+            alter(kafka, BROKER, "1", [ConfigChange(name, DELETE, None) for name in dynamic], rehearsal=False)
+
+    theirs, config = kafkas_word(ask), like_kafka(per_broker=dynamic)
+    assert theirs["topic"] == readable(ours(describe_topic(config, {})))
+    described = ours(describe_broker(config))
+    assert theirs["broker"] == readable({name: described[name] for name in dynamic})
 
 
 def our_code(resource_type: int, config: BrokerConfig, changes: Sequence[ConfigChange]) -> ErrorCode:
@@ -263,17 +282,22 @@ BROKER_CHANGES: list[list[ConfigChange]] = [
 ]
 
 
-@pytest.mark.parametrize("changes", TOPIC_CHANGES, ids=str)
-def test_a_topic_takes_and_refuses_the_same(kafka: KafkaBroker, asked_topic: str, changes: list[ConfigChange]) -> None:
-    assert alter(kafka, TOPIC, asked_topic, changes, rehearsal=True) == our_code(TOPIC, like(kafka), changes)
+def show(changes: Sequence[ConfigChange]) -> str:
+    return ", ".join(f"{Operation(each.operation).name} {each.name} {each.value!r}" for each in changes)
 
 
-@pytest.mark.parametrize("changes", BROKER_CHANGES, ids=str)
-def test_a_broker_takes_and_refuses_the_same(kafka: KafkaBroker, changes: list[ConfigChange]) -> None:
-    assert alter(kafka, BROKER, "1", changes, rehearsal=True) == our_code(BROKER, like(kafka), changes)
+def test_a_topic_takes_and_refuses_the_same(kafkas_word: KafkasWord) -> None:
+    def ask(kafka: KafkaBroker) -> dict[str, ErrorCode]:
+        create(kafka, "configs-asked")
+        return {show(each): alter(kafka, TOPIC, "configs-asked", each, rehearsal=True) for each in TOPIC_CHANGES}
+
+    config = like_kafka()
+    assert kafkas_word(ask) == readable({show(each): our_code(TOPIC, config, each) for each in TOPIC_CHANGES})
 
 
-@pytest.fixture(scope="module")
-def asked_topic(kafka: KafkaBroker) -> str:
-    create(kafka, "configs-asked")
-    return "configs-asked"
+def test_a_broker_takes_and_refuses_the_same(kafkas_word: KafkasWord) -> None:
+    def ask(kafka: KafkaBroker) -> dict[str, ErrorCode]:
+        return {show(each): alter(kafka, BROKER, "1", each, rehearsal=True) for each in BROKER_CHANGES}
+
+    config = like_kafka()
+    assert kafkas_word(ask) == readable({show(each): our_code(BROKER, config, each) for each in BROKER_CHANGES})

@@ -1,25 +1,30 @@
 """kafka-acls, kafka-configs and kafka-delegation-tokens print the same about Ottla as about Apache Kafka.
 
-Each command runs against both brokers, one after the other in the order of the file; ids, secrets and dates are not
-compared, and neither is the order of lines. Of a command that fails, the exceptions are compared.
+Commands run one after the other in the order of the file; ids, secrets and dates are not compared, and neither is the
+order of lines. Of a command that fails, the exceptions are compared.
 """
 
+import itertools
 import re
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final
 
 import pytest
 
-from ottla.testing.free_ports import free_port
 from tests.compat.clients.kafka_tools import Tools
 from tests.compat.kafka_jars import KAFKA_VERSION
+from tests.compat.kafkas_word import KafkasWord
 from tests.compat.ottla_broker import OttlaBroker
-from tests.compat.test_acls_like_kafka import PLAIN_MODULE, SecuredKafka, secured
+from tests.compat.test_acls_like_kafka import PLAIN_MODULE, SecuredKafka, addresses, secured
 
 TOKEN_SETTINGS: Final = {"delegation.token.secret.key": "a secret of the cluster"}
 USER: Final = "everything"
+LOGIN: Final = f"""\
+security.protocol=SASL_PLAINTEXT
+sasl.mechanism=PLAIN
+sasl.jaas.config={PLAIN_MODULE} required username="{USER}" password="{USER}";
+"""
 VOLATILE: Final = (
     (r"\d{4}-\d{2}-\d{2}T\d{2}:\d{2}", "DATE"),
     (r"(?<![\w-])[\w-]{22}(?![\w-])", "ID"),
@@ -29,51 +34,55 @@ Run = Callable[..., str]
 
 
 @pytest.fixture(scope="module")
-def brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[tuple[str, str], ...]]:
-    """The addresses without and with logins, of Kafka and of Ottla."""
-    own, clients, kafka_own, kafka_clients = (f"127.0.0.1:{free_port()}" for _ in range(4))
-    folder = tmp_path_factory.mktemp("tools")
-    kafka = SecuredKafka(folder / "kafka", kafka_own, kafka_clients, **TOKEN_SETTINGS)
-    with kafka, OttlaBroker(folder / "ottla", overrides={**secured(own, clients), **TOKEN_SETTINGS}):
-        yield (kafka_own, kafka_clients), (own, clients)
+def kafka_listeners(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str]]:
+    """The addresses of a Kafka without and with logins."""
+    own, clients = addresses()
+    with SecuredKafka(tmp_path_factory.mktemp("tools") / "kafka", own, clients, **TOKEN_SETTINGS):
+        yield own, clients
+
+
+@pytest.fixture(scope="module")
+def ottla_listeners(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str]]:
+    """The same of Ottla."""
+    own, clients = addresses()
+    settings = {**secured(own, clients), **TOKEN_SETTINGS}
+    with OttlaBroker(tmp_path_factory.mktemp("tools") / "ottla", overrides=settings):
+        yield own, clients
 
 
 @pytest.fixture
-def same(brokers: tuple[tuple[str, str], ...]) -> Run:
-    """Runs a command against both as an administrator; answers what it printed, which must be the same."""
-    return lambda tool, *args: both([own for own, _ in brokers], tool, args)
-
-
-@pytest.fixture
-def same_with_login(brokers: tuple[tuple[str, str], ...], tmp_path: Path) -> Run:
-    """The same as a user who logs in."""
+def same(kafkas_word: KafkasWord, ottla_listeners: tuple[str, str], tmp_path: Path) -> Run:
+    """Runs a command as an administrator, or with a login; returns what it printed, the same as of Kafka."""
+    steps = itertools.count(1)
     properties = tmp_path / "client.properties"
-    module = f'{PLAIN_MODULE} required username="{USER}" password="{USER}";'
-    properties.write_text(f"security.protocol=SASL_PLAINTEXT\nsasl.mechanism=PLAIN\nsasl.jaas.config={module}\n")
-    config = ("--command-config", str(properties))
-    return lambda tool, *args: both([clients for _, clients in brokers], tool, (*args, *config))
+
+    def run(tool: str, *args: str, login: str | None = None) -> str:
+        """With a login, even an empty one, the tool has a configuration of its own."""
+        properties.write_text(login or "")
+        config = () if login is None else ("--command-config", str(properties))
+
+        def ask(listeners: tuple[str, str]) -> list[str]:
+            return printed(listeners[bool(login)], tool, *args, *config)
+
+        step = f"{next(steps)} {tool} {' '.join(args)}"
+        theirs, ours = kafkas_word(ask, step=step, broker="kafka_listeners"), ask(ottla_listeners)
+        assert theirs == ours
+        return "\n".join(ours)
+
+    return run
 
 
-def both(addresses: list[str], tool: str, args: tuple[str, ...]) -> str:
-    def printed(address: str) -> list[str]:
-        stdout, stderr = Tools(KAFKA_VERSION, address).run_anyhow(tool, *args)
-        text = stdout + "".join(line for line in stderr.splitlines(True) if "WARN" not in line)
-        if failures := re.findall(r"\w+Exception", text):
-            # Wording is each broker's own.
-            return sorted(set(failures))
-        for pattern, name in VOLATILE:
-            text = re.sub(pattern, name, text)
-        return sorted(re.sub(r"[ \t]+", " ", line).strip() for line in text.replace(address, "ADDRESS").splitlines())
-
-    with ThreadPoolExecutor() as pool:
-        theirs, ours = pool.map(printed, addresses)
-    assert words(theirs) == words(ours)
-    return "\n".join(ours)
-
-
-def words(lines: list[str]) -> list[list[str]]:
+def printed(address: str, tool: str, *args: str) -> list[str]:
     """The words of each line; in what order several things are listed is chance."""
-    return sorted(sorted(re.findall(r"[^\s,]+", line)) for line in lines)
+    stdout, stderr = Tools(KAFKA_VERSION, address).run_anyhow(tool, *args)
+    text = stdout + "".join(line for line in stderr.splitlines(True) if "WARN" not in line)
+    if failures := re.findall(r"\w+Exception", text):
+        # Wording is each broker's own.
+        return sorted(set(failures))
+    for pattern, name in VOLATILE:
+        text = re.sub(pattern, name, text)
+    lines = text.replace(address, "ADDRESS").splitlines()
+    return sorted(" ".join(sorted(re.findall(r"[^\s,]+", line))) for line in lines)
 
 
 def test_acls(same: Run) -> None:
@@ -115,19 +124,17 @@ def test_quotas(same: Run) -> None:
     assert "InvalidRequestException" in refused
 
 
-def test_delegation_tokens(same_with_login: Run) -> None:
+def test_delegation_tokens(same: Run) -> None:
     renewer = ("--renewer-principal", "User:bob")
-    created = same_with_login("kafka-delegation-tokens", "--create", "--max-life-time-period", "-1", *renewer)
+    created = same("kafka-delegation-tokens", "--create", "--max-life-time-period", "-1", *renewer, login=LOGIN)
     assert f"User:{USER}" in created
     of_user = ("--owner-principal", f"User:{USER}")
-    assert "User:bob" in same_with_login("kafka-delegation-tokens", "--describe", *of_user)
+    assert "User:bob" in same("kafka-delegation-tokens", "--describe", *of_user, login=LOGIN)
     wrong = ("--renew-time-period", "-1", "--hmac", "d3Jvbmc=")
-    refused = same_with_login("kafka-delegation-tokens", "--renew", *wrong)
+    refused = same("kafka-delegation-tokens", "--renew", *wrong, login=LOGIN)
     assert "DelegationTokenNotFoundException" in refused
 
 
-def test_delegation_tokens_without_a_login(same: Run, tmp_path: Path) -> None:
-    (tmp_path / "empty.properties").write_text("")
-    config = ("--command-config", str(tmp_path / "empty.properties"))
-    refused = same("kafka-delegation-tokens", "--create", "--max-life-time-period", "-1", *config)
+def test_delegation_tokens_without_a_login(same: Run) -> None:
+    refused = same("kafka-delegation-tokens", "--create", "--max-life-time-period", "-1", login="")
     assert "UnsupportedByAuthenticationException" in refused

@@ -4,13 +4,11 @@ franz-go speaks ShareFetch in version 2, librdkafka in version 1 and without ren
 client, and `test_share_consumer.py` ours.
 """
 
-import itertools
 import json
 import re
 import subprocess
 import time
-from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterable
 from typing import Any, Final, NamedTuple
 
 import pytest
@@ -20,6 +18,7 @@ from ottla import Admin, ConfigResource, NewTopic, Producer, ResourceType
 from tests.compat.clients.client_builds import go_program
 from tests.compat.kafka_broker import KafkaBroker
 from tests.compat.kafka_jars import kafka_tool
+from tests.compat.kafkas_word import KafkasWord, readable
 from tests.compat.ottla_broker import OttlaBroker
 from tests.waiting import PATIENCE_SECONDS
 
@@ -27,7 +26,6 @@ PATIENCE_S: Final = 60
 VERIFIABLE: Final = "org.apache.kafka.tools.VerifiableShareConsumer"
 CONSOLE: Final = "org.apache.kafka.tools.consumer.ConsoleShareConsumer"
 SHARE_GROUPS: Final = "org.apache.kafka.tools.consumer.group.ShareGroupCommand"
-_numbers = itertools.count()
 
 
 class Scene(NamedTuple):
@@ -48,17 +46,10 @@ Scenario = Callable[[Scene], Any]
 Both = Callable[..., Any]
 
 
-@pytest.fixture(scope="module")
-def ottla(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OttlaBroker]:
-    with OttlaBroker(tmp_path_factory.mktemp("ottla") / "broker") as broker:
-        yield broker
-
-
 @pytest.fixture
-def both(kafka: KafkaBroker, ottla: OttlaBroker) -> Both:
+def both(request: pytest.FixtureRequest, kafkas_word: KafkasWord, ottla: OttlaBroker) -> Both:
     """Plays a scenario on both brokers, which must give the same; returns that."""
-    number = next(_numbers)
-    topic, group = f"shared-{number}", f"sharers-{number}"
+    topic, group = f"{request.node.name}-topic", f"{request.node.name}-group"
 
     def begin(bootstrap: str, records: int, configs: dict[str, str]) -> Scene:
         with Admin(bootstrap_servers=bootstrap) as admin:
@@ -72,10 +63,11 @@ def both(kafka: KafkaBroker, ottla: OttlaBroker) -> Both:
 
     def play(scenario: Scenario, records: int = 6, **configs: str) -> Any:
         named = {name.replace("_", "."): value for name, value in configs.items()}
-        with ThreadPoolExecutor() as pool:
-            theirs, ours = pool.map(
-                lambda bootstrap: scenario(begin(bootstrap, records, named)), (kafka.bootstrap, ottla.bootstrap)
-            )
+
+        def ask(broker: KafkaBroker | OttlaBroker) -> object:
+            return scenario(begin(broker.bootstrap, records, named))
+
+        theirs, ours = kafkas_word(ask), readable(ask(ottla))
         assert theirs == ours
         return ours
 

@@ -1,16 +1,13 @@
 """Wrong and hostile requests of share consumers: Ottla answers with the error codes that Apache Kafka answers with."""
 
-from collections.abc import Callable, Iterator
 from datetime import timedelta
 from typing import Any, Final
 from uuid import UUID
 
-import pytest
 from kio.schema.errors import ErrorCode
 
 from ottla.protocol.apis import ApiKey
-from tests.compat.kafka_broker import KafkaBroker
-from tests.compat.ottla_broker import OttlaBroker
+from tests.compat.kafkas_word import Both
 from tests.wire.exchange import RawConnection
 from tests.wire.groups import unused_group
 from tests.wire.share_member import ACCEPT, GAP, REJECT, RELEASE, RENEW, Member, set_up
@@ -24,27 +21,6 @@ UNKNOWN_TOPIC: Final = UUID(int=77)
 SIZE_MAX: Final = 200
 
 Codes = dict[str, Any]
-Both = Callable[[Callable[[RawConnection], Codes]], None]
-
-
-@pytest.fixture(scope="module")
-def ottla(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OttlaBroker]:
-    with OttlaBroker(tmp_path_factory.mktemp("ottla") / "broker") as broker:
-        yield broker
-
-
-@pytest.fixture
-def both(kafka: KafkaBroker, ottla: OttlaBroker) -> Both:
-    """Runs a scenario on Kafka and on Ottla, which must give the same codes."""
-
-    def run(scenario: Callable[[RawConnection], Codes]) -> None:
-        with RawConnection(kafka.bootstrap) as connection:
-            theirs = scenario(connection)
-        with RawConnection(ottla.bootstrap) as connection:
-            ours = scenario(connection)
-        assert theirs == ours
-
-    return run
 
 
 def fetch_codes(answer: Any) -> Any:
@@ -93,7 +69,8 @@ def test_acknowledgements(both: Both) -> None:
         codes["by another version"] = fetch_codes(member.ask_fetch((4, 4, [RENEW]), version=1, max_wait=NOW))
         return codes
 
-    both(scenario)
+    theirs, ours = both(scenario)
+    assert theirs == ours
 
 
 def test_sessions(both: Both) -> None:
@@ -126,7 +103,8 @@ def test_sessions(both: Both) -> None:
             codes[f"member id of {len(name)}"] = fetch_codes(Member(connection, group_id, topic_id, name).ask_fetch())
         return {key.replace("2147483645", "many"): code for key, code in codes.items()}
 
-    both(scenario)
+    theirs, ours = both(scenario)
+    assert theirs == ours
 
 
 def test_places(both: Both) -> None:
@@ -149,7 +127,8 @@ def test_places(both: Both) -> None:
             codes[name] = member.acknowledge(topics=topics)
         return codes
 
-    both(scenario)
+    theirs, ours = both(scenario)
+    assert theirs == ours
 
 
 def test_limits_of_a_fetch(both: Both) -> None:
@@ -174,7 +153,8 @@ def test_limits_of_a_fetch(both: Both) -> None:
                 member.acknowledge(share_session_epoch=-1)
         return codes
 
-    both(scenario)
+    theirs, ours = both(scenario)
+    assert theirs == ours
 
 
 def test_heartbeats(both: Both) -> None:
@@ -219,7 +199,8 @@ def test_heartbeats(both: Both) -> None:
         codes["comes back"] = beat().error_code
         return codes
 
-    both(scenario)
+    theirs, ours = both(scenario)
+    assert theirs == ours
 
 
 def test_the_size_of_a_group(both: Both) -> None:
@@ -240,7 +221,8 @@ def test_the_size_of_a_group(both: Both) -> None:
         codes["in its place"] = join("one more").error_code
         return codes
 
-    both(scenario)
+    theirs, ours = both(scenario)
+    assert theirs == ours
 
 
 def test_locks_are_limited(both: Both) -> None:
@@ -265,4 +247,5 @@ def test_locks_are_limited(both: Both) -> None:
         codes["as many as were done"] = found[0][0], found[-1][1]
         return codes
 
-    both(scenario)
+    theirs, ours = both(scenario)
+    assert theirs == ours
