@@ -38,16 +38,16 @@ def undergo(arena: Arena, faults: Iterable[Fault]) -> list[Struck]:
     done: list[Struck] = []
     with Stalls() as stalls:
         for fault in faults:
-            time.sleep(CALM_SECONDS)
+            time.sleep(CALM_SECONDS)  # the clients show that they are well
             at = time.monotonic()
             print(f"{at:.1f} {fault.name}", flush=True)
             with fault.strike(arena):
-                time.sleep(fault.lasts)
+                time.sleep(fault.lasts)  # what the fault is
             healed = time.monotonic()
             arena.cluster.wait_brokers()
             arena.cluster.wait_in_sync()
             done.append(Struck(fault=fault, at=at, healed=healed, whole=time.monotonic(), stalls=stalls))
-        time.sleep(CALM_SECONDS)
+        time.sleep(CALM_SECONDS)  # the clients show that they are well
     return done
 
 

@@ -192,7 +192,7 @@ class QueueClients:
                 unwanted.remove(each)
                 self._cancel(producer, *each)
             number += 1
-            time.sleep(0.005)
+            time.sleep(0.005)  # a load that the machine can bear
         producer.flush(30)
 
     def _cancel(self, producer: Producer, parked: Parked, place: int) -> None:
@@ -230,10 +230,10 @@ class QueueClients:
                     for each in made:
                         each.is_withdrawn = number % 3 == 0
                         each.is_acked = True
-                    time.sleep(0.05)
+                    time.sleep(0.05)  # a load that the machine can bear
             except KafkaException:
                 # The next producer ends what this one has begun; what became of it is not known.
-                time.sleep(0.5)
+                time.sleep(0.5)  # a broker that was killed is back soon
 
     def hand_back(self) -> None:
         """New records that the group hands back."""
@@ -242,7 +242,7 @@ class QueueClients:
         while not self._is_quiet.is_set():
             self._retry(producer, f"job {number}", 1, [], number % PARTITIONS)
             number += 1
-            time.sleep(0.02)
+            time.sleep(0.02)  # a load that the machine can bear
         producer.flush(30)
 
     def _retry(self, producer: Producer, value: str, attempt: int, headers: Headers, place: int) -> None:
@@ -304,7 +304,7 @@ class QueueClients:
             for each in questions:
                 each.is_acked = parked.is_acked
             number += 1
-            time.sleep(0.02)
+            time.sleep(0.02)  # a load that the machine can bear
 
     def expire(self) -> None:
         """Records that expire soon and then go to the dead-letter topic."""
@@ -314,7 +314,7 @@ class QueueClients:
             parked = Parked(name=name, sink=dead_letter_topic(OFFERS), due_ms=now_ms() + ttl_ms)
             self._send(producer, OFFERS, parked, name, [(TTL_MS, str(ttl_ms))], number % PARTITIONS)
             number += 1
-            time.sleep(0.005)
+            time.sleep(0.005)  # a load that the machine can bear
         producer.flush(30)
 
     def _read(self) -> None:

@@ -85,7 +85,7 @@ class Load:
                     self._share(consumer, role, chance, is_implicit=is_implicit)
             except OttlaError as error:
                 self.tell(role, "trouble", error=repr(error))
-                time.sleep(0.2)
+                time.sleep(0.2)  # a broker that was killed is back soon
 
     def _share(self, consumer: ShareConsumer, role: str, chance: random.Random, *, is_implicit: bool) -> None:
         begun: deque[float] = deque([time.monotonic()], BUFFERED_POLLS)

@@ -28,11 +28,11 @@ def undergo(folder: Path, kills: Iterator[int]) -> None:
             cluster.create_topic(topic, PARTITIONS, configs)
         clients = QueueClients(cluster.bootstrap, [*LOADS])
         with clients.running():
-            time.sleep(1)
+            time.sleep(1)  # all clients are under way
             for at in kills:
                 broker = cluster.brokers[at]
                 broker.kill()
-                time.sleep(DOWN_SECONDS)
+                time.sleep(DOWN_SECONDS)  # how long it is away
                 broker.start()
                 cluster.wait_in_sync()
     check(clients.history, [*LOADS])

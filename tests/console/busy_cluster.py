@@ -87,7 +87,7 @@ class BusyCluster:
                     producer.send("orders", key=f"order-{number}".encode(), value=self._order(number))
                     number += 1
                 producer.send("payments", value=self._order(number))
-                time.sleep(0.1)
+                time.sleep(0.1)  # a load that the machine can bear
 
     def _read(self, topic: str, group: str, count: int | None) -> None:
         """Reads and commits so many records, or all until it is stopped. The rest is the group's lag."""

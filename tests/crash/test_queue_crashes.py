@@ -78,7 +78,7 @@ def check_delivered_once(address: str) -> None:
     """All records are in the target, in the order of their due times, and stay the only ones."""
     found = asyncio.run(read(address, COUNT))
     assert [b"%d" % number for number in reversed(range(COUNT))] == [record.value for record in found]
-    time.sleep(QUIET_SECONDS)
+    time.sleep(QUIET_SECONDS)  # in which a second delivery would come
     assert end_offsets(address, TARGET, 1, is_committed=False) == [COUNT]
 
 

@@ -58,10 +58,10 @@ def test_a_cluster_whose_brokers_are_killed_in_turn_delivers_each_record_once(tm
         cluster.create_topic("t", 2, {"ottla.delay.enable": "true"})
         dues = asyncio.run(park(cluster.bootstrap))
         for partition in (0, 1, 0):
-            time.sleep(1.0)
+            time.sleep(1.0)  # some records come due
             victim = cluster.leader_of("t.delayed", partition)
             victim.kill()
-            time.sleep(1.0)
+            time.sleep(1.0)  # how long it is away
             victim.start()
             cluster.wait_in_sync()
         found = asyncio.run(read(cluster.bootstrap, dues))

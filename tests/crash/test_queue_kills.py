@@ -52,10 +52,10 @@ def kill_again_and_again(broker: BrokerProcess, chance: Random, wait_busy: Calla
     while kills < KILLS and time.monotonic() < deadline:
         if chance.random() < 0.7:
             wait_busy()
-        time.sleep(chance.random() / 2)
+        time.sleep(chance.random() / 2)  # any moment
         if chance.random() < 0.7:
             wait_written(broker)
-            time.sleep(chance.random() / 200)
+            time.sleep(chance.random() / 200)  # any of the steps that follow
         broker.kill()
         broker.start()
         kills += 1
@@ -112,6 +112,7 @@ def test_letters_are_redriven_once(broker: BrokerProcess, tmp_path: Path) -> Non
 
     redriving = Thread(target=redrive)
     redriving.start()
+    # Long enough for the command to start and to redrive some.
     kills = kill_again_and_again(broker, Random(f"{SEED}-redrive"), lambda: time.sleep(0.5))
     is_over.set()
     redriving.join()

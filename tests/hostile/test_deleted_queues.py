@@ -74,10 +74,20 @@ def settled_values(broker: BrokerProcess, topic: str) -> Counter[bytes]:
     """How often each value is in a topic, once nothing more comes for a second in which the broker answers."""
     found = values_in(broker.address, topic)
     while True:
-        time.sleep(1)
+        time.sleep(1)  # in which more would come
         before, found = found, values_in(broker.address, topic)
         if before == found:
             return found
+
+
+def wait_acked(acked: set[bytes]) -> None:
+    """Returns when a few batches more were acknowledged."""
+    count = len(acked) + 500
+    wait_until(lambda: len(acked) >= count, lambda: f"{count} records are acknowledged: {len(acked)}")
+
+
+def topic_exists(admin: Admin, topic: str) -> bool:
+    return topic in admin.list_topics()
 
 
 def configure(admin: Admin, topic: str, **configs: str) -> None:
@@ -92,12 +102,13 @@ def test_expired_records_are_in_one_of_the_dead_letter_topics(broker: BrokerProc
         admin.create_topics([NewTopic("offers", PARTITIONS, 1, topic_configs=configs)])
         with load(broker, "offers", lambda _: []) as acked:
             for _ in range(ROUNDS):
-                time.sleep(1)
+                wait_acked(acked)
+                wait_until(lambda: topic_exists(admin, "dead"), "expired records are dead letters")
                 configure(admin, "offers", **{DEAD_LETTERS: ""})
                 # What was on its way arrives.
                 found += settled_values(broker, "dead")
                 admin.delete_topics(["dead"])
-                time.sleep(0.3)
+                wait_acked(acked)
                 configure(admin, "offers", **{DEAD_LETTERS: "dead"})
     expected = Counter(acked)
     assert len(acked) > 100
@@ -111,13 +122,13 @@ def test_parked_records_are_delivered_or_counted_in_the_log(broker: BrokerProces
         # Some are delivered soon, others not before their companion is deleted.
         with load(broker, "orders.delayed", lambda number: [("ottla.delay-ms", b"%d" % (number * 37 % 3000))]) as acked:
             for _ in range(ROUNDS):
-                time.sleep(1)
+                wait_acked(acked)
                 configure(admin, "orders", ottla_delay_enable="false")
                 admin.delete_topics(["orders.delayed"])
-                time.sleep(0.2)
+                time.sleep(0.2)  # in which records are refused
                 configure(admin, "orders", ottla_delay_enable="true")
-                time.sleep(1)
-        time.sleep(3)
+                wait_acked(acked)
+        time.sleep(3)  # until the last delay is over
 
     def is_complete() -> bool:
         counts = DELETED.findall(broker.log())

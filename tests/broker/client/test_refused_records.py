@@ -103,7 +103,7 @@ async def test_in_an_event_loop(broker: Address) -> None:
             for _ in range(3):
                 with pytest.raises(MisuseError, match=re.escape(sentence)):
                     await producer.send("refused-async", **{"value": b"bad", **given})
-                await asyncio.sleep(0.01)
+                await asyncio.sleep(0.01)  # in which it would be sent
             assert number == (await producer.send_and_wait("refused-async", b"good")).offset
     read = await asyncio.to_thread(read_topic, broker, "refused-async")
     assert [b"good"] * len(REFUSED) == values(read[0])
