@@ -82,7 +82,7 @@ class Program:
 
     # What it prints
 
-    def next_line(self) -> str:
+    def next_line(self, seconds: float = PATIENCE_SECONDS) -> str:
         """The next line that it prints; fails if it ends instead."""
 
         def read() -> bytes:
@@ -91,7 +91,7 @@ class Program:
             assert line or not has_ended, f"ended with {self.process.returncode} and no further line; {self.log_end}"
             return line
 
-        return wait_until(read, lambda: f"a line is printed; {self.log_end}").decode().rstrip("\n")
+        return wait_until(read, lambda: f"a line is printed; {self.log_end}", seconds).decode().rstrip("\n")
 
     def wait_ready(self) -> str:
         """Returns what stands behind `ready` in the next line: the addresses of a server. One that fails is killed."""

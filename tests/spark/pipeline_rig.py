@@ -97,6 +97,6 @@ def running(files: Path, *arguments: str) -> Program:
 def wait_event(program: Program, **fields: Any) -> dict[str, Any]:
     """Reads lines until one has these fields."""
     while True:
-        event: dict[str, Any] = json.loads(program.next_line())
+        event: dict[str, Any] = json.loads(program.next_line(COMMAND_SECONDS))
         if fields.items() <= event.items():
             return event
