@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from ottla import Admin
 from ottla.testing import InProcessBroker
 from tests.unit.console.conftest import shop, visit
 from tests.unit.console.visitor import Visitor
@@ -15,6 +16,13 @@ __all__ = ["shop", "visit"]
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[InProcessBroker]:
     """A broker for the module."""
     with InProcessBroker(tmp_path_factory.mktemp("broker")) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def admin(broker: InProcessBroker) -> Iterator[Admin]:
+    """To prepare and to judge."""
+    with Admin(bootstrap_servers=broker.bootstrap) as made:
         yield made
 
 

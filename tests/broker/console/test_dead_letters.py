@@ -1,6 +1,6 @@
 """Pages about dead letters: grouped, inspected, copied, redriven as a job, purged, against a real broker."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
@@ -25,12 +25,6 @@ from tests.unit.console.visitor import Visitor
 from tests.waiting import wait_until
 
 EVIL = "<script>alert('x')</script>"
-
-
-@pytest.fixture(scope="module")
-def admin(broker: InProcessBroker) -> Iterator[Admin]:
-    with Admin(bootstrap_servers=broker.bootstrap) as made:
-        yield made
 
 
 @pytest.fixture

@@ -30,20 +30,6 @@ ODD = "odd <script>alert(1)</script> ünïcode/with slash"
 
 
 @pytest.fixture(scope="module")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[InProcessBroker]:
-    """A broker whose groups do not wait for more members."""
-    settings = {"group.initial.rebalance.delay.ms": "0"}
-    with InProcessBroker(tmp_path_factory.mktemp("broker"), settings=settings) as made:
-        yield made
-
-
-@pytest.fixture(scope="module")
-def admin(broker: InProcessBroker) -> Iterator[Admin]:
-    with Admin(bootstrap_servers=broker.bootstrap) as made:
-        yield made
-
-
-@pytest.fixture(scope="module")
 def members(broker: InProcessBroker) -> Iterator[Members]:
     """Four groups with a member each, on a topic with 3 partitions and 30 records."""
     broker.create_topic("shop", partitions=3)

@@ -22,12 +22,6 @@ from tests.waiting import wait_until
 HOUR = b"3600000"
 
 
-@pytest.fixture(scope="module")
-def admin(broker: InProcessBroker) -> Iterator[Admin]:
-    with Admin(bootstrap_servers=broker.bootstrap) as made:
-        yield made
-
-
 @pytest.fixture
 def topic(admin: Admin) -> str:
     """A topic with all kinds of queues."""

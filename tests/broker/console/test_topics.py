@@ -30,13 +30,6 @@ from tests.waiting import wait_until
 
 
 @pytest.fixture
-def admin(broker: InProcessBroker) -> Iterator[Admin]:
-    """To prepare and to judge."""
-    with Admin(bootstrap_servers=broker.bootstrap) as made:
-        yield made
-
-
-@pytest.fixture
 def topic(admin: Admin, broker: InProcessBroker, request: pytest.FixtureRequest) -> Iterator[str]:
     """A new topic with 30 records in three partitions."""
     name = re.sub(r"[^a-zA-Z0-9]+", "-", request.node.name)[:200]

@@ -20,12 +20,6 @@ from tests.unit.console.visitor import Visitor
 from tests.waiting import wait_until
 
 
-@pytest.fixture(scope="module")
-def admin(broker: InProcessBroker) -> Iterator[Admin]:
-    with Admin(bootstrap_servers=broker.bootstrap) as made:
-        yield made
-
-
 @pytest.fixture
 def topic(broker: InProcessBroker) -> str:
     name = f"t-{uuid4().hex[:8]}"
