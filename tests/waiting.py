@@ -4,7 +4,7 @@ import asyncio
 import inspect
 import itertools
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from typing import Final, TypeVar
 
 T = TypeVar("T")
@@ -30,6 +30,14 @@ async def settle() -> None:
     """Lets the event loop do all that waits for nothing outside of it."""
     for _ in range(TURNS):
         await asyncio.sleep(0)
+
+
+def tries(what: str = "it is through", seconds: float = PATIENCE_SECONDS) -> Iterator[None]:
+    """Once for each try at what may not be through yet, which itself takes its time; fails when time is up."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        yield
+    raise AssertionError(f"tried for {seconds:g} s until {what}")
 
 
 def wait_until(

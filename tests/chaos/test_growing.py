@@ -14,7 +14,7 @@ from tests.chaos.arena import PARTITIONS, TOPICS, Arena, arena, java_load, librd
 from tests.chaos.ordeal import verdict
 from tests.compat.kafka_jars import kafka_tool
 from tests.processes import OTTLA, run
-from tests.waiting import PATIENCE_SECONDS, wait_until
+from tests.waiting import PATIENCE_SECONDS, tries, wait_until
 
 THROTTLE = 200_000
 """Bytes a second: low enough that copying takes some seconds."""
@@ -116,9 +116,9 @@ def test_kafkas_tools_move_replicas_and_elect_leaders(tmp_path: Path) -> None:
         tool = "org.apache.kafka.tools.reassign.ReassignPartitionsCommand"
         common = ("--bootstrap-server", made.cluster.bootstrap, "--reassignment-json-file", str(plan))
         kafka_tool(tool, *common, "--execute", "--throttle", str(THROTTLE))
-        deadline = time.monotonic() + PATIENCE_SECONDS
-        while "still in progress" in (said := kafka_tool(tool, *common, "--verify").stdout):
-            assert time.monotonic() < deadline, said
+        for _ in tries("all replicas have moved"):
+            if "still in progress" not in (said := kafka_tool(tool, *common, "--verify").stdout):
+                break
         assert PARTITIONS * len(TOPICS) == said.count("is completed"), said
         assert "Clearing topic-level throttles" in said
         election = "org.apache.kafka.tools.LeaderElectionCommand"

@@ -8,6 +8,7 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from ottla.protocol.apis import ApiKey
+from tests.waiting import tries
 from tests.wire.exchange import RawConnection, every_version, read_response, request_frame
 from tests.wire.transactional_producer import (
     BATCHED_SINCE,
@@ -17,7 +18,6 @@ from tests.wire.transactional_producer import (
     stable_offset,
     stable_part,
     transactional_batch,
-    tries,
     unused_id,
     wait_stable,
 )

@@ -1,17 +1,16 @@
 """A producer with a transactional id, step by step, in whatever versions a test wants."""
 
 import secrets
-import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any, Final
 from uuid import UUID
 
-import pytest
 from kio.schema.errors import ErrorCode
 
 from ottla.protocol.apis import ApiKey
 from ottla.records.builder import BatchBuilder
-from tests.wire.exchange import TIMEOUT_S, RawConnection
+from tests.waiting import tries
+from tests.wire.exchange import RawConnection
 from tests.wire.world import FIRST_TIMESTAMP, TIMEOUT
 
 GROUP_KEY: Final = 0
@@ -33,14 +32,6 @@ BATCHED_SINCE: Final = 4
 def unused_id() -> str:
     """A transactional id or group id that no other test has."""
     return f"wire-{secrets.token_hex(6)}"
-
-
-def tries() -> Iterator[None]:
-    """Once for each try at what may not be through yet; fails if that takes too long."""
-    deadline = time.monotonic() + TIMEOUT_S
-    while time.monotonic() < deadline:
-        yield
-    pytest.fail(f"still not so after {TIMEOUT_S} s")
 
 
 def find_coordinator(connection: RawConnection, key: str, key_type: int) -> None:

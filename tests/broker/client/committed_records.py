@@ -1,11 +1,9 @@
 """What a consumer of a topic gets, up to the end of the topic at this moment."""
 
-import time
-
 from ottla.client.consumer.blocking_consumer import Consumer
 from ottla.client.values import ConsumerRecord
 from ottla.model.ids import TopicPartition
-from tests.waiting import PATIENCE_SECONDS
+from tests.waiting import tries
 
 
 def read_committed(bootstrap: str, topic: str) -> list[ConsumerRecord]:
@@ -20,9 +18,9 @@ def read_committed(bootstrap: str, topic: str) -> list[ConsumerRecord]:
         ends = everything.end_offsets(partitions)
         consumer.assign(partitions)
         found: list[ConsumerRecord] = []
-        deadline = time.monotonic() + PATIENCE_SECONDS
-        while any(consumer.position(each) < ends[each] for each in partitions):
-            assert time.monotonic() < deadline, found
+        for _ in tries("all transactions have ended"):
+            if all(consumer.position(each) >= ends[each] for each in partitions):
+                break
             for records in consumer.poll(1000).values():
                 found += records
         return found
