@@ -17,6 +17,10 @@ from tests.waiting import wait_until
 ALARMS: Final = ("Traceback", "unexpected", " ERROR ", " CRITICAL ")
 """What a broker's log has only if the broker itself is wrong, not its clients."""
 
+STEADY: Final = {"group.initial.rebalance.delay.ms": "0", "log.retention.check.interval.ms": "3600000"}
+"""For a broker that many tests share: groups do not wait for more members, and records with old timestamps are not
+deleted in the middle of a test, as they would be every five minutes."""
+
 
 class BrokerProcess:
     """`start`, `stop` and `kill` in turns; a context manager that starts at once and kills at the end."""

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.broker_process import BrokerProcess
+from tests.broker_process import STEADY, BrokerProcess
 from tests.processes import OTTLA, Program
 from tests.unit.cli.command_line import CommandLine
 from tests.unit.cli.conftest import logging_as_before
@@ -18,8 +18,7 @@ __all__ = ["logging_as_before"]
 @pytest.fixture(scope="session")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """A broker's address."""
-    settings = {"group.initial.rebalance.delay.ms": "0"}
-    with BrokerProcess(tmp_path_factory.mktemp("broker"), settings=settings) as broker:
+    with BrokerProcess(tmp_path_factory.mktemp("broker"), settings=STEADY) as broker:
         yield broker.address
 
 

@@ -5,12 +5,11 @@ from collections.abc import Iterator
 import pytest
 
 from ottla.transport.addresses import Address, parse_address
-from tests.broker_process import BrokerProcess
+from tests.broker_process import STEADY, BrokerProcess
 
 
 @pytest.fixture(scope="session")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Address]:
     """A broker's address; tests use topics of their own."""
-    settings = {"group.initial.rebalance.delay.ms": "0"}
-    with BrokerProcess(tmp_path_factory.mktemp("broker"), settings=settings) as broker:
+    with BrokerProcess(tmp_path_factory.mktemp("broker"), settings=STEADY) as broker:
         yield parse_address(broker.address)
