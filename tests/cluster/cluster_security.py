@@ -5,6 +5,7 @@ everything, `broker` is the user of the brokers, and other users have the permis
 """
 
 import secrets
+import ssl
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import timedelta
@@ -22,7 +23,7 @@ from ottla.client.admin.acls import (
 )
 from ottla.client.admin.blocking_admin import Admin
 from ottla.client.admin.user_requests import UserScramCredentialUpsertion
-from ottla.testing import BrokerCluster, CertificateAuthority, ProcessBroker
+from ottla.testing import BrokerCluster, BrokerHandle, CertificateAuthority, ProcessBroker
 from tests.chaos.network import Place
 
 ADMIN: Final = "admin"
@@ -162,3 +163,8 @@ def secured_cluster(
         folder, settings, kind=security.make_broker, client_options=security.client_options()
     ) as cluster:
         yield cluster
+
+
+def serves(broker: BrokerHandle, keystore: Path) -> bool:
+    """Whether new connections get the certificate in this file."""
+    return ssl.get_server_certificate((broker.host, broker.port)).strip() in keystore.read_text()

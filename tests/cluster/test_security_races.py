@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 from functools import partial
-from pathlib import Path
 from typing import Any, Final
 
 import pytest
@@ -35,6 +34,7 @@ from tests.cluster.cluster_security import (
     client_acls,
     login_module,
     secured_cluster,
+    serves,
     set_password,
 )
 from tests.waiting import wait_until
@@ -110,11 +110,6 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
             admin.create_acls(client_acls(APP))
         cluster.create_topic(TOPIC, PARTITIONS)
         yield Secured(cluster, security)
-
-
-def serves(broker: BrokerHandle, keystore: Path) -> bool:
-    """Whether new connections get the certificate in this file."""
-    return ssl.get_server_certificate((broker.host, broker.port)).strip() in keystore.read_text()
 
 
 def test_certificate_that_was_replaced_while_its_broker_was_down(secured: Secured) -> None:

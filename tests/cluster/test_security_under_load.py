@@ -5,7 +5,6 @@ between brokers as well.
 """
 
 import secrets
-import ssl
 import time
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -38,6 +37,7 @@ from tests.cluster.cluster_security import (
     client_acls,
     exactly,
     secured_cluster,
+    serves,
     set_password,
 )
 from tests.cluster.security_load import APP, TOPICS, unnoticed
@@ -121,11 +121,6 @@ def _name_another(secured: Secured, admin: Admin, number: int) -> Path:
     config = {"listener.name.sasl_ssl.ssl.keystore.location": str(keystore)}
     admin.alter_configs([ConfigResource(ResourceType.BROKER, str(number), config)])
     return keystore
-
-
-def serves(broker: BrokerHandle, keystore: Path) -> bool:
-    """Whether new connections get the certificate in this file."""
-    return ssl.get_server_certificate((broker.host, broker.port)).strip() in keystore.read_text()
 
 
 def _change_users(secured: Secured, admin: Admin, turn: int) -> None:

@@ -18,6 +18,7 @@ from ottla.records.builder import BatchBuilder
 from ottla.records.decode import decode_records
 from ottla.records.record import Record
 from tests.hostile.requests import SPAN
+from tests.waiting import tries
 from tests.wire.exchange import RawConnection
 
 RETRY_SECONDS: Final = 0.02
@@ -162,6 +163,16 @@ def ask(address: str, api_key: ApiKey, values: dict[str, Any]) -> Any:
     """One question on a connection of its own."""
     with RawConnection(address) as connection:
         return connection.ask_newest(api_key, values)
+
+
+def new_producer_id(address: str) -> int:
+    """One that nobody had; a broker that has just started may first have to get some."""
+    for _ in tries("the broker gives a producer id"):
+        answer = ask(address, ApiKey.INIT_PRODUCER_ID, {"transaction_timeout": SPAN, "producer_id": -1})
+        if answer.error_code is not ErrorCode.coordinator_load_in_progress:
+            break
+    assert ErrorCode.none is answer.error_code
+    return int(answer.producer_id)
 
 
 def _place(record: Record) -> tuple[int, int, int]:

@@ -19,9 +19,8 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from ottla.coordination.transactions.records import TransactionStatus as Status
-from ottla.protocol.apis import ApiKey
 from tests.crash.doomed_broker import DoomedBroker
-from tests.crash.load import ask
+from tests.crash.load import new_producer_id
 from tests.crash.places import committed_offsets, end_offsets, fetch_offsets
 from tests.crash.transaction_client import (
     GROUP_KEY,
@@ -31,7 +30,6 @@ from tests.crash.transaction_client import (
     values_of,
 )
 from tests.crash.watched_disk import OFFSETS, Point, marker, offsets, records_in, transaction_state
-from tests.hostile.requests import SPAN
 from tests.waiting import wait_until
 from tests.wire.exchange import RawConnection
 from tests.wire.world import create_topic
@@ -292,20 +290,13 @@ def test_what_nobody_ends_is_aborted_after_its_time(tmp_path: Path, version: int
 # Producer ids
 
 
-def plain_id(address: str) -> int:
-    """An idempotent producer's."""
-    answer = ask(address, ApiKey.INIT_PRODUCER_ID, {"transaction_timeout": SPAN, "producer_id": -1})
-    assert ErrorCode.none is answer.error_code
-    return int(answer.producer_id)
-
-
 def test_no_producer_id_is_given_twice(tmp_path: Path) -> None:
     """Also not the rest of a block that was allocated before the kill."""
     given: list[int] = []
     left = tmp_path / "data"
     for life in range(4):
         with DoomedBroker(left) as broker:
-            given += [plain_id(broker.address) for _ in range(life)]
+            given += [new_producer_id(broker.address) for _ in range(life)]
             client = TransactionClient(address=broker.address, transactional_id=f"life-{life}", version=2)
             client.init()
             given.append(client.producer_id)

@@ -23,9 +23,9 @@ from tests.crash.doomed_broker import DoomedBroker
 from tests.crash.etl import PHASES, Job
 from tests.crash.etl_check import Found, parse_moved, problems_of, read_committed
 from tests.crash.handling import BATCH, Task
-from tests.crash.load import Producer, fetch_all
+from tests.crash.load import Producer, fetch_all, new_producer_id
 from tests.crash.places import commit_offsets, committed_offsets, end_offsets
-from tests.crash.test_exactly_once import KILLS, SEED, SETTINGS, new_producer_id
+from tests.crash.test_exactly_once import KILLS, SEED, SETTINGS
 from tests.crash.watched_disk import Point, records_in
 from tests.processes import Program
 from tests.waiting import wait_until

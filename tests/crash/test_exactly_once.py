@@ -18,16 +18,13 @@ from typing import Any, Final
 from uuid import UUID
 
 import pytest
-from kio.schema.errors import ErrorCode
 
-from ottla.protocol.apis import ApiKey
 from tests.broker_process import BrokerProcess
 from tests.crash.etl import PHASES, Job
 from tests.crash.etl_check import Found, Moved, parse_moved, problems_of, read_committed
 from tests.crash.etl_fleet import Fleet
-from tests.crash.load import LOST, Producer, RefusedError, ask
+from tests.crash.load import LOST, Producer, RefusedError, new_producer_id
 from tests.crash.places import commit_offsets, committed_offsets, end_offsets
-from tests.hostile.requests import SPAN
 from tests.waiting import wait_until
 from tests.wire.exchange import RawConnection
 from tests.wire.world import create_topic
@@ -99,15 +96,6 @@ def feeding(address: str, topic_id: UUID, partition: int) -> Iterator[Feeder]:
     finally:
         is_over.set()
         thread.join()
-
-
-def new_producer_id(address: str) -> int:
-    """One that nobody had; a broker that has just started may first have to get some."""
-    while True:
-        answer = ask(address, ApiKey.INIT_PRODUCER_ID, {"transaction_timeout": SPAN, "producer_id": -1})
-        if answer.error_code is not ErrorCode.coordinator_load_in_progress:
-            assert ErrorCode.none is answer.error_code
-            return int(answer.producer_id)
 
 
 def set_fire(broker: BrokerProcess, fleet: Fleet, random: Random) -> None:

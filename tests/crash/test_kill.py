@@ -8,12 +8,9 @@ from random import Random
 from uuid import UUID
 
 import pytest
-from kio.schema.errors import ErrorCode
 
-from ottla.protocol.apis import ApiKey
 from tests.broker_process import BrokerProcess
-from tests.crash.load import Follower, Producer, ask, fetch_all
-from tests.hostile.requests import SPAN
+from tests.crash.load import Follower, Producer, fetch_all, new_producer_id
 from tests.waiting import wait_until
 from tests.wire.exchange import RawConnection
 from tests.wire.world import create_topic
@@ -30,13 +27,6 @@ KINDS: dict[str, tuple[int, dict[str, str]]] = {
 """Size of values, and topic configs: one segment, many, and acknowledged only once it is on the disk."""
 
 
-def producer_id(address: str) -> int:
-    """A new one."""
-    answer = ask(address, ApiKey.INIT_PRODUCER_ID, {"transaction_timeout": SPAN, "producer_id": -1})
-    assert ErrorCode.none is answer.error_code
-    return int(answer.producer_id)
-
-
 def producers(address: str, topic_id: UUID, value_bytes: int) -> list[Producer]:
     """Plain and idempotent, with acks=all and acks=1, each on its own partition."""
     kinds = [(acks, is_idempotent) for acks in (-1, 1) for is_idempotent in (False, True)]
@@ -46,7 +36,7 @@ def producers(address: str, topic_id: UUID, value_bytes: int) -> list[Producer]:
             topic_id=topic_id,
             partition=partition,
             acks=acks,
-            producer_id=producer_id(address) if is_idempotent else -1,
+            producer_id=new_producer_id(address) if is_idempotent else -1,
             value_bytes=value_bytes,
         )
         for partition, (acks, is_idempotent) in enumerate(kinds)

@@ -45,7 +45,7 @@ from tests.hostile.requests import SPAN
 from tests.processes import OTTLA, run
 from tests.waiting import wait_until
 from tests.wire.exchange import RawConnection
-from tests.wire.world import create_topic, unused_name, wait_served
+from tests.wire.world import create_topic, end_offset, unused_name, wait_served
 
 BOMB_BYTES: Final = 1 << 30
 GROUP: Final = "workers"
@@ -126,12 +126,6 @@ def sent(connection: RawConnection, topic_id: UUID, content: bytes) -> Any:
     values = {"acks": -1, "timeout": SPAN * 50, "topic_data": [{"topic_id": topic_id, "partition_data": [part]}]}
     (topic,) = connection.ask_newest(ApiKey.PRODUCE, values).responses
     return topic.partition_responses[0]
-
-
-def end_offset(connection: RawConnection, topic: str) -> int:
-    wanted = {"replica_id": -1, "topics": [{"name": topic, "partitions": [{"partition_index": 0, "timestamp": -1}]}]}
-    answer = connection.ask_newest(ApiKey.LIST_OFFSETS, wanted)
-    return int(answer.topics[0].partitions[0].offset)
 
 
 def arrived(connection: RawConnection, topic: str, count: int) -> Sequence[Record]:

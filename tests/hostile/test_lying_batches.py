@@ -15,7 +15,7 @@ from tests.hostile.bystander import Bystander
 from tests.hostile.conftest import GROWTH_BYTES_MAX
 from tests.hostile.requests import SPAN, Target
 from tests.wire.exchange import RawConnection
-from tests.wire.world import create_topic, unused_name
+from tests.wire.world import create_topic, end_offset, unused_name
 
 BOMB_BYTES = 1 << 30
 SMALL_BOMB = (Codec.SNAPPY, "recompressed")
@@ -34,12 +34,6 @@ def sent(connection: RawConnection, topic_id: UUID, content: bytes | None) -> An
     values = {"acks": -1, "timeout": SPAN, "topic_data": [{"topic_id": topic_id, "partition_data": [part]}]}
     (topic,) = connection.ask_newest(ApiKey.PRODUCE, values).responses
     return topic.partition_responses[0]
-
-
-def end_offset(connection: RawConnection, topic: str) -> int:
-    wanted = {"replica_id": -1, "topics": [{"name": topic, "partitions": [{"partition_index": 0, "timestamp": -1}]}]}
-    answer = connection.ask_newest(ApiKey.LIST_OFFSETS, wanted)
-    return int(answer.topics[0].partitions[0].offset)
 
 
 @pytest.mark.parametrize("kind", KINDS)

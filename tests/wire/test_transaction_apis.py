@@ -18,7 +18,6 @@ from tests.wire.transactional_producer import (
     stable_offset,
     stable_part,
     transactional_batch,
-    unused_id,
     wait_stable,
 )
 from tests.wire.world import TIMEOUT, create_topic, unused_name
@@ -82,7 +81,7 @@ def test_add_partitions_to_txn(producer: TransactionalProducer, topic: str, topi
     assert refused == producer.add(topic, [0, 9], version)
     assert [UNKNOWN] == producer.add("no-such", [0], version)
     assert [WRONG_PRODUCER] == producer.add(topic, [0], version, producer_id=producer.producer_id + 1)
-    assert [WRONG_PRODUCER] == producer.add(topic, [0], version, transactional_id=unused_id())
+    assert [WRONG_PRODUCER] == producer.add(topic, [0], version, transactional_id=unused_name())
     assert [fenced(version)] == producer.add(topic, [0], version, producer_epoch=7)
     assert [OK, OK] == producer.add(topic, [1, 0], version)
     assert [OK] == producer.add(topic, [1], version)
@@ -98,7 +97,7 @@ def test_add_partitions_for_several_transactions(
     asked = [
         {**producer.identity, "topics": topics},
         {**other.identity, "topics": topics, "verify_only": True},
-        {**other.identity, "topics": topics, "transactional_id": unused_id()},
+        {**other.identity, "topics": topics, "transactional_id": unused_name()},
     ]
     answer = connection.ask(ApiKey.ADD_PARTITIONS_TO_TXN, version, {"transactions": asked})
     found = {
@@ -115,7 +114,7 @@ def test_add_partitions_for_several_transactions(
 
 @every_version(ApiKey.ADD_OFFSETS_TO_TXN)
 def test_add_offsets_to_txn(producer: TransactionalProducer, version: int) -> None:
-    group_id = unused_id()
+    group_id = unused_name()
     find_coordinator(producer.connection, group_id, GROUP_KEY)
     assert WRONG_PRODUCER is producer.add_offsets(group_id, version, producer_id=producer.producer_id + 1)
     assert fenced(version) is producer.add_offsets(group_id, version, producer_epoch=7)
@@ -162,7 +161,7 @@ def test_a_retried_end_is_answered_again(producer: TransactionalProducer, topic:
 
 @every_version(ApiKey.TXN_OFFSET_COMMIT)
 def test_txn_offset_commit(producer: TransactionalProducer, topic: str, topic_id: UUID, version: int) -> None:
-    group_id = unused_id()
+    group_id = unused_name()
     find_coordinator(producer.connection, group_id, GROUP_KEY)
 
     def commit(offsets: list[tuple[int, int]], **values: Any) -> list[ErrorCode]:
@@ -252,7 +251,7 @@ def test_write_txn_markers(producer: TransactionalProducer, topic: str, topic_id
 
 @every_version(ApiKey.DESCRIBE_TRANSACTIONS)
 def test_describe_transactions(producer: TransactionalProducer, topic: str, topic_id: UUID, version: int) -> None:
-    missing = unused_id()
+    missing = unused_name()
 
     def ask(*, is_begun: bool) -> dict[str, tuple[object, ...]]:
         request = {"transactional_ids": [producer.transactional_id, missing]}

@@ -16,7 +16,6 @@ from tests.wire.transactional_producer import (
     find_coordinator,
     stable_offset,
     transactional_batch,
-    unused_id,
     wait_stable,
 )
 from tests.wire.world import FIRST_TIMESTAMP, TIMEOUT, create_topic, unused_name
@@ -99,7 +98,7 @@ def test_a_transactional_batch_without_a_transactional_id(scene: Scene, version:
 def test_another_transactional_id(scene: Scene, version: int) -> None:
     """Known or not: the batch is another producer's, and would be the first in its partition."""
     other = TransactionalProducer(scene.connection)
-    for transactional_id in (other.transactional_id, unused_id()):
+    for transactional_id in (other.transactional_id, unused_name()):
         refused = scene.send(scene.batch(0), index=1, version=version, transactional_id=transactional_id)
         assert (ErrorCode.invalid_producer_id_mapping, -1) == refused
     scene.check_unharmed()
@@ -129,7 +128,7 @@ def test_batches_of_two_producers_in_one_request(scene: Scene) -> None:
 
 
 def test_internal_topics_are_not_for_clients(scene: Scene) -> None:
-    find_coordinator(scene.connection, unused_id(), GROUP_KEY)
+    find_coordinator(scene.connection, unused_name(), GROUP_KEY)
     for topic in ("__consumer_offsets", "__transaction_state"):
         refused = scene.producer.send(topic, UUID(int=0), scene.batch(0), version=9)
         assert (ErrorCode.invalid_topic_exception, -1) == refused
@@ -145,7 +144,7 @@ def test_an_empty_transactional_id(scene: Scene) -> None:
     invalid = ErrorCode.invalid_request
     assert invalid is scene.producer.init(**nobody).error_code
     assert [invalid] == scene.producer.add(scene.topic, [0], **nobody)
-    assert invalid is scene.producer.add_offsets(unused_id(), **nobody)
+    assert invalid is scene.producer.add_offsets(unused_name(), **nobody)
     assert invalid is scene.producer.end(commit=True, **nobody)
     assert (invalid, -1) == scene.send(scene.batch(0), index=1, **nobody)
     scene.check_unharmed()
@@ -204,7 +203,7 @@ def test_longer_lists_than_anybody_needs(scene: Scene, address: str) -> None:
 
 
 def test_giant_metadata_of_offsets(scene: Scene) -> None:
-    group_id = unused_id()
+    group_id = unused_name()
     find_coordinator(scene.connection, group_id, GROUP_KEY)
     assert OK is scene.producer.add_offsets(group_id)
     parts = [

@@ -1,6 +1,5 @@
 """A producer with a transactional id, step by step, in whatever versions a test wants."""
 
-import secrets
 from collections.abc import Sequence
 from typing import Any, Final
 from uuid import UUID
@@ -11,7 +10,7 @@ from ottla.protocol.apis import ApiKey
 from ottla.records.builder import BatchBuilder
 from tests.waiting import tries
 from tests.wire.exchange import RawConnection
-from tests.wire.world import FIRST_TIMESTAMP, TIMEOUT
+from tests.wire.world import FIRST_TIMESTAMP, TIMEOUT, unused_name
 
 GROUP_KEY: Final = 0
 TRANSACTION_KEY: Final = 1
@@ -27,11 +26,6 @@ _SOON: Final = frozenset(
 _ENDING: Final = ErrorCode.concurrent_transactions
 BATCHED_SINCE: Final = 4
 """From this version of AddPartitionsToTxn on, a request has several transactions."""
-
-
-def unused_id() -> str:
-    """A transactional id or group id that no other test has."""
-    return f"wire-{secrets.token_hex(6)}"
 
 
 def find_coordinator(connection: RawConnection, key: str, key_type: int) -> None:
@@ -61,7 +55,7 @@ class TransactionalProducer:
 
     def __init__(self, connection: RawConnection, transactional_id: str | None = None) -> None:
         self.connection = connection
-        self.transactional_id = transactional_id or unused_id()
+        self.transactional_id = transactional_id or unused_name()
         find_coordinator(connection, self.transactional_id, TRANSACTION_KEY)
         for _ in tries():
             answer = self.init()

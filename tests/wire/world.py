@@ -41,7 +41,7 @@ def wanted(topic: str, topic_id: UUID | None, **partition: Any) -> dict[str, Any
 
 
 def unused_name() -> str:
-    """A topic name that no other test has, whatever else the broker was used for."""
+    """A name or id that no other test has, whatever else the broker was used for."""
     return f"wire-{secrets.token_hex(6)}"
 
 
@@ -125,3 +125,10 @@ def make_world(address: str) -> World:
             topic=topic,
             topic_id=topic_id,
         )
+
+
+def end_offset(connection: RawConnection, topic: str) -> int:
+    """Where the first partition of a topic ends."""
+    wanted = {"replica_id": -1, "topics": [{"name": topic, "partitions": [{"partition_index": 0, "timestamp": -1}]}]}
+    answer = connection.ask_newest(ApiKey.LIST_OFFSETS, wanted)
+    return int(answer.topics[0].partitions[0].offset)

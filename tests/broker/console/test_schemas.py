@@ -1,6 +1,5 @@
 """Schemas: comparisons without a registry, and all pages on a real registry."""
 
-import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,13 +11,9 @@ import pytest
 from ottla.testing import ProcessBroker, SecuredBroker
 from tests.broker.console.shown_form import ShownForm, check_asks_again
 from tests.processes import OTTLA, Program
+from tests.unit.console.test_schemas import order
 from tests.unit.console.visitor import Visitor
 from tests.waiting import wait_until
-
-
-def order(*fields: dict[str, Any]) -> str:
-    first = {"name": "id", "type": "string"}
-    return json.dumps({"type": "record", "name": "Order", "namespace": "shop", "fields": [first, *fields]})
 
 
 @pytest.fixture(scope="module")

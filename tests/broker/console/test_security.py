@@ -6,33 +6,12 @@ from pathlib import Path
 import pytest
 
 from ottla import Admin
-from ottla.client.admin.acls import (
-    ACL,
-    ACLOperation,
-    ACLPermissionType,
-    ACLResourcePatternType,
-    ACLResourceType,
-    ResourcePattern,
-)
 from ottla.console.services.security import (
     acl_key,
 )
 from ottla.testing import InProcessBroker, SecuredBroker
 from tests.broker.console.shown_form import check_asks_again
 from tests.unit.console.visitor import Visitor
-
-
-def acl(words: str) -> ACL:
-    """`allow User:alice READ topic orders literal *`."""
-    permission, principal, operation, kind, name, pattern, host = words.split()
-    return ACL(
-        principal,
-        host,
-        ACLOperation[operation],
-        ACLPermissionType[permission.upper()],
-        ResourcePattern(ACLResourceType[kind.upper()], name, ACLResourcePatternType[pattern.upper()]),
-    )
-
 
 READ = "allow User:alice READ topic orders literal *"
 

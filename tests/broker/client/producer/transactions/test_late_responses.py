@@ -13,24 +13,10 @@ from ottla.client.producer.async_producer import AsyncProducer
 from ottla.client.producer.errors import TransactionFailedError
 from ottla.metadata import features
 from ottla.protocol.apis import ApiKey
-from ottla.security.connection_context import ConnectionContext
-from ottla.security.resources import Operation, ResourceType
 from tests.broker.client.holding_relay import HoldingRelay, holding_relay
+from tests.broker.client.producer.transactions.test_refused_transactions import DeniesOneTopic
 from tests.broker.running_broker import make_topic
 from tests.waiting import until
-
-
-class DeniesOneTopic:
-    """An authorizer that allows everything except writing to the topic `forbidden`."""
-
-    allows_all = False
-    version = 0
-
-    def allows(self, _: ConnectionContext, operation: Operation, resource_type: ResourceType, name: str) -> bool:
-        return (operation, resource_type, name) != (Operation.WRITE, ResourceType.TOPIC, "forbidden")
-
-    def allows_any(self, *_: object) -> bool:
-        return True
 
 
 @pytest.fixture(autouse=True)
