@@ -5,6 +5,8 @@ find that nothing changed, runs only once. Jars are checked to be whole before t
 `kafka_broker`'s duty.
 """
 
+import functools
+import hashlib
 import os
 import shutil
 import subprocess
@@ -47,6 +49,8 @@ SHORT_LIVED_JVM: Final = (
 )
 # What is printed must not depend on the machine's locale.
 UTF8_JVM: Final = ("-Dfile.encoding=UTF-8", "-Dsun.stdout.encoding=UTF-8", "-Dsun.stderr.encoding=UTF-8")
+# An archive of classes that does not fit is not used, and that is no part of a tool's answer either.
+NO_JVM_WARNINGS: Final = ("-Xlog:disable",)
 
 # Logging goes through slf4j's simple binding, which fits every Kafka version and writes to stderr. Kafka Connect and
 # its web server come along with the tools but serve no tool we call; leaving them out halves the download.
@@ -186,9 +190,20 @@ def maven_class_path(name: str, pom: str) -> str:
 def java_command(
     main_class: str, *args: str, version: str = KAFKA_VERSION, jvm_options: tuple[str, ...] = (), extra_path: str = ""
 ) -> list[str]:
-    """A command line that runs a class of that Kafka, or one of ours from `extra_path` on top of it."""
-    path = f"{extra_path}{os.pathsep}{class_path(version)}" if extra_path else class_path(version)
-    return [program("java"), *jvm_options, *UTF8_JVM, "-cp", path, main_class, *args]
+    """A command line that runs a class of that Kafka, or one of ours from `extra_path` behind it."""
+    # Only what begins with the class path of an archive can use that.
+    path = f"{class_path(version)}{os.pathsep}{extra_path}" if extra_path else class_path(version)
+    archive = class_archive(version)
+    shared = (*NO_JVM_WARNINGS, f"-XX:SharedArchiveFile={archive}") if archive.exists() else ()
+    return [program("java"), *shared, *jvm_options, *UTF8_JVM, "-cp", path, main_class, *args]
+
+
+@functools.cache
+def class_archive(version: str) -> Path:
+    """The file with the classes of that Kafka, of this Java and these jars, if `class_archive.py` made it."""
+    release = Path(program("java")).resolve().parents[1] / "release"
+    contents = (release.read_bytes() if release.exists() else b"") + class_path(version).encode()
+    return _cache_dir() / f"kafka-{version}-{hashlib.sha256(contents).hexdigest()[:16]}.jsa"
 
 
 def kafka_tool(

@@ -2,6 +2,8 @@
 
 import contextlib
 import os
+import subprocess
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -10,7 +12,16 @@ from confluent_kafka.admin import AdminClient, ConfigResource
 from confluent_kafka.cimpl import NewTopic
 
 from tests.compat.kafka_broker import QUICK_START_JVM_OPTIONS, KafkaBroker
-from tests.compat.kafka_jars import KAFKA_VERSION, KafkaToolError, class_path, kafka_tool
+from tests.compat.kafka_jars import (
+    KAFKA_VERSION,
+    OLD_KAFKA_VERSION,
+    SHORT_LIVED_JVM,
+    KafkaToolError,
+    class_archive,
+    class_path,
+    java_command,
+    kafka_tool,
+)
 from tests.golden.manifest import digest
 from tests.golden.readers import consume, watermarks
 from tests.waiting import PATIENCE_SECONDS
@@ -28,6 +39,18 @@ def test_a_tool_runs_and_its_failure_is_told() -> None:
     assert KAFKA_VERSION == kafka_tool(tool, "--version").stdout.strip()
     with pytest.raises(KafkaToolError, match="no-such-option"):
         kafka_tool(tool, "--no-such-option")
+
+
+@pytest.mark.parametrize("version", [KAFKA_VERSION, OLD_KAFKA_VERSION])
+def test_most_classes_come_from_the_archive(version: str, tmp_path: Path) -> None:
+    """Of a program of ours, too: without it, each JVM takes twice the CPU time until it has started."""
+    assert class_archive(version).exists(), "run tests/compat/prepare"
+    log = f"-Xlog:class+load:file={tmp_path}/classes"
+    here, tool = str(Path(__file__).parent), "org.apache.kafka.tools.TopicCommand"
+    command = java_command(tool, "--help", version=version, jvm_options=(*SHORT_LIVED_JVM, log), extra_path=here)
+    subprocess.run(command, capture_output=True, timeout=PATIENCE_SECONDS)
+    sources = Counter("shared" in line for line in (tmp_path / "classes").read_text().splitlines() if "source:" in line)
+    assert sources[True] > 4 * sources[False], sources
 
 
 def test_records_come_back(kafka: KafkaBroker) -> None:
