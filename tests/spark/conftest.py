@@ -8,19 +8,35 @@ import pytest
 from ottla.registry.serde import RegistryClient
 from ottla.spark.launch.session import build_session
 from ottla.testing import ProcessBroker
+from tests.spark.class_archive import class_archive
 from tests.spark.topics import Topics
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+JVM_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=160m -XX:+UseSerialGC"
+"""JVMs live for seconds or minutes here: the optimizing compiler takes half of their CPU time."""
+ARCHIVE_OPTIONS = "-XX:SharedArchiveFile={} -Xlog:cds=off -Xlog:cds+dynamic=off"
+"""Without a word to those that the archive does not fit: Kafka, and the Java that comes as a wheel."""
+
 SETTINGS = {
     "spark.sql.shuffle.partitions": "2",
+    "spark.ui.showConsoleProgress": "false",
     "spark.ui.enabled": "false",
     "spark.driver.memory": "1g",
     "spark.sql.streaming.stopTimeout": "60s",
 }
 KEEP_ALL = {"log.retention.ms": "-1"}
 """Some records have old timestamps: retention would delete them when the broker looks, every five minutes."""
+
+
+@pytest.fixture(scope="session", autouse=True)
+def quick_jvms() -> Iterator[None]:
+    """All JVMs that the tests start, and those that their processes start, have these options."""
+    with pytest.MonkeyPatch.context() as environment:
+        environment.setenv("JDK_JAVA_OPTIONS", JVM_OPTIONS)
+        environment.setenv("JDK_JAVA_OPTIONS", f"{JVM_OPTIONS} {ARCHIVE_OPTIONS.format(class_archive())}")
+        yield
 
 
 @pytest.fixture(scope="session")
