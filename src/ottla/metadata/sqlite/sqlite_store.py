@@ -311,7 +311,7 @@ class SqliteStore:
 
     def _announce(self) -> None:
         """Wakes the followers if the revision has changed."""
-        if self._file.revision > self._revision:
+        if self._file.revision != self._revision:
             self._revision = self._file.revision
             self._news.set()
             self._news = asyncio.Event()

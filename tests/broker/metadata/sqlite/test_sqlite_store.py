@@ -6,6 +6,7 @@ import sqlite3
 import threading
 import time
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,7 @@ from ottla.metadata.store import (
 )
 from ottla.model.errors import MisuseError, StorageError
 from tests.unit.metadata.store_rig import heard, opened, other_process, run, take
+from tests.waiting import PATIENCE_SECONDS
 
 
 @pytest.fixture
@@ -164,6 +166,16 @@ class TestFollow:
 
 
 class TestSeveralProcesses:
+    async def test_a_follower_of_a_file_that_was_restored_has_to_take_a_snapshot(self, path: Path) -> None:
+        async with opened(path, shared=True, poll_ms=5) as store:
+            with closing(sqlite3.connect(path)) as live, closing(sqlite3.connect(":memory:")) as backup:
+                live.backup(backup)
+                last = await store.commit([Put("a", b"")])
+                follower = asyncio.create_task(take(store.follow(last), 1))
+                backup.backup(live)
+            with pytest.raises(RevisionGoneError, match="take a snapshot"):
+                await asyncio.wait_for(follower, PATIENCE_SECONDS)
+
     async def test_a_follower_sees_another_process_commit(self, path: Path) -> None:
         body = "for n in range(30): await store.commit([Put('n', b'%d' % n, n or 0)])\nsay('done')\nawait store.close()"
         async with opened(path, shared=True, poll_ms=5) as store:
