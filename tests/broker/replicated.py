@@ -23,6 +23,7 @@ from ottla.metadata.records import PartitionRecord, decode, partition_key
 from ottla.metadata.sqlite.sqlite_store import SqliteStore
 from ottla.model.ids import TopicPartition
 from ottla.replication.partition import Partition
+from tests.broker.inside import replica_fetchers
 from tests.waiting import PATIENCE_SECONDS, until
 
 LEASE_TIMEOUT_MS: Final = 120_000
@@ -52,6 +53,8 @@ class ReplicatedBrokers:
         self.brokers: dict[int, Broker] = {}
         self.disks: dict[int, RealDisk] = {}
         """Where one is to have another disk than the machine's, from its next start on."""
+        self.stores: dict[int, SqliteStore] = {}
+        """The cluster's metadata as each broker reads and changes it."""
         self._count = count
 
     async def __aenter__(self) -> Self:
@@ -82,7 +85,7 @@ class ReplicatedBrokers:
                 "log.dirs": ",".join(f"{self.data(broker)}{'' if not at else f'-{at}'}" for at in range(self._dirs)),
             }
         )
-        store = SqliteStore(
+        store = self.stores[broker] = SqliteStore(
             str(self._folder / "metadata.db"), RealClock(), shared=True, lease_timeout_ms=LEASE_TIMEOUT_MS
         )
         world = replace(real_world(), disk=self.disks[broker]) if broker in self.disks else None
@@ -144,7 +147,7 @@ class ReplicatedBrokers:
     @asynccontextmanager
     async def isrs(self, topic: str, partition: int = 0, *, seen_by: int) -> AsyncIterator[list[tuple[int, ...]]]:
         """Each ISR that the partition has had since, in order and none left out, as one broker's store tells it."""
-        store, key = self.brokers[seen_by].parts.metadata_store, partition_key(topic, partition)
+        store, key = self.stores[seen_by], partition_key(topic, partition)
         seen, _ = await store.snapshot()
         found: list[tuple[int, ...]] = []
 
@@ -183,7 +186,7 @@ class ReplicatedBrokers:
 
     async def silence(self, number: int) -> Callable[[], None]:
         """A broker's followers fetch nothing until the function that is returned is called."""
-        fetchers, patched = self.brokers[number].parts.fetchers, pytest.MonkeyPatch()
+        fetchers, patched = replica_fetchers(self.brokers[number]), pytest.MonkeyPatch()
         patched.setattr(fetchers, "refresh", lambda: None)
         await fetchers.close()
 

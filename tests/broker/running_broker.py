@@ -1,27 +1,23 @@
-"""A real broker in the test's own event loop, on a folder of its own, and its handlers called without the wire."""
+"""A real broker in the test's own event loop, on a folder of its own, and requests that it answers over a socket."""
 
-import inspect
+import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from datetime import timedelta
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Final, TypeVar
 
 from kio.static.constants import EntityType
 
-from ottla.broker.broker import Broker
+from ottla.broker.broker import METADATA_FILE, Broker
 from ottla.broker.configs.configuration import BrokerConfig
-from ottla.broker.requests.dispatch import handler_of
-from ottla.controller.decisions import NewTopic
-from ottla.model.errors import OttlaError
-from ottla.model.ids import BrokerId, LeaderEpoch
+from ottla.env.real_clock import RealClock
+from ottla.metadata.sqlite.sqlite_store import SqliteStore
+from ottla.metadata.store import Operation
 from ottla.protocol.apis import SERVED, ApiKey
 from ottla.records.batch import Batch
-from ottla.replication.leader_state import LeaderState
-from ottla.replication.partition import Partition
-from ottla.sim.clock import START_MS
-from tests.broker.contexts import context_of
-from tests.wire.exchange import fill, message_class
+from tests.wire.exchange import LENGTH, fill, message_class, read_response, request_frame
 
 SOON: Final = timedelta(seconds=20)
 T = TypeVar("T")
@@ -30,10 +26,19 @@ T = TypeVar("T")
 @asynccontextmanager
 async def running(folder: Path, **settings: str) -> AsyncIterator[Broker]:
     """A broker that serves; settings have underscores for Kafka's dots."""
-    given = {name.replace("_", "."): value for name, value in settings.items()}
-    config = {"log.dirs": str(folder / "data"), "listeners": "PLAINTEXT://127.0.0.1:0", **given}
-    async with Broker(BrokerConfig.parse(settings=config)) as broker:
+    async with broker_on(folder, dotted(settings)) as broker:
         yield broker
+
+
+def dotted(settings: Mapping[str, str]) -> dict[str, str]:
+    """Python's names of configs as Kafka's."""
+    return {name.replace("_", "."): value for name, value in settings.items()}
+
+
+def broker_on(folder: Path, settings: Mapping[str, str] = MappingProxyType({}), **own: Any) -> Broker:
+    """A broker that is not started, with a store, world or authorizer of its own."""
+    config = {"log.dirs": str(folder / "data"), "listeners": "PLAINTEXT://127.0.0.1:0", **settings}
+    return Broker(BrokerConfig.parse(settings=config), **own)
 
 
 async def with_broker(folder: Path, work: Callable[[Broker], Awaitable[T]], **settings: str) -> T:
@@ -44,23 +49,27 @@ async def with_broker(folder: Path, work: Callable[[Broker], Awaitable[T]], **se
 
 async def make_topic(broker: Broker, name: str, partitions: int = 1, **configs: str) -> None:
     """A topic that is served."""
-    wish = NewTopic(
-        name=name,
-        partition_count=partitions,
-        replication_factor=1,
-        configs={key.replace("_", "."): value for key, value in configs.items()},
-    )
-    committed = await broker.parts.controller.create_topics([wish])
-    assert [None] == [outcome.message for outcome in committed.outcomes]
-    await broker.wait_revision(committed.revision)
+    topic = {
+        "name": name,
+        "num_partitions": partitions,
+        "replication_factor": 1,
+        "configs": [{"name": key, "value": value} for key, value in dotted(configs).items()],
+    }
+    response = await ask(broker, ApiKey.CREATE_TOPICS, {"topics": [topic], "timeout": SOON})
+    assert [(name, None)] == [(topic.name, topic.error_message) for topic in response.topics]
 
 
-def append(partition: Partition, *batches: Batch, committed: bool = True) -> None:
-    """Batches in a partition's log; unless committed, beyond its high watermark."""
-    outcomes = partition.log.append(list(batches), leader_epoch=partition.leader_epoch, now=START_MS)
-    assert [] == [outcome for outcome in outcomes if isinstance(outcome, OttlaError)]
-    if committed:
-        partition.on_flushed(partition.end_offset)
+def metadata_store(folder: Path) -> SqliteStore:
+    """The store of a broker on this folder that does not run, or that is started with it."""
+    return SqliteStore(str(folder / "data" / METADATA_FILE), RealClock())
+
+
+async def change_metadata(folder: Path, *operations: Operation) -> None:
+    """Commits this while the broker on the folder does not run."""
+    store = metadata_store(folder)
+    await store.open()
+    await store.commit(operations)
+    await store.close()
 
 
 def request_of(api_key: ApiKey, values: Mapping[str, Any]) -> Any:
@@ -68,23 +77,58 @@ def request_of(api_key: ApiKey, values: Mapping[str, Any]) -> Any:
     return fill(message_class(api_key, SERVED[api_key].highest, EntityType.request), values)
 
 
+class Client:
+    """One connection."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader = reader
+        self._writer = writer
+
+    async def ask_frame(self, api_key: ApiKey, values: Mapping[str, Any], version: int) -> bytes:
+        """The response as it comes, without its length."""
+        self._writer.write(request_frame(api_key, version, values, client_id=b"test"))
+        return await self._reader.readexactly(int.from_bytes(await self._reader.readexactly(LENGTH.size)))
+
+    async def ask(self, api_key: ApiKey, values: Mapping[str, Any], version: int | None = None) -> Any:
+        """The response to a request in this version, by default the newest."""
+        version = SERVED[api_key].highest if version is None else version
+        return read_response(api_key, version, await self.ask_frame(api_key, values, version))[1]
+
+
+@asynccontextmanager
+async def connected(broker: Broker, source: str = "127.0.0.1") -> AsyncIterator[Client]:
+    """A connection to the broker's first listener, from an address of loopback."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", broker.port, local_addr=(source, 0))
+    try:
+        yield Client(reader, writer)
+    finally:
+        writer.close()
+
+
 async def ask(broker: Broker, api_key: ApiKey, values: Mapping[str, Any], version: int | None = None) -> Any:
-    """What the handler of an API answers to a request that came in this version, the newest unless told."""
-    context = context_of(SERVED[api_key].highest if version is None else version)
-    answer = handler_of(api_key)(broker.parts.services, context, request_of(api_key, values))
-    return await answer if inspect.isawaitable(answer) else answer
+    """`Client.ask` on a connection of its own."""
+    async with connected(broker) as client:
+        return await client.ask(api_key, values, version)
 
 
-def led_anew(partition: Partition, epoch: LeaderEpoch) -> None:
-    """Makes a partition believe that this broker was elected anew."""
-    old = partition.leader
-    assert old is not None
-    partition.become_leader(
-        LeaderState(
-            BrokerId(0),
-            replicas=old.replicas,
-            isr=old.isr,
-            leader_epoch=epoch,
-            epoch_start=partition.end_offset,
-        )
-    )
+async def ask_frame(broker: Broker, api_key: ApiKey, values: Mapping[str, Any], version: int) -> bytes:
+    """`Client.ask_frame` on a connection of its own."""
+    async with connected(broker) as client:
+        return await client.ask_frame(api_key, values, version)
+
+
+async def produce(broker: Broker, topic: str, batch: Batch, partition: int = 0) -> Any:
+    """The response of one partition to a batch, once that is committed."""
+    content = {"index": partition, "records": bytes(batch.buffer)}
+    topics = [{"topic_id": broker.image.topics[topic].id, "partition_data": [content]}]
+    response = await ask(broker, ApiKey.PRODUCE, {"acks": -1, "timeout": SOON, "topic_data": topics})
+    ((outcome,),) = (topic.partition_responses for topic in response.responses)
+    return outcome
+
+
+async def find_coordinator(broker: Broker, key: str, *, of_transactions: bool = False) -> int:
+    """The broker that coordinates a group or a transactional id; its internal topic is created if it must be."""
+    request = {"coordinator_keys": [key], "key_type": int(of_transactions)}
+    (found,) = (await ask(broker, ApiKey.FIND_COORDINATOR, request)).coordinators
+    assert 0 == found.error_code.value, found.error_message
+    return int(found.node_id)

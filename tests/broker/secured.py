@@ -1,9 +1,48 @@
 """Brokers with throw-away certificates, and what clients need to connect to them."""
 
+import asyncio
+import ssl
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import trustme
+
+from ottla import AsyncAdmin
+from ottla.broker.broker import Broker
+
+ADMIN_LISTENER: Final = {
+    "listeners": "PLAINTEXT://127.0.0.1:0,ADMIN://127.0.0.1:0",
+    "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,ADMIN:SASL_PLAINTEXT",
+    "sasl.enabled.mechanisms": "PLAIN",
+    "listener.name.admin.plain.sasl.jaas.config": (
+        'org.apache.kafka.common.security.plain.PlainLoginModule required user_admin="admin-pw";'
+    ),
+    "super.users": "User:admin",
+}
+"""The configs of a broker whose clients are anonymous on one listener, and a super user on another."""
+
+
+def admin_of(broker: Broker) -> AsyncAdmin:
+    """A client of the `ADMIN_LISTENER`, as the super user."""
+    (port,) = (endpoint.port for endpoint in broker.endpoints if endpoint.name == "ADMIN")
+    return AsyncAdmin(
+        bootstrap_servers=f"127.0.0.1:{port}",
+        security_protocol="SASL_PLAINTEXT",
+        sasl_mechanism="PLAIN",
+        sasl_plain_username="admin",
+        sasl_plain_password="admin-pw",
+    )
+
+
+async def certificate_of(port: int) -> bytes:
+    """The certificate that a listener shows."""
+    tls = ssl.create_default_context()
+    tls.check_hostname, tls.verify_mode = False, ssl.CERT_NONE
+    _, writer = await asyncio.open_connection("127.0.0.1", port, ssl=tls)
+    certificate = writer.get_extra_info("ssl_object").getpeercert(binary_form=True)
+    writer.close()
+    assert isinstance(certificate, bytes)
+    return certificate
 
 
 class Secured:

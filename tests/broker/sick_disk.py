@@ -18,6 +18,10 @@ class SickFile(RealFile):
 
     disk: "SickDisk"
 
+    def read_at(self, position: int, size: int) -> bytes:
+        self.disk.wait_read(self.path)
+        return super().read_at(position, size)
+
     def write_at(self, position: int, buffers: Sequence[Buffer]) -> None:
         self.disk.check("write", self.path)
         super().write_at(position, buffers)
@@ -29,17 +33,21 @@ class SickFile(RealFile):
 
 
 class SickDisk(RealDisk):
-    """`fail` says which operation fails, in whose folder, and how; `hang`, whose syncs do not end; `heal` ends both."""
+    """`fail` says which operation fails, in whose folder, and how; `hang` and `hang_reads`, whose syncs and reads hang.
+
+    `heal` ends all.
+    """
 
     def __init__(self) -> None:
         super().__init__()
         self._failures: dict[tuple[str, str], int] = {}
         self._hanging = ""
+        self._hanging_reads = ""
         self._is_well = threading.Event()
         self.failed = 0
         """How often something was refused."""
         self.hung = 0
-        """How many syncs have hung."""
+        """How many syncs and reads have hung."""
 
     def fail(self, operation: str, folder: str, code: int = errno.EIO) -> None:
         self._failures[operation, folder] = code
@@ -48,13 +56,25 @@ class SickDisk(RealDisk):
         self._hanging = folder
         self._is_well.clear()
 
+    def hang_reads(self, folder: str) -> None:
+        self._hanging_reads = folder
+        self._is_well.clear()
+
     def heal(self) -> None:
         self._failures.clear()
-        self._hanging = ""
+        self._hanging = self._hanging_reads = ""
         self._is_well.set()
 
     def wait_sync(self, path: str) -> None:
-        if path.endswith(".log") and path.split("/")[-2] == self._hanging:
+        self._wait(path, self._hanging)
+
+    def wait_read(self, path: str) -> None:
+        # The event loop goes on.
+        if threading.current_thread() is not threading.main_thread():
+            self._wait(path, self._hanging_reads)
+
+    def _wait(self, path: str, hanging: str) -> None:
+        if path.endswith(".log") and path.split("/")[-2] == hanging:
             self.hung += 1
             if not self._is_well.wait(HANG_SECONDS_MAX):
                 raise TimeoutError(path)

@@ -1,6 +1,6 @@
 """ACLs from request to decision: a real broker with Kafka's StandardAuthorizer, real requests over a socket.
 
-The client is `User:ANONYMOUS`; what it may do at first is written to the metadata before it connects.
+The client is `User:ANONYMOUS`; a super user gives it what it may do at first.
 """
 
 import asyncio
@@ -13,12 +13,22 @@ from typing import Any, Final
 import pytest
 
 from ottla.broker.broker import Broker
+from ottla.client.admin.acls import (
+    ACL,
+    ACLOperation,
+    ACLPermissionType,
+    ACLResourcePatternType,
+    ACLResourceType,
+    ResourcePattern,
+)
+from ottla.client.admin.values import NewTopic
 from ottla.metadata.configs.authorization_configs import STANDARD_AUTHORIZER
 from ottla.metadata.image import ClusterImage
 from ottla.protocol.apis import ApiKey
 from ottla.security.acls import AclBinding, PatternType, Permission
 from ottla.security.resources import Operation, ResourceType
-from tests.broker.running_broker import make_topic, running
+from tests.broker.running_broker import broker_on, dotted, running
+from tests.broker.secured import ADMIN_LISTENER, admin_of
 from tests.wire.exchange import RawConnection
 from tests.wire.world import batch, produce
 
@@ -81,6 +91,21 @@ def codes(results: Any) -> list[int]:
     return [each.error_code.value for each in results]
 
 
+def client_acl(each: AclBinding) -> ACL:
+    return ACL(
+        each.principal,
+        each.host,
+        ACLOperation(each.operation),
+        ACLPermissionType(each.permission),
+        ResourcePattern(ACLResourceType(each.resource_type), each.name, ACLResourcePatternType(each.pattern_type)),
+    )
+
+
+async def make_topic(broker: Broker, name: str) -> None:
+    async with admin_of(broker) as admin:
+        await admin.create_topics([NewTopic(name)])
+
+
 ADMIN: Final = (binding(Operation.ALTER),)
 """Which implies DESCRIBE."""
 
@@ -91,10 +116,11 @@ async def secured_connection(
 ) -> AsyncIterator[tuple[Broker, RawConnection]]:
     """Runs a test against a broker with these ACLs, over a connection to it."""
 
-    given = {"authorizer_class_name": STANDARD_AUTHORIZER, **settings}
-    async with running(folder, **given) as broker:
+    given = {**ADMIN_LISTENER, "authorizer.class.name": STANDARD_AUTHORIZER, **dotted(settings)}
+    async with broker_on(folder, given) as broker:
         if acls:
-            await broker.wait_revision(await broker.parts.controller.create_acls(acls))
+            async with admin_of(broker) as admin:
+                await admin.create_acls(map(client_acl, acls))
         with await asyncio.to_thread(RawConnection, f"127.0.0.1:{broker.port}") as connection:
             yield broker, connection
 

@@ -14,7 +14,8 @@ from ottla.model.ids import LeaderEpoch, Offset
 from ottla.sim.disk import SimDisk
 from ottla.storage.data_dirs import names
 from ottla.storage.data_dirs.checkpoints import write_epochs
-from tests.broker.running_broker import append, led_anew, make_topic, running, with_broker
+from tests.broker.inside import append, elect_again
+from tests.broker.running_broker import make_topic, running, with_broker
 from tests.golden import stores
 from tests.golden.manifest import FOLDERS, load, unpack
 from tests.unit.storage.rig import NOW, P0, batch, new_log, put
@@ -78,7 +79,7 @@ async def test_without_the_history_of_epochs_the_batches_tell_the_next_one(tmp_p
     async with running(tmp_path) as broker:
         await make_topic(broker, "t")
         partition = broker.partitions.find("t", 0)
-        led_anew(partition, LeaderEpoch(7))
+        elect_again(partition, LeaderEpoch(7))
         append(partition, batch(b"a"))
     for path in (tmp_path / "data").glob(f"{METADATA_FILE}*"):
         path.unlink()

@@ -7,20 +7,18 @@ from pathlib import Path
 
 import pytest
 
+from ottla import AsyncAdmin
 from ottla.broker.broker import Broker
-from ottla.controller.decisions import TopicReference
 from ottla.env.real_disk import RealDisk, RealFile
 from ottla.metadata.records import (
-    deleted_topic_key,
     partition_key,
     topic_key,
 )
 from ottla.metadata.store import Delete
-from ottla.model.base64_ids import id_text
-from ottla.model.errors import CorruptError
 from ottla.model.ids import LeaderEpoch, TopicPartition
+from tests.broker.inside import append, elect_again
 from tests.broker.replicated import ReplicatedBrokers
-from tests.broker.running_broker import append, led_anew, make_topic, running, with_broker
+from tests.broker.running_broker import change_metadata, make_topic, running, with_broker
 from tests.unit.storage.rig import batch
 
 
@@ -102,8 +100,8 @@ class TestSwappedFolders:
         shutil.rmtree(data / "a-1")
         shutil.copytree(data / "a-0", data / "a-1")
         async with running(tmp_path) as broker:
-            error = broker.parts.logs.offline[TopicPartition("a", 1)]
-            assert isinstance(error, CorruptError)
+            error = broker.health.offline_partitions()[TopicPartition("a", 1)]
+            assert "find out which of them is right" in str(error)
             assert "a-0" in str(error)
             assert "a-1" in str(error)
             assert [1] == ([each.end_offset for each in broker.partitions.of_topic("a")])
@@ -164,7 +162,7 @@ class TestDamagedIdentity:
 
         async def served(broker: Broker) -> None:
             assert [1] == [each.index for each in broker.partitions.of_topic("a")]
-            assert "ABCDEFGHIJKLMNOPQRSTUA" in str(broker.parts.logs.offline[TopicPartition("a", 0)])
+            assert "ABCDEFGHIJKLMNOPQRSTUA" in str(broker.health.offline_partitions()[TopicPartition("a", 0)])
 
         for _ in range(2):
             await with_broker(tmp_path, served)
@@ -176,12 +174,12 @@ class TestDamagedIdentity:
         async with running(tmp_path) as broker:
             await make_topic(broker, "a")
             partition = broker.partitions.find("a", 0)
-            led_anew(partition, LeaderEpoch(7))
+            elect_again(partition, LeaderEpoch(7))
             append(partition, batch(b"x"))
         (tmp_path / "data" / "a-0" / "partition.metadata").unlink()
         async with running(tmp_path) as broker:
             assert [] == list(broker.partitions)
-            assert "leader epoch 7" in str(broker.parts.logs.offline[TopicPartition("a", 0)])
+            assert "leader epoch 7" in str(broker.health.offline_partitions()[TopicPartition("a", 0)])
         assert (tmp_path / "data" / "a-0" / f"{0:020}.log").stat().st_size > 0
 
 
@@ -220,11 +218,8 @@ class TestUnknownFolders:
     ) -> None:
         data = await written(tmp_path, a_0=3)
         content = (data / "a-0" / f"{0:020}.log").read_bytes()
-        async with running(tmp_path) as broker:
-            keys = [topic_key("a"), partition_key("a", 0), partition_key("a", 1)]
-            # As an older store would be, which never heard of the topic; the broker must not see it while it runs.
-            await broker.parts.tasks.close()
-            await broker.parts.metadata_store.commit([Delete(key) for key in keys])
+        # As an older store would be, which never heard of the topic.
+        await change_metadata(tmp_path, *map(Delete, (topic_key("a"), partition_key("a", 0), partition_key("a", 1))))
         with caplog.at_level(logging.ERROR):
             assert {"b-0": 0, "b-1": 0} == await with_broker(tmp_path, end_offsets)
         (kept,) = data.glob("a-0.*-stray")
@@ -232,18 +227,17 @@ class TestUnknownFolders:
         assert any(str(kept) in record.message and "3 records" in record.message for record in caplog.records)
 
     async def test_a_topic_that_was_deleted_meanwhile_is_removed(self, tmp_path: Path) -> None:
-        data = await written(tmp_path, a_0=3)
-
-        async def delete(broker: Broker) -> str:
-            await broker.parts.tasks.close()
-            topic_id = broker.image.topics["a"].id
-            await broker.parts.controller.delete_topics([TopicReference(name="a")])
-            _, entries = await broker.parts.metadata_store.snapshot()
-            assert deleted_topic_key(topic_id) in {entry.key for entry in entries}
-            return id_text(topic_id)
-
-        await with_broker(tmp_path, delete)
-        assert (data / "a-0").is_dir()
-        assert {"b-0": 0, "b-1": 0} == await with_broker(tmp_path, end_offsets)
-        assert not (data / "a-0").exists()
-        assert [] == list(data.glob("*-stray"))
+        async with ReplicatedBrokers(tmp_path, count=2) as cluster:
+            for topic in ("a", "b"):
+                await cluster.make_topic(topic, replicas=2)
+                await cluster.send(topic, [b"x"])
+                await cluster.wait_in_sync(topic)
+            await cluster.stop(1)
+            async with AsyncAdmin(bootstrap_servers=cluster.bootstrap) as admin:
+                await admin.delete_topics(["a"])
+            assert (cluster.data(1) / "a-0").is_dir()
+            await cluster.start(1)
+            await cluster.wait(lambda: 1 in cluster.copies("b"))
+            assert [TopicPartition("b", 0)] == list(cluster.brokers[1].partitions.held)
+            assert 1 == cluster.copies("b")[1].end_offset
+            await cluster.wait(lambda: not list(cluster.data(1).glob("a-0*")))

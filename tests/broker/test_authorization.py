@@ -21,12 +21,12 @@ from ottla.broker.broker import Broker
 from ottla.broker.configs.configuration import BrokerConfig
 from ottla.broker.requests.dispatch import HANDLERS
 from ottla.metadata.image import ClusterImage
-from ottla.metadata.records import broker_key
 from ottla.model.error_codes import ErrorCode
 from ottla.model.ids import QUEUE_PRODUCER_BIT
 from ottla.protocol.apis import SERVED, ApiKey
 from ottla.security.connection_context import ConnectionContext
 from ottla.security.resources import Operation, ResourceType
+from tests.broker.inside import showing
 from tests.documented import ROOT
 from tests.wire.exchange import RawConnection, read_response, request_frame
 from tests.wire.groups import wait_coordinator
@@ -1027,40 +1027,11 @@ def test_a_corrupt_batch_under_a_denied_transactional_id_gets_an_answer(served: 
     assert [int(ErrorCode.CORRUPT_MESSAGE)] == codes(answer)
 
 
-def test_a_denied_follower_does_not_end_the_wait_of_the_real_one(served: Served) -> None:
-    """A client that claims to be a broker, and knows its epoch, is answered with errors and changes nothing."""
-    marker = object()
-    finished: list[object] = []
-
-    class Waiting:
-        def finish(self) -> None:
-            finished.append(marker)
-
-    services = served.broker.parts.services
-    me = services.broker_id
-    epoch = services.image.revision_of(broker_key(me))
-    services.waiting_followers[me] = Waiting()  # type: ignore[assignment]
-    served.rules.deny("CLUSTER_ACTION CLUSTER kafka-cluster")
-    try:
-        follower = {"replica_state": {"replica_id": me, "replica_epoch": epoch}}
-        answer = served.connection.ask(ApiKey.FETCH, 17, FETCHED(served) | follower)
-        assert {T, 0} == set(codes(answer))
-        assert [] == finished
-    finally:
-        served.rules.deny()
-        services.waiting_followers.pop(me, None)
-
-
 def test_a_topic_id_that_the_image_does_not_have_yet_is_unknown(served: Served) -> None:
     """Partitions are served a moment before the image shows their topic: without its name, nothing is permitted."""
-    services = served.broker.parts.services
-    read_image = services.read_image
     served.rules.deny("READ TOPIC shut", "WRITE TOPIC shut")
-    object.__setattr__(services, "read_image", ClusterImage)
-    try:
+    with showing(served.broker, ClusterImage()):
         fetched = served.connection.ask(ApiKey.FETCH, 13, FETCHED(served))
         produced = served.connection.ask(ApiKey.PRODUCE, 13, PRODUCED(served))
-    finally:
-        object.__setattr__(services, "read_image", read_image)
-        served.rules.deny()
+    served.rules.deny()
     assert ([0, 100, 100, 100], [100, 100, 100]) == (codes(fetched), codes(produced))

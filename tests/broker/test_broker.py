@@ -42,7 +42,8 @@ from ottla.replication.timers import Timers
 from ottla.storage.log_store import LogStore
 from ottla.testing.free_ports import free_port
 from ottla.transport.listeners import Listeners
-from tests.broker.running_broker import append, make_topic, running
+from tests.broker.inside import append
+from tests.broker.running_broker import broker_on, make_topic, metadata_store, running
 from tests.broker.sick_disk import SickDisk
 from tests.unit.storage.rig import batch
 from tests.waiting import until
@@ -81,7 +82,7 @@ async def test_the_port_is_open_only_when_what_is_led_is_as_safe_as_its_topics_a
     broker = Broker(BrokerConfig.parse(settings=settings), world=replace(real_world(), disk=disk))
     starting = asyncio.create_task(broker.start())
     try:
-        await until(lambda: disk.hung > 0 and broker.is_registered and broker.parts.lifecycle.is_seen)
+        await until(lambda: disk.hung > 0 and broker.is_registered and broker.id in broker.image.brokers)
         # It has all it waits for but the disk; so it would be open within a few turns of the loop.
         for _ in range(200):
             assert (False, False) == (starting.done(), is_open(port))
@@ -209,15 +210,18 @@ async def test_a_broken_invariant_in_the_background_leaves_no_clean_shutdown(
     assert not (tmp_path / "data" / ".kafka_cleanshutdown").exists()
 
 
-async def test_after_a_broken_invariant_another_broker_may_start(tmp_path: Path) -> None:
+async def test_after_a_broken_invariant_another_broker_may_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Nothing is written down as clean, but files and locks are released."""
 
-    async def fail() -> None:
+    async def fail(_: IsrProposals) -> None:
         violated("two is three")
 
-    async with Broker(config_in(tmp_path)) as broker:
-        broker.parts.tasks.run(fail())
-        await asyncio.wait_for(broker.wait_failure(), 60)
+    with monkeypatch.context() as patched:
+        patched.setattr(IsrProposals, "run", fail)
+        async with Broker(config_in(tmp_path)) as broker:
+            await asyncio.wait_for(broker.wait_failure(), 60)
     async with Broker(config_in(tmp_path)) as broker:
         assert broker.is_ready
 
@@ -314,13 +318,14 @@ async def test_a_broker_that_is_not_started_has_no_parts(tmp_path: Path) -> None
     assert (False, False, 0, 0) == (broker.is_ready, broker.is_registered, len(broker.partitions), broker.port)
     assert ClusterImage() == broker.image
     with pytest.raises(MisuseError, match="broker 0 is not started"):
-        broker.parts  # noqa: B018
+        await broker.wait_revision(1)
     await broker.stop()
 
 
 async def test_metadata_that_cannot_be_followed_is_a_failure_of_the_broker(tmp_path: Path) -> None:
-    async with running(tmp_path) as broker:
-        await broker.parts.metadata_store.commit([Put("partitions/nowhere/0", b"{}")])
+    store = metadata_store(tmp_path)
+    async with broker_on(tmp_path, store=store) as broker:
+        await store.commit([Put("partitions/nowhere/0", b"{}")])
         failure = await asyncio.wait_for(broker.wait_failure(), 60)
         assert isinstance(failure, CorruptError)
         assert "partitions/nowhere/0" in str(failure)
@@ -336,6 +341,17 @@ def serve(code: str, folder: Path) -> subprocess.CompletedProcess[str]:
 AFTER_READY = """
 import asyncio
 from ottla.broker.broker import Broker
+from ottla.metadata.sqlite.sqlite_store import SqliteStore
+from ottla.replication.timers import Timers
+made = {{}}
+def remember(kind):
+    init = kind.__init__
+    def remembering(self, *arguments, **options):
+        init(self, *arguments, **options)
+        made[kind] = self
+    kind.__init__ = remembering
+remember(SqliteStore)
+remember(Timers)
 before = Broker.wait_failure
 async def wait_failure(self):
     {what}
@@ -345,7 +361,7 @@ Broker.wait_failure = wait_failure
 
 
 def test_serve_ends_with_status_1_when_its_broker_has_failed(tmp_path: Path) -> None:
-    commit = "await self.parts.metadata_store.commit([Put('partitions/nowhere/0', b'{}')])"
+    commit = "await made[SqliteStore].commit([Put('partitions/nowhere/0', b'{}')])"
     what = f"from ottla.metadata.store import Put; {commit}"
     done = serve(AFTER_READY.format(what=what), tmp_path)
     assert (1, True) == (done.returncode, done.stdout.startswith("ready 127.0.0.1:"))
@@ -354,7 +370,7 @@ def test_serve_ends_with_status_1_when_its_broker_has_failed(tmp_path: Path) -> 
 
 
 def test_a_broken_invariant_ends_the_process_at_once(tmp_path: Path) -> None:
-    what = "from ottla.model.invariants import violated; self.parts.timers.after(0, lambda: violated('two is three'))"
+    what = "from ottla.model.invariants import violated; made[Timers].after(0, lambda: violated('two is three'))"
     done = serve(AFTER_READY.format(what=what), tmp_path)
     assert 1 == done.returncode
     assert "two is three" in done.stderr

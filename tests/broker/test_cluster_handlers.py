@@ -11,12 +11,12 @@ from ottla.broker.handlers.cluster.cluster import description_of
 from ottla.broker.handlers.topics.topic_partitions import page_of
 from ottla.metadata.image import NO_LEADER, BrokerImage, ClusterImage, PartitionImage, TopicImage
 from ottla.model.error_codes import ErrorCode
-from ottla.model.errors import StorageError
 from ottla.model.ids import BrokerId, LeaderEpoch
 from ottla.protocol.apis import ApiKey
 from ottla.protocol.messages import wire_error
 from tests.broker.contexts import context_of
-from tests.broker.running_broker import append, ask, make_topic, request_of, running
+from tests.broker.inside import append
+from tests.broker.running_broker import ask, make_topic, request_of, running
 from tests.unit.storage.rig import batch
 
 ONE, TWO, GONE = BrokerId(1), BrokerId(2), BrokerId(3)
@@ -153,10 +153,10 @@ class TestDescribeLogDirs:
                 assert 0 < each.usable_bytes <= each.total_bytes
 
     async def test_a_dir_that_failed(self, tmp_path: Path) -> None:
-        async with running(tmp_path) as broker:
+        (tmp_path / "no folder").touch()
+        async with running(tmp_path, log_dirs=f"{tmp_path / 'data'},{tmp_path / 'no folder'}") as broker:
             await make_topic(broker, "t")
-            broker.parts.logs.dirs[0].failure = StorageError("the disk is gone")
-            (found,) = (await ask(broker, ApiKey.DESCRIBE_LOG_DIRS, {"topics": None})).results
-            broker.parts.logs.dirs[0].failure = None
+            intact, found = (await ask(broker, ApiKey.DESCRIBE_LOG_DIRS, {"topics": None})).results
+            assert (0, ["t"]) == (intact.error_code.value, [topic.name for topic in intact.topics])
             assert (ErrorCode.KAFKA_STORAGE_ERROR, ()) == (found.error_code.value, found.topics)
             assert (-1, -1) == (found.total_bytes, found.usable_bytes)

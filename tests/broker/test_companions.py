@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Awaitable
+from collections.abc import AsyncIterator, Awaitable, Collection
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -13,7 +13,6 @@ import pytest
 from ottla.broker import produce_gates
 from ottla.broker.broker import Broker
 from ottla.broker.configs.configuration import BrokerConfig
-from ottla.broker.requests.dispatch import handler_of
 from ottla.client.admin.async_admin import AsyncAdmin
 from ottla.client.admin.config_requests import ResourceType
 from ottla.client.admin.values import ConfigResource, NewTopic
@@ -27,17 +26,14 @@ from ottla.model.error_codes import ErrorCode
 from ottla.model.ids import TimestampMs, TopicPartition
 from ottla.model.queue_names import CompanionKind
 from ottla.protocol.answer_errors import AnswerError
-from ottla.protocol.apis import SERVED, ApiKey
-from ottla.protocol.messages import frame_body
+from ottla.protocol.apis import ApiKey
 from ottla.records.batch import Batch
 from ottla.security.authorizer import Authorizer
 from ottla.security.connection_context import ConnectionContext
 from ottla.security.resources import Operation
 from ottla.security.resources import ResourceType as SecuredType
-from tests.broker.contexts import context_of
 from tests.broker.moved_clock import MovedClock
-from tests.broker.running_broker import ask, request_of, running
-from tests.wire.exchange import read_response
+from tests.broker.running_broker import ask, broker_on, dotted
 
 TOPIC_DENIED = int(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
 DELAY = {"ottla.delay.enable": "true"}
@@ -47,9 +43,11 @@ GROUP = ["dlq.t", "t", "t.g.redelivery", "t.g.retry"]
 
 
 @asynccontextmanager
-async def serving_admin(folder: Path, **settings: str) -> AsyncIterator[tuple[Broker, AsyncAdmin]]:
+async def serving_admin(
+    folder: Path, authorizer: Authorizer | None = None, **settings: str
+) -> AsyncIterator[tuple[Broker, AsyncAdmin]]:
     async with (
-        running(folder, **settings) as broker,
+        broker_on(folder, dotted(settings), authorizer=authorizer) as broker,
         asyncio.timeout(60),
         AsyncAdmin(bootstrap_servers=f"127.0.0.1:{broker.port}") as admin,
     ):
@@ -172,18 +170,19 @@ class TestInternal:
         await admin.create_topics([NewTopic("t.g.retry")])
 
     async def test_metadata_and_describe_topic_partitions(self, tmp_path: Path) -> None:
-        async with serving_admin(tmp_path) as (broker, admin):
+        consumers = ConsumersOnly()
+        async with serving_admin(tmp_path, consumers) as (broker, admin):
             await self.all_of_them(admin)
             expected = {name: name in self.PARKING for name in (*self.PARKING, *self.READ)}
-            everything = await metadata(broker, {"topics": None, "allow_auto_topic_creation": False})
+            everything = await ask(broker, ApiKey.METADATA, {"topics": None, "allow_auto_topic_creation": False})
             assert expected == {str(each.name): each.is_internal for each in everything.topics}
             # Producers name their topics, and that of kafka-python refuses internal ones.
             request = {"topics": [{"name": name} for name in expected], "allow_auto_topic_creation": False}
-            assert {False} == {each.is_internal for each in (await metadata(broker, request)).topics}
+            assert {False} == {each.is_internal for each in (await ask(broker, ApiKey.METADATA, request)).topics}
             # After both, what is kept of the answers is still right.
-            everything = await metadata(
-                broker, {"topics": None, "allow_auto_topic_creation": False}, ConsumersOnly(*expected)
-            )
+            consumers.names = expected
+            everything = await ask(broker, ApiKey.METADATA, {"topics": None, "allow_auto_topic_creation": False})
+            consumers.names = None
             assert expected == {str(each.name): each.is_internal for each in everything.topics}
             page = {"topics": [], "response_partition_limit": 100, "cursor": None}
             described = await ask(broker, ApiKey.DESCRIBE_TOPIC_PARTITIONS, page)
@@ -246,7 +245,7 @@ class TestReservedNames:
             # An ordinary topic of that name may be created explicitly, and is used as any other.
             await admin.create_topics([NewTopic(name)])
             await send(broker, name)
-            assert 1 == broker.parts.partitions.find(name, 0).end_offset
+            assert 1 == broker.partitions.find(name, 0).end_offset
 
     @pytest.mark.parametrize("name", ["absent.delayed", "absent.half", "absent.g.retry"])
     async def test_without_the_topic_an_ordinary_one_is_created_with_a_warning(
@@ -260,10 +259,12 @@ class TestReservedNames:
         assert "with ottla." in warning
 
     async def test_a_client_that_may_not_create_topics_learns_nothing(self, tmp_path: Path) -> None:
-        async with serving_admin(tmp_path) as (broker, admin):
+        consumers = ConsumersOnly()
+        async with serving_admin(tmp_path, consumers) as (broker, admin):
             await create(admin, "t", {})
+            consumers.names = ["t"]
             request = {"topics": [{"name": "t.delayed"}], "allow_auto_topic_creation": True}
-            (answer,) = (await metadata(broker, request, ConsumersOnly("t"))).topics
+            (answer,) = (await ask(broker, ApiKey.METADATA, request)).topics
             assert TOPIC_DENIED == int(answer.error_code)
 
     async def test_after_a_queue_was_disabled_and_its_companion_deleted(self, tmp_path: Path) -> None:
@@ -294,12 +295,14 @@ class TestGroups:
             await create(admin, "t", RETRY, partitions=3)
             for allow, error, found in ((False, 3, ["dlq.t", "t"]), (True, 0, GROUP)):
                 request = {"topics": [{"name": name}], "allow_auto_topic_creation": allow}
-                (answer,) = (await metadata(broker, request)).topics
+                (answer,) = (await ask(broker, ApiKey.METADATA, request)).topics
                 assert error == int(answer.error_code)
                 assert found == await admin.list_topics()
             assert 3 == len(answer.partitions)
             (missing,) = (
-                await metadata(broker, {"topics": [{"name": "u.g.retry"}], "allow_auto_topic_creation": True})
+                await ask(
+                    broker, ApiKey.METADATA, {"topics": [{"name": "u.g.retry"}], "allow_auto_topic_creation": True}
+                )
             ).topics
             assert 3 == int(missing.error_code)
 
@@ -307,7 +310,7 @@ class TestGroups:
         async with serving_admin(tmp_path) as (broker, admin):
             await create(admin, "t", RETRY)
             request = {"topics": [{"name": name} for name in GROUP], "allow_auto_topic_creation": True}
-            assert [0] * 4 == [int(each.error_code) for each in (await metadata(broker, request)).topics]
+            assert [0] * 4 == [int(each.error_code) for each in (await ask(broker, ApiKey.METADATA, request)).topics]
 
     async def test_create_topics_and_a_producer_create_them(self, tmp_path: Path) -> None:
         async with serving_admin(tmp_path, auto_create_topics_enable="false") as (broker, admin):
@@ -323,37 +326,36 @@ class TestGroups:
             assert "consumer group 'my group' cannot have companions of topic 't'" in message
 
 
-async def metadata(broker: Broker, request: dict[str, object], authorizer: Authorizer | None = None) -> Any:
-    version = SERVED[ApiKey.METADATA].highest
-    context = context_of(version, authorizer=authorizer)
-    body = await handler_of(ApiKey.METADATA)(broker.parts.services, context, request_of(ApiKey.METADATA, request))
-    return read_response(ApiKey.METADATA, version, frame_body(ApiKey.METADATA, version, 1, body)[4:])[1]
-
-
 class ConsumersOnly:
-    """An authorizer that allows reading topics and groups with these names, and nothing else."""
+    """An authorizer that allows everything; once there are names, only reading topics and groups with these."""
 
     allows_all = False
     version = 0
 
-    def __init__(self, *names: str) -> None:
-        self._names = names
+    def __init__(self) -> None:
+        self.names: Collection[str] | None = None
 
     def allows(self, client: ConnectionContext, operation: Operation, resource_type: SecuredType, name: str) -> bool:
-        return operation is Operation.DESCRIBE or (operation is Operation.READ and name in self._names)
+        return (
+            self.names is None
+            or operation is Operation.DESCRIBE
+            or (operation is Operation.READ and name in self.names)
+        )
 
     def allows_any(self, client: ConnectionContext, operation: Operation, resource_type: SecuredType) -> bool:
-        return False
+        return self.names is None
 
 
 @pytest.mark.parametrize(
     ("names", "error"), [(["t", "g"], 0), (["t"], TOPIC_DENIED), (["g"], TOPIC_DENIED), ([], TOPIC_DENIED)]
 )
 async def test_members_of_a_group_may_create_its_companions(tmp_path: Path, names: list[str], error: int) -> None:
-    async with serving_admin(tmp_path) as (broker, admin):
+    consumers = ConsumersOnly()
+    async with serving_admin(tmp_path, consumers) as (broker, admin):
         await create(admin, "t", RETRY)
+        consumers.names = names
         request = {"topics": [{"name": "t.g.retry"}], "allow_auto_topic_creation": True}
-        (answer,) = (await metadata(broker, request, ConsumersOnly(*names))).topics
+        (answer,) = (await ask(broker, ApiKey.METADATA, request)).topics
         assert error == int(answer.error_code)
         assert (error == 0) is ("t.g.retry" in broker.image.topics)
 

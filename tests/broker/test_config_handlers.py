@@ -8,32 +8,20 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kio.schema.alter_configs.v2 import request as replace_request
-from kio.schema.describe_configs.v4.request import DescribeConfigsRequest, DescribeConfigsResource
-from kio.schema.describe_configs.v4.response import DescribeConfigsResult
-from kio.schema.incremental_alter_configs.v1 import request as change_request
-from kio.schema.list_config_resources.v1.request import ListConfigResourcesRequest
-from kio.static.primitive import i8
 
 from ottla.broker.broker import Broker
 from ottla.broker.configs.config_changes import Operation
 from ottla.broker.configs.configuration import BrokerConfig
-from ottla.broker.handlers.topics.configs import (
-    alter_configs,
-    describe_configs,
-    incremental_alter_configs,
-    list_config_resources,
-)
-from ottla.controller.decisions import NewTopic
 from ottla.model.error_codes import ErrorCode
 from ottla.protocol.apis import SERVED, ApiKey
 from ottla.protocol.config_resources import ConfigSource, ResourceType
-from ottla.protocol.messages import frame_body, read_response, write_response
-from tests.broker.contexts import context_of
+from ottla.protocol.messages import read_response, write_response
+from tests.broker.running_broker import ask, ask_frame, make_topic, produce
+from tests.unit.storage.rig import batch
+from tests.wire.exchange import LENGTH
 
 TOPIC, BROKER, LOGGER, METRICS, GROUP = ResourceType
 SET, DELETE, APPEND, SUBTRACT = Operation
-CONTEXT = context_of(1)
 OK, REFUSED, INVALID_CONFIG = ErrorCode.NONE, ErrorCode.INVALID_REQUEST, ErrorCode.INVALID_CONFIG
 
 Config = tuple[str, int, str | None]
@@ -41,40 +29,36 @@ Config = tuple[str, int, str | None]
 
 @asynccontextmanager
 async def serving_topic(folder: Path) -> AsyncIterator[Broker]:
-    """Does the work with a broker that has topic t."""
-
+    """A broker that has topic t."""
     settings = {"log.dirs": str(folder), "listeners": "PLAINTEXT://127.0.0.1:0", "node.id": "3"}
     async with Broker(BrokerConfig.parse(settings=settings)) as broker:
-        created = await broker.parts.controller.create_topics([NewTopic(name="t", partition_count=1)])
-        await broker.wait_revision(created.revision)
+        await make_topic(broker, "t")
         yield broker
 
 
-async def described(broker: Broker, request: DescribeConfigsRequest) -> tuple[DescribeConfigsResult, ...]:
+def resource_of(type_: int, name: str, keys: Sequence[str] | None = None) -> dict[str, Any]:
+    return {"resource_type": type_, "resource_name": name, "configuration_keys": keys}
+
+
+async def described(broker: Broker, *resources: dict[str, Any], **include: bool) -> Any:
     """What a client of the newest version reads; those of the others read the same."""
     lowest, highest = SERVED[ApiKey.DESCRIBE_CONFIGS]
     answers = {}
     for version in range(lowest, highest + 1):
-        body = await describe_configs(broker.parts.services, context_of(version), request)
-        frame = frame_body(ApiKey.DESCRIBE_CONFIGS, version, 9, body)
-        correlation_id, response = read_response(ApiKey.DESCRIBE_CONFIGS, version, memoryview(frame)[4:])
-        assert 9 == correlation_id
-        assert frame == write_response(ApiKey.DESCRIBE_CONFIGS, version, 9, response)
+        frame = await ask_frame(broker, ApiKey.DESCRIBE_CONFIGS, {"resources": resources, **include}, version)
+        correlation_id, response = read_response(ApiKey.DESCRIBE_CONFIGS, version, memoryview(frame))
+        assert frame == write_response(ApiKey.DESCRIBE_CONFIGS, version, correlation_id, response)[LENGTH.size :]
         answers[version] = response
     assert [_names(answers[highest])] * len(answers) == [_names(each) for each in answers.values()]
-    results: tuple[DescribeConfigsResult, ...] = answers[highest].results
-    return results
+    return answers[highest].results
 
 
 def _names(response: Any) -> list[tuple[str, list[str]]]:
     return [(result.resource_name, [config.name for config in result.configs]) for result in response.results]
 
 
-async def describe(
-    broker: Broker, type_: int, name: str, keys: tuple[str, ...] | None = None, **include: bool
-) -> DescribeConfigsResult:
-    resource = DescribeConfigsResource(resource_type=i8(type_), resource_name=name, configuration_keys=keys)
-    (result,) = await described(broker, DescribeConfigsRequest(resources=(resource,), **include))
+async def describe(broker: Broker, type_: int, name: str, keys: tuple[str, ...] | None = None, **include: bool) -> Any:
+    (result,) = await described(broker, resource_of(type_, name, keys), **include)
     return result
 
 
@@ -86,21 +70,18 @@ async def value_of(broker: Broker, type_: int, name: str, key: str) -> tuple[str
 async def change(
     broker: Broker, *resources: tuple[int, str, Sequence[Config]], validate_only: bool = False
 ) -> list[int]:
-    request = change_request.IncrementalAlterConfigsRequest(
-        resources=tuple(
-            change_request.AlterConfigsResource(
-                resource_type=i8(type_),
-                resource_name=name,
-                configs=tuple(
-                    change_request.AlterableConfig(name=key, config_operation=i8(operation), value=value)
-                    for key, operation, value in configs
-                ),
-            )
-            for type_, name, configs in resources
-        ),
-        validate_only=validate_only,
-    )
-    response = await incremental_alter_configs(broker.parts.services, CONTEXT, request)
+    changes = [
+        {
+            "resource_type": type_,
+            "resource_name": name,
+            "configs": [
+                {"name": key, "config_operation": operation, "value": value} for key, operation, value in configs
+            ],
+        }
+        for type_, name, configs in resources
+    ]
+    request = {"resources": changes, "validate_only": validate_only}
+    response = await ask(broker, ApiKey.INCREMENTAL_ALTER_CONFIGS, request)
     assert [(type_, name) for type_, name, _ in resources] == [
         (each.resource_type, each.resource_name) for each in response.responses
     ]
@@ -113,17 +94,10 @@ async def change(
 async def replace(
     broker: Broker, type_: int, name: str, configs: Sequence[tuple[str, str | None]], *, validate_only: bool = False
 ) -> int:
-    request = replace_request.AlterConfigsRequest(
-        resources=(
-            replace_request.AlterConfigsResource(
-                resource_type=i8(type_),
-                resource_name=name,
-                configs=tuple(replace_request.AlterableConfig(name=key, value=value) for key, value in configs),
-            ),
-        ),
-        validate_only=validate_only,
-    )
-    (response,) = (await alter_configs(broker.parts.services, CONTEXT, request)).responses
+    pairs = [{"name": key, "value": value} for key, value in configs]
+    change = {"resource_type": type_, "resource_name": name, "configs": pairs}
+    request = {"resources": [change], "validate_only": validate_only}
+    (response,) = (await ask(broker, ApiKey.ALTER_CONFIGS, request)).responses
     return int(response.error_code)
 
 
@@ -208,21 +182,20 @@ async def test_a_groups_configs_are_those_of_the_broker_until_they_are_set(tmp_p
 
 async def test_a_resource_is_described_once_however_often_it_is_named(tmp_path: Path) -> None:
     async with serving_topic(tmp_path) as broker:
-        resource = DescribeConfigsResource(resource_type=i8(TOPIC), resource_name="t", configuration_keys=None)
-        results = await described(broker, DescribeConfigsRequest(resources=(resource,) * 200))
+        results = await described(broker, *[resource_of(TOPIC, "t")] * 200)
         assert [OK, *[REFUSED] * 199] == [int(each.error_code) for each in results]
         assert [57, *[0] * 199] == [len(each.configs) for each in results]
 
 
 async def test_topics_that_set_the_same_share_only_what_is_the_same(tmp_path: Path) -> None:
     async with serving_topic(tmp_path) as broker:
-        topics = [NewTopic(name=f"t{number}", configs={"flush.ms": str(number % 2)}) for number in range(4)]
-        await broker.wait_revision((await broker.parts.controller.create_topics(topics)).revision)
+        for number in range(4):
+            await make_topic(broker, f"t{number}", flush_ms=str(number % 2))
         resources = [
-            DescribeConfigsResource(resource_type=i8(TOPIC), resource_name=f"t{number}", configuration_keys=keys)
+            resource_of(TOPIC, f"t{number}", keys)
             for number, keys in enumerate([("flush.ms",), ("flush.ms",), ("flush.ms",), ("retention.ms",)])
         ]
-        results = await described(broker, DescribeConfigsRequest(resources=tuple(resources)))
+        results = await described(broker, *resources)
         assert [
             ("t0", "flush.ms", "0"),
             ("t1", "flush.ms", "1"),
@@ -310,10 +283,7 @@ async def test_dynamic_broker_configs_act_and_show_up_in_topics(tmp_path: Path) 
             broker, (BROKER, "", [("log.retention.ms", SET, "99"), ("message.max.bytes", SET, "8")])
         )
         assert [OK] == await change(broker, (BROKER, "3", [("message.max.bytes", SET, "7")]))
-        assert (7, 1048588) == (
-            broker.parts.configs.current.message_max_bytes,
-            broker.config.message_max_bytes,
-        )
+        assert ErrorCode.MESSAGE_TOO_LARGE == (await produce(broker, "t", batch())).error_code
         assert ("7", 2) == await value_of(broker, BROKER, "3", "message.max.bytes")
         assert ("8", 3) == await value_of(broker, BROKER, "", "message.max.bytes")
         assert ("99", 3) == await value_of(broker, TOPIC, "t", "retention.ms")
@@ -322,7 +292,9 @@ async def test_dynamic_broker_configs_act_and_show_up_in_topics(tmp_path: Path) 
 
         assert OK == await replace(broker, BROKER, "", [])
         assert [OK] == await change(broker, (BROKER, "3", [("message.max.bytes", DELETE, None)]))
-        assert broker.parts.configs.current == broker.config
+        assert ("1048588", 5) == await value_of(broker, BROKER, "3", "message.max.bytes")
+        assert ("604800000", 5) == await value_of(broker, TOPIC, "t", "retention.ms")
+        assert OK == (await produce(broker, "t", batch())).error_code
         assert ("1", 5) == await value_of(broker, BROKER, "3", "num.partitions")
 
 
@@ -362,9 +334,8 @@ async def test_the_levels_of_loggers(tmp_path: Path) -> None:
 
 async def test_what_has_configs_is_listed(tmp_path: Path) -> None:
     async def listed(broker: Broker, *types: int, version: int = 1) -> tuple[int, list[tuple[int, str]]]:
-        context = context_of(version)
-        request = ListConfigResourcesRequest(resource_types=tuple(map(i8, types)))
-        response: Any = await list_config_resources(broker.parts.services, context, request)
+        frame = await ask_frame(broker, ApiKey.LIST_CONFIG_RESOURCES, {"resource_types": types}, version)
+        _, response = read_response(ApiKey.LIST_CONFIG_RESOURCES, version, memoryview(frame))
         return response.error_code, [(each.resource_type, each.resource_name) for each in response.config_resources]
 
     async with serving_topic(tmp_path) as broker:

@@ -1,6 +1,5 @@
 """Corrupt batches in the coordinators' own topics: what can be read is served, or refused, and never in silence."""
 
-import asyncio
 import logging
 from collections.abc import Callable
 from pathlib import Path
@@ -12,17 +11,16 @@ from ottla.broker.broker import Broker
 from ottla.coordination.groups.coordinator import TOPIC as OFFSETS_TOPIC
 from ottla.coordination.runtime.internal_topic import partition_of
 from ottla.coordination.transactions.coordinator import TOPIC as TRANSACTIONS_TOPIC
-from ottla.coordination.transactions.requests import InitProducerId
-from ottla.model.errors import CoordinatorNotAvailableError
+from ottla.model.error_codes import ErrorCode
 from ottla.model.ids import TopicPartition
 from ottla.records.batch import Batch, crc32c, scan
 from ottla.records.builder import BatchBuilder
 from ottla.records.decode import decode_records
 from ottla.records.layout import ATTRIBUTES_AT, BASE_OFFSET_AT, CRC_AT
-from tests.broker.running_broker import make_topic, running, with_broker
-from tests.broker.test_coordinators import GROUP, active, commit_offset, committed
-from tests.waiting import until
+from tests.broker.coordinator_requests import begin, commit_offset, committed_offsets, init_producer
+from tests.broker.running_broker import find_coordinator, make_topic, running, with_broker
 
+GROUP = "g"
 TOPICS = ("first", "second", "third")
 IDS = 50
 
@@ -76,11 +74,10 @@ async def fill_offsets(folder: Path) -> None:
     async def fill(broker: Broker) -> None:
         for topic in TOPICS:
             await make_topic(broker, topic)
-        await broker.parts.groups.find(GROUP)
-        shard = await active(broker)
+        await find_coordinator(broker, GROUP)
         for number in range(4):
             for topic in TOPICS:
-                await commit_offset(shard, topic, number)
+                await commit_offset(broker, GROUP, topic, number)
 
     await with_broker(folder, fill)
 
@@ -94,11 +91,9 @@ async def test_a_group_has_what_could_be_read_and_the_log_says_what_not(
     position = damage(path, 10, how)
     caplog.set_level(logging.ERROR)
     async with running(tmp_path) as broker:
-        shard = await asyncio.wait_for(active(broker), 60)
-        found = committed(shard)
-        await commit_offset(shard, "first", 77)
-        assert 77 == committed(shard)[TopicPartition("first", 0)]
-        found = found
+        found = await committed_offsets(broker, GROUP)
+        await commit_offset(broker, GROUP, "first", 77)
+        assert 77 == (await committed_offsets(broker, GROUP))[TopicPartition("first", 0)]
     assert {TopicPartition("first", 0): 3, TopicPartition("second", 0): 2, TopicPartition("third", 0): 3} == found
     (told,) = [record.getMessage() for record in caplog.records if "skipped" in record.getMessage()]
     for part in (str(path), str(position), OFFSETS_TOPIC, "offset"):
@@ -109,23 +104,17 @@ async def test_a_group_has_what_could_be_read_and_the_log_says_what_not(
 async def test_transactions_of_a_corrupt_partition_are_refused_and_the_others_work(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, how: str
 ) -> None:
-    async def init(broker: Broker, id: str) -> None:
-        shard = broker.parts.transactions.shard_of(id)
-        request = InitProducerId(transactional_id=id, timeout_ms=60_000)
-        await shard.ask(lambda now, token: shard.machine.init_producer_id(request, now, token))
-
     async with running(tmp_path) as broker:
-        await broker.parts.transactions.find("t")
         for _ in range(3):
-            await init(broker, "t")
+            await begin(broker, "t")
     path = log_file(tmp_path, TRANSACTIONS_TOPIC, "t")
     position = damage(path, 1, how)
     caplog.set_level(logging.ERROR)
     async with running(tmp_path) as broker:
-        async with asyncio.timeout(60):
-            await until(lambda: broker.parts.transactions.shard_of("t").failure is not None)
-        with pytest.raises(CoordinatorNotAvailableError, match=TRANSACTIONS_TOPIC):
-            await init(broker, "t")
-        await init(broker, "another id")
+        error = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+        while error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+            error = ErrorCode((await init_producer(broker, "t")).error_code.value)
+        assert ErrorCode.COORDINATOR_NOT_AVAILABLE is error
+        await begin(broker, "another id")
     told = [record.getMessage() for record in caplog.records if str(path) in record.getMessage()]
     assert all(str(position) in line for line in told)

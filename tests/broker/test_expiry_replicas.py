@@ -8,7 +8,8 @@ import pytest
 from ottla.protocol.apis import ApiKey
 from ottla.records.batch import scan
 from ottla.records.decode import decode_records
-from tests.broker.running_broker import append, make_topic, running
+from tests.broker.inside import append
+from tests.broker.running_broker import make_topic, running
 from tests.unit.storage.rig import batch
 from tests.wire.exchange import RawConnection
 

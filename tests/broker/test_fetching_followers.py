@@ -4,12 +4,13 @@ import asyncio
 from pathlib import Path
 from struct import pack
 
-from ottla.broker.handlers.records.fetch import _follower_of
+from ottla.metadata.records import broker_key
 from ottla.model.ids import BrokerId
 from ottla.protocol.apis import ApiKey
 from ottla.protocol.replica_fetch_frames import VERSION, Follower, Limits, fetch_body
 from ottla.protocol.scan import FetchRequest, Request
 from ottla.transport.connection import Slot
+from tests.broker.inside import follower_of
 from tests.broker.replicated import ReplicatedBrokers
 from tests.unit.transport.rig import Rig
 
@@ -30,12 +31,12 @@ async def test_only_the_present_registration_of_a_broker_is_believed(tmp_path: P
         slot.complete(())
 
     async with ReplicatedBrokers(tmp_path, count=2) as cluster, Rig(lambda turn: serve) as rig:
-        services, present = cluster.brokers[0].parts.services, cluster.brokers[1].parts.lifecycle.epoch
+        present = cluster.brokers[0].image.revision_of(broker_key(BrokerId(1)))
         client = await rig.connect()
 
         async def believed(broker: int, sent_epoch: int) -> Follower | None:
             await client.send(fetch_frame(broker, sent_epoch))
-            return _follower_of(services, *await received.get())
+            return follower_of(cluster.brokers[0], *await received.get())
 
         assert Follower(BrokerId(1), present) == await believed(1, present)
         assert Follower(BrokerId(1), present, is_leaving=True) == await believed(1, -2 - present)

@@ -1,7 +1,8 @@
 """The handlers of groups where the wire cannot lead them: shards that load, missing topics, bytes that wait."""
 
 import asyncio
-import inspect
+import itertools
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -12,17 +13,28 @@ import pytest
 from ottla.broker.broker import Broker
 from ottla.broker.handlers.groups import group_members
 from ottla.broker.handlers.groups.group_members import client_host
-from ottla.broker.requests.dispatch import handler_of
 from ottla.coordination.groups.consumer.topic_patterns import TopicPattern
+from ottla.coordination.groups.coordinator import TOPIC as OFFSETS_TOPIC
 from ottla.coordination.groups.group_kind import Topic
-from ottla.coordination.runtime.shard import Shard
+from ottla.coordination.runtime.internal_topic import partition_of
+from ottla.env.world import real_world
+from ottla.metadata.image import NO_LEADER
+from ottla.metadata.records import encode, partition_key, partition_record
+from ottla.metadata.store import Put
 from ottla.model.error_codes import ErrorCode
+from ottla.model.ids import BrokerId, LeaderEpoch, TopicPartition
 from ottla.protocol.apis import SERVED, ApiKey
 from ottla.protocol.group_answers import JOIN_SINCE, joined_body
-from ottla.protocol.messages import frame_body, read_request, read_response, write_response
+from ottla.protocol.messages import read_request, read_response
 from ottla.protocol.offset_commits import OffsetCommit
 from tests.broker.contexts import context_of
-from tests.broker.running_broker import ask, make_topic, running
+from tests.broker.coordinator_requests import committed_offsets
+from tests.broker.inside import group_shard
+from tests.broker.metric_samples import value_of
+from tests.broker.moved_clock import MovedClock
+from tests.broker.replicated import ReplicatedBrokers
+from tests.broker.running_broker import ask, ask_frame, broker_on, find_coordinator, make_topic, running
+from tests.broker.sick_disk import SickDisk
 from tests.waiting import until
 from tests.wire.exchange import request_body, request_frame
 
@@ -44,15 +56,8 @@ AT_ONCE = "0"
 
 
 async def over_the_wire(broker: Broker, api_key: ApiKey, version: int, values: dict[str, Any]) -> Any:
-    """A request from its bytes to its answer's, as dispatch would do it; the answer is read in its newest class."""
-    request = read_request(api_key, version, memoryview(request_body(api_key, version, values)))
-    context = context_of(version)
-    answer = handler_of(api_key)(broker.parts.services, context, request)
-    if inspect.isawaitable(answer):
-        answer = await answer
-    if isinstance(answer, bytes):
-        return read_response(api_key, version, memoryview(frame_body(api_key, version, 1, answer))[4:])[1]
-    return read_response(api_key, version, memoryview(write_response(api_key, version, 1, answer))[4:])[1]
+    """The response to a request in this version, in the class of the newest."""
+    return read_response(api_key, version, memoryview(await ask_frame(broker, api_key, values, version)))[1]
 
 
 async def commit_error(broker: Broker, version: int = 9) -> ErrorCode:
@@ -98,26 +103,36 @@ class TestWhenNobodyCanBeAsked:
             assert ErrorCode.NOT_COORDINATOR == errors.pop("fetch")
             assert {ErrorCode.COORDINATOR_NOT_AVAILABLE} == set(errors.values())
 
-    async def test_while_a_shard_is_loading(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test_while_a_shard_is_loading(self, tmp_path: Path) -> None:
         """Members that send heartbeats live on; a list that lacked groups would be a lie."""
-        async with running(tmp_path) as broker:
-            await make_topic(broker, "t")
-            await ask(broker, ApiKey.FIND_COORDINATOR, {"coordinator_keys": ["g"]})
-            shard = broker.parts.groups.shard_of("g")
-            unloaded = Shard(
-                shard.partition,
-                shard.machine,
-                clock=broker.parts.services.clock,
-                disk=broker.parts.services.disk,
-                timers=broker.parts.timers,
-            )
-            monkeypatch.setattr(broker.parts.groups, "shard_of", lambda group_id: unloaded)
-            monkeypatch.setattr(broker.parts.groups, "shards", lambda: [unloaded])
+
+        async def elect(leader: int) -> None:
+            (image,) = cluster.brokers[0].image.topics[OFFSETS_TOPIC].partitions
+            epoch = LeaderEpoch(image.leader_epoch + 1)
+            record = partition_record(replace(image, leader=BrokerId(leader), leader_epoch=epoch))
+            await cluster.stores[0].commit([Put(partition_key(OFFSETS_TOPIC, 0), encode(record))])
+
+        async def is_listed() -> bool:
+            return bool((await ask(broker, ApiKey.LIST_GROUPS, {})).error_code.value == ErrorCode.NONE)
+
+        cluster = ReplicatedBrokers(tmp_path, {"offsets.topic.num.partitions": "1"}, count=1)
+        disk = cluster.disks[0] = SickDisk()
+        async with cluster:
+            broker = cluster.brokers[0]
+            await cluster.make_topic("t", replicas=1)
+            await find_coordinator(broker, "g")
+            assert ErrorCode.NONE == await commit_error(broker)
+            disk.hang_reads(f"{OFFSETS_TOPIC}-0")
+            await elect(broker.id)
+            await until(lambda: disk.hung > 0)
             errors = await errors_of_all(broker)
             assert ErrorCode.NONE == errors.pop("heartbeat")
             assert {ErrorCode.COORDINATOR_LOAD_IN_PROGRESS} == set(errors.values())
-            unloaded.unload()
-            assert ErrorCode.NONE == (await ask(broker, ApiKey.LIST_GROUPS, {})).error_code.value
+            # Another broker's groups are listed there.
+            await elect(NO_LEADER)
+            await until(is_listed)
+            disk.heal()
+        disk.close()
 
     @pytest.mark.parametrize("version", range(1, 11))
     async def test_where_a_fetch_says_so(self, tmp_path: Path, version: int) -> None:
@@ -133,22 +148,32 @@ class TestWhenNobodyCanBeAsked:
             assert ((0, [wrong, wrong]) if version == 1 else (wrong, [])) == (group.error_code.value, parts)
 
 
+async def join_another(broker: Broker, size_bytes: int) -> int:
+    """The error of the only member of a new group, whose request has so many bytes of a protocol."""
+    protocols = [{"name": "x", "metadata": bytes(size_bytes - 1)}]
+    response = await over_the_wire(
+        broker, ApiKey.JOIN_GROUP, 3, {**JOIN, "group_id": uuid4().hex, "protocols": protocols}
+    )
+    return int(response.error_code.value)
+
+
 class TestWaitingMembers:
     async def test_bytes_that_wait_are_counted(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(group_members, "WAITING_BYTES_MAX", 15)
         async with running(tmp_path, group_initial_rebalance_delay_ms=AT_ONCE) as broker:
-            await ask(broker, ApiKey.FIND_COORDINATOR, {"coordinator_keys": ["g"]})
+            await find_coordinator(broker, "g")
             first = await over_the_wire(broker, ApiKey.JOIN_GROUP, 3, JOIN)
-            assert (0, 0) == (first.error_code.value, broker.parts.groups.waiting_bytes)
+            empty = await join_another(broker, 16)
             second = asyncio.ensure_future(over_the_wire(broker, ApiKey.JOIN_GROUP, 3, JOIN))
-            await asyncio.sleep(0)
-            assert (False, len("range12345")) == (second.done(), broker.parts.groups.waiting_bytes)
-            refused = await over_the_wire(broker, ApiKey.JOIN_GROUP, 3, JOIN)
-            assert ErrorCode.COORDINATOR_LOAD_IN_PROGRESS == refused.error_code.value
+            await until(lambda: value_of(broker, "ottla_groups", type="classic", state="PreparingRebalance") == 1)
+            # The second has 10 bytes.
+            refused, fitting = await join_another(broker, 6), await join_another(broker, 5)
+            assert not second.done()
             leave = {"group_id": "g", "members": [{"member_id": first.member_id}]}
             await ask(broker, ApiKey.LEAVE_GROUP, leave)
-            assert ErrorCode.NONE == (await second).error_code.value
-            assert 0 == broker.parts.groups.waiting_bytes
+            joined = (await second).error_code.value
+            codes = [first.error_code.value, empty, refused, fitting, joined, await join_another(broker, 16)]
+            assert [0, 0, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, 0, 0, 0] == codes
 
     async def test_an_answer_that_cannot_be_written_ends_its_own_connection_only(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
@@ -160,18 +185,21 @@ class TestWaitingMembers:
 
         monkeypatch.setattr(group_members, "joined_body", write)
         async with running(tmp_path, group_initial_rebalance_delay_ms="2000") as broker:
-            await ask(broker, ApiKey.FIND_COORDINATOR, {"coordinator_keys": ["g"]})
-            groups = broker.parts.groups.shard_of("g").machine.classic.groups
+            await find_coordinator(broker, "g")
             # Static members, which join without being given an id first, and are answered in this order.
             broken, first = await asyncio.open_connection("127.0.0.1", broker.port)
             first.write(request_frame(ApiKey.JOIN_GROUP, JOIN_SINCE, {**JOIN, "group_instance_id": "a"}))
-            await until(lambda: "g" in groups)
+            await until(lambda: value_of(broker, "ottla_groups", type="classic", state="PreparingRebalance") == 1)
             reader, second = await asyncio.open_connection("127.0.0.1", broker.port)
             second.write(request_frame(ApiKey.JOIN_GROUP, 9, {**JOIN, "group_instance_id": "b"}))
             frame = await reader.readexactly(int.from_bytes(await reader.readexactly(4), "big"))
             assert ErrorCode.NONE == read_response(ApiKey.JOIN_GROUP, 9, memoryview(frame))[1].error_code.value
             assert b"" == await broken.read()
-            assert 0 == broker.parts.groups.waiting_bytes
+            monkeypatch.setattr(group_members, "WAITING_BYTES_MAX", 15)
+            # It waits: were anything counted still, it would be refused at once.
+            large = asyncio.ensure_future(join_another(broker, 16))
+            await until(lambda: value_of(broker, "ottla_groups", type="classic", state="PreparingRebalance") == 1)
+            assert not large.done()
             first.close()
             second.close()
         assert "it cannot be written" in caplog.text
@@ -181,7 +209,7 @@ class TestWaitingMembers:
     ) -> None:
         monkeypatch.setattr(group_members, "WAITING_BYTES_MAX", 1)
         async with running(tmp_path, group_initial_rebalance_delay_ms=AT_ONCE) as broker:
-            await ask(broker, ApiKey.FIND_COORDINATOR, {"coordinator_keys": ["g"]})
+            await find_coordinator(broker, "g")
             assert ErrorCode.NONE == (await over_the_wire(broker, ApiKey.JOIN_GROUP, 3, JOIN)).error_code.value
 
 
@@ -190,19 +218,19 @@ class TestOffsets:
     async def test_they_survive_a_restart(self, tmp_path: Path, version: int) -> None:
         async with running(tmp_path) as broker:
             await make_topic(broker, "t")
-            await ask(broker, ApiKey.FIND_COORDINATOR, {"coordinator_keys": ["g"]})
+            await find_coordinator(broker, "g")
             assert ErrorCode.NONE == await commit_error(broker, version)
         async with running(tmp_path) as broker:
-            while (answer := await over_the_wire(broker, ApiKey.OFFSET_FETCH, 9, FETCH)).groups[0].error_code.value:
-                await broker.parts.services.clock.sleep(0.01)
+            await committed_offsets(broker, "g")
+            answer = await over_the_wire(broker, ApiKey.OFFSET_FETCH, 9, FETCH)
             assert [1, -1] == [part.committed_offset for part in answer.groups[0].topics[0].partitions]
 
     async def test_a_commit_is_answered_when_it_is_on_disk(self, tmp_path: Path) -> None:
         """Long after its handler has returned, and without a task: the records are flushed first."""
         async with running(tmp_path, log_flush_interval_messages="1") as broker:
             await make_topic(broker, "t")
-            await ask(broker, ApiKey.FIND_COORDINATOR, {"coordinator_keys": ["g"]})
-            partition = broker.parts.groups.shard_of("g").partition
+            await find_coordinator(broker, "g")
+            partition = broker.partitions.find(OFFSETS_TOPIC, partition_of("g", 50))
             reader, writer = await asyncio.open_connection("127.0.0.1", broker.port)
             for offset in (5, 6):
                 topics = [{"name": "t", "partitions": [{"partition_index": 0, "committed_offset": offset}]}]
@@ -216,15 +244,25 @@ class TestOffsets:
             assert [6, -1] == [part.committed_offset for part in found.groups[0].topics[0].partitions]
 
     async def test_a_retention_of_its_own_counts(self, tmp_path: Path) -> None:
-        async with running(tmp_path) as broker:
+        clock = MovedClock()
+        async with broker_on(
+            tmp_path, {"offsets.topic.num.partitions": "1"}, world=replace(real_world(), clock=clock)
+        ) as broker:
             await make_topic(broker, "t")
-            await ask(broker, ApiKey.FIND_COORDINATOR, {"coordinator_keys": ["g"]})
-            machine = broker.parts.groups.shard_of("g").machine
-            for version, retention, expires in ((4, timedelta(hours=1), True), (4, -timedelta(milliseconds=1), False)):
-                await over_the_wire(broker, ApiKey.OFFSET_COMMIT, version, {**COMMIT, "retention_time": retention})
-                soon = broker.parts.services.clock.now_ms() + 3_600_001
-                old = machine.offsets.expired("g", empty_since_ms=None, retention_ms=2**60, now_ms=soon)
-                assert expires == bool(old)
+            await find_coordinator(broker, "g")
+            for group_id, retention in (("hour", timedelta(hours=1)), ("default", -timedelta(milliseconds=1))):
+                values = {**COMMIT, "group_id": group_id, "retention_time": retention}
+                await over_the_wire(broker, ApiKey.OFFSET_COMMIT, 4, values)
+            partition = TopicPartition("t", 0)
+            clock.move(timedelta(minutes=59).total_seconds())
+            assert {partition: 1} == await committed_offsets(broker, "hour")
+            clock.move(timedelta(minutes=12).total_seconds())
+
+            async def is_expired() -> bool:
+                return not await committed_offsets(broker, "hour")
+
+            await until(is_expired)
+            assert {partition: 1} == await committed_offsets(broker, "default")
 
 
 def test_commits_are_plain() -> None:
@@ -251,8 +289,8 @@ async def test_other_work_goes_on_while_a_pattern_is_matched_against_many_topics
     pattern = ".*(a|b).{100}[0-9]?"
     slices = sum(1 for _ in TopicPattern(pattern).unmatched(names))
     async with running(tmp_path) as broker:
-        await broker.parts.groups.find("g")
-        shard = broker.parts.groups.shard_of("g")
+        await find_coordinator(broker, "g")
+        shard = group_shard(broker, "g")
         shard.machine.consumers.topics = {name: Topic(uuid4(), 1) for name in names}
         asked = {
             "group_id": "g",
@@ -263,12 +301,21 @@ async def test_other_work_goes_on_while_a_pattern_is_matched_against_many_topics
             "subscribed_topic_regex": pattern,
             "topic_partitions": [],
         }
-        turns = 0
-        heartbeat = asyncio.ensure_future(over_the_wire(broker, ApiKey.CONSUMER_GROUP_HEARTBEAT, 1, asked))
-        while not heartbeat.done():
-            await asyncio.sleep(0)
-            turns += 1
-        assert 0 == (await heartbeat).error_code.value
+
+        async def turns_during(**values: str) -> int:
+            heartbeat = asyncio.ensure_future(
+                over_the_wire(broker, ApiKey.CONSUMER_GROUP_HEARTBEAT, 1, {**asked, **values})
+            )
+            for turns in itertools.count():
+                if heartbeat.done():
+                    assert 0 == heartbeat.result().error_code.value
+                    return turns
+                await asyncio.sleep(0)
+            raise AssertionError
+
+        idle = await turns_during(group_id="idle", subscribed_topic_regex="a")
+        turns = await turns_during()
         assert names == list(shard.machine.consumers.groups["g"].regexes[pattern].topics)
         assert slices > 100
+        assert idle < slices // 2, "requests themselves take few turns"
         assert turns >= slices

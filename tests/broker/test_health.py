@@ -22,17 +22,17 @@ from ottla.client.errors import CorruptLogError
 from ottla.client.fetch.range_fetch import OffsetRange, RangeFetch
 from ottla.client.network.cluster import Cluster
 from ottla.client.producer.async_producer import AsyncProducer
-from ottla.controller.decisions import NewTopic, TopicReference
 from ottla.env.world import real_world
 from ottla.model.error_codes import ErrorCode
 from ottla.model.errors import StorageError
 from ottla.model.ids import TopicPartition
 from ottla.transport.addresses import Address
 from tests.broker.http_client import HOST, endpoint_of, get
+from tests.broker.metric_samples import value
 from tests.broker.replicated import ReplicatedBrokers
 from tests.broker.running_broker import make_topic, running
 from tests.broker.sick_disk import SickDisk
-from tests.broker.test_metrics import scrape, value
+from tests.broker.test_metrics import scrape
 from tests.waiting import until
 
 T0 = TopicPartition("t", 0)
@@ -67,8 +67,7 @@ async def test_a_partition_that_cannot_be_created_is_reported_and_served_later(t
     disk = SickDisk()
     async with on_disk(tmp_path, disk) as (broker, http):
         disk.fail("make_dir", "t-0", code)
-        wish = NewTopic(name="t", partition_count=2, replication_factor=1)
-        await broker.wait_revision((await broker.parts.controller.create_topics([wish])).revision)
+        await make_topic(broker, "t", 2)
         with pytest.raises(StorageError, match="t-0: cannot create the partition"):
             broker.partitions.find("t", 0)
         (trouble,) = await troubles(broker)
@@ -96,8 +95,7 @@ async def test_a_partition_that_was_never_created_is_not_taken_for_lost_after_a_
     disk = SickDisk()
     async with on_disk(tmp_path, disk) as (broker, _):
         disk.fail("make_dir", "t-0", errno.ENOSPC)
-        wish = NewTopic(name="t", partition_count=2, replication_factor=1)
-        await broker.wait_revision((await broker.parts.controller.create_topics([wish])).revision)
+        await make_topic(broker, "t", 2)
         assert [T0] == list(broker.health.offline_partitions())
     disk.heal()
     caplog.clear()
@@ -134,11 +132,10 @@ async def test_a_topic_that_is_deleted_meanwhile_is_forgotten(tmp_path: Path) ->
     disk = SickDisk()
     async with on_disk(tmp_path, disk) as (broker, http):
         disk.fail("make_dir", "t-0", errno.ENOSPC)
-        wish = NewTopic(name="t", partition_count=1, replication_factor=1)
-        await broker.wait_revision((await broker.parts.controller.create_topics([wish])).revision)
+        await make_topic(broker, "t")
         assert 503 == (await ready(http))[0]
-        gone = await broker.parts.controller.delete_topics([TopicReference(name="t")])
-        await broker.wait_revision(gone.revision)
+        async with AsyncAdmin(bootstrap_servers=f"127.0.0.1:{broker.port}") as admin:
+            await admin.delete_topics(["t"])
         assert (200, []) == await ready(http)
     disk.close()
 
@@ -206,6 +203,10 @@ async def test_a_lost_log_without_another_replica_is_reported_until_its_offsets_
         assert (T0, True) == (trouble.partition, trouble.is_served)
         return trouble.reason
 
+    def bounds(broker: Broker) -> tuple[int, int]:
+        log = broker.partitions.find("t", 0).log
+        return log.start_offset, log.end_offset
+
     async with running(tmp_path) as broker:
         await make_topic(broker, "t")
         await send(broker, 10)
@@ -213,11 +214,9 @@ async def test_a_lost_log_without_another_replica_is_reported_until_its_offsets_
     for _ in range(2):
         async with running(tmp_path) as broker:
             assert "offsets 0 to 9 cannot be read (10 records at most)" in await reason(broker)
-            log = broker.parts.logs.get(T0)
-            assert (0, 10) == (log.start_offset, log.end_offset)
+            assert (0, 10) == bounds(broker)
     async with running(tmp_path) as broker:
         await send(broker, 3)
-        broker.parts.logs.checkpoints.save()
     (tmp_path / "data" / ".kafka_cleanshutdown").unlink()
     async with running(tmp_path) as broker:
         assert "offsets 0 to 9" in await reason(broker)
@@ -236,7 +235,7 @@ async def test_a_lost_log_without_another_replica_is_reported_until_its_offsets_
         assert [] == await troubles(broker)
     async with running(tmp_path) as broker:
         assert [] == await troubles(broker)
-        assert (10, 13) == (broker.parts.logs.get(T0).start_offset, broker.parts.logs.get(T0).end_offset)
+        assert (10, 13) == bounds(broker)
 
 
 async def test_a_consumer_gets_an_error_and_can_seek_beyond_a_corrupt_batch(tmp_path: Path) -> None:

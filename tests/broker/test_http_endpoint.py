@@ -17,9 +17,9 @@ from ottla.broker.broker import Broker
 from ottla.broker.configs.configuration import BrokerConfig
 from ottla.broker.http_endpoint import CONNECTIONS_MAX, CONNECTIONS_PER_HOST_MAX, HEAD_BYTES_MAX
 from ottla.broker.metrics import Metrics
-from ottla.model.errors import StorageError
+from ottla.protocol.apis import ApiKey
 from tests.broker.http_client import HOST, HttpClient, endpoint_of, get
-from tests.broker.running_broker import running
+from tests.broker.running_broker import ask, running
 
 pytestmark = pytest.mark.both_loops
 
@@ -64,13 +64,13 @@ class TestHealth:
             assert 200 == (await get(port, "/health/live")).status
 
     async def test_a_failed_data_dir_is_a_reason(self, tmp_path: Path) -> None:
-        async with running(tmp_path) as broker, started(broker) as port:
-            broker.parts.logs.dirs[0].failure = StorageError("the disk is gone")
+        path = tmp_path / "no folder"
+        path.touch()
+        async with running(tmp_path, log_dirs=f"{tmp_path / 'data'},{path}") as broker, started(broker) as port:
             answer = await get(port, "/health/ready")
-            path = broker.parts.logs.dirs[0].path
             assert 503 == answer.status
-            assert [f"data dir {path}: the disk is gone"] == json.loads(answer.body)["reasons"]
-            broker.parts.logs.dirs[0].failure = None
+            reason = f"data dir {path}: {path}: File exists; the partitions in {path} are offline"
+            assert [reason] == json.loads(answer.body)["reasons"]
 
 
 class TestPaths:
@@ -297,6 +297,6 @@ class TestManyScrapes:
     async def test_metrics_are_collected_after_the_request(self, tmp_path: Path) -> None:
         async with running(tmp_path) as broker, started(broker) as port:
             for count in range(3):
-                broker.parts.listeners.refused = count
+                await ask(broker, ApiKey.API_VERSIONS, {})
                 body = (await get(port, "/metrics")).body
-                assert b"ottla_connections_refused_total %d.0" % count in body
+                assert b"ottla_connections_accepted_total %d.0" % (count + 1) in body

@@ -10,12 +10,14 @@ from uuid import UUID
 
 import pytest
 
+from ottla import AsyncAdmin
 from ottla.broker.broker import Broker
 from ottla.broker.configs.configuration import BrokerConfig
 from ottla.model.error_codes import ErrorCode
 from ottla.protocol.apis import ApiKey
 from ottla.security.client_quotas import QuotaKey
 from ottla.security.quota_entity import QuotaEntity
+from tests.broker.metric_samples import value_of
 from tests.broker.test_authorization import Rules
 from tests.wire.exchange import RawConnection
 from tests.wire.world import batch, create_topic
@@ -34,7 +36,8 @@ def with_broker(folder: Path, test: Callable[[Broker, Rules, RawConnection], Non
         settings = {"log.dirs": str(folder), "listeners": "PLAINTEXT://127.0.0.1:0", "num.partitions": "3"}
         async with Broker(BrokerConfig.parse(settings=settings), authorizer=rules) as broker:
             if quotas:
-                await broker.wait_revision(await broker.parts.controller.alter_client_quotas({EVERYONE: dict(quotas)}))
+                async with AsyncAdmin(bootstrap_servers=f"127.0.0.1:{broker.port}") as admin:
+                    await admin.alter_client_quotas({EVERYONE: quotas})
 
             def connected() -> None:
                 with RawConnection(f"127.0.0.1:{broker.port}") as connection:
@@ -125,7 +128,8 @@ def test_only_brokers_are_exempt_from_the_request_quota(tmp_path: Path, api_key:
     """Not clients that fetch as a replica, or send markers."""
 
     def test(broker: Broker, rules: Rules, connection: RawConnection) -> None:
-        throttled = broker.parts.client_quotas.throttled[QuotaKey.REQUEST_PERCENTAGE]
+        def throttled() -> float:
+            return value_of(broker, "ottla_quota_throttled_total", quota=QuotaKey.REQUEST_PERCENTAGE.value)
 
         def ask(times: int) -> None:
             for _ in range(times):
@@ -133,9 +137,9 @@ def test_only_brokers_are_exempt_from_the_request_quota(tmp_path: Path, api_key:
                 connection.ask(api_key, 12 if api_key is ApiKey.FETCH else 1, request)
 
         ask(20)
-        assert 0 == throttled.times
+        assert 0 == throttled()
         rules.deny("CLUSTER_ACTION CLUSTER *")
         ask(3)
-        assert 0 < throttled.times
+        assert 0 < throttled()
 
     with_broker(tmp_path, test, request_percentage=0.0001)

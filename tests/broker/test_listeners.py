@@ -14,6 +14,8 @@ from ottla.env.real_clock import RealClock
 from ottla.metadata.sqlite.sqlite_store import SqliteStore
 from ottla.model.error_codes import ErrorCode
 from ottla.protocol.apis import ApiKey
+from tests.broker.inside import connections
+from tests.broker.metric_samples import value_of
 from tests.waiting import until
 from tests.wire.exchange import RawConnection
 
@@ -72,10 +74,7 @@ async def test_brokers_replicate_over_their_own_listener(tmp_path: Path) -> None
             await producer.flush()
         await until(lambda: all(len(each.image.topics["t"].partitions[0].isr) == 2 for each in brokers))
         await until(
-            lambda: all(
-                {"BROKERS"} == {each.context.listener for each in broker.parts.listeners.connections}
-                for broker in brokers
-            )
+            lambda: all({"BROKERS"} == {client.listener for client in connections(broker)} for broker in brokers)
         )
         # The leader of a partition that was asked for at the wrong broker is named with the client's listener.
         follower = next(each for each in brokers if each.id != first.image.topics["t"].partitions[0].leader)
@@ -118,7 +117,7 @@ async def test_brokers_get_a_connection_when_clients_have_used_up_all(tmp_path: 
         assert b"" == await asyncio.wait_for(clients[2][0].read(), 60), "beyond max.connections"
         await ask(address(broker, "BROKERS"), ApiKey.METADATA, 12, {"topics": []})
         assert b"" == await asyncio.wait_for(clients[0][0].read(), 60), "it gave way"
-        assert ["CLIENT"] == [each.context.listener for each in broker.parts.listeners.connections]
+        assert ["CLIENT"] == [client.listener for client in connections(broker)]
         for _, writer in clients:
             writer.close()
 
@@ -128,6 +127,6 @@ async def test_a_single_address_has_its_own_limit_of_connections(tmp_path: Path)
     async with made(tmp_path, 0, limits) as broker:
         clients = [await asyncio.open_connection(*address(broker, "CLIENT").split(":")) for _ in range(3)]
         assert b"" == await asyncio.wait_for(clients[2][0].read(), 60), "beyond the limit of its address"
-        await until(lambda: len(broker.parts.listeners.connections) == 2)
+        await until(lambda: 2 == value_of(broker, "ottla_connections"))
         for _, writer in clients:
             writer.close()

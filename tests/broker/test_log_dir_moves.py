@@ -26,13 +26,32 @@ def broker_of(folder: Path, **settings: str) -> Broker:
     return Broker(BrokerConfig.parse(settings={**known, **settings}))
 
 
-def place(broker: Broker) -> str:
+async def places(broker: Broker) -> list[tuple[str, bool]]:
+    """The names of the data dirs that have the partition, and whether it is on its way there."""
+    response = await ask(broker, ApiKey.DESCRIBE_LOG_DIRS, {"topics": None})
+    return [
+        (Path(log_dir.log_dir).name, partition.is_future_key)
+        for log_dir in response.results
+        for topic in log_dir.topics
+        for partition in topic.partitions
+    ]
+
+
+async def place(broker: Broker) -> str:
     """The name of the data dir that has the partition."""
-    return Path(broker.parts.logs.dir_of(P).path).name
+    (name,) = (name for name, is_future in await places(broker) if not is_future)
+    return name
 
 
 async def wait_moved(broker: Broker, name: str) -> None:
-    await until(lambda: place(broker) == name and not broker.parts.logs.futures)
+    async def is_moved() -> bool:
+        return [(name, False)] == await places(broker)
+
+    await until(is_moved)
+
+
+def end_offset(broker: Broker) -> int:
+    return broker.partitions.find(*P).end_offset
 
 
 async def alter(broker: Broker, path: Path) -> list[int]:
@@ -64,7 +83,7 @@ async def test_clients_do_not_notice_that_a_partition_moves(tmp_path: Path, flus
         producing = asyncio.create_task(produce())
         for _ in range(3):
             await wait_sent(200)
-            target = tmp_path / ("two" if place(broker) == "one" else "one")
+            target = tmp_path / ("two" if await place(broker) == "one" else "one")
             before = sent
             assert [0] == await alter(broker, target)
             await wait_moved(broker, target.name)
@@ -79,9 +98,9 @@ async def test_clients_do_not_notice_that_a_partition_moves(tmp_path: Path, flus
                 if len(found) == sent:
                     break
         assert list(range(sent)) == sorted(found)
-        assert sent == broker.parts.logs.get(P).end_offset
+        assert sent == end_offset(broker)
     async with broker_of(tmp_path) as again:
-        assert (sent, target.name) == (again.parts.logs.get(P).end_offset, place(again))
+        assert (sent, target.name) == (end_offset(again), await place(again))
 
 
 async def test_a_throttled_move_shows_its_progress_and_can_be_given_up(tmp_path: Path) -> None:
@@ -91,7 +110,7 @@ async def test_a_throttled_move_shows_its_progress_and_can_be_given_up(tmp_path:
             await asyncio.gather(*[producer.send("t", bytes(100_000)) for _ in range(40)])
         name = "replica.alter.log.dirs.io.max.bytes.per.second"
         await admin.alter_configs([ConfigResource(ResourceType.BROKER, "", {name: "1"})])
-        origin = place(broker)
+        origin = await place(broker)
         target = tmp_path / ("two" if origin == "one" else "one")
         await admin.alter_replica_log_dirs(0, {P: str(target)})
         future = None
@@ -117,12 +136,12 @@ async def test_a_move_goes_on_after_a_restart(tmp_path: Path) -> None:
         await make_topic(broker, "t", 1)
         async with AsyncProducer(bootstrap_servers=f"127.0.0.1:{broker.port}") as producer:
             await asyncio.gather(*[producer.send("t", bytes(100_000)) for _ in range(40)])
-        target = tmp_path / ("two" if place(broker) == "one" else "one")
+        target = tmp_path / ("two" if await place(broker) == "one" else "one")
         assert [0] == await alter(broker, target)
-        end = broker.parts.logs.get(P).end_offset
+        end = end_offset(broker)
     async with broker_of(tmp_path) as again:
         await wait_moved(again, target.name)
-        assert end == again.parts.logs.get(P).end_offset
+        assert end == end_offset(again)
 
 
 async def test_what_cannot_be_moved(tmp_path: Path) -> None:
@@ -132,6 +151,10 @@ async def test_what_cannot_be_moved(tmp_path: Path) -> None:
         wanted = {"dirs": [{"path": str(tmp_path / "two"), "topics": [{"name": "later", "partitions": [0]}]}]}
         answer = await ask(broker, ApiKey.ALTER_REPLICA_LOG_DIRS, wanted)
         assert [3] == [part.error_code.value for topic in answer.results for part in topic.partitions]
-        failed = next(each for each in broker.parts.logs.dirs if each.path == str(tmp_path / "two"))
-        broker.parts.logs._fail_dir(failed, OSError(5, "broken"))
+
+
+async def test_nothing_is_moved_to_a_data_dir_that_failed(tmp_path: Path) -> None:
+    (tmp_path / "two").touch()
+    async with broker_of(tmp_path) as broker:
+        await make_topic(broker, "t", 1)
         assert [56] == await alter(broker, tmp_path / "two")

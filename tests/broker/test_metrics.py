@@ -4,6 +4,7 @@ import asyncio
 import struct
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from struct import pack, unpack
 
@@ -15,22 +16,21 @@ from ottla.broker import metrics
 from ottla.broker.broker import Broker
 from ottla.broker.configs.configuration import BrokerConfig
 from ottla.broker.metrics import LAG_BOUNDS_SECONDS, LoopLag
-from ottla.coordination.groups.requests import NewOffset, OffsetCommitRequest
-from ottla.coordination.transactions.requests import InitProducerId
 from ottla.env.real_clock import RealClock
-from ottla.model.errors import StorageError
+from ottla.env.world import real_world
 from ottla.model.ids import BrokerId
 from ottla.security.sasl.authentication_error import AuthenticationError
 from ottla.version import __version__
+from tests.broker.coordinator_requests import begin, commit_offset
 from tests.broker.http_client import HOST, endpoint_of, get
-from tests.broker.running_broker import make_topic, running
+from tests.broker.metric_samples import Samples, value, value_of
+from tests.broker.running_broker import broker_on, find_coordinator, make_topic, produce, running
 from tests.broker.secured import Secured
+from tests.broker.sick_disk import SickDisk
 from tests.unit.broker.fetch_requests import fetch_frame
-from tests.unit.replication.rig import Noted
 from tests.unit.storage.rig import batch
 from tests.waiting import until
 
-Samples = dict[tuple[str, tuple[tuple[str, str], ...]], float]
 ROOT = Path(__file__).parents[2]
 
 
@@ -46,18 +46,12 @@ async def scrape(port: int) -> Samples:
     }
 
 
-def value(samples: Samples, name: str, **labels: str) -> float:
-    return samples[name, tuple(sorted(labels.items()))]
-
-
 async def append(broker: Broker, topic: str, count: int) -> int:
-    """Batches through the partition, as a producer's come; answers their size."""
-    partition = broker.partitions.find(topic, 0)
-    before = partition.appended_bytes
-    for at in range(count):
-        partition.append_soon(batch(b"v%d" % at), 1, Noted(), at)
-    broker.parts.turn.finish()
-    return partition.appended_bytes - before
+    """As many batches of one record; returns their size."""
+    batches = [batch(b"v%d" % at) for at in range(count)]
+    for each in batches:
+        await produce(broker, topic, each)
+    return sum(each.size_bytes for each in batches)
 
 
 async def exchange(broker: Broker, *frames: bytes) -> list[bytes]:
@@ -85,6 +79,7 @@ async def test_what_passes_through_is_counted(tmp_path: Path) -> None:
         await make_topic(broker, "orders", 3)
         await make_topic(broker, "empty")
         size = await append(broker, "orders", 5)
+        before = await scrape(port)
         asked = fetch_frame(0, 0, [("orders", 0, 0)])
         answers = await exchange(broker, metadata_frame(), metadata_frame(), asked)
         samples = await scrape(port)
@@ -92,15 +87,19 @@ async def test_what_passes_through_is_counted(tmp_path: Path) -> None:
             value(samples, "ottla_requests_total", api="metadata", version="1"),
             value(samples, "ottla_requests_total", api="fetch", version="7"),
         )
-        assert 2 * len(metadata_frame()) + len(asked) == value(samples, "ottla_received_bytes_total")
-        assert sum(4 + len(answer) for answer in answers) == value(samples, "ottla_sent_bytes_total")
+
+        def growth(name: str) -> float:
+            return value(samples, name) - value(before, name)
+
+        assert 2 * len(metadata_frame()) + len(asked) == growth("ottla_received_bytes_total")
+        assert sum(4 + len(answer) for answer in answers) == growth("ottla_sent_bytes_total")
         expected = {"partitions": 3, "appended_records_total": 5, "appended_bytes_total": size, "log_bytes": size}
         for name, number in (expected | {"fetched_bytes_total": size}).items():
             assert number == value(samples, f"ottla_topic_{name}", topic="orders")
             assert 0 == value(samples, f"ottla_topic_{name}", topic="empty") or name == "partitions"
             assert number + (name == "partitions") == value(samples, f"ottla_{name}")
         assert (2, 0) == (value(samples, "ottla_topics"), value(samples, "ottla_topics_without_series"))
-        assert 1 == value(samples, "ottla_connections_accepted_total")
+        assert 1 == growth("ottla_connections_accepted_total")
         assert 1 == value(samples, "ottla_fetch_sessions")
         assert 1 == value(samples, "ottla_ready")
         assert 1 == value(samples, "ottla_build_info", broker="0", version=__version__)
@@ -127,10 +126,14 @@ async def test_a_broker_that_waits_for_its_metadata_tells_what_it_knows(tmp_path
 
 
 async def test_what_waits_and_what_is_broken_is_counted(tmp_path: Path) -> None:
-    async with running(tmp_path) as broker:
+    intact, broken, disk = tmp_path / "data", tmp_path / "no folder", SickDisk()
+    broken.touch()
+    async with broker_on(
+        tmp_path, {"log.dirs": f"{intact},{broken}"}, world=replace(real_world(), disk=disk)
+    ) as broker:
         endpoint = endpoint_of(broker)
         port = await endpoint.start(HOST, 0)
-        await make_topic(broker, "a", 2)
+        await make_topic(broker, "a", 2, flush_messages="1")
         _, writer = await asyncio.open_connection(HOST, broker.port)
         content = bytearray(fetch_frame(0, -1, [("a", 0, 0), ("a", 1, 0)]))
         content[18:22] = pack(">i", 600_000)  # How long it would wait.
@@ -145,16 +148,15 @@ async def test_what_waits_and_what_is_broken_is_counted(tmp_path: Path) -> None:
         assert 1 == value(samples, "ottla_connections")
         assert 1 == value(samples, "ottla_partitions_under_min_isr")
         assert 0 == value(samples, "ottla_partitions_offline")
-        path = broker.parts.logs.dirs[0].path
-        assert 0 == value(samples, "ottla_data_dir_failed", dir=path)
-        broker.partitions.find("a", 0).log.health.failure = StorageError("gone")
-        broker.parts.logs.dirs[0].failure = StorageError("gone")
-        samples = await scrape(port)
-        assert 1 == value(samples, "ottla_partitions_offline")
-        assert 1 == value(samples, "ottla_data_dir_failed", dir=path)
+        assert [0, 1] == [value(samples, "ottla_data_dir_failed", dir=str(path)) for path in (intact, broken)]
+        for index in (0, 1):
+            broker.partitions.find("a", index).on_min_insync_replicas(1)
+        disk.fail("sync", "a-0")
+        assert 0 != (await produce(broker, "a", batch())).error_code.value
+        assert 1 == value(await scrape(port), "ottla_partitions_offline")
         writer.close()
-        broker.partitions.find("a", 0).log.health.failure = broker.parts.logs.dirs[0].failure = None
         await endpoint.stop()
+    disk.close()
 
 
 async def test_strange_requests_make_no_series(tmp_path: Path) -> None:
@@ -166,12 +168,11 @@ async def test_strange_requests_make_no_series(tmp_path: Path) -> None:
             writer.write(struct.pack(">ihhihb", 11, api_key, version, 1, -1, 0))
             assert b"" == await reader.read()
             writer.close()
-        before = dict(broker.parts.services.counts.by_api)
-        samples = await scrape(port)
-        assert {
-            ("ottla_requests_total", (("api", "unknown"), ("version", ""))): 3.0,
-        } == {key: number for key, number in samples.items() if key[0] == "ottla_requests_total"}
-        assert before == broker.parts.services.counts.by_api
+        for _ in range(2):
+            samples = await scrape(port)
+            assert {
+                ("ottla_requests_total", (("api", "unknown"), ("version", ""))): 3.0,
+            } == {key: number for key, number in samples.items() if key[0] == "ottla_requests_total"}
         await endpoint.stop()
 
 
@@ -279,10 +280,10 @@ async def test_handshakes_and_logins_are_counted(tmp_path: Path) -> None:
                 await admin.list_topics()
         _, talker = await asyncio.open_connection(HOST, broker.port)
         talker.write(b"not TLS at all")
-        await until(lambda: broker.parts.listeners.failed_handshakes == 1)
+        await until(lambda: value_of(broker, "ottla_tls_handshakes_failed_total") == 1)
         talker.close()
         _, silent = await asyncio.open_connection(HOST, broker.port)
-        await until(lambda: len(broker.parts.listeners.handshakes) == 1)
+        await until(lambda: value_of(broker, "ottla_tls_handshakes_under_way") == 1)
         samples = await scrape(port)
         assert 1 == value(samples, "ottla_tls_handshakes_failed_total")
         assert 1 == value(samples, "ottla_tls_handshakes_under_way")
@@ -299,13 +300,9 @@ async def test_groups_and_transactions_are_counted_by_state(tmp_path: Path) -> N
         endpoint = endpoint_of(broker)
         port = await endpoint.start(HOST, 0)
         await make_topic(broker, "t")
-        await broker.parts.groups.find("g")
-        await broker.parts.transactions.find("x")
-        groups, transactions = broker.parts.groups.shard_of("g"), broker.parts.transactions.shard_of("x")
-        commit = OffsetCommitRequest(group_id="g", offsets=(NewOffset(topic="t", partition=0, offset=1),))
-        await groups.ask(lambda now, token: groups.machine.commit_offsets(commit, now, token))
-        identity = InitProducerId(transactional_id="x", timeout_ms=1000)
-        await transactions.ask(lambda now, token: transactions.machine.init_producer_id(identity, now, token))
+        await find_coordinator(broker, "g")
+        await commit_offset(broker, "g", "t", 1)
+        await begin(broker, "x")
         samples = await scrape(port)
         assert 1 == value(samples, "ottla_groups", type="classic", state="Empty")
         assert 1 == value(samples, "ottla_transactions", state="Empty")

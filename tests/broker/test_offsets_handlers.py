@@ -10,7 +10,8 @@ from ottla.model.error_codes import ErrorCode
 from ottla.model.ids import LeaderEpoch, Offset
 from ottla.protocol.apis import ApiKey
 from ottla.replication.partition import Partition
-from tests.broker.running_broker import append, ask, led_anew, make_topic, running
+from tests.broker.inside import append, elect_again
+from tests.broker.running_broker import ask, make_topic, running
 from tests.unit.storage.rig import batch
 
 LATEST, EARLIEST, MAX_TIMESTAMP, EARLIEST_LOCAL, LATEST_TIERED = -1, -2, -3, -4, -5
@@ -29,7 +30,7 @@ async def look_up(broker: Broker, timestamp: int, **changes: Any) -> tuple[int, 
 
 def lead_in_epoch(partition: Partition, epoch: int) -> None:
     """Makes a partition believe that it was elected anew."""
-    led_anew(partition, LeaderEpoch(epoch))
+    elect_again(partition, LeaderEpoch(epoch))
 
 
 async def filled(broker: Broker) -> Partition:

@@ -5,7 +5,8 @@ from pathlib import Path
 from ottla.broker.broker import Broker
 from ottla.model.error_codes import ErrorCode
 from ottla.protocol.apis import ApiKey
-from tests.broker.running_broker import append, ask, make_topic, running, with_broker
+from tests.broker.inside import append
+from tests.broker.running_broker import ask, broker_on, make_topic, metadata_store, running, with_broker
 from tests.unit.storage.rig import batch
 
 
@@ -73,8 +74,9 @@ class TestInitProducerId:
 
     async def test_a_store_that_fails(self, tmp_path: Path) -> None:
         """A real one: its file is closed under it, as a broken disk would."""
-        async with running(tmp_path) as broker:
-            await broker.parts.metadata_store.close()
+        store = metadata_store(tmp_path)
+        async with broker_on(tmp_path, store=store) as broker:
+            await store.close()
             error, *nothing = await identity(broker)
         assert (True, [-1, -1]) == (error != 0, nothing)
 

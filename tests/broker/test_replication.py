@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from ottla.broker.broker import Broker
+from ottla.broker.broker_lifecycle import BrokerLifecycle
 from ottla.broker.requests.leader_hints import leader_hint
 from ottla.client.admin.async_admin import AsyncAdmin
 from ottla.client.admin.values import NewTopic
@@ -24,6 +25,7 @@ from ottla.model.errors import NotLeaderError, UnknownPartitionError
 from ottla.model.ids import BrokerId, LeaderEpoch, TopicPartition
 from ottla.replication.replica_fetcher import ReplicaFetchers
 from ottla.storage.log_store import LogStore
+from tests.broker.inside import replica_fetchers
 from tests.broker.replicated import SOON_LATE, ReplicatedBrokers
 from tests.unit.replication.rig import Noted
 from tests.unit.storage.rig import batch
@@ -151,9 +153,10 @@ async def test_a_registration_that_is_lost_is_made_anew_and_somebody_leads(tmp_p
         await brokers.send("t", VALUES)
         old = brokers.leader("t")
         broker = brokers.brokers[old]
-        before, led = broker.parts.lifecycle.epoch, broker.image.topics["t"].partitions[0].leader_epoch
-        await broker.parts.metadata_store.commit([Delete(broker_key(BrokerId(old)))])
-        await brokers.wait(lambda: broker.parts.lifecycle.epoch > before)
+        key = broker_key(BrokerId(old))
+        before, led = broker.image.revision_of(key), broker.image.topics["t"].partitions[0].leader_epoch
+        await brokers.stores[old].commit([Delete(key)])
+        await brokers.wait(lambda: broker.is_registered and broker.image.revision_of(key) > before)
         # The old leader itself, if it has registered again before the controller looked: its log is intact.
         await brokers.wait(
             lambda: all(each.image.topics["t"].partitions[0].leader_epoch > led for each in brokers.brokers.values())
@@ -271,18 +274,18 @@ async def test_a_broker_that_stops_leaves_nothing_to_one_that_is_silent(
         replicas = leader.image.topics["t"].partitions[0].replicas
         follower = brokers.brokers[next(each for each in replicas if each != leader.id)]
         going, staying = (leader, follower) if stops == "the leader" else (follower, leader)
-        where, heard_of = TopicPartition("t", 0), going.parts.fetchers.has_heard_of
+        where, heard_of = TopicPartition("t", 0), replica_fetchers(going).has_heard_of
         await brokers.wait(lambda: heard_of(where, staying.id))
         # Neither the one's questions nor the other's answers are heard any more.
         resume = await brokers.silence(follower.id)
         await brokers.wait(lambda: not heard_of(where, staying.id))
-        leave, left = going.parts.controller.leave, []
+        leave, left = Controller.leave, []
 
         async def noted(*asked: Any) -> Any:
             left.append(await leave(*asked))
             return left[-1]
 
-        monkeypatch.setattr(going.parts.controller, "leave", noted)
+        monkeypatch.setattr(Controller, "leave", noted)
         async with brokers.isrs("t", seen_by=staying.id) as isrs:
             stopping = asyncio.create_task(brokers.stop(going.id))
             await brokers.wait(lambda: len(left) >= 3)
@@ -337,7 +340,7 @@ async def test_who_waits_for_a_partition_that_goes_is_told_where_it_went(tmp_pat
                 leader=other,
                 leader_epoch=LeaderEpoch(9),
             )
-            await leader.parts.metadata_store.commit([Put(partition_key("t", 0), encode(partition_record(record)))])
+            await brokers.stores[leader.id].commit([Put(partition_key("t", 0), encode(partition_record(record)))])
         else:
             async with AsyncAdmin(bootstrap_servers=brokers.bootstrap) as admin:
                 await admin.delete_topics(["t"])
@@ -361,19 +364,18 @@ async def test_a_broker_that_has_handed_over_is_not_taken_back_before_it_is_gone
         going, staying = (leads, follows) if stops == "the leader" else (follows, leads)
         partition = brokers.copies("t")[staying]
         may_end = asyncio.Event()
-        hand_over = brokers.brokers[going].parts.lifecycle.hand_over
+        hand_over = BrokerLifecycle.hand_over
 
-        async def held(controller: Controller, fetchers: ReplicaFetchers) -> None:
-            await hand_over(controller, fetchers)
+        async def held(lifecycle: BrokerLifecycle, controller: Controller, fetchers: ReplicaFetchers) -> None:
+            await hand_over(lifecycle, controller, fetchers)
             await may_end.wait()
 
-        monkeypatch.setattr(brokers.brokers[going].parts.lifecycle, "hand_over", held)
+        monkeypatch.setattr(BrokerLifecycle, "hand_over", held)
         async with brokers.isrs("t", seen_by=staying) as isrs:
             stopping = asyncio.create_task(brokers.stop(going))
             await brokers.wait(lambda: isrs[:1] == [(staying,)])
             for _ in range(3):
                 await partition.wait_follower_fetch()
-                brokers.brokers[staying].parts.isr_proposals.consider(partition)
             assert partition.leader is not None
             assert partition.end_offset == partition.leader.followers[BrokerId(going)].end_offset
             # A commit that comes after what the fetches could have led to.
@@ -398,19 +400,19 @@ async def test_the_isrs_of_many_topics_change_in_few_commits_though_somebody_is_
         for name in names:
             await brokers.wait_in_sync(name)
         leader, silent = brokers.brokers[0], brokers.brokers[2]
-        commit, commits = leader.parts.metadata_store.commit, []
+        commit, commits = brokers.stores[leader.id].commit, []
 
         async def obstructed(operations: Sequence[Operation]) -> int:
             commits.append(operations)
             if len(commits) == 1:
                 # Just before it, one of its partitions is written by another one.
                 record = leader.image.topics[names[0]].partitions[0]
-                await silent.parts.metadata_store.commit(
+                await brokers.stores[silent.id].commit(
                     [Put(partition_key(names[0], 0), encode(partition_record(record)))]
                 )
             return await commit(operations)
 
-        monkeypatch.setattr(leader.parts.metadata_store, "commit", obstructed)
+        monkeypatch.setattr(brokers.stores[leader.id], "commit", obstructed)
         resume = await brokers.silence(silent.id)
         for name in names:
             leader.partitions.find(name, 0).append_own(batch(b"a"), Noted())

@@ -14,9 +14,10 @@ from ottla.broker.broker import Broker
 from ottla.broker.configs.sasl_config import UNSECURED_VALIDATOR
 from ottla.broker.logins.inter_broker_login import UNSECURED_LOGIN
 from ottla.client.oauth_tokens import unsecured_token
+from tests.broker.inside import connections
 from tests.broker.logins.token_endpoint import CLIENT, SECRET, TokenEndpoint
 from tests.broker.replicated import ReplicatedBrokers
-from tests.broker.secured import Secured
+from tests.broker.secured import Secured, certificate_of
 from tests.unit.broker.logins.secured import oauth_settings, token
 from tests.waiting import until
 
@@ -30,7 +31,7 @@ def options_of(cluster: ReplicatedBrokers, secured: Secured, protocol: str, **mo
 
 def principals_of_brokers(broker: Broker) -> set[str]:
     """Those of connections that replicate or ask something as a broker."""
-    return {str(each.context.principal) for each in broker.parts.listeners.connections}
+    return {str(client.principal) for client in connections(broker)}
 
 
 @pytest.mark.parametrize("protocol", ["SSL", "SASL_SSL"])
@@ -140,21 +141,10 @@ async def test_certificates_change_under_load(tmp_path: Path, monkeypatch: pytes
         async with AsyncProducer(**options, acks="all") as producer:
             sent = 0
             for turn in range(3):
-                contexts = [
-                    tls.context
-                    for each in cluster.brokers.values()
-                    if (tls := each.parts.security.tls_of("SASL_SSL")) is not None
-                ]
+                old = await certificate_of(cluster.brokers[0].port)
                 secured.issue_broker()
                 os.utime(secured.keystore, ns=(0, turn + 1))
-
-                def all_changed(contexts: list[Any] = contexts) -> bool:
-                    return not any(
-                        (tls := each.parts.security.tls_of("SASL_SSL")) is not None and tls.context in contexts
-                        for each in cluster.brokers.values()
-                    )
-
-                while not all_changed():
+                while old in [await certificate_of(each.port) for each in cluster.brokers.values()]:
                     await producer.send_and_wait("t", b"x")
                     sent += 1
                 async with AsyncProducer(**options) as fresh:

@@ -18,7 +18,8 @@ from ottla.model.errors import OttlaError
 from ottla.protocol.config_resources import ResourceType
 from ottla.security.sasl.authentication_error import AuthenticationError
 from ottla.transport.client_security import TlsError
-from tests.broker.secured import Secured
+from tests.broker.inside import connections
+from tests.broker.secured import Secured, certificate_of
 from tests.waiting import until
 
 
@@ -52,7 +53,7 @@ async def round_trip(broker: Broker, options: dict[str, Any]) -> None:
 async def test_our_clients(secured: Secured, protocol: str) -> None:
     async with running(secured, protocol) as broker:
         await round_trip(broker, secured.client(protocol))
-        principals = {str(each.context.principal) for each in broker.parts.listeners.connections}
+        principals = {str(client.principal) for client in connections(broker)}
         assert principals <= {"User:alice" if protocol != "SSL" else "User:ANONYMOUS"}
 
 
@@ -62,7 +63,7 @@ async def test_client_certificates(secured: Secured) -> None:
         alice = secured.client("SSL", ssl_certfile=str(secured.issue_client("Alice")))
         async with AsyncAdmin(bootstrap_servers=servers(broker), **alice) as admin:
             await admin.list_topics()
-            assert {"User:alice"} == {str(each.context.principal) for each in broker.parts.listeners.connections}
+            assert {"User:alice"} == {str(client.principal) for client in connections(broker)}
         with pytest.raises(TlsError, match="the broker requires a client certificate; set ssl_certfile"):
             async with AsyncAdmin(bootstrap_servers=servers(broker), **secured.client("SSL")) as admin:
                 await admin.list_topics()
@@ -139,15 +140,17 @@ class TestRotation:
     ) -> None:
         monkeypatch.setattr("ottla.broker.listener_security.FILES_CHECKED_SECONDS", 0.05)
         async with running(secured, "SSL") as broker:
-            tls = broker.parts.security.tls_of("SSL")
-            assert tls is not None
             options = {"bootstrap_servers": servers(broker), **secured.client("SSL")}
             async with AsyncAdmin(**options) as before:
                 await before.list_topics()
-                old = tls.context
+                old = await certificate_of(broker.port)
                 secured.issue_broker()
                 os.utime(secured.keystore, ns=(0, 1))
-                await until(lambda: tls.context is not old)
+
+                async def is_changed() -> bool:
+                    return await certificate_of(broker.port) != old
+
+                await until(is_changed)
                 await before.list_topics()
                 async with AsyncAdmin(**options) as after:
                     await after.list_topics()
@@ -155,9 +158,7 @@ class TestRotation:
     async def test_changed_configs_are_used_without_a_restart(self, secured: Secured) -> None:
         newer = secured.folder / "newer.pem"
         async with running(secured, "SSL") as broker:
-            tls = broker.parts.security.tls_of("SSL")
-            assert tls is not None
-            old = tls.context
+            old = await certificate_of(broker.port)
             options = {"bootstrap_servers": servers(broker), **secured.client("SSL")}
             name = "listener.name.ssl.ssl.keystore.location"
             async with AsyncAdmin(**options) as admin:
@@ -167,11 +168,11 @@ class TestRotation:
 
                 with pytest.raises(OttlaError, match="cannot read"):
                     await alter(str(newer))
-                assert old is tls.context
+                assert old == await certificate_of(broker.port)
                 secured.issue_broker()
                 newer.write_bytes(secured.keystore.read_bytes())
                 await alter(str(newer))
-                assert old is not tls.context
+                assert old != await certificate_of(broker.port)
                 await admin.list_topics()
 
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 from kio.schema.errors import ErrorCode
 
-from ottla.broker.share_metrics import collect_shares
 from ottla.testing.in_process_broker import InProcessBroker
+from tests.broker.metric_samples import samples_of
 from tests.broker.test_share_dead_letters import SETTINGS, begin, read
 from tests.waiting import wait_until
 from tests.wire.exchange import RawConnection
@@ -18,11 +18,11 @@ LONG = timedelta(seconds=30)
 
 def samples(broker: InProcessBroker) -> dict[str, float]:
     """Every sample, with the value of its label if it has one."""
-    found = {}
-    for family in collect_shares(broker.broker.parts.share_fetching):
-        for sample in family.samples:
-            found[" ".join([sample.name.removeprefix("ottla_share_"), *sample.labels.values()])] = sample.value
-    return found
+    return {
+        " ".join([name.removeprefix("ottla_share_"), *(label for _, label in labels)]): value
+        for (name, labels), value in samples_of(broker.broker).items()
+        if name.startswith("ottla_share_")
+    }
 
 
 def holds(broker: InProcessBroker, **expected: float) -> Callable[[], bool]:

@@ -9,7 +9,8 @@ from ottla.broker.broker import Broker
 from ottla.broker.handlers.records.producers import as_known
 from ottla.model.error_codes import ErrorCode
 from ottla.protocol.apis import ApiKey
-from tests.broker.running_broker import SOON, append, ask, make_topic, running
+from tests.broker.inside import append
+from tests.broker.running_broker import SOON, ask, find_coordinator, make_topic, running
 from tests.unit.storage.rig import batch
 
 IDENTITY = {"transactional_id": "t-id", "producer_id": 7, "producer_epoch": 0}
@@ -41,7 +42,7 @@ async def test_without_a_coordinator_everything_says_so(tmp_path: Path) -> None:
 async def test_a_group_that_joins_a_transaction_gets_its_topic(tmp_path: Path) -> None:
     """Or nobody would write the marker that its offsets wait for."""
     async with running(tmp_path) as broker:
-        await broker.parts.transactions.find("t-id")
+        await find_coordinator(broker, "t-id", of_transactions=True)
         answer = await ask(broker, ApiKey.ADD_OFFSETS_TO_TXN, {**IDENTITY, "group_id": "g"})
         assert ErrorCode.INVALID_PRODUCER_ID_MAPPING == answer.error_code.value
         assert "__consumer_offsets" in broker.image.topics

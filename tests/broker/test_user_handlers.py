@@ -1,6 +1,9 @@
-"""SCRAM users, client quotas and delegation tokens: the handlers of a real broker, called without the wire."""
+"""SCRAM users, client quotas and delegation tokens: requests of clients that log in to a real broker."""
 
-import inspect
+import ssl
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
 from datetime import timedelta
 from hashlib import sha512
 from hmac import digest
@@ -10,17 +13,24 @@ from typing import Any, Final
 import pytest
 
 from ottla.broker.broker import Broker
-from ottla.broker.requests.context import RequestContext
-from ottla.broker.requests.dispatch import handler_of
-from ottla.protocol.apis import SERVED, ApiKey
-from ottla.security.authorizer import AllowAll, Authorizer
+from ottla.env.real_network import RealNetwork
+from ottla.env.world import World, real_world
+from ottla.protocol.apis import ApiKey
+from ottla.security.authorizer import Authorizer
 from ottla.security.connection_context import ConnectionContext
-from ottla.security.principals import ANONYMOUS, Principal
+from ottla.security.delegation_token import token_password
+from ottla.security.principals import Principal
 from ottla.security.quota_entity import QuotaEntity
 from ottla.security.resources import Operation, ResourceType
 from ottla.security.scram_credential import ScramMechanism, is_password, salted_password
 from ottla.security.security_protocol import SecurityProtocol
-from tests.broker.running_broker import request_of, running
+from ottla.transport.addresses import Address
+from ottla.transport.client_connection import Connection
+from ottla.transport.client_security import ClientSecurity, sasl_login
+from tests.broker.moved_clock import MovedClock
+from tests.broker.running_broker import broker_on, dotted, request_of
+from tests.broker.secured import Secured
+from tests.waiting import PATIENCE_SECONDS, until
 
 ALICE: Final = Principal("User", "alice")
 BOB: Final = Principal("User", "bob")
@@ -29,20 +39,62 @@ DAY_MS: Final = 86_400_000
 SECRET: Final = "s3cret"
 
 
-class NothingOfOthers:
-    """An authorizer that denies everything but what is named in `allowed`."""
+PASSWORD: Final = "pw"
+TIMEOUT_MS: Final = PATIENCE_SECONDS * 1000
+
+
+class Permissions:
+    """An authorizer that allows everything, or only what is in `allowed`."""
 
     allows_all = False
     version = 0
 
-    def __init__(self, *allowed: tuple[Operation, ResourceType, str]) -> None:
-        self.allowed = set(allowed)
+    def __init__(self) -> None:
+        self.allowed: set[tuple[Operation, ResourceType, str]] | None = None
 
     def allows(self, client: ConnectionContext, operation: Operation, resource_type: ResourceType, name: str) -> bool:
-        return (operation, resource_type, name) in self.allowed
+        return self.allowed is None or (operation, resource_type, name) in self.allowed
 
     def allows_any(self, client: ConnectionContext, operation: Operation, resource_type: ResourceType) -> bool:
-        return False
+        return self.allowed is None
+
+
+@asynccontextmanager
+async def running(
+    folder: Path,
+    *,
+    authorizer: Authorizer | None = None,
+    world: World | None = None,
+    secured: Secured | None = None,
+    **settings: str,
+) -> AsyncIterator[Broker]:
+    """A broker whose clients log in as alice, bob or eve, or not at all; with `secured` also over TLS."""
+    users = " ".join(f'user_{name}="{PASSWORD}"' for name in ("alice", "bob", "eve"))
+    login = f"org.apache.kafka.common.security.plain.PlainLoginModule required {users};"
+    configs = {
+        "listeners": "PLAINTEXT://127.0.0.1:0,SASL_PLAINTEXT://127.0.0.1:0",
+        "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256",
+        "listener.name.sasl_plaintext.plain.sasl.jaas.config": login,
+    }
+    if secured is not None:
+        configs |= {
+            "listeners": f"{configs['listeners']},SSL://127.0.0.1:0,SASL_SSL://127.0.0.1:0",
+            "listener.name.sasl_ssl.plain.sasl.jaas.config": login,
+            "ssl.keystore.type": "PEM",
+            "ssl.keystore.location": str(secured.keystore),
+            "ssl.truststore.type": "PEM",
+            "ssl.truststore.location": str(secured.ca),
+            "listener.name.ssl.ssl.client.auth": "requested",
+            "ssl.principal.mapping.rules": "RULE:^CN=(.*?),.*$/$1/,DEFAULT",
+        }
+    async with broker_on(folder, {**configs, **dotted(settings)}, authorizer=authorizer, world=world) as broker:
+        yield broker
+
+
+def with_password(principal: Principal, tls: ssl.SSLContext | None = None) -> ClientSecurity:
+    protocol = SecurityProtocol.SASL_PLAINTEXT if tls is None else SecurityProtocol.SASL_SSL
+    login = sasl_login("PLAIN", username=principal.name, password=PASSWORD)
+    return ClientSecurity(security_protocol=protocol, ssl_context=tls, sasl=login)
 
 
 async def ask(
@@ -50,22 +102,20 @@ async def ask(
     api_key: ApiKey,
     principal: Principal = ALICE,
     *,
-    protocol: SecurityProtocol = SecurityProtocol.SASL_SSL,
-    is_token_login: bool = False,
-    authorizer: Authorizer | None = None,
+    security: ClientSecurity | None = None,
     **values: Any,
 ) -> Any:
-    """The answer to an authenticated client."""
-    client = ConnectionContext(
-        listener="L",
-        security_protocol=protocol,
-        address="127.0.0.1:1",
-        principal=principal,
-        is_token_login=is_token_login,
+    """The response to a client on a connection of its own, which logs in with a password by default."""
+    security = security or with_password(principal)
+    (port,) = (each.port for each in broker.endpoints if each.name == security.security_protocol)
+    address = Address("127.0.0.1", port)
+    connection = await Connection.open(
+        RealNetwork(), address, client_id="test", timeout_ms=TIMEOUT_MS, security=security
     )
-    context = RequestContext(SERVED[api_key].highest, "test", client, authorizer or AllowAll())
-    answer = handler_of(api_key)(broker.parts.services, context, request_of(api_key, values))
-    return await answer if inspect.isawaitable(answer) else answer
+    try:
+        return await connection.request(api_key, request_of(api_key, values), timeout_ms=TIMEOUT_MS)
+    finally:
+        connection.close()
 
 
 # SCRAM
@@ -253,7 +303,9 @@ def renewer(principal: Principal) -> dict[str, str]:
 
 
 async def test_the_life_of_a_delegation_token(tmp_path: Path) -> None:
-    async with running(tmp_path, delegation_token_secret_key=SECRET) as broker:
+    clock = MovedClock()
+    world = replace(real_world(), clock=clock)
+    async with running(tmp_path, world=world, delegation_token_secret_key=SECRET) as broker:
         made = await ask(broker, ApiKey.CREATE_DELEGATION_TOKEN, renewers=[renewer(BOB)], max_lifetime=ms(-1))
         assert (0, "alice", "alice") == (
             made.error_code.value,
@@ -283,8 +335,9 @@ async def test_the_life_of_a_delegation_token(tmp_path: Path) -> None:
         assert 0 == now.error_code.value
         assert 66 == (await ask(broker, renew, ALICE, hmac=made.hmac, renew_period=ms(-1))).error_code.value
         assert 66 == (await ask(broker, expire, ALICE, hmac=made.hmac, expiry_time_period=ms(1))).error_code.value
-        assert 1 == await broker.parts.controller.remove_expired_tokens(broker.parts.services.clock.now_ms())
-        assert 0 == await broker.parts.controller.remove_expired_tokens(broker.parts.services.clock.now_ms())
+        # Expired tokens are removed once an hour.
+        clock.move(timedelta(hours=1, seconds=1).total_seconds())
+        await until(lambda: not broker.image.delegation_tokens)
 
         made = await ask(broker, ApiKey.CREATE_DELEGATION_TOKEN, max_lifetime=ms(60_000))
         assert timedelta(minutes=1) == made.max_timestamp - made.issue_timestamp
@@ -296,22 +349,27 @@ async def test_the_life_of_a_delegation_token(tmp_path: Path) -> None:
 
 async def test_tokens_of_others_need_permission(tmp_path: Path) -> None:
     create, describe = ApiKey.CREATE_DELEGATION_TOKEN, ApiKey.DESCRIBE_DELEGATION_TOKEN
-    async with running(tmp_path, delegation_token_secret_key=SECRET) as broker:
+    permissions = Permissions()
+    async with running(tmp_path, authorizer=permissions, delegation_token_secret_key=SECRET) as broker:
         for_bob: dict[str, Any] = {
             "owner_principal_type": "User",
             "owner_principal_name": "bob",
             "max_lifetime": ms(-1),
         }
-        nothing = NothingOfOthers()
-        assert 65 == (await ask(broker, create, authorizer=nothing, **for_bob)).error_code.value
-        may_create = NothingOfOthers((Operation.CREATE_TOKENS, ResourceType.USER, "User:bob"))
-        made = await ask(broker, create, authorizer=may_create, **for_bob)
+        permissions.allowed = set()
+        assert 65 == (await ask(broker, create, **for_bob)).error_code.value
+        permissions.allowed = {(Operation.CREATE_TOKENS, ResourceType.USER, "User:bob")}
+        made = await ask(broker, create, **for_bob)
         assert (0, "bob", "alice") == (made.error_code.value, made.principal_name, made.token_requester_principal_name)
+        permissions.allowed = None
         wrong = await ask(broker, create, renewers=[renewer(Principal("Group", "g"))], max_lifetime=ms(-1))
         assert 67 == wrong.error_code.value
 
-        async def seen(principal: Principal, authorizer: Authorizer = nothing, owners: Any = None) -> list[str]:
-            answer = await ask(broker, describe, principal, authorizer=authorizer, owners=owners)
+        async def seen(
+            principal: Principal, *allowed: tuple[Operation, ResourceType, str], owners: Any = None
+        ) -> list[str]:
+            permissions.allowed = set(allowed)
+            answer = await ask(broker, describe, principal, owners=owners)
             return [each.token_id for each in answer.tokens]
 
         all_of_it = [made.token_id]
@@ -322,30 +380,46 @@ async def test_tokens_of_others_need_permission(tmp_path: Path) -> None:
         assert [] == await seen(BOB, owners=[renewer(EVE)])
         assert all_of_it == await seen(BOB, owners=[renewer(EVE), renewer(BOB)])
         assert all_of_it == await seen(BOB, owners=[renewer(ALICE)])
-        describing = (Operation.DESCRIBE, ResourceType.DELEGATION_TOKEN, made.token_id)
-        assert all_of_it == await seen(EVE, NothingOfOthers(describing))
-        assert all_of_it == await seen(EVE, NothingOfOthers((Operation.DESCRIBE_TOKENS, ResourceType.USER, "User:bob")))
+        assert all_of_it == await seen(EVE, (Operation.DESCRIBE, ResourceType.DELEGATION_TOKEN, made.token_id))
+        assert all_of_it == await seen(EVE, (Operation.DESCRIBE_TOKENS, ResourceType.USER, "User:bob"))
 
 
 @pytest.mark.parametrize(
     ("client", "code"),
     [
-        ({"protocol": SecurityProtocol.PLAINTEXT}, 64),
-        ({"protocol": SecurityProtocol.SSL, "principal": ANONYMOUS}, 64),
-        ({"protocol": SecurityProtocol.SSL}, 0),
-        ({"protocol": SecurityProtocol.SASL_PLAINTEXT}, 0),
-        ({"is_token_login": True}, 64),
+        ("plain text", 64),
+        ("TLS", 64),
+        ("TLS with a certificate", 0),
+        ("password", 0),
+        ("TLS with a password", 0),
+        ("token", 64),
     ],
-    ids=str,
 )
-async def test_only_authenticated_clients_ask_about_tokens(tmp_path: Path, client: dict[str, Any], code: int) -> None:
-    async with running(tmp_path, delegation_token_secret_key=SECRET) as broker:
+async def test_only_authenticated_clients_ask_about_tokens(tmp_path: Path, client: str, code: int) -> None:
+    secured = Secured(tmp_path)
+    async with running(tmp_path, secured=secured, delegation_token_secret_key=SECRET) as broker:
         made = await ask(broker, ApiKey.CREATE_DELEGATION_TOKEN, max_lifetime=ms(-1))
+        tls, certified = (ssl.create_default_context(cafile=secured.ca) for _ in range(2))
+        certified.load_cert_chain(secured.issue_client("alice"))
+        token = {"username": made.token_id, "password": token_password(SECRET, made.token_id)}
+        security = {
+            "plain text": ClientSecurity(),
+            "TLS": ClientSecurity(security_protocol=SecurityProtocol.SSL, ssl_context=tls),
+            "TLS with a certificate": ClientSecurity(security_protocol=SecurityProtocol.SSL, ssl_context=certified),
+            "password": with_password(ALICE),
+            "TLS with a password": with_password(ALICE, tls),
+            "token": ClientSecurity(
+                security_protocol=SecurityProtocol.SASL_PLAINTEXT,
+                sasl=sasl_login("SCRAM-SHA-256", is_token=True, **token),
+            ),
+        }[client]
+        renewal: dict[str, Any] = {"hmac": made.hmac, "renew_period": ms(-1)}
+        expiry: dict[str, Any] = {"hmac": made.hmac, "expiry_time_period": ms(-1)}
         answers = [
-            await ask(broker, ApiKey.CREATE_DELEGATION_TOKEN, **client, max_lifetime=ms(-1)),
-            await ask(broker, ApiKey.RENEW_DELEGATION_TOKEN, **client, hmac=made.hmac, renew_period=ms(-1)),
-            await ask(broker, ApiKey.DESCRIBE_DELEGATION_TOKEN, **client, owners=None),
-            await ask(broker, ApiKey.EXPIRE_DELEGATION_TOKEN, **client, hmac=made.hmac, expiry_time_period=ms(-1)),
+            await ask(broker, ApiKey.CREATE_DELEGATION_TOKEN, security=security, max_lifetime=ms(-1)),
+            await ask(broker, ApiKey.RENEW_DELEGATION_TOKEN, security=security, **renewal),
+            await ask(broker, ApiKey.DESCRIBE_DELEGATION_TOKEN, security=security, owners=None),
+            await ask(broker, ApiKey.EXPIRE_DELEGATION_TOKEN, security=security, **expiry),
         ]
         assert [code] * 4 == [each.error_code.value for each in answers]
 

@@ -1,5 +1,6 @@
 """Users with passwords and ACLs, end to end: a real broker with SASL and an authorizer, and Ottla's own clients."""
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from ottla.client.admin.values import NewTopic
 from ottla.client.producer.async_producer import AsyncProducer
 from ottla.metadata.configs.authorization_configs import STANDARD_AUTHORIZER
 from ottla.model.errors import OttlaError
-from ottla.security.scram_credential import ScramMechanism, make_credential
+from ottla.security.scram_argument import parse_scram_user
 
 
 def client(broker: Broker, user: str, password: str, **more: Any) -> dict[str, Any]:
@@ -49,14 +50,10 @@ async def test_users_do_what_their_acls_allow(tmp_path: Path) -> None:
         "super.users": "User:admin",
         "delegation.token.secret.key": "cluster secret",
     }
-    async with Broker(BrokerConfig.parse(settings=settings)) as broker:
-        mechanism = ScramMechanism.SHA_256
-        users = {
-            (mechanism, name): make_credential(mechanism, f"{name}-pw", salt=name.encode() * 5, iterations=4096)
-            for name in ("admin", "alice")
-        }
-        altered = await broker.parts.controller.alter_scram_credentials(users)
-        await broker.wait_revision(altered.revision)
+    users = [
+        parse_scram_user(f"SCRAM-SHA-256=[name={name},password={name}-pw]", os.urandom) for name in ("admin", "alice")
+    ]
+    async with Broker(BrokerConfig.parse(settings=settings), first_users=users) as broker:
         async with AsyncAdmin(**client(broker, "admin", "admin-pw")) as admin:
             await admin.create_topics([NewTopic("orders-1", 1, 1), NewTopic("secrets", 1, 1)])
             await admin.create_acls([WRITING])

@@ -8,7 +8,7 @@ import pytest
 from confluent_kafka import Consumer, KafkaError, Producer
 
 from ottla.broker.broker import Broker
-from tests.broker.running_broker import make_topic
+from tests.broker.metric_samples import value_of
 from tests.unit.broker.logins.secured import (
     ALICE_PASSWORD,
     KEY,
@@ -65,7 +65,6 @@ def login_error(configs: dict[str, Any]) -> KafkaError:
 @pytest.mark.parametrize("mechanism", PASSWORD_MECHANISMS)
 async def test_librdkafka_produces_and_consumes(tmp_path: Path, mechanism: str) -> None:
     async with secured(sasl_settings(tmp_path)) as broker:
-        await make_topic(broker, "t")
         assert b"hello" == (await asyncio.to_thread(round_trip, librdkafka(broker, mechanism)))
 
 
@@ -73,14 +72,13 @@ async def test_librdkafka_produces_and_consumes(tmp_path: Path, mechanism: str) 
 async def test_librdkafka_with_a_wrong_password_is_refused(tmp_path: Path, mechanism: str) -> None:
     async with secured(sasl_settings(tmp_path)) as broker:
         error = await asyncio.to_thread(login_error, librdkafka(broker, mechanism, "wrong"))
-        error, failed = (error, broker.parts.listeners.logins.counts.failed["CLIENTS", mechanism])
+        failed = value_of(broker, "ottla_logins_total", listener="CLIENTS", mechanism=mechanism, outcome="failed")
     assert KafkaError._AUTHENTICATION == error.code()
     assert failed >= 1
 
 
 async def test_librdkafka_with_a_signed_token(tmp_path: Path) -> None:
     async with secured(oauth_settings(tmp_path)) as broker:
-        await make_topic(broker, "t")
         configs = {
             "bootstrap.servers": bootstrap(broker),
             "security.protocol": "SASL_PLAINTEXT",
@@ -111,7 +109,6 @@ async def test_aiokafka_produces_and_consumes(tmp_path: Path, mechanism: str) ->
 
     settings = oauth_settings(tmp_path) if mechanism == "OAUTHBEARER" else sasl_settings(tmp_path)
     async with secured(settings) as broker:
-        await make_topic(broker, "t")
         configs: dict[str, Any] = {
             "bootstrap_servers": bootstrap(broker),
             "security_protocol": "SASL_PLAINTEXT",
@@ -161,5 +158,4 @@ async def test_kafka_python_lists_topics(tmp_path: Path, mechanism: str) -> None
 
     settings = oauth_settings(tmp_path) if mechanism == "OAUTHBEARER" else sasl_settings(tmp_path)
     async with secured(settings) as broker:
-        await make_topic(broker, "t")
         assert "t" in (await asyncio.to_thread(topics, broker))

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from ottla import AsyncAdmin
 from ottla.broker.broker import Broker
 from ottla.broker.configs.configuration import BrokerConfig
 from ottla.broker.configs.sasl_config import JwksConfig
@@ -17,9 +18,10 @@ from ottla.broker.logins import jwks as jwks_module
 from ottla.broker.logins.jwks import Jwks
 from ottla.env.real_clock import RealClock
 from ottla.model.errors import InvalidConfigError
+from ottla.security.sasl.authentication_error import AuthenticationError
 from ottla.security.sasl.jwt_validation import TokenRules, UnknownKeyError
 from ottla.transport.identity_provider import CannotFetchError
-from tests.unit.broker.logins.secured import KEY, OTHER_KEY, jwks_text, oauth_settings, token
+from tests.unit.broker.logins.secured import KEY, OTHER_KEY, bootstrap, jwks_text, oauth_settings, token
 from tests.waiting import until
 
 RULES = TokenRules()
@@ -36,13 +38,23 @@ def made(url: str, **configs: Any) -> Jwks:
 def test_the_broker_starts_once_the_keys_were_looked_for(tmp_path: Path) -> None:
     settings = oauth_settings(tmp_path)
 
-    async def has_keys() -> list[bool]:
+    async def can_log_in() -> bool:
+        login: dict[str, Any] = {
+            "security_protocol": "SASL_PLAINTEXT",
+            "sasl_mechanism": "OAUTHBEARER",
+            "sasl_oauth_token_provider": token,
+        }
         async with Broker(BrokerConfig.parse(settings=settings)) as broker:
-            return [each.keys is not None for each in broker.parts.logins._jwks.values()]
+            try:
+                async with AsyncAdmin(bootstrap_servers=bootstrap(broker), **login) as admin:
+                    await admin.list_topics()
+            except AuthenticationError:
+                return False
+            return True
 
-    assert [True] == asyncio.run(has_keys())
+    assert asyncio.run(can_log_in())
     (tmp_path / "jwks.json").unlink()
-    assert [False] == asyncio.run(has_keys())
+    assert not asyncio.run(can_log_in())
 
 
 class _Issuer(http.server.BaseHTTPRequestHandler):

@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-import time
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -11,8 +10,10 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaException, Producer
 
+from ottla import AsyncAdmin
 from ottla.broker.broker import Broker
 from ottla.broker.configs.configuration import BrokerConfig
+from ottla.client.admin.user_requests import UserScramCredentialDeletion, UserScramCredentialUpsertion
 from ottla.env.real_network import RealNetwork
 from ottla.metadata.image import ClusterImage
 from ottla.security.delegation_token import TokenInfo, token_password
@@ -24,7 +25,8 @@ from ottla.security.security_protocol import SecurityProtocol
 from ottla.transport.addresses import Address
 from ottla.transport.client_connection import Connection
 from ottla.transport.client_security import ClientSecurity, sasl_login
-from tests.unit.broker.logins.secured import add_user, bootstrap, sasl_settings, secured
+from tests.broker.inside import connections
+from tests.unit.broker.logins.secured import bootstrap, sasl_settings, secured
 
 ALICE = Principal("User", "alice")
 MECHANISM = ScramMechanism.SHA_256
@@ -37,6 +39,22 @@ def credential(salt: bytes = b"salt", iterations: int = 4096) -> ScramCredential
 
 def image(**users: ScramCredential) -> ClusterImage:
     return replace(ClusterImage(), scram_credentials={(MECHANISM, name): each for name, each in users.items()})
+
+
+def admin_of(broker: Broker) -> AsyncAdmin:
+    """A client that logs in as bob, whose password is in the broker's configs."""
+    return AsyncAdmin(
+        bootstrap_servers=bootstrap(broker),
+        security_protocol="SASL_PLAINTEXT",
+        sasl_mechanism="PLAIN",
+        sasl_plain_username="bob",
+        sasl_plain_password="b",
+    )
+
+
+async def alter_user(broker: Broker, change: UserScramCredentialUpsertion | UserScramCredentialDeletion) -> None:
+    async with admin_of(broker) as admin:
+        await admin.alter_user_scram_credentials([change])
 
 
 async def test_users_that_change_while_the_broker_runs(tmp_path: Path) -> None:
@@ -62,13 +80,12 @@ async def test_users_that_change_while_the_broker_runs(tmp_path: Path) -> None:
 
     async with secured(sasl_settings(tmp_path)) as broker:
         assert not await asyncio.to_thread(can_log_in, broker, "carol", "one")
-        await add_user(broker, "carol", "one")
+        await alter_user(broker, UserScramCredentialUpsertion("carol", "SCRAM-SHA-512", "one"))
         assert await asyncio.to_thread(can_log_in, broker, "carol", "one")
-        await add_user(broker, "carol", "two")
+        await alter_user(broker, UserScramCredentialUpsertion("carol", "SCRAM-SHA-512", "two"))
         assert not await asyncio.to_thread(can_log_in, broker, "carol", "one")
         assert await asyncio.to_thread(can_log_in, broker, "carol", "two")
-        committed = await broker.parts.controller.alter_scram_credentials({(ScramMechanism.SHA_512, "carol"): None})
-        await broker.wait_revision(committed.revision)
+        await alter_user(broker, UserScramCredentialDeletion("carol", "SCRAM-SHA-512"))
         assert not await asyncio.to_thread(can_log_in, broker, "carol", "two")
 
 
@@ -96,12 +113,11 @@ def test_first_users_are_created_but_never_changed(tmp_path: Path, caplog: pytes
 async def test_a_client_logs_in_with_a_delegation_token(tmp_path: Path, mechanism: ScramMechanism) -> None:
     """As its owner, until the token expires or is removed."""
     async with secured(sasl_settings(tmp_path, **{"delegation.token.secret.key": "shared secret"})) as broker:
-        now_ms = int(time.time() * 1000)
-        made = replace(TOKEN, id="a-token", issued_ms=now_ms, expiry_ms=now_ms + 60_000, max_ms=now_ms + 60_000)
-        await broker.wait_revision((await broker.parts.controller.create_token(made)).revision)
+        async with admin_of(broker) as admin:
+            token = await admin.create_delegation_token(owner="User:alice")
 
         async def connect(password: str) -> Connection:
-            login = sasl_login(mechanism, username="a-token", password=password, is_token=True)
+            login = sasl_login(mechanism, username=token.token_id, password=password, is_token=True)
             return await Connection.open(
                 RealNetwork(),
                 Address("127.0.0.1", broker.port),
@@ -110,9 +126,9 @@ async def test_a_client_logs_in_with_a_delegation_token(tmp_path: Path, mechanis
                 security=ClientSecurity(security_protocol=SecurityProtocol.SASL_PLAINTEXT, sasl=login),
             )
 
-        connection = await connect(token_password("shared secret", "a-token"))
-        (served,) = broker.parts.listeners.connections
-        assert (ALICE, True) == (served.context.principal, served.context.is_token_login)
+        connection = await connect(token_password("shared secret", token.token_id))
+        (client,) = connections(broker)
+        assert (ALICE, True) == (client.principal, client.is_token_login)
         connection.close()
         with pytest.raises(AuthenticationError):
-            await connect(token_password("another secret", "a-token"))
+            await connect(token_password("another secret", token.token_id))

@@ -15,6 +15,7 @@ from ottla.env.real_disk import RealDisk
 from ottla.env.world import real_world
 from ottla.model.ids import TimestampMs
 from ottla.model.queue_names import DELAY_CANCEL, DELAY_MS, DELIVER_AT_MS
+from tests.broker.inside import unserved
 from tests.broker.queues.test_delayed_delivery import SOON_SECONDS, send, shard_of
 from tests.broker.running_broker import make_topic
 from tests.waiting import until
@@ -52,17 +53,16 @@ async def test_while_they_wait_for_their_partition(tmp_path: Path) -> None:
     world = replace(real_world(), clock=clock)
     async with Broker(BrokerConfig.parse(settings=settings), world=world) as broker, asyncio.timeout(SOON_SECONDS):
         await make_topic(broker, "t", ottla_delay_enable="true")
-        (target,) = broker.parts.partitions.of_topic("t")
+        (target,) = broker.partitions.of_topic("t")
         # With a cancel each record is looked at, so that due records are taken although their partition is busy.
         await send(broker, (b"in a day", {DELAY_MS: b"%d" % (24 * HOUR_MS)}), (b"", {DELAY_CANCEL: b"other"}))
-        broker.parts.partitions.remove(target)
-        await send(broker, (b"now", {}))
-        await until(lambda: shard_of(broker).counts.failed_attempts >= 1)
-        await send(broker, (b"in an hour", {DELAY_MS: b"%d" % HOUR_MS}))
-        clock.ahead_ms = HOUR_MS
-        await until(lambda: shard_of(broker).due == 1)
-        clock.ahead_ms = 0
-        broker.parts.partitions.add(target)
+        with unserved(broker, "t"):
+            await send(broker, (b"now", {}))
+            await until(lambda: shard_of(broker).counts.failed_attempts >= 1)
+            await send(broker, (b"in an hour", {DELAY_MS: b"%d" % HOUR_MS}))
+            clock.ahead_ms = HOUR_MS
+            await until(lambda: shard_of(broker).due == 1)
+            clock.ahead_ms = 0
         await until(lambda: target.end_offset >= 1)
         await asyncio.sleep(QUIET_SECONDS)
         # It may be reading its log again.
@@ -77,7 +77,7 @@ async def test_while_they_are_read(tmp_path: Path, is_each_looked_at: bool) -> N
     world = replace(real_world(), clock=clock, disk=disk)
     async with Broker(BrokerConfig.parse(settings=settings), world=world) as broker, asyncio.timeout(SOON_SECONDS):
         await make_topic(broker, "t", ottla_delay_enable="true")
-        (target,) = broker.parts.partitions.of_topic("t")
+        (target,) = broker.partitions.of_topic("t")
         if is_each_looked_at:
             await send(broker, (b"", {DELAY_CANCEL: b"other"}))
         await send(broker, (b"now", {}), (b"in an hour", {DELAY_MS: b"%d" % HOUR_MS}))
@@ -102,7 +102,7 @@ async def test_by_a_moment(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> 
     world = replace(real_world(), clock=clock, disk=disk)
     async with Broker(BrokerConfig.parse(settings=settings), world=world) as broker, asyncio.timeout(SOON_SECONDS):
         await make_topic(broker, "t", ottla_delay_enable="true")
-        (target,) = broker.parts.partitions.of_topic("t")
+        (target,) = broker.partitions.of_topic("t")
         due_ms = clock.now_ms() + HOUR_MS
         await send(broker, (b"now", {}), (b"in an hour", {DELIVER_AT_MS: b"%d" % due_ms}))
         await until(lambda: target.end_offset == 1 and shard_of(broker).parked == 1)

@@ -30,6 +30,8 @@ from ottla.queues.queue_shard import QueueShard
 from ottla.queues.sinks import Delivery
 from ottla.records.murmur2 import partition_for_key
 from ottla.replication.partition import Partition
+from tests.broker import inside
+from tests.broker.inside import unserved
 from tests.broker.running_broker import make_topic, running
 from tests.waiting import until
 
@@ -86,10 +88,8 @@ async def send(broker: Broker, *records: tuple[bytes, dict[str, bytes]], topic: 
             await producer.send(topic, value, partition=0, headers=list(headers.items()))
 
 
-def shard_of(broker: Broker, topic: str = "t.delayed", partition: int = 0) -> QueueShard:
-    shard = broker.parts.queues.get(TopicPartition(topic, partition))
-    assert shard is not None
-    return shard
+def shard_of(broker: Broker, topic: str = "t.delayed") -> QueueShard:
+    return inside.queue_shard(broker, topic)
 
 
 async def read(
@@ -130,7 +130,7 @@ async def test_headers_that_make_no_sense_are_refused(tmp_path: Path) -> None:
                 sent = await producer.send("t.delayed", b"x", partition=0, headers=[header])
                 with pytest.raises(AnswerError, match=r"header ottla\.delay-ms: .*INVALID_RECORD"):
                     await sent
-        (parked,) = broker.parts.partitions.of_topic("t.delayed")
+        (parked,) = broker.partitions.of_topic("t.delayed")
         assert 0 == parked.end_offset
 
 
@@ -142,7 +142,7 @@ async def test_parked_records_survive_a_restart(tmp_path: Path) -> None:
     async with running(tmp_path) as broker, asyncio.timeout(SOON_SECONDS):
         assert [b"0", b"2", b"1"] == [record.value for record, _ in await read(broker, 3)]
         await asyncio.sleep(0.3)
-        (target,) = broker.parts.partitions.of_topic("t")
+        (target,) = broker.partitions.of_topic("t")
         assert target.end_offset == 3
 
 
@@ -232,7 +232,7 @@ async def test_records_of_an_aborted_transaction_are_never_delivered(tmp_path: P
                 await producer.send("t.delayed", value, partition=0, headers=[(DELAY_MS, b"100")])
                 if is_committed:
                     await asyncio.sleep(0.4)
-                    (target,) = broker.parts.partitions.of_topic("t")
+                    (target,) = broker.partitions.of_topic("t")
                     assert target.end_offset == 0, "delivered before it was committed"
                     await producer.commit_transaction()
                 else:
@@ -333,7 +333,7 @@ async def test_the_log_start_follows_what_is_delivered_and_sequences_go_on_after
             await asyncio.gather(*sends)
 
     def partition(broker: Broker, topic: str) -> Partition:
-        (found,) = broker.parts.partitions.of_topic(topic)
+        (found,) = broker.partitions.of_topic(topic)
         return found
 
     count = 12_000
@@ -355,25 +355,20 @@ async def test_the_log_start_follows_what_is_delivered_and_sequences_go_on_after
 
 async def test_a_delivery_waits_for_a_target_that_cannot_be_written(tmp_path: Path) -> None:
     async with serving_queue(tmp_path) as broker:
-        (target,) = broker.parts.partitions.of_topic("t")
-        target.on_min_insync_replicas(1)
         await send(broker, (b"v", {DELAY_MS: b"100"}))
-        broker.parts.partitions.remove(target)
-        await until(lambda: shard_of(broker).counts.failed_attempts >= 3)
-        assert shard_of(broker).late_by_ms() >= 0
-        broker.parts.partitions.add(target)
+        with unserved(broker, "t"):
+            await until(lambda: shard_of(broker).counts.failed_attempts >= 3)
+            assert shard_of(broker).late_by_ms() >= 0
         assert [b"v"] == [record.value for record, _ in await read(broker, 1)]
 
 
 async def test_due_records_count_while_their_partition_cannot_be_written(tmp_path: Path) -> None:
     async with serving_queue(tmp_path) as broker:
-        (target,) = broker.parts.partitions.of_topic("t")
-        broker.parts.partitions.remove(target)
-        await send(broker, (b"planned", {}))
-        await until(lambda: shard_of(broker).counts.failed_attempts >= 1)
-        await send(broker, (b"due", {}), (b"due too", {}), (b"late", {DELAY_MS: b"3600000"}))
-        await until(lambda: (shard_of(broker).parked, shard_of(broker).due) == (3, 2))
-        broker.parts.partitions.add(target)
+        with unserved(broker, "t"):
+            await send(broker, (b"planned", {}))
+            await until(lambda: shard_of(broker).counts.failed_attempts >= 1)
+            await send(broker, (b"due", {}), (b"due too", {}), (b"late", {DELAY_MS: b"3600000"}))
+            await until(lambda: (shard_of(broker).parked, shard_of(broker).due) == (3, 2))
         await until(lambda: (shard_of(broker).parked, shard_of(broker).due) == (1, 0))
 
 
@@ -449,4 +444,4 @@ async def test_a_record_that_would_not_fit_with_its_origin_is_refused_and_smalle
         assert 19_700 in accepted
         assert 19_924 not in accepted
         assert accepted == [len(record.value or b"") for record, _ in await read(broker, len(accepted))]
-        assert 0 == broker.parts.partitions.of_topic("dlq.t")[0].end_offset
+        assert 0 == broker.partitions.of_topic("dlq.t")[0].end_offset

@@ -12,8 +12,9 @@ from ottla import AsyncAdmin, AsyncConsumer, AsyncProducer, ConfigResource, Reso
 from ottla.broker.broker import Broker
 from ottla.model.ids import TopicPartition
 from ottla.model.queue_names import DELAY_MS, RETRY_REJECT, TTL_MS
-from ottla.queues.queue_shard import QueueShard
 from ottla.queues.sinks import Delivery, Outcome, Sinks
+from tests.broker.inside import queue_shard
+from tests.broker.metric_samples import samples_of
 from tests.broker.running_broker import make_topic, running
 from tests.waiting import PATIENCE_SECONDS, until
 
@@ -69,12 +70,6 @@ async def configure(admin: AsyncAdmin, topic: str, **configs: str) -> None:
     (await admin.alter_configs([ConfigResource(ResourceType.TOPIC, topic, wanted)])).checked()
 
 
-def shard_of(broker: Broker, topic: str, partition: int = 0) -> QueueShard:
-    shard = broker.parts.queues.get(TopicPartition(topic, partition))
-    assert shard is not None
-    return shard
-
-
 def expected(count: int) -> set[bytes]:
     return {b"%d" % number for number in range(count)}
 
@@ -86,7 +81,7 @@ async def test_expired_records_on_their_way_to_a_deleted_topic_go_to_the_next_on
         unwritable.add("first")
         await make_topic(broker, "t", ottla_ttl_enable="true", errors_deadletterqueue_topic_name="first")
         await send(broker, "t", 50, TTL_MS, b"0")
-        await until(lambda: shard_of(broker, "t").counts.failed_attempts > 0)
+        await until(lambda: queue_shard(broker, "t").counts.failed_attempts > 0)
         await configure(admin, "t", errors_deadletterqueue_topic_name="second")
         (await admin.delete_topics(["first"])).checked()
         unwritable.clear()
@@ -104,14 +99,14 @@ async def test_dead_letters_find_a_topic_that_has_fewer_partitions_than_before(
         await make_topic(broker, "t", 2, ottla_retry_enable="true", errors_deadletterqueue_topic_name="dead")
         await make_topic(broker, "t.g.retry", 2)
         await send(broker, "t.g.retry", 20, RETRY_REJECT, b"never", 1)
-        await until(lambda: shard_of(broker, "t.g.retry", 1).counts.failed_attempts > 0)
+        await until(lambda: queue_shard(broker, "t.g.retry", 1).counts.failed_attempts > 0)
         await configure(admin, "t", ottla_retry_enable="false", errors_deadletterqueue_topic_name="")
         (await admin.delete_topics(["dead"])).checked()
         await make_topic(broker, "dead")
         unwritable.clear()
         await configure(admin, "t", ottla_retry_enable="true", errors_deadletterqueue_topic_name="dead")
         assert expected(20) == await values(broker, "dead", 20)
-        await until(lambda: shard_of(broker, "t.g.retry", 1).parked == 0)
+        await until(lambda: queue_shard(broker, "t.g.retry", 1).parked == 0)
 
 
 async def test_dead_letters_wait_for_a_topic_that_was_deleted(tmp_path: Path, unwritable: set[str]) -> None:
@@ -120,12 +115,12 @@ async def test_dead_letters_wait_for_a_topic_that_was_deleted(tmp_path: Path, un
         await make_topic(broker, "t.g.retry")
         unwritable.add("dlq.t")
         await send(broker, "t.g.retry", 20, RETRY_REJECT, b"never")
-        await until(lambda: shard_of(broker, "t.g.retry").counts.failed_attempts > 0)
+        await until(lambda: queue_shard(broker, "t.g.retry").counts.failed_attempts > 0)
         await configure(admin, "t", ottla_retry_enable="false")
         (await admin.delete_topics(["dlq.t"])).checked()
         unwritable.clear()
-        failed = shard_of(broker, "t.g.retry").counts.failed_attempts
-        await until(lambda: shard_of(broker, "t.g.retry").counts.failed_attempts > failed + 1)
+        failed = queue_shard(broker, "t.g.retry").counts.failed_attempts
+        await until(lambda: queue_shard(broker, "t.g.retry").counts.failed_attempts > failed + 1)
         await configure(admin, "t", ottla_retry_enable="true")
         assert expected(20) == await values(broker, "dlq.t", 20)
 
@@ -139,10 +134,10 @@ async def test_parked_records_that_are_deleted_with_their_topic_are_counted_in_t
         await make_topic(broker, "u", ottla_delay_enable="true")
         for topic in ("t", "u"):
             await send(broker, f"{topic}.delayed", 7, DELAY_MS, b"3600000")
-        await until(lambda: {7} == {shard_of(broker, f"{topic}.delayed").parked for topic in ("t", "u")})
+        await until(lambda: {7} == {queue_shard(broker, f"{topic}.delayed").parked for topic in ("t", "u")})
         await configure(admin, "t", ottla_delay_enable="false")
         (await admin.delete_topics(["t.delayed", "u"])).checked()
-        await until(lambda: not list(broker.parts.queues))
+        await until(lambda: "ottla_queue_parked_records" not in {name for name, _ in samples_of(broker)})
     told = [record.getMessage() for record in caplog.records if "deleted" in record.getMessage()]
     assert [
         "queue t.delayed-0: topic t.delayed was deleted with 7 parked records; 0 of them are on their way",

@@ -20,6 +20,7 @@ from ottla.model.ids import TopicPartition
 from ottla.model.queue_names import TTL_MS
 from ottla.queues.sinks import Delivery, Outcome, Sinks
 from ottla.testing import InProcessBroker
+from tests.broker.inside import queue_shard
 from tests.broker.running_broker import make_topic, running
 from tests.waiting import PATIENCE_SECONDS, until
 
@@ -149,11 +150,11 @@ async def test_planned_records_that_are_deleted_do_not_hold_up_others(
                 for value in (b"a", b"b", b"c")
             ]
             await asyncio.gather(*sends)
-        (partition,) = broker.parts.partitions.of_topic("t")
+        (partition,) = broker.partitions.of_topic("t")
         # The producer id, and the plan.
         await until(lambda: partition.high_watermark == 5)
         if was_sent:
-            (dead,) = broker.parts.partitions.of_topic("dead")
+            (dead,) = broker.partitions.of_topic("dead")
             await until(lambda: dead.high_watermark == 3)
         async with AsyncAdmin(bootstrap_servers=f"127.0.0.1:{broker.port}") as admin:
             await admin.delete_records({TopicPartition("t", 0): 2 if deleted == "some" else 3})
@@ -174,7 +175,7 @@ async def test_records_that_are_deleted_before_they_expire_do_not_stop_the_queue
 ) -> None:
     async with serving(tmp_path) as broker:
         await make_topic(broker, "t", ottla_ttl_enable="true", errors_deadletterqueue_topic_name="dead")
-        (partition,) = broker.parts.partitions.of_topic("t")
+        (partition,) = broker.partitions.of_topic("t")
         await send(broker, b"a", 4_000)
         await send(broker, b"b", 4_000)
         end = partition.high_watermark
@@ -182,9 +183,7 @@ async def test_records_that_are_deleted_before_they_expire_do_not_stop_the_queue
         async with AsyncAdmin(bootstrap_servers=f"127.0.0.1:{broker.port}") as admin:
             await admin.delete_records({TopicPartition("t", 0): end})
         assert [b"c"] == [record.value for record in await read(broker, "dead", 1)]
-        shard = broker.parts.queues.get(TopicPartition("t", 0))
-        assert shard is not None
-        assert 0 == shard.parked
+        assert 0 == queue_shard(broker, "t").parked
     assert [] == [each.message for each in caplog.records if each.levelname == "ERROR"]
 
 
@@ -201,7 +200,7 @@ async def test_a_delivery_is_completed_after_the_dead_letter_topic_was_removed_f
     async with serving(tmp_path) as broker:
         await make_topic(broker, "t", ottla_ttl_enable="true", errors_deadletterqueue_topic_name="dead")
         await send(broker, b"a", 1, age_ms=10_000)
-        (partition,) = broker.parts.partitions.of_topic("t")
+        (partition,) = broker.partitions.of_topic("t")
         # The producer id, and the plan.
         await until(lambda: partition.high_watermark == 3)
         async with AsyncAdmin(bootstrap_servers=f"127.0.0.1:{broker.port}") as admin:

@@ -12,13 +12,14 @@ from ottla import AsyncAdmin, AsyncConsumer, AsyncProducer, ConfigResource, Cons
 from ottla.broker.broker import Broker
 from ottla.client.errors import AnswerError
 from ottla.model.errors import InvalidRecordError, OttlaError
-from ottla.model.ids import TopicPartition
 from ottla.model.queue_names import HALF_CHECK_AFTER_MS, HALF_CHECKS, HALF_ID, HALF_STATE, ORIGIN
 from ottla.queues import queue_shard
 from ottla.queues.queue_shard import QueueShard
 from ottla.records.batch import Batch
 from ottla.records.builder import BatchBuilder
-from tests.broker.running_broker import append, make_topic, running
+from tests.broker import inside
+from tests.broker.inside import append
+from tests.broker.running_broker import make_topic, running
 from tests.waiting import PATIENCE_SECONDS, until
 
 SOON_SECONDS = PATIENCE_SECONDS
@@ -64,13 +65,11 @@ async def read(broker: Broker, topic: str, count: int, start: int = 0) -> list[C
 
 
 def shard_of(broker: Broker, partition: int = 0) -> QueueShard:
-    shard = broker.parts.queues.get(TopicPartition("t.half", partition))
-    assert shard is not None
-    return shard
+    return inside.queue_shard(broker, "t.half", partition)
 
 
 def end_offset(broker: Broker, topic: str) -> int:
-    return sum(partition.end_offset for partition in broker.parts.partitions.of_topic(topic))
+    return sum(partition.end_offset for partition in broker.partitions.of_topic(topic))
 
 
 async def test_a_half_message_is_delivered_when_it_is_committed(tmp_path: Path) -> None:
@@ -243,7 +242,7 @@ async def test_a_batch_that_is_sent_again_is_not_a_repeated_id(tmp_path: Path) -
 
     # Not even if there is no room for another one.
     async with serving_halves(tmp_path, ottla_half_open_max="1") as (broker, _producer):
-        (partition,) = broker.parts.partitions.of_topic("t.half")
+        (partition,) = broker.partitions.of_topic("t.half")
         gate = partition.gate
         assert gate is not None
         append(partition, gate(batch(0)))
@@ -303,7 +302,7 @@ async def test_open_messages_and_their_checks_survive_a_restart(tmp_path: Path) 
 async def test_what_is_decided_is_cleaned_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(queue_shard, "_SNAPSHOT_OFFSETS", 20)
     async with serving_halves(tmp_path) as (broker, producer):
-        (parked,) = broker.parts.partitions.of_topic("t.half")
+        (parked,) = broker.partitions.of_topic("t.half")
         # Where a snapshot is taken depends on how records arrive, so as many are sent as it takes.
         for number in range(1000):
             await send(producer, f"{number}", "prepare", f"{number}")

@@ -9,6 +9,7 @@ from ottla import AsyncProducer
 from ottla.broker.broker import Broker
 from ottla.model.queue_names import CANCEL, DELAY_CANCEL, DELAY_ID, DELAY_MS, RELEASE, RETRY_REASON
 from ottla.protocol.answer_errors import AnswerError
+from tests.broker.inside import unserved
 from tests.broker.queues.test_delayed_delivery import SOON_SECONDS, read, send, serving_queue, shard_of
 from tests.broker.running_broker import make_topic, running
 from tests.waiting import until
@@ -54,20 +55,18 @@ async def test_a_released_record_is_delivered_now_and_once_and_a_cancelled_one_n
         await instruct(broker, *((RELEASE, at[number]) for number in (2, 1, 3, 0)))
         assert [b"2", b"3", b"0"] == await values(broker, 3)
         await until(lambda: shard_of(broker).parked == 0)
-        (target,) = broker.parts.partitions.of_topic("t")
+        (target,) = broker.partitions.of_topic("t")
         assert 3 == target.end_offset
 
 
 async def test_what_was_released_before_a_restart_is_due_after_it(tmp_path: Path) -> None:
     async with running(tmp_path) as broker, asyncio.timeout(SOON_SECONDS):
         await make_topic(broker, "t", ottla_delay_enable="true")
-        (target,) = broker.parts.partitions.of_topic("t")
         _, released, cancelled = await parked(broker, b"held", b"released", b"cancelled")
         # Nothing can be delivered before the restart.
-        broker.parts.partitions.remove(target)
-        await instruct(broker, (CANCEL, cancelled), (RELEASE, released))
-        await until(lambda: shard_of(broker).counts.failed_attempts >= 1)
-        broker.parts.partitions.add(target)
+        with unserved(broker, "t"):
+            await instruct(broker, (CANCEL, cancelled), (RELEASE, released))
+            await until(lambda: shard_of(broker).counts.failed_attempts >= 1)
     async with running(tmp_path) as broker, asyncio.timeout(SOON_SECONDS):
         assert [b"released"] == await values(broker, 1)
         await until(lambda: shard_of(broker).parked == 1)
@@ -77,18 +76,16 @@ async def test_a_due_record_that_waits_for_its_partition_is_not_delivered_twice_
     tmp_path: Path,
 ) -> None:
     async with serving_queue(tmp_path) as broker:
-        (target,) = broker.parts.partitions.of_topic("t")
         # With a cancel each record is looked at, so that due records are taken although their partition is busy.
         await send(broker, (b"later", HOUR), (b"", {DELAY_CANCEL: b"other"}))
-        broker.parts.partitions.remove(target)
-        await send(broker, (b"first", {}))
-        await until(lambda: shard_of(broker).counts.failed_attempts >= 1)
-        first = broker.parts.partitions.of_topic("t.delayed")[0].end_offset
-        await send(broker, (b"released", {}), (b"cancelled", {}))
-        await until(lambda: shard_of(broker).due == 2)
-        await instruct(broker, (RELEASE, b"%d" % first), (CANCEL, b"%d" % (first + 1)))
-        await until(lambda: shard_of(broker).parked == 2)
-        broker.parts.partitions.add(target)
+        with unserved(broker, "t"):
+            await send(broker, (b"first", {}))
+            await until(lambda: shard_of(broker).counts.failed_attempts >= 1)
+            first = broker.partitions.of_topic("t.delayed")[0].end_offset
+            await send(broker, (b"released", {}), (b"cancelled", {}))
+            await until(lambda: shard_of(broker).due == 2)
+            await instruct(broker, (RELEASE, b"%d" % first), (CANCEL, b"%d" % (first + 1)))
+            await until(lambda: shard_of(broker).parked == 2)
         assert [b"first", b"released"] == await values(broker, 2)
         await until(lambda: shard_of(broker).parked == 1)
         await send(broker, (b"last", {}))
@@ -138,4 +135,4 @@ async def test_instructions_that_make_no_sense_are_refused(
             with pytest.raises(AnswerError, match="INVALID_RECORD") as refused:
                 await producer.send_and_wait(topic, value, partition=0, headers=list(headers.items()))
         assert why in str(refused.value)
-        assert 0 == broker.parts.partitions.of_topic(topic)[0].end_offset
+        assert 0 == broker.partitions.of_topic(topic)[0].end_offset

@@ -6,26 +6,31 @@ from pathlib import Path
 
 import pytest
 
+from tests.broker.metric_samples import samples_of, value
 from tests.broker.replicated import SOON_LATE, ReplicatedBrokers
 
 
 def test_each_change_of_an_isr_is_logged_and_counted(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    async def scenario() -> list[tuple[int, int]]:
+    async def scenario() -> list[tuple[float, float]]:
         async with ReplicatedBrokers(tmp_path, SOON_LATE) as brokers:
             # One follower: on a machine that stalls, another one would be late too.
             await brokers.make_topic("t", replicas=2, min_insync_replicas="1")
             await brokers.wait_in_sync("t")
             leader = brokers.leader("t")
             follower = next(each for each in brokers.copies("t") if each != leader)
-            proposals = brokers.brokers[leader].parts.isr_proposals
-            before = proposals.shrinks, proposals.expansions
+
+            def counts() -> tuple[float, float]:
+                samples = samples_of(brokers.brokers[leader])
+                return value(samples, "ottla_isr_shrinks_total"), value(samples, "ottla_isr_expansions_total")
+
+            before = counts()
             caplog.clear()
             resume = await brokers.silence(follower)
             await brokers.send("t", [b"a"])
-            await brokers.wait(lambda: proposals.shrinks > before[0])
+            await brokers.wait(lambda: counts()[0] > before[0])
             resume()
             await brokers.wait_in_sync("t")
-            return [before, (proposals.shrinks, proposals.expansions)]
+            return [before, counts()]
 
     with caplog.at_level(logging.INFO, "ottla.replication.isr_proposals"):
         before, after = asyncio.run(scenario())

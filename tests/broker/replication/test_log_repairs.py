@@ -103,7 +103,7 @@ async def test_a_log_that_cannot_be_opened_is_set_aside_and_copied_anew(tmp_path
         (brokers.data(broken) / names.CLEAN_SHUTDOWN).unlink()
         await brokers.start(broken)
         await check_mended(brokers, broken)
-        assert {} == brokers.brokers[broken].parts.logs.offline
+        assert {} == brokers.brokers[broken].health.offline_partitions()
 
 
 @pytest.mark.parametrize("which", [0, 2], ids=["first", "middle"])

@@ -271,7 +271,7 @@ async def test_a_partition_that_never_had_a_folder_has_lost_nothing(
     async with replicated(tmp_path) as brokers:
         await make_and_fill(brokers)
         await brokers.stop(2)
-        store = brokers.brokers[0].parts.metadata_store
+        store = brokers.stores[0]
         replicas = record(brokers).replicas
         made = TopicRecord(id=new_id(SimRandom(1).randbytes))
         partition = encode(partition_record(first_image(replicas)))

@@ -22,6 +22,7 @@ from ottla.security.authorizer import AllowAll
 from ottla.security.client_quotas import ClientQuotas, QuotaKey
 from ottla.security.connection_context import ConnectionContext
 from ottla.security.security_protocol import SecurityProtocol
+from tests.broker.metric_samples import value_of
 from tests.wire.exchange import RawConnection
 from tests.wire.world import create_topic, produce
 
@@ -47,8 +48,8 @@ class Running:
                 unset: Mapping[str, float | None] = dict.fromkeys(quotas)
                 admin.alter_client_quotas({entity: unset})
 
-    def throttled(self, key: QuotaKey) -> int:
-        return self.broker.parts.client_quotas.throttled[key].times
+    def throttled(self, key: QuotaKey) -> float:
+        return value_of(self.broker, "ottla_quota_throttled_total", quota=key.value)
 
 
 @pytest.fixture(scope="module")
@@ -93,10 +94,9 @@ def records_of(answer: Any) -> int:
 
 
 def test_without_quotas_nothing_is_counted(running: Running) -> None:
-    assert running.broker.parts.services.quotas.is_unlimited
     with RawConnection(running.address) as connection:
         filled(connection, "free", 1, 10)
-    assert 0 == running.broker.parts.client_quotas.bucket_count
+    assert 0 == value_of(running.broker, "ottla_quota_buckets")
 
 
 def test_produced_bytes_are_throttled(running: Running) -> None:

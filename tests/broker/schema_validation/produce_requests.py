@@ -21,11 +21,9 @@ Record = tuple[bytes | None, bytes | None, Sequence[tuple[str, bytes | None]]]
 
 
 def set_registry(broker: InProcessBroker, *urls: str) -> None:
-    """Changes the broker's config, and waits until it has taken effect."""
+    """Changes the broker's config; it has taken effect when this returns."""
     with Admin(bootstrap_servers=broker.bootstrap) as admin:
         admin.alter_configs([ConfigResource(ResourceType.BROKER, "", {URL: ",".join(urls)})])
-    while broker.broker.parts.configs.current.schema_registry_urls != urls:
-        pass
 
 
 def batch(*records: Record, codec: Codec = Codec.NONE, **options: Any) -> bytes:
@@ -60,7 +58,7 @@ def ask(connection: RawConnection, topic: str, content: bytes, acks: int = -1) -
 
 
 def end_offset(broker: InProcessBroker, topic: str) -> int:
-    partition = broker.broker.parts.partitions.get(topic, 0)
+    partition = broker.broker.partitions.get(topic, 0)
     assert partition is not None
     return partition.end_offset
 

@@ -16,6 +16,8 @@ from ottla.protocol.config_resources import ResourceType
 from ottla.records.layout import Codec
 from ottla.registry.serde.framing import id_prefix
 from ottla.testing import InProcessBroker
+from tests.broker import inside
+from tests.broker.metric_samples import value_of
 from tests.broker.schema_validation.produce_requests import (
     VALUES,
     ask,
@@ -56,13 +58,12 @@ def registry(broker: InProcessBroker, topic: str, monkeypatch: pytest.MonkeyPatc
         set_registry(broker, scripted.url)
         broker.create_topic(topic, configs=VALUES)
         yield scripted
-    assert {} == broker.broker.parts.services.held_batches.places
-    assert 0 == broker.broker.parts.services.held_batches.bytes
+    assert 0 == inside.held_batches(broker.broker)
+    assert 0 == value_of(broker.broker, "ottla_schema_validation_held_bytes")
 
 
 def wait_held(broker: InProcessBroker, count: int = 1) -> None:
-    held = broker.broker.parts.services.held_batches.places
-    wait_until(lambda: sum(map(len, list(held.values()))) == count, lambda: held)
+    wait_until(lambda: inside.held_batches(broker.broker) == count, lambda: inside.held_batches(broker.broker))
 
 
 def test_batches_stay_in_order_when_validation_is_switched_off(
@@ -75,9 +76,6 @@ def test_batches_stay_in_order_when_validation_is_switched_off(
         with Admin(bootstrap_servers=broker.bootstrap) as admin:
             off = {"confluent.value.schema.validation": "false"}
             admin.alter_configs([ConfigResource(ResourceType.TOPIC, topic, off)])
-        partition = broker.broker.parts.partitions.get(topic, 0)
-        while partition is not None and partition.gate is not None:
-            pass
         connection.send(frame(topic, batch(*values(b"later"))))
         wait_held(broker, 2)
         registry.is_open.set()
@@ -114,8 +112,6 @@ def test_a_topic_that_is_deleted_answers_what_waits(
         wait_held(broker)
         with Admin(bootstrap_servers=broker.bootstrap) as admin:
             admin.delete_topics([topic])
-        while broker.broker.parts.partitions.get(topic, 0) is not None:
-            pass
         registry.is_open.set()
         assert WireCode.unknown_topic_or_partition is part(connection.receive()).error_code
 
@@ -166,11 +162,11 @@ def test_a_fault_does_not_stop_the_batches_behind(
             connection.send(frame(topic, batch(*values(HELD))))
         wait_held(broker, 2)
 
-        def fails(_: Any) -> None:
+        def fails(*_: Any) -> None:
             monkeypatch.undo()
             raise RuntimeError("a fault")
 
-        monkeypatch.setattr(broker.broker.parts.schema_ids, "verdict", fails)
+        monkeypatch.setattr(schema_ids.SchemaIds, "verdict", fails)
         registry.is_open.set()
         answers = [part(connection.receive()) for _ in range(2)]
     assert [WireCode.unknown_server_error, WireCode.none] == [each.error_code for each in answers]
@@ -256,11 +252,14 @@ def test_a_deleted_schema_is_refused_after_a_while(
     assert WireCode.none is produced(broker, topic, content).error_code
     # Valid ids stay valid while the registry is away.
     registry.answer = 401, b"{}"
-    lookups = broker.broker.parts.schema_ids.lookups
-    before = lookups["failed"]
-    while lookups["failed"] == before:
+
+    def failed_lookups() -> float:
+        return value_of(broker.broker, "ottla_schema_validation_lookups_total", result="failed")
+
+    before = failed_lookups()
+    while failed_lookups() == before:
         assert WireCode.none is produced(broker, topic, content).error_code
     registry.answer = NOT_FOUND
     wait_until(lambda: produced(broker, topic, content).error_code is not WireCode.none)
     assert [(0, "value: schema 1 is not registered")] == refused(produced(broker, topic, content))
-    assert broker.broker.parts.schema_ids.refused_batches[topic, "invalid"] >= 2
+    assert 2 <= value_of(broker.broker, "ottla_schema_validation_refused_batches_total", topic=topic, reason="invalid")

@@ -25,6 +25,7 @@ from ottla.registry.serde import AvroSerializer, RegistryClient
 from ottla.registry.serde.framing import guid_header, id_prefix
 from ottla.testing import InProcessBroker
 from ottla.testing.free_ports import free_port
+from tests.broker.metric_samples import value_of
 from tests.broker.registry.service.registry_thread import RegistryThread
 from tests.broker.schema_validation.produce_requests import (
     URL,
@@ -350,9 +351,8 @@ def test_librdkafka_tries_again_while_the_registry_is_away(
     outcomes: list[Any] = []
     producer = confluent_kafka.Producer({"bootstrap.servers": broker.bootstrap})
     producer.produce(topic, valid, on_delivery=lambda error, message: outcomes.append((error, message.offset())))
-    partition = broker.broker.parts.services.counts
-    before = partition.failed_produces
-    while partition.failed_produces < before + 2:
+    before = value_of(broker.broker, "ottla_produce_failed_total")
+    while value_of(broker.broker, "ottla_produce_failed_total") < before + 2:
         producer.poll(0.05)
     assert [] == outcomes
     set_registry(broker, registry_url)

@@ -5,28 +5,28 @@ import logging
 import shutil
 import sqlite3
 from contextlib import closing
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from ottla import AsyncProducer
+from ottla import AsyncAdmin, AsyncProducer
 from ottla.broker.broker import METADATA_FILE, Broker
 from ottla.broker.startup.metadata_recovery import StartStoppedError
-from ottla.controller.decisions import TopicReference
 from ottla.env.real_clock import RealClock
+from ottla.env.real_disk import RealDisk
 from ottla.metadata.image import NO_LEADER
-from ottla.metadata.image_follower import ImageFollower
 from ottla.metadata.sqlite.sqlite_store import SqliteStore
 from ottla.metadata.store import Put
 from ottla.model.errors import OlderMetadataError
 from ottla.model.ids import QUEUE_PRODUCER_BIT, BrokerId, LeaderEpoch, TopicPartition
+from ottla.protocol.apis import ApiKey
 from ottla.records.layout import LEADER_EPOCH_AT
-from ottla.storage.data_dirs.metadata_seen import MetadataSeen, encode_seen
+from ottla.storage.data_dirs.metadata_seen import MetadataSeen, encode_seen, read_seen
+from tests.broker.inside import append, elect_again
 from tests.broker.replicated import ReplicatedBrokers
-from tests.broker.running_broker import append, led_anew, make_topic, running, with_broker
+from tests.broker.running_broker import ask, make_topic, running, with_broker
 from tests.unit.storage.rig import batch, flipped
-from tests.waiting import until
+from tests.waiting import PATIENCE_SECONDS, until
 
 ALL = (0, 1, 2)
 
@@ -92,6 +92,11 @@ async def in_sync(cluster: ReplicatedBrokers, topic: str) -> None:
 
 def end_offsets(cluster: ReplicatedBrokers, topic: str) -> dict[int, int]:
     return {number: copy.end_offset for number, copy in cluster.copies(topic).items()}
+
+
+async def producer_id(broker: Broker) -> int:
+    """A new one."""
+    return int((await ask(broker, ApiKey.INIT_PRODUCER_ID, {"producer_id": -1, "producer_epoch": -1})).producer_id)
 
 
 async def nothing(broker: Broker) -> None:
@@ -186,33 +191,29 @@ class TestLost:
             before = broker.image.revision
         forget_metadata(tmp_path / "data")
         async with running(tmp_path) as broker:
-            assert (broker.parts.logs.applied_revision or 0) < before
+            assert broker.image.revision < before
+        seen = read_seen(RealDisk(), str(tmp_path / "data" / ".ottla-metadata-seen"))
+        assert seen is not None
+        assert seen.revision < before
 
     async def test_producer_ids_are_not_given_out_again(self, tmp_path: Path) -> None:
-        async def allocate(broker: Broker) -> int:
-            return (await broker.parts.controller.allocate_producer_ids()).start
-
-        first = await with_broker(tmp_path, allocate)
+        first = await with_broker(tmp_path, producer_id)
         forget_metadata(tmp_path / "data")
-        assert await with_broker(tmp_path, allocate) > first + 1_000
+        assert await with_broker(tmp_path, producer_id) > first + 1_000
 
     async def test_producer_ids_of_queues_are_recovered_without_their_mark(self, tmp_path: Path) -> None:
         async with running(tmp_path) as broker:
             await make_topic(broker, "t", ottla_delay_enable="true")
             async with AsyncProducer(bootstrap_servers=f"127.0.0.1:{broker.port}") as producer:
                 await producer.send_and_wait("t.delayed", b"x", partition=0)
-            (target,) = broker.parts.partitions.of_topic("t")
+            (target,) = broker.partitions.of_topic("t")
             await until(lambda: target.end_offset > 0)
             (entry,) = target.log.producers
             queue_id = int(entry.producer_id)
         assert queue_id & QUEUE_PRODUCER_BIT
         forget_metadata(tmp_path / "data")
         async with running(tmp_path) as broker:
-            assert (
-                queue_id & ~QUEUE_PRODUCER_BIT
-                < ((await broker.parts.controller.allocate_producer_ids()).start)
-                < QUEUE_PRODUCER_BIT
-            )
+            assert queue_id & ~QUEUE_PRODUCER_BIT < await producer_id(broker) < QUEUE_PRODUCER_BIT
 
 
 class TestOlder:
@@ -268,9 +269,9 @@ class TestOlder:
                 for each in brokers:
                     await cluster.start(each)
                 await cluster.wait(lambda: cluster.leader("t") != NO_LEADER)
-                deleted = await cluster.brokers[0].parts.controller.delete_topics([TopicReference(name="t")])
-                for broker in cluster.brokers.values():
-                    await broker.wait_revision(deleted.revision)
+                async with AsyncAdmin(bootstrap_servers=cluster.bootstrap) as admin:
+                    await admin.delete_topics(["t"])
+                await cluster.wait(lambda: all("t" not in each.image.topics for each in cluster.brokers.values()))
                 await cluster.make_topic("t", replicas=count)
                 await cluster.send("t", [b"x", b"y"])
                 await stop_all(cluster)
@@ -343,8 +344,8 @@ class TestOlder:
         restore(data, tmp_path / "newest")
         await other_commits(data)
         shutil.copytree(data, tmp_path / "away")
-        async with running(tmp_path) as broker:
-            await broker.parts.controller.delete_topics([TopicReference(name="u")])
+        async with running(tmp_path) as broker, AsyncAdmin(bootstrap_servers=f"127.0.0.1:{broker.port}") as admin:
+            await admin.delete_topics(["u"])
         (data / ".ottla-metadata-seen").unlink()
         shutil.copy(tmp_path / "away" / ".ottla-metadata-seen", data)
         await with_broker(tmp_path, nothing)
@@ -363,7 +364,7 @@ class TestOlder:
         async with running(tmp_path) as broker:
             await make_topic(broker, "t")
             partition = broker.partitions.find("t", 0)
-            led_anew(partition, LeaderEpoch(partition.leader_epoch + 7))
+            elect_again(partition, LeaderEpoch(partition.leader_epoch + 7))
             append(partition, batch(b"a"))
         (tmp_path / "data" / ".ottla-metadata-seen").unlink()
         with pytest.raises(OlderMetadataError, match="t-0 has leader epoch 7, and the store knows only 0"):
@@ -382,7 +383,7 @@ class TestOlder:
                 append(broker.partitions.find(topic, 0), batch(b"a"))
 
         async def served(broker: Broker) -> dict[str, int]:
-            damage = broker.parts.logs.get(TopicPartition("t", 0)).health.damage
+            damage = broker.health.damaged_partitions()[TopicPartition("t", 0)]
             assert "leader epoch 1048576" in str(damage)
             return {each.topic: each.end_offset for each in broker.partitions}
 
@@ -409,14 +410,18 @@ class TestOlder:
             assert 1 == len(set(cluster.contents("t").values()))
 
     async def test_a_store_that_goes_back_under_a_broker_ends_it(self, tmp_path: Path) -> None:
-        async with running(tmp_path) as broker:
-            await make_topic(broker, "t")
-            ahead = ImageFollower(broker.parts.metadata_store)
-            await ahead.load()
-            ahead.image = replace(ahead.image, revision=1_000)
-            with pytest.raises(OlderMetadataError, match="went back from revision 1000"):
-                await ahead.run(broker.parts.assignment.apply)
-            assert broker.parts.logs.find(TopicPartition("t", 0)) is not None
+        async with ReplicatedBrokers(tmp_path, count=1) as cluster:
+            with (
+                closing(sqlite3.connect(tmp_path / METADATA_FILE)) as live,
+                closing(sqlite3.connect(":memory:")) as old,
+            ):
+                live.backup(old)
+                await cluster.make_topic("t", replicas=1)
+                old.backup(live)
+            failure = await asyncio.wait_for(cluster.brokers[0].wait_failure(), PATIENCE_SECONDS)
+            assert isinstance(failure, OlderMetadataError)
+            assert "the metadata store went back from revision" in str(failure)
+            assert (cluster.data(0) / "t-0").is_dir()
 
 
 class TestMovedAway:

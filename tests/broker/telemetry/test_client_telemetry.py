@@ -22,11 +22,13 @@ from ottla.broker.telemetry import otlp
 from ottla.model.base64_ids import id_text
 from ottla.model.error_codes import ErrorCode
 from ottla.protocol.apis import TELEMETRY_APIS, ApiKey
+from ottla.protocol.config_resources import ResourceType
 from ottla.records.compression import compress
 from ottla.records.layout import Codec
 from tests.broker.http_client import HOST, endpoint_of
-from tests.broker.running_broker import ask, running
-from tests.broker.test_metrics import Samples, exchange, scrape, value
+from tests.broker.metric_samples import Samples, samples_of, value
+from tests.broker.running_broker import Client, ask, connected, running
+from tests.broker.test_metrics import exchange, scrape
 from tests.wire.exchange import read_response, request_frame
 
 DELTA = AggregationTemporality.AGGREGATION_TEMPORALITY_DELTA
@@ -48,28 +50,36 @@ def payload(sent: int, waiting: float, name: str = "waiting") -> bytes:
     return bytes(data.SerializeToString())
 
 
-async def push(broker: Broker, got: Any, content: bytes, codec: int = Codec.NONE, **values: Any) -> ErrorCode:
+async def push(client: Client, got: Any, content: bytes, codec: int = Codec.NONE, **values: Any) -> ErrorCode:
     """A push of these bytes."""
     identity = {"client_instance_id": got.client_instance_id, "subscription_id": got.subscription_id}
     request = {**identity, "compression_type": codec, "metrics": content, **values}
-    answer = await ask(broker, ApiKey.PUSH_TELEMETRY, request)
+    answer = await client.ask(ApiKey.PUSH_TELEMETRY, request)
     return ErrorCode(answer.error_code)
 
 
-async def get(broker: Broker) -> Any:
-    return await ask(broker, ApiKey.GET_TELEMETRY_SUBSCRIPTIONS, {})
+async def subscribe(broker: Broker, **configs: str) -> None:
+    """A subscription of the broker to the metrics of its clients."""
+    changes = [{"name": name, "config_operation": 0, "value": setting} for name, setting in configs.items()]
+    resource = {"resource_type": ResourceType.CLIENT_METRICS, "resource_name": "s", "configs": changes}
+    response = await ask(broker, ApiKey.INCREMENTAL_ALTER_CONFIGS, {"resources": [resource]})
+    assert [0] == [changed.error_code.value for changed in response.responses]
+
+
+async def get(client: Client) -> Any:
+    return await client.ask(ApiKey.GET_TELEMETRY_SUBSCRIPTIONS, {})
 
 
 @pytest.mark.parametrize("codec", list(Codec))
 def test_pushed_metrics_are_shown(tmp_path: Path, codec: Codec) -> None:
     async def scenario() -> tuple[list[ErrorCode], str, Samples]:
-        async with running(tmp_path) as broker:
+        async with running(tmp_path) as broker, connected(broker) as client:
             endpoint = endpoint_of(broker)
             port = await endpoint.start(HOST, 0)
-            got = await get(broker)
+            got = await get(client)
             codes = [
-                await push(broker, got, compress(codec, payload(3, 0.5, "gone")), codec),
-                await push(broker, got, compress(codec, payload(4, 1.5)), codec, terminating=True),
+                await push(client, got, compress(codec, payload(3, 0.5, "gone")), codec),
+                await push(client, got, compress(codec, payload(4, 1.5)), codec, terminating=True),
             ]
             samples = await scrape(port)
             await endpoint.stop()
@@ -92,32 +102,28 @@ def test_pushed_metrics_are_shown(tmp_path: Path, codec: Codec) -> None:
 def test_what_cannot_be_read_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Payloads that decompress to too much, damaged ones; of one with too many fields the first metrics count."""
 
-    async def scenario() -> tuple[list[ErrorCode], int, dict[str, int]]:
-        async with running(tmp_path, telemetry_max_bytes="1000") as broker:
+    async def scenario() -> tuple[list[ErrorCode], Samples]:
+        async with running(tmp_path, telemetry_max_bytes="1000") as broker, connected(broker) as client:
             bomb = compress(Codec.ZSTD, bytes(8001))
             cases = [(bomb, Codec.ZSTD), (b"\x28\xb5\x2f\xfd", Codec.ZSTD), (b"\x0a\x05", Codec.NONE)]
-            codes = [await push(broker, await get(broker), content, codec) for content, codec in cases]
+            codes = [await push(client, await get(client), content, codec) for content, codec in cases]
             monkeypatch.setattr(otlp, "FIELDS_MAX", 12)
-            codes.append(await push(broker, await get(broker), payload(1, 2)))
-            telemetry = broker.parts.telemetry
-            return codes, len(telemetry.series), dict(telemetry.series.dropped)
+            codes.append(await push(client, await get(client), payload(1, 2)))
+            return codes, samples_of(broker)
 
-    codes, series, dropped = asyncio.run(scenario())
+    codes, samples = asyncio.run(scenario())
     expected = [ErrorCode.TELEMETRY_TOO_LARGE, ErrorCode.INVALID_RECORD, ErrorCode.INVALID_RECORD, ErrorCode.NONE]
-    assert (expected, 1, {"payload": 1}) == (codes, series, dropped)
+    dropped = {labels: number for (name, labels), number in samples.items() if name == "ottla_telemetry_dropped_total"}
+    assert (expected, 1, {(("reason", "payload"),): 1}) == (codes, value(samples, "ottla_telemetry_series"), dropped)
 
 
 def test_a_subscription_that_is_made_counts_for_the_next_request(tmp_path: Path) -> None:
     async def scenario() -> list[Any]:
-        async with running(tmp_path) as broker:
-            before = await get(broker)
-            revision = await broker.parts.controller.set_client_metrics(
-                "s", {"metrics": "a.", "match": "client_id=te.*"}
-            )
-            await broker.wait_revision(revision)
-            refused = await push(broker, before, b"")
-            after = await ask(
-                broker,
+        async with running(tmp_path) as broker, connected(broker) as client:
+            before = await get(client)
+            await subscribe(broker, metrics="a.", match="client_id=te.*")
+            refused = await push(client, before, b"")
+            after = await client.ask(
                 ApiKey.GET_TELEMETRY_SUBSCRIPTIONS,
                 {"client_instance_id": before.client_instance_id},
             )
@@ -137,8 +143,8 @@ def test_the_apis_are_advertised_where_metrics_are_shown(tmp_path: Path) -> None
     async def scenario(http: tuple[str, int] | None) -> tuple[bool, tuple[str, ...]]:
         config = {"log.dirs": str(tmp_path / "data"), "listeners": "PLAINTEXT://127.0.0.1:0"}
         async with Broker(BrokerConfig.parse(settings=config), http=http) as broker:
-            wanted = {"metrics": "a.", "match": "client_software_name=some-.*,client_source_address=127\\.0\\.0\\.1"}
-            await broker.wait_revision(await broker.parts.controller.set_client_metrics("s", wanted))
+            match = "client_software_name=some-.*,client_source_address=127\\.0\\.0\\.1"
+            await subscribe(broker, metrics="a.", match=match)
             versions, got = await exchange(broker, *frames)
             listed = {each.api_key for each in read_response(ApiKey.API_VERSIONS, 3, versions)[1].api_keys}
             is_listed = bool(listed & TELEMETRY_APIS)

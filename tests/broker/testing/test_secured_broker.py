@@ -13,6 +13,7 @@ from ottla.client.properties import parse_properties, security_options
 from ottla.model.errors import MisuseError, OttlaError
 from ottla.testing import CertificateAuthority, SecuredBroker
 from ottla.transport.client_security import TlsError
+from tests.broker.inside import connections
 
 
 @pytest.fixture(scope="module")
@@ -22,7 +23,7 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredBroker]
 
 
 def principals(broker: SecuredBroker) -> set[str]:
-    return {str(each.context.principal) for each in broker.broker.parts.listeners.connections}
+    return {str(client.principal) for client in connections(broker.broker)}
 
 
 @pytest.mark.parametrize("protocol", ["SASL_SSL", "SSL"])

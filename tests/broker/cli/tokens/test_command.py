@@ -8,6 +8,7 @@ import pytest
 from ottla import Admin
 from ottla.client.properties import parse_properties, security_options
 from ottla.testing import SecuredBroker
+from tests.broker.inside import connections
 from tests.unit.cli.command_line import CommandLine
 
 DAY_MS = 24 * 3600 * 1000
@@ -90,10 +91,7 @@ def test_what_create_prints_is_enough_to_log_in(
     properties = parse_properties("\n".join([*kept, login]))
     with Admin(bootstrap_servers=properties["bootstrap.servers"], **security_options(properties)) as admin:
         admin.list_topics()
-        principals = {
-            (str(each.context.principal), each.context.is_token_login)
-            for each in secured.broker.parts.listeners.connections
-        }
+        principals = {(str(client.principal), client.is_token_login) for client in connections(secured.broker)}
         assert ("User:alice", True) in principals
     ottla.ok("tokens", "expire", token_id, "--yes", *alice)
 

@@ -29,6 +29,7 @@ from ottla.client.serializers import NotPreparedError
 from ottla.model.errors import MisuseError
 from ottla.model.ids import TopicPartition
 from ottla.model.queue_names import HALF_ID
+from tests.broker.metric_samples import value_of
 from tests.broker.running_broker import make_topic, running
 from tests.waiting import PATIENCE_SECONDS, until
 
@@ -65,7 +66,7 @@ def always(decision: HalfDecision) -> Callable[[HalfMessage], Awaitable[HalfDeci
 
 
 def end_offset(broker: Broker, topic: str) -> int:
-    return sum(partition.end_offset for partition in broker.parts.partitions.of_topic(topic))
+    return sum(partition.end_offset for partition in broker.partitions.of_topic(topic))
 
 
 async def test_a_message_is_delivered_if_its_transaction_succeeded(tmp_path: Path) -> None:
@@ -283,9 +284,9 @@ async def test_decisions_do_not_wait_behind_messages_for_which_there_is_no_room(
 
         async with AsyncHalfMessageProducer("t", execute, bootstrap_servers=server) as producer:
             first = asyncio.create_task(producer.send(b"1", partition=0, id="first"))
-            await until(lambda: (queue := broker.parts.queues.get(HALVES)) is not None and queue.parked == 1)
+            await until(lambda: 1 == value_of(broker, "ottla_queue_parked_records", kind="half", topic="t.half"))
             second = asyncio.create_task(producer.send(b"2", partition=0, id="second"))
-            await until(lambda: broker.parts.services.counts.failed_produces > 0)
+            await until(lambda: value_of(broker, "ottla_produce_failed_total") > 0)
             is_first_done.set()
             assert [True, True] == [each.is_acknowledged for each in (await first, await second)]
         assert [b"1", b"2"] == [each.value for each in await read(server, "t", 2)]

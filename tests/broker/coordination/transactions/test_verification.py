@@ -12,12 +12,15 @@ from typing import Any, Final
 import pytest
 
 from ottla.broker.broker import Broker
+from ottla.broker.peers import Peers
+from ottla.coordination.runtime.internal_topic import partition_of
 from ottla.coordination.transactions import verification_state
 from ottla.coordination.transactions.coordinator import TOPIC as TRANSACTIONS_TOPIC
 from ottla.coordination.transactions.peer_requests import add_partitions_at
-from ottla.coordination.transactions.requests import AddPartitions, EndTransaction, InitProducerId
+from ottla.coordination.transactions.requests import AddPartitions, EndTransaction
 from ottla.coordination.transactions.verification import TransactionalPart, TransactionalWrites, is_open
 from ottla.coordination.transactions.verification_state import PARKED_BYTES_MAX
+from ottla.env.real_network import RealNetwork
 from ottla.model.error_codes import ErrorCode
 from ottla.model.errors import NotLeaderError, OttlaError
 from ottla.model.ids import BrokerId, ProducerEpoch, ProducerId, TopicPartition
@@ -26,8 +29,11 @@ from ottla.records.batch import Batch
 from ottla.records.layout import Marker
 from ottla.replication.partition import Partition, TransactionEnd
 from ottla.storage.log import Appended
+from tests.broker.coordination.transactions.test_marker_writer import marker_writer
+from tests.broker.coordinator_requests import Transaction, begin
+from tests.broker.inside import transaction_coordinator, transaction_shard, verification
 from tests.broker.replicated import ReplicatedBrokers
-from tests.broker.running_broker import ask, make_topic, running
+from tests.broker.running_broker import ask, find_coordinator, make_topic, running
 from tests.unit.storage.rig import batch
 from tests.waiting import until
 
@@ -66,11 +72,8 @@ class Rig:
     async def begin(self) -> None:
         """The coordinator and the producer's id."""
         await make_topic(self.broker, "t", 2)
-        await self.broker.parts.transactions.find(ID)
-        shard = self.broker.parts.transactions.shard_of(ID)
-        request = InitProducerId(transactional_id=ID, timeout_ms=60_000)
-        given = await shard.ask(lambda now, token: shard.machine.init_producer_id(request, now, token))
-        self.producer_id, self.epoch = given.producer_id, given.producer_epoch
+        begun = await begin(self.broker, ID)
+        self.producer_id, self.epoch = ProducerId(begun.producer_id), ProducerEpoch(begun.epoch)
 
     async def slow_down(self) -> None:
         """From now on the coordinator's decisions wait for the disk."""
@@ -78,8 +81,11 @@ class Rig:
         resource = {"resource_type": 2, "resource_name": "__transaction_state", "configs": configs}
         answer = await ask(self.broker, ApiKey.INCREMENTAL_ALTER_CONFIGS, {"resources": [resource]})
         assert [0] == [each.error_code.value for each in answer.responses]
-        partition = self.broker.parts.transactions.shard_of(ID).partition
-        await until(lambda: partition.log.config.flush_messages == 1)
+        await until(lambda: self.coordinator_partition().log.config.flush_messages == 1)
+
+    def coordinator_partition(self) -> Partition:
+        """Where the coordinator writes its decisions."""
+        return self.broker.partitions.find(TRANSACTIONS_TOPIC, partition_of(ID, 50))
 
     def partition(self, index: int = 0) -> Partition:
         """One of the topic's."""
@@ -93,17 +99,24 @@ class Rig:
         """One request, with a batch for each partition from `index` on."""
         told = Told()
         parts = [TransactionalPart(self.partition(index + at), each, at) for at, each in enumerate(batches)]
-        self.broker.parts.services.verification.append(TransactionalWrites(ID, version, -1, told), parts)
+        verification(self.broker).append(TransactionalWrites(ID, version, -1, told), parts)
         return told
 
     async def add(self, *places: TopicPartition) -> None:
         """Partitions join, as an old client asks for it."""
-        shard = self.broker.parts.transactions.shard_of(ID)
-        request = AddPartitions(
-            transactional_id=ID, producer_id=self.producer_id, producer_epoch=self.epoch, partitions=places
+        transaction = Transaction(self.broker, ID, self.producer_id, self.epoch)
+        assert {ErrorCode.NONE} == set(await transaction.add_partitions(*places))
+
+    def occupy(self) -> None:
+        """The coordinator writes that a partition joins; until then, answers without a record wait too."""
+        transaction_coordinator(self.broker).add_partitions_here(
+            AddPartitions(
+                transactional_id=ID,
+                producer_id=self.producer_id,
+                producer_epoch=self.epoch,
+                partitions=(TopicPartition("t", 1),),
+            )
         )
-        answer = await shard.ask(lambda now, token: shard.machine.add_partitions(request, now, token))
-        assert {ErrorCode.NONE} == {error for _, error in answer.errors}
 
     def end(self, client_version: int) -> None:
         """The transaction is committed; what follows from that need not have happened when this returns."""
@@ -114,15 +127,13 @@ class Rig:
             commit=True,
             client_version=client_version,
         )
-        shard = self.broker.parts.transactions.shard_of(ID)
+        shard = transaction_shard(self.broker, ID)
         shard.tell(lambda now: shard.machine.end_transaction(request, now, None))
 
     def abort_in(self, partition: Partition) -> None:
         """A marker from somewhere else."""
         end = TransactionEnd(Marker.ABORT, self.producer_id, self.epoch, 0, must_exceed_epoch=False)
-        self.broker.parts.services.markers.write(
-            end, [TopicPartition(partition.topic, partition.index)], lambda outcomes: None
-        )
+        marker_writer(self.broker).write(end, [TopicPartition(partition.topic, partition.index)], lambda outcomes: None)
 
 
 @asynccontextmanager
@@ -145,7 +156,7 @@ class TestCoordinatorThatAnswersAtOnce:
             first = rig.append(rig.batch(0))
             await told_all(first)
             assert is_open(rig.partition(), rig.producer_id, rig.epoch)
-            await rig.broker.parts.transactions.close()
+            await transaction_coordinator(rig.broker).close()
             second = rig.append(rig.batch(1))
             elsewhere = rig.append(rig.batch(2), rig.batch(0))
             await told_all(first, second)
@@ -201,24 +212,13 @@ class TestCoordinatorThatAnswersLater:
         async with begun_rig(tmp_path) as rig:
             await rig.add(PLACE)
             await rig.slow_down()
-            await self.occupy(rig)
+            rig.occupy()
             late = rig.append(rig.batch(0), version=VERIFIES)
             rig.abort_in(rig.partition())
             await told_all(late)
             assert {0: ErrorCode.INVALID_TXN_STATE} == late.outcomes
             assert not is_open(rig.partition(), rig.producer_id, rig.epoch)
             assert rig.partition().end_offset == rig.partition().last_stable_offset
-
-    async def occupy(self, rig: Rig) -> None:
-        """Something is being written by the coordinator, so answers without a record wait too."""
-        rig.broker.parts.transactions.add_partitions_here(
-            AddPartitions(
-                transactional_id=ID,
-                producer_id=rig.producer_id,
-                producer_epoch=rig.epoch,
-                partitions=(TopicPartition("t", 1),),
-            )
-        )
 
     async def test_a_marker_of_the_previous_transaction_comes_meanwhile(self, tmp_path: Path) -> None:
         """A client of transaction version 2 does not wait for markers: the coordinator is asked again."""
@@ -244,7 +244,7 @@ class TestCoordinatorThatAnswersLater:
             await rig.slow_down()
             requests = [rig.append(rig.batch(sequence)) for sequence in range(3)]
             gone = NotLeaderError("another broker leads the coordinator's partition")
-            rig.broker.parts.transactions.shard_of(ID).partition.fail_waiting(gone)
+            rig.coordinator_partition().fail_waiting(gone)
             await told_all(*requests)
             assert [{0: ErrorCode.NOT_ENOUGH_REPLICAS}] * 3 == [told.outcomes for told in requests]
             assert 0 == rig.partition().end_offset
@@ -295,13 +295,12 @@ class TestTransactionThatIsBeingEnded:
             assert [{0: 0}, {0: 1}, {0: 2}] == [told.outcomes for told in requests]
 
     async def ended(self, rig: Rig) -> None:
-        machine = rig.broker.parts.transactions.shard_of(ID).machine
-        await until(lambda: machine.describe_transaction(ID).state.startswith("Complete"))
+        await Transaction(rig.broker, ID, rig.producer_id, rig.epoch).wait_state("CompleteCommit")
 
 
 async def test_offsets_are_checked_the_same_way(tmp_path: Path) -> None:
     async with begun_rig(tmp_path) as rig:
-        check = rig.broker.parts.services.verification.check
+        check = verification(rig.broker).check
         mine = (rig.partition(), ID, rig.producer_id, rig.epoch)
         assert ErrorCode.TRANSACTION_ABORTABLE is await check(*mine, joins=False)
         assert ErrorCode.NONE is await check(*mine, joins=True)
@@ -319,9 +318,9 @@ async def test_offsets_are_checked_the_same_way(tmp_path: Path) -> None:
 async def test_offsets_that_are_sent_again_while_the_first_request_is_verified(tmp_path: Path) -> None:
     """A client whose request timed out repeats it; the first one opens the transaction while the second is verified."""
     async with begun_rig(tmp_path) as rig:
-        check = rig.broker.parts.services.verification.check
+        check = verification(rig.broker).check
         await rig.slow_down()
-        asyncio.ensure_future(rig.add(TopicPartition("t", 1)))  # noqa: RUF006
+        rig.occupy()
         again = asyncio.ensure_future(check(rig.partition(1), ID, rig.producer_id, rig.epoch, joins=False))
         await asyncio.sleep(0)
         first = Told()
@@ -334,10 +333,10 @@ async def test_offsets_that_are_sent_again_while_the_first_request_is_verified(t
 
 async def test_a_marker_comes_while_offsets_of_an_old_client_are_verified(tmp_path: Path) -> None:
     async with begun_rig(tmp_path) as rig:
-        check = rig.broker.parts.services.verification.check
+        check = verification(rig.broker).check
         await rig.slow_down()
         # A record that is being written lets the answer wait.
-        asyncio.ensure_future(rig.add(TopicPartition("t", 1)))  # noqa: RUF006
+        rig.occupy()
         late = asyncio.ensure_future(check(rig.partition(1), ID, rig.producer_id, rig.epoch, joins=False))
         await asyncio.sleep(0)
         assert not late.done()
@@ -355,7 +354,8 @@ async def test_a_coordinator_that_cannot_be_reached_may_be_asked_again(tmp_path:
             verify_only=True,
             client_version=0,
         )
-        answer = await add_partitions_at(rig.broker.parts.peers.ask, BrokerId(99), request)
+        peers = Peers(rig.broker.id, lambda: rig.broker.image, RealNetwork())
+        answer = await add_partitions_at(peers.ask, BrokerId(99), request)
         assert ((PLACE, ErrorCode.COORDINATOR_NOT_AVAILABLE),) == answer.errors
 
 
@@ -365,7 +365,7 @@ async def test_a_question_that_is_given_up_is_told_to_who_waits_and_who_waits_be
     async with begun_rig(tmp_path) as rig:
         asked: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         with monkeypatch.context() as patch:
-            patch.setattr(rig.broker.parts.services.verification, "_add_partitions", lambda request: asked)
+            patch.setattr(verification(rig.broker), "_add_partitions", lambda request: asked)
             requests = [rig.append(rig.batch(sequence)) for sequence in range(2)]
         assert [{}, {}] == [told.outcomes for told in requests]
         asked.cancel()
@@ -380,20 +380,11 @@ async def test_what_a_client_asks_of_the_wrong_broker_is_not_passed_on(tmp_path:
     """It may be late: its client may have gone to the right one since, and have ended what this would begin."""
     async with ReplicatedBrokers(tmp_path, {"transaction.state.log.num.partitions": "1"}) as cluster:
         await cluster.make_topic("t")
-        right = int((await cluster.brokers[0].parts.transactions.find(ID)).id)
+        right = await find_coordinator(cluster.brokers[0], ID, of_transactions=True)
         wrong = cluster.brokers[(right + 1) % 3]
         await cluster.wait(lambda: TRANSACTIONS_TOPIC in wrong.image.topics)
-        await cluster.wait(lambda: wrong.parts.transactions.coordinator_of(ID) == right)
-        identity = {"transactional_id": ID, "producer_id": 1, "producer_epoch": 0}
-        topics = [{"name": "t", "partitions": [0]}]
-        asked = {"transactions": [{**identity, "verify_only": False, "topics": topics}]}
-        added = await ask(wrong, ApiKey.ADD_PARTITIONS_TO_TXN, asked, 3)
-        codes = [
-            part.partition_error_code
-            for result in added.results_by_transaction
-            for topic in result.topic_results
-            for part in topic.results_by_partition
-        ]
-        assert [ErrorCode.NOT_COORDINATOR] == codes
-        offsets = await ask(wrong, ApiKey.ADD_OFFSETS_TO_TXN, {**identity, "group_id": "g"})
-        assert ErrorCode.NOT_COORDINATOR == offsets.error_code
+        assert right == await find_coordinator(wrong, ID, of_transactions=True)
+        transaction = Transaction(wrong, ID, 1, 0)
+        offsets = await ask(wrong, ApiKey.ADD_OFFSETS_TO_TXN, {**transaction.identity, "group_id": "g"})
+        codes = [*await transaction.add_partitions(PLACE), offsets.error_code]
+        assert [ErrorCode.NOT_COORDINATOR] * 2 == codes

@@ -1,6 +1,7 @@
 """What the tests of logins build with: brokers with SASL, users, keys and tokens."""
 
 import json
+import os
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -12,7 +13,8 @@ from joserfc.jwk import RSAKey
 
 from ottla.broker.broker import Broker
 from ottla.broker.configs.configuration import BrokerConfig
-from ottla.security.scram_credential import ScramMechanism, make_credential
+from ottla.security.scram_argument import parse_scram_user
+from ottla.security.scram_credential import ScramMechanism
 
 ALICE_PASSWORD: Final = "wonder=land,x"
 PLAIN_JAAS: Final = (
@@ -71,19 +73,12 @@ def oauth_settings(folder: Path, *keys: RSAKey, **settings: str) -> dict[str, st
 @asynccontextmanager
 async def secured(settings: dict[str, str]) -> AsyncIterator[Broker]:
     """A running broker with these configs; alice can log in with SCRAM."""
-    async with Broker(BrokerConfig.parse(settings=settings)) as broker:
-        await add_user(broker, "alice", ALICE_PASSWORD)
-        yield broker
-
-
-async def add_user(broker: Broker, name: str, password: str) -> None:
-    """A user of both SCRAM mechanisms."""
-    changes = {
-        (mechanism, name): make_credential(mechanism, password, salt=b"salt of " + name.encode(), iterations=4096)
+    users = [
+        parse_scram_user(f'{mechanism}=[name=alice,password="{ALICE_PASSWORD}"]', os.urandom)
         for mechanism in ScramMechanism
-    }
-    committed = await broker.parts.controller.alter_scram_credentials(changes)
-    await broker.wait_revision(committed.revision)
+    ]
+    async with Broker(BrokerConfig.parse(settings=settings), first_users=users) as broker:
+        yield broker
 
 
 def bootstrap(broker: Broker) -> str:

@@ -187,7 +187,7 @@ async def test_an_abort_while_a_record_is_retried(tmp_path: Path, version: int) 
             await producer.send("t", b"before", partition=0)
             await producer.commit_transaction()
             producer.begin_transaction()
-            state = broker.parts.partitions.of_topic("t")[0]._state
+            state = broker.partitions.of_topic("t")[0]._state
             state.is_short = True  # Refuses with NOT_ENOUGH_REPLICAS.
             retried = await producer.send("t", b"retried", partition=0)
             await until(lambda: producer._core.accumulator.retried > 0)
