@@ -111,6 +111,11 @@ def test_rooms_know_only_the_rooms_below() -> None:
     assert_tidy(found, lambda path, text: tidy_checks.out_of_its_room(below_src(path), text))
 
 
+def test_brokers_are_tested_from_outside() -> None:
+    found = sources(".py", below="tests/broker")
+    assert_tidy(found, lambda path, text: tidy_checks.behind_the_front_door(PurePosixPath(path), text))
+
+
 def test_skipped_tests_give_their_reason() -> None:
     assert_tidy(sources(".py", below="tests"), lambda _, text: tidy_checks.unexplained_skips(text))
 
@@ -319,6 +324,20 @@ def test_purity_check_complains(path: str, code: str, imported: list[str]) -> No
 )
 def test_room_check_complains(path: str, code: str, expected: list[str]) -> None:
     assert expected == tidy_checks.out_of_its_room(PurePosixPath(path), code)
+
+
+@pytest.mark.parametrize(
+    ("path", "code", "count"),
+    [
+        ("tests/broker/test_a.py", "broker.parts.groups", 1),
+        ("tests/broker/test_a.py", "parts = cluster.brokers[0].parts", 1),
+        ("tests/broker/inside.py", "broker.parts.groups", 0),
+        ("tests/broker/test_a.py", "from ottla.broker.parts import BrokerParts", 0),
+        ("tests/broker/test_a.py", "for part in self.parts:", 0),
+    ],
+)
+def test_front_door_check_complains(path: str, code: str, count: int) -> None:
+    assert count == len(tidy_checks.behind_the_front_door(PurePosixPath(path), code))
 
 
 @pytest.mark.parametrize(

@@ -271,6 +271,14 @@ def out_of_its_room(path: PurePosixPath, text: str) -> list[str]:
     return [f"{room} may not know {name}" for name in sorted((known & ROOMS.keys()) - ROOMS[room] - {room})]
 
 
+_PARTS: Final = re.compile(r"(?<!\bself)(?<!\bottla\.broker)\.parts\b")
+
+
+def behind_the_front_door(path: PurePosixPath, text: str) -> list[str]:
+    """Tests know what users of a broker know; what they cannot do without is in one module."""
+    return [] if path.name == "inside.py" else _lines_with(_PARTS, text, "parts of a broker: only inside.py may")
+
+
 def unexplained_skips(text: str) -> list[str]:
     """A test that is not run says why."""
     if "skip" not in text and "xfail" not in text:
