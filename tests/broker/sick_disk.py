@@ -85,12 +85,19 @@ class SickDisk(RealDisk):
             self.failed += 1
             raise OSError(code, os.strerror(code), path)
 
+    def make_dirs(self, path: str) -> None:
+        self._check_dir(path)
+        super().make_dirs(path)
+
     def make_dir(self, path: str) -> None:
+        self._check_dir(path)
+        super().make_dir(path)
+
+    def _check_dir(self, path: str) -> None:
         code = self._failures.get(("make_dir", path.split("/")[-1]))
         if code is not None:
             self.failed += 1
             raise OSError(code, os.strerror(code), path)
-        super().make_dir(path)
 
     def open(self, path: str, *, create: bool = False, writable: bool = True) -> RealFile:
         self.check("open", path)

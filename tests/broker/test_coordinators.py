@@ -24,6 +24,7 @@ from tests.broker.running_broker import ask, change_metadata, find_coordinator, 
 from tests.waiting import until
 
 GROUP = "g"
+SMALL = {"offsets_topic_num_partitions": "1", "transaction_state_log_num_partitions": "1"}
 READ_COMMITTED = 1
 
 
@@ -65,12 +66,12 @@ async def test_before_the_topic_exists_nobody_coordinates_and_finding_makes_it(t
 
 async def test_offsets_survive_a_restart_and_go_with_their_topic(tmp_path: Path) -> None:
     kept, deleted, in_the_night = (TopicPartition(name, 0) for name in ("kept", "deleted", "deleted-in-the-night"))
-    async with running(tmp_path) as broker:
+    async with running(tmp_path, **SMALL) as broker:
         await find_coordinator(broker, GROUP)
         for offset, partition in enumerate((kept, deleted, in_the_night)):
             await make_topic(broker, partition.topic)
             await commit_offset(broker, GROUP, partition.topic, offset)
-    async with running(tmp_path) as broker:
+    async with running(tmp_path, **SMALL) as broker:
         before = await committed_offsets(broker, GROUP)
         async with AsyncAdmin(bootstrap_servers=f"127.0.0.1:{broker.port}") as admin:
             await admin.delete_topics([deleted.topic])
@@ -78,7 +79,7 @@ async def test_offsets_survive_a_restart_and_go_with_their_topic(tmp_path: Path)
     # Nobody tells the coordinator of this one.
     deletion = decide_delete(broker.image, [TopicReference(name=in_the_night.topic)])
     await change_metadata(tmp_path, *deletion.operations)
-    async with running(tmp_path) as broker:
+    async with running(tmp_path, **SMALL) as broker:
         at_last = await committed_offsets(broker, GROUP)
     assert [{kept: 0, deleted: 1, in_the_night: 2}, {kept: 0, in_the_night: 2}, {kept: 0}] == [before, after, at_last]
 
@@ -88,7 +89,7 @@ async def wait_joining(broker: Broker) -> None:
 
 
 async def test_a_member_that_waits_is_told_when_the_broker_stops(tmp_path: Path) -> None:
-    async with running(tmp_path, group_initial_rebalance_delay_ms="60000") as broker:
+    async with running(tmp_path, group_initial_rebalance_delay_ms="60000", **SMALL) as broker:
         await find_coordinator(broker, GROUP)
         waiting = join(broker, GROUP)
         await wait_joining(broker)
@@ -105,7 +106,7 @@ async def stable_offset(broker: Broker, partition: int = 0) -> int:
 
 
 async def test_a_commit_writes_markers_and_lets_offsets_count(tmp_path: Path) -> None:
-    async with running(tmp_path) as broker:
+    async with running(tmp_path, **SMALL) as broker:
         await make_topic(broker, "t", 2)
         await find_coordinator(broker, GROUP)
         transaction = await begin(broker, "t")
@@ -120,7 +121,7 @@ async def test_a_commit_writes_markers_and_lets_offsets_count(tmp_path: Path) ->
 
 
 async def test_a_partition_that_is_gone_does_not_hold_up_the_transaction(tmp_path: Path) -> None:
-    async with running(tmp_path) as broker:
+    async with running(tmp_path, **SMALL) as broker:
         await make_topic(broker, "t")
         await make_topic(broker, "gone")
         transaction = await begin(broker, "t")

@@ -16,7 +16,6 @@ from ottla.broker.handlers.groups.group_members import client_host
 from ottla.coordination.groups.consumer.topic_patterns import TopicPattern
 from ottla.coordination.groups.coordinator import TOPIC as OFFSETS_TOPIC
 from ottla.coordination.groups.group_kind import Topic
-from ottla.coordination.runtime.internal_topic import partition_of
 from ottla.env.world import real_world
 from ottla.metadata.image import NO_LEADER
 from ottla.metadata.records import encode, partition_key, partition_record
@@ -53,6 +52,8 @@ COMMIT: dict[str, Any] = {
 }
 FETCH: dict[str, Any] = {"groups": [{"group_id": "g", "topics": [{"name": "t", "partition_indexes": [0, 1]}]}]}
 AT_ONCE = "0"
+ONE_PARTITION = {"offsets_topic_num_partitions": "1"}
+"""Of the topic with offsets: fifty take long to create."""
 
 
 async def over_the_wire(broker: Broker, api_key: ApiKey, version: int, values: dict[str, Any]) -> Any:
@@ -134,18 +135,19 @@ class TestWhenNobodyCanBeAsked:
             disk.heal()
         disk.close()
 
-    @pytest.mark.parametrize("version", range(1, 11))
-    async def test_where_a_fetch_says_so(self, tmp_path: Path, version: int) -> None:
+    async def test_where_a_fetch_says_so(self, tmp_path: Path) -> None:
         """The first version has no place for it but the partitions."""
         async with running(tmp_path) as broker:
             await make_topic(broker, "t")
             topics = [{"name": "t", "topic_id": broker.image.topics["t"].id, "partition_indexes": [0, 1]}]
             values = {"group_id": "g", "topics": topics, "groups": [{"group_id": "g", "topics": topics}]}
-            answer = await over_the_wire(broker, ApiKey.OFFSET_FETCH, version, values)
-            (group,) = answer.groups
-            parts = [part.error_code.value for topic in group.topics for part in topic.partitions]
+            errors = {}
+            for version in range(1, 11):
+                (group,) = (await over_the_wire(broker, ApiKey.OFFSET_FETCH, version, values)).groups
+                parts = [part.error_code.value for topic in group.topics for part in topic.partitions]
+                errors[version] = group.error_code.value, parts
             wrong = ErrorCode.NOT_COORDINATOR
-            assert ((0, [wrong, wrong]) if version == 1 else (wrong, [])) == (group.error_code.value, parts)
+            assert {1: (0, [wrong, wrong])} | dict.fromkeys(range(2, 11), (wrong, [])) == errors
 
 
 async def join_another(broker: Broker, size_bytes: int) -> int:
@@ -160,7 +162,7 @@ async def join_another(broker: Broker, size_bytes: int) -> int:
 class TestWaitingMembers:
     async def test_bytes_that_wait_are_counted(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(group_members, "WAITING_BYTES_MAX", 15)
-        async with running(tmp_path, group_initial_rebalance_delay_ms=AT_ONCE) as broker:
+        async with running(tmp_path, group_initial_rebalance_delay_ms=AT_ONCE, **ONE_PARTITION) as broker:
             await find_coordinator(broker, "g")
             first = await over_the_wire(broker, ApiKey.JOIN_GROUP, 3, JOIN)
             empty = await join_another(broker, 16)
@@ -184,7 +186,7 @@ class TestWaitingMembers:
             return joined_body(version, **fields)
 
         monkeypatch.setattr(group_members, "joined_body", write)
-        async with running(tmp_path, group_initial_rebalance_delay_ms="2000") as broker:
+        async with running(tmp_path, group_initial_rebalance_delay_ms="2000", **ONE_PARTITION) as broker:
             await find_coordinator(broker, "g")
             # Static members, which join without being given an id first, and are answered in this order.
             broken, first = await asyncio.open_connection("127.0.0.1", broker.port)
@@ -208,29 +210,31 @@ class TestWaitingMembers:
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(group_members, "WAITING_BYTES_MAX", 1)
-        async with running(tmp_path, group_initial_rebalance_delay_ms=AT_ONCE) as broker:
+        async with running(tmp_path, group_initial_rebalance_delay_ms=AT_ONCE, **ONE_PARTITION) as broker:
             await find_coordinator(broker, "g")
             assert ErrorCode.NONE == (await over_the_wire(broker, ApiKey.JOIN_GROUP, 3, JOIN)).error_code.value
 
 
 class TestOffsets:
-    @pytest.mark.parametrize("version", range(SERVED[ApiKey.OFFSET_COMMIT].lowest, 10))
-    async def test_they_survive_a_restart(self, tmp_path: Path, version: int) -> None:
-        async with running(tmp_path) as broker:
+    async def test_they_survive_a_restart(self, tmp_path: Path) -> None:
+        versions = range(SERVED[ApiKey.OFFSET_COMMIT].lowest, 10)
+        async with running(tmp_path, **ONE_PARTITION) as broker:
             await make_topic(broker, "t")
             await find_coordinator(broker, "g")
-            assert ErrorCode.NONE == await commit_error(broker, version)
-        async with running(tmp_path) as broker:
-            await committed_offsets(broker, "g")
-            answer = await over_the_wire(broker, ApiKey.OFFSET_FETCH, 9, FETCH)
-            assert [1, -1] == [part.committed_offset for part in answer.groups[0].topics[0].partitions]
+            for version in versions:
+                commit = {**COMMIT, "group_id": f"g{version}"}
+                answer = await over_the_wire(broker, ApiKey.OFFSET_COMMIT, version, commit)
+                assert ErrorCode.NONE == answer.topics[0].partitions[0].error_code.value
+        async with running(tmp_path, **ONE_PARTITION) as broker:
+            found = {version: await committed_offsets(broker, f"g{version}") for version in versions}
+        assert {version: {TopicPartition("t", 0): 1} for version in versions} == found
 
     async def test_a_commit_is_answered_when_it_is_on_disk(self, tmp_path: Path) -> None:
         """Long after its handler has returned, and without a task: the records are flushed first."""
-        async with running(tmp_path, log_flush_interval_messages="1") as broker:
+        async with running(tmp_path, log_flush_interval_messages="1", **ONE_PARTITION) as broker:
             await make_topic(broker, "t")
             await find_coordinator(broker, "g")
-            partition = broker.partitions.find(OFFSETS_TOPIC, partition_of("g", 50))
+            partition = broker.partitions.find(OFFSETS_TOPIC, 0)
             reader, writer = await asyncio.open_connection("127.0.0.1", broker.port)
             for offset in (5, 6):
                 topics = [{"name": "t", "partitions": [{"partition_index": 0, "committed_offset": offset}]}]
@@ -288,7 +292,7 @@ async def test_other_work_goes_on_while_a_pattern_is_matched_against_many_topics
     names = [f"{number:04}-" + "a" * 240 for number in range(3000)]
     pattern = ".*(a|b).{100}[0-9]?"
     slices = sum(1 for _ in TopicPattern(pattern).unmatched(names))
-    async with running(tmp_path) as broker:
+    async with running(tmp_path, **ONE_PARTITION) as broker:
         await find_coordinator(broker, "g")
         shard = group_shard(broker, "g")
         shard.machine.consumers.topics = {name: Topic(uuid4(), 1) for name in names}

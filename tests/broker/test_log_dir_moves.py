@@ -1,7 +1,10 @@
 """AlterReplicaLogDirs on a running broker: partitions move between data dirs while clients write and read."""
 
 import asyncio
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
+from types import MappingProxyType
 
 import pytest
 
@@ -12,18 +15,22 @@ from ottla.client.admin.config_requests import ResourceType
 from ottla.client.admin.values import ConfigResource, NewTopic
 from ottla.client.consumer.async_consumer import AsyncConsumer
 from ottla.client.producer.async_producer import AsyncProducer
+from ottla.env.real_disk import RealDisk
+from ottla.env.world import real_world
 from ottla.model.ids import TopicPartition
 from ottla.protocol.apis import ApiKey
 from tests.broker.running_broker import ask, make_topic
+from tests.broker.sick_disk import SickDisk
 from tests.waiting import until
 
 P = TopicPartition("t", 0)
 
 
-def broker_of(folder: Path, **settings: str) -> Broker:
+def broker_of(folder: Path, settings: Mapping[str, str] = MappingProxyType({}), disk: RealDisk | None = None) -> Broker:
     dirs = ",".join(str(folder / name) for name in ("one", "two"))
     known = {"log.dirs": dirs, "listeners": "PLAINTEXT://127.0.0.1:0"}
-    return Broker(BrokerConfig.parse(settings={**known, **settings}))
+    world = replace(real_world(), disk=disk) if disk else None
+    return Broker(BrokerConfig.parse(settings={**known, **settings}), world=world)
 
 
 async def places(broker: Broker) -> list[tuple[str, bool]]:
@@ -132,7 +139,7 @@ async def test_a_throttled_move_shows_its_progress_and_can_be_given_up(tmp_path:
 
 
 async def test_a_move_goes_on_after_a_restart(tmp_path: Path) -> None:
-    async with broker_of(tmp_path, **{"replica.alter.log.dirs.io.max.bytes.per.second": "1"}) as broker:
+    async with broker_of(tmp_path, {"replica.alter.log.dirs.io.max.bytes.per.second": "1"}) as broker:
         await make_topic(broker, "t", 1)
         async with AsyncProducer(bootstrap_servers=f"127.0.0.1:{broker.port}") as producer:
             await asyncio.gather(*[producer.send("t", bytes(100_000)) for _ in range(40)])
@@ -154,7 +161,12 @@ async def test_what_cannot_be_moved(tmp_path: Path) -> None:
 
 
 async def test_nothing_is_moved_to_a_data_dir_that_failed(tmp_path: Path) -> None:
-    (tmp_path / "two").touch()
-    async with broker_of(tmp_path) as broker:
+    """Not even when it works again, before the broker is restarted."""
+    disk = SickDisk()
+    disk.fail("make_dir", "two")
+    async with broker_of(tmp_path, disk=disk) as broker:
+        disk.heal()
+        (tmp_path / "two").mkdir()
         await make_topic(broker, "t", 1)
         assert [56] == await alter(broker, tmp_path / "two")
+    disk.close()

@@ -296,7 +296,7 @@ async def test_handshakes_and_logins_are_counted(tmp_path: Path) -> None:
 
 
 async def test_groups_and_transactions_are_counted_by_state(tmp_path: Path) -> None:
-    async with running(tmp_path) as broker:
+    async with running(tmp_path, offsets_topic_num_partitions="1", transaction_state_log_num_partitions="1") as broker:
         endpoint = endpoint_of(broker)
         port = await endpoint.start(HOST, 0)
         await make_topic(broker, "t")

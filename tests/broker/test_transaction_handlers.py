@@ -41,7 +41,7 @@ async def test_without_a_coordinator_everything_says_so(tmp_path: Path) -> None:
 
 async def test_a_group_that_joins_a_transaction_gets_its_topic(tmp_path: Path) -> None:
     """Or nobody would write the marker that its offsets wait for."""
-    async with running(tmp_path) as broker:
+    async with running(tmp_path, transaction_state_log_num_partitions="1", offsets_topic_num_partitions="1") as broker:
         await find_coordinator(broker, "t-id", of_transactions=True)
         answer = await ask(broker, ApiKey.ADD_OFFSETS_TO_TXN, {**IDENTITY, "group_id": "g"})
         assert ErrorCode.INVALID_PRODUCER_ID_MAPPING == answer.error_code.value

@@ -13,7 +13,6 @@ import pytest
 
 from ottla.broker.broker import Broker
 from ottla.broker.peers import Peers
-from ottla.coordination.runtime.internal_topic import partition_of
 from ottla.coordination.transactions import verification_state
 from ottla.coordination.transactions.coordinator import TOPIC as TRANSACTIONS_TOPIC
 from ottla.coordination.transactions.peer_requests import add_partitions_at
@@ -85,7 +84,7 @@ class Rig:
 
     def coordinator_partition(self) -> Partition:
         """Where the coordinator writes its decisions."""
-        return self.broker.partitions.find(TRANSACTIONS_TOPIC, partition_of(ID, 50))
+        return self.broker.partitions.find(TRANSACTIONS_TOPIC, 0)
 
     def partition(self, index: int = 0) -> Partition:
         """One of the topic's."""
@@ -139,7 +138,7 @@ class Rig:
 @asynccontextmanager
 async def begun_rig(folder: Path, **settings: str) -> AsyncIterator[Rig]:
     """A rig on a broker of its own."""
-    async with running(folder, **settings) as broker:
+    async with running(folder, transaction_state_log_num_partitions="1", **settings) as broker:
         rig = Rig(broker)
         await rig.begin()
         yield rig
