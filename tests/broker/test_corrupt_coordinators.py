@@ -22,7 +22,8 @@ from tests.broker.running_broker import find_coordinator, make_topic, running, w
 
 GROUP = "g"
 TOPICS = ("first", "second", "third")
-IDS = 50
+IDS = 5
+SETTINGS = {"offsets_topic_num_partitions": str(IDS), "transaction_state_log_num_partitions": str(IDS)}
 
 
 def log_file(folder: Path, topic: str, id: str) -> Path:
@@ -79,7 +80,7 @@ async def fill_offsets(folder: Path) -> None:
             for topic in TOPICS:
                 await commit_offset(broker, GROUP, topic, number)
 
-    await with_broker(folder, fill)
+    await with_broker(folder, fill, **SETTINGS)
 
 
 @pytest.mark.parametrize("how", DAMAGE)
@@ -90,7 +91,7 @@ async def test_a_group_has_what_could_be_read_and_the_log_says_what_not(
     path = log_file(tmp_path, OFFSETS_TOPIC, GROUP)
     position = damage(path, 10, how)
     caplog.set_level(logging.ERROR)
-    async with running(tmp_path) as broker:
+    async with running(tmp_path, **SETTINGS) as broker:
         found = await committed_offsets(broker, GROUP)
         await commit_offset(broker, GROUP, "first", 77)
         assert 77 == (await committed_offsets(broker, GROUP))[TopicPartition("first", 0)]
@@ -104,13 +105,13 @@ async def test_a_group_has_what_could_be_read_and_the_log_says_what_not(
 async def test_transactions_of_a_corrupt_partition_are_refused_and_the_others_work(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, how: str
 ) -> None:
-    async with running(tmp_path) as broker:
+    async with running(tmp_path, **SETTINGS) as broker:
         for _ in range(3):
             await begin(broker, "t")
     path = log_file(tmp_path, TRANSACTIONS_TOPIC, "t")
     position = damage(path, 1, how)
     caplog.set_level(logging.ERROR)
-    async with running(tmp_path) as broker:
+    async with running(tmp_path, **SETTINGS) as broker:
         error = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
         while error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
             error = ErrorCode((await init_producer(broker, "t")).error_code.value)

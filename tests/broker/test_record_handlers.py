@@ -6,7 +6,16 @@ from ottla.broker.broker import Broker
 from ottla.model.error_codes import ErrorCode
 from ottla.protocol.apis import ApiKey
 from tests.broker.inside import append
-from tests.broker.running_broker import ask, broker_on, make_topic, metadata_store, running, with_broker
+from tests.broker.running_broker import (
+    Client,
+    ask,
+    broker_on,
+    connected,
+    make_topic,
+    metadata_store,
+    running,
+    with_broker,
+)
 from tests.unit.storage.rig import batch
 
 
@@ -42,16 +51,17 @@ class TestDeleteRecords:
             assert (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1) == await delete_before(broker, "missing", 0)
 
 
-async def identity(broker: Broker, **values: object) -> tuple[int, int, int]:
+async def identity(client: Client, **values: object) -> tuple[int, int, int]:
     """(error, producer id, epoch)."""
-    answer = await ask(broker, ApiKey.INIT_PRODUCER_ID, {"transactional_id": None, **values})
+    answer = await client.ask(ApiKey.INIT_PRODUCER_ID, {"transactional_id": None, **values})
     return answer.error_code.value, answer.producer_id, answer.producer_epoch
 
 
 class TestInitProducerId:
     async def test_no_id_twice_not_even_after_a_restart(self, tmp_path: Path) -> None:
         async def test(broker: Broker) -> list[int]:
-            given = [await identity(broker) for _ in range(1005)]
+            async with connected(broker) as client:
+                given = [await identity(client) for _ in range(1005)]
             assert {(0, 0)} == {(error, epoch) for error, _, epoch in given}
             return [producer_id for _, producer_id, _ in given]
 
@@ -60,24 +70,24 @@ class TestInitProducerId:
         assert sorted(ids) == ids
 
     async def test_a_known_id_is_replaced(self, tmp_path: Path) -> None:
-        async with running(tmp_path) as broker:
-            _, first, _ = await identity(broker)
-            assert (0, first + 1, 0) == await identity(broker, producer_id=first, producer_epoch=3)
+        async with running(tmp_path) as broker, connected(broker) as client:
+            _, first, _ = await identity(client)
+            assert (0, first + 1, 0) == await identity(client, producer_id=first, producer_epoch=3)
 
     async def test_half_an_identity_and_empty_transactional_ids_are_refused(self, tmp_path: Path) -> None:
-        async with running(tmp_path) as broker:
+        async with running(tmp_path) as broker, connected(broker) as client:
             refused = (ErrorCode.INVALID_REQUEST, -1, -1)
-            assert refused == await identity(broker, producer_id=4)
-            assert refused == await identity(broker, producer_epoch=4)
-            assert refused == await identity(broker, transactional_id="")
-            assert (ErrorCode.COORDINATOR_NOT_AVAILABLE, -1, -1) == await identity(broker, transactional_id="a")
+            assert refused == await identity(client, producer_id=4)
+            assert refused == await identity(client, producer_epoch=4)
+            assert refused == await identity(client, transactional_id="")
+            assert (ErrorCode.COORDINATOR_NOT_AVAILABLE, -1, -1) == await identity(client, transactional_id="a")
 
     async def test_a_store_that_fails(self, tmp_path: Path) -> None:
         """A real one: its file is closed under it, as a broken disk would."""
         store = metadata_store(tmp_path)
-        async with broker_on(tmp_path, store=store) as broker:
+        async with broker_on(tmp_path, store=store) as broker, connected(broker) as client:
             await store.close()
-            error, *nothing = await identity(broker)
+            error, *nothing = await identity(client)
         assert (True, [-1, -1]) == (error != 0, nothing)
 
 
