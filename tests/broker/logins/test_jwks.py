@@ -22,7 +22,7 @@ from ottla.security.sasl.authentication_error import AuthenticationError
 from ottla.security.sasl.jwt_validation import TokenRules, UnknownKeyError
 from ottla.transport.identity_provider import CannotFetchError
 from tests.unit.broker.logins.secured import KEY, OTHER_KEY, bootstrap, jwks_text, oauth_settings, token
-from tests.waiting import until
+from tests.waiting import PATIENCE_SECONDS, until
 
 RULES = TokenRules()
 
@@ -35,35 +35,15 @@ def made(url: str, **configs: Any) -> Jwks:
     return Jwks(JwksConfig(url=url, **configs), RealClock())
 
 
-def test_the_broker_starts_once_the_keys_were_looked_for(tmp_path: Path) -> None:
-    settings = oauth_settings(tmp_path)
-
-    async def can_log_in() -> bool:
-        login: dict[str, Any] = {
-            "security_protocol": "SASL_PLAINTEXT",
-            "sasl_mechanism": "OAUTHBEARER",
-            "sasl_oauth_token_provider": token,
-        }
-        async with Broker(BrokerConfig.parse(settings=settings)) as broker:
-            try:
-                async with AsyncAdmin(bootstrap_servers=bootstrap(broker), **login) as admin:
-                    await admin.list_topics()
-            except AuthenticationError:
-                return False
-            return True
-
-    assert asyncio.run(can_log_in())
-    (tmp_path / "jwks.json").unlink()
-    assert not asyncio.run(can_log_in())
-
-
 class _Issuer(http.server.BaseHTTPRequestHandler):
     content = b""
     status = 200
     fetched = 0
+    may_answer = threading.Event()
 
     def do_GET(self) -> None:
         type(self).fetched += 1
+        assert self.may_answer.wait(PATIENCE_SECONDS)
         self.send_response(self.status)
         self.send_header("Location", "/elsewhere")
         self.send_header("Content-Length", str(len(self.content)))
@@ -78,13 +58,56 @@ class _Issuer(http.server.BaseHTTPRequestHandler):
 def issuer() -> Iterator[tuple[type[_Issuer], str]]:
     class Issuer(_Issuer):
         content = jwks_text(KEY).encode()
+        may_answer = threading.Event()
 
+    Issuer.may_answer.set()
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Issuer) as server:
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
         thread.start()
         yield Issuer, f"http://127.0.0.1:{server.server_port}/jwks?x=1"
         server.shutdown()
         thread.join()
+
+
+async def can_log_in(broker: Broker) -> bool:
+    """With a token that was signed with the issuer's key."""
+    login: dict[str, Any] = {"security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": "OAUTHBEARER"}
+    try:
+        async with AsyncAdmin(bootstrap_servers=bootstrap(broker), sasl_oauth_token_provider=token, **login) as admin:
+            await admin.list_topics()
+    except AuthenticationError:
+        return False
+    return True
+
+
+async def test_the_broker_starts_once_it_has_the_keys(tmp_path: Path, issuer: tuple[type[_Issuer], str]) -> None:
+    handler, url = issuer
+    handler.may_answer.clear()
+    settings = oauth_settings(tmp_path, **{"sasl.oauthbearer.jwks.endpoint.url": url})
+    broker = Broker(BrokerConfig.parse(settings=settings))
+    starting = asyncio.create_task(broker.start())
+    try:
+        await until(lambda: handler.fetched)
+        # It has all it waits for but the keys; so it would be ready within a few turns of the loop.
+        for _ in range(200):
+            assert not broker.is_ready
+            await asyncio.sleep(0)
+        handler.may_answer.set()
+        await starting
+        assert await can_log_in(broker)
+    finally:
+        handler.may_answer.set()
+        await asyncio.gather(starting, return_exceptions=True)
+        await broker.stop()
+
+
+async def test_the_broker_starts_without_keys_once_it_has_looked_for_them(tmp_path: Path) -> None:
+    settings = oauth_settings(tmp_path)
+    async with Broker(BrokerConfig.parse(settings=settings)) as broker:
+        assert await can_log_in(broker)
+    (tmp_path / "jwks.json").unlink()
+    async with Broker(BrokerConfig.parse(settings=settings)) as broker:
+        assert not await can_log_in(broker)
 
 
 async def test_an_unknown_key_is_the_reason_for_another_fetch(issuer: tuple[type[_Issuer], str]) -> None:
