@@ -227,7 +227,7 @@ class TestUnknownFolders:
         assert any(str(kept) in record.message and "3 records" in record.message for record in caplog.records)
 
     async def test_a_topic_that_was_deleted_meanwhile_is_removed(self, tmp_path: Path) -> None:
-        async with ReplicatedBrokers(tmp_path, count=2) as cluster:
+        async with ReplicatedBrokers(tmp_path, {"log.segment.delete.delay.ms": "0"}, count=2) as cluster:
             for topic in ("a", "b"):
                 await cluster.make_topic(topic, replicas=2)
                 await cluster.send(topic, [b"x"])

@@ -7,6 +7,8 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 
+import pytest
+
 from ottla.testing.free_ports import free_port
 from tests.documented import ROOT, samples
 from tests.waiting import PATIENCE_SECONDS
@@ -15,6 +17,7 @@ DOCUMENT = "docs/security.md"
 SECTION = "From an open broker to a closed one"
 
 
+@pytest.mark.slow
 def test_the_commands_close_a_broker(tmp_path: Path) -> None:
     programs = tmp_path / "bin"
     programs.mkdir()

@@ -45,6 +45,7 @@ def test_logins(secured: tuple[brokers.Secured, str]) -> None:
         login_load.logins(made.ports.sasl, seconds=0.2, **{**login, "password": "wrong"})
 
 
+@pytest.mark.slow
 def test_the_pause_reaches_the_consumer() -> None:
     """librdkafka refuses one that is below 0, before it connects."""
     with pytest.raises(LoadError, match=r'"fetch\.queue\.backoff\.ms" value -1'):

@@ -72,6 +72,7 @@ def test_a_client_id_is_escaped(broker: str, ottla: CommandLine) -> None:
         consumer.close()
 
 
+@pytest.mark.slow
 def test_consume_escapes_on_a_terminal_and_is_exact_in_a_pipe(broker: str, ottla: CommandLine) -> None:
     ottla.ok("topics", "create", "t-consume")
     ottla.ok("produce", "t-consume", "--format", "json", stdin=RECORD)

@@ -123,6 +123,7 @@ def cluster(tmp_path: Path) -> Iterator[BrokerCluster]:
         yield made
 
 
+@pytest.mark.slow
 def test_producer_and_group_go_on_when_leader_and_coordinator_hang(cluster: BrokerCluster) -> None:
     given: dict[str, Any] = {"bootstrap_servers": cluster.bootstrap, "request_timeout_ms": LONG_MS}
     with (

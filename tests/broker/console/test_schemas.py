@@ -163,6 +163,7 @@ def login_registry(secured: SecuredBroker, folder: Path) -> Iterator[str]:
         yield registry.wait_ready()
 
 
+@pytest.mark.slow
 def test_without_and_away(registered: ProcessBroker, url: str, visit: Callable[..., Visitor]) -> None:
     none = visit(registered.bootstrap).get("/schemas")
     assert (200, True) == (none.status_code, "ottla registry serve" in none.text)

@@ -326,6 +326,7 @@ async def test_queues_are_counted_by_kind_and_topic(tmp_path: Path) -> None:
         }
 
 
+@pytest.mark.slow
 async def test_the_log_start_follows_what_is_delivered_and_sequences_go_on_after_a_restart(tmp_path: Path) -> None:
     async def park_many(broker: Broker, first: int, count: int) -> None:
         async with AsyncProducer(bootstrap_servers=f"127.0.0.1:{broker.port}", linger_ms=20) as producer:

@@ -129,6 +129,7 @@ def test_a_broker_that_cannot_start_says_why(kind: type[BrokerHandle], tmp_path:
     assert set() == set(threading.enumerate()) - before
 
 
+@pytest.mark.slow
 def test_a_hundred_in_a_row_leave_nothing_behind() -> None:
     with tempfile.TemporaryDirectory() as parent:
         with tempfile.TemporaryDirectory(dir=parent) as folder, InProcessBroker(Path(folder)):

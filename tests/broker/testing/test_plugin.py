@@ -72,6 +72,7 @@ def test_a_topic_alone_has_a_broker(ottla_topic, request):
 """
 
 
+@pytest.mark.slow
 def test_fixtures_markers_and_xdist(tmp_path: Path) -> None:
     (tmp_path / "test_user.py").write_text(TESTS)
     (tmp_path / "temporary").mkdir()

@@ -183,6 +183,7 @@ def test_one_that_dies_comes_back_and_all_stop_one_after_the_other(tmp_path: Pat
         assert (folder / ".kafka_cleanshutdown").exists()
 
 
+@pytest.mark.slow
 def test_a_single_broker_grows_and_may_not_leave_replicas_behind(tmp_path: Path) -> None:
     with serving(tmp_path / "data") as served, Producer(bootstrap_servers=served.wait_ready()) as producer:
         producer.send("old", b"1").get(PATIENCE_SECONDS)

@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import pytest
+
 from ottla.testing import InProcessBroker
 from tests.broker.test_documented_samples import run
 from tests.documented import samples
@@ -13,6 +15,7 @@ PRINTED = [
 REGISTRY = "http://127.0.0.1:8081"
 
 
+@pytest.mark.slow
 def test_python(ottla_shared_broker: InProcessBroker, registry_url: str, tmp_path: Path) -> None:
     found = samples("docs/schemas.md")
     assert len(PRINTED) == len(found)
