@@ -1,13 +1,10 @@
 """What a reader of committed records finds in a topic: by confluent-kafka, whose code has nothing of ours."""
 
-from time import monotonic
 from typing import NamedTuple
 
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 
-from tests.waiting import wait_until
-
-TIMEOUT_S = 90
+from tests.waiting import PATIENCE_SECONDS, wait_until
 
 
 class Found(NamedTuple):
@@ -33,13 +30,12 @@ def committed_records(bootstrap: str, topic: str) -> list[Found]:
         }
     )
     try:
-        partitions = list(consumer.list_topics(topic, TIMEOUT_S).topics[topic].partitions)
+        partitions = list(consumer.list_topics(topic, PATIENCE_SECONDS).topics[topic].partitions)
         consumer.assign([TopicPartition(topic, partition, 0) for partition in partitions])
         found: list[Found] = []
         ended: set[int] = set()
-        deadline = monotonic() + TIMEOUT_S
-        while len(ended) < len(partitions):
-            assert monotonic() < deadline, f"no end of {topic} after {TIMEOUT_S} s"
+
+        def read_to_the_end() -> bool:
             # It waits until so many are there, so it must not wait long.
             for record in consumer.consume(10_000, 0.1):
                 error = record.error()
@@ -50,6 +46,9 @@ def committed_records(bootstrap: str, topic: str) -> list[Found]:
                 else:
                     headers = tuple(record.headers() or ())
                     found.append(Found(record.partition(), record.offset(), record.key(), record.value(), headers))
+            return len(ended) == len(partitions)
+
+        wait_until(read_to_the_end, f"all of {topic} is read")
         return sorted(found, key=lambda each: (each.partition, each.offset))
     finally:
         consumer.close()
@@ -65,7 +64,11 @@ def wait_ended(bootstrap: str) -> None:
     from ottla import Admin
 
     with Admin(bootstrap_servers=bootstrap) as admin:
-        wait_until(lambda: not admin.list_transactions(state_filters=["PrepareCommit", "PrepareAbort"]))
+
+        def decided() -> object:
+            return admin.list_transactions(state_filters=["PrepareCommit", "PrepareAbort"])
+
+        wait_until(lambda: not decided(), lambda: f"decided transactions have their markers: {decided()}")
 
 
 def open_transactions(bootstrap: str) -> list[str]:

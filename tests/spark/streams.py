@@ -1,19 +1,17 @@
 """Runs streaming queries in tests, and keeps what their micro-batches gave."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tests import waiting
 from tests.spark.topics import values_of
+from tests.waiting import PATIENCE_SECONDS, wait_until
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.streaming import StreamingQuery
-
-TIMEOUT_S = 90
 
 
 class Batches:
@@ -47,7 +45,7 @@ def run_available(stream: "DataFrame", checkpoint: Path) -> Batches:
         .start()
     )
     try:
-        assert query.awaitTermination(TIMEOUT_S), "the query did not end"
+        assert query.awaitTermination(PATIENCE_SECONDS), "the query did not end"
     finally:
         query.stop()
     return found
@@ -63,17 +61,15 @@ def running(stream: "DataFrame", checkpoint: Path, found: Batches) -> Iterator["
         query.stop()
 
 
-def wait_until(what: str, query: "StreamingQuery", is_so: Any) -> None:
+def wait_for(what: str, query: "StreamingQuery", condition: Callable[[], object]) -> None:
     """Waits for something that a query brings about; a query that fails meanwhile raises its error."""
 
-    def is_so_or_failed() -> bool:
-        if is_so():
-            return True
+    def is_so() -> object:
         if (error := query.exception()) is not None:
             raise error
-        return False
+        return condition()
 
-    waiting.wait_until(is_so_or_failed, what, TIMEOUT_S)
+    wait_until(is_so, what)
 
 
 def offset_in(checkpoint: Path, batch_id: int) -> dict[str, Any]:

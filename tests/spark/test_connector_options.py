@@ -14,7 +14,7 @@ import pytest
 from ottla.client.producer.blocking_producer import Producer
 from ottla.model.ids import TopicPartition
 from ottla.spark.source.options import CONNECTOR_OPTIONS, OWN_OPTIONS
-from tests.spark.streams import Batches, offset_in, run_available, running, wait_until
+from tests.spark.streams import Batches, offset_in, run_available, running, wait_for
 from tests.spark.topics import Topics, numbers, values_of
 
 if TYPE_CHECKING:
@@ -164,16 +164,16 @@ def test_a_batch_waits_for_minoffsetspertrigger_or_the_delay(
     found = Batches()
     with running(ottla.stream(spark, **options, maxTriggerDelay="1h"), tmp_path / "one", found) as query:
         # The first batch comes at once, as the connector's does; the next when there is enough.
-        wait_until("the first batch", query, lambda: found.sizes == [1])
+        wait_for("the first batch", query, lambda: found.sizes == [1])
         ottla.fill(name, numbers(1, 5))
         ottla.fill(name, numbers(5, 7))
-        wait_until("the second batch", query, lambda: len(found.sizes) > 1)
+        wait_for("the second batch", query, lambda: len(found.sizes) > 1)
         assert found.sizes[1] >= 5
     soon = Batches()
     with running(ottla.stream(spark, **options, maxTriggerDelay="200ms"), tmp_path / "two", soon) as query:
-        wait_until("the first batch", query, lambda: len(soon.values) == 7)
+        wait_for("the first batch", query, lambda: len(soon.values) == 7)
         ottla.fill(name, numbers(7, 8))
-        wait_until("the delay is over", query, lambda: soon.values == numbers(0, 8))
+        wait_for("the delay is over", query, lambda: soon.values == numbers(0, 8))
 
 
 @covers("bytesPerTrigger")

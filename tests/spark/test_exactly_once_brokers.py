@@ -57,11 +57,10 @@ def test_the_broker_is_killed_there_and_comes_back(
     is_over = Event()
 
     def revive() -> None:
-        while not is_over.wait(0.05):
-            if not broker.is_running:
-                broker.kill()
-                broker.start()
-                return
+        wait_until(lambda: is_over.is_set() or not broker.is_running, "the broker is killed")
+        if not broker.is_running:
+            broker.kill()
+            broker.start()
 
     reviving = Thread(target=revive)
     reviving.start()

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.spark.committed_records import committed_values, open_transactions
-from tests.spark.driver_process import TIMEOUT_S, DriverProcess
+from tests.spark.driver_process import DriverProcess
 from tests.spark.killing_source import POINTS
 from tests.spark.standalone_cluster import StandaloneCluster
 from tests.spark.topics import Topics, numbers
@@ -54,11 +54,11 @@ def test_a_driver_that_was_replaced_while_it_slept_does_no_harm(
     note = tmp_path / f"{point}-happened"
     with DriverProcess(tmp_path, **given, writing={"killAt": point, "killHow": "stop"}) as zombie:
 
-        def has_happened() -> bool:
+        def sleeps() -> bool:
             assert zombie.is_running, zombie.log_end
             return note.exists() and bool(note.read_text())
 
-        wait_until(has_happened, seconds=TIMEOUT_S)
+        wait_until(sleeps, "the driver sleeps")
         with DriverProcess(tmp_path, **given) as driver:
             driver.wait_well()
         check_once(ottla, output)

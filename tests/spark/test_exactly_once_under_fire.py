@@ -73,7 +73,7 @@ class Fire:
                     driver = DriverProcess(self._folder, **self._given)
             while driver.wait(WAIT_S) != 0:
                 self._tell("the driver failed; started again")
-                assert self.story.count("the driver failed; started again") < 5, driver.log[-6000:]
+                assert self.story.count("the driver failed; started again") < 5, driver.log_end
                 driver = DriverProcess(self._folder, **self._given)
         finally:
             driver.kill()
@@ -83,10 +83,10 @@ class Fire:
         target = self._batches() + self._dice.randint(1, 2)
         wait_until(
             lambda: self._batches() >= target or not driver.is_running,
-            lambda: f"there is progress: {self.story}; {driver.log_end}",
+            lambda: f"batch {target} is committed: {self.story}\n{driver.log_end}",
             WAIT_S,
         )
-        time.sleep(self._dice.uniform(0, 1.5))  # to no particular moment
+        time.sleep(self._dice.uniform(0, 1.5))  # not to wait for anything: the kill comes at any moment of a batch
         return driver.is_running
 
     def _batches(self) -> int:
@@ -101,7 +101,7 @@ class Fire:
         self._tell(f"{victim} killed after batch {self._batches()}")
         if victim == "broker":
             os.kill(self._broker.pid, signal.SIGKILL)
-            time.sleep(self._dice.uniform(0, 1))  # how long it is away
+            time.sleep(self._dice.uniform(0, 1))  # how long the broker is away
             self._broker.kill()
             self._broker.start()
         elif victim == "driver":

@@ -10,7 +10,7 @@ from ottla import TopicPartition
 from ottla.spark import FollowGroups, follow_groups, stream_progress
 from ottla.testing import ProcessBroker
 from tests.processes import OTTLA, run
-from tests.spark.streams import Batches, run_available, running, wait_until
+from tests.spark.streams import Batches, run_available, running, wait_for
 from tests.spark.topics import Topics, numbers
 
 if TYPE_CHECKING:
@@ -133,4 +133,4 @@ def test_a_running_stream_is_followed(
     with running(stream, tmp_path, Batches()) as query:
         for end in (10, 20):
             ottla.fill(name, numbers(0, 10))
-            wait_until("the group follows", query, lambda end=end: end in ottla.committed(group).values())
+            wait_for("the group follows", query, lambda end=end: end in ottla.committed(group).values())  # type: ignore[misc]

@@ -13,9 +13,8 @@ from ottla.spark.pipelines.running.queries import plan_queries
 from ottla.spark.pipelines.running.query_report import QueryReport
 from ottla.spark.pipelines.running.runner import PipelineFailedError, run_queries
 from tests.spark.pipeline_rig import headers_of, loaded, records_of, rows_of, run_once, send_json, write_project
-from tests.spark.streams import TIMEOUT_S
 from tests.spark.topics import Topics
-from tests.waiting import wait_until
+from tests.waiting import PATIENCE_SECONDS, wait_until
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -293,7 +292,7 @@ def test_without_dead_letters_a_wrong_record_ends_the_run(spark: "SparkSession",
 
     def while_told(_reports: list[QueryReport]) -> None:
         """The query ends between two looks of the run at it, which must not miss why."""
-        wait_until(lambda: all(query.name != f"strict-{out}.out" for query in spark.streams.active))
+        wait_until(lambda: f"strict-{out}.out" not in [query.name for query in spark.streams.active], "the query ends")
 
     with pytest.raises(PipelineFailedError) as raised:
         run_queries(spark, loaded(ottla, folder), once=True, watch=while_told, ready=lambda: None)
@@ -348,7 +347,7 @@ def test_formats_of_values_and_files(spark: "SparkSession", ottla: Topics, tmp_p
     project = loaded(ottla, folder)
     (sink,) = [each for each in plan_queries(spark, project, once=True) if each.name == "sums"]
     query = sink.writer.start()
-    assert query.awaitTermination(TIMEOUT_S)
+    assert query.awaitTermination(PATIENCE_SECONDS)
     assert {"sum": 10, "count": 4} == rows_of(ottla, out)[-1]
     assert b"4" == records_of(ottla, out)[-1].key
 

@@ -8,7 +8,7 @@ import pytest
 
 from ottla.model.ids import TopicPartition
 from ottla.testing import ProcessBroker
-from tests.spark.streams import Batches, offset_in, run_available, running, wait_until
+from tests.spark.streams import Batches, offset_in, run_available, running, wait_for
 from tests.spark.topics import Topics, numbers
 
 if TYPE_CHECKING:
@@ -44,9 +44,9 @@ def test_a_first_batch_that_is_run_again_is_the_same(spark: "SparkSession", ottl
     ottla.fill(name, numbers(0, 5))
     found = Batches()
     with running(ottla.stream(spark, subscribe=name), tmp_path, found) as query:
-        wait_until("the start is written down", query, lambda: 0 in found.rows)
+        wait_for("the start is written down", query, lambda: 0 in found.rows)
         ottla.fill(name, numbers(5, 9))
-        wait_until("records are read", query, lambda: len(found.values) == 4)
+        wait_for("records are read", query, lambda: len(found.values) == 4)
     # As after a crash between the batches' work and Spark's note that it is done.
     shutil.rmtree(tmp_path / "commits")
     for later in (tmp_path / "offsets").iterdir():
@@ -61,12 +61,12 @@ def test_new_partitions_are_read_from_their_first_record(spark: "SparkSession", 
     ottla.fill(name, numbers(0, 3))
     found = Batches()
     with running(ottla.stream(spark, subscribe=name), tmp_path, found) as query:
-        wait_until("the start is written down", query, lambda: 0 in found.rows)
+        wait_for("the start is written down", query, lambda: 0 in found.rows)
         ottla.grow(name, 3)
         ottla.fill(name, numbers(3, 6), partition=2)
-        wait_until("the new partition is read", query, lambda: found.values == numbers(3, 6))
+        wait_for("the new partition is read", query, lambda: found.values == numbers(3, 6))
         ottla.fill(name, numbers(6, 8), partition=1)
-        wait_until("the other new one is read", query, lambda: found.values == numbers(3, 8))
+        wait_for("the other new one is read", query, lambda: found.values == numbers(3, 8))
 
 
 def test_a_topic_that_comes_to_match_is_read(spark: "SparkSession", ottla: Topics, tmp_path: Path) -> None:
@@ -176,11 +176,11 @@ def test_a_broker_goes_away_in_the_middle_and_returns(spark: "SparkSession", tmp
         found = Batches()
         stream = topics.stream(spark, subscribe=name, startingOffsets="earliest", maxOffsetsPerTrigger="5")
         with running(stream, tmp_path / "checkpoint", found) as query:
-            wait_until("some is read", query, lambda: len(found.values) >= 10)
+            wait_for("some is read", query, lambda: len(found.values) >= 10)
             broker.kill()
             during = len(found.rows)
             broker.start()
-            wait_until("reading goes on", query, lambda: len(found.rows) > during + 1)
+            wait_for("reading goes on", query, lambda: len(found.rows) > during + 1)
             topics.fill(name, numbers(50, 60), partition=1)
-            wait_until("all is read", query, lambda: len(found.values) == 60)
+            wait_for("all is read", query, lambda: len(found.values) == 60)
         assert sorted(numbers(0, 60)) == sorted(found.values)
