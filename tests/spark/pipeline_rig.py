@@ -94,9 +94,14 @@ def running(files: Path, *arguments: str) -> Program:
     return Program(command("run", *arguments, "--json"), files)
 
 
-def wait_event(program: Program, **fields: Any) -> dict[str, Any]:
+def wait_event(program: Program, **fields: Any) -> None:
     """Reads lines until one has these fields."""
-    while True:
+    wait_events(program, fields)
+
+
+def wait_events(program: Program, *expected: dict[str, Any]) -> None:
+    """Reads lines until each of these was among them, in any order; a line may have other fields, too."""
+    missing = list(expected)
+    while missing:
         event: dict[str, Any] = json.loads(program.next_line(COMMAND_SECONDS))
-        if fields.items() <= event.items():
-            return event
+        missing = [fields for fields in missing if not fields.items() <= event.items()]

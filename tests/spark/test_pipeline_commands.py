@@ -2,6 +2,7 @@
 
 import json
 import signal
+import time
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,6 +16,8 @@ from ottla.spark.pipelines.dataframes.view_builder import ViewBuilder
 from ottla.spark.pipelines.declaration.loading import unused_views
 from ottla.spark.pipelines.declaration.problems import ProjectError
 from ottla.spark.pipelines.running.parquet_files import committed_files
+from ottla.spark.pipelines.running.query_report import QueryReport
+from ottla.spark.pipelines.running.runner import run_queries
 from tests.documented import ADDRESS, samples
 from tests.spark.pipeline_rig import (
     SMALL,
@@ -26,10 +29,11 @@ from tests.spark.pipeline_rig import (
     run_once,
     running,
     wait_event,
+    wait_events,
     write_project,
 )
 from tests.spark.topics import Topics
-from tests.waiting import wait_until
+from tests.waiting import PATIENCE_SECONDS, wait_until
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -60,10 +64,6 @@ def send_numbers(topics: Topics, topic: str, begin: int, end: int) -> None:
     for partition in range(2):
         numbers = range(begin + partition, end, 2)
         topics.fill(topic, [json.dumps({"number": number}).encode() for number in numbers], partition)
-
-
-def wait_written(topics: Topics, topic: str, count: int) -> None:
-    wait_until(lambda: len(records_of(topics, topic)) >= count)
 
 
 def test_once_again_and_from_the_start(spark: "SparkSession", topics: Topics, tmp_path: Path) -> None:
@@ -107,14 +107,17 @@ def test_killed_and_stopped(ottla: Topics, tmp_path: Path) -> None:
         wait_event(process, event="progress", name="halves")
     assert len(rows_of(ottla, out)) < 3000
     send_numbers(ottla, source, 6000, 6400)
+    # The rest in a few batches: what the killed run had begun is repeated as it was.
+    settings = (folder / "pipeline.toml").read_text()
+    (folder / "pipeline.toml").write_text(settings.replace("maxOffsetsPerTrigger = 400", "maxOffsetsPerTrigger = 4000"))
     with running(tmp_path / "run", *arguments) as process:
         wait_event(process, event="ready")
         refused = run_command("run", *arguments, expected=2)
         assert f"halves is already running (process {process.pid}); stop it first" in refused.stderr
         status = json.loads(run_command("status", str(folder), "--bootstrap", ottla.bootstrap, "--json").stdout)
         assert (True, process.pid) == (status["running"], status["process"])
-        wait_event(process, event="progress", name="halves", behind=0)
-        wait_written(ottla, dead, 3200)
+        done = {"event": "progress", "behind": 0}
+        wait_events(process, {**done, "name": "halves"}, {**done, "name": "dead_letters-numbers"})
         process.send(signal.SIGTERM)
         wait_event(process, event="end")
         assert 0 == process.wait()
@@ -145,17 +148,25 @@ def test_a_missing_column_is_told_in_a_line(ottla: Topics, tmp_path: Path) -> No
     assert '"errorClass": "UNRESOLVED_COLUMN.WITH_SUGGESTION"' in log.read_text()
 
 
-def test_an_idle_query_is_not_starting_for_ever(ottla: Topics, tmp_path: Path) -> None:
+def test_an_idle_query_is_not_starting_for_ever(spark: "SparkSession", ottla: Topics, tmp_path: Path) -> None:
     folder, _, _, _ = numbers_project(ottla, tmp_path)
     progress = folder / ".ottla" / "halves" / "progress.json"
+    deadline = time.monotonic() + PATIENCE_SECONDS
 
-    def states() -> list[str]:
-        return [query["state"] for query in json.loads(progress.read_bytes())["queries"]] if progress.exists() else []
+    def end_when_idle(_reports: list[QueryReport]) -> None:
+        states = [query["state"] for query in json.loads(progress.read_bytes())["queries"]]
+        if states == ["idle", "idle"]:
+            raise InterruptedError
+        assert time.monotonic() < deadline, states
 
-    often = ("--set", "spark.sql.streaming.noDataProgressEventInterval=500")
-    with running(tmp_path / "run", str(folder), "--bootstrap", ottla.bootstrap, *SMALL, *often) as process:
-        wait_event(process, event="ready")
-        wait_until(lambda: states() == ["idle", "idle"], states)
+    spark.conf.set("spark.sql.streaming.noDataProgressEventInterval", "500")
+    try:
+        with pytest.raises(InterruptedError):
+            run_queries(spark, loaded(ottla, folder), once=False, watch=end_when_idle, ready=lambda: None)
+    finally:
+        spark.conf.unset("spark.sql.streaming.noDataProgressEventInterval")
+        for query in spark.streams.active:
+            query.stop()
 
 
 SLOW = """
@@ -194,12 +205,12 @@ def test_parquet_is_right_for_readers_that_do_not_know_spark(
     folder = write_project(tmp_path / "shop", settings, {"slow.py": SLOW.format(flag=str(flag))})
     arguments = (str(folder), "--bootstrap", ottla.bootstrap, *SMALL)
     send_numbers(ottla, source, 0, 100)
-    run_command("run", *arguments, "--once")
+    run_once(spark, ottla, folder)
     assert 100 == ds.dataset(archive).count_rows()
     send_numbers(ottla, source, 1000, 1100)
     with running(tmp_path / "run", *arguments) as process:
         wait_event(process, event="ready")
-        wait_until(lambda: uncommitted(archive))
+        wait_until(lambda: uncommitted(archive), "one file of the batch is written")
         process.kill()
     (complete,) = uncommitted(archive)
     flag.touch()

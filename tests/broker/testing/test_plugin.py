@@ -5,6 +5,8 @@ import sys
 from importlib.metadata import entry_points
 from pathlib import Path
 
+import pytest
+
 TESTS = """
 import pytest
 from ottla.client.admin.values import ConfigResource
