@@ -10,6 +10,7 @@ import pytest
 from ottla.spark.launch.java import OPTIONAL_MODULE_ARGUMENT, java_home, probe
 from ottla.spark.launch.session import build_session, default_settings
 from tests.processes import run
+from tests.spark.class_archive import class_archive
 from tests.spark.topics import Topics
 
 if TYPE_CHECKING:
@@ -71,6 +72,12 @@ def test_settings_of_ours_are_set_and_those_given_win(spark: "SparkSession") -> 
 def test_the_session_that_runs_is_the_session(spark: "SparkSession") -> None:
     again = build_session("tests", master="local[2]")
     assert spark.sparkContext is again.sparkContext
+
+
+def test_the_jvm_maps_the_archive_of_classes(spark: "SparkSession") -> None:
+    """If it did not, every JVM would start more slowly, and nothing else would fail."""
+    maps = Path(f"/proc/{spark.sparkContext._gateway.proc.pid}/maps").read_text()
+    assert str(class_archive()) in maps
 
 
 def test_executors_run_this_python(spark: "SparkSession") -> None:
