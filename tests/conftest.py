@@ -8,6 +8,7 @@ in one of the pure folders that does it fails.
 
 import asyncio
 import gc
+import signal
 import sys
 import threading
 from collections.abc import Callable, Generator, Iterator
@@ -25,6 +26,10 @@ from tests.effort import effort
 pytest.register_assert_rewrite(
     *(f"tests.{folder.name}" for folder in Path(__file__).parent.iterdir() if folder.is_dir())
 )
+
+# Programs that tests interrupt inherit it: a shell that starts pytest in the background has it ignored.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 gc.disable()  # until everything is collected: imports make millions of objects and next to no garbage
 
@@ -73,6 +78,15 @@ def pytest_collection_finish() -> None:
     gc.collect()
     gc.freeze()
     gc.enable()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_assertrepr_compare() -> Generator[None, object, object]:
+    """Shows values up to the limits in `pyproject.toml` in CI, too: comparing all of a large one takes minutes."""
+    with pytest.MonkeyPatch.context() as environment:
+        for variable in ("CI", "BUILD_NUMBER"):  # where they are set, pytest has no limits
+            environment.delenv(variable, raising=False)
+        return (yield)
 
 
 @pytest.hookimpl(wrapper=True)
