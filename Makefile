@@ -81,7 +81,7 @@ check: $(VENV)/.installed-dev  ## style, types, layers, tidiness, the build
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
-	$(PYTEST) tests/test_tidy.py tests/test_setup.py tests/test_fetching.py tests/test_workers.py tests/test_processes.py --workers 2
+	$(PYTEST) tests/test_tidy.py tests/test_setup.py tests/test_fetching.py tests/test_workers.py tests/test_processes.py tests/test_differences.py --workers 2
 
 # `make test` runs the others of these files: only here are these clients installed.
 FOREIGN_LOGINS := tests/broker/logins/test_foreign_clients.py tests/broker/test_secured_listeners.py

@@ -19,7 +19,7 @@ import pytest
 import uvloop
 from hypothesis import settings
 
-from tests import failures, workers
+from tests import differences, failures, workers
 from tests.effort import effort
 
 # Assertions of the modules that tests share also say what they compared.
@@ -53,6 +53,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     """Without `--workers` the tests run in this process."""
+    config.pluginmanager.register(differences)
     if config.option.workers and not config.option.collectonly:
         config.pluginmanager.register(workers.WorkerPool(config))
 
@@ -78,15 +79,6 @@ def pytest_collection_finish() -> None:
     gc.collect()
     gc.freeze()
     gc.enable()
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_assertrepr_compare() -> Generator[None, object, object]:
-    """Shows values up to the limits in `pyproject.toml` in CI, too: comparing all of a large one takes minutes."""
-    with pytest.MonkeyPatch.context() as environment:
-        for variable in ("CI", "BUILD_NUMBER"):  # where they are set, pytest has no limits
-            environment.delenv(variable, raising=False)
-        return (yield)
 
 
 @pytest.hookimpl(wrapper=True)

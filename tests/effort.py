@@ -8,7 +8,7 @@ what it finds is printed with a blob to repeat it.
 import os
 from typing import Final, Literal, cast, get_args
 
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, Phase, settings
 
 Level = Literal["quick", "full", "long"]
 LEVEL: Final = cast(Level, os.environ.get("OTTLA_HYPOTHESIS", "full"))
@@ -36,5 +36,7 @@ def effort(examples: int, steps: int = _STEPS) -> settings:
         # A shared machine may stall for a second in the middle of an example.
         deadline=None,
         print_blob=True,
+        # Which lines only failing examples run is found out by tracing hundreds of them: a failure would take minutes.
+        phases=[phase for phase in Phase if phase is not Phase.explain],
         suppress_health_check=list(HealthCheck),
     )
