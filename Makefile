@@ -87,7 +87,7 @@ check: $(VENV)/.installed-dev  ## style, types, layers, tidiness, the build
 FOREIGN_LOGINS := tests/broker/logins/test_foreign_clients.py tests/broker/test_secured_listeners.py
 test-compat: $(VENV)/.installed-compat  ## real Kafka, its tools and foreign clients (install them with tests/compat/prepare)
 	$(PYTEST) tests/compat --ignore tests/compat/client_suite --workers 3 -m "not long"
-	$(BIN)/python -m pytest $(FOREIGN_LOGINS) -k "aiokafka or kafka_python" --workers 3
+	$(PYTEST) $(FOREIGN_LOGINS) -k "aiokafka or kafka_python" --workers 3
 	$(BIN)/python -m tests.compat.client_suite
 
 compat: $(VENV)/.installed-compat  ## the same with a running Kafka in every comparison, and the long runs: MirrorMaker from Kafka to Ottla and back

@@ -1,6 +1,7 @@
 """Clients of other projects log in at a broker with SASL, produce and consume; with wrong secrets they cannot."""
 
 import asyncio
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -144,17 +145,19 @@ async def test_kafka_python_lists_topics(tmp_path: Path, mechanism: str) -> None
             return token(KEY)
 
     def topics(broker: Broker) -> set[str]:
-        configs: dict[str, Any] = {"sasl_plain_username": "alice", "sasl_plain_password": ALICE_PASSWORD}
+        login: dict[str, Any] = {"sasl_plain_username": "alice", "sasl_plain_password": ALICE_PASSWORD}
         if mechanism == "OAUTHBEARER":
-            configs = {"sasl_oauth_token_provider": Tokens()}
-        consumer = kafka.KafkaConsumer(
-            bootstrap_servers=bootstrap(broker), security_protocol="SASL_PLAINTEXT", sasl_mechanism=mechanism, **configs
-        )
-        try:
-            found: set[str] = consumer.topics()
-            return found
-        finally:
-            consumer.close()
+            login = {"sasl_oauth_token_provider": Tokens()}
+        configs = {
+            "bootstrap_servers": bootstrap(broker),
+            "security_protocol": "SASL_PLAINTEXT",
+            "sasl_mechanism": mechanism,
+            **login,
+        }
+        with closing(kafka.KafkaAdminClient(**configs)) as admin:
+            admin.create_topics([kafka.admin.NewTopic("t", num_partitions=1, replication_factor=1)])
+        with closing(kafka.KafkaConsumer(**configs)) as consumer:
+            return set(consumer.topics())
 
     settings = oauth_settings(tmp_path) if mechanism == "OAUTHBEARER" else sasl_settings(tmp_path)
     async with secured(settings) as broker:
