@@ -54,6 +54,8 @@ $(VENV)/.installed-%: $(VENV)/.installed
 run: $(VENV)/.installed  ## set up and start the broker
 	$(BIN)/ottla serve
 
+# Most tests of brokers wait.
+test: WORKERS = $(shell echo $$((4 * $$(nproc))))
 test: $(VENV)/.installed-dev  ## set up and run the tests
 	OTTLA_HYPOTHESIS=quick $(ON_RAM_DISK)$(PYTEST) --workers $(WORKERS) -m "not slow"
 
