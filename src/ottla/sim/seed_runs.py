@@ -15,7 +15,7 @@ PRELOADED: Final = ["ottla.sim.report"]
 def take_within(
     seconds: float | None, seeds: Iterable[int], monotonic: Callable[[], float] = time.monotonic
 ) -> Iterator[int]:
-    """The first seed, and those that are asked for before the time is up; all if there is no limit."""
+    """Yields seeds until the time is up, at least one; all of them if there is no limit."""
     deadline = None if seconds is None else monotonic() + seconds
     for seed in seeds:
         yield seed
