@@ -1,6 +1,7 @@
 """kafka-python as a member of groups. It speaks the classic protocol."""
 
 from collections.abc import Callable
+from contextlib import closing
 from typing import Any
 
 from kafka import ConsumerRebalanceListener, KafkaConsumer, TopicPartition
@@ -89,7 +90,6 @@ class Groups(MemberCommands):
         super().__init__()
         self._bootstrap = bootstrap
         self._code_of = code_of
-        self._admin = KafkaAdminClient(bootstrap_servers=bootstrap)
 
     def join_group(
         self,
@@ -122,7 +122,9 @@ class Groups(MemberCommands):
 
     def committed_offsets(self, group: str, topic: str, wanted: list[int]) -> dict[str, Any]:
         places = [TopicPartition(topic, each) for each in wanted]
-        found = self._admin.list_group_offsets({group: places})[group]
+        # A new client each time: one that lost its broker refuses (NodeNotReadyError) until it may connect again.
+        with closing(KafkaAdminClient(bootstrap_servers=self._bootstrap)) as admin:
+            found = admin.list_group_offsets({group: places})[group]
         return {"offsets": [[each.partition, found[each].offset, found[each].metadata or ""] for each in places]}
 
 
