@@ -94,6 +94,17 @@ def test_wrong_epochs_and_sessions_are_refused(connection: RawConnection) -> Non
     assert ErrorCode.invalid_request is Member(connection, group_id, topic_id, "x" * 37).ask_fetch().error_code
 
 
+def test_a_repeated_request_is_refused_and_changes_nothing(connection: RawConnection) -> None:
+    """A client whose response was lost cannot tell what it got: it must open another session."""
+    group_id, topic_id = set_up(connection, records=1)
+    member = Member(connection, group_id, topic_id)
+    ((_, last, _),) = member.fetch()
+    assert [ErrorCode.none] == member.acknowledge((0, last, [RELEASE]))
+    assert ErrorCode.invalid_share_session_epoch is member.ask_fetch(share_session_epoch=1).error_code
+    assert [ErrorCode.invalid_share_session_epoch] == member.acknowledge((0, last, [ACCEPT]), share_session_epoch=1)
+    assert [(0, last, 2)] == member.fetch(), "the session goes on with the epoch after the last request that counted"
+
+
 def test_acknowledgements_that_do_not_fit_change_nothing(connection: RawConnection, address: str) -> None:
     group_id, topic_id = set_up(connection, records=2)
     member = Member(connection, group_id, topic_id)

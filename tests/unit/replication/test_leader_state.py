@@ -210,13 +210,16 @@ class TestGrowing:
         assert new is state.proposal
 
     def test_a_follower_that_ends_before_this_epoch_stays_outside(self) -> None:
-        state = leader([1, 2], [1], high_watermark=3, epoch_start=7)
+        state = leader([1, 2, 3], [1, 3], high_watermark=3, epoch_start=7)
         state.on_local_end(Offset(7))
-        state.partition.high_watermark = Offset(3)
+        fetch(state, 3, 3)
         fetch(state, 2, 5)
+        assert 3 == state.high_watermark
         assert None is state.propose(1.0, LAG, ALIVE), "an earlier leader may have committed up to 7"
         fetch(state, 2, 7)
-        assert None is not state.propose(1.0, LAG, ALIVE)
+        assert state.propose(1.0, LAG, ALIVE) == IsrProposal(
+            isr=(BrokerId(1), BrokerId(2), BrokerId(3)), added=((BrokerId(2), 102),)
+        )
 
     @pytest.mark.parametrize("alive", [{}, {BrokerId(2): 555}])
     def test_only_the_broker_epoch_that_caught_up_comes_in(self, alive: dict[BrokerId, int]) -> None:

@@ -2,15 +2,17 @@
 
 from uuid import UUID
 
+import pytest
+
 from ottla.client.group.consumer_membership_state import ConsumerMembershipState, GroupHeartbeat, HeartbeatAnswer
 from ottla.model.ids import TopicPartition
 
 TOPIC, TOPIC_ID = "t", UUID(int=1)
 
 
-def member() -> ConsumerMembershipState:
+def member(instance_id: str | None = None) -> ConsumerMembershipState:
     """One that owns a partition."""
-    state = ConsumerMembershipState(group_id="g", member_id="m", poll_interval=30.0)
+    state = ConsumerMembershipState(group_id="g", member_id="m", instance_id=instance_id, poll_interval=30.0)
     state.subscribe({TOPIC})
     state.on_poll(0.0)
     state.on_coordinator(7, 0.0)
@@ -89,3 +91,13 @@ def test_while_every_answer_comes_only_what_changed_is_said() -> None:
         asked = heartbeat(state, now)
         state.on_heartbeat(asked, HeartbeatAnswer(error_code=0, member_epoch=1, heartbeat_interval=1.0), now)
     assert GroupHeartbeat(member_epoch=1) == asked
+
+
+@pytest.mark.parametrize(
+    ("instance_id", "epoch"), [(None, -1), ("i", -2)], ids=["a dynamic member leaves", "a static one may come back"]
+)
+def test_the_last_heartbeat_tells_whether_the_member_leaves_for_good(instance_id: str | None, epoch: int) -> None:
+    farewell = GroupHeartbeat(member_epoch=epoch)
+    assert farewell == member(instance_id).leave("close")
+    # The same where the program no longer polls.
+    assert farewell == heartbeat(member(instance_id), 30.0)
