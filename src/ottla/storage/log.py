@@ -564,28 +564,13 @@ class Log:
 
     def begin_flush(self, *, closing: bool = False) -> FlushJob:
         """What must be synced to make everything appended so far durable; run it in the background, then call
-        `end_flush`."""
+        `end_flush`. Raises StorageError if a file cannot be opened for it: then nothing has changed."""
         self.check_usable()
-        # From the segment of the last flushed record on: if it was sealed since, its indexes are not flushed yet.
-        dirty = self.segments.from_offset(Offset(self.recovery_point - 1))
-        sealed = dirty if closing else dirty[:-1]
-        paths = [path for segment in sealed for path in segment.paths()]
-        snapshots = [segment.base_offset for segment in dirty[1:]] + ([self.end_offset] if closing else [])
-        paths += [names.segment_path(self.folder, offset, names.SNAPSHOT) for offset in snapshots]
-        folders = [self.folder] if closing or any(segment.is_new for segment in dirty) else []
-        if not self._is_settled:
-            folders.append(self.folder.rpartition("/")[0])
-            paths.append(f"{self.folder}/{names.PARTITION_METADATA}")
-        return FlushJob(
-            disk=self._disk,
-            folder=self.folder,
-            end_offset=self.end_offset,
-            truncations=self.truncations,
-            sealed_paths=tuple(paths),
-            active=self.segments.active.file,
-            epochs=self.epochs.starts if self.epochs.dirty else None,
-            sync_folders=tuple(folders),
-        )
+        try:
+            return self._flush_job(closing)
+        except OSError as error:
+            refusal = StorageError(f"{error.filename or self.folder}: cannot flush: {error.strerror}")
+            raise self.health.note_refusal(refusal) from error
 
     def end_flush(self, job: FlushJob) -> None:
         """Moves the recovery point after a job has succeeded, unless the log was truncated in the meantime."""
@@ -640,6 +625,28 @@ class Log:
             self.abandon(f"{self.partition}: the log is closed")
 
     # Internals
+
+    def _flush_job(self, closing: bool) -> FlushJob:
+        # From the segment of the last flushed record on: if it was sealed since, its indexes are not flushed yet.
+        dirty = self.segments.from_offset(Offset(self.recovery_point - 1))
+        sealed = dirty if closing else dirty[:-1]
+        paths = [path for segment in sealed for path in segment.paths()]
+        snapshots = [segment.base_offset for segment in dirty[1:]] + ([self.end_offset] if closing else [])
+        paths += [names.segment_path(self.folder, offset, names.SNAPSHOT) for offset in snapshots]
+        folders = [self.folder] if closing or any(segment.is_new for segment in dirty) else []
+        if not self._is_settled:
+            folders.append(self.folder.rpartition("/")[0])
+            paths.append(f"{self.folder}/{names.PARTITION_METADATA}")
+        return FlushJob(
+            disk=self._disk,
+            folder=self.folder,
+            end_offset=self.end_offset,
+            truncations=self.truncations,
+            sealed_paths=tuple(paths),
+            active=self.segments.active.file,
+            epochs=self.epochs.starts if self.epochs.dirty else None,
+            sync_folders=tuple(folders),
+        )
 
     def _must_roll(self, batch: Batch, last_offset: Offset, ahead_bytes: int, now: TimestampMs) -> bool:
         """Whether `batch` needs a new segment, if `ahead_bytes` are written to the active one before it."""

@@ -298,17 +298,61 @@ class TestBroken:
         assert not again.dirs[0].is_clean
         assert {} == again.offline
 
-    def test_one_log_that_cannot_be_flushed_does_not_keep_the_others_from_it(self) -> None:
+    @pytest.mark.parametrize("waits", [True, False])
+    def test_a_file_that_cannot_be_opened_is_flushed_later(self, waits: bool) -> None:
+        """Nothing was synced and nothing was lost: the log stays as it is."""
+        disk = SimDisk()
+        log = open_store(disk).create(P0)
+        fill(log, 6)
+        log.segments.release()
+        path = f"{FOLDER}/{0:020}.log"
+        disk.break_path(path, errno.EMFILE)
+
+        def flush() -> None:
+            if waits:
+                asyncio.run(log.wait_flushed(Offset(6)))
+            else:
+                log.flush()
+
+        with pytest.raises(StorageError, match=f"{path}: cannot flush: Too many open files"):
+            flush()
+        assert (None, 0) == (log.failure, log.recovery_point)
+        assert "Too many open files" in str(log.health.refusal)
+        disk.heal(path)
+        flush()
+        assert 6 == log.recovery_point
+
+    def test_a_log_that_cannot_be_opened_does_not_keep_the_others_from_being_closed(
+        self, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        disk = SimDisk()
+        store = open_store(disk, [DATA, OTHER])
+        logs = [store.create(partition) for partition in (P0, P1)]
+        for log in logs:
+            fill(log, 2)
+            log.segments.release()
+        disk.break_path(f"{logs[0].folder}/{0:020}.log")
+        close(store)
+        assert "partition t-0 was not closed cleanly" in caplog.text
+        disk.heal(f"{logs[0].folder}/{0:020}.log")
+        again = open_store(disk.kill(), [DATA, OTHER])
+        assert [False, True] == [again.dir_of(partition).is_clean for partition in (P0, P1)]
+        assert [2, 2] == [again.get(partition).end_offset for partition in (P0, P1)]
+
+    @pytest.mark.parametrize("is_open", [True, False])
+    def test_one_log_that_cannot_be_flushed_does_not_keep_the_others_from_it(self, is_open: bool) -> None:
         disk, clock = SimDisk(), SimClock()
         store = open_store(disk, config=LogConfig(flush_ms=10), clock=clock)
         for partition in (P0, P1):
             fill(store.create(partition), 1)
         work = housekeeping(store, disk, clock)
         asyncio.run(work.flush_by_time(clock.now_ms()))
+        if not is_open:
+            store.get(P0).segments.release()
         disk.break_path(f"{FOLDER}/{0:020}.log")
         clock.advance(1)
         asyncio.run(work.flush_by_time(clock.now_ms()))
-        assert ["cannot flush" in str(log.failure) for log in store] == [True, False]
+        assert ["cannot flush" in str(log.health.trouble) for log in store] == [True, False]
         assert [0, 1] == [log.recovery_point for log in store]
 
 
