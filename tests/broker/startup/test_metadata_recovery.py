@@ -1,10 +1,12 @@
 """Metadata that was lost, or restored from an older backup, costs no record."""
 
 import asyncio
+import errno
 import logging
 import shutil
 import sqlite3
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,6 +16,7 @@ from ottla.broker.broker import METADATA_FILE, Broker
 from ottla.broker.startup.metadata_recovery import StartStoppedError
 from ottla.env.real_clock import RealClock
 from ottla.env.real_disk import RealDisk
+from ottla.env.world import real_world
 from ottla.metadata.image import NO_LEADER
 from ottla.metadata.sqlite.sqlite_store import SqliteStore
 from ottla.metadata.store import Put
@@ -24,7 +27,8 @@ from ottla.records.layout import LEADER_EPOCH_AT
 from ottla.storage.data_dirs.metadata_seen import MetadataSeen, encode_seen, read_seen
 from tests.broker.inside import append, elect_again
 from tests.broker.replicated import ReplicatedBrokers
-from tests.broker.running_broker import ask, make_topic, running, with_broker
+from tests.broker.running_broker import ask, broker_on, make_topic, running, with_broker
+from tests.broker.sick_disk import SickDisk
 from tests.unit.storage.rig import batch, flipped
 from tests.waiting import PATIENCE_SECONDS, until
 
@@ -195,6 +199,27 @@ class TestLost:
         seen = read_seen(RealDisk(), str(tmp_path / "data" / ".ottla-metadata-seen"))
         assert seen is not None
         assert seen.revision < before
+
+    async def test_a_partition_that_cannot_be_opened_does_not_make_the_recovered_metadata_look_older(
+        self, tmp_path: Path
+    ) -> None:
+        """The data dirs remember the recovered metadata, also while not every partition can be served."""
+        async with running(tmp_path) as broker:
+            for number in range(20):
+                await make_topic(broker, f"t{number}")
+            append(broker.partitions.find("t0", 0), batch(b"x"))
+            before = broker.image.revision
+        forget_metadata(tmp_path / "data")
+        disk = SickDisk()
+        disk.fail("open", "t0-0", errno.EMFILE)
+        async with broker_on(tmp_path, world=replace(real_world(), disk=disk)) as broker:
+            assert [TopicPartition("t0", 0)] == list(broker.health.offline_partitions())
+            assert broker.image.revision < before
+        disk.heal()
+        async with broker_on(tmp_path, world=replace(real_world(), disk=disk)) as broker:
+            assert {} == broker.health.offline_partitions()
+            assert {f"t{number}" for number in range(20)} == set(broker.image.topics)
+        disk.close()
 
     async def test_producer_ids_are_not_given_out_again(self, tmp_path: Path) -> None:
         first = await with_broker(tmp_path, producer_id)
