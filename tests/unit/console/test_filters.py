@@ -94,6 +94,8 @@ ORDER = Row(
         ("value.note == null", True),
         ("value.user.tags[1] == 'b'", True),
         ("value.user.tags[-1] == 'b'", True),
+        ("value.user.tags[-2] == 'a'", True),
+        ("value.user.tags[-3] == null", True),
         ("value.user.tags[2] == 'b'", False),
         ('value.user.tags contains "a"', True),
         ('value["user"]["name"] contains "\\n"', True),

@@ -1,5 +1,7 @@
 """Heartbeats of streams groups: tasks that move, statuses, shutdown, deadlines and commits."""
 
+import pytest
+
 from ottla.coordination.groups.requests import NewOffset, OffsetCommitRequest
 from ottla.coordination.groups.streams.requests import (
     GroupState,
@@ -89,6 +91,20 @@ def test_an_older_topology_is_stale_and_another_one_is_refused() -> None:
     other = Topology(epoch=1, subtopologies=COUNTING.subtopologies[:1])
     assert ErrorCode.INVALID_REQUEST is driver.join("m3", topology=other).error
     assert ErrorCode.NONE is driver.join("m3", topology=newer).error
+
+
+@pytest.mark.parametrize("kind", ["active_tasks", "standby_tasks"])
+def test_tasks_that_the_topology_does_not_have_are_refused(kind: str) -> None:
+    driver = Driver()
+    joined = driver.join("m1")
+    for tasks, message in (
+        ({"1": (0, 2)}, "Task 2 for subtopology 1 is invalid. Number of tasks for this subtopology: 2"),
+        ({"1": (-1,)}, "Task -1 for subtopology 1 is invalid. Number of tasks for this subtopology: 2"),
+        ({"9": (0,)}, "Subtopology 9 does not exist in the topology."),
+    ):
+        refused = driver.beat("m1", joined.member_epoch, **{**owning({}), kind: tasks})
+        assert (ErrorCode.INVALID_REQUEST, message) == (refused.error, refused.error_message)
+    assert ErrorCode.NONE is driver.beat("m1", joined.member_epoch, **{**owning({}), kind: {"1": (1,)}}).error
 
 
 def test_a_shutdown_is_told_to_all_until_the_group_is_empty() -> None:
