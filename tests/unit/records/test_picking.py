@@ -150,6 +150,7 @@ def test_what_fits_certainly_fits(sizes: list[int], bytes_max: int, added: int) 
         stamped = Stamp("n", array("q", [1] * fitting), b"x" * max(0, added - 22)) if added >= 22 else None
         made = pick_batch(blocks, offsets[:fitting], drop=NOTHING, stamps=[stamped] if stamped else ())
         assert len(made) <= bytes_max
+        assert count_fitting(blocks, offsets, len(made) - 1, added_bytes=added) < fitting
     if fitting < len(sizes):
         assert bytes_max < 61 + sum(sizes[: fitting + 1]) + (fitting + 1) * (added + 40)
 
