@@ -1,4 +1,4 @@
-"""Warnings about connections that were closed because of what their clients did. Pure but for the log.
+"""Warnings about connections or requests that were refused because of what their clients did. Pure but for the log.
 
 Clients may fail thousands of times a second, so each address gets one line a minute for each kind of failure: a failed
 login does not go unnoticed because a handshake failed before. What was not logged is counted, and reported when
@@ -37,11 +37,14 @@ class _Warned(NamedTuple):
 class RefusalLog:
     """The warnings about all clients. `now` is the monotonic clock."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, what: str = "connection") -> None:
+        """`what` is refused: a connection, which is closed, or a request."""
+        self._what = what
+        self._done = "closed" if what == "connection" else "refused"
         self._warned: dict[tuple[str, RefusalKind], _Warned] = {}
 
     def add(self, kind: RefusalKind, host: str, address: str, reason: str, now: float) -> None:
-        """A connection was closed: logged now, or counted."""
+        """A connection was closed, or a request refused: logged now, or counted."""
         key = host, kind
         warned = self._warned.get(key)
         if warned is not None and now - warned.at < WARNING_SECONDS:
@@ -50,8 +53,8 @@ class RefusalLog:
         if warned is None and len(self._warned) >= WARNINGS_KEPT_MAX:
             self._report_all(now)
         count, seconds = (warned.unlogged, now - warned.at) if warned is not None else (0, 0.0)
-        more = f" (and {count} more connections from {host} in the last {seconds:.0f} s)" if count else ""
-        _LOGGER.warning("closed connection from %s%s: %s", address, more, reason)
+        more = f" (and {count} more {self._what}s from {host} in the last {seconds:.0f} s)" if count else ""
+        _LOGGER.warning("%s %s from %s%s: %s", self._done, self._what, address, more, reason)
         self._warned[key] = _Warned(now)
 
     def report_counted(self, now: float) -> None:
@@ -69,8 +72,10 @@ class RefusalLog:
     def _report(self, host: str, kind: RefusalKind, warned: _Warned, now: float) -> None:
         if warned.unlogged:
             _LOGGER.warning(
-                "closed %d more connections from %s in the last %.0f s because of their %s; the last one: %s",
+                "%s %d more %ss from %s in the last %.0f s because of their %s; the last one: %s",
+                self._done,
                 warned.unlogged,
+                self._what,
                 host,
                 now - warned.at,
                 kind.value,

@@ -1,7 +1,8 @@
 """The registry's authorizer: the cluster's users log in, the cluster's ACLs decide.
 
 The registry has no users of its own. Name and password of basic authentication, or a bearer token, are tried at a
-broker, with SASL; what a broker accepts is remembered for a short time, by a hash under a key of this process. ACLs of
+broker, with SASL (`login_places.py` says when); requests with the same login share one try. What a broker accepts is
+remembered for a short time, by a hash under a key of this process. ACLs of
 subjects are ACLs of topics whose names begin with `:subject:`, which no topic's name can, so that Kafka's tools and
 rules (prefixes, denials, hosts) apply. They are read from the cluster every few seconds, for which the registry's own
 user needs Describe on the cluster.
@@ -15,7 +16,7 @@ from base64 import b64decode, urlsafe_b64decode
 from binascii import Error as Base64Error
 from collections.abc import Callable, Iterable
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
@@ -27,6 +28,7 @@ from ottla.env.real_network import RealNetwork
 from ottla.model.errors import InvalidConfigError, MisuseError, OttlaError
 from ottla.registry.service.authorization import Client, Operation
 from ottla.registry.service.http_messages import http_error
+from ottla.registry.service.login_places import LoginPlaces, TooManyLoginsError
 from ottla.registry.state.errors import RegistryError
 from ottla.security.acl_authorizer import AclAuthorizer
 from ottla.security.acls import AclBinding, PatternType, Permission
@@ -35,10 +37,12 @@ from ottla.security.principals import USER_TYPE, Principal
 from ottla.security.resources import Operation as AclOperation
 from ottla.security.resources import ResourceType
 from ottla.security.sasl.authentication_error import AuthenticationError
+from ottla.security.sasl.client import ClientMechanism
 from ottla.security.security_protocol import SecurityProtocol
 from ottla.transport.addresses import Address
 from ottla.transport.client_connection import Connection
 from ottla.transport.client_security import ClientSecurity, sasl_login
+from ottla.transport.refusal_log import RefusalKind, RefusalLog
 
 _LOGGER: Final = logging.getLogger(__name__)
 
@@ -57,13 +61,12 @@ _OPERATIONS: Final = {
 }
 _REMEMBERED_SECONDS: Final = 60.0
 _REMEMBERED_MAX: Final = 10_000
-_LOGINS_AT_ONCE_MAX: Final = 8
-_LOGINS_WAITING_MAX: Final = 64
 _LOGIN_TIMEOUT_MS: Final = 10_000
 _REFRESH_SECONDS: Final = 3.0
 _STALE_SECONDS: Final = 300.0
 """ACLs that could not be read again for this long are not trusted any more: then only super users are allowed."""
 _HEADER_BYTES_MAX: Final = 16 * 1024
+_SHOWN_MAX: Final = 200
 _ACLS: Final = ACLFilter(resource_pattern=ResourcePatternFilter(ACLResourceType.TOPIC))
 
 
@@ -99,47 +102,71 @@ class ClusterAccess:
         self._acls_read_at: float | None = None
         self._key = secrets.token_bytes(32)
         self._remembered: dict[bytes, tuple[float, str]] = {}
-        self._logins = asyncio.Semaphore(_LOGINS_AT_ONCE_MAX)
-        self._waiting = 0
+        """Until when an accepted login is trusted, and its principal. Kept after that: see `LoginPlaces.of`."""
+        self._places = LoginPlaces()
+        self._tries: dict[bytes, asyncio.Task[str]] = {}
+        self._refusals = RefusalLog(what="request")
 
     # Who
 
     async def identify(self, client: Client) -> Client:
-        """Raises `RegistryError`: 401 for a client whose password or token no broker accepts, 503 if none answers."""
+        """Raises `RegistryError`: 401 for a client whose password or token no broker accepts, 429 if its address has
+        too many logins under way, 503 if no broker answers."""
         header = client.authorization
-        if not header or len(header) > _HEADER_BYTES_MAX:
+        if not header:
             raise _unknown()
         digest = hmac.digest(self._key, header.encode("latin-1", "replace"), "sha256")
         known = self._remembered.get(digest)
         if known is not None and known[0] > self._now():
             return replace(client, principal=known[1])
-        principal = await self._log_in(header)
-        if len(self._remembered) >= _REMEMBERED_MAX:
-            self._remembered.clear()
-        self._remembered[digest] = (self._now() + _REMEMBERED_SECONDS, principal)
-        return replace(client, principal=principal)
+        who = "login"
+        try:
+            login = self._read(header)
+            who = f"login of user {_shown(login.user)}"
+            task = self._tries.get(digest)
+            if task is None:
+                address = client.host if known is None else None
+                task = self._tries[digest] = asyncio.create_task(self._try(digest, login, address))
+                # If all clients that wait for it have gone away, asyncio would log its error.
+                task.add_done_callback(lambda done: None if done.cancelled() else done.exception())
+            # Shielded: others may wait for it, too.
+            return replace(client, principal=await asyncio.shield(task))
+        except (_RefusedLoginError, TooManyLoginsError) as error:
+            self._refusals.add(RefusalKind.LOGIN, client.host, client.host, f"{who}: {error}", self._now())
+            if isinstance(error, TooManyLoginsError):
+                raise http_error(429, f"too many logins: {error}; try again later") from None
+            raise _unknown() from None
 
-    async def _log_in(self, header: str) -> str:
+    def _read(self, header: str) -> "_Login":
+        """Raises `_RefusedLoginError`."""
+        if len(header) > _HEADER_BYTES_MAX:
+            raise _RefusedLoginError(f"its Authorization header has more than {_HEADER_BYTES_MAX} bytes")
         scheme, _, credentials = header.partition(" ")
         match scheme.lower():
             case "basic":
                 user, password = _user_and_password(credentials.strip())
-                sasl = sasl_login(self._mechanism, username=user, password=password)
+                return _Login(user, sasl_login(self._mechanism, username=user, password=password))
             case "bearer":
                 token = credentials.strip()
-                user = _subject_of(token)
-                sasl = sasl_login("OAUTHBEARER", token_provider=lambda: token)
-            case _:
-                raise _unknown()
-        if self._waiting >= _LOGINS_WAITING_MAX:
-            raise http_error(503, "too many logins are under way")
-        self._waiting += 1
+                return _Login(_subject_of(token), sasl_login("OAUTHBEARER", token_provider=lambda: token))
+        raise _RefusedLoginError("its Authorization header has neither Basic nor Bearer credentials")
+
+    async def _try(self, digest: bytes, login: "_Login", address: str | None) -> str:
+        """The principal, which is remembered."""
         try:
-            async with self._logins:
-                await self._ask_brokers(replace(self._security, sasl=sasl))
+            async with self._places.of(address):
+                await self._ask_brokers(replace(self._security, sasl=login.sasl))
+        except _RefusedLoginError:
+            self._remembered.pop(digest, None)
+            raise
         finally:
-            self._waiting -= 1
-        return str(Principal(USER_TYPE, user))
+            del self._tries[digest]
+        principal = str(Principal(USER_TYPE, login.user))
+        self._remembered.pop(digest, None)
+        if len(self._remembered) >= _REMEMBERED_MAX:
+            del self._remembered[next(iter(self._remembered))]
+        self._remembered[digest] = (self._now() + _REMEMBERED_SECONDS, principal)
+        return principal
 
     async def _ask_brokers(self, security: ClientSecurity) -> None:
         problem: OttlaError | None = None
@@ -156,8 +183,7 @@ class ClusterAccess:
                 return
             except (AuthenticationError, MisuseError) as error:
                 # MisuseError: a name that the mechanism cannot send.
-                _LOGGER.info("a login was refused by %s", address)
-                raise _unknown() from error
+                raise _RefusedLoginError(f"broker {address}: {_shortened(str(error))}") from error
             except OttlaError as error:
                 problem = error
         _LOGGER.warning("no broker can check logins: %s", problem)
@@ -193,6 +219,7 @@ class ClusterAccess:
         """Reads the ACLs every few seconds, until cancelled."""
         has_failed = False
         while True:
+            self._refusals.report_counted(self._now())
             try:
                 await self.read_acls(cluster)
                 if has_failed:
@@ -211,14 +238,32 @@ def _unknown() -> RegistryError:
     return http_error(401, "log in with basic authentication, or with a bearer token")
 
 
+class _RefusedLoginError(Exception):
+    """The message says why, for the log."""
+
+
+class _Login(NamedTuple):
+    user: str
+    sasl: Callable[[], ClientMechanism]
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= _SHOWN_MAX else f"{text[:_SHOWN_MAX]}..."
+
+
+def _shown(user: str) -> str:
+    """Quoted, so that a name cannot look like a line of the log."""
+    return ascii(_shortened(user))
+
+
 def _user_and_password(credentials: str) -> tuple[str, str]:
     try:
         text = b64decode(credentials, validate=True).decode()
     except (Base64Error, ValueError):
-        raise _unknown() from None
+        raise _RefusedLoginError("its Basic credentials are not valid base64 of UTF-8") from None
     user, colon, password = text.partition(":")
     if not (user and colon and password):
-        raise _unknown()
+        raise _RefusedLoginError("its Basic credentials lack a name or a password")
     return user, password
 
 
@@ -229,9 +274,9 @@ def _subject_of(token: str) -> str:
         claims: Any = msgspec.json.decode(urlsafe_b64decode(parts[1] + "=" * (-len(parts[1]) % 4)))
         subject = claims["sub"]
     except (ValueError, LookupError, TypeError, msgspec.DecodeError):
-        raise _unknown() from None
+        subject = None
     if not isinstance(subject, str) or not subject:
-        raise _unknown()
+        raise _RefusedLoginError("its bearer token is not a JWT with a sub claim")
     return subject
 
 
