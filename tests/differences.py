@@ -4,9 +4,10 @@ pytest's own comparison looks for differences within each line, at each try of H
 test of requests took minutes to fail.
 """
 
+import sys
 from collections.abc import Generator
 from difflib import unified_diff
-from pprint import pformat
+from pprint import PrettyPrinter
 from typing import Any, Final
 
 import pytest
@@ -37,11 +38,21 @@ def explain(left: object, right: object) -> list[str]:
     return [f"{_start(left)} == {_start(right)}", *differences]
 
 
+class _Printer(PrettyPrinter):
+    """Also prints values, and values within values, whose `repr` fails."""
+
+    def format(self, value: object, context: Any, max_levels: int, level: int) -> tuple[str, bool, bool]:
+        try:
+            return super().format(value, context, max_levels, level)
+        except Exception as error:
+            return f"<{type(error).__name__} raised in repr of {type(value).__name__}>", False, False
+
+
 def _lines(value: object) -> list[str]:
-    text = value if isinstance(value, str) else pformat(value, width=WIDTH, sort_dicts=False)
+    text = value if isinstance(value, str) else _Printer(width=WIDTH, sort_dicts=False).pformat(value)
     return text.splitlines()[:LINES_MAX]
 
 
 def _start(value: object) -> str:
-    text = repr(value)
+    text = _Printer(width=sys.maxsize, sort_dicts=False).pformat(value)
     return text if len(text) <= WIDTH else f"{text[:WIDTH]}…"

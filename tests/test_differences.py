@@ -18,6 +18,13 @@ def test_large_values():
 
 def test_order():
     assert 3 < 2
+
+class Unprintable:
+    def __repr__(self):
+        raise ZeroDivisionError
+
+def test_unprintable():
+    assert 1 == Unprintable()
 """
 
 
@@ -45,6 +52,21 @@ def test_values_that_look_alike() -> None:
     assert "the values differ in what they do not show, or behind the first lines" == explain(alike, alike + "y")[-1]
 
 
+class Unprintable:
+    """A value that cannot be shown."""
+
+    def __repr__(self) -> str:
+        raise ZeroDivisionError
+
+
+def test_values_whose_repr_fails() -> None:
+    shown = "<ZeroDivisionError raised in repr of Unprintable>"
+    assert [f"{shown} == 1", "--- left", "+++ right", "@@ -1 +1 @@", f"-{shown}", "+1"] == explain(Unprintable(), 1)
+    lists = [2, Unprintable()], [3, Unprintable()]
+    left, right = f"[2, {shown}]", f"[3, {shown}]"
+    assert [f"{left} == {right}", "--- left", "+++ right", "@@ -1 +1 @@", f"-{left}", f"+{right}"] == explain(*lists)
+
+
 def test_large_values_in_ci(tmp_path: Path) -> None:
     """pytest's own comparison needs minutes for them."""
     (tmp_path / "test_large.py").write_text(TESTS)
@@ -52,4 +74,10 @@ def test_large_values_in_ci(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "pytest", "-p", "tests.differences", "-p", "no:cacheprovider", "-q"]
     environment = {"PYTHONPATH": str(ROOT), "PYTEST_ADDOPTS": "", "CI": "true"}
     printed = run(command, status=1, environment=environment, folder=tmp_path).stdout
-    assert [True, True, True] == [text in printed for text in ("more lines", "assert 3 < 2", "2 failed")], printed
+    shown = (
+        "more lines",
+        "assert 3 < 2",
+        "assert 1 == <ZeroDivisionError raised in repr of Unprintable>",
+        "3 failed",
+    )
+    assert [True] * 4 == [text in printed for text in shown], printed
