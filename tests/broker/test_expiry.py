@@ -2,7 +2,7 @@
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -31,17 +31,7 @@ Reader = Callable[[str, str, Isolation], tuple[list[bytes], int]]
 """The values that a consumer of (bootstrap, topic, isolation level) sees up to the end, and its position there."""
 
 
-@pytest.fixture(scope="module")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[InProcessBroker]:
-    settings = {"transaction.state.log.replication.factor": "1", "transaction.state.log.num.partitions": "1"}
-    with InProcessBroker(tmp_path_factory.mktemp("broker"), settings) as started:
-        yield started
-
-
-@pytest.fixture
-def topic(broker: InProcessBroker, request: pytest.FixtureRequest) -> str:
-    name = "".join(each if each.isalnum() else "-" for each in request.node.name)
-    return broker.create_topic(name, configs=BY_HEADER)
+pytestmark = pytest.mark.ottla_topic(configs=BY_HEADER)
 
 
 def send(

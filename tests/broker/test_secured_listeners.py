@@ -24,12 +24,12 @@ from tests.waiting import until
 
 
 @pytest.fixture
-def secured(tmp_path: Path) -> Secured:
+def certificates(tmp_path: Path) -> Secured:
     return Secured(tmp_path)
 
 
-def running(secured: Secured, protocol: str, **more: str) -> Broker:
-    configs = {"log.dirs": str(secured.folder / "data"), **secured.broker(protocol, **more)}
+def running(certificates: Secured, protocol: str, **more: str) -> Broker:
+    configs = {"log.dirs": str(certificates.folder / "data"), **certificates.broker(protocol, **more)}
     return Broker(BrokerConfig.parse(settings={**configs, "offsets.topic.replication.factor": "1"}))
 
 
@@ -50,25 +50,25 @@ async def round_trip(broker: Broker, options: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("protocol", ["SSL", "SASL_SSL", "SASL_PLAINTEXT"])
-async def test_our_clients(secured: Secured, protocol: str) -> None:
-    async with running(secured, protocol) as broker:
-        await round_trip(broker, secured.client(protocol))
+async def test_our_clients(certificates: Secured, protocol: str) -> None:
+    async with running(certificates, protocol) as broker:
+        await round_trip(broker, certificates.client(protocol))
         principals = {str(client.principal) for client in connections(broker)}
         assert principals <= {"User:alice" if protocol != "SSL" else "User:ANONYMOUS"}
 
 
-async def test_client_certificates(secured: Secured) -> None:
+async def test_client_certificates(certificates: Secured) -> None:
     rules = "RULE:^CN=(.*?),.*$/$1/L,DEFAULT"
-    async with running(secured, "SSL", ssl_client_auth="required", ssl_principal_mapping_rules=rules) as broker:
-        alice = secured.client("SSL", ssl_certfile=str(secured.issue_client("Alice")))
+    async with running(certificates, "SSL", ssl_client_auth="required", ssl_principal_mapping_rules=rules) as broker:
+        alice = certificates.client("SSL", ssl_certfile=str(certificates.issue_client("Alice")))
         async with AsyncAdmin(bootstrap_servers=servers(broker), **alice) as admin:
             await admin.list_topics()
             assert {"User:alice"} == {str(client.principal) for client in connections(broker)}
         with pytest.raises(TlsError, match="the broker requires a client certificate; set ssl_certfile"):
-            async with AsyncAdmin(bootstrap_servers=servers(broker), **secured.client("SSL")) as admin:
+            async with AsyncAdmin(bootstrap_servers=servers(broker), **certificates.client("SSL")) as admin:
                 await admin.list_topics()
-        stranger = Secured(make(secured.folder / "stranger")).issue_client("mallory")
-        other = secured.client("SSL", ssl_certfile=str(stranger))
+        stranger = Secured(make(certificates.folder / "stranger")).issue_client("mallory")
+        other = certificates.client("SSL", ssl_certfile=str(stranger))
         with pytest.raises(TlsError, match="the broker does not accept this client's certificate"):
             async with AsyncAdmin(bootstrap_servers=servers(broker), **other) as admin:
                 await admin.list_topics()
@@ -95,36 +95,36 @@ class TestErrors:
         ],
     )
     async def test_wrong_options(
-        self, secured: Secured, protocol: str, change: dict[str, Any], kind: type[Exception], words: str
+        self, certificates: Secured, protocol: str, change: dict[str, Any], kind: type[Exception], words: str
     ) -> None:
-        Secured(make(secured.folder / "other"))
-        async with running(secured, protocol) as broker:
+        Secured(make(certificates.folder / "other"))
+        async with running(certificates, protocol) as broker:
             target = change.get("security_protocol", protocol)
-            options = {**secured.client(protocol), **secured.client(target), **change}
+            options = {**certificates.client(protocol), **certificates.client(target), **change}
             if not target.endswith("SSL"):
                 options.pop("ssl_cafile", None)
             if not target.startswith("SASL"):
                 options = {name: value for name, value in options.items() if not name.startswith("sasl")}
             if "ssl_cafile" in change:
-                options["ssl_cafile"] = str(secured.folder / change["ssl_cafile"])
+                options["ssl_cafile"] = str(certificates.folder / change["ssl_cafile"])
             with pytest.raises(kind, match=words) as caught:
                 async with AsyncAdmin(bootstrap_servers=servers(broker), request_timeout_ms=5000, **options) as it:
                     await it.list_topics()
             assert "alice-pw" not in str(caught.value)
 
-    async def test_wrong_host_name(self, secured: Secured) -> None:
-        secured.issue_broker("elsewhere.example")
-        async with running(secured, "SSL") as broker:
-            options = {"bootstrap_servers": servers(broker), **secured.client("SSL")}
+    async def test_wrong_host_name(self, certificates: Secured) -> None:
+        certificates.issue_broker("elsewhere.example")
+        async with running(certificates, "SSL") as broker:
+            options = {"bootstrap_servers": servers(broker), **certificates.client("SSL")}
             with pytest.raises(TlsError, match=r"not valid for the host name '127\.0\.0\.1'"):
                 async with AsyncAdmin(**options) as admin:
                     await admin.list_topics()
             async with AsyncAdmin(**options, ssl_check_hostname=False) as admin:
                 assert [] == await admin.list_topics()
 
-    async def test_producers_and_consumers_fail_at_once(self, secured: Secured) -> None:
-        async with running(secured, "SASL_SSL") as broker:
-            options = secured.client("SASL_SSL", sasl_plain_password="x", bootstrap_servers=servers(broker))
+    async def test_producers_and_consumers_fail_at_once(self, certificates: Secured) -> None:
+        async with running(certificates, "SASL_SSL") as broker:
+            options = certificates.client("SASL_SSL", sasl_plain_password="x", bootstrap_servers=servers(broker))
             async with asyncio.timeout(60):
                 with pytest.raises(AuthenticationError):
                     async with AsyncProducer(**options) as producer:
@@ -136,16 +136,16 @@ class TestErrors:
 
 class TestRotation:
     async def test_changed_files_are_used_without_a_restart(
-        self, secured: Secured, monkeypatch: pytest.MonkeyPatch
+        self, certificates: Secured, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr("ottla.broker.listener_security.FILES_CHECKED_SECONDS", 0.05)
-        async with running(secured, "SSL") as broker:
-            options = {"bootstrap_servers": servers(broker), **secured.client("SSL")}
+        async with running(certificates, "SSL") as broker:
+            options = {"bootstrap_servers": servers(broker), **certificates.client("SSL")}
             async with AsyncAdmin(**options) as before:
                 await before.list_topics()
                 old = await certificate_of(broker.port)
-                secured.issue_broker()
-                os.utime(secured.keystore, ns=(0, 1))
+                certificates.issue_broker()
+                os.utime(certificates.keystore, ns=(0, 1))
 
                 async def is_changed() -> bool:
                     return await certificate_of(broker.port) != old
@@ -155,11 +155,11 @@ class TestRotation:
                 async with AsyncAdmin(**options) as after:
                     await after.list_topics()
 
-    async def test_changed_configs_are_used_without_a_restart(self, secured: Secured) -> None:
-        newer = secured.folder / "newer.pem"
-        async with running(secured, "SSL") as broker:
+    async def test_changed_configs_are_used_without_a_restart(self, certificates: Secured) -> None:
+        newer = certificates.folder / "newer.pem"
+        async with running(certificates, "SSL") as broker:
             old = await certificate_of(broker.port)
-            options = {"bootstrap_servers": servers(broker), **secured.client("SSL")}
+            options = {"bootstrap_servers": servers(broker), **certificates.client("SSL")}
             name = "listener.name.ssl.ssl.keystore.location"
             async with AsyncAdmin(**options) as admin:
 
@@ -169,8 +169,8 @@ class TestRotation:
                 with pytest.raises(OttlaError, match="cannot read"):
                     await alter(str(newer))
                 assert old == await certificate_of(broker.port)
-                secured.issue_broker()
-                newer.write_bytes(secured.keystore.read_bytes())
+                certificates.issue_broker()
+                newer.write_bytes(certificates.keystore.read_bytes())
                 await alter(str(newer))
                 assert old != await certificate_of(broker.port)
                 await admin.list_topics()
@@ -187,10 +187,10 @@ class TestWarnings:
         ],
     )
     async def test_open_to_other_machines(
-        self, secured: Secured, host: str, more: dict[str, str], is_warned: bool, caplog: pytest.LogCaptureFixture
+        self, certificates: Secured, host: str, more: dict[str, str], is_warned: bool, caplog: pytest.LogCaptureFixture
     ) -> None:
         with caplog.at_level(logging.WARNING):
-            async with running(secured, "SSL", listeners=f"SSL://{host}:0", **more):
+            async with running(certificates, "SSL", listeners=f"SSL://{host}:0", **more):
                 pass
         assert is_warned == ("WITHOUT AUTHENTICATION" in caplog.text)
         assert not is_warned or "listener.name.ssl.ssl.client.auth=required" in caplog.text
@@ -221,14 +221,14 @@ def in_thread(work: Callable[[], None]) -> "asyncio.Future[None]":
 
 
 @pytest.mark.parametrize(("protocol", "with_certificate"), [("SSL", False), ("SSL", True), ("SASL_SSL", False)])
-async def test_confluent_kafka(secured: Secured, protocol: str, with_certificate: bool) -> None:
-    own = secured.issue_client("alice")
+async def test_confluent_kafka(certificates: Secured, protocol: str, with_certificate: bool) -> None:
+    own = certificates.issue_client("alice")
     auth = {"ssl_client_auth": "required"} if with_certificate else {}
-    async with running(secured, protocol, **auth) as broker:
+    async with running(certificates, protocol, **auth) as broker:
         common = {
             "bootstrap.servers": servers(broker),
             "security.protocol": protocol,
-            "ssl.ca.location": str(secured.ca),
+            "ssl.ca.location": str(certificates.ca),
         }
         if with_certificate:
             common |= {"ssl.certificate.location": str(own), "ssl.key.location": str(own)}
@@ -254,10 +254,10 @@ async def test_confluent_kafka(secured: Secured, protocol: str, with_certificate
 
 
 @pytest.mark.parametrize("protocol", ["SSL", "SASL_SSL"])
-async def test_kafka_python(secured: Secured, protocol: str) -> None:
+async def test_kafka_python(certificates: Secured, protocol: str) -> None:
     kafka = pytest.importorskip("kafka", reason="needs kafka-python, as make test-compat installs it")
-    async with running(secured, protocol) as broker:
-        options = {"bootstrap_servers": servers(broker), **secured.client(protocol)}
+    async with running(certificates, protocol) as broker:
+        options = {"bootstrap_servers": servers(broker), **certificates.client(protocol)}
 
         def work() -> None:
             producer = kafka.KafkaProducer(**options)

@@ -36,10 +36,7 @@ NAME = "errors.deadletterqueue.topic.name"
 ENABLE = "errors.deadletterqueue.group.enable"
 
 
-@pytest.fixture(scope="module")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[InProcessBroker]:
-    with InProcessBroker(tmp_path_factory.mktemp("dead") / "broker", SETTINGS) as broker:
-        yield broker
+pytestmark = pytest.mark.ottla_broker(SETTINGS)
 
 
 @pytest.fixture

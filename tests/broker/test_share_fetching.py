@@ -27,10 +27,7 @@ SETTINGS = {
 }
 
 
-@pytest.fixture(scope="module")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[InProcessBroker]:
-    with InProcessBroker(tmp_path_factory.mktemp("share") / "broker", SETTINGS) as broker:
-        yield broker
+pytestmark = pytest.mark.ottla_broker(SETTINGS)
 
 
 @pytest.fixture

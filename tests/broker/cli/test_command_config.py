@@ -21,16 +21,16 @@ from tests.unit.cli.command_line import CommandLine
 
 
 @pytest.fixture(scope="module")
-def secured(tmp_path_factory: pytest.TempPathFactory) -> Secured:
-    return Secured(tmp_path_factory.mktemp("secured"))
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> Secured:
+    return Secured(tmp_path_factory.mktemp("certificates"))
 
 
 @pytest.fixture(scope="module")
-def bootstrap(secured: Secured) -> Iterator[str]:
-    configs = {"log.dirs": str(secured.folder / "data"), "offsets.topic.replication.factor": "1"}
+def bootstrap(certificates: Secured) -> Iterator[str]:
+    configs = {"log.dirs": str(certificates.folder / "data"), "offsets.topic.replication.factor": "1"}
     thread = LoopThread("a secured broker")
     try:
-        broker = thread.call(_started({**configs, **secured.broker("SASL_SSL")}))
+        broker = thread.call(_started({**configs, **certificates.broker("SASL_SSL")}))
         try:
             yield f"127.0.0.1:{broker.advertised[1]}"
         finally:
@@ -46,8 +46,8 @@ async def _started(configs: dict[str, str]) -> Broker:
 
 
 @pytest.fixture
-def properties(secured: Secured) -> Path:
-    path = secured.folder / "client.properties"
+def properties(certificates: Secured) -> Path:
+    path = certificates.folder / "client.properties"
     path.write_text(
         "# a client\n"
         "security.protocol=SASL_SSL\n"
@@ -55,14 +55,9 @@ def properties(secured: Secured) -> Path:
         "sasl.jaas.config=org.apache.kafka.common.security.plain.PlainLoginModule required \\\n"
         '  username="alice" password="alice-pw";\n'
         "ssl.truststore.type=PEM\n"
-        f"ssl.truststore.location={secured.ca}\n"
+        f"ssl.truststore.location={certificates.ca}\n"
     )
     return path
-
-
-@pytest.fixture
-def ottla(bootstrap: str, capfd: pytest.CaptureFixture[str]) -> CommandLine:
-    return CommandLine(bootstrap, capfd)
 
 
 def test_commands(ottla: CommandLine, properties: Path) -> None:

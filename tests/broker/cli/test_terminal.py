@@ -55,11 +55,11 @@ def test_group_ids_are_escaped_for_people_and_exact_in_json(ottla: CommandLine) 
     assert (1, True, False) == (refused.status, SHOWN in refused.err, "\x1b" in refused.err)
 
 
-def test_a_client_id_is_escaped(broker: str, ottla: CommandLine) -> None:
+def test_a_client_id_is_escaped(bootstrap: str, ottla: CommandLine) -> None:
     from confluent_kafka import Consumer
 
     ottla.ok("topics", "create", "t-clients")
-    consumer = Consumer({"bootstrap.servers": broker, "group.id": "t-clients", "client.id": "c\x1b[2J"})
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "t-clients", "client.id": "c\x1b[2J"})
     try:
         consumer.subscribe(["t-clients"])
         for _ in range(200):
@@ -73,42 +73,44 @@ def test_a_client_id_is_escaped(broker: str, ottla: CommandLine) -> None:
 
 
 @pytest.mark.slow
-def test_consume_escapes_on_a_terminal_and_is_exact_in_a_pipe(broker: str, ottla: CommandLine) -> None:
+def test_consume_escapes_on_a_terminal_and_is_exact_in_a_pipe(bootstrap: str, ottla: CommandLine) -> None:
     ottla.ok("topics", "create", "t-consume")
     ottla.ok("produce", "t-consume", "--format", "json", stdin=RECORD)
     consume = ("consume", "t-consume", "--print", "key,headers")
     escaped = f"{SHOWN}\t{SHOWN}={SHOWN}\t{SHOWN}\n".encode()
     exact = f"{EVIL}\t{EVIL}={EVIL}\t{EVIL}\n".encode()
-    assert escaped == on_terminal(broker, *consume).terminal
-    assert exact == on_terminal(broker, *consume, "--raw").terminal
-    assert exact == on_terminal(broker, *consume, stream="stderr").piped
+    assert escaped == on_terminal(bootstrap, *consume).terminal
+    assert exact == on_terminal(bootstrap, *consume, "--raw").terminal
+    assert exact == on_terminal(bootstrap, *consume, stream="stderr").piped
     raw = ("consume", "t-consume", "--format", "raw")
-    assert SHOWN.encode() == on_terminal(broker, *raw).terminal
-    assert EVIL.encode() == on_terminal(broker, *raw, "--raw").terminal
-    assert EVIL.encode() == on_terminal(broker, *raw, stream="stderr").piped
-    json = on_terminal(broker, "consume", "t-consume", "--json").terminal
+    assert SHOWN.encode() == on_terminal(bootstrap, *raw).terminal
+    assert EVIL.encode() == on_terminal(bootstrap, *raw, "--raw").terminal
+    assert EVIL.encode() == on_terminal(bootstrap, *raw, stream="stderr").piped
+    json = on_terminal(bootstrap, "consume", "t-consume", "--json").terminal
     assert (True, EVIL) == (json.isascii(), msgspec.json.decode(json)["value"])
     assert (
         EVIL
-        == msgspec.json.decode(on_terminal(broker, "consume", "t-consume", "--json", stream="stderr").piped)["value"]
+        == msgspec.json.decode(on_terminal(bootstrap, "consume", "t-consume", "--json", stream="stderr").piped)["value"]
     )
 
 
-def test_a_terminal_gets_local_times(broker: str, ottla: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_terminal_gets_local_times(bootstrap: str, ottla: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TZ", "Etc/GMT-2")
     ottla.ok("topics", "create", "t-times")
     ottla.ok("produce", "t-times", "--format", "json", stdin=b'{"value":"v","timestamp":1700000000123}')
     consume = ("consume", "t-times", "--print", "timestamp")
-    assert b"2023-11-15 00:13:20.123\tv\n" == on_terminal(broker, *consume).terminal
-    assert b"1700000000123\tv\n" == on_terminal(broker, *consume, stream="stderr").piped
-    assert b"1700000000123\tv\n" == on_terminal(broker, *consume, "--time-format", "epoch").terminal
+    assert b"2023-11-15 00:13:20.123\tv\n" == on_terminal(bootstrap, *consume).terminal
+    assert b"1700000000123\tv\n" == on_terminal(bootstrap, *consume, stream="stderr").piped
+    assert b"1700000000123\tv\n" == on_terminal(bootstrap, *consume, "--time-format", "epoch").terminal
 
 
-def test_producing_a_file_shows_percentages_on_a_terminal_only(broker: str, ottla: CommandLine, tmp_path: Path) -> None:
+def test_producing_a_file_shows_percentages_on_a_terminal_only(
+    bootstrap: str, ottla: CommandLine, tmp_path: Path
+) -> None:
     ottla.ok("topics", "create", "t-file")
     source = tmp_path / "lines.txt"
     source.write_text("".join(f"{number}\n" for number in range(50_000)))
-    shown = on_terminal(broker, "produce", "t-file", "--file", str(source), stream="stderr")
+    shown = on_terminal(bootstrap, "produce", "t-file", "--file", str(source), stream="stderr")
     assert (0, b"") == (shown.status, shown.piped)
     plain = re.sub(rb"\x1b\[[0-9;?]*[A-Za-z]", b"", shown.terminal).decode()
     assert "100%" in plain
@@ -134,9 +136,9 @@ def test_a_terminal_shows_what_is_waited_for(tmp_path: Path, monkeypatch: pytest
     assert b"waiting" not in piped.piped
 
 
-def test_a_person_is_told_what_is_waited_for_and_that_there_is_nothing(broker: str, ottla: CommandLine) -> None:
+def test_a_person_is_told_what_is_waited_for_and_that_there_is_nothing(bootstrap: str, ottla: CommandLine) -> None:
     ottla.ok("topics", "create", "t-empty")
-    shown = on_terminal(broker, "consume", "t-empty", stream="stderr")
+    shown = on_terminal(bootstrap, "consume", "t-empty", stream="stderr")
     assert (b"no records found in t-empty\n", b"") == (shown.terminal, shown.piped)
     assert "" == ottla.ok("consume", "t-empty").err
 

@@ -9,7 +9,7 @@ from tests.broker_process import STEADY, BrokerProcess
 
 
 @pytest.fixture(scope="session")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Address]:
+def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Address]:
     """A broker's address; tests use topics of their own."""
     with BrokerProcess(tmp_path_factory.mktemp("broker"), settings=STEADY) as broker:
         yield parse_address(broker.address)

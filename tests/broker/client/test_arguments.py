@@ -14,7 +14,9 @@ from ottla.transport.addresses import Address
 
 
 @pytest.mark.parametrize("transactional_id", [None, "closed"])
-async def test_a_closed_producer_raises_the_same_in_every_method(broker: Address, transactional_id: str | None) -> None:
+async def test_a_closed_producer_raises_the_same_in_every_method(
+    address: Address, transactional_id: str | None
+) -> None:
     import pyarrow as pa
 
     calls: list[tuple[str, tuple[Any, ...]]] = [
@@ -27,14 +29,14 @@ async def test_a_closed_producer_raises_the_same_in_every_method(broker: Address
         calls += [("init_transactions", ()), ("commit_transaction", ()), ("abort_transaction", ())]
         calls += [("begin_transaction", ()), ("send_offsets_to_transaction", ({}, "g"))]
     expected = "the producer is closed; create a new one"
-    producer = Producer(bootstrap_servers=str(broker), transactional_id=transactional_id)
+    producer = Producer(bootstrap_servers=str(address), transactional_id=transactional_id)
     producer.close()
     producer.close()
     for name, args in calls:
         with pytest.raises(ProducerClosedError) as refusal:
             getattr(producer, name)(*args)
         assert expected == str(refusal.value), name
-    asynchronous = AsyncProducer(bootstrap_servers=str(broker), transactional_id=transactional_id)
+    asynchronous = AsyncProducer(bootstrap_servers=str(address), transactional_id=transactional_id)
     await asynchronous.start()
     await asynchronous.close()
     await asynchronous.close()

@@ -46,7 +46,7 @@ def poll_all(consumer: Consumer, count: int) -> pa.Table:
     return pa.concat_tables(tables)
 
 
-def test_a_row_comes_back_as_it_was_sent(broker: Address) -> None:
+def test_a_row_comes_back_as_it_was_sent(address: Address) -> None:
     rows = pa.table(
         {
             "key": ["k", None],
@@ -65,16 +65,16 @@ def test_a_row_comes_back_as_it_was_sent(broker: Address) -> None:
             ]
         ),
     )
-    with Producer(bootstrap_servers=str(broker)) as producer:
+    with Producer(bootstrap_servers=str(address)) as producer:
         delivery = producer.send_table("arrow-whole", rows)
         partition = TopicPartition("arrow-whole", 0)
         assert [WrittenRows(partition, 0, 2)] == delivery.get(PATIENCE_SECONDS)
         assert delivery.is_done
-    first, second = read_topic(broker, "arrow-whole")[0]
+    first, second = read_topic(address, "arrow-whole")[0]
     assert (b"k", b"v", MOMENT) == (first.key, first.value, first.timestamp)
     assert [("h", b"1"), ("n", None)] == list(first.headers)
     assert (None, None, MOMENT + 1) == (second.key, second.value, second.timestamp)
-    with Consumer("arrow-whole", bootstrap_servers=str(broker), auto_offset_reset="earliest") as consumer:
+    with Consumer("arrow-whole", bootstrap_servers=str(address), auto_offset_reset="earliest") as consumer:
         expected = [
             {
                 "topic": "arrow-whole",
@@ -102,23 +102,23 @@ def test_a_row_comes_back_as_it_was_sent(broker: Address) -> None:
         assert expected == plain.to_pylist()
 
 
-def test_rows_go_where_their_keys_go_and_keep_their_order(broker: Address) -> None:
-    make_topic(broker, "arrow-keys", 5)
+def test_rows_go_where_their_keys_go_and_keep_their_order(address: Address) -> None:
+    make_topic(address, "arrow-keys", 5)
     keys = [b"key-%d" % (row % 37) for row in range(1000)]
-    with Producer(bootstrap_servers=str(broker), compression_type="lz4") as producer:
+    with Producer(bootstrap_servers=str(address), compression_type="lz4") as producer:
         written = producer.send_table("arrow-keys", numbered(1000, key=keys)).get(PATIENCE_SECONDS)
     expected = {
         index: [b"%d" % row for row in range(1000) if partition_for_key(keys[row], 5) == index] for index in range(5)
     }
-    assert expected == {index: values(some) for index, some in read_topic(broker, "arrow-keys", 5).items()}
+    assert expected == {index: values(some) for index, some in read_topic(address, "arrow-keys", 5).items()}
     assert {index: len(some) for index, some in expected.items()} == {
         each.topic_partition.partition: each.row_count for each in written
     }
 
 
-def test_partitions_can_be_said_for_all_rows_or_for_each(broker: Address) -> None:
-    make_topic(broker, "arrow-chosen", 3)
-    with Producer(bootstrap_servers=str(broker)) as producer:
+def test_partitions_can_be_said_for_all_rows_or_for_each(address: Address) -> None:
+    make_topic(address, "arrow-chosen", 3)
+    with Producer(bootstrap_servers=str(address)) as producer:
         producer.send_table("arrow-chosen", numbered(2), partition=2).get(PATIENCE_SECONDS)
         producer.send_table("arrow-chosen", numbered(3, where=[1, 0, 1]), partition="where").get(PATIENCE_SECONDS)
         producer.send_table("arrow-chosen", numbered(1, partition=[0])).get(PATIENCE_SECONDS)
@@ -126,26 +126,26 @@ def test_partitions_can_be_said_for_all_rows_or_for_each(broker: Address) -> Non
             producer.send_table("arrow-chosen", numbered(1), partition=3)
         with pytest.raises(MisuseError, match="row 1 is for partition 7"):
             producer.send_table("arrow-chosen", numbered(2, partition=[0, 7]))
-    found = {index: values(some) for index, some in read_topic(broker, "arrow-chosen", 3).items()}
+    found = {index: values(some) for index, some in read_topic(address, "arrow-chosen", 3).items()}
     assert {0: [b"1", b"0"], 1: [b"0", b"2"], 2: [b"0", b"1"]} == found
 
 
-def test_rows_without_keys_are_spread_and_a_partitioner_is_asked(broker: Address) -> None:
-    make_topic(broker, "arrow-spread", 2)
-    make_topic(broker, "arrow-custom", 2)
-    with Producer(bootstrap_servers=str(broker), max_request_size=1000) as producer:
+def test_rows_without_keys_are_spread_and_a_partitioner_is_asked(address: Address) -> None:
+    make_topic(address, "arrow-spread", 2)
+    make_topic(address, "arrow-custom", 2)
+    with Producer(bootstrap_servers=str(address), max_request_size=1000) as producer:
         producer.send_table("arrow-spread", numbered(400)).get(PATIENCE_SECONDS)
-    counts = [len(some) for some in read_topic(broker, "arrow-spread", 2).values()]
+    counts = [len(some) for some in read_topic(address, "arrow-spread", 2).values()]
     assert 400 == sum(counts)
     assert min(counts) > 100
-    with Producer(bootstrap_servers=str(broker), partitioner=RoundRobinPartitioner()) as producer:
+    with Producer(bootstrap_servers=str(address), partitioner=RoundRobinPartitioner()) as producer:
         producer.send_table("arrow-custom", numbered(4)).get(PATIENCE_SECONDS)
-    found = {index: values(some) for index, some in read_topic(broker, "arrow-custom", 2).items()}
+    found = {index: values(some) for index, some in read_topic(address, "arrow-custom", 2).items()}
     assert {0: [b"0", b"2"], 1: [b"1", b"3"]} == found
 
 
-def test_tables_that_make_no_sense_are_refused(broker: Address) -> None:
-    with Producer(bootstrap_servers=str(broker), max_request_size=5000) as producer:
+def test_tables_that_make_no_sense_are_refused(address: Address) -> None:
+    with Producer(bootstrap_servers=str(address), max_request_size=5000) as producer:
         for rows, options, words in (
             ([1, 2], {}, "table must be a pyarrow Table, RecordBatch or RecordBatchReader, not list"),
             (pa.table({"a": [1]}), {}, "neither a column 'key' nor 'value'; its columns are a"),
@@ -163,17 +163,17 @@ def test_tables_that_make_no_sense_are_refused(broker: Address) -> None:
         producer.send_table("arrow-refused", numbered(1))
 
 
-def test_a_table_larger_than_the_memory_goes_through(broker: Address) -> None:
+def test_a_table_larger_than_the_memory_goes_through(address: Address) -> None:
     rows = pa.table({"value": [bytes(1000)] * 3000})
-    with Producer(bootstrap_servers=str(broker), buffer_memory=200_000, max_request_size=60_000) as producer:
+    with Producer(bootstrap_servers=str(address), buffer_memory=200_000, max_request_size=60_000) as producer:
         written = producer.send_table("arrow-large", rows).get(PATIENCE_SECONDS)
     assert 3000 == sum(each.row_count for each in written)
-    assert 3000 == len(read_topic(broker, "arrow-large")[0])
+    assert 3000 == len(read_topic(address, "arrow-large")[0])
 
 
-def test_batches_too_large_for_the_topic_are_split(broker: Address) -> None:
-    make_topic(broker, "arrow-split", max_message_bytes="20000")
-    with Producer(bootstrap_servers=str(broker)) as producer:
+def test_batches_too_large_for_the_topic_are_split(address: Address) -> None:
+    make_topic(address, "arrow-split", max_message_bytes="20000")
+    with Producer(bootstrap_servers=str(address)) as producer:
         delivery = producer.send_table("arrow-split", pa.table({"value": [bytes(1000)] * 100}))
         written = delivery.get(PATIENCE_SECONDS)
         assert delivery.is_done
@@ -181,19 +181,19 @@ def test_batches_too_large_for_the_topic_are_split(broker: Address) -> None:
     assert [sum(each.row_count for each in written[:place]) for place in range(len(written))] == [
         each.offset for each in written
     ]
-    assert 100 == len(read_topic(broker, "arrow-split")[0])
+    assert 100 == len(read_topic(address, "arrow-split")[0])
 
 
-def test_single_records_and_tables_keep_their_order(broker: Address) -> None:
-    with Producer(bootstrap_servers=str(broker), linger_ms=1000) as producer:
+def test_single_records_and_tables_keep_their_order(address: Address) -> None:
+    with Producer(bootstrap_servers=str(address), linger_ms=1000) as producer:
         producer.send("arrow-mixed", b"first")
         producer.send_table("arrow-mixed", numbered(2))
         producer.send("arrow-mixed", b"last")
-    assert [b"first", b"0", b"1", b"last"] == values(read_topic(broker, "arrow-mixed")[0])
+    assert [b"first", b"0", b"1", b"last"] == values(read_topic(address, "arrow-mixed")[0])
 
 
-def test_transactions_hold_tables(broker: Address) -> None:
-    with Producer(bootstrap_servers=str(broker), transactional_id="arrow") as producer:
+def test_transactions_hold_tables(address: Address) -> None:
+    with Producer(bootstrap_servers=str(address), transactional_id="arrow") as producer:
         producer.init_transactions()
         with pytest.raises(MisuseError, match="begin_transaction"):
             producer.send_table("arrow-transaction", numbered(1))
@@ -201,23 +201,23 @@ def test_transactions_hold_tables(broker: Address) -> None:
             producer.begin_transaction()
             producer.send_table("arrow-transaction", numbered(3, key=[ends] * 3)).get(PATIENCE_SECONDS)
             getattr(producer, f"{ends}_transaction")()
-    options: Any = {"bootstrap_servers": str(broker), "isolation_level": "read_committed"}
+    options: Any = {"bootstrap_servers": str(address), "isolation_level": "read_committed"}
     with Consumer("arrow-transaction", auto_offset_reset="earliest", **options) as consumer:
         assert [b"commit"] * 3 == poll_all(consumer, 3)["key"].to_pylist()
     with RangeReader("arrow-transaction", 0, **options) as reader:
         assert [b"commit"] * 3 == pa.Table.from_batches(reader)["key"].to_pylist()
-    with RangeReader("arrow-transaction", 0, bootstrap_servers=str(broker)) as reader:
+    with RangeReader("arrow-transaction", 0, bootstrap_servers=str(address)) as reader:
         assert [b"abort"] * 3 + [b"commit"] * 3 == pa.Table.from_batches(reader)["key"].to_pylist()
 
 
-async def test_asyncio_sends_readers_and_polls(broker: Address) -> None:
+async def test_asyncio_sends_readers_and_polls(address: Address) -> None:
     pieces = [numbered(10).to_batches()[0], numbered(20).to_batches()[0]]
     reader = pa.RecordBatchReader.from_batches(pieces[0].schema, iter(pieces))
-    async with AsyncProducer(bootstrap_servers=str(broker), buffer_memory=200) as producer:
+    async with AsyncProducer(bootstrap_servers=str(address), buffer_memory=200) as producer:
         written = await (await producer.send_table("arrow-async", reader))
     assert 30 == sum(each.row_count for each in written)
     assert len(written) > 2
-    options: Any = {"bootstrap_servers": str(broker)}
+    options: Any = {"bootstrap_servers": str(address)}
     async with AsyncConsumer("arrow-async", auto_offset_reset="earliest", **options) as consumer:
         found: list[bytes] = []
         while len(found) < 30:
@@ -239,30 +239,30 @@ async def test_asyncio_sends_readers_and_polls(broker: Address) -> None:
     assert before == asyncio.all_tasks()
 
 
-def test_what_iterating_did_not_hand_out_comes_again(broker: Address) -> None:
-    with Producer(bootstrap_servers=str(broker)) as producer:
+def test_what_iterating_did_not_hand_out_comes_again(address: Address) -> None:
+    with Producer(bootstrap_servers=str(address)) as producer:
         producer.send_table("arrow-iterated", numbered(10)).get(PATIENCE_SECONDS)
-    with Consumer("arrow-iterated", bootstrap_servers=str(broker), auto_offset_reset="earliest") as consumer:
+    with Consumer("arrow-iterated", bootstrap_servers=str(address), auto_offset_reset="earliest") as consumer:
         assert b"0" == next(consumer).value
         assert [b"%d" % row for row in range(1, 10)] == poll_all(consumer, 9)["value"].to_pylist()
 
 
-def test_a_range_reader_reads_its_range_and_leaves_nothing_behind(broker: Address) -> None:
-    with Producer(bootstrap_servers=str(broker)) as producer:
+def test_a_range_reader_reads_its_range_and_leaves_nothing_behind(address: Address) -> None:
+    with Producer(bootstrap_servers=str(address)) as producer:
         producer.send_table("arrow-range", pa.table({"value": [bytes(1000)] * 5000})).get(PATIENCE_SECONDS)
     before = set(threading.enumerate())
-    with RangeReader("arrow-range", 0, 100, 4100, bootstrap_servers=str(broker), fetch_max_bytes=300_000) as reader:
+    with RangeReader("arrow-range", 0, 100, 4100, bootstrap_servers=str(address), fetch_max_bytes=300_000) as reader:
         batches = list(reader)
     assert list(range(100, 4100)) == pa.Table.from_batches(batches)["offset"].to_pylist()
     assert len(batches) > 2
-    with RangeReader("arrow-range", 0, bootstrap_servers=str(broker), fetch_max_bytes=100_000) as reader:
+    with RangeReader("arrow-range", 0, bootstrap_servers=str(address), fetch_max_bytes=100_000) as reader:
         assert 0 == next(iter(reader))["offset"][0].as_py()
     with pytest.raises(MisuseError, match="closed"):
         next(iter(reader))
-    with RangeReader("arrow-range", 0, 5000, bootstrap_servers=str(broker)) as reader:
+    with RangeReader("arrow-range", 0, 5000, bootstrap_servers=str(address)) as reader:
         assert [] == list(reader)
     with (
-        RangeReader("arrow-range", 0, 9000, 9001, bootstrap_servers=str(broker)) as reader,
+        RangeReader("arrow-range", 0, 9000, 9001, bootstrap_servers=str(address)) as reader,
         pytest.raises(AnswerError, match="OFFSET_OUT_OF_RANGE"),
     ):
         list(reader)

@@ -83,17 +83,17 @@ def batch(values: Sequence[bytes]) -> bytes:
 
 
 @pytest.mark.parametrize("seed", range(5))
-async def test_reading_goes_on_where_it_was(seed: int, broker: Address) -> None:
+async def test_reading_goes_on_where_it_was(seed: int, address: Address) -> None:
     name = f"cut-reads-{seed}"
     partitions = [TopicPartition(name, index) for index in range(3)]
-    async with Cluster([broker]) as cluster:
+    async with Cluster([address]) as cluster:
         await create_topic(cluster, name, partitions=3)
         async with BatchSender(cluster) as sender:
             for number in range(300):
                 await sender.send(partitions[number % 3], batch([b"%d" % number + b"." * 500]))
     network = CutNetwork(seed, 30_000)
     found: dict[TopicPartition, list[int]] = {each: [] for each in partitions}
-    async with Cluster([broker], network=network, backoff=Backoff(first_ms=1, most_ms=1)) as cluster:
+    async with Cluster([address], network=network, backoff=Backoff(first_ms=1, most_ms=1)) as cluster:
         ranges = {each: OffsetRange(start=0, end=100) for each in partitions}
         reader = RangeFetch(cluster, ranges, RangeRules(fetch_bytes_max=8000))
         async for chunk in reader.chunks():
@@ -103,20 +103,20 @@ async def test_reading_goes_on_where_it_was(seed: int, broker: Address) -> None:
 
 
 @pytest.mark.parametrize("seed", range(5))
-async def test_sending_again_repeats_but_never_loses_or_reorders(seed: int, broker: Address) -> None:
+async def test_sending_again_repeats_but_never_loses_or_reorders(seed: int, address: Address) -> None:
     name = f"cut-writes-{seed}"
     partition = TopicPartition(name, 0)
-    async with Cluster([broker]) as cluster:
+    async with Cluster([address]) as cluster:
         await create_topic(cluster, name)
     network = CutNetwork(seed, 300)
     async with (
-        Cluster([broker], network=network, backoff=Backoff(first_ms=1, most_ms=1)) as cluster,
+        Cluster([address], network=network, backoff=Backoff(first_ms=1, most_ms=1)) as cluster,
         BatchSender(cluster) as sender,
     ):
         for number in range(100):
             await sender.send(partition, batch([b"%d" % number]))
     assert network.connections > 5, "connections did break"
-    async with Cluster([broker]) as cluster:
+    async with Cluster([address]) as cluster:
         sent = (await anext(RangeFetch(cluster, {partition: OffsetRange(start=0, end=1)}).chunks())).high_watermark
         chunks = RangeFetch(cluster, {partition: OffsetRange(start=0, end=sent)}).chunks()
         values = [int(record.value or b"") async for chunk in chunks for record in chunk.records()]

@@ -23,9 +23,9 @@ from ottla.transport.addresses import Address
 QUICK: dict[str, Any] = {"session_timeout_ms": 20_000, "heartbeat_interval_ms": 200, "auto_offset_reset": "earliest"}
 
 
-async def fill(broker: Address, topic: str, partitions: int = 1, count: int = 10) -> list[TopicPartition]:
+async def fill(address: Address, topic: str, partitions: int = 1, count: int = 10) -> list[TopicPartition]:
     made = [TopicPartition(topic, index) for index in range(partitions)]
-    async with Cluster([broker]) as cluster:
+    async with Cluster([address]) as cluster:
         await create_topic(cluster, topic, partitions=partitions)
         async with BatchSender(cluster) as sender:
             for partition in made:
@@ -53,9 +53,9 @@ class Backwards(PlainAssignor):
 
 
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
-async def test_a_pattern_subscriber_does_not_create_a_deleted_topic_again(broker: Address, protocol: Any) -> None:
+async def test_a_pattern_subscriber_does_not_create_a_deleted_topic_again(address: Address, protocol: Any) -> None:
     name = f"deleted-under-{protocol}"
-    partitions = await fill(broker, name, 2)
+    partitions = await fill(address, name, 2)
     options: dict[str, Any] = {
         "auto_offset_reset": "earliest",
         "metadata_max_age_ms": 50,
@@ -63,8 +63,8 @@ async def test_a_pattern_subscriber_does_not_create_a_deleted_topic_again(broker
         "group_protocol": protocol,
     }
     async with (
-        AsyncAdmin(bootstrap_servers=str(broker)) as admin,
-        AsyncConsumer(bootstrap_servers=str(broker), **options) as consumer,
+        AsyncAdmin(bootstrap_servers=str(address)) as admin,
+        AsyncConsumer(bootstrap_servers=str(address), **options) as consumer,
     ):
         consumer.subscribe(pattern=f"{name}.*")
         while consumer.assignment() != set(partitions):
@@ -75,12 +75,12 @@ async def test_a_pattern_subscriber_does_not_create_a_deleted_topic_again(broker
             assert name not in await admin.list_topics()
 
 
-async def test_an_assignor_of_ones_own(broker: Address) -> None:
-    partitions = await fill(broker, "own-assignor", 3)
+async def test_an_assignor_of_ones_own(address: Address) -> None:
+    partitions = await fill(address, "own-assignor", 3)
     options = {**QUICK, "group_id": "own-assignor", "partition_assignment_strategy": [Backwards()]}
     async with (
-        AsyncConsumer("own-assignor", bootstrap_servers=str(broker), **options) as one,
-        AsyncConsumer("own-assignor", bootstrap_servers=str(broker), **options) as two,
+        AsyncConsumer("own-assignor", bootstrap_servers=str(address), **options) as one,
+        AsyncConsumer("own-assignor", bootstrap_servers=str(address), **options) as two,
     ):
         # The first to join may be alone in the first generation.
         is_backwards = False
@@ -111,10 +111,10 @@ class Telling(ConsumerRebalanceListener):
             self._consumer.seek(partition, 7)
 
 
-async def test_listeners_may_commit_seek_and_fail(broker: Address) -> None:
-    (first, second) = await fill(broker, "listened", 2)
+async def test_listeners_may_commit_seek_and_fail(address: Address) -> None:
+    (first, second) = await fill(address, "listened", 2)
     options = {**QUICK, "group_id": "listened", "enable_auto_commit": False, "allow_auto_create_topics": False}
-    async with AsyncConsumer(bootstrap_servers=str(broker), **options) as consumer:
+    async with AsyncConsumer(bootstrap_servers=str(address), **options) as consumer:
         listener = Telling(consumer, fails=True)
         consumer.subscribe(["listened"], listener=listener)
         read: list[tuple[int, int]] = []
@@ -134,8 +134,8 @@ async def test_listeners_may_commit_seek_and_fail(broker: Address) -> None:
         assert ("assigned", [0, 1]) == listener.heard[2]
 
 
-def test_the_blocking_listener_is_called_where_poll_is(broker: Address) -> None:
-    asyncio.run(fill(broker, "threads"))
+def test_the_blocking_listener_is_called_where_poll_is(address: Address) -> None:
+    asyncio.run(fill(address, "threads"))
     threads: list[threading.Thread] = []
 
     class Where(ConsumerRebalanceListener):
@@ -146,16 +146,16 @@ def test_the_blocking_listener_is_called_where_poll_is(broker: Address) -> None:
             threads.append(threading.current_thread())
             consumer.commit()
 
-    with Consumer(bootstrap_servers=str(broker), group_id="threads", **QUICK) as consumer:
+    with Consumer(bootstrap_servers=str(address), group_id="threads", **QUICK) as consumer:
         consumer.subscribe(["threads"], listener=Where())
         while not consumer.poll(1000):
             pass
     assert [threading.main_thread()] * 2 == threads
 
 
-def test_what_does_not_exist_is_told_in_time(broker: Address) -> None:
+def test_what_does_not_exist_is_told_in_time(address: Address) -> None:
     missing = TopicPartition("no-such-topic", 0)
-    with Consumer(bootstrap_servers=str(broker), allow_auto_create_topics=False, **QUICK) as consumer:
+    with Consumer(bootstrap_servers=str(address), allow_auto_create_topics=False, **QUICK) as consumer:
         with pytest.raises(AnswerError, match="topic no-such-topic: the topic or partition does not exist"):
             consumer.end_offsets([missing], timeout_ms=2000)
         consumer.assign([missing])
@@ -164,26 +164,26 @@ def test_what_does_not_exist_is_told_in_time(broker: Address) -> None:
             consumer.position(missing, timeout_ms=300)
 
 
-async def test_a_topic_that_comes_later_is_read(broker: Address) -> None:
+async def test_a_topic_that_comes_later_is_read(address: Address) -> None:
     async with AsyncConsumer(
         "comes-later",
-        bootstrap_servers=str(broker),
+        bootstrap_servers=str(address),
         auto_offset_reset="earliest",
         allow_auto_create_topics=False,
     ) as consumer:
         assert {} == await consumer.poll(100)
-        (partition,) = await fill(broker, "comes-later")
+        (partition,) = await fill(address, "comes-later")
         while not (found := await consumer.poll(5000)):
             pass
         assert [partition] == list(found)
 
 
-async def test_nothing_is_left_after_closing(broker: Address) -> None:
-    await fill(broker, "left", 3)
+async def test_nothing_is_left_after_closing(address: Address) -> None:
+    await fill(address, "left", 3)
     choices: list[dict[str, Any]] = [{}, {"group_id": "l"}, {"group_id": "l-new", "group_protocol": "consumer"}]
     for options in choices:
         before = asyncio.all_tasks()
-        consumer = AsyncConsumer("left", bootstrap_servers=str(broker), **QUICK, **options)
+        consumer = AsyncConsumer("left", bootstrap_servers=str(address), **QUICK, **options)
         while not await consumer.poll(5000):
             pass
         await consumer.close()
@@ -191,9 +191,9 @@ async def test_nothing_is_left_after_closing(broker: Address) -> None:
         assert before == asyncio.all_tasks()
 
 
-def test_metrics_count(broker: Address) -> None:
-    asyncio.run(fill(broker, "counted", 2))
-    with Consumer("counted", bootstrap_servers=str(broker), **QUICK) as consumer:
+def test_metrics_count(address: Address) -> None:
+    asyncio.run(fill(address, "counted", 2))
+    with Consumer("counted", bootstrap_servers=str(address), **QUICK) as consumer:
         read = 0
         while read < 20:
             read += sum(map(len, consumer.poll(5000).values()))
@@ -204,9 +204,9 @@ def test_metrics_count(broker: Address) -> None:
     assert found["bytes_fetched_total"] > 0
 
 
-async def test_polls_without_a_timeout_do_not_starve_the_event_loop(broker: Address) -> None:
-    await fill(broker, "impatient")
-    async with AsyncConsumer("impatient", bootstrap_servers=str(broker), auto_offset_reset="earliest") as consumer:
+async def test_polls_without_a_timeout_do_not_starve_the_event_loop(address: Address) -> None:
+    await fill(address, "impatient")
+    async with AsyncConsumer("impatient", bootstrap_servers=str(address), auto_offset_reset="earliest") as consumer:
         found = 0
         while found < 10:
             found += sum(map(len, (await consumer.poll()).values()))

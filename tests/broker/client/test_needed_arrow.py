@@ -30,7 +30,7 @@ with Producer(bootstrap_servers=address) as producer, Consumer(topic, bootstrap_
 
 
 @pytest.mark.parametrize("call", ["send_table", "poll_arrow", "poll_table"])
-def test_tables_say_what_to_install(broker: Address, call: str) -> None:
-    done = run([sys.executable, "-c", PROGRAM, str(broker), call])
+def test_tables_say_what_to_install(address: Address, call: str) -> None:
+    done = run([sys.executable, "-c", PROGRAM, str(address), call])
     assert "" == done.stderr
     assert done.stdout.strip().endswith("install it with pip install 'ottla[arrow]'")

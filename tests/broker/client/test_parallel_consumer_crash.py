@@ -35,7 +35,7 @@ with ParallelConsumer(
 
 
 @pytest.fixture
-def running(tmp_path: Path) -> Iterator[InProcessBroker]:
+def filled_broker(tmp_path: Path) -> Iterator[InProcessBroker]:
     with InProcessBroker(tmp_path, {"group.min.session.timeout.ms": "500"}) as broker:
         broker.create_topic("t", 2)
         with Producer(bootstrap_servers=broker.bootstrap) as producer:
@@ -44,9 +44,9 @@ def running(tmp_path: Path) -> Iterator[InProcessBroker]:
         yield broker
 
 
-def consuming(running: InProcessBroker, folder: Path) -> Program:
+def consuming(broker: InProcessBroker, folder: Path) -> Program:
     """The program at work; each line that it prints is a record that it handled."""
-    return Program([sys.executable, "-c", PROGRAM, running.bootstrap, "t"], folder / "consumer")
+    return Program([sys.executable, "-c", PROGRAM, broker.bootstrap, "t"], folder / "consumer")
 
 
 def handled(lines: Iterable[str]) -> list[tuple[str, int]]:
@@ -54,21 +54,21 @@ def handled(lines: Iterable[str]) -> list[tuple[str, int]]:
     return [(key, int(value)) for key, value in map(str.split, lines)]
 
 
-def committed(running: InProcessBroker) -> int:
-    with Admin(bootstrap_servers=running.bootstrap) as admin:
+def committed(broker: InProcessBroker) -> int:
+    with Admin(bootstrap_servers=broker.bootstrap) as admin:
         return sum(each.offset for each in admin.list_consumer_group_offsets("t").values())
 
 
-def test_killed_in_the_middle(running: InProcessBroker, tmp_path: Path) -> None:
-    with consuming(running, tmp_path) as program:
+def test_killed_in_the_middle(filled_broker: InProcessBroker, tmp_path: Path) -> None:
+    with consuming(filled_broker, tmp_path) as program:
         before = handled(program.next_line() for _ in range(RECORDS // 3))
-        wait_until(lambda: committed(running), "something is committed")
+        wait_until(lambda: committed(filled_broker), "something is committed")
         program.kill()
         before += handled(program.remaining_lines())
-    was_committed = committed(running)
+    was_committed = committed(filled_broker)
     assert 0 < was_committed <= len(before) + 5
     after: list[tuple[str, int]] = []
-    with consuming(running, tmp_path) as program:
+    with consuming(filled_broker, tmp_path) as program:
         # A member whose session ends while its machine stalls does some records once more.
         while {value for _, value in before + after} != set(range(RECORDS)):
             after += handled([program.next_line()])
@@ -79,13 +79,13 @@ def test_killed_in_the_middle(running: InProcessBroker, tmp_path: Path) -> None:
     assert {str(key): list(range(key, RECORDS, KEYS)) for key in range(KEYS)} == by_key
 
 
-def test_interrupted_in_the_middle(running: InProcessBroker, tmp_path: Path) -> None:
-    with consuming(running, tmp_path) as program:
+def test_interrupted_in_the_middle(filled_broker: InProcessBroker, tmp_path: Path) -> None:
+    with consuming(filled_broker, tmp_path) as program:
         before = handled(program.next_line() for _ in range(RECORDS // 3))
         status = program.stop(signal.SIGINT)
         before += handled(program.remaining_lines())
     assert (True, -signal.SIGINT) == ("KeyboardInterrupt" in program.log, status), program.log
     # It left the group in order: what it did is committed but for what was ahead of others that were not done.
-    assert 0 < committed(running) <= len(before)
-    with Admin(bootstrap_servers=running.bootstrap) as admin:
+    assert 0 < committed(filled_broker) <= len(before)
+    with Admin(bootstrap_servers=filled_broker.bootstrap) as admin:
         assert () == admin.describe_consumer_groups(["t"])["t"].members

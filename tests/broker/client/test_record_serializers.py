@@ -55,21 +55,21 @@ class Dictionary:
         self.words[index] = f"word {index}"
 
 
-def fill(broker: Address, topic: str) -> None:
+def fill(address: Address, topic: str) -> None:
     words = Dictionary()
-    with Producer(bootstrap_servers=str(broker), key_serializer=words, value_serializer=words) as producer:
+    with Producer(bootstrap_servers=str(address), key_serializer=words, value_serializer=words) as producer:
         for number in range(6):
             producer.send(topic, f"value {number % 3}", key=f"key {number % 2}", headers=[("own", b"1")])
 
 
-def test_the_blocking_producer_prepares_in_the_thread_that_sends(broker: Address) -> None:
+def test_the_blocking_producer_prepares_in_the_thread_that_sends(address: Address) -> None:
     words = Dictionary()
-    with Producer(bootstrap_servers=str(broker), value_serializer=words) as producer:
+    with Producer(bootstrap_servers=str(address), value_serializer=words) as producer:
         for value in ("a", "b", "a", None):
             producer.send("rich-blocking", value, key=b"k", headers=[("own", b"1")]).get(30)
     assert ["a", "b"] == words.words
     assert [threading.current_thread().name] * 2 == words.threads
-    with Consumer("rich-blocking", bootstrap_servers=str(broker), auto_offset_reset="earliest") as consumer:
+    with Consumer("rich-blocking", bootstrap_servers=str(address), auto_offset_reset="earliest") as consumer:
         records = take(consumer, 4)
     told = ("own", b"1"), ("rich-blocking-value", b"words")
     assert [(b"0", told), (b"1", told), (b"0", told), (None, told[:1])] == [
@@ -77,35 +77,35 @@ def test_the_blocking_producer_prepares_in_the_thread_that_sends(broker: Address
     ]
 
 
-async def test_the_async_producer_never_prepares_in_the_loop(broker: Address) -> None:
+async def test_the_async_producer_never_prepares_in_the_loop(address: Address) -> None:
     words = Dictionary()
-    async with AsyncProducer(bootstrap_servers=str(broker), key_serializer=words, value_serializer=words) as producer:
+    async with AsyncProducer(bootstrap_servers=str(address), key_serializer=words, value_serializer=words) as producer:
         for value in ("a", "b", "a"):
             await producer.send_and_wait("rich-async", value, key="k")
     assert ["k", "a", "b"] == words.words
     assert threading.current_thread().name not in words.threads
 
 
-async def test_what_cannot_be_prepared_is_not_sent(broker: Address) -> None:
+async def test_what_cannot_be_prepared_is_not_sent(address: Address) -> None:
     words = Dictionary()
     words.fails = True
     with (
-        Producer(bootstrap_servers=str(broker), value_serializer=words) as producer,
+        Producer(bootstrap_servers=str(address), value_serializer=words) as producer,
         pytest.raises(
             SerializationError, match="the value serializer Dictionary could not be prepared for a record of"
         ),
     ):
         producer.send("rich-failed", "a")
-    async with AsyncProducer(bootstrap_servers=str(broker), value_serializer=words) as producer:
+    async with AsyncProducer(bootstrap_servers=str(address), value_serializer=words) as producer:
         with pytest.raises(SerializationError, match="the server is away"):
             await producer.send("rich-failed", "a")
 
 
-async def test_consumers_prepare_and_go_on(broker: Address) -> None:
-    fill(broker, "rich-read")
+async def test_consumers_prepare_and_go_on(address: Address) -> None:
+    fill(address, "rich-read")
     expected = [(f"word {0 if n % 2 == 0 else 2}", f"word {(1, 3, 4)[n % 3]}") for n in range(6)]
     words = Dictionary()
-    options: dict[str, Any] = {"bootstrap_servers": str(broker), "auto_offset_reset": "earliest"}
+    options: dict[str, Any] = {"bootstrap_servers": str(address), "auto_offset_reset": "earliest"}
     with Consumer("rich-read", key_deserializer=words, value_deserializer=words, **options) as consumer:
         assert expected == [(each.key, each.value) for each in take(consumer, 6)]
     assert {threading.current_thread().name} == set(words.threads)
@@ -119,13 +119,13 @@ async def test_consumers_prepare_and_go_on(broker: Address) -> None:
     assert threading.current_thread().name not in words.threads
 
 
-def test_a_record_that_cannot_be_prepared_can_be_read_later_or_skipped(broker: Address) -> None:
-    fill(broker, "rich-away")
+def test_a_record_that_cannot_be_prepared_can_be_read_later_or_skipped(address: Address) -> None:
+    fill(address, "rich-away")
     words = Dictionary()
     words.words = ["zero", "one", "two"]
     words.fails = True
     partition = TopicPartition("rich-away", 0)
-    with Consumer(bootstrap_servers=str(broker), value_deserializer=words) as consumer:
+    with Consumer(bootstrap_servers=str(address), value_deserializer=words) as consumer:
         consumer.assign([partition])
         consumer.seek(partition, 0)
         assert ["one"] == [each.value for each in take(consumer, 1)]
@@ -137,12 +137,12 @@ def test_a_record_that_cannot_be_prepared_can_be_read_later_or_skipped(broker: A
         assert ["word 3", "word 4"] == [each.value for each in take(consumer, 5)[:2]]
 
 
-async def test_the_parallel_consumer(broker: Address) -> None:
-    fill(broker, "rich-parallel")
+async def test_the_parallel_consumer(address: Address) -> None:
+    fill(address, "rich-parallel")
     words, seen = Dictionary(), list[tuple[Any, Any]]()
     async with AsyncParallelConsumer(
         "rich-parallel",
-        bootstrap_servers=str(broker),
+        bootstrap_servers=str(address),
         group_id="rich",
         auto_offset_reset="earliest",
         key_deserializer=words,

@@ -62,14 +62,14 @@ TOPICS: list[tuple[Any, str]] = [
 
 
 @pytest.fixture(scope="module")
-def producer(broker: Address) -> Iterator[Producer]:
-    with Producer(bootstrap_servers=str(broker), delivery_timeout_ms=10_000, request_timeout_ms=5_000) as producer:
+def producer(address: Address) -> Iterator[Producer]:
+    with Producer(bootstrap_servers=str(address), delivery_timeout_ms=10_000, request_timeout_ms=5_000) as producer:
         yield producer
 
 
 @pytest.mark.parametrize(("given", "sentence"), REFUSED, ids=range(len(REFUSED)))
 def test_refused_with_a_sentence_and_the_next_record_is_sent(
-    broker: Address, producer: Producer, given: dict[str, Any], sentence: str
+    address: Address, producer: Producer, given: dict[str, Any], sentence: str
 ) -> None:
     topic = f"refused-{REFUSED.index((given, sentence))}"
     record = {"value": b"bad", **given}
@@ -81,23 +81,23 @@ def test_refused_with_a_sentence_and_the_next_record_is_sent(
     with pytest.raises(MisuseError, match=re.escape(sentence)):
         producer.send(topic, **record)
     assert 1 == producer.send(topic, b"good too").get(PATIENCE_SECONDS).offset
-    assert [b"good", b"good too"] == values(read_topic(broker, topic)[0])
+    assert [b"good", b"good too"] == values(read_topic(address, topic)[0])
 
 
 @pytest.mark.parametrize(("topic", "sentence"), TOPICS, ids=range(len(TOPICS)))
-async def test_topics(broker: Address, producer: Producer, topic: Any, sentence: str) -> None:
+async def test_topics(address: Address, producer: Producer, topic: Any, sentence: str) -> None:
     with pytest.raises(MisuseError, match=re.escape(sentence)):
         producer.send(topic, b"x")
     with pytest.raises(MisuseError, match=re.escape(sentence)):
         producer.partitions_for(topic)
-    async with AsyncProducer(bootstrap_servers=str(broker)) as asynchronous:
+    async with AsyncProducer(bootstrap_servers=str(address)) as asynchronous:
         with pytest.raises(MisuseError, match=re.escape(sentence)):
             await asynchronous.send(topic, b"x")
 
 
-async def test_in_an_event_loop(broker: Address) -> None:
+async def test_in_an_event_loop(address: Address) -> None:
     async with AsyncProducer(
-        bootstrap_servers=str(broker), delivery_timeout_ms=10_000, request_timeout_ms=5_000
+        bootstrap_servers=str(address), delivery_timeout_ms=10_000, request_timeout_ms=5_000
     ) as producer:
         for number, (given, sentence) in enumerate(REFUSED):
             for _ in range(3):
@@ -105,28 +105,28 @@ async def test_in_an_event_loop(broker: Address) -> None:
                     await producer.send("refused-async", **{"value": b"bad", **given})
                 await asyncio.sleep(0.01)  # in which it would be sent
             assert number == (await producer.send_and_wait("refused-async", b"good")).offset
-    read = await asyncio.to_thread(read_topic, broker, "refused-async")
+    read = await asyncio.to_thread(read_topic, address, "refused-async")
     assert [b"good"] * len(REFUSED) == values(read[0])
 
 
-def test_headers_may_come_from_a_generator(broker: Address, producer: Producer) -> None:
+def test_headers_may_come_from_a_generator(address: Address, producer: Producer) -> None:
     producer.send("generated", b"x", headers=((name, b"1") for name in "ab")).get(PATIENCE_SECONDS)  # type: ignore[arg-type]
-    (record,) = read_topic(broker, "generated")[0]
+    (record,) = read_topic(address, "generated")[0]
     assert [("a", b"1"), ("b", b"1")] == list(record.headers)
 
 
-def test_a_memoryview_of_wider_items_is_sent_as_its_bytes(broker: Address, producer: Producer) -> None:
+def test_a_memoryview_of_wider_items_is_sent_as_its_bytes(address: Address, producer: Producer) -> None:
     wide = memoryview(b"12345678").cast("I")
     metadata = producer.send("wide", wide, key=wide).get(PATIENCE_SECONDS)
     assert (8, 8) == (metadata.serialized_key_size, metadata.serialized_value_size)
-    (record,) = read_topic(broker, "wide")[0]
+    (record,) = read_topic(address, "wide")[0]
     assert (b"12345678", b"12345678") == (record.key, record.value)
 
 
 @pytest.mark.parametrize("value", [b"x" * 2_000_000, b"small"], ids=["too-large", "bad-header"])
-def test_a_transaction_goes_on_without_it(broker: Address, value: bytes) -> None:
+def test_a_transaction_goes_on_without_it(address: Address, value: bytes) -> None:
     topic = f"refused-in-transaction-{len(value)}"
-    with Producer(bootstrap_servers=str(broker), transactional_id=topic) as producer:
+    with Producer(bootstrap_servers=str(address), transactional_id=topic) as producer:
         producer.init_transactions()
         producer.begin_transaction()
         with pytest.raises((MisuseError, RecordTooLargeError)):
@@ -136,7 +136,7 @@ def test_a_transaction_goes_on_without_it(broker: Address, value: bytes) -> None
         producer.begin_transaction()
         producer.send(topic, b"good")
         producer.commit_transaction()
-    assert [b"good"] == values(read_topic(broker, topic, committed=True)[0])
+    assert [b"good"] == values(read_topic(address, topic, committed=True)[0])
 
 
 @pytest.mark.parametrize(
@@ -148,7 +148,7 @@ def test_a_transaction_goes_on_without_it(broker: Address, value: bytes) -> None
         ("tables", {"headers": "texts"}, "column texts"),
     ],
 )
-def test_tables(broker: Address, producer: Producer, topic: Any, columns: dict[str, Any], sentence: str) -> None:
+def test_tables(address: Address, producer: Producer, topic: Any, columns: dict[str, Any], sentence: str) -> None:
     rows = pa.table({"key": [b"k"], "value": [b"v"], "texts": pa.array([5], pa.int32())})
     with pytest.raises(MisuseError, match=re.escape(sentence)):
         producer.send_table(topic, rows, **columns)
@@ -163,22 +163,22 @@ class Forgetful(ProducerInterceptor):
         return None  # type: ignore[return-value]
 
 
-def test_an_interceptor_that_returns_nothing(broker: Address, caplog: pytest.LogCaptureFixture) -> None:
-    with Producer(bootstrap_servers=str(broker), interceptors=[Forgetful()]) as producer:
+def test_an_interceptor_that_returns_nothing(address: Address, caplog: pytest.LogCaptureFixture) -> None:
+    with Producer(bootstrap_servers=str(address), interceptors=[Forgetful()]) as producer:
         producer.send("forgotten", b"x").get(PATIENCE_SECONDS)
     assert "Forgetful.on_send must return a ProducerRecord, not NoneType; the record is sent" in caplog.text
 
 
-def test_a_serializer_is_named(broker: Address) -> None:
+def test_a_serializer_is_named(address: Address) -> None:
     with (
-        Producer(bootstrap_servers=str(broker), key_serializer=str.encode) as producer,
+        Producer(bootstrap_servers=str(address), key_serializer=str.encode) as producer,
         pytest.raises(SerializationError, match=r"the key serializer encode failed for a record of topic t, on int 5"),
     ):
         producer.send("t", b"x", key=5)
 
 
-def test_an_invalid_timestamp_is_explained_once(broker: Address, producer: Producer) -> None:
-    make_topic(broker, "untimely", message_timestamp_before_max_ms="1000")
+def test_an_invalid_timestamp_is_explained_once(address: Address, producer: Producer) -> None:
+    make_topic(address, "untimely", message_timestamp_before_max_ms="1000")
     with pytest.raises(AnswerError) as refusal:
         producer.send("untimely", b"x", timestamp_ms=5).get(PATIENCE_SECONDS)
     assert ErrorCode.INVALID_TIMESTAMP is refusal.value.error_code

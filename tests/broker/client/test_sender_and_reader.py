@@ -43,8 +43,8 @@ async def read(cluster: Cluster, ranges: dict[TopicPartition, OffsetRange], **mo
     return found
 
 
-async def test_what_is_sent_is_read_in_order_from_every_partition(broker: Address) -> None:
-    async with Cluster([broker]) as cluster:
+async def test_what_is_sent_is_read_in_order_from_every_partition(address: Address) -> None:
+    async with Cluster([address]) as cluster:
         await create_topic(cluster, "in-order", partitions=3)
         partitions = [TopicPartition("in-order", index) for index in range(3)]
         sent: dict[TopicPartition, list[bytes]] = {partition: [] for partition in partitions}
@@ -60,8 +60,8 @@ async def test_what_is_sent_is_read_in_order_from_every_partition(broker: Addres
         assert sent == await read(cluster, ends, partition_bytes_max=1, fetch_bytes_max=1)
 
 
-async def test_a_range_keeps_to_its_bounds_within_batches(broker: Address) -> None:
-    async with Cluster([broker]) as cluster:
+async def test_a_range_keeps_to_its_bounds_within_batches(address: Address) -> None:
+    async with Cluster([address]) as cluster:
         await create_topic(cluster, "bounds", partitions=1)
         partition = TopicPartition("bounds", 0)
         async with BatchSender(cluster) as sender:
@@ -77,8 +77,8 @@ async def test_a_range_keeps_to_its_bounds_within_batches(broker: Address) -> No
         assert [20, 5] == [sum(count) for count in zip(*counts, strict=True)]
 
 
-async def test_following_sees_what_comes_later(broker: Address) -> None:
-    async with Cluster([broker]) as cluster:
+async def test_following_sees_what_comes_later(address: Address) -> None:
+    async with Cluster([address]) as cluster:
         await create_topic(cluster, "followed", partitions=2)
         partitions = [TopicPartition("followed", index) for index in range(2)]
         chunks = RangeFetch(cluster, {each: OffsetRange(start=0) for each in partitions}).chunks()
@@ -90,8 +90,8 @@ async def test_following_sees_what_comes_later(broker: Address) -> None:
         await chunks.aclose()
 
 
-async def test_an_offset_that_is_gone_is_an_error_in_words(broker: Address) -> None:
-    async with Cluster([broker]) as cluster:
+async def test_an_offset_that_is_gone_is_an_error_in_words(address: Address) -> None:
+    async with Cluster([address]) as cluster:
         await create_topic(cluster, "gone", partitions=1)
         partition = TopicPartition("gone", 0)
         async with BatchSender(cluster) as sender:
@@ -102,8 +102,8 @@ async def test_an_offset_that_is_gone_is_an_error_in_words(broker: Address) -> N
         assert [b"c"] == (await read(cluster, {partition: OffsetRange(start=2, end=3)}))[partition]
 
 
-async def test_offsets_by_name_and_by_time(broker: Address) -> None:
-    async with Cluster([broker]) as cluster:
+async def test_offsets_by_name_and_by_time(address: Address) -> None:
+    async with Cluster([address]) as cluster:
         await create_topic(cluster, "timed", partitions=2)
         full, empty = TopicPartition("timed", 0), TopicPartition("timed", 1)
         async with BatchSender(cluster) as sender:
@@ -115,8 +115,8 @@ async def test_offsets_by_name_and_by_time(broker: Address) -> None:
             assert expected == (await list_offsets(cluster, {full: name}))[full].offset
 
 
-async def test_a_refused_batch_fails_its_future_and_everything_behind_it(broker: Address) -> None:
-    async with Cluster([broker]) as cluster:
+async def test_a_refused_batch_fails_its_future_and_everything_behind_it(address: Address) -> None:
+    async with Cluster([address]) as cluster:
         await create_topic(cluster, "small", partitions=1)
         resource = Resource(type=ResourceType.TOPIC, name="small")
         await alter_configs(cluster, resource, {"max.message.bytes": "1000"})
@@ -139,8 +139,8 @@ async def test_a_refused_batch_fails_its_future_and_everything_behind_it(broker:
         assert [b"fits"] == (await read(cluster, {partition: OffsetRange(start=0, end=1)}))[partition]
 
 
-async def test_a_refusal_in_one_partition_lets_what_is_under_way_in_others_end(broker: Address) -> None:
-    async with Cluster([broker]) as cluster:
+async def test_a_refusal_in_one_partition_lets_what_is_under_way_in_others_end(address: Address) -> None:
+    async with Cluster([address]) as cluster:
         await create_topic(cluster, "two-ways", partitions=2)
         resource = Resource(type=ResourceType.TOPIC, name="two-ways")
         await alter_configs(cluster, resource, {"max.message.bytes": "1000"})
@@ -156,20 +156,20 @@ async def test_a_refusal_in_one_partition_lets_what_is_under_way_in_others_end(b
         await sender.close()
 
 
-async def test_without_acks_everything_is_handed_to_the_system_before_the_end(broker: Address) -> None:
-    async with Cluster([broker]) as cluster:
+async def test_without_acks_everything_is_handed_to_the_system_before_the_end(address: Address) -> None:
+    async with Cluster([address]) as cluster:
         await create_topic(cluster, "unanswered", partitions=1)
         partition = TopicPartition("unanswered", 0)
-    async with Cluster([broker]) as cluster, BatchSender(cluster, acks=ACKS_NONE) as sender:
+    async with Cluster([address]) as cluster, BatchSender(cluster, acks=ACKS_NONE) as sender:
         for _ in range(40):
             await sender.send(partition, batch([b"x" * 500_000]))
-    async with Cluster([broker]) as cluster:
+    async with Cluster([address]) as cluster:
         chunks = RangeFetch(cluster, {partition: OffsetRange(start=0, end=40)}).chunks()
         assert 40 == sum([chunk.count() async for chunk in chunks])
 
 
-async def test_a_closed_sender_takes_nothing(broker: Address) -> None:
-    async with Cluster([broker]) as cluster:
+async def test_a_closed_sender_takes_nothing(address: Address) -> None:
+    async with Cluster([address]) as cluster:
         sender = BatchSender(cluster)
         await sender.close()
         with pytest.raises(MisuseError, match="the sender is closed"):

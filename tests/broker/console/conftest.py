@@ -13,13 +13,6 @@ __all__ = ["shop", "visit"]
 
 
 @pytest.fixture(scope="module")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[InProcessBroker]:
-    """A broker for the module."""
-    with InProcessBroker(tmp_path_factory.mktemp("broker")) as made:
-        yield made
-
-
-@pytest.fixture(scope="module")
 def admin(broker: InProcessBroker) -> Iterator[Admin]:
     """To prepare and to judge."""
     with Admin(bootstrap_servers=broker.bootstrap) as made:

@@ -4,7 +4,7 @@ import asyncio
 import json
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -202,12 +202,6 @@ def test_a_sampler_survives_an_unexpected_error(console: Visitor) -> None:
     console.run(lambda: sampler.sample(admin))
     again = sampler.status
     assert (None, "") == (again.silent_since_ms, again.error)
-
-
-@pytest.fixture(scope="module")
-def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredBroker]:
-    with SecuredBroker(tmp_path_factory.mktemp("secured")) as made:
-        yield made
 
 
 @pytest.fixture

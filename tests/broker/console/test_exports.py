@@ -24,7 +24,7 @@ RECORDS = 2000
 
 
 @pytest.fixture(scope="module")
-def topic(broker: InProcessBroker) -> str:
+def exported(broker: InProcessBroker) -> str:
     broker.create_topic("exported", partitions=2)
     with Producer(bootstrap_servers=broker.bootstrap) as producer:
         for number in range(RECORDS):
@@ -49,10 +49,10 @@ def files(folder: Path) -> list[str]:
     return sorted(each.name for each in folder.rglob("*") if each.is_file() and each.name != "lock")
 
 
-def test_an_export_is_a_job_with_a_file(open_export: Callable[..., Visitor], topic: str, tmp_path: Path) -> None:
+def test_an_export_is_a_job_with_a_file(open_export: Callable[..., Visitor], exported: str, tmp_path: Path) -> None:
     console = open_export(read_only=True)
-    assert 'action="/topics/exported/records/export"' in console.get(f"/topics/{topic}/records").text
-    job = ended(console, console.post(f"/topics/{topic}/records/export", {"format": "jsonl"}))
+    assert 'action="/topics/exported/records/export"' in console.get(f"/topics/{exported}/records").text
+    job = ended(console, console.post(f"/topics/{exported}/records/export", {"format": "jsonl"}))
     assert (JobState.DONE, RECORDS, RECORDS) == (job.state, job.done, job.total), job.outcome
     assert job.outcome.startswith("2,000 records, ")
     assert f'href="{job.address}/file"' in console.get(job.address).text
@@ -70,50 +70,50 @@ def test_an_export_is_a_job_with_a_file(open_export: Callable[..., Visitor], top
     assert ([], 404) == (files(tmp_path / "exports"), console.get(f"{job.address}/file").status_code)
 
 
-def test_filters_and_positions_choose_the_records(open_export: Callable[..., Visitor], topic: str) -> None:
+def test_filters_and_positions_choose_the_records(open_export: Callable[..., Visitor], exported: str) -> None:
     console = open_export()
-    address = f"/topics/{topic}/records/export?partition=1&filter=value.id+%3C+100"
+    address = f"/topics/{exported}/records/export?partition=1&filter=value.id+%3C+100"
     job = ended(console, console.post(address, {"format": "parquet"}))
     assert job.outcome.startswith("50 records, "), job.outcome
     table = pq.read_table(io.BytesIO(console.get(f"{job.address}/file").content))
     assert {1} == set(table.column("partition").to_pylist())
     for wrong in ("?filter=value.", "?from=whenever", "?partition=9"):
-        refused = console.post(f"/topics/{topic}/records/export{wrong}", {"format": "csv"})
+        refused = console.post(f"/topics/{exported}/records/export{wrong}", {"format": "csv"})
         assert 400 <= refused.status_code < 500, wrong
-    assert 422 == console.post(f"/topics/{topic}/records/export", {"format": "exe"}).status_code
+    assert 422 == console.post(f"/topics/{exported}/records/export", {"format": "exe"}).status_code
 
 
-def test_the_space_of_exports_is_bounded(open_export: Callable[..., Visitor], topic: str, tmp_path: Path) -> None:
+def test_the_space_of_exports_is_bounded(open_export: Callable[..., Visitor], exported: str, tmp_path: Path) -> None:
     console = open_export(export_bytes_max=1000)
-    job = ended(console, console.post(f"/topics/{topic}/records/export", {"format": "jsonl"}))
+    job = ended(console, console.post(f"/topics/{exported}/records/export", {"format": "jsonl"}))
     assert (JobState.FAILED, True) == (job.state, "--export-limit" in job.outcome)
     assert [] == files(tmp_path / "exports")
-    small = f"/topics/{topic}/records/export?partition=0&to=1"
+    small = f"/topics/{exported}/records/export?partition=0&to=1"
     assert JobState.DONE is ended(console, console.post(small, {"format": "csv"})).state
 
 
 def test_files_go_with_their_jobs_and_with_the_console(
-    open_export: Callable[..., Visitor], topic: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    open_export: Callable[..., Visitor], exported: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     console = open_export()
-    job = ended(console, console.post(f"/topics/{topic}/records/export", {"format": "csv"}))
+    job = ended(console, console.post(f"/topics/{exported}/records/export", {"format": "csv"}))
     assert [job.id] == files(tmp_path / "exports")
     console.console.jobs.remove_old_files()
     assert [job.id] == files(tmp_path / "exports")
     monkeypatch.setattr(jobs_module, "FILE_KEPT_MS", 0)
     console.console.jobs.remove_old_files()
     assert [] == files(tmp_path / "exports")
-    ended(console, console.post(f"/topics/{topic}/records/export", {"format": "csv"}))
+    ended(console, console.post(f"/topics/{exported}/records/export", {"format": "csv"}))
     console.run(console.console.jobs.close)
     assert [] == list((tmp_path / "exports").iterdir())
 
 
 def test_a_stopped_export_leaves_no_file(
-    open_export: Callable[..., Visitor], topic: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    open_export: Callable[..., Visitor], exported: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     console = open_export()
     monkeypatch.setattr(ResultFiles, "take", lambda files, size: time.sleep(0.2))  # slow enough to be stopped
-    started = console.post(f"/topics/{topic}/records/export", {"format": "jsonl"})
+    started = console.post(f"/topics/{exported}/records/export", {"format": "jsonl"})
     job = console.console.jobs.find(started.headers["location"].removeprefix("/jobs/"))
     assert 303 == console.post(f"{job.address}/stop").status_code
     assert (JobState.STOPPED, []) == (job.state, files(tmp_path / "exports"))

@@ -13,9 +13,9 @@ from tests.unit.console.visitor import Visitor
 
 
 @pytest.fixture(scope="module")
-def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredBroker]:
+def restricted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredBroker]:
     """Alice may describe one topic and its dead letters, and one group."""
-    with SecuredBroker(tmp_path_factory.mktemp("secured")) as made:
+    with SecuredBroker(tmp_path_factory.mktemp("restricted")) as made:
         for topic in ("mine", "dlq.mine", "theirs", "dlq.theirs"):
             made.create_topic(topic)
         with Producer(**made.client_options()) as producer:
@@ -33,8 +33,8 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredBroker]
 
 
 @pytest.fixture
-def alice(secured: SecuredBroker, visit: Callable[..., Visitor]) -> Visitor:
-    options = dict(secured.client_options("alice"))
+def alice(restricted: SecuredBroker, visit: Callable[..., Visitor]) -> Visitor:
+    options = dict(restricted.client_options("alice"))
     return visit(options.pop("bootstrap_servers"), client_options=options)
 
 
@@ -63,17 +63,17 @@ def test_transactions_and_queues(alice: Visitor) -> None:
 
 
 def test_paths_of_log_dirs_are_what_brokers_tell_the_user(
-    secured: SecuredBroker, visit: Callable[..., Visitor]
+    restricted: SecuredBroker, visit: Callable[..., Visitor]
 ) -> None:
     """The samples of the console's own user, who may see everything, have them; alice may not see them."""
-    options = dict(secured.client_options())
+    options = dict(restricted.client_options())
     console = visit(options.pop("bootstrap_servers"), client_options=options, auth=AuthMode.CLUSTER)
     console.run(lambda: console.console.sampler.sample(console.console.own_clients.admin()))
     (path,) = {each.path for probe in console.console.sampler.probes.values() for each in probe.log_dirs}
     for user, is_shown in (("alice", False), (ADMIN, True)):
         console.client.cookies.clear()
         console.get("/login")
-        signed_in = console.post("/login", {"user": user, "password": secured.password_of(user)})
+        signed_in = console.post("/login", {"user": user, "password": restricted.password_of(user)})
         assert 303 == signed_in.status_code
         page = console.get("/topics/mine/partitions")
         assert (200, is_shown) == (page.status_code, path in page.text), user

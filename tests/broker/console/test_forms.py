@@ -122,12 +122,6 @@ def test_offsets_that_cannot_be_reset(console: Visitor) -> None:
     assert 'class="invalid"' in response.text
 
 
-@pytest.fixture(scope="module")
-def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredBroker]:
-    with SecuredBroker(tmp_path_factory.mktemp("secured"), {}) as made:
-        yield made
-
-
 def test_passwords_acls_and_quotas_that_cannot_be_set(secured: SecuredBroker, visit: Callable[..., Visitor]) -> None:
     options = secured.client_options("admin")
     console = visit(options.pop("bootstrap_servers"), client_options=options)

@@ -1,6 +1,6 @@
 """Security: explanations and previews without a cluster, and all pages on a broker with an authorizer."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -16,11 +16,7 @@ from tests.unit.console.visitor import Visitor
 READ = "allow User:alice READ topic orders literal *"
 
 
-@pytest.fixture(scope="module")
-def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredBroker]:
-    settings = {"delegation.token.secret.key": "a-secret"}
-    with SecuredBroker(tmp_path_factory.mktemp("secured"), settings) as made:
-        yield made
+pytestmark = pytest.mark.ottla_broker({"delegation.token.secret.key": "a-secret"})
 
 
 @pytest.fixture

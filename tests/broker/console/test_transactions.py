@@ -3,7 +3,6 @@
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from uuid import uuid4
 
 import pytest
 
@@ -18,13 +17,6 @@ from ottla.testing import InProcessBroker
 from tests.broker.console.shown_form import check_asks_again
 from tests.unit.console.visitor import Visitor
 from tests.waiting import wait_until
-
-
-@pytest.fixture
-def topic(broker: InProcessBroker) -> str:
-    name = f"t-{uuid4().hex[:8]}"
-    broker.create_topic(name)
-    return name
 
 
 @pytest.fixture

@@ -26,7 +26,7 @@ KINDS = [InProcessBroker, ProcessBroker]
 
 
 @pytest.fixture(params=KINDS)
-def broker(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[BrokerHandle]:
+def made(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[BrokerHandle]:
     made: BrokerHandle = request.param(tmp_path, {"num.partitions": "3"})
     with made:
         yield made
@@ -39,53 +39,53 @@ def values(bootstrap: str, topic: str, count: int) -> list[bytes]:
         return [record.value for _, record in zip(range(count), consumer, strict=False)]
 
 
-def test_faults_one_after_the_other(broker: BrokerHandle) -> None:
-    address = broker.bootstrap
-    broker.create_topic("t", configs={"retention.ms": "-1"})
+def test_faults_one_after_the_other(made: BrokerHandle) -> None:
+    address = made.bootstrap
+    made.create_topic("t", configs={"retention.ms": "-1"})
     with Producer(bootstrap_servers=address, linger_ms=0) as producer:
         producer.send("t", b"1").get(30)
         # Killed in the middle of work: clients come back by themselves, and what was acknowledged is there.
-        broker.kill()
-        assert not broker.is_running
+        made.kill()
+        assert not made.is_running
         delivery = producer.send("t", b"2")
-        broker.start()
+        made.start()
         delivery.get(60)
-        broker.restart()
+        made.restart()
         producer.send("t", b"3").get(60)
-        broker.pause()
+        made.pause()
         delivery = producer.send("t", b"4")
         with (
             Admin(bootstrap_servers=address, socket_connection_setup_timeout_ms=200, request_timeout_ms=200) as admin,
             pytest.raises(RetriableError, match="accepts connections, but does not answer"),
         ):
             admin.list_topics()
-        assert (False, True) == (delivery.is_done, broker.is_running)
-        broker.resume()
+        assert (False, True) == (delivery.is_done, made.is_running)
+        made.resume()
         delivery.get(60)
     assert [b"1", b"2", b"3", b"4"] == values(address, "t", 4)
-    assert address == broker.bootstrap
+    assert address == made.bootstrap
 
 
-def test_a_kill_is_no_clean_end(broker: BrokerHandle) -> None:
+def test_a_kill_is_no_clean_end(made: BrokerHandle) -> None:
     """The mark of a clean shutdown, which spares the next start its checks, is there after a stop only."""
-    mark = broker.data / ".kafka_cleanshutdown"
-    broker.create_topic("t")
-    broker.kill()
+    mark = made.data / ".kafka_cleanshutdown"
+    made.create_topic("t")
+    made.kill()
     assert not mark.exists()
-    broker.start()
-    broker.stop()
+    made.start()
+    made.stop()
     assert mark.exists()
     # Twice is harmless.
-    broker.stop()
-    broker.kill()
+    made.stop()
+    made.kill()
 
 
-def test_a_paused_broker_can_be_killed(broker: BrokerHandle) -> None:
-    broker.create_topic("t")
-    broker.pause()
-    broker.kill()
-    broker.start()
-    with Admin(bootstrap_servers=broker.bootstrap) as admin:
+def test_a_paused_broker_can_be_killed(made: BrokerHandle) -> None:
+    made.create_topic("t")
+    made.pause()
+    made.kill()
+    made.start()
+    with Admin(bootstrap_servers=made.bootstrap) as admin:
         assert ["t"] == admin.list_topics()
 
 
@@ -100,12 +100,12 @@ def test_a_kill_cuts_connections(tmp_path: Path) -> None:
             socket.create_connection(("127.0.0.1", broker.port))
 
 
-def test_wrong_use_is_told(broker: BrokerHandle) -> None:
+def test_wrong_use_is_told(made: BrokerHandle) -> None:
     with pytest.raises(MisuseError, match="is already running"):
-        broker.start()
-    broker.stop()
+        made.start()
+    made.stop()
     with pytest.raises(MisuseError, match="is not running, so it cannot be paused"):
-        broker.pause()
+        made.pause()
 
 
 def test_only_the_one_in_process_refuses_while_it_is_paused(tmp_path: Path) -> None:

@@ -1,7 +1,6 @@
 """A broker with TLS, logins and ACLs: who gets in, as which user, and that it is the same after a restart or a kill."""
 
 import stat
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +13,6 @@ from ottla.model.errors import MisuseError, OttlaError
 from ottla.testing import CertificateAuthority, SecuredBroker
 from ottla.transport.client_security import TlsError
 from tests.broker.inside import connections
-
-
-@pytest.fixture(scope="module")
-def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredBroker]:
-    with SecuredBroker(tmp_path_factory.mktemp("secured")) as broker:
-        yield broker
 
 
 def principals(broker: SecuredBroker) -> set[str]:

@@ -5,7 +5,6 @@ from collections.abc import Iterator
 import pytest
 
 from ottla.metadata.configs.authorization_configs import STANDARD_AUTHORIZER
-from tests.broker_process import BrokerProcess
 from tests.unit.cli.command_line import CommandLine
 
 TEST_ACL = {
@@ -19,18 +18,8 @@ TEST_ACL = {
 }
 
 
-@pytest.fixture(scope="module")
-def process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
-    """A broker with ACLs, whose anonymous clients may do everything."""
-    settings = {"authorizer.class.name": STANDARD_AUTHORIZER, "super.users": "User:ANONYMOUS"}
-    with BrokerProcess(tmp_path_factory.mktemp("acls"), settings=settings) as running:
-        yield running
-
-
-@pytest.fixture
-def broker(process: BrokerProcess) -> str:
-    """Its address."""
-    return process.address
+pytestmark = pytest.mark.ottla_broker({"authorizer.class.name": STANDARD_AUTHORIZER, "super.users": "User:ANONYMOUS"})
+"""Anonymous clients may do everything."""
 
 
 @pytest.fixture(autouse=True)

@@ -30,8 +30,8 @@ def cluster(tmp_path: Path) -> Iterator[BrokerCluster]:
 
 
 @pytest.fixture
-def ottla(cluster: BrokerCluster, capfd: pytest.CaptureFixture[str]) -> CommandLine:
-    return CommandLine(cluster.brokers[0].bootstrap, capfd)
+def bootstrap(cluster: BrokerCluster) -> str:
+    return cluster.brokers[0].bootstrap
 
 
 def test_brokers_and_health(cluster: BrokerCluster, ottla: CommandLine) -> None:

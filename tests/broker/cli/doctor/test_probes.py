@@ -174,9 +174,9 @@ def test_a_cluster_that_cannot_be_reached_is_a_problem(alone: CommandLine, tmp_p
 
 
 def test_a_healthy_cluster_is_ok(
-    ottla: CommandLine, broker: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ottla: CommandLine, bootstrap: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("ottla.cli.doctor.probes.installation.probe_java", lambda: None)
-    done = ottla("doctor", "--data", str(tmp_path), "--listen", broker, "--bootstrap", broker, "--json")
+    done = ottla("doctor", "--data", str(tmp_path), "--listen", bootstrap, "--bootstrap", bootstrap, "--json")
     levels = {(each["area"], each["subject"]): each["level"] for each in done.json["findings"]}
-    assert ("problem", "ok") == (levels["ports", "PLAINTEXT"], levels["cluster", broker])
+    assert ("problem", "ok") == (levels["ports", "PLAINTEXT"], levels["cluster", bootstrap])

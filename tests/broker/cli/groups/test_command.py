@@ -1,22 +1,14 @@
 """`ottla groups` against a real Ottla broker, and command lines that it refuses."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.broker.cli.command_scenarios import Scenario
 from tests.broker.cli.group_scenarios import SCENARIOS, WRONG_USAGE
-from tests.broker_process import BrokerProcess
 from tests.unit.cli.command_line import CommandLine
 
-
-@pytest.fixture(scope="module")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A broker whose groups do not wait for more members at first."""
-    settings = {"group.initial.rebalance.delay.ms": "0", "offsets.topic.num.partitions": "3"}
-    with BrokerProcess(tmp_path_factory.mktemp("groups"), settings=settings) as running:
-        yield running.address
+pytestmark = pytest.mark.ottla_broker({"group.initial.rebalance.delay.ms": "0", "offsets.topic.num.partitions": "3"})
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.__name__)

@@ -1,24 +1,11 @@
 """`ottla quotas` against a real broker, and command lines that it refuses."""
 
-from collections.abc import Iterator
-
 import pytest
 
-from tests.broker_process import BrokerProcess
 from tests.unit.cli.command_line import CommandLine
 
-
-@pytest.fixture(scope="module")
-def process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
-    """A broker for these tests alone: quotas would slow down others."""
-    with BrokerProcess(tmp_path_factory.mktemp("quotas")) as running:
-        yield running
-
-
-@pytest.fixture
-def broker(process: BrokerProcess) -> str:
-    """Its address."""
-    return process.address
+pytestmark = pytest.mark.ottla_broker({})
+"""A broker for these tests alone: quotas would slow down others."""
 
 
 def test_quotas_are_set_described_and_unset(ottla: CommandLine) -> None:

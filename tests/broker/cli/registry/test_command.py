@@ -20,8 +20,8 @@ ORDER_BAD = AVRO % ',{"name":"price","type":"double"}'
 
 
 @pytest.fixture
-def registry(broker: str, request: pytest.FixtureRequest) -> Iterator[str]:
-    running = new_registry(broker, request.node.name)
+def registry(bootstrap: str, request: pytest.FixtureRequest) -> Iterator[str]:
+    running = new_registry(bootstrap, request.node.name)
     before = os.environ.get("OTTLA_REGISTRY")
     os.environ["OTTLA_REGISTRY"] = running.url
     try:
@@ -33,9 +33,9 @@ def registry(broker: str, request: pytest.FixtureRequest) -> Iterator[str]:
             os.environ["OTTLA_REGISTRY"] = before
 
 
-def new_registry(broker: str, name: str) -> RegistryThread:
+def new_registry(bootstrap: str, name: str) -> RegistryThread:
     election = ElectionOptions(group_id=f"registry-{name}", session_timeout_ms=12_000, heartbeat_interval_ms=500)
-    return RegistryThread(broker, topic=f"_schemas-{name}", election=election)
+    return RegistryThread(bootstrap, topic=f"_schemas-{name}", election=election)
 
 
 def test_register_show_diff_check_and_delete(ottla: CommandLine, registry: str, tmp_path: Path) -> None:
@@ -88,7 +88,7 @@ def test_level_and_mode(ottla: CommandLine, registry: str) -> None:
 
 
 def test_an_export_is_imported_with_the_same_ids(
-    ottla: CommandLine, registry: str, broker: str, tmp_path: Path
+    ottla: CommandLine, registry: str, bootstrap: str, tmp_path: Path
 ) -> None:
     (tmp_path / "order.avsc").write_text(ORDER)
     (tmp_path / "line.avsc").write_text('{"type":"array","items":"Order"}')
@@ -101,7 +101,7 @@ def test_an_export_is_imported_with_the_same_ids(
     ottla("registry", "delete", "gone", "--yes")
     archive = str(tmp_path / "registry.jsonl")
     assert "exported 3 versions\n" == ottla("registry", "export", archive).err
-    other = new_registry(broker, "imported")
+    other = new_registry(bootstrap, "imported")
     try:
         done = ottla("registry", "import", archive, "--yes", "--url", other.url)
         assert (0, "imported 3 versions\n") == (done.status, done.out), done.err
@@ -145,9 +145,9 @@ def test_a_registry_beside_a_broker_stops_with_it(tmp_path: Path) -> None:
         assert not Path(f"/proc/{registry[0]}").exists()
 
 
-def check_registry(broker: Program) -> None:
-    kind, url = broker.next_line().split()
-    assert "registry" == kind, broker.log_end
+def check_registry(bootstrap: Program) -> None:
+    kind, url = bootstrap.next_line().split()
+    assert "registry" == kind, bootstrap.log_end
     with RestClient(url) as rest:
         assert [] == rest.ask("GET", "subjects")
 

@@ -14,13 +14,13 @@ from tests.broker.registry.service.registry_thread import RegistryThread
 
 
 @pytest.fixture
-def registries(broker: str, request: pytest.FixtureRequest) -> Iterator[tuple[RestClient, RestClient]]:
+def registries(bootstrap: str, request: pytest.FixtureRequest) -> Iterator[tuple[RestClient, RestClient]]:
     """Two empty ones."""
     running = []
     for number in (1, 2):
         name = f"{request.node.name}-{number}"
         election = ElectionOptions(group_id=f"registry-{name}", session_timeout_ms=12_000, heartbeat_interval_ms=500)
-        running.append(RegistryThread(broker, topic=f"_schemas-{name}", election=election))
+        running.append(RegistryThread(bootstrap, topic=f"_schemas-{name}", election=election))
     try:
         with RestClient(running[0].url) as source, RestClient(running[1].url) as target:
             yield source, target

@@ -40,8 +40,8 @@ SCHEMAS = {
 
 
 @pytest.fixture(scope="module")
-def registry_url(broker: str) -> Iterator[str]:
-    running = RegistryThread(broker, topic="_schemas-cli-schemas")
+def registry_url(bootstrap: str) -> Iterator[str]:
+    running = RegistryThread(bootstrap, topic="_schemas-cli-schemas")
     try:
         yield running.url
     finally:
@@ -111,10 +111,10 @@ def test_keys_and_other_formats(ottla: CommandLine, registry_url: str, topic: st
 
 
 def test_ids_in_headers_are_read(
-    ottla: CommandLine, broker: str, registry: RegistryClient, registry_url: str, topic: str
+    ottla: CommandLine, bootstrap: str, registry: RegistryClient, registry_url: str, topic: str
 ) -> None:
     serializer = AvroSerializer(registry, json.dumps(ORDER), id_place="header")
-    with Producer(bootstrap_servers=broker, value_serializer=serializer) as producer:
+    with Producer(bootstrap_servers=bootstrap, value_serializer=serializer) as producer:
         producer.send(topic, {"id": 3}).get(60)
     (document,) = ottla.ok("consume", topic, "--schema-registry", registry_url, "--json").out.splitlines()
     guid = str(registry.version(f"{topic}-value").guid)

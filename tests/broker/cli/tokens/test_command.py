@@ -1,6 +1,5 @@
 """`ottla tokens` against a broker with logins: the life of a token, who may change it, and refused command lines."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,17 +11,13 @@ from tests.broker.inside import connections
 from tests.unit.cli.command_line import CommandLine
 
 DAY_MS = 24 * 3600 * 1000
-SECRET_KEY = {"delegation.token.secret.key": "a key that all brokers share"}
 
 
-@pytest.fixture(scope="module")
-def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredBroker]:
-    with SecuredBroker(tmp_path_factory.mktemp("tokens"), SECRET_KEY) as running:
-        yield running
+pytestmark = pytest.mark.ottla_broker({"delegation.token.secret.key": "a key that all brokers share"})
 
 
 @pytest.fixture
-def broker(secured: SecuredBroker) -> str:
+def bootstrap(secured: SecuredBroker) -> str:
     """Its address."""
     return secured.bootstrap_of("SASL_SSL")
 

@@ -1,7 +1,6 @@
 """`ottla transactions` against a real Ottla broker, and command lines that it refuses."""
 
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,19 +12,10 @@ from tests.broker.cli.transaction_scenarios import SCENARIOS, WRONG_USAGE, a_han
 from tests.broker_process import BrokerProcess
 from tests.unit.cli.command_line import CommandLine
 
-
-@pytest.fixture(scope="module")
-def process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
-    """A broker that can be killed and started again."""
-    settings = {"offsets.topic.num.partitions": "3", "transaction.state.log.num.partitions": "3"}
-    with BrokerProcess(tmp_path_factory.mktemp("transactions"), settings=settings) as running:
-        yield running
-
-
-@pytest.fixture
-def broker(process: BrokerProcess) -> str:
-    """Its address."""
-    return process.address
+pytestmark = pytest.mark.ottla_broker(
+    {"offsets.topic.num.partitions": "3", "transaction.state.log.num.partitions": "3"}
+)
+"""A broker that can be killed and started again."""
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.__name__)

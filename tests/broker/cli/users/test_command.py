@@ -3,7 +3,6 @@
 import os
 import pty
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,16 +13,8 @@ from tests.unit.cli.command_line import CommandLine
 PASSWORD = "correct horse"
 
 
-@pytest.fixture(scope="module")
-def process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
-    with BrokerProcess(tmp_path_factory.mktemp("users")) as running:
-        yield running
-
-
-@pytest.fixture
-def broker(process: BrokerProcess) -> str:
-    """Its address."""
-    return process.address
+pytestmark = pytest.mark.ottla_broker({})
+"""A broker without other users."""
 
 
 def secret_file(folder: Path, text: str = f"{PASSWORD}\n") -> str:

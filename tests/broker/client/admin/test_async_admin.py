@@ -40,15 +40,9 @@ from tests.wire.exchange import fill, message_class
 MISSING = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-@pytest.fixture(scope="module")
-def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[InProcessBroker]:
-    with InProcessBroker(tmp_path_factory.mktemp("admin")) as broker:
-        yield broker
-
-
 @pytest.fixture
-def admin(running: InProcessBroker) -> Iterator[Admin]:
-    with Admin(bootstrap_servers=running.bootstrap) as made:
+def admin(broker: InProcessBroker) -> Iterator[Admin]:
+    with Admin(bootstrap_servers=broker.bootstrap) as made:
         yield made
 
 
@@ -59,18 +53,18 @@ def codes(outcomes: Outcomes[Any, Any]) -> dict[Any, ErrorCode]:
 # The cluster
 
 
-def test_the_cluster_and_its_log_dirs(admin: Admin, running: InProcessBroker) -> None:
+def test_the_cluster_and_its_log_dirs(admin: Admin, broker: InProcessBroker) -> None:
     admin.create_topics([NewTopic("dirs", 2, 1)])
     described = admin.describe_cluster()
-    assert (running.broker.image.cluster_id, 0) == (described.cluster_id, described.controller)
-    assert [(0, running.bootstrap, None)] == [(each.id, str(each.address), each.rack) for each in described.brokers]
+    assert (broker.broker.image.cluster_id, 0) == (described.cluster_id, described.controller)
+    assert [(0, broker.bootstrap, None)] == [(each.id, str(each.address), each.rack) for each in described.brokers]
     asked = [TopicPartition("dirs", 1)]
     (log_dir,) = admin.describe_log_dirs(partitions=asked)[0]
-    assert (str(running.data), asked) == (log_dir.path, [each.partition for each in log_dir.partitions])
+    assert (str(broker.data), asked) == (log_dir.path, [each.partition for each in log_dir.partitions])
     assert [0] == list(admin.describe_log_dirs())
 
 
-def test_the_quorum_and_brokers_that_are_gone(admin: Admin, running: InProcessBroker) -> None:
+def test_the_quorum_and_brokers_that_are_gone(admin: Admin, broker: InProcessBroker) -> None:
     quorum = admin.describe_quorum()
     assert (0, [0], ()) == (quorum.leader_id, [each.replica_id for each in quorum.voters], quorum.observers)
     assert quorum.high_watermark == quorum.voters[0].log_end_offset >= quorum.leader_epoch > 0
@@ -98,9 +92,9 @@ def test_features(admin: Admin) -> None:
     assert before.finalized == admin.describe_features().finalized
 
 
-def test_a_broker_that_is_not_there(running: InProcessBroker) -> None:
+def test_a_broker_that_is_not_there(broker: InProcessBroker) -> None:
     with (
-        Admin(bootstrap_servers=[running.bootstrap], request_timeout_ms=2000) as admin,
+        Admin(bootstrap_servers=[broker.bootstrap], request_timeout_ms=2000) as admin,
         pytest.raises(CannotConnectError, match="broker 7 is not in the cluster"),
     ):
         admin.describe_log_dirs([7])
@@ -197,9 +191,9 @@ def test_each_resource_has_its_own_outcome(admin: Admin) -> None:
 # Records and offsets
 
 
-def test_offsets_and_deleting_records(admin: Admin, running: InProcessBroker) -> None:
-    running.create_topic("read", 2)
-    with Producer(bootstrap_servers=running.bootstrap) as producer:
+def test_offsets_and_deleting_records(admin: Admin, broker: InProcessBroker) -> None:
+    broker.create_topic("read", 2)
+    with Producer(bootstrap_servers=broker.bootstrap) as producer:
         for at in range(10):
             producer.send("read", b"x", partition=0, timestamp_ms=1000 + at)
     full, empty, gone = TopicPartition("read", 0), TopicPartition("read", 1), TopicPartition("read", 2)
@@ -241,8 +235,8 @@ def test_elections_and_reassignments(admin: Admin) -> None:
 # Groups
 
 
-def test_groups_offsets(admin: Admin, running: InProcessBroker) -> None:
-    running.create_topic("offsets", 3)
+def test_groups_offsets(admin: Admin, broker: InProcessBroker) -> None:
+    broker.create_topic("offsets", 3)
     partitions = [TopicPartition("offsets", at) for at in range(3)]
     wishes: dict[TopicPartition, OffsetAndMetadata | int] = {
         partitions[0]: 5,
@@ -306,10 +300,10 @@ def test_members_are_thrown_out(admin: Admin) -> None:
 # Transactions
 
 
-def test_transactions_are_listed_described_and_aborted(admin: Admin, running: InProcessBroker) -> None:
-    running.create_topic("paid")
+def test_transactions_are_listed_described_and_aborted(admin: Admin, broker: InProcessBroker) -> None:
+    broker.create_topic("paid")
     paid = TopicPartition("paid", 0)
-    with Producer(bootstrap_servers=running.bootstrap, transactional_id="till-1") as producer:
+    with Producer(bootstrap_servers=broker.bootstrap, transactional_id="till-1") as producer:
         producer.init_transactions()
         producer.begin_transaction()
         producer.send("paid", b"1").get(60)
@@ -333,8 +327,8 @@ def test_transactions_are_listed_described_and_aborted(admin: Admin, running: In
 # The client itself
 
 
-async def test_the_asyncio_class_answers_the_same(running: InProcessBroker) -> None:
-    async with AsyncAdmin(bootstrap_servers=running.bootstrap) as admin:
+async def test_the_asyncio_class_answers_the_same(broker: InProcessBroker) -> None:
+    async with AsyncAdmin(bootstrap_servers=broker.bootstrap) as admin:
         await admin.create_topics([NewTopic(f"many-{at}") for at in range(50)])
         assert 50 == len([name for name in await admin.list_topics() if name.startswith("many-")])
         await admin.delete_topics(f"many-{at}" for at in range(50))
@@ -355,9 +349,9 @@ def own_threads(before: set[threading.Thread]) -> list[str]:
     return [each.name for each in set(threading.enumerate()) - before if each.name == "ottla admin"]
 
 
-def test_closing_leaves_no_thread(running: InProcessBroker) -> None:
+def test_closing_leaves_no_thread(broker: InProcessBroker) -> None:
     before = set(threading.enumerate())
-    with Admin(bootstrap_servers=running.bootstrap) as admin:
+    with Admin(bootstrap_servers=broker.bootstrap) as admin:
         admin.list_topics()
         assert ["ottla admin"] == own_threads(before)
     assert [] == own_threads(before)
@@ -389,15 +383,15 @@ def test_what_no_message_can_hold_is_refused(admin: Admin) -> None:
         admin.describe_topics("orders")
 
 
-def test_a_broker_that_hangs_is_given_up_in_time(running: InProcessBroker) -> None:
-    with Admin(bootstrap_servers=running.bootstrap, request_timeout_ms=2000) as admin:
+def test_a_broker_that_hangs_is_given_up_in_time(broker: InProcessBroker) -> None:
+    with Admin(bootstrap_servers=broker.bootstrap, request_timeout_ms=2000) as admin:
         admin.list_topics()
-        running.pause()
+        broker.pause()
         try:
             with pytest.raises(RetriableError, match="METADATA was not answered within 2000 ms"):
                 admin.list_topics()
         finally:
-            running.resume()
+            broker.resume()
 
 
 def test_what_a_type_checker_knows_is_what_there_is() -> None:

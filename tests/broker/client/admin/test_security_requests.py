@@ -28,16 +28,13 @@ from ottla.model.error_codes import ErrorCode
 from ottla.security.scram_credential import is_password
 from ottla.testing import InProcessBroker
 
-
-@pytest.fixture(scope="module")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[InProcessBroker]:
-    settings = {
+pytestmark = pytest.mark.ottla_broker(
+    {
         "authorizer.class.name": STANDARD_AUTHORIZER,
         "super.users": "User:ANONYMOUS",
         "delegation.token.secret.key": "secret",
     }
-    with InProcessBroker(tmp_path_factory.mktemp("broker"), settings) as started:
-        yield started
+)
 
 
 @pytest.fixture

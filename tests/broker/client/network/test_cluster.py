@@ -20,10 +20,10 @@ from tests.broker.client.scripted_leaders import TOPIC, scripted_leaders
 NOBODY = Address("127.0.0.1", 1)
 
 
-async def test_bootstrap_goes_on_to_the_next_address(broker: Address) -> None:
-    async with Cluster([NOBODY, broker]) as cluster:
+async def test_bootstrap_goes_on_to_the_next_address(address: Address) -> None:
+    async with Cluster([NOBODY, address]) as cluster:
         view = await cluster.refresh([])
-        assert [broker] == [each.address for each in view.brokers.values()]
+        assert [address] == [each.address for each in view.brokers.values()]
         assert view.controller in view.brokers
 
 
@@ -35,8 +35,8 @@ async def test_nobody_can_be_reached_and_the_error_says_what_to_do() -> None:
             await cluster.retry(cluster.refresh, timeout_ms=10**9)
 
 
-async def test_topics_are_found_and_missing_ones_refused(broker: Address) -> None:
-    async with Cluster([broker]) as cluster:
+async def test_topics_are_found_and_missing_ones_refused(address: Address) -> None:
+    async with Cluster([address]) as cluster:
         await create_topic(cluster, "cluster-found", partitions=2)
         topic = await cluster.topic("cluster-found")
         assert [0, 1] == [each.index for each in topic.partitions]
@@ -53,8 +53,8 @@ async def test_topics_are_found_and_missing_ones_refused(broker: Address) -> Non
             await cluster.topic("cluster-found")
 
 
-async def test_a_topic_that_has_not_changed_is_kept(broker: Address) -> None:
-    async with Cluster([broker]) as cluster:
+async def test_a_topic_that_has_not_changed_is_kept(address: Address) -> None:
+    async with Cluster([address]) as cluster:
         await create_topic(cluster, "cluster-kept", partitions=2)
         before = await cluster.topic("cluster-kept")
         view = await cluster.refresh(["cluster-kept"])

@@ -4,11 +4,10 @@ import asyncio
 import json
 import threading
 from collections import defaultdict
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from dataclasses import fields
 from pathlib import Path
 from typing import Any, get_type_hints
-from uuid import uuid4
 
 import pytest
 
@@ -27,27 +26,18 @@ from ottla.model.ids import TopicPartition
 from ottla.testing import InProcessBroker
 from tests.waiting import PATIENCE_SECONDS, until
 
-
-@pytest.fixture(scope="module")
-def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[InProcessBroker]:
-    with InProcessBroker(tmp_path_factory.mktemp("parallel")) as broker:
-        yield broker
+pytestmark = pytest.mark.ottla_topic(partitions=2)
 
 
-@pytest.fixture
-def topic(running: InProcessBroker) -> str:
-    return running.create_topic(f"t-{uuid4().hex}", 2)
-
-
-def fill(running: InProcessBroker, topic: str, count: int, *, keys: int = 5, partition: int | None = None) -> None:
-    with Producer(bootstrap_servers=running.bootstrap) as producer:
+def fill(broker: InProcessBroker, topic: str, count: int, *, keys: int = 5, partition: int | None = None) -> None:
+    with Producer(bootstrap_servers=broker.bootstrap) as producer:
         for at in range(count):
             producer.send(topic, b"%d" % at, key=b"%d" % (at % keys), partition=partition, headers=[("h", b"1")])
 
 
-def options(running: InProcessBroker, **more: Any) -> ParallelConsumerOptions:
+def options(broker: InProcessBroker, **more: Any) -> ParallelConsumerOptions:
     given: dict[str, Any] = {
-        "bootstrap_servers": running.bootstrap,
+        "bootstrap_servers": broker.bootstrap,
         "group_id": "g",
         "auto_offset_reset": "earliest",
         "handler_backoff_ms": 1,
@@ -56,14 +46,14 @@ def options(running: InProcessBroker, **more: Any) -> ParallelConsumerOptions:
     return given  # type: ignore[return-value]
 
 
-def committed(running: InProcessBroker, group_id: str, topic: str) -> dict[int, int]:
-    with Admin(bootstrap_servers=running.bootstrap) as admin:
+def committed(broker: InProcessBroker, group_id: str, topic: str) -> dict[int, int]:
+    with Admin(bootstrap_servers=broker.bootstrap) as admin:
         found = admin.list_consumer_group_offsets(group_id)
     return {each.partition: offset.offset for each, offset in found.items() if each.topic == topic}
 
 
-def ends(running: InProcessBroker, topic: str) -> dict[int, int]:
-    with Admin(bootstrap_servers=running.bootstrap) as admin:
+def ends(broker: InProcessBroker, topic: str) -> dict[int, int]:
+    with Admin(bootstrap_servers=broker.bootstrap) as admin:
         found = admin.list_offsets({TopicPartition(topic, at): OffsetSpec.LATEST for at in range(2)})
     return {each.partition: offset.offset for each, offset in found.items()}
 
@@ -72,11 +62,11 @@ def run(scenario: Any) -> None:
     asyncio.run(asyncio.wait_for(scenario, PATIENCE_SECONDS))
 
 
-async def test_many_at_once_in_order_per_key_and_all_is_committed(running: InProcessBroker, topic: str) -> None:
-    fill(running, topic, 500)
+async def test_many_at_once_in_order_per_key_and_all_is_committed(broker: InProcessBroker, topic: str) -> None:
+    fill(broker, topic, 500)
     seen: dict[bytes, list[int]] = defaultdict(list)
     at_once: list[int] = []
-    async with AsyncParallelConsumer(topic, **options(running, group_id=topic, workers=4)) as consumer:
+    async with AsyncParallelConsumer(topic, **options(broker, group_id=topic, workers=4)) as consumer:
 
         async def handle(record: ConsumerRecord) -> None:
             at_once.append(consumer.metrics()["running"])
@@ -92,16 +82,16 @@ async def test_many_at_once_in_order_per_key_and_all_is_committed(running: InPro
     assert 2 >= len(asyncio.all_tasks())
     assert {b"%d" % key: list(range(key, 500, 5)) for key in range(5)} == seen
     assert (4, True) == (max(at_once), max(at_once) <= 4)
-    assert ends(running, topic) == committed(running, topic, topic)
+    assert ends(broker, topic) == committed(broker, topic, topic)
 
 
 async def test_failures_are_tried_again_and_then_put_aside_with_their_story(
-    running: InProcessBroker, topic: str
+    broker: InProcessBroker, topic: str
 ) -> None:
-    fill(running, topic, 6, keys=2, partition=1)
-    dead = running.create_topic(f"{topic}-dead")
+    fill(broker, topic, 6, keys=2, partition=1)
+    dead = broker.create_topic(f"{topic}-dead")
     calls: list[int] = []
-    told = options(running, group_id=topic, dead_letter_topic=dead, handler_retries=2, value_deserializer=json.loads)
+    told = options(broker, group_id=topic, dead_letter_topic=dead, handler_retries=2, value_deserializer=json.loads)
     async with AsyncParallelConsumer(topic, **told) as consumer:
 
         async def handle(record: ConsumerRecord) -> None:
@@ -126,8 +116,8 @@ async def test_failures_are_tried_again_and_then_put_aside_with_their_story(
         } == consumer.metrics()
     assert {0: 3, 1: 1, 2: 1, 3: 2, 4: 1, 5: 1} == {value: calls.count(value) for value in set(calls)}
     assert [0, 0, 0, 2, 4] == [value for value in calls if value % 2 == 0]
-    assert 6 == committed(running, topic, topic)[1]
-    letters = read(running, dead, 2)
+    assert 6 == committed(broker, topic, topic)[1]
+    letters = read(broker, dead, 2)
     story = {
         dead_letters.TOPIC: topic.encode(),
         dead_letters.PARTITION: b"1",
@@ -142,9 +132,9 @@ async def test_failures_are_tried_again_and_then_put_aside_with_their_story(
     assert b"1" == dict(letters[b"1"].headers)[dead_letters.DELIVERY_COUNT]
 
 
-def read(running: InProcessBroker, topic: str, count: int) -> dict[bytes, ConsumerRecord]:
+def read(broker: InProcessBroker, topic: str, count: int) -> dict[bytes, ConsumerRecord]:
     found: dict[bytes, ConsumerRecord] = {}
-    told: dict[str, Any] = {"bootstrap_servers": running.bootstrap, "auto_offset_reset": "earliest"}
+    told: dict[str, Any] = {"bootstrap_servers": broker.bootstrap, "auto_offset_reset": "earliest"}
     with Consumer(topic, consumer_timeout_ms=PATIENCE_SECONDS * 1000, **told) as consumer:
         for record in consumer:
             found[record.value] = record
@@ -153,12 +143,12 @@ def read(running: InProcessBroker, topic: str, count: int) -> dict[bytes, Consum
     return found
 
 
-async def test_what_cannot_be_read_is_put_aside_as_it_was(running: InProcessBroker, topic: str) -> None:
-    dead = running.create_topic(f"{topic}-dead")
-    with Producer(bootstrap_servers=running.bootstrap) as producer:
+async def test_what_cannot_be_read_is_put_aside_as_it_was(broker: InProcessBroker, topic: str) -> None:
+    dead = broker.create_topic(f"{topic}-dead")
+    with Producer(bootstrap_servers=broker.bootstrap) as producer:
         producer.send(topic, b"{", partition=0)
         producer.send(topic, b"{}", partition=0)
-    told = options(running, group_id=topic, dead_letter_topic=dead, value_deserializer=json.loads, ordering="partition")
+    told = options(broker, group_id=topic, dead_letter_topic=dead, value_deserializer=json.loads, ordering="partition")
     async with AsyncParallelConsumer(topic, **told) as consumer:
 
         async def handle(record: ConsumerRecord) -> None:
@@ -166,15 +156,15 @@ async def test_what_cannot_be_read_is_put_aside_as_it_was(running: InProcessBrok
             consumer.stop()
 
         await consumer.run(handle)
-    headers = dict(read(running, dead, 1)[b"{"].headers)
+    headers = dict(read(broker, dead, 1)[b"{"].headers)
     assert (b"json.decoder.JSONDecodeError", b"1") == (
         headers[dead_letters.EXCEPTION],
         headers[dead_letters.DELIVERY_COUNT],
     )
 
 
-def test_without_a_place_for_dead_letters_the_record_ends_the_run(running: InProcessBroker, topic: str) -> None:
-    fill(running, topic, 10, keys=10, partition=0)
+def test_without_a_place_for_dead_letters_the_record_ends_the_run(broker: InProcessBroker, topic: str) -> None:
+    fill(broker, topic, 10, keys=10, partition=0)
     done: list[int] = []
 
     def handle(record: ConsumerRecord) -> None:
@@ -183,7 +173,7 @@ def test_without_a_place_for_dead_letters_the_record_ends_the_run(running: InPro
         done.append(record.offset)
 
     before = set(threading.enumerate())
-    with ParallelConsumer(topic, **options(running, group_id=topic, handler_retries=1)) as consumer:
+    with ParallelConsumer(topic, **options(broker, group_id=topic, handler_retries=1)) as consumer:
         with pytest.raises(
             HandlerFailedError, match=r"record 4 of .*-0 failed 2 times, last with KeyError\('four'\)"
         ) as failed:
@@ -193,8 +183,8 @@ def test_without_a_place_for_dead_letters_the_record_ends_the_run(running: InPro
     assert (4, "'four'") == (failed.value.record.offset, str(failed.value.__cause__))
     assert set() == set(threading.enumerate()) - before
     # What is done beyond the one that failed is done again, what is before is not.
-    assert {0: 4} == committed(running, topic, topic)
-    with ParallelConsumer(topic, **options(running, group_id=topic)) as again:
+    assert {0: 4} == committed(broker, topic, topic)
+    with ParallelConsumer(topic, **options(broker, group_id=topic)) as again:
         repeated: list[int] = []
 
         def note(record: ConsumerRecord) -> None:
@@ -206,28 +196,28 @@ def test_without_a_place_for_dead_letters_the_record_ends_the_run(running: InPro
     assert [4, 5, 6, 7, 8, 9] == sorted(repeated)
 
 
-def test_dead_letters_that_cannot_be_written_end_the_run(running: InProcessBroker, topic: str) -> None:
-    fill(running, topic, 1)
+def test_dead_letters_that_cannot_be_written_end_the_run(broker: InProcessBroker, topic: str) -> None:
+    fill(broker, topic, 1)
 
     def handle(record: ConsumerRecord) -> None:
         raise RejectRecordError("bad")
 
-    told = options(running, group_id=topic, dead_letter_topic="no/topic")
+    told = options(broker, group_id=topic, dead_letter_topic="no/topic")
     with (
         ParallelConsumer(topic, **told) as consumer,
         pytest.raises(HandlerFailedError, match="could not be written to dead-letter topic no/topic"),
     ):
         consumer.run(handle)
-    assert {} == committed(running, topic, topic)
+    assert {} == committed(broker, topic, topic)
 
 
 async def test_a_slow_record_holds_the_commit_back_and_memory_stays_bounded(
-    running: InProcessBroker, topic: str
+    broker: InProcessBroker, topic: str
 ) -> None:
-    fill(running, topic, 300, keys=300, partition=0)
+    fill(broker, topic, 300, keys=300, partition=0)
     most: list[int] = []
     told = options(
-        running,
+        broker,
         group_id=topic,
         workers=3,
         buffered_records_max=10,
@@ -257,15 +247,15 @@ async def test_a_slow_record_holds_the_commit_back_and_memory_stays_bounded(
         release.set()
         await task
     assert max(most) <= 10
-    assert {0: 300} == committed(running, topic, topic)
+    assert {0: 300} == committed(broker, topic, topic)
 
 
 async def test_members_hand_partitions_over_without_loss_or_repetition(
-    running: InProcessBroker, topic: str, monkeypatch: pytest.MonkeyPatch
+    broker: InProcessBroker, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    fill(running, topic, 400, keys=40)
+    fill(broker, topic, 400, keys=40)
     seen: list[tuple[int, int]] = []
-    told = options(running, group_id=topic, workers=5, heartbeat_interval_ms=50)
+    told = options(broker, group_id=topic, workers=5, heartbeat_interval_ms=50)
     first, second = AsyncParallelConsumer(topic, **told), AsyncParallelConsumer(topic, **told)
     handover, gives_up = asyncio.Event(), first._hand_over
 
@@ -292,13 +282,13 @@ async def test_members_hand_partitions_over_without_loss_or_repetition(
         await asyncio.gather(one, two)
         assert min(first.metrics()["handled"], second.metrics()["handled"]) > 0
     assert 400 == len(set(seen)) == len(seen)
-    assert ends(running, topic) == committed(running, topic, topic)
+    assert ends(broker, topic) == committed(broker, topic, topic)
 
 
-async def test_an_interrupted_run_commits_what_is_done(running: InProcessBroker, topic: str) -> None:
-    fill(running, topic, 20, keys=20, partition=0)
+async def test_an_interrupted_run_commits_what_is_done(broker: InProcessBroker, topic: str) -> None:
+    fill(broker, topic, 20, keys=20, partition=0)
     reached = asyncio.Event()
-    async with AsyncParallelConsumer(topic, **options(running, group_id=topic, handover_timeout_ms=0)) as consumer:
+    async with AsyncParallelConsumer(topic, **options(broker, group_id=topic, handover_timeout_ms=0)) as consumer:
 
         async def handle(record: ConsumerRecord) -> None:
             if record.offset == 10:
@@ -311,14 +301,14 @@ async def test_an_interrupted_run_commits_what_is_done(running: InProcessBroker,
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-    assert {0: 10} == committed(running, topic, topic)
+    assert {0: 10} == committed(broker, topic, topic)
 
 
-async def test_a_lost_partition_is_dropped_at_once(running: InProcessBroker, topic: str) -> None:
-    fill(running, topic, 5, keys=5, partition=0)
+async def test_a_lost_partition_is_dropped_at_once(broker: InProcessBroker, topic: str) -> None:
+    fill(broker, topic, 5, keys=5, partition=0)
     ends: list[str] = []
     started = asyncio.Event()
-    async with AsyncParallelConsumer(topic, **options(running, group_id=topic, workers=2)) as consumer:
+    async with AsyncParallelConsumer(topic, **options(broker, group_id=topic, workers=2)) as consumer:
 
         async def handle(record: ConsumerRecord) -> None:
             started.set()
@@ -343,13 +333,13 @@ async def test_a_lost_partition_is_dropped_at_once(running: InProcessBroker, top
         consumer.stop()
         await task
     assert ["cancelled", "cancelled"] == ends
-    assert {} == committed(running, topic, topic)
+    assert {} == committed(broker, topic, topic)
 
 
-async def test_what_a_handler_cancels_is_a_failure_like_others(running: InProcessBroker, topic: str) -> None:
-    fill(running, topic, 1, partition=0)
+async def test_what_a_handler_cancels_is_a_failure_like_others(broker: InProcessBroker, topic: str) -> None:
+    fill(broker, topic, 1, partition=0)
     calls: list[int] = []
-    async with AsyncParallelConsumer(topic, **options(running, group_id=topic)) as consumer:
+    async with AsyncParallelConsumer(topic, **options(broker, group_id=topic)) as consumer:
 
         async def handle(record: ConsumerRecord) -> None:
             calls.append(record.offset)
@@ -359,7 +349,7 @@ async def test_what_a_handler_cancels_is_a_failure_like_others(running: InProces
 
         await consumer.run(handle)
     assert [0, 0] == calls
-    assert {0: 1} == committed(running, topic, topic)
+    assert {0: 1} == committed(broker, topic, topic)
 
 
 def test_the_broker_may_die_meanwhile(tmp_path: Path) -> None:

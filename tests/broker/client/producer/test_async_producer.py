@@ -32,12 +32,12 @@ from tests.waiting import PATIENCE_SECONDS
 
 
 @pytest.fixture
-def producer(broker: Address) -> Iterator[Producer]:
-    with Producer(bootstrap_servers=str(broker)) as producer:
+def producer(address: Address) -> Iterator[Producer]:
+    with Producer(bootstrap_servers=str(address)) as producer:
         yield producer
 
 
-def test_a_record_comes_back_as_it_was_sent(broker: Address, producer: Producer) -> None:
+def test_a_record_comes_back_as_it_was_sent(address: Address, producer: Producer) -> None:
     sent = producer.send("whole", b"value", key=b"key", headers=[("h", b"1"), ("n", None)], timestamp_ms=1234)
     metadata = sent.get(PATIENCE_SECONDS)
     partition = TopicPartition("whole", 0)
@@ -45,35 +45,35 @@ def test_a_record_comes_back_as_it_was_sent(broker: Address, producer: Producer)
     assert sent.succeeded()
     assert sent.is_done
     assert not sent.failed()
-    (record,) = read_topic(broker, "whole")[0]
+    (record,) = read_topic(address, "whole")[0]
     assert (b"key", b"value", 1234) == (record.key, record.value, record.timestamp)
     assert [("h", b"1"), ("n", None)] == list(record.headers)
 
 
-def test_nulls_are_sent_as_such(broker: Address, producer: Producer) -> None:
+def test_nulls_are_sent_as_such(address: Address, producer: Producer) -> None:
     assert (-1, -1) == producer.send("nulls").get(PATIENCE_SECONDS)[-2:]
-    (record,) = read_topic(broker, "nulls")[0]
+    (record,) = read_topic(address, "nulls")[0]
     assert (None, None) == (record.key, record.value)
 
 
 @pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
-def test_many_records_stay_in_order(broker: Address, codec: Any) -> None:
+def test_many_records_stay_in_order(address: Address, codec: Any) -> None:
     topic = f"many-{codec}"
-    make_topic(broker, topic, 3)
-    with Producer(bootstrap_servers=str(broker), compression_type=codec, batch_size=2000) as producer:
+    make_topic(address, topic, 3)
+    with Producer(bootstrap_servers=str(address), compression_type=codec, batch_size=2000) as producer:
         deliveries = [producer.send(topic, b"%d" % number, key=b"%d" % (number % 10)) for number in range(3000)]
         producer.flush(PATIENCE_SECONDS)
         metadata = [delivery.get(0) for delivery in deliveries]
-    found = read_topic(broker, topic, 3)
+    found = read_topic(address, topic, 3)
     for number, written in enumerate(metadata):
         assert partition_for_key(b"%d" % (number % 10), 3) == written.partition
         assert b"%d" % number == found[written.partition][written.offset].value
     assert 3000 == sum(map(len, found.values()))
 
 
-def test_without_keys_partitions_fill_one_after_the_other(broker: Address) -> None:
-    make_topic(broker, "sticky", 4)
-    with Producer(bootstrap_servers=str(broker), batch_size=1000, linger_ms=1000) as producer:
+def test_without_keys_partitions_fill_one_after_the_other(address: Address) -> None:
+    make_topic(address, "sticky", 4)
+    with Producer(bootstrap_servers=str(address), batch_size=1000, linger_ms=1000) as producer:
         partitions = [producer.send("sticky", b"x" * 50) for _ in range(400)]
         producer.flush(PATIENCE_SECONDS)
         seen = [delivery.get(0).partition for delivery in partitions]
@@ -83,9 +83,9 @@ def test_without_keys_partitions_fill_one_after_the_other(broker: Address) -> No
     assert 400 == producer.metrics()["producer-metrics"]["record-send-total"]
 
 
-def test_a_partition_by_number_and_by_a_partitioner(broker: Address) -> None:
-    make_topic(broker, "chosen", 3)
-    with Producer(bootstrap_servers=str(broker), partitioner=RoundRobinPartitioner()) as producer:
+def test_a_partition_by_number_and_by_a_partitioner(address: Address) -> None:
+    make_topic(address, "chosen", 3)
+    with Producer(bootstrap_servers=str(address), partitioner=RoundRobinPartitioner()) as producer:
         assert [2, 2, 2] == [
             producer.send("chosen", b"x", partition=2).get(PATIENCE_SECONDS).partition for _ in range(3)
         ]
@@ -97,41 +97,41 @@ def test_a_partition_by_number_and_by_a_partitioner(broker: Address) -> None:
             producer.send("chosen", b"x", partition=3)
 
 
-def test_a_partitioner_that_chooses_nonsense(broker: Address) -> None:
+def test_a_partitioner_that_chooses_nonsense(address: Address) -> None:
     with (
-        Producer(bootstrap_servers=str(broker), partitioner=lambda key, every, available: 7) as producer,
+        Producer(bootstrap_servers=str(address), partitioner=lambda key, every, available: 7) as producer,
         pytest.raises(MisuseError, match="the partitioner returned 7 for topic chosen-badly with partitions 0 to 0"),
     ):
         producer.send("chosen-badly", b"x")
 
 
-def test_serializers(broker: Address) -> None:
+def test_serializers(address: Address) -> None:
     class Named:
         def serialize(self, topic: str, value: Any) -> bytes:
             return f"{topic}:{value}".encode()
 
-    with Producer(bootstrap_servers=str(broker), key_serializer=str.encode, value_serializer=Named()) as producer:
+    with Producer(bootstrap_servers=str(address), key_serializer=str.encode, value_serializer=Named()) as producer:
         producer.send("made", 5, key="k").get(PATIENCE_SECONDS)
-    (record,) = read_topic(broker, "made")[0]
+    (record,) = read_topic(address, "made")[0]
     assert (b"k", b"made:5") == (record.key, record.value)
 
 
-def test_what_cannot_be_serialized_is_not_sent(broker: Address, producer: Producer) -> None:
+def test_what_cannot_be_serialized_is_not_sent(address: Address, producer: Producer) -> None:
     with pytest.raises(SerializationError, match="value must be bytes or None, not str; encode it, or set value_"):
         producer.send("unmade", "text")
     with pytest.raises(SerializationError, match="key must be bytes or None, not int"):
         producer.send("unmade", b"", key=1)
     with (
-        Producer(bootstrap_servers=str(broker), value_serializer=lambda value: 1 // value) as failing,
+        Producer(bootstrap_servers=str(address), value_serializer=lambda value: 1 // value) as failing,
         pytest.raises(SerializationError, match=r"the value serializer <lambda> failed .* on int 0: ZeroDivisionError"),
     ):
         failing.send("unmade", 0)
     with (
-        Producer(bootstrap_servers=str(broker), value_serializer=str) as failing,  # type: ignore[arg-type]
+        Producer(bootstrap_servers=str(address), value_serializer=str) as failing,  # type: ignore[arg-type]
         pytest.raises(SerializationError, match="serializer str must return bytes or None, not str; given int 0"),
     ):
         failing.send("unmade", 0)
-    assert [] == read_topic(broker, "unmade")[0]
+    assert [] == read_topic(address, "unmade")[0]
 
 
 def test_a_record_too_large_is_refused_at_once(producer: Producer) -> None:
@@ -139,20 +139,20 @@ def test_a_record_too_large_is_refused_at_once(producer: Producer) -> None:
         producer.send("large", b"x" * 1_048_577)
 
 
-def test_a_record_too_large_for_the_topic_fails_alone(broker: Address, producer: Producer) -> None:
-    make_topic(broker, "small-batches", 1, max_message_bytes="300")
+def test_a_record_too_large_for_the_topic_fails_alone(address: Address, producer: Producer) -> None:
+    make_topic(address, "small-batches", 1, max_message_bytes="300")
     large = producer.send("small-batches", b"x" * 1000)
     good = producer.send("small-batches", b"y")
     with pytest.raises(AnswerError) as refusal:
         large.get(PATIENCE_SECONDS)
     assert ErrorCode.MESSAGE_TOO_LARGE is refusal.value.error_code
     assert good.get(PATIENCE_SECONDS).offset >= 0
-    assert [b"y"] == values(read_topic(broker, "small-batches")[0])
+    assert [b"y"] == values(read_topic(address, "small-batches")[0])
 
 
-def test_a_batch_too_large_for_the_topic_is_split(broker: Address) -> None:
-    make_topic(broker, "split", 1, max_message_bytes="400")
-    with Producer(bootstrap_servers=str(broker), linger_ms=500) as producer:
+def test_a_batch_too_large_for_the_topic_is_split(address: Address) -> None:
+    make_topic(address, "split", 1, max_message_bytes="400")
+    with Producer(bootstrap_servers=str(address), linger_ms=500) as producer:
         heard: list[int] = []
         deliveries = [producer.send("split", b"%03d" % number * 10) for number in range(100)]
         for delivery in deliveries:
@@ -161,11 +161,11 @@ def test_a_batch_too_large_for_the_topic_is_split(broker: Address) -> None:
         assert list(range(100)) == [delivery.get(0).offset for delivery in deliveries]
         assert list(range(100)) == sorted(heard)
         assert producer.metrics()["producer-metrics"]["batch-split-total"] > 0
-    assert [b"%03d" % number * 10 for number in range(100)] == values(read_topic(broker, "split")[0])
+    assert [b"%03d" % number * 10 for number in range(100)] == values(read_topic(address, "split")[0])
 
 
-def test_callbacks_hear_of_success_and_failure_and_may_fail_themselves(broker: Address, producer: Producer) -> None:
-    make_topic(broker, "heard", 1, max_message_bytes="300")
+def test_callbacks_hear_of_success_and_failure_and_may_fail_themselves(address: Address, producer: Producer) -> None:
+    make_topic(address, "heard", 1, max_message_bytes="300")
     heard: list[Any] = []
 
     def explode(_: object) -> None:
@@ -184,7 +184,7 @@ def test_callbacks_hear_of_success_and_failure_and_may_fail_themselves(broker: A
     assert good.value == heard[-1]
 
 
-def test_waiting_within_a_callback_is_an_error_not_a_deadlock(broker: Address) -> None:
+def test_waiting_within_a_callback_is_an_error_not_a_deadlock(address: Address) -> None:
     told: list[BaseException] = []
 
     def wait(_: object) -> None:
@@ -194,7 +194,7 @@ def test_waiting_within_a_callback_is_an_error_not_a_deadlock(broker: Address) -
             told.append(error)
 
     # Nothing is sent before the flush: a callback that comes after the delivery is called where it is added.
-    with Producer(bootstrap_servers=str(broker), linger_ms=60_000) as patient:
+    with Producer(bootstrap_servers=str(address), linger_ms=60_000) as patient:
         patient.send("waiting", b"x").add_callback(wait)
         patient.flush(PATIENCE_SECONDS)
     assert ["a delivery cannot be waited for in a callback of its producer; use add_callback"] == list(map(str, told))
@@ -231,13 +231,13 @@ class Broken(ProducerInterceptor):
         raise RuntimeError("close")
 
 
-def test_interceptors_see_every_record_and_break_none(broker: Address) -> None:
+def test_interceptors_see_every_record_and_break_none(address: Address) -> None:
     first, last = Counting(b"1"), Counting(b"2")
-    with Producer(bootstrap_servers=str(broker), interceptors=[first, Broken(), last]) as producer:
+    with Producer(bootstrap_servers=str(address), interceptors=[first, Broken(), last]) as producer:
         producer.send("watched", b"x").get(PATIENCE_SECONDS)
         with pytest.raises(SerializationError):
             producer.send("watched", b"y", key=3)
-    assert [b"x12"] == values(read_topic(broker, "watched")[0])
+    assert [b"x12"] == values(read_topic(address, "watched")[0])
     assert [0, None] == [offset for offset, _ in first.heard]
     assert isinstance(last.heard[1][1], SerializationError)
     assert (1, 1) == (first.closed, last.closed)
@@ -261,13 +261,13 @@ class OnlyAcknowledging:
 
 
 def test_an_interceptor_may_be_any_object_with_one_of_the_methods(
-    broker: Address, caplog: pytest.LogCaptureFixture
+    address: Address, caplog: pytest.LogCaptureFixture
 ) -> None:
     listening = OnlyAcknowledging()
     interceptors: Any = [OnlySending(), listening]
-    with Producer(bootstrap_servers=str(broker), interceptors=interceptors) as producer:
+    with Producer(bootstrap_servers=str(address), interceptors=interceptors) as producer:
         producer.send("half-watched", b"x").get(PATIENCE_SECONDS)
-    assert ([b"x!"], [0], []) == (values(read_topic(broker, "half-watched")[0]), listening.offsets, caplog.messages)
+    assert ([b"x!"], [0], []) == (values(read_topic(address, "half-watched")[0]), listening.offsets, caplog.messages)
 
 
 def test_an_object_without_the_methods_of_an_interceptor_is_refused() -> None:
@@ -277,18 +277,18 @@ def test_an_object_without_the_methods_of_an_interceptor_is_refused() -> None:
 
 
 @pytest.mark.parametrize("acks", [0, 1, -1, "all"])
-def test_all_kinds_of_acknowledgement(broker: Address, acks: Any) -> None:
+def test_all_kinds_of_acknowledgement(address: Address, acks: Any) -> None:
     topic = f"acks-{acks}"
-    make_topic(broker, topic)
-    with Producer(bootstrap_servers=str(broker), acks=acks) as producer:
+    make_topic(address, topic)
+    with Producer(bootstrap_servers=str(address), acks=acks) as producer:
         offsets = [producer.send(topic, b"%d" % number) for number in range(100)]
         producer.flush(PATIENCE_SECONDS)
         assert [-1 if acks == 0 else number for number in range(100)] == [each.get(0).offset for each in offsets]
-    assert [b"%d" % number for number in range(100)] == values(read_topic(broker, topic)[0])
+    assert [b"%d" % number for number in range(100)] == values(read_topic(address, topic)[0])
 
 
-def test_many_threads_share_one_producer(broker: Address, producer: Producer) -> None:
-    make_topic(broker, "many-threads", 2)
+def test_many_threads_share_one_producer(address: Address, producer: Producer) -> None:
+    make_topic(address, "many-threads", 2)
 
     def send(name: int) -> None:
         for number in range(500):
@@ -301,15 +301,15 @@ def test_many_threads_share_one_producer(broker: Address, producer: Producer) ->
         thread.join()
     producer.flush(PATIENCE_SECONDS)
     found: dict[bytes, list[bytes | None]] = {}
-    for records in read_topic(broker, "many-threads", 2).values():
+    for records in read_topic(address, "many-threads", 2).values():
         for record in records:
             found.setdefault(bytes(record.key or b""), []).append(record.value)
     assert {b"%d" % name: [b"%d" % number for number in range(500)] for name in range(6)} == found
 
 
-def test_a_closed_producer_says_so_and_leaves_nothing(broker: Address) -> None:
+def test_a_closed_producer_says_so_and_leaves_nothing(address: Address) -> None:
     before = set(threading.enumerate())
-    producer = Producer(bootstrap_servers=str(broker))
+    producer = Producer(bootstrap_servers=str(address))
     delivery = producer.send("closed", b"x")
     producer.close()
     producer.close()
@@ -321,21 +321,21 @@ def test_a_closed_producer_says_so_and_leaves_nothing(broker: Address) -> None:
     assert set() == set(threading.enumerate()) - before
 
 
-def test_a_full_buffer_holds_up_the_sender_not_the_records(broker: Address) -> None:
-    with Producer(bootstrap_servers=str(broker), buffer_memory=3000, batch_size=1000, linger_ms=100) as producer:
+def test_a_full_buffer_holds_up_the_sender_not_the_records(address: Address) -> None:
+    with Producer(bootstrap_servers=str(address), buffer_memory=3000, batch_size=1000, linger_ms=100) as producer:
         for number in range(1000):
             producer.send("narrow", b"%d" % number * 10)
         producer.flush(PATIENCE_SECONDS)
         assert producer.metrics()["producer-metrics"]["bufferpool-wait-total"] > 0
-    assert [b"%d" % number * 10 for number in range(1000)] == values(read_topic(broker, "narrow")[0])
+    assert [b"%d" % number * 10 for number in range(1000)] == values(read_topic(address, "narrow")[0])
 
 
 # asyncio
 
 
-async def test_deliveries_can_be_awaited(broker: Address) -> None:
+async def test_deliveries_can_be_awaited(address: Address) -> None:
     before = asyncio.all_tasks()
-    async with AsyncProducer(bootstrap_servers=str(broker), buffer_memory=20_000) as producer:
+    async with AsyncProducer(bootstrap_servers=str(address), buffer_memory=20_000) as producer:
         deliveries = [await producer.send("awaited", b"%d" % number) for number in range(2000)]
         assert list(range(2000)) == [(await delivery).offset for delivery in deliveries]
         # Again, when it is known already.
@@ -349,13 +349,13 @@ async def test_deliveries_can_be_awaited(broker: Address) -> None:
     with pytest.raises(ProducerClosedError):
         await producer.send("awaited", b"x")
     assert before == asyncio.all_tasks()
-    read = await asyncio.to_thread(read_topic, broker, "awaited")
+    read = await asyncio.to_thread(read_topic, address, "awaited")
     assert [b"%d" % number for number in range(2000)] == values(read[0])[:2000]
 
 
-async def test_a_failed_delivery_raises_when_awaited(broker: Address) -> None:
-    await asyncio.to_thread(make_topic, broker, "await-small", 1, max_message_bytes="300")
-    async with AsyncProducer(bootstrap_servers=str(broker)) as producer:
+async def test_a_failed_delivery_raises_when_awaited(address: Address) -> None:
+    await asyncio.to_thread(make_topic, address, "await-small", 1, max_message_bytes="300")
+    async with AsyncProducer(bootstrap_servers=str(address)) as producer:
         with pytest.raises(AnswerError, match="MESSAGE_TOO_LARGE"):
             await producer.send_and_wait("await-small", b"x" * 400)
         with pytest.raises(AnswerError, match="MESSAGE_TOO_LARGE"):
@@ -365,15 +365,15 @@ async def test_a_failed_delivery_raises_when_awaited(broker: Address) -> None:
 # Transactions
 
 
-def transactional(broker: Address, name: str, **more: Any) -> Producer:
-    producer = Producer(bootstrap_servers=str(broker), transactional_id=name, **more)
+def transactional(address: Address, name: str, **more: Any) -> Producer:
+    producer = Producer(bootstrap_servers=str(address), transactional_id=name, **more)
     producer.init_transactions()
     return producer
 
 
-def test_committed_is_seen_and_aborted_is_not(broker: Address) -> None:
-    make_topic(broker, "decided", 2)
-    with transactional(broker, "decider") as producer:
+def test_committed_is_seen_and_aborted_is_not(address: Address) -> None:
+    make_topic(address, "decided", 2)
+    with transactional(address, "decider") as producer:
         for number in range(6):
             producer.begin_transaction()
             for index in (0, 1):
@@ -386,41 +386,41 @@ def test_committed_is_seen_and_aborted_is_not(broker: Address) -> None:
         producer.commit_transaction()
         producer.begin_transaction()
         producer.abort_transaction()
-    found = read_topic(broker, "decided", 2, committed=True)
+    found = read_topic(address, "decided", 2, committed=True)
     assert {0: [b"0", b"2", b"4"], 1: [b"0", b"2", b"4"]} == {index: values(each) for index, each in found.items()}
 
 
-def test_what_was_not_sent_yet_is_dropped_by_an_abort(broker: Address, caplog: pytest.LogCaptureFixture) -> None:
+def test_what_was_not_sent_yet_is_dropped_by_an_abort(address: Address, caplog: pytest.LogCaptureFixture) -> None:
     """The caller wanted it: that is no reason for a warning."""
-    with transactional(broker, "dropper", linger_ms=60_000, delivery_timeout_ms=120_000) as producer:
+    with transactional(address, "dropper", linger_ms=60_000, delivery_timeout_ms=120_000) as producer:
         producer.begin_transaction()
         delivery = producer.send("dropped", b"x")
         producer.abort_transaction()
         with pytest.raises(TransactionAbortedError):
             delivery.get(0)
-    assert [] == read_topic(broker, "dropped")[0]
+    assert [] == read_topic(address, "dropped")[0]
     assert [] == [each for each in caplog.messages if "aborted" in each]
 
 
-def test_closing_aborts_what_is_open(broker: Address) -> None:
-    producer = transactional(broker, "closer")
+def test_closing_aborts_what_is_open(address: Address) -> None:
+    producer = transactional(address, "closer")
     producer.begin_transaction()
     producer.send("left-open", b"x").get(PATIENCE_SECONDS)
     producer.close()
-    assert [] == read_topic(broker, "left-open", committed=True)[0]
+    assert [] == read_topic(address, "left-open", committed=True)[0]
     # And nothing hangs: the next one of this name begins at once.
-    with transactional(broker, "closer") as producer:
+    with transactional(address, "closer") as producer:
         producer.begin_transaction()
         producer.send("left-open", b"y")
         producer.commit_transaction()
-    assert [b"y"] == values(read_topic(broker, "left-open", committed=True)[0])
+    assert [b"y"] == values(read_topic(address, "left-open", committed=True)[0])
 
 
-def test_a_zombie_is_fenced_and_told_so(broker: Address) -> None:
-    zombie = transactional(broker, "taken")
+def test_a_zombie_is_fenced_and_told_so(address: Address) -> None:
+    zombie = transactional(address, "taken")
     zombie.begin_transaction()
     zombie.send("fenced", b"old").get(PATIENCE_SECONDS)
-    with transactional(broker, "taken") as heir:
+    with transactional(address, "taken") as heir:
         heir.begin_transaction()
         heir.send("fenced", b"new")
         heir.commit_transaction()
@@ -434,15 +434,15 @@ def test_a_zombie_is_fenced_and_told_so(broker: Address) -> None:
         with pytest.raises(ProducerFencedError):
             zombie.abort_transaction()
     zombie.close()
-    assert [b"new"] == values(read_topic(broker, "fenced", committed=True)[0])
+    assert [b"new"] == values(read_topic(address, "fenced", committed=True)[0])
 
 
-def test_a_zombie_that_sends_is_told_by_whom(broker: Address) -> None:
+def test_a_zombie_that_sends_is_told_by_whom(address: Address) -> None:
     """Also where the partition's leader finds out, and not the coordinator."""
-    zombie = transactional(broker, "taken-while-sending")
+    zombie = transactional(address, "taken-while-sending")
     zombie.begin_transaction()
     zombie.send("fenced-sending", b"old").get(PATIENCE_SECONDS)
-    with transactional(broker, "taken-while-sending") as heir:
+    with transactional(address, "taken-while-sending") as heir:
         heir.begin_transaction()
         heir.send("fenced-sending", b"new").get(PATIENCE_SECONDS)
         late = zombie.send("fenced-sending", b"late")
@@ -455,11 +455,11 @@ def test_a_zombie_that_sends_is_told_by_whom(broker: Address) -> None:
             late.get(PATIENCE_SECONDS)
         heir.commit_transaction()
     zombie.close()
-    assert [b"new"] == values(read_topic(broker, "fenced-sending", committed=True)[0])
+    assert [b"new"] == values(read_topic(address, "fenced-sending", committed=True)[0])
 
 
-def test_a_forked_child_is_refused_at_once(broker: Address) -> None:
-    with Producer(bootstrap_servers=str(broker)) as producer:
+def test_a_forked_child_is_refused_at_once(address: Address) -> None:
+    with Producer(bootstrap_servers=str(address)) as producer:
         producer.send("forked", b"before").get(PATIENCE_SECONDS)
         with producer._core.lock:
             # As if another thread were just sending: nobody will ever let go of the child's copy.
@@ -476,10 +476,10 @@ def test_a_forked_child_is_refused_at_once(broker: Address) -> None:
                     os._exit(status)
         assert 0 == os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
         assert 1 == producer.send("forked", b"after").get(PATIENCE_SECONDS).offset
-    assert [b"before", b"after"] == values(read_topic(broker, "forked")[0])
+    assert [b"before", b"after"] == values(read_topic(address, "forked")[0])
 
 
-def test_offsets_are_part_of_it(broker: Address) -> None:
+def test_offsets_are_part_of_it(address: Address) -> None:
     from ottla.client.admin.group_offsets import committed_offsets
     from ottla.client.network.cluster import Cluster
 
@@ -487,13 +487,13 @@ def test_offsets_are_part_of_it(broker: Address) -> None:
 
     def committed() -> list[int]:
         async def ask() -> list[int]:
-            async with Cluster([broker]) as cluster:
+            async with Cluster([address]) as cluster:
                 found = await committed_offsets(cluster, "offsets-group")
                 return [each.offset for each in found.values()]
 
         return asyncio.run(ask())
 
-    with transactional(broker, "with-offsets") as producer:
+    with transactional(address, "with-offsets") as producer:
         producer.partitions_for("offsets-in")
         for offset, ends in ((5, producer.abort_transaction), (7, producer.commit_transaction)):
             producer.begin_transaction()
@@ -503,9 +503,9 @@ def test_offsets_are_part_of_it(broker: Address) -> None:
     assert [7] == committed()
 
 
-def test_a_failed_record_makes_the_transaction_fail_until_it_is_aborted(broker: Address) -> None:
-    make_topic(broker, "half", 1, max_message_bytes="300")
-    with transactional(broker, "half") as producer:
+def test_a_failed_record_makes_the_transaction_fail_until_it_is_aborted(address: Address) -> None:
+    make_topic(address, "half", 1, max_message_bytes="300")
+    with transactional(address, "half") as producer:
         producer.begin_transaction()
         producer.send("half", b"good")
         producer.send("half", b"x" * 400)
@@ -517,7 +517,7 @@ def test_a_failed_record_makes_the_transaction_fail_until_it_is_aborted(broker: 
         producer.begin_transaction()
         producer.send("half", b"again")
         producer.commit_transaction()
-    assert [b"again"] == values(read_topic(broker, "half", committed=True)[0])
+    assert [b"again"] == values(read_topic(address, "half", committed=True)[0])
 
 
 @pytest.mark.parametrize(
@@ -532,21 +532,21 @@ def test_a_failed_record_makes_the_transaction_fail_until_it_is_aborted(broker: 
         (["init_transactions", "init_transactions"], "init_transactions: the producer of 'order' is not in"),
     ],
 )
-def test_calls_out_of_order_are_refused(broker: Address, calls: Sequence[str], expected: str) -> None:
-    with Producer(bootstrap_servers=str(broker), transactional_id="order") as producer:
+def test_calls_out_of_order_are_refused(address: Address, calls: Sequence[str], expected: str) -> None:
+    with Producer(bootstrap_servers=str(address), transactional_id="order") as producer:
         for name in calls[:-1]:
             getattr(producer, name)()
         with pytest.raises(MisuseError, match=expected):
             getattr(producer, calls[-1])()
 
 
-def test_sending_outside_a_transaction_is_refused(broker: Address, producer: Producer) -> None:
+def test_sending_outside_a_transaction_is_refused(address: Address, producer: Producer) -> None:
     with (
-        transactional(broker, "outside") as outside,
+        transactional(address, "outside") as outside,
         pytest.raises(MisuseError, match="send: the producer of 'outside' is not in a transaction"),
     ):
         outside.send("outside", b"x")
     with pytest.raises(MisuseError, match="the producer has no transactional_id; create it with one"):
         producer.init_transactions()
     with pytest.raises(OptionError, match="acks=1"):
-        Producer(bootstrap_servers=str(broker), transactional_id="x", acks=1)
+        Producer(bootstrap_servers=str(address), transactional_id="x", acks=1)

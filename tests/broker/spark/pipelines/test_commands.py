@@ -1,7 +1,6 @@
 """`ottla pipeline` as far as it needs no Spark: making, checking, looking, forgetting."""
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -162,12 +161,6 @@ def test_status_of_what_never_ran_without_a_broker(shop: Path, ottla: CommandLin
     assert done.err.startswith("cannot read offsets from the cluster: cannot reach")
     document = ottla.ok("pipeline", "status", str(shop), "--json").json
     assert (False, ["totals", "archive"]) == (document["running"], [each["name"] for each in document["queries"]])
-
-
-@pytest.fixture
-def broker(tmp_path: Path) -> Iterator[InProcessBroker]:
-    with InProcessBroker(tmp_path / "broker") as running:
-        yield running
 
 
 def test_status_and_reset(shop: Path, capfd: pytest.CaptureFixture[str], broker: InProcessBroker) -> None:

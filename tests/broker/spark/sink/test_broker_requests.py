@@ -1,8 +1,7 @@
 """The sink's driver against a broker, without Spark: decisions of any size, fences, orphans, waking ids."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator
-from pathlib import Path
+from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 import pytest
@@ -25,17 +24,6 @@ from ottla.testing import InProcessBroker
 
 T = TypeVar("T")
 SINK = "sink"
-
-
-@pytest.fixture
-def served(tmp_path: Path) -> Iterator[InProcessBroker]:
-    with InProcessBroker(tmp_path) as broker:
-        yield broker
-
-
-@pytest.fixture
-def topic(served: InProcessBroker) -> str:
-    return served.create_topic("topic")
 
 
 def ask(bootstrap: str, work: Callable[[SinkBroker], Awaitable[T]]) -> T:
@@ -102,7 +90,7 @@ def _large(task_count: int) -> CommitDecision:
 
 
 @pytest.mark.parametrize("task_count", [1, 1_000])
-def test_a_decision_of_any_size_is_kept_by_the_broker(served: InProcessBroker, task_count: int) -> None:
+def test_a_decision_of_any_size_is_kept_by_the_broker(ottla_broker: InProcessBroker, task_count: int) -> None:
     decision = _large(task_count)
 
     async def store(broker: SinkBroker) -> None:
@@ -110,38 +98,38 @@ def test_a_decision_of_any_size_is_kept_by_the_broker(served: InProcessBroker, t
         assert None is await broker.read()
         await broker.store(decision)
 
-    ask(served.bootstrap, store)
+    ask(ottla_broker.bootstrap, store)
 
     async def read(broker: SinkBroker) -> CommitDecision | None:
         await broker.take_fence()
         return await broker.read()
 
-    assert decision == ask(served.bootstrap, read)
-    served.restart()
-    assert decision == ask(served.bootstrap, read)
+    assert decision == ask(ottla_broker.bootstrap, read)
+    ottla_broker.restart()
+    assert decision == ask(ottla_broker.bootstrap, read)
 
 
-def test_decisions_for_a_topic_that_gets_more_partitions(served: InProcessBroker, topic: str) -> None:
+def test_decisions_for_a_topic_that_gets_more_partitions(ottla_broker: InProcessBroker, ottla_topic: str) -> None:
     """In place of __consumer_offsets; also a decision of several parts is found again."""
-    bootstrap, decision = served.bootstrap, _large(300)
+    bootstrap, decision = ottla_broker.bootstrap, _large(300)
 
     async def keep_and_find() -> CommitDecision | None:
         async with AdminConfig(bootstrap_servers=bootstrap).cluster() as cluster:
-            first = SinkBroker(cluster, SINK, timeout_ms=20_000, decision_topic=topic)
+            first = SinkBroker(cluster, SINK, timeout_ms=20_000, decision_topic=ottla_topic)
             await first.take_fence()
             await first.store(decision)
             with Admin(bootstrap_servers=bootstrap) as admin:
-                admin.create_partitions({topic: NewPartitions(4)})
+                admin.create_partitions({ottla_topic: NewPartitions(4)})
                 places = [list(admin.list_consumer_group_offsets(group_id(SINK, number))) for number in range(2)]
-            assert [[TopicPartition(topic, 0)], [TopicPartition(topic, 0)]] == places
+            assert [[TopicPartition(ottla_topic, 0)], [TopicPartition(ottla_topic, 0)]] == places
             assert None is await SinkBroker(cluster, SINK, timeout_ms=20_000).read()
-            return await SinkBroker(cluster, SINK, timeout_ms=20_000, decision_topic=topic).read()
+            return await SinkBroker(cluster, SINK, timeout_ms=20_000, decision_topic=ottla_topic).read()
 
     assert decision == asyncio.run(keep_and_find())
 
 
-def test_only_who_took_the_fence_last_may_decide(served: InProcessBroker) -> None:
-    bootstrap = served.bootstrap
+def test_only_who_took_the_fence_last_may_decide(ottla_broker: InProcessBroker) -> None:
+    bootstrap = ottla_broker.bootstrap
 
     async def late(broker: SinkBroker) -> None:
         await broker.take_fence()
@@ -155,32 +143,32 @@ def test_only_who_took_the_fence_last_may_decide(served: InProcessBroker) -> Non
     ask(bootstrap, late)
 
 
-def test_a_batch_is_visible_and_what_nobody_decided_is_aborted(served: InProcessBroker, topic: str) -> None:
-    bootstrap, pool = served.bootstrap, TransactionPool()
-    lost = write(TransactionPool(), bootstrap, topic, 0)
-    kept = write(pool, bootstrap, topic, 0)
+def test_a_batch_is_visible_and_what_nobody_decided_is_aborted(ottla_broker: InProcessBroker, ottla_topic: str) -> None:
+    bootstrap, pool = ottla_broker.bootstrap, TransactionPool()
+    lost = write(TransactionPool(), bootstrap, ottla_topic, 0)
+    kept = write(pool, bootstrap, ottla_topic, 0)
     commit_batch(options_for(bootstrap), named(0), [kept])
     wait_state(bootstrap, kept, "CompleteCommit")
     wait_state(bootstrap, lost, "CompleteAbort")
 
 
-def test_a_batch_run_again_is_not_written_again(served: InProcessBroker, topic: str) -> None:
-    bootstrap, pool = served.bootstrap, TransactionPool()
-    first = write(pool, bootstrap, topic, 0)
+def test_a_batch_run_again_is_not_written_again(ottla_broker: InProcessBroker, ottla_topic: str) -> None:
+    bootstrap, pool = ottla_broker.bootstrap, TransactionPool()
+    first = write(pool, bootstrap, ottla_topic, 0)
     commit_batch(options_for(bootstrap), named(0), [first])
-    again = write(pool, bootstrap, topic, 0)
+    again = write(pool, bootstrap, ottla_topic, 0)
     assert first.transactional_id != again.transactional_id, "an id must not serve the same batch again"
     commit_batch(options_for(bootstrap), named(0), [again])
     wait_state(bootstrap, first, "CompleteCommit")
     wait_state(bootstrap, again, "CompleteAbort")
 
 
-def test_ids_serve_one_batch_after_the_other(served: InProcessBroker, topic: str) -> None:
-    bootstrap, pool = served.bootstrap, TransactionPool()
+def test_ids_serve_one_batch_after_the_other(ottla_broker: InProcessBroker, ottla_topic: str) -> None:
+    bootstrap, pool = ottla_broker.bootstrap, TransactionPool()
     used = set()
     for batch_id in range(4):
         # More tasks than producers are kept open: their ids are used again all the same.
-        tasks = [write(pool, bootstrap, topic, batch_id, task) for task in range(6)]
+        tasks = [write(pool, bootstrap, ottla_topic, batch_id, task) for task in range(6)]
         used |= {each.transactional_id for each in tasks}
         commit_batch(options_for(bootstrap), named(batch_id), tasks)
         for each in tasks:
@@ -189,36 +177,36 @@ def test_ids_serve_one_batch_after_the_other(served: InProcessBroker, topic: str
     assert 6 == len(used)
 
 
-def test_an_id_whose_transaction_is_open_is_left_alone(served: InProcessBroker, topic: str) -> None:
-    bootstrap, pool = served.bootstrap, TransactionPool()
-    first = write(pool, bootstrap, topic, 0)
-    second = write(pool, bootstrap, topic, 1)
+def test_an_id_whose_transaction_is_open_is_left_alone(ottla_broker: InProcessBroker, ottla_topic: str) -> None:
+    bootstrap, pool = ottla_broker.bootstrap, TransactionPool()
+    first = write(pool, bootstrap, ottla_topic, 0)
+    second = write(pool, bootstrap, ottla_topic, 1)
     assert first.transactional_id != second.transactional_id
     assert "Ongoing" == states(bootstrap)[first.transactional_id]
 
 
-def test_a_transaction_that_was_aborted_behind_the_decision(served: InProcessBroker, topic: str) -> None:
-    bootstrap = served.bootstrap
-    slow = write(TransactionPool(), bootstrap, topic, 0)
+def test_a_transaction_that_was_aborted_behind_the_decision(ottla_broker: InProcessBroker, ottla_topic: str) -> None:
+    bootstrap = ottla_broker.bootstrap
+    slow = write(TransactionPool(), bootstrap, ottla_topic, 0)
     with PreparingProducer(bootstrap_servers=bootstrap, transactional_id=slow.transactional_id) as other:
         other.init_transactions()
     with pytest.raises(BatchNotWrittenError, match="1 rows of task 0 before it was committed; committed: nothing"):
         commit_batch(options_for(bootstrap), named(0), [slow])
-    again = write(TransactionPool(), bootstrap, topic, 0)
+    again = write(TransactionPool(), bootstrap, ottla_topic, 0)
     commit_batch(options_for(bootstrap), named(0), [again])
     wait_state(bootstrap, again, "CompleteCommit")
 
 
-def test_abort_ends_what_is_not_decided_and_nothing_else(served: InProcessBroker, topic: str) -> None:
-    bootstrap, pool = served.bootstrap, TransactionPool()
-    decided = write(pool, bootstrap, topic, 0)
+def test_abort_ends_what_is_not_decided_and_nothing_else(ottla_broker: InProcessBroker, ottla_topic: str) -> None:
+    bootstrap, pool = ottla_broker.bootstrap, TransactionPool()
+    decided = write(pool, bootstrap, ottla_topic, 0)
 
     async def decide(broker: SinkBroker) -> None:
         await broker.take_fence()
         await broker.store(CommitDecision(owner="query", batch_id=0, transactions=(decided,)))
 
     ask(bootstrap, decide)
-    other = write(pool, bootstrap, topic, 0)
+    other = write(pool, bootstrap, ottla_topic, 0)
     abort_batch(options_for(bootstrap), named(0), [decided, other], finish_decided=False)
     wait_state(bootstrap, other, "CompleteAbort")
     assert "Ongoing" == states(bootstrap)[decided.transactional_id]
@@ -227,35 +215,35 @@ def test_abort_ends_what_is_not_decided_and_nothing_else(served: InProcessBroker
 
 
 def test_abort_does_not_raise_when_no_broker_is_there(
-    served: InProcessBroker, topic: str, monkeypatch: pytest.MonkeyPatch
+    ottla_broker: InProcessBroker, ottla_topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from ottla.spark.sink import driver as sink_coordinator
 
-    transaction = write(TransactionPool(), served.bootstrap, topic, 0)
-    served.kill()
+    transaction = write(TransactionPool(), ottla_broker.bootstrap, ottla_topic, 0)
+    ottla_broker.kill()
     with monkeypatch.context() as patched:
         patched.setattr(sink_coordinator, "_ABORT_TIMEOUT_MS", 200)
-        abort_batch(options_for(served.bootstrap), named(0), [transaction], finish_decided=False)
-    served.start()
+        abort_batch(options_for(ottla_broker.bootstrap), named(0), [transaction], finish_decided=False)
+    ottla_broker.start()
 
 
-def test_two_queries_cannot_share_a_sink(served: InProcessBroker, topic: str) -> None:
-    bootstrap, pool = served.bootstrap, TransactionPool()
-    commit_batch(options_for(bootstrap), named(0), [write(pool, bootstrap, topic, 0)])
+def test_two_queries_cannot_share_a_sink(ottla_broker: InProcessBroker, ottla_topic: str) -> None:
+    bootstrap, pool = ottla_broker.bootstrap, TransactionPool()
+    commit_batch(options_for(bootstrap), named(0), [write(pool, bootstrap, ottla_topic, 0)])
     with pytest.raises(SinkTakenError, match="belongs to the query query, but the query other tried"):
-        commit_batch(options_for(bootstrap), named(1, "other"), [write(pool, bootstrap, topic, 1)])
+        commit_batch(options_for(bootstrap), named(1, "other"), [write(pool, bootstrap, ottla_topic, 1)])
 
 
-def test_readers_see_a_partitions_part_of_a_batch_all_at_once(served: InProcessBroker, topic: str) -> None:
-    bootstrap, pool = served.bootstrap, TransactionPool()
-    tasks = tuple(write(pool, bootstrap, topic, 0, task) for task in range(3))
+def test_readers_see_a_partitions_part_of_a_batch_all_at_once(ottla_broker: InProcessBroker, ottla_topic: str) -> None:
+    bootstrap, pool = ottla_broker.bootstrap, TransactionPool()
+    tasks = tuple(write(pool, bootstrap, ottla_topic, 0, task) for task in range(3))
 
     def visible() -> list[TransactionOutcome]:
         async def look() -> list[TransactionOutcome]:
             async with AdminConfig(bootstrap_servers=bootstrap).cluster() as cluster:
                 return [
                     await inspect_transaction(
-                        cluster, TopicPartition(topic, 0), each.first_offsets[0].offset, each.producer_id
+                        cluster, TopicPartition(ottla_topic, 0), each.first_offsets[0].offset, each.producer_id
                     )
                     for each in tasks
                 ]

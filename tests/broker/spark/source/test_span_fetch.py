@@ -27,7 +27,7 @@ LENIENT = SpanRules(isolation_level=READ_UNCOMMITTED, poll_timeout_ms=20_000, fa
 
 
 @pytest.fixture
-def served(tmp_path: Path) -> Iterator[InProcessBroker]:
+def filled_broker(tmp_path: Path) -> Iterator[InProcessBroker]:
     with InProcessBroker(tmp_path) as broker:
         broker.create_topic(TOPIC)
         fill(broker, 10)
@@ -68,7 +68,7 @@ async def id_of(cluster: Cluster) -> str:
     return str((await cluster.topic(TOPIC, fresh=True)).id)
 
 
-def test_one_connection_serves_span_after_span(served: InProcessBroker) -> None:
+def test_one_connection_serves_span_after_span(filled_broker: InProcessBroker) -> None:
     async def work(cluster: Cluster) -> list[int]:
         connections = FetchConnections(cluster)
         used = []
@@ -80,10 +80,10 @@ def test_one_connection_serves_span_after_span(served: InProcessBroker) -> None:
             connections.give_back(leader, connection)
         return used
 
-    assert 1 == len(set(connected(served, work)))
+    assert 1 == len(set(connected(filled_broker, work)))
 
 
-def test_a_connection_with_an_answer_to_come_is_not_kept(served: InProcessBroker) -> None:
+def test_a_connection_with_an_answer_to_come_is_not_kept(filled_broker: InProcessBroker) -> None:
     async def work(cluster: Cluster) -> None:
         connections = FetchConnections(cluster)
         # Nothing is there: the broker waits with its answer, and the reader does not.
@@ -98,30 +98,30 @@ def test_a_connection_with_an_answer_to_come_is_not_kept(served: InProcessBroker
         connections.give_back(leader, connection)
         assert [0] == (await offsets_of(cluster, connections, 0, 10))[:1]
 
-    connected(served, work)
+    connected(filled_broker, work)
 
 
-def test_a_connection_that_broke_between_two_spans_is_no_failure(served: InProcessBroker) -> None:
+def test_a_connection_that_broke_between_two_spans_is_no_failure(filled_broker: InProcessBroker) -> None:
     async def work(cluster: Cluster) -> list[int]:
         connections = FetchConnections(cluster)
         await offsets_of(cluster, connections, 0, 10)
-        await asyncio.to_thread(served.restart)
+        await asyncio.to_thread(filled_broker.restart)
         return await offsets_of(cluster, connections, 5, 10)
 
-    assert [5, 6, 7, 8, 9] == connected(served, work)
+    assert [5, 6, 7, 8, 9] == connected(filled_broker, work)
 
 
-def test_a_topic_made_again_is_not_taken_for_the_old_one(served: InProcessBroker) -> None:
+def test_a_topic_made_again_is_not_taken_for_the_old_one(filled_broker: InProcessBroker) -> None:
     async def read(cluster: Cluster) -> tuple[list[int], str]:
         topic_id = await id_of(cluster)
         return await offsets_of(cluster, FetchConnections(cluster), 0, 10, topic_id=topic_id), topic_id
 
-    offsets, old_id = connected(served, read)
+    offsets, old_id = connected(filled_broker, read)
     assert 10 == len(offsets)
-    with Admin(bootstrap_servers=served.bootstrap) as admin:
+    with Admin(bootstrap_servers=filled_broker.bootstrap) as admin:
         admin.delete_topics([TOPIC])
-    served.create_topic(TOPIC)
-    fill(served, 20)
+    filled_broker.create_topic(TOPIC)
+    fill(filled_broker, 20)
 
     async def read_again(cluster: Cluster) -> list[int]:
         connections = FetchConnections(cluster)
@@ -130,4 +130,4 @@ def test_a_topic_made_again_is_not_taken_for_the_old_one(served: InProcessBroker
             await offsets_of(cluster, connections, 0, 10, topic_id=old_id)
         return await offsets_of(cluster, connections, 0, 10, LENIENT, old_id)
 
-    assert [] == connected(served, read_again)
+    assert [] == connected(filled_broker, read_again)

@@ -1,8 +1,6 @@
 """Transactions that one fills and another ends, and what the log tells about them afterwards."""
 
 import asyncio
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -15,17 +13,6 @@ from ottla.client.producer.transactions.transaction_requests import end_transact
 from ottla.model.errors import MisuseError
 from ottla.model.ids import TopicPartition
 from ottla.testing import InProcessBroker
-
-
-@pytest.fixture
-def served(tmp_path: Path) -> Iterator[InProcessBroker]:
-    with InProcessBroker(tmp_path) as broker:
-        yield broker
-
-
-@pytest.fixture
-def topic(served: InProcessBroker) -> str:
-    return served.create_topic("topic")
 
 
 async def end(cluster: Cluster, prepared: PreparedTransaction, *, committed: bool) -> None:
@@ -54,8 +41,8 @@ def wait_ended(producer: PreparingProducer) -> None:
         pass
 
 
-def test_what_was_prepared_is_ended_by_somebody_else(served: InProcessBroker, topic: str) -> None:
-    bootstrap = served.bootstrap
+def test_what_was_prepared_is_ended_by_somebody_else(broker: InProcessBroker, topic: str) -> None:
+    bootstrap = broker.bootstrap
     with PreparingProducer(bootstrap_servers=bootstrap, transactional_id="task") as producer:
         found = []
         for committed in (True, False, True):
@@ -70,8 +57,8 @@ def test_what_was_prepared_is_ended_by_somebody_else(served: InProcessBroker, to
         assert [TransactionOutcome.COMMITTED, TransactionOutcome.ABORTED, TransactionOutcome.COMMITTED] == found
 
 
-def test_closing_leaves_what_is_prepared(served: InProcessBroker, topic: str) -> None:
-    bootstrap = served.bootstrap
+def test_closing_leaves_what_is_prepared(broker: InProcessBroker, topic: str) -> None:
+    bootstrap = broker.bootstrap
     with PreparingProducer(bootstrap_servers=bootstrap, transactional_id="task") as producer:
         producer.begin()
         first = producer.send(topic, b"a").get(60).offset
@@ -83,8 +70,8 @@ def test_closing_leaves_what_is_prepared(served: InProcessBroker, topic: str) ->
     assert TransactionOutcome.COMMITTED is outcome(bootstrap, topic, first, prepared.producer_id)
 
 
-def test_closing_aborts_what_is_not_prepared(served: InProcessBroker, topic: str) -> None:
-    bootstrap = served.bootstrap
+def test_closing_aborts_what_is_not_prepared(broker: InProcessBroker, topic: str) -> None:
+    bootstrap = broker.bootstrap
     with PreparingProducer(bootstrap_servers=bootstrap, transactional_id="task") as producer:
         producer.begin()
         first = producer.send(topic, b"a").get(60).offset
@@ -94,8 +81,8 @@ def test_closing_aborts_what_is_not_prepared(served: InProcessBroker, topic: str
     assert TransactionOutcome.ABORTED is outcome(bootstrap, topic, first, producer_id)
 
 
-def test_the_log_knows_after_the_id_was_taken_anew(served: InProcessBroker, topic: str) -> None:
-    bootstrap = served.bootstrap
+def test_the_log_knows_after_the_id_was_taken_anew(broker: InProcessBroker, topic: str) -> None:
+    bootstrap = broker.bootstrap
     with PreparingProducer(bootstrap_servers=bootstrap, transactional_id="task") as producer:
         producer.begin()
         first = producer.send(topic, b"a").get(60).offset
@@ -104,8 +91,8 @@ def test_the_log_knows_after_the_id_was_taken_anew(served: InProcessBroker, topi
         assert TransactionOutcome.ABORTED is outcome(bootstrap, topic, first, prepared.producer_id)
 
 
-def test_records_that_are_gone_tell_nothing(served: InProcessBroker, topic: str) -> None:
-    bootstrap = served.bootstrap
+def test_records_that_are_gone_tell_nothing(broker: InProcessBroker, topic: str) -> None:
+    bootstrap = broker.bootstrap
     with PreparingProducer(bootstrap_servers=bootstrap, transactional_id="task") as producer:
         producer.begin()
         producer.send(topic, b"a").get(60)
@@ -115,8 +102,8 @@ def test_records_that_are_gone_tell_nothing(served: InProcessBroker, topic: str)
     assert TransactionOutcome.UNKNOWN is outcome(bootstrap, topic, 99, prepared.producer_id)
 
 
-def test_nothing_cannot_be_prepared(served: InProcessBroker) -> None:
-    with PreparingProducer(bootstrap_servers=served.bootstrap, transactional_id="task") as producer:
+def test_nothing_cannot_be_prepared(broker: InProcessBroker) -> None:
+    with PreparingProducer(bootstrap_servers=broker.bootstrap, transactional_id="task") as producer:
         with pytest.raises(MisuseError, match="has no transaction with records"):
             producer.prepare()
         producer.begin()
