@@ -145,9 +145,9 @@ def test_a_registry_beside_a_broker_stops_with_it(tmp_path: Path) -> None:
         assert not Path(f"/proc/{registry[0]}").exists()
 
 
-def check_registry(bootstrap: Program) -> None:
-    kind, url = bootstrap.next_line().split()
-    assert "registry" == kind, bootstrap.log_end
+def check_registry(program: Program) -> None:
+    kind, url = program.next_line().split()
+    assert "registry" == kind, program.log_end
     with RestClient(url) as rest:
         assert [] == rest.ask("GET", "subjects")
 
