@@ -1,7 +1,7 @@
 """The registry's authorizer: the cluster's users log in, the cluster's ACLs decide.
 
 The registry has no users of its own. Name and password of basic authentication, or a bearer token, are tried at a
-broker, with SASL (`login_places.py` says when); requests with the same login share one try. What a broker accepts is
+broker, with SASL; clients take turns, and requests with the same login share one try. What a broker accepts is
 remembered for a short time, by a hash under a key of this process. ACLs of
 subjects are ACLs of topics whose names begin with `:subject:`, which no topic's name can, so that Kafka's tools and
 rules (prefixes, denials, hosts) apply. They are read from the cluster every few seconds, for which the registry's own
@@ -28,7 +28,7 @@ from ottla.env.real_network import RealNetwork
 from ottla.model.errors import InvalidConfigError, MisuseError, OttlaError
 from ottla.registry.service.authorization import Client, Operation
 from ottla.registry.service.http_messages import http_error
-from ottla.registry.service.login_places import LoginPlaces, TooManyLoginsError
+from ottla.registry.service.turns import TooManyWaitingError, Turns
 from ottla.registry.state.errors import RegistryError
 from ottla.security.acl_authorizer import AclAuthorizer
 from ottla.security.acls import AclBinding, PatternType, Permission
@@ -61,6 +61,9 @@ _OPERATIONS: Final = {
 }
 _REMEMBERED_SECONDS: Final = 60.0
 _REMEMBERED_MAX: Final = 10_000
+_LOGINS_AT_ONCE_MAX: Final = 8
+_LOGINS_PER_ADDRESS_MAX: Final = 16
+_LOGINS_WAITING_MAX: Final = 256
 _LOGIN_TIMEOUT_MS: Final = 10_000
 _REFRESH_SECONDS: Final = 3.0
 _STALE_SECONDS: Final = 300.0
@@ -102,8 +105,11 @@ class ClusterAccess:
         self._acls_read_at: float | None = None
         self._key = secrets.token_bytes(32)
         self._remembered: dict[bytes, tuple[float, str]] = {}
-        """Until when an accepted login is trusted, and its principal. Kept after that: see `LoginPlaces.of`."""
-        self._places = LoginPlaces()
+        """Until when an accepted login is trusted, and its principal. Then it is tried again, apart from the addresses:
+        wrong passwords do not keep out a client that could log in before, not even one with the same address."""
+        self._turns = Turns(
+            at_once_max=_LOGINS_AT_ONCE_MAX, waiting_max=_LOGINS_WAITING_MAX, per_client_max=_LOGINS_PER_ADDRESS_MAX
+        )
         self._tries: dict[bytes, asyncio.Task[str]] = {}
         self._refusals = RefusalLog(what="request")
 
@@ -131,9 +137,9 @@ class ClusterAccess:
                 task.add_done_callback(lambda done: None if done.cancelled() else done.exception())
             # Shielded: others may wait for it, too.
             return replace(client, principal=await asyncio.shield(task))
-        except (_RefusedLoginError, TooManyLoginsError) as error:
+        except (_RefusedLoginError, TooManyWaitingError) as error:
             self._refusals.add(RefusalKind.LOGIN, client.host, client.host, f"{who}: {error}", self._now())
-            if isinstance(error, TooManyLoginsError):
+            if isinstance(error, TooManyWaitingError):
                 raise http_error(429, f"too many logins: {error}; try again later") from None
             raise _unknown() from None
 
@@ -154,7 +160,7 @@ class ClusterAccess:
     async def _try(self, digest: bytes, login: "_Login", address: str | None) -> str:
         """The principal, which is remembered."""
         try:
-            async with self._places.of(address):
+            async with self._turns.of(address):
                 await self._ask_brokers(replace(self._security, sasl=login.sasl))
         except _RefusedLoginError:
             self._remembered.pop(digest, None)
