@@ -1,6 +1,7 @@
 """What the compatibility tests share: Kafka's word, one real Kafka broker for the whole session, and logs that Ottla
 wrote."""
 
+import itertools
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -70,3 +71,13 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
     data = tmp_path_factory.mktemp("ottla") / "data"
     ottla_logs.write_all(data)
     return data
+
+
+_numbers = itertools.count()
+
+
+@pytest.fixture
+def topic(request: pytest.FixtureRequest) -> str:
+    """A name that no other test uses; good for a group too."""
+    function: str = getattr(request, "function").__name__  # noqa: B009 - not in the declared type
+    return f"{function.removeprefix('test_')}-{next(_numbers)}"

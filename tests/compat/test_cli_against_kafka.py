@@ -24,7 +24,7 @@ UNVERIFIED_PRODUCE_VERSION = 11
 
 
 @pytest.fixture
-def ottla(kafka: KafkaBroker, capfd: pytest.CaptureFixture[str]) -> CommandLine:
+def command(kafka: KafkaBroker, capfd: pytest.CaptureFixture[str]) -> CommandLine:
     """The command, with Kafka to talk to."""
     return CommandLine(kafka.bootstrap, capfd)
 
@@ -39,26 +39,26 @@ def ottla(kafka: KafkaBroker, capfd: pytest.CaptureFixture[str]) -> CommandLine:
     ],
     ids=lambda scenario: scenario.__name__,
 )
-def test_scenario(scenario: Scenario, ottla: CommandLine, tmp_path: Path) -> None:
-    scenario(ottla, tmp_path)
+def test_scenario(scenario: Scenario, command: CommandLine, tmp_path: Path) -> None:
+    scenario(command, tmp_path)
 
 
 @pytest.fixture
-def unverified(ottla: CommandLine) -> Iterator[None]:
+def unverified(command: CommandLine) -> Iterator[None]:
     """For as long as the test runs, Kafka lets anybody write into any transaction, as it did before version 3.6."""
-    broker = str(ottla.ok("cluster", "describe", "--json").json["brokers"][0]["id"])
+    broker = str(command.ok("cluster", "describe", "--json").json["brokers"][0]["id"])
     name = "transaction.partition.verification.enable"
-    ottla.ok("configs", "set", "--broker", broker, f"{name}=false")
+    command.ok("configs", "set", "--broker", broker, f"{name}=false")
     yield
-    ottla.ok("configs", "unset", "--broker", broker, name)
+    command.ok("configs", "unset", "--broker", broker, name)
 
 
 @pytest.mark.usefixtures("unverified")
-def test_a_hanging_transaction_is_found_and_aborted(ottla: CommandLine) -> None:
+def test_a_hanging_transaction_is_found_and_aborted(command: CommandLine) -> None:
     async def write(partition: TopicPartition) -> int:
         from kio.schema.init_producer_id.v5.request import InitProducerIdRequest
 
-        async with Cluster(parse_bootstrap(ottla.bootstrap)) as cluster:
+        async with Cluster(parse_bootstrap(command.bootstrap)) as cluster:
             asked = InitProducerIdRequest(transactional_id=None, transaction_timeout=milliseconds(0))
             producer = await cluster.retry(lambda: cluster.to_any(ApiKey.INIT_PRODUCER_ID, asked))
             builder = BatchBuilder(
@@ -78,15 +78,15 @@ def test_a_hanging_transaction_is_found_and_aborted(ottla: CommandLine) -> None:
     def hang(partition: TopicPartition, end_offset: int) -> None:
         assert end_offset == asyncio.run(write(partition))
 
-    transaction_scenarios.a_hanging_transaction(ottla, hang)
+    transaction_scenarios.a_hanging_transaction(command, hang)
 
 
-def test_a_folder_that_kafka_writes_to_can_be_dumped(ottla: CommandLine, kafka: KafkaBroker) -> None:
-    group_scenarios.create_topic(ottla, "dumped")
-    ottla.ok("produce", "dumped", stdin=b"one\ntwo\n")
-    lines = ottla.ok("log", "dump", str(kafka.log_dir / "dumped-0"), "--records", "--json").json_lines
+def test_a_folder_that_kafka_writes_to_can_be_dumped(command: CommandLine, kafka: KafkaBroker) -> None:
+    group_scenarios.create_topic(command, "dumped")
+    command.ok("produce", "dumped", stdin=b"one\ntwo\n")
+    lines = command.ok("log", "dump", str(kafka.log_dir / "dumped-0"), "--records", "--json").json_lines
     assert ["one", "two"] == [line["value"] for line in lines if line["kind"] == "record"]
-    everything = ottla("log", "dump", str(kafka.log_dir))
+    everything = command("log", "dump", str(kafka.log_dir))
     assert (0, "") == (everything.status, everything.err), [
         each for each in everything.out.splitlines() if "DAMAGE" in each
     ]

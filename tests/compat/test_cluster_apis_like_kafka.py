@@ -30,7 +30,7 @@ def dirs(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
 
 
 @pytest.fixture(scope="module")
-def ottla(tmp_path_factory: pytest.TempPathFactory, dirs: list[Path]) -> Iterator[OttlaBroker]:
+def two_dirs_ottla(tmp_path_factory: pytest.TempPathFactory, dirs: list[Path]) -> Iterator[OttlaBroker]:
     """A broker with two data dirs."""
     broker = OttlaBroker(tmp_path_factory.mktemp("ottla") / "broker")
     broker.data = Path(",".join(map(str, dirs)))
@@ -39,8 +39,8 @@ def ottla(tmp_path_factory: pytest.TempPathFactory, dirs: list[Path]) -> Iterato
 
 
 @pytest.fixture
-def tools(ottla: OttlaBroker) -> Tools:
-    return Tools(KAFKA_VERSION, ottla.bootstrap)
+def tools(two_dirs_ottla: OttlaBroker) -> Tools:
+    return Tools(KAFKA_VERSION, two_dirs_ottla.bootstrap)
 
 
 @pytest.mark.parametrize("version", [3, 4])
@@ -188,9 +188,9 @@ def test_kafka_metadata_quorum(tools: Tools) -> None:
 
 
 def test_kafka_reassign_partitions_between_log_dirs(
-    tools: Tools, ottla: OttlaBroker, dirs: list[Path], tmp_path: Path
+    tools: Tools, two_dirs_ottla: OttlaBroker, dirs: list[Path], tmp_path: Path
 ) -> None:
-    with RawConnection(ottla.bootstrap) as connection:
+    with RawConnection(two_dirs_ottla.bootstrap) as connection:
         topic_id = create_topic(connection, "moving", 2)
         produce(connection, topic_id, batch(), 0)
         before = {path: [each.name for each in path.glob("moving-*")] for path in dirs}

@@ -4,7 +4,7 @@ import json
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -43,12 +43,6 @@ MIRROR: Final = {
     "scheduled.rebalance.max.delay.ms": "0",
 }
 """What docs/migration.md has, with intervals for a test."""
-
-
-@pytest.fixture(scope="module")
-def ottla(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OttlaBroker]:
-    with OttlaBroker(tmp_path_factory.mktemp("ottla") / "broker") as broker:
-        yield broker
 
 
 def wait(condition: Callable[[], bool], process: ConnectProcess) -> None:

@@ -20,7 +20,7 @@ RECORD = b"r" * 1000
 
 
 @pytest.fixture(scope="module")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OttlaBroker]:
+def limiting_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OttlaBroker]:
     folder: Path = tmp_path_factory.mktemp("quotas")
     with OttlaBroker(folder) as running:
         with Admin(bootstrap_servers=running.bootstrap, client_id="admin") as admin:
@@ -31,10 +31,10 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OttlaBroker]:
         yield running
 
 
-def test_librdkafka_is_told_that_it_is_throttled(broker: OttlaBroker) -> None:
+def test_librdkafka_is_told_that_it_is_throttled(limiting_broker: OttlaBroker) -> None:
     throttled: list[Any] = []
     # Several requests in flight would all be served before the first of them is throttled.
-    settings = {"bootstrap.servers": broker.bootstrap, "linger.ms": 0, "batch.size": 5000, "max.in.flight": 1}
+    settings = {"bootstrap.servers": limiting_broker.bootstrap, "linger.ms": 0, "batch.size": 5000, "max.in.flight": 1}
     producer = Producer({**settings, "client.id": "limited", "throttle_cb": throttled.append})
     began = time.monotonic()
     for _ in range(300):
@@ -46,15 +46,15 @@ def test_librdkafka_is_told_that_it_is_throttled(broker: OttlaBroker) -> None:
     assert any(event.throttle_time > 0 for event in throttled)
 
 
-def test_librdkafka_reads_everything_slowly(broker: OttlaBroker) -> None:
-    producer = Producer({"bootstrap.servers": broker.bootstrap, "batch.size": 20_000})
+def test_librdkafka_reads_everything_slowly(limiting_broker: OttlaBroker) -> None:
+    producer = Producer({"bootstrap.servers": limiting_broker.bootstrap, "batch.size": 20_000})
     for _ in range(300):
         producer.produce("read", RECORD)
     assert 0 == producer.flush(PATIENCE_SECONDS)
     throttled: list[Any] = []
     consumer = Consumer(
         {
-            "bootstrap.servers": broker.bootstrap,
+            "bootstrap.servers": limiting_broker.bootstrap,
             "client.id": "limited",
             "group.id": "g",
             "throttle_cb": throttled.append,
@@ -70,8 +70,12 @@ def test_librdkafka_reads_everything_slowly(broker: OttlaBroker) -> None:
     assert any(event.throttle_time > 0 for event in throttled)
 
 
-def test_kafka_python_pauses_while_it_is_throttled(broker: OttlaBroker, caplog: pytest.LogCaptureFixture) -> None:
-    producer = KafkaProducer(bootstrap_servers=broker.bootstrap, client_id="limited", batch_size=5000, linger_ms=0)
+def test_kafka_python_pauses_while_it_is_throttled(
+    limiting_broker: OttlaBroker, caplog: pytest.LogCaptureFixture
+) -> None:
+    producer = KafkaProducer(
+        bootstrap_servers=limiting_broker.bootstrap, client_id="limited", batch_size=5000, linger_ms=0
+    )
     try:
         for _ in range(300):
             producer.send("kafka-python", RECORD)
@@ -81,8 +85,8 @@ def test_kafka_python_pauses_while_it_is_throttled(broker: OttlaBroker, caplog: 
         producer.close()
 
 
-def test_kafka_python_is_refused_topics_over_the_mutation_quota(broker: OttlaBroker) -> None:
-    admin = KafkaAdminClient(bootstrap_servers=broker.bootstrap, client_id="creator")
+def test_kafka_python_is_refused_topics_over_the_mutation_quota(limiting_broker: OttlaBroker) -> None:
+    admin = KafkaAdminClient(bootstrap_servers=limiting_broker.bootstrap, client_id="creator")
     try:
         # Two topics are within the burst of 5.5 partitions: a topic is let in before its cost is known.
         with pytest.raises(ThrottlingQuotaExceededError):
@@ -91,8 +95,8 @@ def test_kafka_python_is_refused_topics_over_the_mutation_quota(broker: OttlaBro
         admin.close()
 
 
-def test_older_clients_are_not_refused(broker: OttlaBroker) -> None:
+def test_older_clients_are_not_refused(limiting_broker: OttlaBroker) -> None:
     """librdkafka sends CreateTopics in a version without the error."""
-    admin = AdminClient({"bootstrap.servers": broker.bootstrap, "client.id": "creator"})
+    admin = AdminClient({"bootstrap.servers": limiting_broker.bootstrap, "client.id": "creator"})
     wanted = [NewTopic(f"created-{number}", num_partitions=4, replication_factor=1) for number in range(4)]
     assert [None] * 4 == [future.exception(PATIENCE_SECONDS) for future in admin.create_topics(wanted).values()]

@@ -46,7 +46,7 @@ def quick_kafka(tmp_path: Path) -> Iterator[KafkaBroker]:
 
 
 @pytest.fixture
-def ottla(tmp_path: Path) -> Iterator[OttlaBroker]:
+def quick_ottla(tmp_path: Path) -> Iterator[OttlaBroker]:
     """An Ottla with the shortest times."""
     with OttlaBroker(tmp_path / "ottla", overrides=OVERRIDES) as broker:
         yield broker
@@ -150,10 +150,10 @@ def own_configs(admin: AdminClient, topic: str) -> dict[str, str | None]:
 
 @pytest.mark.timeout(600)  # one broker after the other, if Kafka runs
 def test_counts_exactly_once_through_a_killed_instance(
-    kafkas_word: KafkasWord, ottla: OttlaBroker, tmp_path: Path
+    kafkas_word: KafkasWord, quick_ottla: OttlaBroker, tmp_path: Path
 ) -> None:
     theirs = kafkas_word(lambda kafka: count_words(kafka.bootstrap, tmp_path / "on-kafka"), broker="quick_kafka")
-    assert theirs == readable(count_words(ottla.bootstrap, tmp_path / "on-ottla"))
+    assert theirs == readable(count_words(quick_ottla.bootstrap, tmp_path / "on-ottla"))
 
 
 def count_words(bootstrap: str, folder: Path) -> dict[str, Any]:

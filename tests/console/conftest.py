@@ -9,7 +9,7 @@ import pytest
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from ottla import Admin
-from ottla.testing import ProcessBroker
+from ottla.testing import ProcessBroker, SecuredBroker
 from tests.console.console_process import ConsoleProcess, FormClient, running_console
 
 CHROMIUM = os.environ.get("OTTLA_CHROMIUM", "/usr/bin/chromium")
@@ -49,6 +49,13 @@ class WatchedPage:
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ProcessBroker]:
     """One broker with a schema registry, for all tests that do not harm it."""
     with ProcessBroker(tmp_path_factory.mktemp("broker"), registry=True) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredBroker]:
+    """A broker with TLS, logins and ACLs, for a module that changes them."""
+    with SecuredBroker(tmp_path_factory.mktemp("secured")) as made:
         yield made
 
 

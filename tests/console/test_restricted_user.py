@@ -12,7 +12,7 @@ from tests.console.console_process import ConsoleProcess, running_console
 
 
 @pytest.fixture(scope="module")
-def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredBroker]:
+def restricted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredBroker]:
     with SecuredBroker(tmp_path_factory.mktemp("secured")) as made:
         for topic in ("visible", "hidden"):
             made.create_topic(topic)
@@ -24,23 +24,23 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredBroker]
 
 
 @pytest.fixture(scope="module")
-def login_console(secured: SecuredBroker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ConsoleProcess]:
+def login_console(restricted: SecuredBroker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ConsoleProcess]:
     """A console whose own user may do nothing: what pages show comes with the login."""
     folder = tmp_path_factory.mktemp("login-console")
     properties = folder / "console.properties"
-    properties.write_text(secured.client_properties("console"))
-    options = ("--bootstrap", secured.bootstrap_of("SASL_SSL"), "--command-config", str(properties))
+    properties.write_text(restricted.client_properties("console"))
+    options = ("--bootstrap", restricted.bootstrap_of("SASL_SSL"), "--command-config", str(properties))
     with running_console(folder, *options, "--auth", "cluster") as made:
         yield made
 
 
 @pytest.fixture
-def alice(secured: SecuredBroker, login_console: ConsoleProcess, new_page: Callable[..., Page]) -> Page:
+def alice(restricted: SecuredBroker, login_console: ConsoleProcess, new_page: Callable[..., Page]) -> Page:
     """The page of a signed-in user."""
     page = new_page(login_console.url)
     page.allowed_errors.extend(["status of 40[0-9]"])
     page.goto("/topics")
-    sign_in(page, "alice", secured.password_of("alice"))
+    sign_in(page, "alice", restricted.password_of("alice"))
     expect(page.locator(".user-name")).to_have_text("alice")
     return page
 
@@ -52,7 +52,7 @@ def sign_in(page: Page, user: str, password: str) -> None:
 
 
 def test_a_wrong_password_opens_nothing(
-    secured: SecuredBroker, login_console: ConsoleProcess, new_page: Callable[..., Page]
+    restricted: SecuredBroker, login_console: ConsoleProcess, new_page: Callable[..., Page]
 ) -> None:
     page = new_page(login_console.url)
     page.allowed_errors.append("status of 40")
@@ -94,8 +94,8 @@ def test_what_is_not_permitted_is_named(alice: Page, path: str, missing: str) ->
     expect(alice.get_by_role("alert")).to_contain_text("User:alice")
 
 
-def test_passwords_are_nowhere(secured: SecuredBroker, login_console: ConsoleProcess, alice: Page) -> None:
-    password = secured.password_of("alice")
+def test_passwords_are_nowhere(restricted: SecuredBroker, login_console: ConsoleProcess, alice: Page) -> None:
+    password = restricted.password_of("alice")
     alice.goto("/")
     assert password not in alice.content()
     written = [each.read_text(errors="replace") for each in Path(login_console.folder).glob("*") if each.is_file()]

@@ -14,12 +14,6 @@ from tests.console.console_process import ConsoleProcess, running_console
 SECRET = "Quiet-42-quiet"
 
 
-@pytest.fixture(scope="module")
-def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredBroker]:
-    with SecuredBroker(tmp_path_factory.mktemp("secured")) as made:
-        yield made
-
-
 @pytest.fixture
 def secured_console(secured: SecuredBroker, tmp_path: Path) -> Iterator[ConsoleProcess]:
     """A console with the rights of the administrator."""

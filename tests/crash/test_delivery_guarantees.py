@@ -8,7 +8,6 @@ shown: a batch handled twice, a batch never handled. That exactly once holds at 
 import os
 import threading
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -39,12 +38,7 @@ STOP_AFTER: Final = 3
 VICTIMS: Final = ("consumer", "consumer and broker")
 
 
-@pytest.fixture
-def broker(tmp_path: Path) -> Iterator[BrokerProcess]:
-    """One whose groups begin at once."""
-    with BrokerProcess(tmp_path / "broker", settings=SETTINGS) as broker:
-        yield broker
-        assert [] == broker.alarms()
+pytestmark = pytest.mark.ottla_broker(SETTINGS)
 
 
 def wait_stopped(program: Program) -> None:

@@ -31,7 +31,7 @@ def disk(tmp_path: Path) -> Iterator[SmallFilesystem]:
 
 
 @pytest.fixture
-def broker(tmp_path: Path, disk: SmallFilesystem) -> Iterator[BrokerProcess]:
+def full_broker(tmp_path: Path, disk: SmallFilesystem) -> Iterator[BrokerProcess]:
     with BrokerProcess(tmp_path / "broker", data=disk.path / "data") as broker:
         yield broker
 
@@ -80,51 +80,51 @@ def create(address: str, name: str) -> ErrorCode:
     return code
 
 
-def test_a_full_disk_is_told_and_survived(broker: BrokerProcess, disk: SmallFilesystem) -> None:
-    with RawConnection(broker.address) as connection:
+def test_a_full_disk_is_told_and_survived(full_broker: BrokerProcess, disk: SmallFilesystem) -> None:
+    with RawConnection(full_broker.address) as connection:
         topic_id = create_topic(connection, "load", PARTITIONS, retention_ms="-1")
-    producers = writers(broker.address, topic_id)
+    producers = writers(full_broker.address, topic_id)
     disk.fill(leave_bytes=ROOM_BYTES)
     for producer in producers:
         assert write_until_refused(producer) is ErrorCode.kafka_storage_error
     disk.fill()
     assert sum(len(producer.acked) for producer in producers) > 10
-    check_readable(broker, topic_id, producers)
-    assert create(broker.address, "late") is not ErrorCode.none
-    check_readable(broker, topic_id, producers)
+    check_readable(full_broker, topic_id, producers)
+    assert create(full_broker.address, "late") is not ErrorCode.none
+    check_readable(full_broker, topic_id, producers)
     disk.make_room()
     for producer in producers:
         wait_until(partial(can_write, producer), "there is room, and a batch is taken")
-    wait_until(lambda: create(broker.address, "after") is ErrorCode.none, "there is room, and a topic is made")
-    check_readable(broker, topic_id, producers)
-    broker.stop()
-    broker.start()
-    check_readable(broker, topic_id, producers)
+    wait_until(lambda: create(full_broker.address, "after") is ErrorCode.none, "there is room, and a topic is made")
+    check_readable(full_broker, topic_id, producers)
+    full_broker.stop()
+    full_broker.start()
+    check_readable(full_broker, topic_id, producers)
     for producer in producers:
         wait_until(partial(can_write, producer), "the producer has connected again")
-    assert [] == [line for line in broker.alarms() if "Traceback" in line or "unexpected" in line]
+    assert [] == [line for line in full_broker.alarms() if "Traceback" in line or "unexpected" in line]
 
 
 def test_a_start_on_a_full_disk_says_what_is_wrong_and_loses_nothing(
-    broker: BrokerProcess, disk: SmallFilesystem
+    full_broker: BrokerProcess, disk: SmallFilesystem
 ) -> None:
-    with RawConnection(broker.address) as connection:
+    with RawConnection(full_broker.address) as connection:
         topic_id = create_topic(connection, "load", PARTITIONS, retention_ms="-1")
-    producers = writers(broker.address, topic_id)
+    producers = writers(full_broker.address, topic_id)
     disk.fill(leave_bytes=ROOM_BYTES)
     for producer in producers:
         write_until_refused(producer)
         producer.close()
     disk.fill()
-    broker.kill()
+    full_broker.kill()
     with pytest.raises(AssertionError, match="free some space"):
-        broker.start()
+        full_broker.start()
     disk.make_room()
-    broker.start()
-    check_readable(broker, topic_id, producers)
+    full_broker.start()
+    check_readable(full_broker, topic_id, producers)
     for producer in producers:
         wait_until(partial(can_write, producer), "there is room, and a batch is taken")
-    check_readable(broker, topic_id, producers)
-    broker.kill()
-    broker.start()
-    check_readable(broker, topic_id, producers)
+    check_readable(full_broker, topic_id, producers)
+    full_broker.kill()
+    full_broker.start()
+    check_readable(full_broker, topic_id, producers)

@@ -42,7 +42,7 @@ def is_loaded(address: str) -> bool:
 
 
 @pytest.fixture
-def broker(tmp_path: Path) -> Iterator[DoomedBroker]:
+def doomed(tmp_path: Path) -> Iterator[DoomedBroker]:
     """The one that is to end; it has a topic."""
     with DoomedBroker(tmp_path / "data") as broker:
         make_topic(broker.address)
@@ -59,12 +59,12 @@ def make_topic(address: str) -> None:
 
 
 @pytest.mark.parametrize("is_after", [False, True], ids=["before the write", "after it"])
-def test_an_offset_commit_without_an_answer(broker: DoomedBroker, is_after: bool) -> None:
+def test_an_offset_commit_without_an_answer(doomed: DoomedBroker, is_after: bool) -> None:
     """Written is committed, though nobody was told; the client asks again, and it is the same."""
-    commit_offsets(broker.address, GROUP, TOPIC, {0: 3})
-    broker.watch({"commit": Point(sees=offsets, is_after=is_after)})
-    commit_offsets(broker.address, GROUP, TOPIC, {0: 5, 1: 7})
-    with opened(broker.left_at("commit")) as after:
+    commit_offsets(doomed.address, GROUP, TOPIC, {0: 3})
+    doomed.watch({"commit": Point(sees=offsets, is_after=is_after)})
+    commit_offsets(doomed.address, GROUP, TOPIC, {0: 5, 1: 7})
+    with opened(doomed.left_at("commit")) as after:
         assert ([5, 7] if is_after else [3, -1]) == committed_offsets(after.address, GROUP, TOPIC, PARTITIONS)
         commit_offsets(after.address, GROUP, TOPIC, {0: 5, 1: 7})
         assert [5, 7] == committed_offsets(after.address, GROUP, TOPIC, PARTITIONS)
@@ -135,11 +135,11 @@ def check_rebalance(alice: ClassicMember) -> None:
     assert (ErrorCode.none, b"other") == bob.sync()
 
 
-def test_killed_when_the_first_member_has_joined(broker: DoomedBroker) -> None:
+def test_killed_when_the_first_member_has_joined(doomed: DoomedBroker) -> None:
     """Nothing was written, so that nobody is known."""
-    alice = ClassicMember(address=broker.address, group=GROUP)
+    alice = ClassicMember(address=doomed.address, group=GROUP)
     alice.join()
-    with opened(broker.kill()) as after:
+    with opened(doomed.kill()) as after:
         (alice,) = moved_to(after.address, alice)
         assert ErrorCode.unknown_member_id is alice.heartbeat()
         assert (ErrorCode.unknown_member_id, b"") == alice.sync({alice.member_id: b"all"})
@@ -148,22 +148,22 @@ def test_killed_when_the_first_member_has_joined(broker: DoomedBroker) -> None:
         check_rebalance(again)
 
 
-def test_killed_when_all_have_joined_and_none_is_synced(broker: DoomedBroker) -> None:
-    alice = first_generation(broker.address)
+def test_killed_when_all_have_joined_and_none_is_synced(doomed: DoomedBroker) -> None:
+    alice = first_generation(doomed.address)
     bob = second_join(alice)
-    with opened(broker.kill()) as after:
+    with opened(doomed.kill()) as after:
         check_first_generation(after.address, alice, bob)
 
 
 @pytest.mark.parametrize("is_after", [False, True], ids=["before the write", "after it"])
-def test_killed_while_the_leaders_assignment_is_written(broker: DoomedBroker, is_after: bool) -> None:
+def test_killed_while_the_leaders_assignment_is_written(doomed: DoomedBroker, is_after: bool) -> None:
     """Once it is written it is true for all, though nobody had an answer."""
-    alice = first_generation(broker.address)
+    alice = first_generation(doomed.address)
     bob = second_join(alice)
-    broker.watch({"sync": Point(sees=classic_group, is_after=is_after)})
+    doomed.watch({"sync": Point(sees=classic_group, is_after=is_after)})
     shares = {alice.member_id: b"one", bob.member_id: b"other"}
     assert (ErrorCode.none, b"one") == alice.sync(shares)
-    with opened(broker.left_at("sync")) as after:
+    with opened(doomed.left_at("sync")) as after:
         if not is_after:
             check_first_generation(after.address, alice, bob)
             return
@@ -200,12 +200,12 @@ def settle(*members: ServerSideMember) -> None:
 
 
 @pytest.mark.parametrize("is_after", [False, True], ids=["before the write", "after it"])
-def test_killed_while_a_member_comes(broker: DoomedBroker, is_after: bool) -> None:
+def test_killed_while_a_member_comes(doomed: DoomedBroker, is_after: bool) -> None:
     """It had no answer, comes again under the same name, and is one member."""
-    broker.watch({"join": Point(sees=server_side_group, is_after=is_after)})
-    alice = server_side(broker.address, "alice")
+    doomed.watch({"join": Point(sees=server_side_group, is_after=is_after)})
+    alice = server_side(doomed.address, "alice")
     settle(replace(alice))
-    with opened(broker.left_at("join")) as after:
+    with opened(doomed.left_at("join")) as after:
         alice = replace(alice, address=after.address)
         settle(alice)
         assert (0, 1) == alice.owned
@@ -225,10 +225,10 @@ def begin_handover(address: str) -> tuple[ServerSideMember, ServerSideMember]:
     return alice, bob
 
 
-def test_killed_before_a_partition_is_given_up(broker: DoomedBroker) -> None:
+def test_killed_before_a_partition_is_given_up(doomed: DoomedBroker) -> None:
     """The new owner waits for the old one, whoever coordinates."""
-    alice, bob = begin_handover(broker.address)
-    with opened(broker.kill()) as after:
+    alice, bob = begin_handover(doomed.address)
+    with opened(doomed.kill()) as after:
         alice, bob = replace(alice, address=after.address), replace(bob, address=after.address)
         assert () == (bob.beat() or ())
         settle(alice, bob)
@@ -236,34 +236,34 @@ def test_killed_before_a_partition_is_given_up(broker: DoomedBroker) -> None:
 
 
 @pytest.mark.parametrize("is_after", [False, True], ids=["before the write", "after it"])
-def test_killed_while_a_partition_is_given_up(broker: DoomedBroker, is_after: bool) -> None:
+def test_killed_while_a_partition_is_given_up(doomed: DoomedBroker, is_after: bool) -> None:
     """The member says again what it has given up, in the epoch that it knows."""
-    alice, bob = begin_handover(broker.address)
+    alice, bob = begin_handover(doomed.address)
     kept = alice.beat()
     alice.owned = kept if kept is not None else alice.owned[:1]
-    broker.watch({"given up": Point(sees=server_side_group, is_after=is_after)})
+    doomed.watch({"given up": Point(sees=server_side_group, is_after=is_after)})
     before = replace(alice)
     alice.beat()
-    with opened(broker.left_at("given up")) as after:
+    with opened(doomed.left_at("given up")) as after:
         alice, bob = replace(before, address=after.address), replace(bob, address=after.address)
         settle(alice, bob)
         assert [1, 1] == [len(alice.owned), len(bob.owned)]
 
 
 @pytest.mark.parametrize("kind", ["classic", "server-side"])
-def test_a_killed_broker_forgets_no_member(broker: DoomedBroker, kind: str) -> None:
+def test_a_killed_broker_forgets_no_member(doomed: DoomedBroker, kind: str) -> None:
     """A group at rest is at rest afterwards: nobody has to join again."""
     if kind == "classic":
-        alice = first_generation(broker.address)
-        with opened(broker.kill()) as after:
+        alice = first_generation(doomed.address)
+        with opened(doomed.kill()) as after:
             (alice,) = moved_to(after.address, alice)
             assert ErrorCode.none is alice.heartbeat()
             assert ErrorCode.none is alice.commit(TOPIC, 0, 6)
             assert [6, -1] == committed_offsets(after.address, GROUP, TOPIC, PARTITIONS)
         return
-    member = server_side(broker.address, "alice")
+    member = server_side(doomed.address, "alice")
     settle(member)
-    with opened(broker.kill()) as after:
+    with opened(doomed.kill()) as after:
         epoch = member.epoch
         member.address = after.address
         settle(member)

@@ -7,7 +7,7 @@ and clients that go on: nothing early, nothing lost, nothing twice, nothing that
 import os
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from random import Random
 from threading import Event, Thread
@@ -39,11 +39,7 @@ KINDS: Final = {
 LETTERS: Final = 3_000
 
 
-@pytest.fixture
-def broker(tmp_path: Path) -> Iterator[BrokerProcess]:
-    with BrokerProcess(tmp_path / "broker", settings=SETTINGS) as broker:
-        yield broker
-        assert [] == broker.alarms()
+pytestmark = pytest.mark.ottla_broker(SETTINGS)
 
 
 def kill_again_and_again(broker: BrokerProcess, chance: Random, wait_busy: Callable[[], None]) -> int:

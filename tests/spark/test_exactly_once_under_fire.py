@@ -30,7 +30,7 @@ SETTINGS = {"spark.task.maxFailures": "8"}
 
 
 @pytest.fixture
-def broker(tmp_path: Path) -> Iterator[ProcessBroker]:
+def broker_under_fire(tmp_path: Path) -> Iterator[ProcessBroker]:
     with ProcessBroker(tmp_path / "broker") as broker:
         yield broker
 
@@ -129,17 +129,19 @@ class Fire:
         pytest.param(600_000, 20, id="20 kills", marks=pytest.mark.long),
     ],
 )
-def test_every_record_arrives_once(broker: ProcessBroker, tmp_path: Path, record_count: int, kills: int) -> None:
+def test_every_record_arrives_once(
+    broker_under_fire: ProcessBroker, tmp_path: Path, record_count: int, kills: int
+) -> None:
     seed = time.time_ns() % 1_000_000
     expected: list[bytes] = []
-    with StandaloneCluster(tmp_path / "cluster") as cluster, Topics(broker.bootstrap) as topics:
+    with StandaloneCluster(tmp_path / "cluster") as cluster, Topics(broker_under_fire.bootstrap) as topics:
         source, output = topics.create(PARTITIONS), topics.create(PARTITIONS)
 
         def feed() -> None:
             """The first records, or as many again."""
             more = [b"%09d" % number for number in range(len(expected), len(expected) + record_count)]
             rows = pa.table({"key": [value[-3:] for value in more], "value": more})
-            with Producer(bootstrap_servers=broker.bootstrap) as producer:
+            with Producer(bootstrap_servers=broker_under_fire.bootstrap) as producer:
                 producer.send_table(source, rows).get(60)
             expected.extend(more)
 
@@ -148,7 +150,7 @@ def test_every_record_arrives_once(broker: ProcessBroker, tmp_path: Path, record
         dice = Random(seed)
         dice.shuffle(victims)
         given = {
-            "bootstrap": broker.bootstrap,
+            "bootstrap": broker_under_fire.bootstrap,
             "source": source,
             "output": output,
             "master": cluster.master,
@@ -157,9 +159,9 @@ def test_every_record_arrives_once(broker: ProcessBroker, tmp_path: Path, record
             # Mostly enough batches for all kills, even if each comes two batches and a restart after the one before.
             "reading": {"maxOffsetsPerTrigger": str(record_count // (kills * 4))},
         }
-        fire = Fire(broker, cluster, tmp_path, victims, dice, given, feed)
+        fire = Fire(broker_under_fire, cluster, tmp_path, victims, dice, given, feed)
         fire.run()
-        found = committed_values(broker.bootstrap, output)
+        found = committed_values(broker_under_fire.bootstrap, output)
         if expected != found:
             often = Counter(found)
             missing = [value for value in expected if value not in often]
@@ -169,5 +171,5 @@ def test_every_record_arrives_once(broker: ProcessBroker, tmp_path: Path, record
                 f" {fire.story}"
             )
         assert kills == sum("killed" in each for each in fire.story)
-        assert [] == open_transactions(broker.bootstrap)
+        assert [] == open_transactions(broker_under_fire.bootstrap)
     print(f"{len(expected)} records, each once, after {kills} kills: {fire.story}")

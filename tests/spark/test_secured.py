@@ -39,7 +39,7 @@ PAYMENT = {"type": "record", "name": "payment", "fields": [{"name": "amount", "t
 
 
 @pytest.fixture(scope="module")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredBroker]:
+def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredBroker]:
     settings = {"delegation.token.secret.key": "the secret of the brokers", "offsets.topic.num.partitions": "1"}
     with SecuredBroker(tmp_path_factory.mktemp("secured"), settings) as running:
         running.create_topic("numbers")
@@ -113,14 +113,14 @@ def failure(rows: "DataFrame") -> str:
 
 @pytest.mark.parametrize("way", ["SASL_SSL", "SSL", "token"])
 def test_reads_and_writes_with_the_acls_that_are_documented(
-    spark: "SparkSession", broker: SecuredBroker, way: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    spark: "SparkSession", secured: SecuredBroker, way: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """A stream into the exactly-once sink, a batch write, and a batch read of both; nothing shows the secret."""
-    user, out = f"user-{way}", broker.create_topic(f"out-{way}")
-    options, secret = login(broker, user, way)
-    allow(broker, user, "READ", "TOPIC", "numbers")
-    allow(broker, user, "READ", "GROUP", user)
-    allow_sink(broker, user, f"sink-{way}", out)
+    user, out = f"user-{way}", secured.create_topic(f"out-{way}")
+    options, secret = login(secured, user, way)
+    allow(secured, user, "READ", "TOPIC", "numbers")
+    allow(secured, user, "READ", "GROUP", user)
+    allow_sink(secured, user, f"sink-{way}", out)
     source = {"subscribe": "numbers", "startingOffsets": "earliest", "groupId": user}
     stream = spark.readStream.format("ottla").options(**options, **source, maxOffsetsPerTrigger="7000").load()
     sink = {**options, "topic": out, "sinkId": f"sink-{way}", "decisionTopic": out}
@@ -151,23 +151,23 @@ def test_reads_and_writes_with_the_acls_that_are_documented(
     assert [] == [text for text in told if secret in text]
 
 
-def test_segment_files_do_not_go_around_acls(spark: "SparkSession", broker: SecuredBroker) -> None:
+def test_segment_files_do_not_go_around_acls(spark: "SparkSession", secured: SecuredBroker) -> None:
     """The user learns where the files are, and this process may read them; but not the topic."""
-    allow(broker, "peeper", "DESCRIBE", "CLUSTER", "kafka-cluster")
-    allow(broker, "peeper", "DESCRIBE,DESCRIBE_CONFIGS", "TOPIC", "numbers")
-    options, secret = login(broker, "peeper")
+    allow(secured, "peeper", "DESCRIBE", "CLUSTER", "kafka-cluster")
+    allow(secured, "peeper", "DESCRIBE,DESCRIBE_CONFIGS", "TOPIC", "numbers")
+    options, secret = login(secured, "peeper")
     reader = spark.read.format("ottla").options(**options, subscribe="numbers")
     for segments, words in (("always", "does not allow this user to READ"), ("auto", "TOPIC_AUTHORIZATION_FAILED")):
         told = failure(reader.option("segments", segments).load())
         assert words in told
         assert secret not in told
-    allow(broker, "peeper", "READ", "TOPIC", "numbers")
+    allow(secured, "peeper", "READ", "TOPIC", "numbers")
     assert COUNT == reader.option("segments", "always").load().count()
 
 
-def test_errors_say_what_is_missing(spark: "SparkSession", broker: SecuredBroker, tmp_path: Path) -> None:
+def test_errors_say_what_is_missing(spark: "SparkSession", secured: SecuredBroker, tmp_path: Path) -> None:
     """A wrong password, a certificate that is not trusted, a sink that may not store its decisions; never a secret."""
-    options, secret = login(broker, "poor")
+    options, secret = login(secured, "poor")
     source = {"subscribe": "numbers", "startingOffsets": "earliest"}
     told = failure(spark.read.format("ottla").options(**options, **source).load())
     assert "numbers" in told
@@ -180,9 +180,9 @@ def test_errors_say_what_is_missing(spark: "SparkSession", broker: SecuredBroker
     told = failure(spark.read.format("ottla").options(**untrusted, **source).load())
     assert "ssl.truststore.location" in told
 
-    out = broker.create_topic("out-poor")
-    allow(broker, "poor", "READ", "TOPIC", "numbers")
-    allow_sink(broker, "poor", "sink-poor", out)
+    out = secured.create_topic("out-poor")
+    allow(secured, "poor", "READ", "TOPIC", "numbers")
+    allow_sink(secured, "poor", "sink-poor", out)
     stream = spark.readStream.format("ottla").options(**options, **source).load()
     with pytest.raises(Exception, match="allow READ on it, or set decisionTopic") as failed:
         written(stream.select("value"), tmp_path / "checkpoint", **options, topic=out, sinkId="sink-poor")
@@ -207,25 +207,25 @@ def ottla(*arguments: str, stdin: str = "") -> str:
     return run([*OTTLA, *arguments], text=stdin).stdout
 
 
-def test_pipeline_with_a_secured_registry(spark: "SparkSession", broker: SecuredBroker, tmp_path: Path) -> None:
+def test_pipeline_with_a_secured_registry(spark: "SparkSession", secured: SecuredBroker, tmp_path: Path) -> None:
     """One file with client properties for brokers and registry: `--command-config`, and `client_properties`."""
-    payments, totals = broker.create_topic("payments"), broker.create_topic("totals")
-    allow(broker, "shop", "READ,WRITE", "TOPIC", payments)
-    allow(broker, "shop", "READ", "GROUP", "shop.", prefixed=True)
-    allow_sink(broker, "shop", "shop-totals", totals)
+    payments, totals = secured.create_topic("payments"), secured.create_topic("totals")
+    allow(secured, "shop", "READ,WRITE", "TOPIC", payments)
+    allow(secured, "shop", "READ", "GROUP", "shop.", prefixed=True)
+    allow_sink(secured, "shop", "shop-totals", totals)
     for subject in (f"{payments}-value", f"{totals}-value"):
-        allow(broker, "shop", "READ,WRITE", "TOPIC", f":subject:{subject}")
+        allow(secured, "shop", "READ,WRITE", "TOPIC", f":subject:{subject}")
     properties = tmp_path / "shop.properties"
     properties.write_text(
-        broker.client_properties("shop")
+        secured.client_properties("shop")
         + "basic.auth.credentials.source=SASL_INHERIT\n"
         + "schema.registry.ssl.truststore.type=PEM\n"
-        + f"schema.registry.ssl.truststore.location={broker.certificates.file}\n"
+        + f"schema.registry.ssl.truststore.location={secured.certificates.file}\n"
     )
     schema = tmp_path / "payment.avsc"
     schema.write_text(json.dumps(PAYMENT))
-    bootstrap = broker.bootstrap_of("SASL_SSL")
-    with secured_registry(broker, tmp_path) as url:
+    bootstrap = secured.bootstrap_of("SASL_SSL")
+    with secured_registry(secured, tmp_path) as url:
         here = ("--bootstrap", bootstrap, "--command-config", str(properties))
         ottla(
             "produce", payments, *here, "--schema-registry", url, "--value-schema", str(schema), stdin='{"amount": 7}\n'
@@ -256,7 +256,7 @@ def test_pipeline_with_a_secured_registry(spark: "SparkSession", broker: Secured
         assert [0] == [query["lag"] for query in status["queries"]]
         assert '{"total":14}\n' == ottla("consume", totals, *here, "--schema-registry", url).replace(" ", "")
         assert f"{totals}-value" in ottla("registry", "subjects", "--url", url, "--command-config", str(properties))
-    secret = broker.password_of("shop")
+    secret = secured.password_of("shop")
     files = [path for path in folder.rglob("*") if path.is_file()]
     assert files
     assert [] == [path for path in files if secret.encode() in path.read_bytes()]

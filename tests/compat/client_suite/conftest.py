@@ -1,13 +1,10 @@
 """What the suite shares: the broker under test, for the whole session, and names for topics and groups."""
 
-import itertools
 from collections.abc import Iterator
 
 import pytest
 
 from tests.compat.clients.broker_under_test import Broker, broker_under_test
-
-_numbers = itertools.count()
 
 
 @pytest.fixture(scope="session")
@@ -26,10 +23,3 @@ def bootstrap(broker: Broker) -> str:
         broker.kill()
         broker.start()
     return broker.bootstrap
-
-
-@pytest.fixture
-def topic(request: pytest.FixtureRequest) -> str:
-    """A name that no other test uses; good for a group too."""
-    function: str = getattr(request, "function").__name__  # noqa: B009 - not in the declared type
-    return f"{function.removeprefix('test_')}-{next(_numbers)}"

@@ -1,6 +1,5 @@
 """What the client tests share: the broker under test, the running client programs, and names for topics."""
 
-import itertools
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -51,16 +50,6 @@ def client(request: pytest.FixtureRequest, client_of: ClientOf) -> ForeignClient
 def tools(request: pytest.FixtureRequest, broker: Broker) -> Tools:
     """Kafka's tools, of each version in turn."""
     return Tools(request.param, broker.bootstrap)
-
-
-_numbers = itertools.count()
-
-
-@pytest.fixture
-def topic(request: pytest.FixtureRequest) -> str:
-    """A name that no other test uses."""
-    function: str = getattr(request, "function").__name__  # noqa: B009 - not in the declared type
-    return f"{function.removeprefix('test_')}-{next(_numbers)}"
 
 
 @pytest.fixture(scope="session")

@@ -18,11 +18,6 @@ NOBODY = "127.0.0.1:1"
 
 
 @pytest.fixture
-def ottla(capfd: pytest.CaptureFixture[str]) -> CommandLine:
-    return CommandLine(NOBODY, capfd)
-
-
-@pytest.fixture
 def shop(tmp_path: Path, ottla: CommandLine) -> Path:
     made = ottla.ok("pipeline", "init", str(tmp_path / "shop"))
     assert [str(tmp_path / "shop" / name) for name in ("pipeline.toml", "steps/clean.sql", "steps/totals.sql")] == (

@@ -20,12 +20,6 @@ def kafkas(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.fixture
-def ottla(capfd: pytest.CaptureFixture[str]) -> CommandLine:
-    """The command, without a broker."""
-    return CommandLine("127.0.0.1:1", capfd)
-
-
 def batch(values: list[bytes], base_offset: int) -> bytes:
     builder = BatchBuilder(base_offset=base_offset, leader_epoch=4)
     for value in values:
