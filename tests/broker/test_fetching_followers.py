@@ -12,7 +12,7 @@ from ottla.protocol.scan import FetchRequest, Request
 from ottla.transport.connection import Slot
 from tests.broker.inside import follower_of
 from tests.broker.replicated import ReplicatedBrokers
-from tests.unit.transport.rig import Rig
+from tests.unit.transport.rig import ServedListener
 
 
 def fetch_frame(broker: int, sent_epoch: int) -> bytes:
@@ -30,7 +30,7 @@ async def test_only_the_present_registration_of_a_broker_is_believed(tmp_path: P
         received.put_nowait((request, slot))
         slot.complete(())
 
-    async with ReplicatedBrokers(tmp_path, count=2) as cluster, Rig(lambda turn: serve) as rig:
+    async with ReplicatedBrokers(tmp_path, count=2) as cluster, ServedListener(lambda turn: serve) as rig:
         present = cluster.brokers[0].image.revision_of(broker_key(BrokerId(1)))
         client = await rig.connect()
 

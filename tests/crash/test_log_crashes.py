@@ -1,8 +1,8 @@
 """The log when power fails: at every single disk operation of fixed scenarios, and anywhere in random lives.
 
-After each crash the log is opened again, and `Rig` demands that it is the beginning of a timeline that was really
-written, holds all that was flushed, and starts no lower than was made durable; producers and epochs must be those of
-the batches that are left. Crashes during the recovery itself are included.
+After each crash the log is opened again, and `ModelledLog` demands that it is the beginning of a timeline that was
+really written, holds all that was flushed, and starts no lower than was made durable; producers and epochs must be
+those of the batches that are left. Crashes during the recovery itself are included.
 
 Crashes at neighbouring operations often leave the same: a state that was recovered from is not recovered from again.
 """
@@ -19,7 +19,7 @@ from ottla.records.layout import Marker
 from ottla.sim.disk import Moment, NameOrder, SimDisk
 from ottla.storage.log_config import LogConfig
 from tests.effort import IS_LONG, effort
-from tests.state.log_rig import Rig, Wish
+from tests.state.log_rig import ModelledLog, Wish
 from tests.state.log_wishes import replicated, shares, wishes
 from tests.state.test_log_model import LogMachine
 
@@ -36,10 +36,10 @@ SEEDS = 24 if IS_LONG else 1
 SECOND_CRASHES = 8 if IS_LONG else 1
 
 seeds = st.integers(0, 1_000_000)
-Scenario = Callable[[Rig], None]
+Scenario = Callable[[ModelledLog], None]
 
 
-def append_roll_flush(rig: Rig) -> None:
+def append_roll_flush(rig: ModelledLog) -> None:
     rig.append([SECTOR, SECTOR])
     rig.flush()
     rig.append([SECTOR] * 3)
@@ -51,7 +51,7 @@ def append_roll_flush(rig: Rig) -> None:
     rig.append([SECTOR], new_epoch=True)
 
 
-def epochs_span_segments(rig: Rig) -> None:
+def epochs_span_segments(rig: ModelledLog) -> None:
     rig.append([SECTOR] * 2)
     rig.append([SECTOR] * 4, new_epoch=True)
     rig.flush()
@@ -61,7 +61,7 @@ def epochs_span_segments(rig: Rig) -> None:
     rig.append([SECTOR] * 2)
 
 
-def truncate_and_append_again(rig: Rig) -> None:
+def truncate_and_append_again(rig: ModelledLog) -> None:
     """The second timeline has the same sizes at the same places as the first."""
     rig.append([SECTOR] * 6)
     rig.flush()
@@ -75,7 +75,7 @@ def truncate_and_append_again(rig: Rig) -> None:
     rig.append([SECTOR] * 3, new_epoch=True)
 
 
-def truncate_within_a_batch(rig: Rig) -> None:
+def truncate_within_a_batch(rig: ModelledLog) -> None:
     rig.append([Wish(count=4, value_bytes=50)] * 3)
     rig.flush()
     rig.save_checkpoints()
@@ -84,7 +84,7 @@ def truncate_within_a_batch(rig: Rig) -> None:
     rig.flush()
 
 
-def truncate_fully(rig: Rig) -> None:
+def truncate_fully(rig: ModelledLog) -> None:
     rig.append([SECTOR] * 6)
     rig.flush()
     rig.truncate_fully(40)
@@ -97,7 +97,7 @@ def truncate_fully(rig: Rig) -> None:
     rig.flush()
 
 
-def advance_start(rig: Rig) -> None:
+def advance_start(rig: ModelledLog) -> None:
     rig.append([SECTOR] * 7)
     rig.advance_high_watermark(0.999)
     rig.advance_start(2)
@@ -109,7 +109,7 @@ def advance_start(rig: Rig) -> None:
     rig.flush()
 
 
-def start_behind_the_flushed(rig: Rig) -> None:
+def start_behind_the_flushed(rig: ModelledLog) -> None:
     """The start is durable before the records that it lies behind."""
     rig.append([SECTOR] * 2)
     rig.flush()
@@ -120,7 +120,7 @@ def start_behind_the_flushed(rig: Rig) -> None:
     rig.append([SECTOR] * 2, new_epoch=True)
 
 
-def retention(rig: Rig) -> None:
+def retention(rig: ModelledLog) -> None:
     rig.append([SECTOR] * 9)
     rig.advance_high_watermark(0.6)
     rig.clock.advance(20)
@@ -134,7 +134,7 @@ def retention(rig: Rig) -> None:
     rig.append([SECTOR])
 
 
-def clean_close(rig: Rig) -> None:
+def clean_close(rig: ModelledLog) -> None:
     rig.append([SECTOR] * 5)
     rig.append([Wish(count=2, producer=0, transactional=True)])
     rig.advance_high_watermark(0.999)
@@ -144,7 +144,7 @@ def clean_close(rig: Rig) -> None:
     rig.append([SECTOR])
 
 
-def kill_and_go_on(rig: Rig) -> None:
+def kill_and_go_on(rig: ModelledLog) -> None:
     rig.append([SECTOR] * 3)
     rig.flush()
     rig.append([SECTOR] * 3)
@@ -154,7 +154,7 @@ def kill_and_go_on(rig: Rig) -> None:
     rig.append([SECTOR])
 
 
-def transactions(rig: Rig) -> None:
+def transactions(rig: ModelledLog) -> None:
     rig.append([Wish(producer=0, transactional=True), Wish(producer=1, transactional=True, value_bytes=433)])
     rig.flush()
     rig.append_marker(Wish(producer=0, marker=Marker.ABORT))
@@ -171,7 +171,7 @@ def transactions(rig: Rig) -> None:
     rig.save_checkpoints()
 
 
-def follower(rig: Rig) -> None:
+def follower(rig: ModelledLog) -> None:
     rig.append_as_follower([Wish(gap=2), SECTOR, SECTOR, Wish(producer=0, transactional=True)], spare_bytes=30)
     rig.flush()
     rig.append_as_follower([SECTOR, Wish(producer=0, marker=Marker.ABORT), SECTOR, SECTOR], new_epoch=True)
@@ -198,13 +198,13 @@ SCENARIOS: list[Scenario] = [
 ]
 
 
-def begin() -> Rig:
+def begin() -> ModelledLog:
     """A rig as each scenario finds it."""
-    return Rig(SimDisk(), CONFIG)
+    return ModelledLog(SimDisk(), CONFIG)
 
 
 @lru_cache(maxsize=1)
-def crashes_in(scenario: Scenario) -> dict[int, dict[Moment, Rig]]:
+def crashes_in(scenario: Scenario) -> dict[int, dict[Moment, ModelledLog]]:
     """Rigs that met a crash: at every disk operation of a scenario, by number, once all of it has gone well.
 
     They serve all tests of one scenario, which is the scope of the parameter. A test takes a twin and decides there
@@ -219,7 +219,7 @@ def crashes_in(scenario: Scenario) -> dict[int, dict[Moment, Rig]]:
     return {number: {moment: run_into(scenario, number, moment) for moment in Moment} for number in numbers}
 
 
-def run_into(scenario: Scenario, number: int, moment: Moment) -> Rig:
+def run_into(scenario: Scenario, number: int, moment: Moment) -> ModelledLog:
     """A rig that met a crash at the operation of this number."""
     rig = begin()
     rig.plan_crash(number, moment)
@@ -228,7 +228,7 @@ def run_into(scenario: Scenario, number: int, moment: Moment) -> Rig:
     return rig
 
 
-def go_on(rig: Rig, seed: int) -> None:
+def go_on(rig: ModelledLog, seed: int) -> None:
     """What was recovered is a log like any other: it is looked into, written to, and survives once more."""
     rig.inspect()
     rig.append([SECTOR, Wish(producer=2)], new_epoch=True)
@@ -239,7 +239,7 @@ def go_on(rig: Rig, seed: int) -> None:
     rig.close_loop()
 
 
-def recover_once(rig: Rig, seed: int, recovered: set[bytes]) -> None:
+def recover_once(rig: ModelledLog, seed: int, recovered: set[bytes]) -> None:
     """Opens what the first crash left and goes on with it, unless that was done with the very same state before."""
     state = rig.state()
     if state in recovered:

@@ -53,7 +53,7 @@ class Wish:
     """Offsets that a replicated batch leaves out before it."""
 
 
-class Rig:
+class ModelledLog:
     """One partition and its model. Every method demands that both agree."""
 
     def __init__(self, disk: Disk, config: LogConfig, data: str = DATA) -> None:
@@ -399,7 +399,7 @@ class Rig:
         assert isinstance(self.disk, SimDisk)
         return self._operations_before + self.disk.operation_count
 
-    def twin(self, order: NameOrder) -> "Rig":
+    def twin(self, order: NameOrder) -> "ModelledLog":
         """The same disk and the same expectations once more, as they are between a crash and the recovery from it."""
         assert isinstance(self.disk, SimDisk)
         twin = copy.copy(self)

@@ -11,38 +11,38 @@ from ottla.model.errors import StorageError
 from ottla.model.ids import Offset
 from ottla.sim.disk import Moment, SimDisk
 from ottla.storage.log_config import LogConfig
-from tests.state.log_rig import Rig, Wish
+from tests.state.log_rig import ModelledLog, Wish
 
 
 @pytest.fixture
-def rig() -> Iterator[Rig]:
-    made = Rig(SimDisk(), LogConfig())
+def rig() -> Iterator[ModelledLog]:
+    made = ModelledLog(SimDisk(), LogConfig())
     made.append([Wish()])
     made.flush()  # From here on a flush syncs the active segment and nothing else.
     yield made
     made.close_loop()
 
 
-def disk_of(rig: Rig) -> SimDisk:
+def disk_of(rig: ModelledLog) -> SimDisk:
     assert isinstance(rig.disk, SimDisk)
     return rig.disk
 
 
-def syncs(rig: Rig) -> list[str]:
+def syncs(rig: ModelledLog) -> list[str]:
     """The log files that were synced so far, in order."""
     return [each.path for each in disk_of(rig).trace if each.name == "sync" and each.path.endswith(".log")]
 
 
-def run(rig: Rig, work: Callable[[], Awaitable[None]]) -> None:
+def run(rig: ModelledLog, work: Callable[[], Awaitable[None]]) -> None:
     rig.loop.run_until_complete(asyncio.wait_for(work(), timeout=20))
 
 
-def fail_next_sync(rig: Rig) -> None:
+def fail_next_sync(rig: ModelledLog) -> None:
     error = OSError(errno.EIO, os.strerror(errno.EIO))
     disk_of(rig).fail_at(disk_of(rig).operation_count, error, Moment.MIDDLE)
 
 
-def test_all_who_wait_share_one_sync(rig: Rig) -> None:
+def test_all_who_wait_share_one_sync(rig: ModelledLog) -> None:
     rig.append([Wish()] * 20)
     before = len(syncs(rig))
 
@@ -54,13 +54,13 @@ def test_all_who_wait_share_one_sync(rig: Rig) -> None:
     assert 21 == rig.log.recovery_point
 
 
-def test_what_is_flushed_already_waits_for_nothing(rig: Rig) -> None:
+def test_what_is_flushed_already_waits_for_nothing(rig: ModelledLog) -> None:
     before = disk_of(rig).operation_count
     run(rig, lambda: rig.log.wait_flushed(Offset(1)))
     assert before == disk_of(rig).operation_count
 
 
-def test_who_comes_during_a_sync_shares_the_next_one(rig: Rig) -> None:
+def test_who_comes_during_a_sync_shares_the_next_one(rig: ModelledLog) -> None:
     """An append that was not there when the sync began is not covered by it."""
     before = len(syncs(rig))
     seen: list[tuple[int, int]] = []
@@ -82,7 +82,7 @@ def test_who_comes_during_a_sync_shares_the_next_one(rig: Rig) -> None:
     assert [(2, 1), (3, 2), (4, 2), (5, 2)] == sorted(seen)
 
 
-def test_flushed_records_survive_a_power_cut(rig: Rig) -> None:
+def test_flushed_records_survive_a_power_cut(rig: ModelledLog) -> None:
     for seed in range(20):
         rig.append([Wish(value_bytes=600)] * 3)
         run(rig, lambda: rig.log.wait_flushed(rig.log.end_offset))
@@ -92,7 +92,7 @@ def test_flushed_records_survive_a_power_cut(rig: Rig) -> None:
         rig.check()
 
 
-def test_a_failed_sync_takes_the_log_offline_for_all_who_wait(rig: Rig) -> None:
+def test_a_failed_sync_takes_the_log_offline_for_all_who_wait(rig: ModelledLog) -> None:
     rig.append([Wish()] * 5)
     fail_next_sync(rig)
     answers: list[BaseException | None] = []
@@ -114,7 +114,7 @@ def test_a_failed_sync_takes_the_log_offline_for_all_who_wait(rig: Rig) -> None:
         run(rig, lambda: rig.log.wait_flushed(Offset(6)))
 
 
-def test_a_waiter_that_is_cancelled_leaves_the_others_their_sync(rig: Rig) -> None:
+def test_a_waiter_that_is_cancelled_leaves_the_others_their_sync(rig: ModelledLog) -> None:
     rig.append([Wish()] * 3)
     before = len(syncs(rig))
 
@@ -130,7 +130,7 @@ def test_a_waiter_that_is_cancelled_leaves_the_others_their_sync(rig: Rig) -> No
     assert 4 == rig.log.recovery_point
 
 
-def test_a_flush_goes_on_when_all_who_waited_are_cancelled(rig: Rig) -> None:
+def test_a_flush_goes_on_when_all_who_waited_are_cancelled(rig: ModelledLog) -> None:
     rig.append([Wish()] * 3)
 
     async def work() -> None:
@@ -145,7 +145,7 @@ def test_a_flush_goes_on_when_all_who_waited_are_cancelled(rig: Rig) -> None:
     assert 4 == rig.log.recovery_point
 
 
-def test_who_waits_for_what_is_truncated_gets_an_error(rig: Rig) -> None:
+def test_who_waits_for_what_is_truncated_gets_an_error(rig: ModelledLog) -> None:
     rig.append([Wish()] * 4)
 
     async def work() -> None:
@@ -160,7 +160,7 @@ def test_who_waits_for_what_is_truncated_gets_an_error(rig: Rig) -> None:
     assert rig.log.recovery_point <= rig.log.end_offset
 
 
-def test_a_sync_does_not_count_for_what_replaced_the_truncated(rig: Rig) -> None:
+def test_a_sync_does_not_count_for_what_replaced_the_truncated(rig: ModelledLog) -> None:
     """The offset is the same, the record is another: whoever waited for the first must not be told that it is safe."""
     rig.append([Wish()] * 4)
 
@@ -183,7 +183,7 @@ def test_a_sync_does_not_count_for_what_replaced_the_truncated(rig: Rig) -> None
 
 
 def test_rolled_segments_are_synced_with_the_active_one() -> None:
-    rig = Rig(SimDisk(), LogConfig(segment_bytes=700))
+    rig = ModelledLog(SimDisk(), LogConfig(segment_bytes=700))
     rig.append([Wish(value_bytes=400)] * 4)
     run(rig, lambda: rig.log.wait_flushed(Offset(4)))
     expected = [f"{rig.log.folder}/{base:020d}.log" for base in range(4)]

@@ -10,7 +10,7 @@ from ottla.env.real_disk import RealDisk
 from ottla.sim.disk import SimDisk
 from ottla.storage.log_config import LogConfig
 from tests.effort import effort
-from tests.state.log_rig import DATA, Rig, Wish
+from tests.state.log_rig import DATA, ModelledLog, Wish
 from tests.state.log_wishes import configs, follower_wishes, index_bytes, markers, shares, wishes
 
 
@@ -24,7 +24,7 @@ class LogMachine(RuleBasedStateMachine):
 
     @initialize(config=configs)
     def begin(self, config: LogConfig) -> None:
-        self.rig = Rig(self.make_disk(), config, self.data)
+        self.rig = ModelledLog(self.make_disk(), config, self.data)
 
     def teardown(self) -> None:
         if hasattr(self, "rig"):
@@ -152,7 +152,7 @@ def test_log_equals_its_model_on_the_real_disk(tmp_path: Path) -> None:
 
 def test_a_group_opens_transactions_in_the_order_of_their_offsets() -> None:
     """The producers of one group appear in another order than their transactions."""
-    rig = Rig(SimDisk(), LogConfig())
+    rig = ModelledLog(SimDisk(), LogConfig())
     rig.append([Wish(producer=0), Wish(producer=2, transactional=True), Wish(producer=0, transactional=True)])
     rig.advance_high_watermark(0.999999)
     rig.check()
@@ -161,7 +161,7 @@ def test_a_group_opens_transactions_in_the_order_of_their_offsets() -> None:
 
 
 def test_a_reopened_log_goes_on_in_an_older_segment_after_a_cut_between_two() -> None:
-    rig = Rig(SimDisk(), LogConfig(segment_bytes=700))
+    rig = ModelledLog(SimDisk(), LogConfig(segment_bytes=700))
     rig.append([Wish(value_bytes=400)] * 4)
     rig.reopen()
     rig.truncate_to(3)
@@ -171,7 +171,7 @@ def test_a_reopened_log_goes_on_in_an_older_segment_after_a_cut_between_two() ->
 
 
 def test_a_batch_is_shown_only_if_all_of_it_may_be() -> None:
-    rig = Rig(SimDisk(), LogConfig())
+    rig = ModelledLog(SimDisk(), LogConfig())
     rig.append([Wish(count=3), Wish(count=3)])
     for upper in range(7):
         for offset in range(7):

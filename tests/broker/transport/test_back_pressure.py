@@ -20,7 +20,7 @@ from tests.unit.transport.rig import (
     FileRange,
     Parked,
     Pieces,
-    Rig,
+    ServedListener,
     file_of,
     request,
     response,
@@ -39,7 +39,7 @@ def resident_bytes() -> int:
 class TestInFlight:
     async def test_so_many_requests_wait_and_no_more(self) -> None:
         parked = Parked()
-        async with Rig(lambda turn: parked) as rig:
+        async with ServedListener(lambda turn: parked) as rig:
             client = await rig.connect()
             count = 3 * IN_FLIGHT_MAX + 7
             await client.send(b"".join(request(number) for number in range(count)))
@@ -60,7 +60,7 @@ class TestInFlight:
 
     async def test_nothing_more_is_read_meanwhile(self) -> None:
         parked = Parked()
-        async with Rig(lambda turn: parked) as rig:
+        async with ServedListener(lambda turn: parked) as rig:
             client = await rig.connect()
             await client.send(b"".join(request(number) for number in range(IN_FLIGHT_MAX)))
             await parked.wait_served(IN_FLIGHT_MAX)
@@ -72,7 +72,7 @@ class TestInFlight:
 
     async def test_those_behind_the_first_make_no_room(self) -> None:
         parked = Parked()
-        async with Rig(lambda turn: parked) as rig:
+        async with ServedListener(lambda turn: parked) as rig:
             client = await rig.connect()
             await client.send(b"".join(request(number) for number in range(IN_FLIGHT_MAX + 10)))
             await parked.wait_served(IN_FLIGHT_MAX)
@@ -85,7 +85,7 @@ class TestInFlight:
 
     async def test_other_connections_go_on(self) -> None:
         parked = Parked()
-        async with Rig(lambda turn: parked) as rig:
+        async with ServedListener(lambda turn: parked) as rig:
             for _ in range(5):
                 client = await rig.connect()
                 await client.send(b"".join(request(number) for number in range(2 * IN_FLIGHT_MAX)))
@@ -112,7 +112,7 @@ class Sized:
 class TestUnsent:
     async def test_who_does_not_read_is_not_read_from(self) -> None:
         sized = Sized()
-        async with Rig(lambda turn: sized) as rig:
+        async with ServedListener(lambda turn: sized) as rig:
             client = await rig.connect(receive_bytes=1000)
             before = resident_bytes()
             size, count = 64 * 1024, 1600
@@ -131,7 +131,7 @@ class TestUnsent:
         content = bytes(range(256)) * (4 * MIB // 256)
         file = file_of(tmp_path, content)
         answers = [[FileRange(file, 0, 4 * MIB)]] * 50
-        async with Rig(lambda turn: Pieces(answers)) as rig:
+        async with ServedListener(lambda turn: Pieces(answers)) as rig:
             client = await rig.connect(receive_bytes=1000)
             await client.send(b"".join(request(number) for number in range(50)))
             await rig.settle()
@@ -144,7 +144,7 @@ class TestUnsent:
     async def test_pieces_are_bounded_however_small(self, tmp_path: Path) -> None:
         file = file_of(tmp_path, bytes(range(256)) * 4096)
         answers: list[list[Piece]] = [[FileRange(file, at, 1), FileRange(file, 0, 1000)] * 100 for at in range(256)]
-        async with Rig(lambda turn: Pieces(answers)) as rig:
+        async with ServedListener(lambda turn: Pieces(answers)) as rig:
             blocked = await rig.connect(receive_bytes=1000)
             fill: list[Piece] = [FileRange(file, 0, 1 << 20)] * 30
             answers[0] = fill
@@ -157,7 +157,7 @@ class TestUnsent:
 
 class TestMemory:
     async def test_a_thousand_half_sent_requests_hold_little(self) -> None:
-        async with Rig(lambda turn: Echo()) as rig:
+        async with ServedListener(lambda turn: Echo()) as rig:
             await rig.settle()
             before = resident_bytes()
             # Plain sockets, so that what they cost on this side is the kernel's.
@@ -179,7 +179,7 @@ class TestMemory:
     async def test_large_requests_wait_for_each_other(self) -> None:
         """Each is larger than half of what may be lent, so that they must come one after the other."""
         limits = ListenerLimits(queued_bytes_max=3 * MIB)
-        async with Rig(EchoAtTurnEnd, limits=limits) as rig:
+        async with ServedListener(EchoAtTurnEnd, limits=limits) as rig:
             clients = [await rig.connect(receive_bytes=4 * MIB) for _ in range(8)]
             buffers = rig.listener._buffers
             highest = 0
@@ -199,7 +199,7 @@ class TestMemory:
     async def test_one_that_waits_for_memory_waits_once(self) -> None:
         """Its earlier requests are answered meanwhile; that is no reason to ask for memory again."""
         parked = Parked()
-        async with Rig(lambda turn: parked, limits=ListenerLimits(queued_bytes_max=2 * MIB)) as rig:
+        async with ServedListener(lambda turn: parked, limits=ListenerLimits(queued_bytes_max=2 * MIB)) as rig:
             buffers = rig.listener._buffers
             first, second = await rig.connect(), await rig.connect()
             large = request(100, b"x" * MIB)
@@ -222,7 +222,7 @@ class TestMemory:
     async def test_those_who_all_wait_for_more_do_not_wait_for_ever(self) -> None:
         """All hold a part of a request larger than what they have, and together all that may be lent."""
         limits = ListenerLimits(queued_bytes_max=4 * MIB)
-        async with Rig(EchoAtTurnEnd, limits=limits) as rig:
+        async with ServedListener(EchoAtTurnEnd, limits=limits) as rig:
             clients = [await rig.connect(receive_bytes=4 * MIB) for _ in range(4)]
             for client in clients:
                 # A stream of large requests teaches the connection to read far ahead.
@@ -239,7 +239,7 @@ class TestMemory:
             assert 0 == rig.listener._buffers.lent_bytes
 
     async def test_a_request_larger_than_the_bound_comes_through_alone(self) -> None:
-        async with Rig(EchoAtTurnEnd, limits=ListenerLimits(queued_bytes_max=2 * SMALL_BYTES)) as rig:
+        async with ServedListener(EchoAtTurnEnd, limits=ListenerLimits(queued_bytes_max=2 * SMALL_BYTES)) as rig:
             client = await rig.connect(receive_bytes=4 * MIB)
             for number in range(3):
                 assert (number, b"q" * MIB) == await client.ask(number, b"q" * MIB)

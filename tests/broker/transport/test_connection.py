@@ -17,7 +17,7 @@ from tests.unit.transport.rig import (
     FileRange,
     Parked,
     Pieces,
-    Rig,
+    ServedListener,
     file_of,
     request,
     response,
@@ -35,7 +35,7 @@ def resident_bytes() -> int:
 class TestFrames:
     async def test_a_frame_may_be_cut_at_any_byte(self) -> None:
         frame = request(7, b"whole")
-        async with Rig(lambda turn: Echo()) as rig:
+        async with ServedListener(lambda turn: Echo()) as rig:
             client = await rig.connect()
             for cut in range(1, len(frame)):
                 await client.send(frame[:cut])
@@ -45,7 +45,7 @@ class TestFrames:
                 assert (7, b"whole") == await client.receive()
 
     async def test_several_frames_in_one_packet_and_one_cut_off(self) -> None:
-        async with Rig(lambda turn: Echo()) as rig:
+        async with ServedListener(lambda turn: Echo()) as rig:
             client = await rig.connect()
             frames = b"".join(request(number, b"x" * number) for number in range(100))
             await client.send(frames + request(100, b"the last")[:20])
@@ -55,7 +55,7 @@ class TestFrames:
 
     @pytest.mark.parametrize("size", [SMALL_BYTES - 14, SMALL_BYTES, 300_000, 3_000_000])
     async def test_frames_larger_than_a_small_buffer(self, size: int) -> None:
-        async with Rig(EchoAtTurnEnd) as rig:
+        async with ServedListener(EchoAtTurnEnd) as rig:
             client = await rig.connect(receive_bytes=1 << 22)
             body = bytes(range(256)) * (size // 256) + b"z" * (size % 256)
             await client.send(request(1, b"small") + request(2, body) + request(3, b"behind"))
@@ -67,7 +67,7 @@ class TestFrames:
     @pytest.mark.parametrize("length", [-1, 0, 3, 1001, 2**31 - 1])
     async def test_good_frames_before_a_broken_one_are_answered(self, length: int) -> None:
         parked = Parked()
-        async with Rig(lambda turn: parked, limits=ListenerLimits(request_bytes_max=1000)) as rig:
+        async with ServedListener(lambda turn: parked, limits=ListenerLimits(request_bytes_max=1000)) as rig:
             client = await rig.connect()
             good = request(1, b"a") + request(2, b"b")
             await client.send(good + (length % 2**32).to_bytes(4, "big") + b"more" * 5 + request(3))
@@ -82,7 +82,7 @@ class TestFrames:
 
     async def test_one_that_hangs_up_behind_a_broken_frame_is_noticed_while_others_wait(self) -> None:
         parked = Parked()
-        async with Rig(lambda turn: parked) as rig:
+        async with ServedListener(lambda turn: parked) as rig:
             client = await rig.connect()
             await client.send(request(1) + (-5 % 2**32).to_bytes(4, "big") + b"more" * 50_000)
             await parked.wait_served(1)
@@ -94,7 +94,7 @@ class TestFrames:
             assert "the client closed it" == connection.closed_because
 
     async def test_a_large_length_costs_no_memory_until_bytes_come(self) -> None:
-        async with Rig(lambda turn: Echo()) as rig:
+        async with ServedListener(lambda turn: Echo()) as rig:
             client = await rig.connect()
             await rig.settle()
             before = resident_bytes()
@@ -109,7 +109,7 @@ class TestFrames:
 class TestOrder:
     async def test_responses_leave_in_the_order_of_the_requests(self) -> None:
         parked = Parked()
-        async with Rig(lambda turn: parked) as rig:
+        async with ServedListener(lambda turn: parked) as rig:
             client = await rig.connect()
             await client.send(b"".join(request(number) for number in range(10)))
             await parked.wait_served(10)
@@ -125,7 +125,7 @@ class TestOrder:
 
     async def test_a_request_that_wants_no_response_keeps_nobody_waiting(self) -> None:
         parked = Parked()
-        async with Rig(lambda turn: parked) as rig:
+        async with ServedListener(lambda turn: parked) as rig:
             client = await rig.connect()
             await client.send(request(1) + request(2) + request(3))
             await parked.wait_served(3)
@@ -137,7 +137,7 @@ class TestOrder:
     async def test_what_is_completed_in_one_turn_goes_out_in_one_send(self) -> None:
         sends: list[int] = []
         parked = Parked()
-        async with Rig(lambda turn: parked) as rig:
+        async with ServedListener(lambda turn: parked) as rig:
             client = await rig.connect()
             await client.send(b"".join(request(number) for number in range(50)))
             await parked.wait_served(50)
@@ -154,7 +154,7 @@ class TestOrder:
 class TestFailure:
     async def test_what_was_asked_before_a_failure_is_answered_and_what_came_after_is_not(self) -> None:
         parked = Parked()
-        async with Rig(lambda turn: parked) as rig:
+        async with ServedListener(lambda turn: parked) as rig:
             client = await rig.connect()
             await client.send(b"".join(request(number) for number in range(4)))
             await parked.wait_served(4)
@@ -171,7 +171,7 @@ class TestFailure:
 
     async def test_a_completion_behind_a_failure_is_harmless_while_the_rest_is_sent(self) -> None:
         parked = Parked()
-        async with Rig(lambda turn: parked) as rig:
+        async with ServedListener(lambda turn: parked) as rig:
             client = await rig.connect(receive_bytes=1000)
             await client.send(request(0) + request(1) + request(2))
             await parked.wait_served(3)
@@ -188,7 +188,7 @@ class TestFailure:
     async def test_requests_behind_a_failure_are_abandoned(self) -> None:
         """A fetch that waits must not go on waiting: its response is not wanted, however long it may wait."""
         parked = Parked()
-        async with Rig(lambda turn: parked) as rig:
+        async with ServedListener(lambda turn: parked) as rig:
             client = await rig.connect()
             await client.send(request(1) + request(2) + request(3))
             await parked.wait_served(3)
@@ -203,7 +203,7 @@ class TestFailure:
     @pytest.mark.parametrize("size", [60_000, 600_000])
     async def test_a_file_that_ends_early_closes_the_connection(self, tmp_path: Path, size: int) -> None:
         file = file_of(tmp_path, b"x" * 100_000)
-        async with Rig(lambda turn: Pieces([[FileRange(file, 50_000, size)]])) as rig:
+        async with ServedListener(lambda turn: Pieces([[FileRange(file, 50_000, size)]])) as rig:
             client = await rig.connect()
             await client.send(request(0))
             received = await client.rest()
@@ -213,7 +213,7 @@ class TestFailure:
     async def test_a_client_that_sends_no_more_gets_its_responses(self) -> None:
         """As from Kafka, which does not read the end of the stream before it has answered what came before."""
         parked = Parked()
-        async with Rig(lambda turn: parked) as rig:
+        async with ServedListener(lambda turn: parked) as rig:
             client = await rig.connect()
             await client.send(request(1) + request(2, b"x" * 100_000) + request(3, b"cut off")[:-2])
             await parked.wait_served(2)
@@ -233,7 +233,7 @@ class TestFailure:
             assert [1, 2] == abandoned
 
     async def test_a_client_that_leaves_with_nothing_in_flight_is_gone_at_once(self) -> None:
-        async with Rig(lambda turn: Echo()) as rig:
+        async with ServedListener(lambda turn: Echo()) as rig:
             client = await rig.connect()
             await client.ask(1)
             connection = rig.only_connection
@@ -245,7 +245,7 @@ class TestFailure:
 
     async def test_a_client_that_leaves_is_gone_when_its_requests_are_done(self) -> None:
         parked = Parked()
-        async with Rig(lambda turn: parked) as rig:
+        async with ServedListener(lambda turn: parked) as rig:
             client = await rig.connect()
             await client.send(request(1) + request(2))
             await parked.wait_served(2)
@@ -268,7 +268,7 @@ class TestFailure:
                 raise RuntimeError("on purpose")
 
         parked = Parked()
-        async with Rig(lambda turn: parked) as rig:
+        async with ServedListener(lambda turn: parked) as rig:
             client = await rig.connect()
             await client.send(request(1))
             await parked.wait_served(1)
@@ -281,7 +281,7 @@ class TestFailure:
     async def test_a_buffer_with_batches_that_wait_is_lent_to_nobody(self) -> None:
         """The connection ends between the request and the turn's end, when its batches are written."""
         kept: list[bytes] = []
-        rigs: list[Rig] = []
+        rigs: list[ServedListener] = []
 
         def serve(request: Request, buffer: bytearray, slot: Slot, /) -> None:
             rigs[0].turn.add_append(lambda: kept.append(bytes(buffer[request.body_start : request.end])))
@@ -290,7 +290,7 @@ class TestFailure:
             assert other is not None
             other[:] = bytes(len(other))
 
-        async with Rig(lambda turn: serve) as rig:
+        async with ServedListener(lambda turn: serve) as rig:
             rigs.append(rig)
             client = await rig.connect()
             await client.send(request(1, b"still needed"))
@@ -301,7 +301,7 @@ class TestFailure:
 class TestDraining:
     async def test_what_is_in_the_works_is_answered(self) -> None:
         parked = Parked()
-        async with Rig(lambda turn: parked) as rig:
+        async with ServedListener(lambda turn: parked) as rig:
             client, silent = await rig.connect(), await rig.connect()
             await client.send(request(1) + request(2))
             await parked.wait_served(2)
@@ -317,7 +317,7 @@ class TestDraining:
 
     async def test_nothing_new_is_served(self) -> None:
         parked = Parked()
-        async with Rig(lambda turn: parked) as rig:
+        async with ServedListener(lambda turn: parked) as rig:
             client = await rig.connect()
             await client.send(request(1))
             await parked.wait_served(1)
@@ -330,7 +330,7 @@ class TestDraining:
 
     async def test_who_does_not_finish_in_time_is_cut_off(self) -> None:
         parked = Parked()
-        async with Rig(lambda turn: parked) as rig:
+        async with ServedListener(lambda turn: parked) as rig:
             client = await rig.connect()
             await client.send(request(1))
             await parked.wait_served(1)
@@ -343,7 +343,7 @@ class TestDraining:
     async def test_large_responses_are_sent_whole_before_the_end(self, tmp_path: Path) -> None:
         content = bytes(range(256)) * 80_000
         file = file_of(tmp_path, content)
-        async with Rig(lambda turn: Pieces([[FileRange(file, 0, len(content))]])) as rig:
+        async with ServedListener(lambda turn: Pieces([[FileRange(file, 0, len(content))]])) as rig:
             client = await rig.connect(receive_bytes=1000)
             await client.send(request(0))
             await rig.settle()
@@ -360,7 +360,7 @@ class TestDraining:
                 slot.connection.drain()
             slot.complete((response(request.correlation_id),))
 
-        async with Rig(lambda turn: serve) as rig:
+        async with ServedListener(lambda turn: serve) as rig:
             client = await rig.connect()
             await client.send(b"".join(request(number) for number in range(10)))
             assert b"".join(response(number) for number in range(3)) == await client.rest()
@@ -376,7 +376,7 @@ class TestDraining:
             slot.complete((b"never",))
             ended.append(slot.connection.closed_because)
 
-        async with Rig(lambda turn: serve) as rig:
+        async with ServedListener(lambda turn: serve) as rig:
             client = await rig.connect()
             await client.send(request(1) + request(2))
             assert b"" == await client.rest()

@@ -6,7 +6,7 @@ import pytest
 
 from ottla.protocol.scan import Request
 from ottla.transport.connection import Connection, Slot
-from tests.unit.transport.rig import Rig, request, response
+from tests.unit.transport.rig import ServedListener, request, response
 from tests.waiting import until
 
 pytestmark = pytest.mark.both_loops
@@ -34,7 +34,7 @@ class Reluctant:
 
 async def test_every_request_is_answered_once_in_order() -> None:
     serve = Reluctant()
-    async with Rig(lambda turn: serve) as rig:
+    async with ServedListener(lambda turn: serve) as rig:
         client = await rig.connect()
         await client.send(b"".join(request(number, b"body %d" % number) for number in range(300)))
         answers = [await client.receive() for _ in range(300)]
@@ -45,7 +45,7 @@ async def test_every_request_is_answered_once_in_order() -> None:
 async def test_a_connection_that_ended_is_not_resumed() -> None:
     serve = Reluctant()
     serve.is_willing = False
-    async with Rig(lambda turn: serve) as rig:
+    async with ServedListener(lambda turn: serve) as rig:
         client = await rig.connect()
         await client.send(request(1) + request(2))
         await until(lambda: bool(serve.waiting))

@@ -10,7 +10,7 @@ from ottla.security.principals import ANONYMOUS, Principal
 from ottla.sim.clock import SimClock
 from ottla.transport.listeners import ListenerLimits
 from tests.unit.transport.certificates import Certificate
-from tests.unit.transport.rig import Echo, Rig
+from tests.unit.transport.rig import Echo, ServedListener
 from tests.waiting import until
 
 pytestmark = pytest.mark.both_loops
@@ -32,7 +32,7 @@ class TestLimits:
         ids=["all", "host", "override"],
     )
     async def test_one_too_many_is_refused_until_another_leaves(self, limits: ListenerLimits) -> None:
-        async with Rig(lambda turn: Echo(), limits=limits) as rig:
+        async with ServedListener(lambda turn: Echo(), limits=limits) as rig:
             clients = [await rig.connect() for _ in range(3)]
             for client in clients:
                 assert (1, b"") == await client.ask(1)
@@ -46,7 +46,7 @@ class TestLimits:
             assert (4, 1, 3) == (rig.listener.accepted, rig.listener.refused, len(rig.listener.connections))
 
     async def test_limits_may_change(self) -> None:
-        async with Rig(lambda turn: Echo()) as rig:
+        async with ServedListener(lambda turn: Echo()) as rig:
             client = await rig.connect()
             await client.ask(1)
             rig.listener.limits = ListenerLimits(connections_max=1)
@@ -73,7 +73,7 @@ class TestLimits:
         tls = Tls()
         limits = ListenerLimits(connections_per_ip_max=1)
         trusting = certificate.client_context()
-        async with Rig(lambda turn: Echo(), limits=limits, tls=tls, client_tls=trusting) as rig:
+        async with ServedListener(lambda turn: Echo(), limits=limits, tls=tls, client_tls=trusting) as rig:
             with pytest.raises(OSError):  # noqa: PT011  # Which one depends on the moment.
                 await rig.connect()
             tls.can = True
@@ -84,7 +84,7 @@ class TestLimits:
 class TestIdle:
     async def test_silent_connections_are_closed(self) -> None:
         clock = SimClock()
-        async with Rig(lambda turn: Echo(), limits=ListenerLimits(idle_ms=1000), clock=clock) as rig:
+        async with ServedListener(lambda turn: Echo(), limits=ListenerLimits(idle_ms=1000), clock=clock) as rig:
             sweeper = asyncio.ensure_future(rig.listener.close_idle_forever())
             busy, silent = await rig.connect(), await rig.connect()
             for number in range(8):
@@ -101,7 +101,7 @@ class TestIdle:
     @pytest.mark.parametrize("idle_ms", [-1, -1000])
     async def test_without_a_limit_nobody_is_closed(self, idle_ms: int) -> None:
         clock = SimClock()
-        async with Rig(lambda turn: Echo(), limits=ListenerLimits(idle_ms=idle_ms), clock=clock) as rig:
+        async with ServedListener(lambda turn: Echo(), limits=ListenerLimits(idle_ms=idle_ms), clock=clock) as rig:
             sweeper = asyncio.ensure_future(rig.listener.close_idle_forever())
             client = await rig.connect()
             await client.ask(1)
@@ -113,7 +113,7 @@ class TestIdle:
 
     async def test_no_patience_does_not_spin(self) -> None:
         clock = SimClock()
-        async with Rig(lambda turn: Echo(), limits=ListenerLimits(idle_ms=0), clock=clock) as rig:
+        async with ServedListener(lambda turn: Echo(), limits=ListenerLimits(idle_ms=0), clock=clock) as rig:
             sweeper = asyncio.ensure_future(rig.listener.close_idle_forever())
             client = await rig.connect()
             await client.ask(1)
@@ -125,7 +125,7 @@ class TestIdle:
 
 
 async def test_bytes_are_counted_over_all_connections() -> None:
-    async with Rig(lambda turn: Echo()) as rig:
+    async with ServedListener(lambda turn: Echo()) as rig:
         first, second = await rig.connect(), await rig.connect()
         await first.ask(1, b"12345")
         await second.ask(1, b"123")
@@ -137,14 +137,14 @@ async def test_bytes_are_counted_over_all_connections() -> None:
 
 class TestRequestsThatCannotBeServed:
     async def test_are_logged_once_a_minute_for_each_address(self, caplog: pytest.LogCaptureFixture) -> None:
-        async def break_off(rig: Rig) -> None:
+        async def break_off(rig: ServedListener) -> None:
             client = await rig.connect()
             client.writer.write(b"\xff\xff\xff\xff")
             assert b"" == await client.rest()
 
         with caplog.at_level(logging.WARNING):
             clock = SimClock()
-            async with Rig(lambda turn: Echo(), clock=clock) as rig:
+            async with ServedListener(lambda turn: Echo(), clock=clock) as rig:
                 for _ in range(3):
                     await break_off(rig)
                 assert 1 == len(caplog.messages)

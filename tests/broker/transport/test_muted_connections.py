@@ -7,7 +7,7 @@ import pytest
 from ottla.protocol.scan import Request
 from ottla.transport.connection import Slot
 from ottla.transport.listeners import ListenerLimits
-from tests.unit.transport.rig import Parked, Rig, request, response
+from tests.unit.transport.rig import Parked, ServedListener, request, response
 from tests.waiting import until
 
 pytestmark = pytest.mark.both_loops
@@ -29,7 +29,7 @@ class Throttling:
 
 async def test_a_request_that_comes_while_muted_is_served_afterwards() -> None:
     serve = Throttling()
-    async with Rig(lambda turn: serve) as rig:
+    async with ServedListener(lambda turn: serve) as rig:
         client = await rig.connect()
         began = loop_ms()
         assert (1, b"") == await client.ask(1, b"200")
@@ -45,7 +45,7 @@ async def test_a_request_that_comes_while_muted_is_served_afterwards() -> None:
 
 async def test_the_longest_throttle_time_counts() -> None:
     serve = Throttling()
-    async with Rig(lambda turn: serve) as rig:
+    async with ServedListener(lambda turn: serve) as rig:
         client = await rig.connect()
         began = loop_ms()
         await client.send(request(1, b"300") + request(2, b"1"))
@@ -55,7 +55,7 @@ async def test_the_longest_throttle_time_counts() -> None:
 
 
 async def test_the_end_of_the_broker_does_not_wait_for_the_throttle_time() -> None:
-    async with Rig(lambda turn: Throttling()) as rig:
+    async with ServedListener(lambda turn: Throttling()) as rig:
         client = await rig.connect()
         await client.ask(1, b"%d" % LONG_MS)
         await client.send(request(2))
@@ -66,7 +66,7 @@ async def test_the_end_of_the_broker_does_not_wait_for_the_throttle_time() -> No
 
 async def test_a_response_of_a_draining_connection_does_not_mute_it() -> None:
     parked = Parked()
-    async with Rig(lambda turn: parked) as rig:
+    async with ServedListener(lambda turn: parked) as rig:
         client = await rig.connect()
         await client.send(request(1) + request(2))
         await parked.wait_served(2)
@@ -83,7 +83,7 @@ async def test_a_response_of_a_draining_connection_does_not_mute_it() -> None:
 
 async def test_responses_in_flight_are_sent_while_muted() -> None:
     parked = Parked()
-    async with Rig(lambda turn: parked) as rig:
+    async with ServedListener(lambda turn: parked) as rig:
         client = await rig.connect()
         await client.send(request(1) + request(2))
         await parked.wait_served(2)
@@ -96,7 +96,7 @@ async def test_responses_in_flight_are_sent_while_muted() -> None:
 
 
 async def test_a_client_that_hung_up_while_muted_is_closed_when_it_is_idle() -> None:
-    async with Rig(lambda turn: Throttling(), limits=ListenerLimits(idle_ms=100)) as rig:
+    async with ServedListener(lambda turn: Throttling(), limits=ListenerLimits(idle_ms=100)) as rig:
         client = await rig.connect()
         await client.ask(1, b"%d" % LONG_MS)
         connection = rig.only_connection

@@ -24,7 +24,7 @@ from ottla.transport.receive_buffers import SMALL_BYTES
 from ottla.transport.turn import Turn
 from tests.effort import effort
 from tests.unit.transport.certificates import make_certificate
-from tests.unit.transport.rig import Client, Rig, request, response
+from tests.unit.transport.rig import Client, ServedListener, request, response
 
 SIZES = st.one_of(
     st.integers(0, 50),
@@ -130,7 +130,7 @@ async def exchange(everybody: list[Plan], seed: int, *, with_tls: bool = False) 
 
     limits = ListenerLimits(queued_bytes_max=3_000_000)
     broker_tls, client_tls = tls() if with_tls else (None, None)
-    async with Rig(make, limits=limits, tls=broker_tls, client_tls=client_tls) as rig:
+    async with ServedListener(make, limits=limits, tls=broker_tls, client_tls=client_tls) as rig:
         works = []
         for plan in everybody:
             client = await rig.connect()

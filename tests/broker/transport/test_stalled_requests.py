@@ -12,7 +12,7 @@ from ottla.sim.clock import SimClock
 from ottla.transport.connection import Connection
 from ottla.transport.listeners import ListenerLimits
 from ottla.transport.receive_buffers import SMALL_BYTES
-from tests.unit.transport.rig import Client, Echo, EchoAtTurnEnd, Parked, Rig, request
+from tests.unit.transport.rig import Client, Echo, EchoAtTurnEnd, Parked, ServedListener, request
 from tests.waiting import until
 
 pytestmark = pytest.mark.both_loops
@@ -23,9 +23,9 @@ STEP_SECONDS = WINDOW / 3
 
 
 @asynccontextmanager
-async def swept(clock: SimClock, limits: ListenerLimits | None = None) -> AsyncIterator[Rig]:
+async def swept(clock: SimClock, limits: ListenerLimits | None = None) -> AsyncIterator[ServedListener]:
     """A listener whose sweeps run as the clock is moved."""
-    async with Rig(EchoAtTurnEnd, clock=clock, limits=limits) as rig:
+    async with ServedListener(EchoAtTurnEnd, clock=clock, limits=limits) as rig:
         sweeper = asyncio.ensure_future(rig.listener.close_stalled_forever())
         try:
             yield rig
@@ -33,7 +33,7 @@ async def swept(clock: SimClock, limits: ListenerLimits | None = None) -> AsyncI
             sweeper.cancel()
 
 
-async def pass_time(rig: Rig, clock: SimClock, seconds: float) -> None:
+async def pass_time(rig: ServedListener, clock: SimClock, seconds: float) -> None:
     """In steps of a sweep, each with a real exchange."""
     for _ in range(round(seconds / STEP_SECONDS)):
         clock.advance(STEP_SECONDS)
@@ -44,14 +44,14 @@ def has_received(connection: Connection, count: int) -> bool:
     return connection.bytes_in == count
 
 
-async def is_open(rig: Rig, client: Client) -> bool:
+async def is_open(rig: ServedListener, client: Client) -> bool:
     host, port = client.writer.get_extra_info("sockname")[:2]
     return any(each.context.address == f"{host}:{port}" for each in rig.listener.connections)
 
 
 class TestMemory:
     async def test_it_follows_what_arrives(self) -> None:
-        async with Rig(lambda turn: Echo()) as rig:
+        async with ServedListener(lambda turn: Echo()) as rig:
             client = await rig.connect()
             whole = request(1, b"x" * (40 * MIB))
             sent = 0
@@ -63,7 +63,7 @@ class TestMemory:
                 assert rig.listener.receive_memory.lent_bytes <= max(2 * sent, 2 * SMALL_BYTES)
 
     async def test_the_last_request_that_was_as_large_gives_room_at_once(self) -> None:
-        async with Rig(EchoAtTurnEnd) as rig:
+        async with ServedListener(EchoAtTurnEnd) as rig:
             client = await rig.connect(receive_bytes=4 * MIB)
             body = b"x" * (MIB + 100)
             assert (1, body) == await client.ask(1, body)
@@ -150,7 +150,7 @@ class TestStalls:
 
     async def test_one_that_waits_for_the_broker_is_left_alone(self) -> None:
         clock, parked = SimClock(), Parked()
-        async with Rig(lambda turn: parked, clock=clock) as rig:
+        async with ServedListener(lambda turn: parked, clock=clock) as rig:
             sweeper = asyncio.ensure_future(rig.listener.close_stalled_forever())
             client = await rig.connect()
             await client.send(request(1))

@@ -25,7 +25,7 @@ from tests.unit.transport.rig import (
     FileRange,
     Parked,
     Pieces,
-    Rig,
+    ServedListener,
     file_of,
     request,
     response,
@@ -37,8 +37,8 @@ pytestmark = pytest.mark.both_loops
 MIB = 1024 * 1024
 
 
-def tls_rig(certificate: Certificate, make_serve: Callable[[Turn], object]) -> Rig:
-    return Rig(
+def tls_rig(certificate: Certificate, make_serve: Callable[[Turn], object]) -> ServedListener:
+    return ServedListener(
         make_serve,  # type: ignore[arg-type]
         tls=certificate.listener_tls(),
         client_tls=certificate.client_context(),

@@ -19,7 +19,7 @@ from ottla.transport.tls import TlsSocket
 from ottla.transport.tls_context import TlsSettings
 from ottla.transport.tls_errors import words_for_client
 from ottla.transport.tls_handshakes import Handshakes
-from tests.unit.transport.rig import HOST, Echo, Rig, request
+from tests.unit.transport.rig import HOST, Echo, ServedListener, request
 from tests.waiting import until
 
 pytestmark = pytest.mark.both_loops
@@ -50,8 +50,8 @@ def trusting(certificate: trustme.LeafCert | None = None) -> ssl.SSLContext:
     return context
 
 
-def rig(tls: ListenerTls, client: ssl.SSLContext | None = None, limits: ListenerLimits | None = None) -> Rig:
-    return Rig(lambda turn: Echo(), tls=tls, client_tls=client, limits=limits)
+def rig(tls: ListenerTls, client: ssl.SSLContext | None = None, limits: ListenerLimits | None = None) -> ServedListener:
+    return ServedListener(lambda turn: Echo(), tls=tls, client_tls=client, limits=limits)
 
 
 class TestPrincipals:
@@ -223,7 +223,7 @@ class TestBounds:
 
 async def test_tls_on_a_listener_without_it(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING):
-        async with Rig(lambda turn: Echo(), client_tls=trusting()) as it:
+        async with ServedListener(lambda turn: Echo(), client_tls=trusting()) as it:
             with pytest.raises(OSError):  # noqa: PT011  # Which one depends on the moment.
                 await it.connect()
             await until(lambda: not it.listener.connections)

@@ -163,7 +163,7 @@ class Client:
             await self.writer.wait_closed()
 
 
-class Rig:
+class ServedListener:
     """A listener on loopback with its turn, and clients of it; an async context manager."""
 
     def __init__(

@@ -60,7 +60,7 @@ class Told:
         self.waits += 1
 
 
-class Rig:
+class TransactionalProducer:
     """A broker with a topic, and a producer with a transactional id."""
 
     def __init__(self, broker: Broker) -> None:
@@ -136,10 +136,10 @@ class Rig:
 
 
 @asynccontextmanager
-async def begun_rig(folder: Path, **settings: str) -> AsyncIterator[Rig]:
+async def begun_rig(folder: Path, **settings: str) -> AsyncIterator[TransactionalProducer]:
     """A rig on a broker of its own."""
     async with running(folder, transaction_state_log_num_partitions="1", **settings) as broker:
-        rig = Rig(broker)
+        rig = TransactionalProducer(broker)
         await rig.begin()
         yield rig
 
@@ -264,7 +264,7 @@ class TestCoordinatorThatAnswersLater:
 class TestTransactionThatIsBeingEnded:
     """Its markers wait for the disk of another topic."""
 
-    async def ending(self, rig: Rig, client_version: int) -> None:
+    async def ending(self, rig: TransactionalProducer, client_version: int) -> None:
         await make_topic(rig.broker, "slow", flush_messages="1")
         await rig.add(TopicPartition("slow", 0))
         rig.end(client_version)
@@ -293,7 +293,7 @@ class TestTransactionThatIsBeingEnded:
             await told_all(*requests)
             assert [{0: 0}, {0: 1}, {0: 2}] == [told.outcomes for told in requests]
 
-    async def ended(self, rig: Rig) -> None:
+    async def ended(self, rig: TransactionalProducer) -> None:
         await Transaction(rig.broker, ID, rig.producer_id, rig.epoch).wait_state("CompleteCommit")
 
 

@@ -139,11 +139,11 @@ def test_plain_joins_are_those_of_dynamic_members_without_a_pattern(fields: dict
 # The runtime
 
 
-class Rig:
+class JoiningShard:
     """A loaded shard over a real partition, and the joins that wait for it."""
 
     @classmethod
-    async def make(cls) -> "Rig":
+    async def make(cls) -> "JoiningShard":
         rig, found = cls(), await PartitionRig.make()
         config = ConsumerGroupConfig(assignment_interval_ms=0)
         machine = GroupShard(GroupSettings(), config, SimRandom(1))
@@ -163,13 +163,13 @@ class Rig:
 
 
 async def test_a_member_that_joins_alone_is_answered_soon() -> None:
-    rig = await Rig.make()
+    rig = await JoiningShard.make()
     answer = await rig.join("a")
     assert {FOO: (0, 1, 2, 3)} == answer.assignment
 
 
 async def test_members_that_join_in_a_row_of_rounds_are_decided_together() -> None:
-    rig = await Rig.make()
+    rig = await JoiningShard.make()
     replies = []
     for number in range(50):
         replies.append(rig.join(f"m{number}", topic_names=("wide",)))
@@ -183,7 +183,7 @@ def _sizes(answers: list[Any]) -> dict[int, int]:
 
 
 async def test_a_join_does_not_wait_for_ever_while_others_come() -> None:
-    rig = await Rig.make()
+    rig = await JoiningShard.make()
     reply = rig.join("a")
     for number in range(1_000):
         if reply.done():
@@ -194,13 +194,13 @@ async def test_a_join_does_not_wait_for_ever_while_others_come() -> None:
 
 
 async def test_groups_do_not_wait_for_each_other() -> None:
-    rig = await Rig.make()
+    rig = await JoiningShard.make()
     replies = [rig.join("a", group_id="one"), rig.join("a", group_id="other")]
     assert [{FOO: (0, 1, 2, 3)}] * 2 == [(await reply).assignment for reply in replies]
 
 
 async def test_the_next_request_of_a_member_does_not_overtake_its_join() -> None:
-    rig = await Rig.make()
+    rig = await JoiningShard.make()
     reply = rig.join("a")
     rig.joins.decide_for(rig.shard, "g", "someone else")
     assert not reply.done()
@@ -217,7 +217,7 @@ async def test_the_next_request_of_a_member_does_not_overtake_its_join() -> None
 
 
 async def test_large_subscriptions_are_not_gathered_into_one_batch() -> None:
-    rig = await Rig.make()
+    rig = await JoiningShard.make()
     names = tuple("x" * 249 + str(number) for number in range(100, 400))
     first, second = rig.join("a", topic_names=names), rig.join("b", topic_names=names)
     assert (True, False) == (first.done(), second.done())
@@ -225,7 +225,7 @@ async def test_large_subscriptions_are_not_gathered_into_one_batch() -> None:
 
 
 async def test_many_joins_are_more_than_one_batch() -> None:
-    rig = await Rig.make()
+    rig = await JoiningShard.make()
     replies = [rig.join(f"m{number:03}") for number in range(999)]
     assert (True, False) == (replies[0].done(), replies[-1].done())
     assert {ErrorCode.NONE} == {(await reply).error for reply in replies}
@@ -233,14 +233,14 @@ async def test_many_joins_are_more_than_one_batch() -> None:
 
 
 async def test_a_shard_that_is_unloaded_meanwhile_refuses_the_joins() -> None:
-    rig = await Rig.make()
+    rig = await JoiningShard.make()
     reply = rig.join("a")
     rig.shard.unload()
     assert isinstance(await reply, NotCoordinatorError)
 
 
 async def test_an_answer_that_cannot_be_made_does_not_keep_the_others_waiting() -> None:
-    rig = await Rig.make()
+    rig = await JoiningShard.make()
     broken = Reply(lambda outcome: outcome.assignment[None])
     rig.joins.add(rig.shard, PlainJoin(first_beat("a"), broken))
     assert {FOO: (2, 3)} == (await rig.join("b")).assignment
@@ -249,7 +249,7 @@ async def test_an_answer_that_cannot_be_made_does_not_keep_the_others_waiting() 
 
 
 async def test_no_join_waits_for_ever_if_one_of_them_cannot_be_decided() -> None:
-    rig = await Rig.make()
+    rig = await JoiningShard.make()
     # No request has such a number, and no record can.
     replies = [rig.join("a"), rig.join("b", rebalance_timeout_ms=2**40), rig.join("x", rebalance_timeout_ms=-1)]
     for reply in replies:
