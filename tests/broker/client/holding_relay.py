@@ -1,4 +1,4 @@
-"""Stands between clients and a broker, and holds responses back: they come, but late."""
+"""Stands between clients and a broker: holds responses back, so that they come late, and breaks connections."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -12,16 +12,24 @@ _ADDRESSES: Final = frozenset({ApiKey.METADATA, ApiKey.FIND_COORDINATOR})
 
 
 class HoldingRelay:
-    """`asked` has the APIs of all requests so far. The responses of `held` wait until `release`."""
+    """`asked` has the APIs of all requests so far, `frames` the requests. The responses of `held` wait until `release`;
+    `cut` ends all connections."""
 
     def __init__(self, broker_port: int) -> None:
         self.port = 0
         self._broker_port = broker_port
         self.asked: list[ApiKey] = []
+        self.frames: list[bytes] = []
         self.held: ApiKey | None = None
         self.is_holding = False
         """Whether a response is held back now."""
         self._released = asyncio.Event()
+        self._clients: set[asyncio.StreamWriter] = set()
+
+    def cut(self) -> None:
+        """Ends all connections; new ones are served."""
+        for client in self._clients:
+            client.close()
 
     def release(self) -> None:
         """Passes on what is held back, and holds nothing more."""
@@ -32,12 +40,14 @@ class HoldingRelay:
         """One connection's life."""
         from_broker, to_broker = await asyncio.open_connection("127.0.0.1", self._broker_port)
         api_keys: dict[bytes, ApiKey] = {}
+        self._clients.add(writer)
 
         async def pass_requests() -> None:
             while True:
                 frame = await _read_frame(reader)
                 api_keys[frame[8:12]] = ApiKey(int.from_bytes(frame[4:6]))
                 self.asked.append(api_keys[frame[8:12]])
+                self.frames.append(frame)
                 to_broker.write(frame)
 
         async def pass_responses() -> None:
@@ -56,6 +66,7 @@ class HoldingRelay:
             async with asyncio.TaskGroup() as directions:
                 directions.create_task(pass_requests())
                 directions.create_task(pass_responses())
+        self._clients.discard(writer)
         writer.close()
         to_broker.close()
 
