@@ -4,6 +4,7 @@ from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
+import pytest
 from kio.schema.errors import ErrorCode
 
 from ottla.protocol.apis import ApiKey
@@ -357,6 +358,25 @@ def test_what_is_written_is_read(connection: RawConnection, version: int) -> Non
             for each in read.state_batches
         ],
     )
+
+
+@pytest.mark.parametrize(
+    ("later", "stored"),
+    [((9, 1), (9, 1)), ((4, 3), (4, 3)), ((3, 3), (4, 2)), ((0, 9), (4, 5)), ((0, 3), (4, 0)), ((-1, 3), (4, 3))],
+)
+def test_a_start_offset_never_goes_back(
+    connection: RawConnection, later: tuple[int, int], stored: tuple[int, int]
+) -> None:
+    """A leader that did not get a response writes an older one, with a count from there on of complete records."""
+    group_id, topic_id = set_up(connection, records=0)
+    for start_offset, complete in ((4, 2), later):
+        part = {"state_epoch": 100, "leader_epoch": 100, "start_offset": start_offset, "state_batches": []}
+        written = ask_state(
+            connection, ApiKey.WRITE_SHARE_GROUP_STATE, 1, group_id, topic_id, delivery_complete_count=complete, **part
+        )
+        assert ErrorCode.none is written.error_code
+    summary = ask_state(connection, ApiKey.READ_SHARE_GROUP_STATE_SUMMARY, 1, group_id, topic_id)
+    assert stored == (summary.start_offset, summary.delivery_complete_count)
 
 
 @every_version(ApiKey.DELETE_SHARE_GROUP_STATE)

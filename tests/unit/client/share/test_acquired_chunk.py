@@ -17,7 +17,8 @@ from ottla.client.share.values import AcknowledgeType
 from ottla.model.ids import TopicPartition
 from ottla.protocol.share_frames import GAP, AcknowledgementBatch, AcquiredRange, TopicIdPartition
 from ottla.records.batch import Batch
-from ottla.records.builder import BatchBuilder
+from ottla.records.builder import BatchBuilder, build_batch
+from ottla.records.record import Record
 
 PARTITION = TopicPartition("t", 0)
 LOCK = Lock(1, 0, TopicIdPartition(UUID(int=1), 0), 9.0)
@@ -92,6 +93,19 @@ def test_a_corrupt_batch_is_rejected_as_far_as_it_is_acquired() -> None:
         reader.read(10)
     assert [(2, 3, REJECT)] == reader.take_own()
     assert [(5, b"5", 1)] == read_all(reader)
+
+
+def test_gaps_before_a_corrupt_batch_are_not_rejected() -> None:
+    """A rejected offset may get a dead letter."""
+    compacted = bytearray(build_batch([Record(0, 0, None, b"0")], last_offset_delta=2))
+    bad = batch(3, 4)
+    bad[-1] ^= 1
+    reader = AcquiredReader(chunk([compacted, bad], (0, 4, 1)))
+    assert [0] == [each.offset for each in reader.read(10)]
+    with pytest.raises(UnreadableRecordError, match="at offset 3"):
+        reader.read(10)
+    assert [(1, 2, GAP), (3, 4, REJECT)] == reader.take_own()
+    assert reader.is_done
 
 
 def test_a_deserializer_is_prepared_and_then_goes_on() -> None:

@@ -32,12 +32,14 @@ def test_ties_in_order(arrivals: list[Arrival], world: SimulatedWorld) -> None:
     assert [] == finish(TiesInOrder(), world, arrivals=arrivals)
 
 
-def test_ties_out_of_order(world: SimulatedWorld) -> None:
+@pytest.mark.parametrize(("earlier", "parked_at"), [(b"b", 4), (b"a", 3)])
+def test_ties_out_of_order(earlier: bytes, parked_at: int, world: SimulatedWorld) -> None:
     for name in (b"a", b"b"):
         owe(world, name, parked_in=PARKED_0)
     assert [
-        "ties keep their order: orders-0: a, parked at 3, comes after b, parked at 4 and due at the same time"
-    ] == finish(TiesInOrder(), world, arrivals=[delivered(b"b", 4), delivered(b"a", 3)])
+        f"ties keep their order: orders-0: a, parked at 3, comes after {earlier.decode()}, parked at {parked_at}"
+        " and due at the same time"
+    ] == finish(TiesInOrder(), world, arrivals=[delivered(earlier, parked_at), delivered(b"a", 3)])
 
 
 def test_a_header_that_names_another_origin(world: SimulatedWorld) -> None:
