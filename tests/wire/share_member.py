@@ -83,26 +83,31 @@ def set_configs(connection: RawConnection, group_id: str, **configs: str) -> Non
 
 
 def set_up(
-    connection: RawConnection, records: int = 10, *, name: str | None = None, **configs: str
+    connection: RawConnection, records: int = 10, *, name: str | None = None, partitions: int = 1, **configs: str
 ) -> tuple[str, UUID]:
-    """A new topic with this number of batches in one partition, and a share group that starts at the first."""
+    """A new topic with this number of batches in each partition, and a share group that starts at the first."""
     name = name or unused_name()
-    topic_id = create_topic(connection, name)
+    topic_id = create_topic(connection, name, partitions)
     group_id = unused_group(connection)
     set_configs(connection, group_id, share_auto_offset_reset="earliest", **configs)
-    for _ in range(records):
-        produce(connection, topic_id, batch())
+    for partition in range(partitions):
+        for _ in range(records):
+            produce(connection, topic_id, batch(), partition)
     joined = {"group_id": group_id, "member_id": "m", "member_epoch": 0, "subscribed_topic_names": [name]}
     answer = connection.ask_newest(ApiKey.SHARE_GROUP_HEARTBEAT, joined)
     assert ErrorCode.none is answer.error_code, answer.error_message
+
+    def has_all() -> bool:
+        parts = answer.assignment.topic_partitions if answer.assignment else ()
+        return partitions == sum(len(each.partitions) for each in parts)
 
     def is_assigned() -> bool:
         nonlocal answer
         beat = {**joined, "member_epoch": answer.member_epoch}
         answer = connection.ask_newest(ApiKey.SHARE_GROUP_HEARTBEAT, beat)
         assert ErrorCode.none is answer.error_code, answer.error_message
-        return bool(answer.assignment and answer.assignment.topic_partitions)
+        return has_all()
 
-    if not (answer.assignment and answer.assignment.topic_partitions):
-        wait_until(is_assigned, "the share coordinator has initialized the partition")
+    if not has_all():
+        wait_until(is_assigned, "the share coordinator has initialized the partitions")
     return group_id, topic_id

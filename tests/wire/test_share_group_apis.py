@@ -56,6 +56,23 @@ def test_a_record_limit_is_kept_and_batches_are_not_split_without_it(connection:
     assert 0 == (last + 1) % size
 
 
+def test_a_record_limit_is_for_all_partitions_which_take_turns(connection: RawConnection) -> None:
+    group_id, topic_id = set_up(connection, records=1, partitions=2)
+    member = Member(connection, group_id, topic_id)
+    parts = [{"partition_index": index, "acknowledgement_batches": []} for index in range(2)]
+    topics = [{"topic_id": topic_id, "partitions": parts}]
+    acquired = [
+        (part.partition_index, each.first_offset, each.last_offset)
+        for _ in range(4)
+        for topic in member.ask_fetch(max_records=1, share_acquire_mode=1, topics=topics).responses
+        for part in topic.partitions
+        for each in part.acquired_records
+    ]
+    first, second = acquired[0][0], acquired[1][0]
+    assert {0, 1} == {first, second}
+    assert [(first, 0, 0), (second, 0, 0), (first, 1, 1), (second, 1, 1)] == acquired
+
+
 def test_large_records_are_fetched_together_although_small_ones_are_expected(connection: RawConnection) -> None:
     group_id, topic_id = set_up(connection, records=0)
     for _ in range(4):
