@@ -12,7 +12,9 @@ from ottla.coordination.share_partitions.share_partition_state import DeadLetter
 from ottla.coordination.share_state.records import ShareKey
 from ottla.env.real_clock import RealClock
 from ottla.replication.partition import Partition
+from ottla.sim.clock import SimClock
 from tests.unit.replication.rig import PartitionRig
+from tests.waiting import settle
 
 KEY = ShareKey("g", UUID(int=1), 0)
 
@@ -49,3 +51,35 @@ async def test_what_is_left_when_it_stops_is_logged(caplog: pytest.LogCaptureFix
     await delivery.close()
     assert delivery.is_idle
     assert "share group g: stopped before 4 dead letters of partition t-0, from offset 2 on" in caplog.text
+
+
+async def test_waits_grow_up_to_a_limit_and_begin_again_after_a_success() -> None:
+    clock = SimClock()
+    tried: list[float] = []
+    settled: list[Span] = []
+    outcomes = iter([False] * 7 + [True, False, True])
+
+    async def write(key: ShareKey, partition: Partition, owed: Sequence[DeadLetters]) -> int:
+        tried.append(clock.monotonic())
+        if not next(outcomes):
+            raise DeadLettersDelayedError("no leader")
+        return 1
+
+    rig = await PartitionRig.make()
+    counts = ShareCounts()
+    delivery = DeadLetterDelivery(
+        KEY,
+        rig.partition,
+        write,
+        clock=clock,
+        counts=counts,
+        is_wanted=lambda: True,
+        on_settled=settled.append,
+        on_idle=lambda: None,
+    )
+    delivery.add([letters(0, 1)])
+    while not delivery.is_idle:
+        await settle()
+        clock.advance(1)
+    assert [0, 1, 3, 7, 15, 31, 61, 91, 91, 92] == tried
+    assert ([Span(0, 0), Span(1, 1)], 8) == (settled, counts.dead_letter_retries)
