@@ -25,7 +25,7 @@ async def last_of_each(
     found: dict[TopicPartition, list[Record]] = {each: [] for each in bounds}
     ends = {each: end for each, (start, end) in bounds.items() if start < end}
     step = max(count, STEP_OFFSETS_MIN)
-    rules = RangeRules(isolation_level=isolation_level)
+    rules = RangeRules(isolation_level=isolation_level, skips_deleted=True)
     while ends:
         windows = {each: OffsetRange(start=max(bounds[each][0], end - step), end=end) for each, end in ends.items()}
         tails = {each: deque[Record](maxlen=count - len(found[each])) for each in windows}

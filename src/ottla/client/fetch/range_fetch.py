@@ -27,6 +27,7 @@ from ottla.client.fetch.metadata_watch import MetadataWatch
 from ottla.client.fetch.partition_state import PartitionState, Phase
 from ottla.client.network.cluster import Cluster, UnknownPartitionInTopicError
 from ottla.client.network.cluster_view import ClusterView
+from ottla.client.network.list_offsets import START, list_offsets
 from ottla.model.error_codes import ErrorCode
 from ottla.model.errors import OttlaError, RetriableError
 from ottla.model.ids import TopicPartition
@@ -68,6 +69,8 @@ class RangeRules:
     """How often a topic or partition may be unknown before that is final; None to retry like any other failure."""
     topic_id: UUID | None = None
     """The id of the one topic that is read: a topic recreated under the same name is unknown."""
+    skips_deleted: bool = False
+    """Whether records that are deleted before they are read are left out; otherwise that is an error."""
 
 
 class RangeFetch:
@@ -117,6 +120,8 @@ class RangeFetch:
         self._changed = asyncio.Event()
         self._failure: BaseException | None = None
         """The error that ends reading, once everything fetched before it was handed out."""
+        self._out_of_range: dict[TopicPartition, OttlaError] = {}
+        """Partitions whose next offset does not exist, and may have been deleted."""
         self._trouble: OttlaError | None = None
         """The last error that is retried."""
         self._failing_since: float | None = None
@@ -178,6 +183,7 @@ class RangeFetch:
     def _on_taken(self, partition: TopicPartition) -> None:
         self._records_at = self._cluster.clock.monotonic()
         self._tries.pop(partition, None)
+        self._out_of_range.pop(partition, None)
         if self._partitions[partition].is_at_end:
             del self._partitions[partition]
         if self._fetcher.has_room_again():
@@ -194,6 +200,9 @@ class RangeFetch:
         """Returns when something happened; raises the error that ends reading."""
         if self._failure is not None:
             raise self._failure
+        if self._out_of_range:
+            await self._skip_deleted()
+            return
         now = self._cluster.clock.monotonic()
         deadlines = []
         if self._failing_since is not None:
@@ -207,6 +216,18 @@ class RangeFetch:
                 await self._changed.wait()
         except TimeoutError:
             return
+
+    async def _skip_deleted(self) -> None:
+        """Goes on at the start of each log. An offset behind that is not written yet: its error ends reading."""
+        for partition in self._out_of_range:
+            self._partitions[partition].phase = Phase.RESETTING
+        starts = await list_offsets(self._cluster, dict.fromkeys(self._out_of_range, START))
+        for partition, (start, _) in starts.items():
+            error, state = self._out_of_range.pop(partition), self._partitions[partition]
+            if start <= state.offset:
+                self._fail(error)
+            state.offset, state.phase = start, Phase.FETCHING
+        self._fetcher.wake()
 
     @property
     def _retry_timeout_ms(self) -> int:
@@ -279,7 +300,9 @@ class RangeFetch:
             is_final = tries > missing_tries
         else:
             is_final = not isinstance(error, RetriableError)
-        if is_final:
+        if is_final and self._rules.skips_deleted and _is_out_of_range(error):
+            self._out_of_range[partition] = error
+        elif is_final:
             self._fail(error)
         else:
             self._on_trouble(error)
@@ -305,6 +328,10 @@ def is_missing(error: OttlaError) -> bool:
     if isinstance(error, UnknownPartitionInTopicError):
         return True
     return isinstance(error, RetriableAnswerError) and error.error_code in MISSING_CODES
+
+
+def _is_out_of_range(error: OttlaError) -> bool:
+    return isinstance(error, AnswerError) and error.error_code is ErrorCode.OFFSET_OUT_OF_RANGE
 
 
 def _missing_error(partition: TopicPartition, view: ClusterView) -> OttlaError:

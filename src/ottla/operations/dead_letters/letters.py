@@ -83,7 +83,7 @@ async def read_letters(
     Every piece continues where the piece before it of the same partition ended; offsets between have no letters.
     """
     ranges = {each: OffsetRange(start=start, end=end) for each, (start, end) in bounds.items() if start < end}
-    rules = RangeRules(isolation_level=READ_COMMITTED)
+    rules = RangeRules(isolation_level=READ_COMMITTED, skips_deleted=True)
     async with aclosing(RangeFetch(cluster, ranges, rules).chunks()) as chunks:
         async for chunk in chunks:
             found = [

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import aclosing
 from typing import Final, NamedTuple
 
-from ottla.client.fetch.range_fetch import OffsetRange, RangeFetch
+from ottla.client.fetch.range_fetch import OffsetRange, RangeFetch, RangeRules
 from ottla.client.network.cluster import Cluster
 from ottla.client.network.list_offsets import offset_bounds
 from ottla.model.ids import Offset, TopicPartition
@@ -14,6 +14,8 @@ from ottla.records.batch import Batch
 from ottla.records.record import Record
 
 _READ_AT_ONCE: Final = 8
+_RULES: Final = RangeRules(skips_deleted=True)
+"""What is delivered meanwhile may be deleted."""
 
 
 class Parked(NamedTuple):
@@ -60,7 +62,7 @@ async def _batches(
     cluster: Cluster, bounds: Mapping[TopicPartition, tuple[int, int]]
 ) -> AsyncIterator[tuple[TopicPartition, Batch]]:
     ranges = {each: OffsetRange(start=start, end=end) for each, (start, end) in bounds.items() if start < end}
-    async with aclosing(RangeFetch(cluster, ranges).chunks()) as chunks:
+    async with aclosing(RangeFetch(cluster, ranges, _RULES).chunks()) as chunks:
         async for chunk in chunks:
             for batch in chunk.batches:
                 yield chunk.partition, batch
@@ -72,7 +74,7 @@ async def read_parked(cluster: Cluster, wanted: Sequence[tuple[TopicPartition, O
 
     async def read(partition: TopicPartition, owed: Owed) -> Parked | None:
         ranges = {partition: OffsetRange(start=owed.offset, end=owed.offset + 1)}
-        async with limit, aclosing(RangeFetch(cluster, ranges).chunks()) as chunks:
+        async with limit, aclosing(RangeFetch(cluster, ranges, _RULES).chunks()) as chunks:
             async for chunk in chunks:
                 for record in chunk.records():
                     if record.offset == owed.offset:

@@ -63,7 +63,8 @@ async def export(
     on_chunk: Callable[[int, int], object] = lambda offsets, records: None,
 ) -> AsyncGenerator[bytes, None]:
     """The bytes of the file. `on_chunk` gets the number of offsets that were read and of records that were written."""
-    rules = RangeRules(isolation_level=READ_UNCOMMITTED if query.uncommitted else READ_COMMITTED)
+    level = READ_UNCOMMITTED if query.uncommitted else READ_COMMITTED
+    rules = RangeRules(isolation_level=level, skips_deleted=True)
     ranges = {each: OffsetRange(start=start, end=end) for each, (start, end) in bounds.items()}
     writer = _WRITERS[kind]()
     records = offsets = 0

@@ -31,7 +31,7 @@ async def read_record(
     start, end = (await offset_bounds(cluster, [partition], isolation_level=level))[partition]
     if not start <= offset < end:
         raise NotFoundError(f"{partition} has no record at offset {offset}; its offsets are {start} to {end - 1}")
-    rules = RangeRules(isolation_level=level)
+    rules = RangeRules(isolation_level=level, skips_deleted=True)
     wanted = {partition: OffsetRange(start=offset, end=offset + 1)}
     async with aclosing(RangeFetch(cluster, wanted, rules).chunks()) as chunks:
         async for chunk in chunks:

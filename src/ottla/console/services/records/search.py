@@ -268,7 +268,10 @@ class Search:
     ) -> AsyncGenerator[tuple[TopicPartition, Scanned], None]:
         """Scans chunks in a thread, so that other pages are served; the next chunks are fetched meanwhile."""
         rules = RangeRules(
-            isolation_level=self._level, fetch_bytes_max=_FETCH_BYTES_MAX, partition_bytes_max=_PARTITION_BYTES_MAX
+            isolation_level=self._level,
+            fetch_bytes_max=_FETCH_BYTES_MAX,
+            partition_bytes_max=_PARTITION_BYTES_MAX,
+            skips_deleted=True,
         )
         places = {each: range_.start for each, range_ in ranges.items()}
         chunks = RangeFetch(self._cluster, ranges, rules, connections=connections).chunks()
