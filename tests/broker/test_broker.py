@@ -49,12 +49,10 @@ from tests.unit.storage.rig import batch
 from tests.waiting import until
 
 
-def test_a_broker_on_every_address_advertises_the_machines_name(tmp_path: Path) -> None:
-    async def scenario() -> tuple[str, str]:
-        async with running(tmp_path, listeners="PLAINTEXT://0.0.0.0:0") as broker:
-            return broker.advertised[0], broker.image.brokers[broker.id].host
-
-    assert (gethostname(), gethostname()) == asyncio.run(scenario())
+async def test_a_broker_on_every_address_advertises_the_machines_name(tmp_path: Path) -> None:
+    async with running(tmp_path, listeners="PLAINTEXT://0.0.0.0:0") as broker:
+        found = broker.advertised[0], broker.image.brokers[broker.id].host
+    assert (gethostname(), gethostname()) == found
 
 
 def is_open(port: int) -> bool:

@@ -21,44 +21,37 @@ WHERE = TopicPartition("t", 0)
 PART = DeleteRecordsPartition(partition_index=i32(0), offset=i64(7))
 
 
-def test_it_is_answered_when_all_have_deleted(tmp_path: Path) -> None:
-    async def scenario() -> list[int]:
-        # A follower that waits for records asks again after a minute only.
-        async with ReplicatedBrokers(tmp_path, {"replica.fetch.wait.max.ms": "60000"}) as cluster:
-            await cluster.make_topic("t")
-            await cluster.send("t", [b"x"] * 10)
-            async with AsyncAdmin(bootstrap_servers=cluster.bootstrap) as admin, asyncio.timeout(20):
-                assert 7 == await delete_records_of(admin.cluster, WHERE, 7)
-            return [copy.start_offset for copy in cluster.copies("t").values()]
-
-    assert [7, 7, 7] == asyncio.run(scenario())
+async def test_it_is_answered_when_all_have_deleted(tmp_path: Path) -> None:
+    async with ReplicatedBrokers(tmp_path, {"replica.fetch.wait.max.ms": "60000"}) as cluster:
+        await cluster.make_topic("t")
+        await cluster.send("t", [b"x"] * 10)
+        async with AsyncAdmin(bootstrap_servers=cluster.bootstrap) as admin, asyncio.timeout(20):
+            assert 7 == await delete_records_of(admin.cluster, WHERE, 7)
+        found = [copy.start_offset for copy in cluster.copies("t").values()]
+    assert [7, 7, 7] == found
 
 
-def test_the_dead_are_not_waited_for(tmp_path: Path) -> None:
-    async def scenario() -> list[int]:
-        async with ReplicatedBrokers(tmp_path) as cluster:
-            await cluster.make_topic("t")
-            await cluster.send("t", [b"x"] * 10)
-            await cluster.stop(next(each for each in cluster.brokers if each != cluster.leader("t")))
-            async with AsyncAdmin(bootstrap_servers=cluster.bootstrap) as admin, asyncio.timeout(20):
-                await delete_records_of(admin.cluster, WHERE, 7)
-            return [copy.start_offset for copy in cluster.copies("t").values()]
-
-    assert [7, 7] == asyncio.run(scenario())
+async def test_the_dead_are_not_waited_for(tmp_path: Path) -> None:
+    async with ReplicatedBrokers(tmp_path) as cluster:
+        await cluster.make_topic("t")
+        await cluster.send("t", [b"x"] * 10)
+        await cluster.stop(next(each for each in cluster.brokers if each != cluster.leader("t")))
+        async with AsyncAdmin(bootstrap_servers=cluster.bootstrap) as admin, asyncio.timeout(20):
+            await delete_records_of(admin.cluster, WHERE, 7)
+        found = [copy.start_offset for copy in cluster.copies("t").values()]
+    assert [7, 7] == found
 
 
-def test_who_does_not_follow_is_waited_for_in_vain(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def scenario() -> int:
-        async with ReplicatedBrokers(tmp_path) as cluster:
-            await cluster.make_topic("t")
-            await cluster.send("t", [b"x"] * 10)
-            # Nobody's fetch says anything any more.
-            monkeypatch.setattr(Partition, "on_follower_fetch", lambda *args, **options: None)
-            async with AsyncAdmin(bootstrap_servers=cluster.bootstrap) as admin, asyncio.timeout(20):
-                request = DeleteRecordsRequest(
-                    topics=(DeleteRecordsTopic(name=TopicName("t"), partitions=(PART,)),), timeout=milliseconds(300)
-                )
-                response = await admin.cluster.to_leader(WHERE, ApiKey.DELETE_RECORDS, request)
-                return int(response.topics[0].partitions[0].error_code)
-
-    assert ErrorCode.REQUEST_TIMED_OUT == asyncio.run(scenario())
+async def test_who_does_not_follow_is_waited_for_in_vain(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with ReplicatedBrokers(tmp_path) as cluster:
+        await cluster.make_topic("t")
+        await cluster.send("t", [b"x"] * 10)
+        # Nobody's fetch says anything any more.
+        monkeypatch.setattr(Partition, "on_follower_fetch", lambda *args, **options: None)
+        async with AsyncAdmin(bootstrap_servers=cluster.bootstrap) as admin, asyncio.timeout(20):
+            request = DeleteRecordsRequest(
+                topics=(DeleteRecordsTopic(name=TopicName("t"), partitions=(PART,)),), timeout=milliseconds(300)
+            )
+            response = await admin.cluster.to_leader(WHERE, ApiKey.DELETE_RECORDS, request)
+            found = int(response.topics[0].partitions[0].error_code)
+    assert ErrorCode.REQUEST_TIMED_OUT == found

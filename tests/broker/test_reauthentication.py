@@ -12,7 +12,6 @@ import pytest
 from ottla import AsyncAdmin, NewTopic
 from ottla.broker.broker import Broker
 from ottla.broker.configs.configuration import BrokerConfig
-from ottla.client.loop_thread import new_event_loop
 from ottla.env.real_disk import RealDisk
 from ottla.env.real_network import RealNetwork
 from ottla.env.world import real_world
@@ -102,24 +101,21 @@ async def test_idle_client_logs_in_again_at_its_next_request(tmp_path: Path) -> 
         connection.close()
 
 
-def test_requests_that_wait_for_a_slow_login_are_all_sent(tmp_path: Path) -> None:
-    """On uvloop, as brokers run: its timers differ from asyncio's when their time has passed."""
+@pytest.mark.both_loops
+async def test_requests_that_wait_for_a_slow_login_are_all_sent(tmp_path: Path) -> None:
+    """The timers of uvloop differ from asyncio's when their time has passed."""
 
     class SlowLogin(PlainClient):
         async def prepare(self) -> None:
             await asyncio.sleep(SILENCE_SECONDS + 0.2)
 
-    async def scenario() -> None:
-        async with running(Secured(tmp_path)) as broker:
-            connection = await connected(broker, lambda: SlowLogin("alice", "alice-pw"))
-            connection._login_at = 0.0
-            async with asyncio.timeout(60):
-                assert 5 == len(await asyncio.gather(*(ask(connection) for _ in range(5))))
-            assert 0 == connection.in_flight
-            connection.close()
-
-    with asyncio.Runner(loop_factory=new_event_loop) as runner:
-        runner.run(scenario())
+    async with running(Secured(tmp_path)) as broker:
+        connection = await connected(broker, lambda: SlowLogin("alice", "alice-pw"))
+        connection._login_at = 0.0
+        async with asyncio.timeout(60):
+            assert 5 == len(await asyncio.gather(*(ask(connection) for _ in range(5))))
+        assert 0 == connection.in_flight
+        connection.close()
 
 
 async def test_failed_login_fails_all_that_wait(tmp_path: Path) -> None:

@@ -72,7 +72,7 @@ OAUTH_JAAS = "listener.name.clients.oauthbearer.sasl.jaas.config"
 
 
 @pytest.mark.parametrize("source", [pytest.param("endpoint", marks=pytest.mark.slow), "file", "unsecured"])
-def test_brokers_log_in_with_tokens(tmp_path: Path, source: str) -> None:
+async def test_brokers_log_in_with_tokens(tmp_path: Path, source: str) -> None:
     """Tokens of a few seconds: connections between brokers log in again and again."""
     with TokenEndpoint(TOKEN_SECONDS) as endpoint:
         settings = {
@@ -101,31 +101,28 @@ def test_brokers_log_in_with_tokens(tmp_path: Path, source: str) -> None:
             "sasl_oauth_token_provider": lambda: unsecured_token("alice") if source == "unsecured" else token(),
         }
 
-        async def scenario() -> None:
-            async with ReplicatedBrokers(tmp_path / "cluster", settings) as cluster:
-                servers = ",".join(f"127.0.0.1:{each.advertised[1]}" for each in cluster.brokers.values())
-                async with AsyncAdmin(bootstrap_servers=servers, **options) as admin:
-                    await admin.create_topics([NewTopic("t", 3, 3)])
-                began, sent = asyncio.get_running_loop().time(), 0
-                async with AsyncProducer(bootstrap_servers=servers, **options, acks="all") as producer:
-                    # With tokens of the endpoint until the first ones have expired.
-                    seconds = TOKEN_SECONDS + 1 if source == "endpoint" else 0
-                    while sent < 50 or asyncio.get_running_loop().time() - began < seconds:
-                        await asyncio.gather(*(producer.send_and_wait("t", b"x", partition=each) for each in range(3)))
-                        sent += 1
-                one = cluster.brokers[0]
+        async with ReplicatedBrokers(tmp_path / "cluster", settings) as cluster:
+            servers = ",".join(f"127.0.0.1:{each.advertised[1]}" for each in cluster.brokers.values())
+            async with AsyncAdmin(bootstrap_servers=servers, **options) as admin:
+                await admin.create_topics([NewTopic("t", 3, 3)])
+            began, sent = asyncio.get_running_loop().time(), 0
+            async with AsyncProducer(bootstrap_servers=servers, **options, acks="all") as producer:
+                # With tokens of the endpoint until the first ones have expired.
+                seconds = TOKEN_SECONDS + 1 if source == "endpoint" else 0
+                while sent < 50 or asyncio.get_running_loop().time() - began < seconds:
+                    await asyncio.gather(*(producer.send_and_wait("t", b"x", partition=each) for each in range(3)))
+                    sent += 1
+            one = cluster.brokers[0]
 
-                def seen() -> set[str]:
-                    return set().union(*(principals_of_brokers(each) for each in cluster.brokers.values()))
+            def seen() -> set[str]:
+                return set().union(*(principals_of_brokers(each) for each in cluster.brokers.values()))
 
-                # On a machine that stalls, the sessions of connections end, and they are made again.
-                await until(lambda: all(len(each.isr) == 3 for each in one.image.topics["t"].partitions))
-                await until(lambda: f"User:{CLIENT}" in seen())
-                assert seen() <= {f"User:{CLIENT}", "User:alice"}
-                # Each broker has asked for its first token, and for the next one.
-                await until(lambda: source != "endpoint" or len(endpoint.asked) >= 6)
-
-        asyncio.run(scenario())
+            # On a machine that stalls, the sessions of connections end, and they are made again.
+            await until(lambda: all(len(each.isr) == 3 for each in one.image.topics["t"].partitions))
+            await until(lambda: f"User:{CLIENT}" in seen())
+            assert seen() <= {f"User:{CLIENT}", "User:alice"}
+            # Each broker has asked for its first token, and for the next one.
+            await until(lambda: source != "endpoint" or len(endpoint.asked) >= 6)
         assert source == "endpoint" or not endpoint.asked
         assert 0 == endpoint.refused
 

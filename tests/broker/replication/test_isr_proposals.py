@@ -1,6 +1,5 @@
 """ISR changes of real brokers: counted and logged once they are committed."""
 
-import asyncio
 import logging
 from pathlib import Path
 
@@ -10,8 +9,8 @@ from tests.broker.metric_samples import samples_of, value
 from tests.broker.replicated import SOON_LATE, ReplicatedBrokers
 
 
-def test_each_change_of_an_isr_is_logged_and_counted(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    async def scenario() -> list[tuple[float, float]]:
+async def test_each_change_of_an_isr_is_logged_and_counted(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.INFO, "ottla.replication.isr_proposals"):
         async with ReplicatedBrokers(tmp_path, SOON_LATE) as brokers:
             # One follower: on a machine that stalls, another one would be late too.
             await brokers.make_topic("t", replicas=2, min_insync_replicas="1")
@@ -30,10 +29,7 @@ def test_each_change_of_an_isr_is_logged_and_counted(tmp_path: Path, caplog: pyt
             await brokers.wait(lambda: counts()[0] > before[0])
             resume()
             await brokers.wait_in_sync("t")
-            return [before, counts()]
-
-    with caplog.at_level(logging.INFO, "ottla.replication.isr_proposals"):
-        before, after = asyncio.run(scenario())
+            after = counts()
     assert (before[0] + 1, before[1] + 1) == after
     shrunk, expanded = [record.message for record in caplog.records if record.name == "ottla.replication.isr_proposals"]
     assert shrunk.startswith("partition t-0: ISR shrunk from [")

@@ -1,6 +1,5 @@
 """What clients push to a real broker, as Prometheus reads it from /metrics."""
 
-import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +25,7 @@ from ottla.protocol.config_resources import ResourceType
 from ottla.records.compression import compress
 from ottla.records.layout import Codec
 from tests.broker.http_client import HOST, endpoint_of
-from tests.broker.metric_samples import Samples, samples_of, value
+from tests.broker.metric_samples import samples_of, value
 from tests.broker.running_broker import Client, ask, connected, running
 from tests.broker.test_metrics import exchange, scrape
 from tests.wire.exchange import read_response, request_frame
@@ -71,23 +70,19 @@ async def get(client: Client) -> Any:
 
 
 @pytest.mark.parametrize("codec", list(Codec))
-def test_pushed_metrics_are_shown(tmp_path: Path, codec: Codec) -> None:
-    async def scenario() -> tuple[list[ErrorCode], str, Samples]:
-        async with running(tmp_path) as broker, connected(broker) as client:
-            endpoint = endpoint_of(broker)
-            port = await endpoint.start(HOST, 0)
-            got = await get(client)
-            codes = [
-                await push(client, got, compress(codec, payload(3, 0.5, "gone")), codec),
-                await push(client, got, compress(codec, payload(4, 1.5)), codec, terminating=True),
-            ]
-            samples = await scrape(port)
-            await endpoint.stop()
-            return codes, id_text(got.client_instance_id), samples
-
-    codes, instance, samples = asyncio.run(scenario())
+async def test_pushed_metrics_are_shown(tmp_path: Path, codec: Codec) -> None:
+    async with running(tmp_path) as broker, connected(broker) as client:
+        endpoint = endpoint_of(broker)
+        port = await endpoint.start(HOST, 0)
+        got = await get(client)
+        codes = [
+            await push(client, got, compress(codec, payload(3, 0.5, "gone")), codec),
+            await push(client, got, compress(codec, payload(4, 1.5)), codec, terminating=True),
+        ]
+        samples = await scrape(port)
+        await endpoint.stop()
     assert [ErrorCode.NONE] * 2 == codes
-    labels = {"client_id": "test", "client_instance_id": instance}
+    labels = {"client_id": "test", "client_instance_id": id_text(got.client_instance_id)}
     assert 7 == value(samples, "ottla_client_telemetry_producer_record_send_total", **labels)
     assert 1.5 == value(samples, "ottla_client_telemetry_waiting", **labels)
     software = {"client_software_name": "unknown", "client_software_version": "unknown"}
@@ -99,40 +94,34 @@ def test_pushed_metrics_are_shown(tmp_path: Path, codec: Codec) -> None:
     )
 
 
-def test_what_cannot_be_read_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_what_cannot_be_read_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Payloads that decompress to too much, damaged ones; of one with too many fields the first metrics count."""
-
-    async def scenario() -> tuple[list[ErrorCode], Samples]:
-        async with running(tmp_path, telemetry_max_bytes="1000") as broker, connected(broker) as client:
-            bomb = compress(Codec.ZSTD, bytes(8001))
-            cases = [(bomb, Codec.ZSTD), (b"\x28\xb5\x2f\xfd", Codec.ZSTD), (b"\x0a\x05", Codec.NONE)]
-            codes = [await push(client, await get(client), content, codec) for content, codec in cases]
-            monkeypatch.setattr(otlp, "FIELDS_MAX", 12)
-            codes.append(await push(client, await get(client), payload(1, 2)))
-            return codes, samples_of(broker)
-
-    codes, samples = asyncio.run(scenario())
+    async with running(tmp_path, telemetry_max_bytes="1000") as broker, connected(broker) as client:
+        bomb = compress(Codec.ZSTD, bytes(8001))
+        cases = [(bomb, Codec.ZSTD), (b"\x28\xb5\x2f\xfd", Codec.ZSTD), (b"\x0a\x05", Codec.NONE)]
+        codes = [await push(client, await get(client), content, codec) for content, codec in cases]
+        monkeypatch.setattr(otlp, "FIELDS_MAX", 12)
+        codes.append(await push(client, await get(client), payload(1, 2)))
+        samples = samples_of(broker)
     expected = [ErrorCode.TELEMETRY_TOO_LARGE, ErrorCode.INVALID_RECORD, ErrorCode.INVALID_RECORD, ErrorCode.NONE]
     dropped = {labels: number for (name, labels), number in samples.items() if name == "ottla_telemetry_dropped_total"}
     assert (expected, 1, {(("reason", "payload"),): 1}) == (codes, value(samples, "ottla_telemetry_series"), dropped)
 
 
-def test_a_subscription_that_is_made_counts_for_the_next_request(tmp_path: Path) -> None:
-    async def scenario() -> list[Any]:
-        async with running(tmp_path) as broker, connected(broker) as client:
-            before = await get(client)
-            await subscribe(broker, metrics="a.", match="client_id=te.*")
-            refused = await push(client, before, b"")
-            after = await client.ask(
-                ApiKey.GET_TELEMETRY_SUBSCRIPTIONS,
-                {"client_instance_id": before.client_instance_id},
-            )
-            return [before.requested_metrics, refused, after.requested_metrics]
-
-    assert [(), ErrorCode.UNKNOWN_SUBSCRIPTION_ID, ("a.",)] == asyncio.run(scenario())
+async def test_a_subscription_that_is_made_counts_for_the_next_request(tmp_path: Path) -> None:
+    async with running(tmp_path) as broker, connected(broker) as client:
+        before = await get(client)
+        await subscribe(broker, metrics="a.", match="client_id=te.*")
+        refused = await push(client, before, b"")
+        after = await client.ask(
+            ApiKey.GET_TELEMETRY_SUBSCRIPTIONS,
+            {"client_instance_id": before.client_instance_id},
+        )
+        found = [before.requested_metrics, refused, after.requested_metrics]
+    assert [(), ErrorCode.UNKNOWN_SUBSCRIPTION_ID, ("a.",)] == found
 
 
-def test_the_apis_are_advertised_where_metrics_are_shown(tmp_path: Path) -> None:
+async def test_the_apis_are_advertised_where_metrics_are_shown(tmp_path: Path) -> None:
     """Over a socket; the software that the client names with its first request is what it can be chosen by."""
     software = {"client_software_name": "some-client", "client_software_version": "1.0"}
     frames = [
@@ -140,7 +129,7 @@ def test_the_apis_are_advertised_where_metrics_are_shown(tmp_path: Path) -> None
         request_frame(ApiKey.GET_TELEMETRY_SUBSCRIPTIONS, 0, {}),
     ]
 
-    async def scenario(http: tuple[str, int] | None) -> tuple[bool, tuple[str, ...]]:
+    async def shown(http: tuple[str, int] | None) -> tuple[bool, tuple[str, ...]]:
         config = {"log.dirs": str(tmp_path / "data"), "listeners": "PLAINTEXT://127.0.0.1:0"}
         async with Broker(BrokerConfig.parse(settings=config), http=http) as broker:
             match = "client_software_name=some-.*,client_source_address=127\\.0\\.0\\.1"
@@ -150,5 +139,5 @@ def test_the_apis_are_advertised_where_metrics_are_shown(tmp_path: Path) -> None
             is_listed = bool(listed & TELEMETRY_APIS)
             return is_listed, read_response(ApiKey.GET_TELEMETRY_SUBSCRIPTIONS, 0, got)[1].requested_metrics
 
-    assert (True, ("a.",)) == asyncio.run(scenario((HOST, 0)))
-    assert (False, ("a.",)) == asyncio.run(scenario(None))
+    assert (True, ("a.",)) == await shown((HOST, 0))
+    assert (False, ("a.",)) == await shown(None)

@@ -1,6 +1,5 @@
 """The consumer without a group: what was written is read, in order, from wherever one wants."""
 
-import asyncio
 import threading
 from collections.abc import Iterator
 from typing import Any
@@ -93,18 +92,14 @@ def test_iterating_waits_for_new_records_and_ends_after_its_time(bootstrap: str,
         later.join()
 
 
-def test_iterating_with_asyncio(bootstrap: str, topic: str) -> None:
+async def test_iterating_with_asyncio(bootstrap: str, topic: str) -> None:
     partitions = make_topic(bootstrap, topic, 2)
     fill(bootstrap, {partition: numbered(30) for partition in partitions})
-
-    async def scenario() -> list[tuple[int, int]]:
-        async with AsyncConsumer(
-            topic, bootstrap_servers=bootstrap, auto_offset_reset="earliest", consumer_timeout_ms=PATIENCE_MS
-        ) as reading:
-            first = await reading.getone()
-            return [(first.partition, first.offset)] + [(each.partition, each.offset) async for each in reading]
-
-    found = asyncio.run(asyncio.wait_for(scenario(), 60))
+    async with AsyncConsumer(
+        topic, bootstrap_servers=bootstrap, auto_offset_reset="earliest", consumer_timeout_ms=PATIENCE_MS
+    ) as reading:
+        first = await reading.getone()
+        found = [(first.partition, first.offset)] + [(each.partition, each.offset) async for each in reading]
     assert [(partition, offset) for partition in range(2) for offset in range(30)] == sorted(found)
     for partition in range(2):
         assert list(range(30)) == [offset for owner, offset in found if owner == partition]

@@ -30,7 +30,13 @@ class SlowDisk(SimDisk):
         return function(*args, **kwargs)
 
 
-def waiting_log(disk: SlowDisk) -> Log:
+@pytest.fixture
+def disk() -> SlowDisk:
+    return SlowDisk()
+
+
+@pytest.fixture
+def log(disk: SlowDisk) -> Log:
     disk.gate.set()
     log = open_store(disk).create(P0)
     disk.gate.clear()
@@ -47,65 +53,47 @@ def syncs(disk: SimDisk) -> int:
     return sum(1 for each in disk.trace if each.name == "sync" and each.path.endswith(".log"))
 
 
-def test_many_share_one_sync_and_late_ones_the_next() -> None:
-    disk = SlowDisk()
-    log = waiting_log(disk)
-
-    async def scenario() -> None:
-        before = syncs(disk)
-        append(log, batch(), batch())
-        early = [asyncio.ensure_future(log.wait_flushed(Offset(2))) for _ in range(20)]
-        await turn()
-        append(log, batch())
-        late = [asyncio.ensure_future(log.wait_flushed(Offset(3))) for _ in range(20)]
-        await turn()
-        assert (1, 0) == (disk.jobs, log.recovery_point)
-        disk.gate.set()
-        await asyncio.gather(*early, *late)
-        assert (2, 2, 3) == (disk.jobs, syncs(disk) - before, log.recovery_point)
-        await log.wait_flushed(Offset(3))
-        assert 2 == disk.jobs
-
-    asyncio.run(scenario())
+async def test_many_share_one_sync_and_late_ones_the_next(disk: SlowDisk, log: Log) -> None:
+    before = syncs(disk)
+    append(log, batch(), batch())
+    early = [asyncio.ensure_future(log.wait_flushed(Offset(2))) for _ in range(20)]
+    await turn()
+    append(log, batch())
+    late = [asyncio.ensure_future(log.wait_flushed(Offset(3))) for _ in range(20)]
+    await turn()
+    assert (1, 0) == (disk.jobs, log.recovery_point)
+    disk.gate.set()
+    await asyncio.gather(*early, *late)
+    assert (2, 2, 3) == (disk.jobs, syncs(disk) - before, log.recovery_point)
+    await log.wait_flushed(Offset(3))
+    assert 2 == disk.jobs
 
 
-def test_one_who_gives_up_does_not_stop_the_others() -> None:
-    disk = SlowDisk()
-    log = waiting_log(disk)
-
-    async def scenario() -> None:
-        append(log, batch())
-        first = asyncio.ensure_future(log.wait_flushed(Offset(1)))
-        second = asyncio.ensure_future(log.wait_flushed(Offset(1)))
-        await turn()
-        first.cancel()
-        await turn()
-        disk.gate.set()
-        await second
-        assert first.cancelled()
-        assert 1 == log.recovery_point
-
-    asyncio.run(scenario())
+async def test_one_who_gives_up_does_not_stop_the_others(disk: SlowDisk, log: Log) -> None:
+    append(log, batch())
+    first = asyncio.ensure_future(log.wait_flushed(Offset(1)))
+    second = asyncio.ensure_future(log.wait_flushed(Offset(1)))
+    await turn()
+    first.cancel()
+    await turn()
+    disk.gate.set()
+    await second
+    assert first.cancelled()
+    assert 1 == log.recovery_point
 
 
-def test_a_cut_while_flushing() -> None:
+async def test_a_cut_while_flushing(disk: SlowDisk, log: Log) -> None:
     """The flush's result is ignored then; appends that wait for truncated records fail, even if the log has grown
     again."""
-    disk = SlowDisk()
-    log = waiting_log(disk)
-
-    async def scenario() -> None:
-        append(log, batch(b"a"), batch(b"b"))
-        waiter = asyncio.ensure_future(log.wait_flushed(Offset(2)))
-        await turn()
-        log.truncate_to(Offset(1), now=NOW)
-        append(log, batch(b"c"))
-        disk.gate.set()
-        with pytest.raises(StorageError, match="offset 2 was truncated before it was flushed"):
-            await waiter
-        await log.wait_flushed(Offset(2))
-
-    asyncio.run(scenario())
+    append(log, batch(b"a"), batch(b"b"))
+    waiter = asyncio.ensure_future(log.wait_flushed(Offset(2)))
+    await turn()
+    log.truncate_to(Offset(1), now=NOW)
+    append(log, batch(b"c"))
+    disk.gate.set()
+    with pytest.raises(StorageError, match="offset 2 was truncated before it was flushed"):
+        await waiter
+    await log.wait_flushed(Offset(2))
     assert [b"a", b"c"] == values(log)
 
 

@@ -15,7 +15,7 @@ from ottla.storage.log_store import LogStore
 from tests.unit.storage.rig import CONFIG, DATA, P0, P1, append, batch, fill, housekeeping, open_store, values
 
 
-class Rig:
+class HousekeptStore:
     """A store with two logs and its housekeeping."""
 
     def __init__(self, config: LogConfig = CONFIG) -> None:
@@ -32,23 +32,22 @@ class Rig:
 
     def pass_seconds(self, seconds: int) -> None:
         """Lets the loop run that long."""
+        asyncio.run(self._pass_seconds(seconds))
 
-        async def scenario() -> None:
-            running = asyncio.ensure_future(self.work.run())
-            for _ in range(seconds):
-                for _ in range(50):
-                    await asyncio.sleep(0)
-                self.clock.advance(1)
+    async def _pass_seconds(self, seconds: int) -> None:
+        running = asyncio.ensure_future(self.work.run())
+        for _ in range(seconds):
             for _ in range(50):
                 await asyncio.sleep(0)
-            running.cancel()
-            await asyncio.gather(running, return_exceptions=True)
-
-        asyncio.run(scenario())
+            self.clock.advance(1)
+        for _ in range(50):
+            await asyncio.sleep(0)
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
 
 
 def test_retention_and_unlinking() -> None:
-    rig = Rig(dataclasses.replace(CONFIG, retention_ms=3_000))
+    rig = HousekeptStore(dataclasses.replace(CONFIG, retention_ms=3_000))
     fill(rig.first, 10)
     rig.pass_seconds(4)
     assert 0 == rig.first.start_offset
@@ -59,7 +58,7 @@ def test_retention_and_unlinking() -> None:
 
 
 def test_checkpoints_flush_what_is_sealed() -> None:
-    rig = Rig()
+    rig = HousekeptStore()
     fill(rig.first, 10)
     rig.pass_seconds(3)
     assert rig.first.recovery_point >= 8
@@ -68,7 +67,7 @@ def test_checkpoints_flush_what_is_sealed() -> None:
 
 
 def test_flushing_by_time() -> None:
-    rig = Rig(LogConfig(flush_ms=2_000))
+    rig = HousekeptStore(LogConfig(flush_ms=2_000))
     append(rig.first, batch())
     asyncio.run(rig.work.flush_by_time(rig.clock.now_ms()))
     rig.clock.advance(1.5)
@@ -86,7 +85,7 @@ def test_flushing_by_time() -> None:
 
 
 def test_one_broken_log_does_not_stop_the_others(caplog: pytest.LogCaptureFixture) -> None:
-    rig = Rig(dataclasses.replace(CONFIG, retention_ms=1_000))
+    rig = HousekeptStore(dataclasses.replace(CONFIG, retention_ms=1_000))
     fill(rig.first, 10)
     fill(rig.second, 10)
     asyncio.run(rig.store.close())
@@ -98,14 +97,14 @@ def test_one_broken_log_does_not_stop_the_others(caplog: pytest.LogCaptureFixtur
 
 
 def test_silent_producers_are_forgotten() -> None:
-    rig = Rig(dataclasses.replace(CONFIG, producer_id_expiration_ms=2_000))
+    rig = HousekeptStore(dataclasses.replace(CONFIG, producer_id_expiration_ms=2_000))
     append(rig.first, batch(producer_id=1, sequence=0))
     rig.pass_seconds(6)
     assert 0 == len(rig.first.producers)
 
 
 def test_idle_handles_are_given_back() -> None:
-    rig = Rig()
+    rig = HousekeptStore()
     fill(rig.first, 10)
     rig.first.read(Offset(0), 1)
     rig.pass_seconds(7)
@@ -114,7 +113,7 @@ def test_idle_handles_are_given_back() -> None:
 
 
 def test_compaction_runs_by_itself_and_is_remembered() -> None:
-    rig = Rig(dataclasses.replace(CONFIG, cleanup_compact=True, cleanup_delete=False))
+    rig = HousekeptStore(dataclasses.replace(CONFIG, cleanup_compact=True, cleanup_delete=False))
     fill(rig.first, 20)
     active = rig.first.segments.active.base_offset
     kept = [b"value %04d" % number for number in range(active - 1, 20)]
@@ -129,18 +128,18 @@ def test_compaction_runs_by_itself_and_is_remembered() -> None:
     assert kept == [value for value in values(rig.first) if value is not None]
 
 
-def test_a_slow_checkpoint_does_not_replace_a_newer_one() -> None:
-    rig = Rig()
+@pytest.fixture
+def rig() -> HousekeptStore:
+    return HousekeptStore()
+
+
+async def test_a_slow_checkpoint_does_not_replace_a_newer_one(rig: HousekeptStore) -> None:
     fill(rig.first, 10)
     rig.first.flush()
     folder = rig.store.dirs[0]
-
-    async def scenario() -> bool:
-        slow = asyncio.ensure_future(folder.write_checkpoint_in_background(names.RECOVERY_POINTS, {P0: 10}))
-        await asyncio.sleep(0)
-        rig.first.truncate_to(Offset(4), now=rig.clock.now_ms())
-        return await slow
-
-    assert asyncio.run(scenario()) is False
+    slow = asyncio.ensure_future(folder.write_checkpoint_in_background(names.RECOVERY_POINTS, {P0: 10}))
+    await asyncio.sleep(0)
+    rig.first.truncate_to(Offset(4), now=rig.clock.now_ms())
+    assert await slow is False
     assert b"t 0 4\n" in rig.disk.read(f"{DATA}/{names.RECOVERY_POINTS}")
     assert not [name for name in rig.disk.list_dir(DATA) if name.endswith(".tmp")]

@@ -101,19 +101,19 @@ def transactions(*, unknown: tuple[str, ...] = (), error: ErrorCode = ErrorCode.
 async def test_filters_that_a_broker_is_too_old_for_are_refused_rather_than_left_out() -> None:
     script = Script({ApiKey.LIST_TRANSACTIONS: lambda: transactions()})
 
-    async def scenario(version_max: int, **filters: Any) -> None:
+    async def list_filtered(version_max: int, **filters: Any) -> None:
         script.versions_max = {ApiKey.LIST_TRANSACTIONS: version_max}
         async with scripted_cluster(script) as cluster:
             (found,) = await list_transactions(cluster, **filters)
             assert ("etl", BROKER) == (found.transactional_id, found.coordinator)
 
-    await scenario(0)
-    await scenario(1, duration_ms=5)
-    await scenario(2, pattern="e.*")
+    await list_filtered(0)
+    await list_filtered(1, duration_ms=5)
+    await list_filtered(2, pattern="e.*")
     with pytest.raises(UnsupportedByBrokerError, match="cannot filter transactions by duration"):
-        await scenario(0, duration_ms=5)
+        await list_filtered(0, duration_ms=5)
     with pytest.raises(UnsupportedByBrokerError, match="cannot filter transactions by pattern"):
-        await scenario(1, pattern="e.*")
+        await list_filtered(1, pattern="e.*")
 
 
 async def test_a_state_that_the_broker_does_not_know_is_named() -> None:

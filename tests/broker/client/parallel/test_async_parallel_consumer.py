@@ -58,10 +58,6 @@ def ends(broker: InProcessBroker, topic: str) -> dict[int, int]:
     return {each.partition: offset.offset for each, offset in found.items()}
 
 
-def run(scenario: Any) -> None:
-    asyncio.run(asyncio.wait_for(scenario, PATIENCE_SECONDS))
-
-
 async def test_many_at_once_in_order_per_key_and_all_is_committed(broker: InProcessBroker, topic: str) -> None:
     fill(broker, topic, 500)
     seen: dict[bytes, list[int]] = defaultdict(list)
@@ -352,36 +348,32 @@ async def test_what_a_handler_cancels_is_a_failure_like_others(broker: InProcess
     assert {0: 1} == committed(broker, topic, topic)
 
 
-def test_the_broker_may_die_meanwhile(tmp_path: Path) -> None:
+async def test_the_broker_may_die_meanwhile(tmp_path: Path) -> None:
     with InProcessBroker(tmp_path) as broker:
         topic = broker.create_topic("t", 2)
         fill(broker, topic, 300, keys=30)
         seen: dict[bytes, list[int]] = defaultdict(list)
+        told = options(broker, group_id=topic, workers=4, max_poll_records=20, buffered_records_max=40)
+        half, is_back = asyncio.Event(), asyncio.Event()
+        async with AsyncParallelConsumer(topic, **told) as consumer:
 
-        async def scenario() -> None:
-            told = options(broker, group_id=topic, workers=4, max_poll_records=20, buffered_records_max=40)
-            half, is_back = asyncio.Event(), asyncio.Event()
-            async with AsyncParallelConsumer(topic, **told) as consumer:
+            async def handle(record: ConsumerRecord) -> None:
+                value = int(record.value)
+                if value not in seen[record.key]:
+                    seen[record.key].append(value)
+                count = sum(map(len, seen.values()))
+                if count >= 100:
+                    half.set()
+                    await is_back.wait()
+                if count == 300:
+                    consumer.stop()
 
-                async def handle(record: ConsumerRecord) -> None:
-                    value = int(record.value)
-                    if value not in seen[record.key]:
-                        seen[record.key].append(value)
-                    count = sum(map(len, seen.values()))
-                    if count >= 100:
-                        half.set()
-                        await is_back.wait()
-                    if count == 300:
-                        consumer.stop()
-
-                task = asyncio.create_task(consumer.run(handle))
-                await half.wait()
-                await asyncio.to_thread(broker.kill)
-                await asyncio.to_thread(broker.start)
-                is_back.set()
-                await task
-
-        run(scenario())
+            task = asyncio.create_task(consumer.run(handle))
+            await half.wait()
+            await asyncio.to_thread(broker.kill)
+            await asyncio.to_thread(broker.start)
+            is_back.set()
+            await task
         assert {b"%d" % key: list(range(key, 300, 30)) for key in range(30)} == seen
         assert ends(broker, topic) == committed(broker, topic, topic)
 
