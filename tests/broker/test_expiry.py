@@ -20,7 +20,7 @@ from ottla.model.queue_names import DUE_MS, TTL_MS
 from ottla.protocol.answer_errors import AnswerError
 from ottla.protocol.config_resources import ResourceType
 from ottla.testing import BrokerCluster, InProcessBroker
-from tests.waiting import PATIENCE_SECONDS
+from tests.waiting import PATIENCE_SECONDS, wait_until
 
 PAST, LONG = b"1000", b"3600000"
 """TTLs of records that are ten seconds old."""
@@ -56,10 +56,12 @@ def read_ours(bootstrap: str, topic: str, isolation: Isolation) -> tuple[list[by
         consumer.seek_to_beginning()
         end = consumer.end_offsets([partition])[partition]
         seen: list[bytes] = []
-        deadline = time.monotonic() + PATIENCE_SECONDS
-        while consumer.position(partition) < end and time.monotonic() < deadline:
-            for records in consumer.poll(200).values():
-                seen += [record.value for record in records]
+
+        def is_at_the_end() -> bool:
+            seen.extend(record.value for records in consumer.poll(200).values() for record in records)
+            return consumer.position(partition) >= end
+
+        wait_until(is_at_the_end, "the consumer is at the end")
         return seen, consumer.position(partition)
 
 
@@ -70,10 +72,13 @@ def read_arrow(bootstrap: str, topic: str, isolation: Isolation) -> tuple[list[b
         consumer.seek_to_beginning()
         end = consumer.end_offsets([partition])[partition]
         seen: list[bytes] = []
-        deadline = time.monotonic() + PATIENCE_SECONDS
-        while consumer.position(partition) < end and time.monotonic() < deadline:
+
+        def is_at_the_end() -> bool:
             for found in consumer.poll_arrow(200).values():
-                seen += found.column("value").to_pylist()
+                seen.extend(found.column("value").to_pylist())
+            return consumer.position(partition) >= end
+
+        wait_until(is_at_the_end, "the consumer is at the end")
         return seen, consumer.position(partition)
 
 
@@ -87,18 +92,20 @@ def read_librdkafka(bootstrap: str, topic: str, isolation: str) -> tuple[list[by
     try:
         consumer.assign([confluent_kafka.TopicPartition(topic, 0, confluent_kafka.OFFSET_BEGINNING)])
         seen: list[bytes] = []
-        deadline = time.monotonic() + PATIENCE_SECONDS
-        while time.monotonic() < deadline:
+
+        def poll_end() -> confluent_kafka.Message | None:
             message = consumer.poll(1)
             if message is None:
-                continue
-            error = message.error()
-            if error is None:
+                return None
+            if message.error() is None:
                 seen.append(message.value())
-                continue
-            assert confluent_kafka.KafkaError._PARTITION_EOF == error.code(), error
-            return seen, message.offset()
-        raise AssertionError(f"librdkafka did not reach the end; it saw {seen}")
+                return None
+            assert confluent_kafka.KafkaError._PARTITION_EOF == message.error().code(), message.error()
+            return message
+
+        end = wait_until(poll_end, lambda: f"librdkafka reaches the end; it saw {seen}")
+        assert end is not None
+        return seen, end.offset()
     finally:
         consumer.close()
 
@@ -202,10 +209,9 @@ def test_records_that_expire_while_a_fetch_waits(broker: InProcessBroker, topic:
         consumer.assign([partition])
         consumer.seek_to_beginning()
         send(broker.bootstrap, topic, (b"a", b"1000"), (b"b", LONG), age_ms=0)
-        seen: list[bytes] = []
-        deadline = time.monotonic() + PATIENCE_SECONDS
-        while not seen and time.monotonic() < deadline:
-            seen = [record.value for records in consumer.poll(500).values() for record in records]
+        seen = wait_until(
+            lambda: [record.value for records in consumer.poll(500).values() for record in records], "it is answered"
+        )
     assert [b"b"] == seen
 
 
@@ -266,9 +272,12 @@ def test_replicas_have_expired_records_and_serve_the_others(tmp_path: Path) -> N
             consumer.assign([partition])
             consumer.seek_to_beginning()
             seen: list[bytes] = []
-            deadline = time.monotonic() + PATIENCE_SECONDS
-            while consumer.position(partition) < 4 and time.monotonic() < deadline:
-                seen += [record.value for records in consumer.poll(200).values() for record in records]
+
+            def is_at_the_end() -> bool:
+                seen.extend(record.value for records in consumer.poll(200).values() for record in records)
+                return consumer.position(partition) >= 4
+
+            wait_until(is_at_the_end, "the consumer is at the end")
             assert ([b"a", b"c"], 4) == (seen, consumer.position(partition))
         copies = {}
         for each in cluster.brokers:

@@ -1,7 +1,6 @@
 """Consumers that name their rack read the replica there, as far as it knows what is committed."""
 
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,6 +13,7 @@ from ottla.metadata.configs.broker_configs import RACK_AWARE_SELECTOR
 from ottla.model.ids import TopicPartition
 from ottla.replication.partition import Partition
 from ottla.testing import BrokerCluster, InProcessBroker
+from tests.waiting import wait_until
 
 SECONDS = 60
 PATIENT = {"broker.session.timeout.ms": "60000", "replica.lag.time.max.ms": "60000"}
@@ -109,13 +109,12 @@ def test_librdkafka_reads_there_too_and_goes_back_when_it_dies(cluster: BrokerCl
     )
     consumer.subscribe(["t"])
 
+    def poll() -> bytes | None:
+        record = consumer.poll(1)
+        return None if record is None or record.error() is not None else bytes(record.value())
+
     def value() -> bytes | None:
-        deadline = time.monotonic() + SECONDS
-        while time.monotonic() < deadline:
-            record = consumer.poll(1)
-            if record is not None and record.error() is None:
-                return bytes(record.value())
-        return None
+        return wait_until(poll, "a record comes")
 
     try:
         with Producer(bootstrap_servers=cluster.bootstrap, acks="all") as producer:

@@ -20,7 +20,7 @@ from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from ottla.testing.free_ports import free_ports
 from tests.compat.kafka_jars import KAFKA_VERSION, java_command, kafka_tool
-from tests.waiting import PATIENCE_SECONDS
+from tests.waiting import PATIENCE_SECONDS, wait_until
 
 CLUSTER_ID: Final = "b3R0bGEta2Fma2EtdGVzdA"
 START_TIMEOUT_S: Final = PATIENCE_SECONDS
@@ -115,12 +115,21 @@ class KafkaBroker:
 
     def wait_made(self, topics: Iterable[str]) -> None:
         """Returns once new topics have a log: the controller answers their creation before the broker knows of it."""
-        deadline = time.monotonic() + START_TIMEOUT_S
-        for topic in topics:
-            while not any((self.log_dir / f"{topic}-0").glob("*.log")):
-                if time.monotonic() > deadline:
-                    raise TimeoutError(f"Kafka has no log of {topic} after {START_TIMEOUT_S:g} s:\n{self._log_end()}")
-                time.sleep(0.02)
+        folders = [self.log_dir / f"{topic}-0" for topic in topics]
+        wait_until(
+            lambda: all(any(folder.glob("*.log")) for folder in folders),
+            lambda: f"Kafka has logs in {folders}:\n{self._log_end()}",
+            START_TIMEOUT_S,
+        )
+
+    def wait_cleaned(self, topic: str) -> None:
+        """Returns once the cleaner's checkpoint has reached the active segment."""
+
+        def is_cleaned() -> bool:
+            active = max(int(path.stem) for path in (self.log_dir / f"{topic}-0").glob("*.log"))
+            return f"{topic} 0 {active}" in (self.log_dir / "cleaner-offset-checkpoint").read_text().splitlines()
+
+        wait_until(is_cleaned, lambda: f"Kafka has cleaned {topic}:\n{self._log_end()}")
 
     def properties(self, broker_port: int, controller_port: int) -> dict[str, str]:
         """What the broker is told when it starts with these ports."""

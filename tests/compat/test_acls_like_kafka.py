@@ -23,6 +23,7 @@ from tests.compat.kafka_broker import QUICK_START_JVM_OPTIONS, KafkaBroker
 from tests.compat.kafkas_word import KafkasWord, readable
 from tests.compat.ottla_broker import OttlaBroker
 from tests.compat.test_answers_like_kafka import batch, create
+from tests.waiting import tries, wait_until
 from tests.wire.exchange import RawConnection, read_response, request_frame
 
 SECONDS: Final = timedelta(seconds=20)
@@ -167,26 +168,25 @@ class Prepared:
         created = admin.ask(ApiKey.CREATE_ACLS, 3, {"creations": creations}).results
         assert all(each.error_code == 0 for each in created)
         every = {"resource_type_filter": 1, "pattern_type_filter": 1, "operation": 1, "permission_type": 1}
-        deadline = time.monotonic() + SECONDS.total_seconds()
-        while time.monotonic() < deadline:
-            found = admin.ask(ApiKey.DESCRIBE_ACLS, 3, every).resources
-            if len(creations) == sum(len(each.acls) for each in found):
-                return
-        raise TimeoutError("the ACLs are not in force")
+
+        def count() -> int:
+            return sum(len(each.acls) for each in admin.ask(ApiKey.DESCRIBE_ACLS, 3, every).resources)
+
+        wait_until(lambda: len(creations) == count(), "the ACLs are in force")
 
 
 def settled(connection: RawConnection, api_key: ApiKey, version: int, values: Mapping[str, Any]) -> Any:
     """The answer, once the coordinators are there."""
-    deadline = time.monotonic() + SECONDS.total_seconds()
-    while True:
+    for _ in tries("the coordinators are there"):
         connection.send(request_frame(api_key, version, values))
         frame = connection.receive()
         if api_key == ApiKey.DESCRIBE_TRANSACTIONS:
             # A transaction that has not begun has the timestamp -1, which kio does not read.
             frame = frame.replace(b"\xff" * 8, bytes(8))
         _, answer = read_response(api_key, version, frame)
-        if not NOT_YET & set(codes(answer)) or time.monotonic() > deadline:
-            return answer
+        if not NOT_YET & set(codes(answer)):
+            break
+    return answer
 
 
 def codes(value: Any) -> Iterator[ErrorCode]:

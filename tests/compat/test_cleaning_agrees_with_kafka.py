@@ -1,7 +1,6 @@
 """The same logs, cleaned by Kafka and by Ottla: what is left must be the same, at the same offsets."""
 
 import shutil
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final
@@ -84,20 +83,9 @@ def theirs(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Ex
                 shutil.copy(path, target / path.name)
     with broker:
         for topic in TOPICS:
-            _wait_cleaned(broker, topic)
+            broker.wait_cleaned(topic)
         partitions = {topic: read_partition(broker.bootstrap, topic) for topic in TOPICS}
     return broker.log_dir, partitions
-
-
-def _wait_cleaned(broker: KafkaBroker, topic: str) -> None:
-    """Returns once Kafka's cleaner has reached the active segment."""
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    active = max(int(path.stem) for path in (broker.log_dir / f"{topic}-0").glob("*.log"))
-    while time.monotonic() < deadline:
-        if f"{topic} 0 {active}" in (broker.log_dir / "cleaner-offset-checkpoint").read_text().splitlines():
-            return
-        time.sleep(0.05)  # Between two looks at a file that another process writes.
-    raise TimeoutError(f"Kafka did not clean {topic} within {PATIENCE_SECONDS} s:\n{broker.log_text()[-4000:]}")
 
 
 @pytest.mark.parametrize("topic", TOPICS)

@@ -1,7 +1,6 @@
 """Kafka Connect with an exactly-once source on Ottla, and MirrorMaker 2 from Apache Kafka to Ottla and back."""
 
 import json
-import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable
@@ -17,7 +16,7 @@ from ottla.testing.free_ports import free_port
 from tests.compat.connect_process import DISTRIBUTED, MIRROR_MAKER, ConnectProcess
 from tests.compat.kafka_broker import KafkaBroker
 from tests.compat.ottla_broker import OttlaBroker
-from tests.waiting import PATIENCE_SECONDS
+from tests.waiting import tries, wait_until
 
 COUNT: Final = 200
 MIRROR: Final = {
@@ -46,12 +45,13 @@ MIRROR: Final = {
 
 
 def wait(condition: Callable[[], bool], process: ConnectProcess) -> None:
-    """Returns when it is so; looks a few times a second, as a request each takes its time."""
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while not condition():
+    """Returns when it is so; fails at once when the process has ended."""
+
+    def look() -> bool:
         assert process.is_running(), "the process ended"
-        assert time.monotonic() < deadline, "too late"
-        time.sleep(0.2)
+        return condition()
+
+    wait_until(look)
 
 
 def values(bootstrap: str, topic: str, count: int) -> list[bytes]:
@@ -66,14 +66,15 @@ def values(bootstrap: str, topic: str, count: int) -> list[bytes]:
         }
     )
     try:
-        deadline = time.monotonic() + PATIENCE_SECONDS
         # A task is RUNNING before it creates its topic: it does so for its first records.
-        while not (found := consumer.list_topics(topic, timeout=10).topics[topic].partitions):
-            assert time.monotonic() < deadline, f"there is no topic {topic}"
-            time.sleep(0.2)
+        found = wait_until(
+            lambda: consumer.list_topics(topic, timeout=10).topics[topic].partitions, f"there is a topic {topic}"
+        )
         consumer.assign([TopicPartition(topic, index, 0) for index in found])
         read: list[tuple[int, int, bytes]] = []
-        while len(read) < count and time.monotonic() < deadline:
+        for _ in tries(f"{count} records are read"):
+            if len(read) >= count:
+                break
             for each in consumer.consume(500, 1.0):
                 assert each.error() is None
                 read.append((each.partition() or 0, each.offset() or 0, each.value() or b""))
@@ -180,8 +181,9 @@ def read_in_group(bootstrap: str, group: str, topic: str, count: int) -> list[by
     consumer.subscribe([topic])
     found: list[bytes] = []
     try:
-        deadline = time.monotonic() + PATIENCE_SECONDS
-        while len(found) < count and time.monotonic() < deadline:
+        for _ in tries(f"{count} records are read"):
+            if len(found) >= count:
+                break
             for each in consumer.consume(count - len(found), 1.0):
                 assert each.error() is None
                 found.append(each.value() or b"")

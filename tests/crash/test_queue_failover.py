@@ -8,7 +8,7 @@ from pathlib import Path
 from ottla import AsyncConsumer, AsyncProducer
 from ottla.testing.broker_cluster import BrokerCluster
 from ottla.testing.process_broker import ProcessBroker
-from tests.waiting import PATIENCE_SECONDS
+from tests.waiting import tries
 
 COUNT = 600
 SPREAD_MS = 6_000
@@ -39,9 +39,8 @@ async def read(bootstrap: str, dues: dict[bytes, int]) -> list[bytes]:
         auto_offset_reset="earliest",
         isolation_level="read_uncommitted",
     ) as consumer:
-        deadline = time.monotonic() + PATIENCE_SECONDS
         quiet_since = time.monotonic()
-        while time.monotonic() < deadline:
+        for _ in tries("all are delivered, and none again for two seconds"):
             polled = await consumer.poll(500)
             for record in (each for records in polled.values() for each in records):
                 value = record.value or b""

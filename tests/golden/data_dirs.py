@@ -110,7 +110,7 @@ def live(folder: Path) -> Iterator[tuple[str, Path, dict[str, ExpectedPartition]
 
         broker.start()
         _second_life(broker.bootstrap)
-        _wait_cleaned(broker, "compacted")
+        broker.wait_cleaned("compacted")
         partitions = _read_all(broker.bootstrap)
         broker.stop()
         clean = folder / "clean"
@@ -196,18 +196,6 @@ def _leave_open(bootstrap: str, transactional_id: str, numbers: range) -> None:
     writer.producer.begin_transaction()
     writer.write("transactions", numbers)
     _left_open.append(writer)
-
-
-def _wait_cleaned(broker: KafkaBroker, topic: str) -> None:
-    """Returns once the cleaner's checkpoint has reached the active segment."""
-    deadline = time.monotonic() + TIMEOUT_S
-    while time.monotonic() < deadline:
-        active = max(int(path.stem) for path in (broker.log_dir / f"{topic}-0").glob("*.log"))
-        lines = (broker.log_dir / "cleaner-offset-checkpoint").read_text().splitlines()
-        if f"{topic} 0 {active}" in lines:
-            return
-        time.sleep(0.1)
-    raise TimeoutError(f"{topic} was not cleaned within {TIMEOUT_S} s:\n{broker.log_text()[-4000:]}")
 
 
 def _read_all(bootstrap: str) -> dict[str, ExpectedPartition]:

@@ -17,7 +17,7 @@ from ottla.testing.free_ports import free_ports
 from tests.compat.kafka_broker import QUICK_START_JVM_OPTIONS, KafkaBroker
 from tests.compat.kafka_jars import KAFKA_VERSION, OLD_KAFKA_VERSION
 from tests.compat.ottla_broker import OttlaBroker
-from tests.waiting import PATIENCE_SECONDS
+from tests.waiting import PATIENCE_SECONDS, tries
 
 TARGET: Final = os.environ.get("OTTLA_COMPAT_TARGET", "ottla")
 KAFKA_VERSIONS: Final = {"kafka": KAFKA_VERSION, "kafka-3.9": OLD_KAFKA_VERSION}
@@ -115,12 +115,10 @@ def wait_led(bootstrap: str, topic: str, partitions: int) -> None:
         return
     spec: Any = OffsetSpec
     asked = {TopicPartition(topic, partition): spec.latest() for partition in range(partitions)}
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while time.monotonic() < deadline:
+    for _ in tries(f"{topic} is led"):
         # A new client each time: librdkafka remembers for a while that it did not find a topic.
         admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
         with contextlib.suppress(KafkaException):
             for answer in admin.list_offsets(asked).values():
                 answer.result(PATIENCE_SECONDS)
             return
-    raise TimeoutError(f"{topic} is not led after {PATIENCE_SECONDS} s")

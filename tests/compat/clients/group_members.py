@@ -5,7 +5,6 @@ one flavour, and a module runs it for all flavours at once; each outcome is one 
 """
 
 import itertools
-import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -16,7 +15,7 @@ from typing import Any, Final, TypeVar
 from tests.compat.clients.foreign_client import ForeignClient
 from tests.compat.clients.group_flavours import Flavour
 from tests.compat.clients.shapes import small
-from tests.waiting import PATIENCE_SECONDS
+from tests.waiting import wait_until
 
 LOOK_SECONDS: Final = 0.1
 ROUND: Final = 10
@@ -157,18 +156,17 @@ def wait_read(members: Sequence[Member], count: int) -> Counter[Record]:
 
 def wait_committed(client: ForeignClient, group: str, topic: str, offsets: Sequence[int]) -> None:
     """Returns once these offsets of the topic's partitions are committed."""
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while (found := [row[1] for row in committed(client, group, topic, len(offsets))]) != list(offsets):
-        assert time.monotonic() < deadline, f"{found} are committed in {group}, not {offsets}"
-        time.sleep(LOOK_SECONDS)
+
+    def found() -> list[int]:
+        return [row[1] for row in committed(client, group, topic, len(offsets))]
+
+    wait_until(lambda: found() == list(offsets), lambda: f"{offsets} are committed in {group}, not {found()}")
 
 
 def wait_failed(member: Member) -> int | None:
     """Kafka's code of the error by which the member ended."""
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while (error := member.state().error) is None:
-        assert time.monotonic() < deadline, "the member goes on"
-        time.sleep(LOOK_SECONDS)
+    error = wait_until(lambda: member.state().error, "the member ends")
+    assert error is not None
     code: int | None = error["code"]
     return code
 
@@ -198,16 +196,16 @@ def wait_states(
     members: Sequence[Member], condition: Callable[[list[MemberState]], bool], what: str
 ) -> list[MemberState]:
     """Looks until it is so; a member that fails meanwhile, or time that runs out, is a failure of the test."""
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while True:
-        states = [member.state() for member in members]
+    states: list[MemberState] = []
+
+    def look() -> bool:
+        states[:] = [member.state() for member in members]
         errors = [state.error for state in states if state.error]
         assert not errors, f"waited until {what}, but {errors}"
-        if condition(states):
-            return states
-        if time.monotonic() > deadline:
-            raise AssertionError(f"waited {PATIENCE_SECONDS} s in vain until {what}: {states}")
-        time.sleep(LOOK_SECONDS)
+        return condition(states)
+
+    wait_until(look, lambda: f"{what}: {states}")
+    return states
 
 
 Told = TypeVar("Told")

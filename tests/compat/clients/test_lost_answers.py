@@ -23,6 +23,7 @@ from tests.compat.clients.foreign_client import ForeignClient, ForeignProducer
 from tests.compat.clients.middleman import Middleman
 from tests.compat.clients.shapes import KEEP_ALL, expected_reading, small, stored_batches
 from tests.compat.clients.transactional import TransactionalProducer, read_isolated, transactional_producer
+from tests.waiting import wait_until
 
 # A client that does not linger may send each record in a batch of its own, and no more than five batches without an
 # answer: all records of a round must fit into these. Kafka, once killed, at times answers such a retry of Java's older
@@ -85,13 +86,16 @@ def lives(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Life]]
             middleman.withhold_answers()
             for life in chosen:
                 life.outcomes.append(pool.submit(step, life))
-            deadline = time.monotonic() + ARRIVAL_TIMEOUT_S
-            while not all(map(arrived, chosen)):
-                if time.monotonic() > deadline:
-                    middleman.cut_off()
-                    middleman.resume()
-                    raise AssertionError(f"what the clients sent did not arrive: {_arrivals(data, chosen)}")
-                time.sleep(LOOK_S)
+            try:
+                wait_until(
+                    lambda: all(map(arrived, chosen)),
+                    lambda: f"what the clients sent has arrived: {_arrivals(data, chosen)}",
+                    ARRIVAL_TIMEOUT_S,
+                )
+            except AssertionError:
+                middleman.cut_off()
+                middleman.resume()
+                raise
             broker.kill()
             middleman.cut_off()
             broker.start()
