@@ -57,6 +57,8 @@ REPEATED_ID: Final = "half message: repeated id"
 
 REDRIVE_COUNT: Final = "ottla.redrive.count"
 """How often a dead letter was sent back to its topic; set by the command that does it."""
+REDRIVE_TIMESTAMP: Final = "ottla.redrive.timestamp"
+"""The first timestamp of a dead letter that was sent back with a new one, in milliseconds since the epoch."""
 
 BROKER_HEADERS: Final = (DUE_MS, ORIGIN, RETRY_ATTEMPT, RETRY_TOKEN, RETRY_BEHIND, DEAD, HALF_CHECKS, HALF_HOPS)
 

@@ -17,6 +17,7 @@ from ottla.model.queue_names import (
     CLIENT_HEADERS,
     HEADER_PREFIX,
     REDRIVE_COUNT,
+    REDRIVE_TIMESTAMP,
     RETRY_EXCEPTION,
     RETRY_ORIGIN,
     RETRY_REASON,
@@ -31,7 +32,7 @@ from ottla.records.payload import read_payload
 from ottla.records.record import Headers
 
 _BROKER_HEADERS: Final = HeaderNames(*BROKER_HEADERS)
-_ALL_HEADERS: Final = HeaderNames(*CLIENT_HEADERS, *BROKER_HEADERS, REDRIVE_COUNT)
+_ALL_HEADERS: Final = HeaderNames(*CLIENT_HEADERS, *BROKER_HEADERS, REDRIVE_COUNT, REDRIVE_TIMESTAMP)
 _ALL_NAMES: Final = frozenset(_ALL_HEADERS.names)
 _SINGLE_NAMES: Final = frozenset(CLIENT_HEADERS) - {RETRY_REASON, RETRY_EXCEPTION, RETRY_REJECT, RETRY_ORIGIN}
 """Clients that hand a record back with all its headers add further reasons to those of earlier attempts."""

@@ -14,6 +14,7 @@ from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memset
 
 from ottla.model.errors import CorruptBatchError, MisuseError
+from ottla.model.ids import QUEUE_PRODUCER_BIT
 from ottla.records.compression import compress, decompress
 from ottla.records.decode import record_story
 from ottla.records.layout import Codec
@@ -170,7 +171,7 @@ cdef bytes _rebuilt(batch, const ottla_walk* walk, const ottla_selection* select
     cdef Py_ssize_t size = 0
     _copy_fields(batch, &fields)
     fields.count = selection.kept
-    if not batch.timestamp_type:
+    if not batch.timestamp_type and fields.producer_id < QUEUE_PRODUCER_BIT:  # Deliveries count from their append.
         fields.max_timestamp = ottla_add64(fields.base_timestamp, selection.delta_max)
     if horizon is not None:
         shift = ottla_sub64(fields.base_timestamp, horizon)

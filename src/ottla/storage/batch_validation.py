@@ -3,6 +3,9 @@
 The header is not trusted. As in Kafka, a compiled kernel walks the records, after decompression if necessary, so that
 the largest timestamp, which retention and ListOffsets use, is that of the records. A valid batch is stored as it
 arrived, except for offset, leader epoch and timestamps that the broker writes.
+
+A record that a queue delivers keeps its timestamp, which may be older than the retention of its topic by then. So the
+largest timestamp of such a batch is the time of its append: retention, and searches by time, count from the delivery.
 """
 
 from typing import Final
@@ -15,7 +18,7 @@ from ottla.model.errors import (
     SegmentTooSmallError,
     UnsupportedCodecError,
 )
-from ottla.model.ids import TimestampMs
+from ottla.model.ids import QUEUE_PRODUCER_BIT, TimestampMs
 from ottla.records.batch import Batch
 from ottla.records.layout import APPEND_TIME_BIT, CODEC_BITS, CONTROL_BIT, Codec, TimestampType
 from ottla.records.payload import read_payload
@@ -33,8 +36,11 @@ def validate(batch: Batch, config: LogConfig, now: TimestampMs, *, is_own: bool 
     The batch must be in a writable buffer: wrong header fields about its records are corrected there.
     """
     oldest, newest = now - config.timestamp_before_max_ms, min(now + config.timestamp_after_max_ms, UNLIMITED)
-    if (config.takes_own_as_is if is_own else config.takes_as_is) and batch.passes(
-        config.batch_bytes_max, oldest, newest
+    is_delivery = batch.producer_id >= QUEUE_PRODUCER_BIT
+    if (
+        (config.takes_own_as_is if is_own else config.takes_as_is)
+        and not is_delivery
+        and batch.passes(config.batch_bytes_max, oldest, newest)
     ):
         return batch
     batch.check()
@@ -48,6 +54,8 @@ def validate(batch: Batch, config: LogConfig, now: TimestampMs, *, is_own: bool 
     if by_append_time:
         oldest, newest = -UNLIMITED, UNLIMITED
     max_timestamp, keyless, untimely = survey(payload, batch.count, batch.base_timestamp, oldest, newest)
+    if is_delivery:
+        max_timestamp = max(max_timestamp, now)
     claims_append_time = bool(batch.attributes & APPEND_TIME_BIT)
     if untimely or (keyless and config.cleanup_compact) or (claims_append_time and by_append_time):
         _refuse(batch, payload, config, oldest, newest)

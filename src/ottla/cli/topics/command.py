@@ -10,6 +10,7 @@ from ottla.cli.confirmation import confirm
 from ottla.cli.deletions import delete_each
 from ottla.cli.options import AsJson, AssumeYes, Bootstrap, DryRun, Profile, TopicName, UsageError, parse_pairs
 from ottla.cli.output import human_bytes, human_count, print_facts, print_json, print_list, print_table, say, tell
+from ottla.operations.durations import human_duration
 
 if TYPE_CHECKING:
     from ottla.client.network.cluster import Cluster
@@ -109,6 +110,7 @@ def describe(
                 "partitions": len(description["partitions"]),
                 "records": f"at most {sum(each['records'] or 0 for each in description['partitions']):,}",
                 "size": human_bytes(sum(each["size_bytes"] or 0 for each in description["partitions"])),
+                "retention": _retention_story(description),
                 "configs": ", ".join(f"{key}={value}" for key, value in description["configs"].items()) or "defaults",
             }
         )
@@ -343,7 +345,37 @@ async def _describe(cluster: "Cluster", topic: "TopicView") -> dict[str, Any]:
             }
         )
     set_here = {each.name: each.value for each in configs if each.source is ConfigSource.TOPIC}
-    return {"name": topic.name, "id": topic.id, "configs": set_here, "partitions": partitions}
+    retention = _retention({each.name: each.value for each in configs})
+    return {"name": topic.name, "id": topic.id, **retention, "configs": set_here, "partitions": partitions}
+
+
+def _retention(configs: dict[str, str | None]) -> dict[str, Any]:
+    """After how long records are deleted, None for never, and from which time on that counts."""
+    retention_ms = int(configs.get("retention.ms") or -1)
+    if retention_ms < 0 or "delete" not in (configs.get("cleanup.policy") or ""):
+        return {"retention_ms": None, "retention_from": None}
+    gets_deliveries = configs.get("ottla.companion.kind") or "true" in (
+        configs.get("ottla.delay.enable"),
+        configs.get("ottla.half.enable"),
+    )
+    starts = "delivery" if gets_deliveries else "timestamp"
+    if configs.get("message.timestamp.type") == "LogAppendTime":
+        starts = "append"
+    return {"retention_ms": retention_ms, "retention_from": starts}
+
+
+_RETENTION_STARTS: Final = {
+    "append": "the append",
+    "delivery": "the delivery of a record by a queue, or else its timestamp",
+    "timestamp": "the timestamp of a record",
+}
+
+
+def _retention_story(description: dict[str, Any]) -> str:
+    if description["retention_ms"] is None:
+        return "not by time"
+    since = _RETENTION_STARTS[description["retention_from"]]
+    return f"{human_duration(description['retention_ms'])} after {since}"
 
 
 def _row(partition: dict[str, Any]) -> tuple[Any, ...]:

@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, Self
 
 from ottla.client.admin.config_requests import Resource, ResourceType, describe_configs
 from ottla.client.admin.group_offsets import committed_offsets
@@ -30,6 +30,7 @@ from ottla.model.ids import TopicPartition
 from ottla.model.queue_names import (
     NO_DECISION,
     REDRIVE_COUNT,
+    REDRIVE_TIMESTAMP,
     REPEATED_ID,
     TTL_DEFAULT_MS,
     TTL_ENABLE,
@@ -55,6 +56,7 @@ _REFUSALS: Final = frozenset(
     }
 )
 """Codes by which a broker refuses a record for good."""
+_RETENTION: Final = ("cleanup.policy", "message.timestamp.type", "retention.ms")
 
 
 def redrive_group(topic: str) -> str:
@@ -119,7 +121,7 @@ class Redrive:
         self._stop = asyncio.Event()
         self._counts: dict[str, int | None] = {}
         """Partitions of target topics, None if the topic does not exist."""
-        self._ttls: dict[str, _Ttl] = {}
+        self._ages: dict[str, _Ages] = {}
         self.outcome = RedriveOutcome()
         self.ends: dict[TopicPartition, int] = {}
         """The offset of each partition up to which letters are read (exclusive)."""
@@ -172,9 +174,10 @@ class Redrive:
             target = await self._target_of(letter, progress)
             if target is None:
                 continue
-            is_expired = await self._is_expired(letter, target)
+            is_too_old = _is_older(letter, (await self._ages_of(target)).retention_ms)
+            keeps_time = not (is_too_old or await self._is_expired(letter, target))
             partition_to = self._partition_of(letter, target)
-            if not await work.send(_Sending(letter, target, partition_to, keeps_time=not is_expired)):
+            if not await work.send(_Sending(letter, target, partition_to, keeps_time=keeps_time)):
                 self.outcome.redriven[target] -= 1
                 return False
             self._on_progress(self.outcome)
@@ -229,17 +232,16 @@ class Redrive:
         return story.origin.partition
 
     async def _is_expired(self, letter: Letter, target: str) -> bool:
-        """Whether consumers of its topic would not get a letter that is sent back with its old timestamp."""
-        record = letter.record
-        if self._rules.to is not None or record.timestamp < 0:
-            return False
-        if target not in self._ttls:
+        """Whether consumers of a topic would not get a letter that is sent there with its old timestamp."""
+        ages = await self._ages_of(target)
+        return _is_older(letter, ages.ttl_of(letter.record.headers))
+
+    async def _ages_of(self, target: str) -> "_Ages":
+        if target not in self._ages:
             resource = Resource(type=ResourceType.TOPIC, name=target)
-            entries = await describe_configs(self._cluster, resource, (TTL_ENABLE, TTL_DEFAULT_MS))
-            values = {each.name: each.value for each in entries}
-            self._ttls[target] = _Ttl(values.get(TTL_ENABLE) == "true", int(values.get(TTL_DEFAULT_MS) or -1))
-        ttl_ms = self._ttls[target].of(record.headers)
-        return ttl_ms is not None and record.timestamp + ttl_ms <= time.time_ns() // 1_000_000
+            entries = await describe_configs(self._cluster, resource, (TTL_ENABLE, TTL_DEFAULT_MS, *_RETENTION))
+            self._ages[target] = _Ages.of({each.name: each.value for each in entries})
+        return self._ages[target]
 
     async def _partitions(self, topic: str) -> int | None:
         if topic not in self._counts:
@@ -260,20 +262,36 @@ class _Sending:
     keeps_time: bool = True
 
 
-class _Ttl(NamedTuple):
-    """What the configs of a topic say about expiry."""
+class _Ages(NamedTuple):
+    """How old the records of a topic may be, by its configs."""
 
-    is_enabled: bool
-    default_ms: int
+    has_ttl: bool
+    ttl_ms: int
+    """Of records without a header; -1 for none."""
+    retention_ms: int | None
+    """None if records are not deleted by their timestamps."""
 
-    def of(self, headers: "tuple[Header, ...] | list[Header]") -> int | None:
+    @classmethod
+    def of(cls, configs: Mapping[str, str | None]) -> Self:
+        """The ages of a topic with these configs."""
+        policy, kind, limit = (configs.get(name) or "" for name in _RETENTION)
+        retention_ms = int(limit or -1) if "delete" in policy and kind != "LogAppendTime" else -1
+        ttl_ms = int(configs.get(TTL_DEFAULT_MS) or -1)
+        return cls(configs.get(TTL_ENABLE) == "true", ttl_ms, retention_ms if retention_ms >= 0 else None)
+
+    def ttl_of(self, headers: "tuple[Header, ...] | list[Header]") -> int | None:
         """After how long a record with these headers expires; None for never."""
-        if not self.is_enabled and self.default_ms < 0:
+        if not self.has_ttl and self.ttl_ms < 0:
             return None
         told = [value for name, value in headers if name == TTL_MS and value is not None]
         if told and told[-1].isdigit():
             return int(told[-1])
-        return self.default_ms if self.default_ms >= 0 else None
+        return self.ttl_ms if self.ttl_ms >= 0 else None
+
+
+def _is_older(letter: Letter, age_ms: int | None) -> bool:
+    timestamp = letter.record.timestamp
+    return age_ms is not None and timestamp >= 0 and timestamp + age_ms <= time.time_ns() // 1_000_000
 
 
 class _Transactions:
@@ -351,6 +369,8 @@ class _Transactions:
             record = sending.letter.record
             headers = redriven_headers(record.headers)
             timestamp_ms = record.timestamp if record.timestamp >= 0 and sending.keeps_time else None
+            if not sending.keeps_time and all(name != REDRIVE_TIMESTAMP for name, _ in headers):
+                headers.append((REDRIVE_TIMESTAMP, b"%d" % record.timestamp))
             await self._producer.send(
                 sending.target, record.value, record.key, headers, sending.partition, timestamp_ms
             )

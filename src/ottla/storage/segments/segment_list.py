@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from ottla.env.ports import Disk
 from ottla.model.errors import MisuseError
-from ottla.model.ids import NO_TIMESTAMP, Offset, TimestampMs
+from ottla.model.ids import NO_TIMESTAMP, QUEUE_PRODUCER_BIT, Offset, TimestampMs
 from ottla.records.batch import Batch
 from ottla.records.decode import decode_records
 from ottla.storage.data_dirs import names
@@ -81,9 +81,9 @@ class SegmentList:
                 continue
             place = segment.locate_timestamp(timestamp, start)
             while place is not None:
-                for record in decode_records(_load(segment, place)):
-                    if record.timestamp >= timestamp and record.offset >= start:
-                        return TimestampOffset(TimestampMs(record.timestamp), Offset(record.offset))
+                for found in _timestamps(_load(segment, place)):
+                    if found.timestamp >= timestamp and found.offset >= start:
+                        return found
                 place = segment.locate(Offset(place.last_offset + 1), timestamp)
         return None
 
@@ -212,6 +212,14 @@ def _load(segment: Segment, place: BatchPlace) -> Batch:
     return Batch(segment.file.read_at(place.position, place.size_bytes))
 
 
+def _timestamps(batch: Batch) -> Iterator[TimestampOffset]:
+    """The time of each record of a batch: that of its delivery if a queue delivered it."""
+    delivered_ms = batch.max_timestamp if batch.producer_id >= QUEUE_PRODUCER_BIT else None
+    for record in decode_records(batch):
+        time_ms = TimestampMs(record.timestamp) if delivered_ms is None else delivered_ms
+        yield TimestampOffset(time_ms, Offset(record.offset))
+
+
 def _largest_behind(segment: Segment, start: Offset) -> TimestampMs:
     """The largest timestamp of a segment's records at or behind `start`; only the batch that contains it is decoded."""
     largest = NO_TIMESTAMP
@@ -220,8 +228,7 @@ def _largest_behind(segment: Segment, start: Offset) -> TimestampMs:
         if place.base_offset >= start:
             largest = max(largest, place.max_timestamp)
         else:
-            records = decode_records(_load(segment, place))
-            times = [TimestampMs(each.timestamp) for each in records if each.offset >= start]
+            times = [found.timestamp for found in _timestamps(_load(segment, place)) if found.offset >= start]
             largest = max(largest, *times, NO_TIMESTAMP)
         place = segment.locate(Offset(place.last_offset + 1))
     return largest

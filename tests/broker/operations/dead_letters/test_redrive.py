@@ -151,6 +151,23 @@ async def test_letters_are_left_with_a_reason(
     assert outcome({shop.topic: 1}, earlier=1, scanned=2) == await shop.run(to=shop.topic)
 
 
+async def test_a_letter_that_retention_would_delete_at_once_gets_a_new_timestamp(
+    shop: Shop, cluster: Cluster, producer: AsyncProducer, ottla_shared_broker: InProcessBroker
+) -> None:
+    brief = ottla_shared_broker.create_topic("operations-brief", configs={"retention.ms": "30000"})
+    now_ms = time.time_ns() // 1_000_000
+    await producer.send_and_wait(shop.dead, b"old", None, story(brief, "old"), 0, DEAD_MS)
+    await producer.send_and_wait(shop.dead, b"new", None, story(brief, "new"), 0, now_ms)
+    assert outcome({brief: 2, shop.topic: 6}, scanned=8) == await shop.run()
+    ends = await bounds_of(cluster, brief)
+    ((old, new),) = (await last_of_each(cluster, ends, 2, isolation_level=READ_COMMITTED)).values()
+    assert (b"old", b"new", now_ms) == (old.value, new.value, new.timestamp)
+    assert old.timestamp >= now_ms
+    count, moved = ("ottla.redrive.count", b"1"), ("ottla.redrive.timestamp", b"%d" % DEAD_MS)
+    assert [("trace", b"t"), count, moved] == list(old.headers)
+    assert [("trace", b"t"), count] == list(new.headers)
+
+
 async def test_a_letter_that_its_topic_refuses_is_left_and_the_others_are_not(
     shop: Shop, producer: AsyncProducer, ottla_shared_broker: InProcessBroker
 ) -> None:

@@ -37,7 +37,7 @@ def story(topic: str, offset: int, reason: str, *, partition: int = 0, group: st
 def topic(ottla: CommandLine) -> str:
     """A topic with two partitions, with an empty dead-letter topic."""
     name = f"t-{uuid4().hex[:8]}"
-    ottla.ok("topics", "create", name, "-p", "2")
+    ottla.ok("topics", "create", name, "-p", "2", "--config", "retention.ms=-1")
     ottla.ok("topics", "create", f"dlq.{name}", "-p", "1")
     return name
 
