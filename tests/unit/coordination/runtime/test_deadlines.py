@@ -15,6 +15,13 @@ def test_earliest_first_then_in_order() -> None:
     assert None is deadlines.next()
 
 
+def test_a_deadline_that_is_moved_passes_at_its_new_time() -> None:
+    deadlines: Deadlines[str] = Deadlines()
+    for key, deadline_ms in (("a", 5), ("b", 7), ("c", 4), ("b", 3), ("c", 9)):
+        deadlines.set(key, deadline_ms)
+    assert [None, "b", None, "a", None, "c"] == [deadlines.pop(now_ms) for now_ms in (2, 3, 4, 5, 8, 9)]
+
+
 @given(
     st.lists(
         st.one_of(
