@@ -356,6 +356,23 @@ class TestBroken:
         assert [0, 1] == [log.recovery_point for log in store]
 
 
+    def test_a_log_that_cannot_be_flushed_now_is_compacted_later(self, caplog: pytest.LogCaptureFixture) -> None:
+        disk, clock = SimDisk(), SimClock()
+        store = open_store(disk, config=LogConfig(cleanup_compact=True, min_cleanable_dirty_ratio=0.01), clock=clock)
+        log = store.create(P0)
+        fill(log, 6)
+        log.advance_high_watermark(log.end_offset)
+        log.roll(clock.now_ms())
+        log.segments.release()
+        path = f"{FOLDER}/{6:020}.log"
+        disk.break_path(path, errno.EMFILE)
+        work = housekeeping(store, disk, clock)
+        assert not asyncio.run(work.clean_one())
+        assert f"partition t-0 was not cleaned: {path}: cannot flush: Too many open files" in caplog.text
+        disk.heal(path)
+        assert asyncio.run(work.clean_one())
+
+
 class TestVanishing:
     def test_while_running(self) -> None:
         disk = SimDisk()
