@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 from kio.schema.errors import ErrorCode
@@ -12,13 +13,16 @@ from ottla.protocol.apis import ApiKey
 from ottla.records.batch import Batch, scan
 from ottla.records.builder import build_batch
 from ottla.records.record import Record
+from ottla.testing.broker_cluster import BrokerCluster
+from ottla.testing.broker_handle import BrokerHandle
 from ottla.testing.in_process_broker import InProcessBroker
+from tests.waiting import wait_until
 from tests.wire.exchange import RawConnection
-from tests.wire.share_member import ACCEPT, RENEW, Member, set_configs, set_up
+from tests.wire.groups import unused_group
+from tests.wire.share_member import ACCEPT, LONG, RENEW, SOON, Member, join, set_configs, set_up
 from tests.wire.transactional_producer import TransactionalProducer, transactional_batch, wait_stable
-from tests.wire.world import produce, unused_name
+from tests.wire.world import batch, create_topic, produce, unused_name, wait_served
 
-LONG = timedelta(seconds=30)
 SETTINGS = {
     "share.coordinator.state.topic.num.partitions": "1",
     "group.share.min.record.lock.duration.ms": "1000",
@@ -73,14 +77,14 @@ def test_sessions_are_limited(connection: RawConnection, broker: InProcessBroker
     group_id, topic_id = set_up(connection, 1)
     members = [Member(connection, group_id, topic_id, name) for name in ("one", "two")]
     for member in members:
-        member.fetch()
+        member.fetch(max_wait=SOON)
     third = Member(connection, group_id, topic_id, "three")
     assert ErrorCode.share_session_limit_reached is third.ask_fetch(max_wait=timedelta(0)).error_code
     # A session that is opened again counts once.
     members[0].epoch = 0
-    members[0].fetch()
+    members[0].fetch(max_wait=SOON)
     members[1].acknowledge(share_session_epoch=-1)
-    assert ErrorCode.none is third.ask_fetch().error_code
+    assert ErrorCode.none is third.ask_fetch(max_wait=SOON).error_code
     assert ErrorCode.share_session_limit_reached is members[1].ask_fetch(share_session_epoch=0).error_code
 
 
@@ -113,19 +117,21 @@ def test_aborted_records_are_not_delivered_with_read_committed(connection: RawCo
 def test_a_fetch_of_one_record_passes_a_long_aborted_transaction(connection: RawConnection) -> None:
     name = unused_name()
     group_id, topic_id = set_up(connection, 0, name=name, share_isolation_level="read_committed")
+    produce(connection, topic_id, build_batch([Record(0, 1, None, b"a")]))
+    member = Member(connection, group_id, topic_id)
+    assert [(0, 0, 1)] == member.fetch(max_wait=LONG)
     producer = TransactionalProducer(connection)
     assert [ErrorCode.none] == producer.add(name, [0])
     count = 40
-    for at in range(count):
-        content = transactional_batch(producer.producer_id, producer.epoch, at, b"x" * 100_000)
+    for at in range(1, count + 1):
+        content = transactional_batch(producer.producer_id, producer.epoch, at - 1, b"x" * 100_000)
         assert (ErrorCode.none, at) == producer.send(name, topic_id, content)
     assert ErrorCode.none is producer.end(commit=False)
-    wait_stable(connection, topic_id, count + 1)
+    wait_stable(connection, topic_id, count + 2)
     produce(connection, topic_id, build_batch([Record(0, 1, None, b"a")]))
-    member = Member(connection, group_id, topic_id)
-    # Without time to wait, the share-partition is loaded and read once.
+    # Without time to wait, the share-partition is read once.
     fetched = member.fetch(max_wait=timedelta(0), max_records=1)
-    assert [(count + 1, count + 1, 1)] == fetched
+    assert [(count + 2, count + 2, 1)] == fetched
 
 
 def test_a_deleted_topic_is_forgotten(connection: RawConnection) -> None:
@@ -138,7 +144,12 @@ def test_a_deleted_topic_is_forgotten(connection: RawConnection) -> None:
     )
     assert ErrorCode.none is deleted.responses[0].error_code
     answer = member.ask_fetch()
-    assert [ErrorCode.unknown_topic_id] == [part.error_code for each in answer.responses for part in each.partitions]
+    # An error that comes with broker 0 as leader would send clients there.
+    assert [(ErrorCode.unknown_topic_id, -1, -1)] == [
+        (part.error_code, part.current_leader.leader_id, part.current_leader.leader_epoch)
+        for each in answer.responses
+        for part in each.partitions
+    ]
     described = connection.ask_newest(
         ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS, {"groups": [{"group_id": group_id, "topics": None}]}
     )
@@ -159,6 +170,85 @@ def test_what_is_in_flight_survives_a_restart_of_the_broker(tmp_path: Path) -> N
             while not acquired:
                 acquired = member.fetch(max_wait=LONG)
             assert (1, last) == (acquired[0][0], acquired[-1][1])
+
+
+def test_records_do_not_wait_for_partitions_that_are_not_loaded(tmp_path: Path) -> None:
+    """The share coordinator of one partition is away: the records of the other are delivered without it."""
+    settings = {
+        "offsets.topic.num.partitions": "1",
+        "offsets.topic.replication.factor": "1",
+        "share.coordinator.state.topic.num.partitions": "2",
+        "share.coordinator.state.topic.replication.factor": "1",
+        "share.coordinator.state.topic.min.isr": "1",
+    }
+    with BrokerCluster(tmp_path / "cluster", settings, brokers=2) as cluster:
+        group_id, name = unused_name(), unused_name()
+        coordinator = coordinator_of(cluster, group_id)
+        with RawConnection(coordinator.bootstrap) as connection:
+            topic = {
+                "name": name,
+                "num_partitions": -1,
+                "replication_factor": -1,
+                "assignments": [{"partition_index": index, "broker_ids": [coordinator.id]} for index in range(2)],
+                "configs": [{"name": "retention.ms", "value": "-1"}],
+            }
+            (made,) = connection.ask_newest(ApiKey.CREATE_TOPICS, {"timeout": LONG, "topics": [topic]}).topics
+            wait_served(connection, made.topic_id, 2)
+            set_configs(connection, group_id, share_auto_offset_reset="earliest")
+            for index in range(2):
+                produce(connection, made.topic_id, batch(), index)
+            join(connection, group_id, name, partitions=2)
+            (other,) = set(cluster.brokers) - {coordinator}
+            other.kill()
+            partitions = [{"partition_index": index} for index in range(2)]
+            wish = {"max_wait": LONG, "min_bytes": 1, "max_bytes": 1_000_000, "max_records": 100, "batch_size": 100}
+            topics = [{"topic_id": made.topic_id, "partitions": partitions}]
+
+            def fetch(epoch: int) -> list[tuple[ErrorCode, list[int]]]:
+                """The error and the acquired offsets of the partitions that are answered."""
+                asked = {"group_id": group_id, "member_id": "m", "share_session_epoch": epoch, "topics": topics, **wish}
+                answer = connection.ask_newest(ApiKey.SHARE_FETCH, asked)
+                return sorted(
+                    (part.error_code, [each.first_offset for each in part.acquired_records])
+                    for topic in answer.responses
+                    for part in topic.partitions
+                )
+
+            assert [(ErrorCode.none, []), (ErrorCode.none, [0])] == fetch(0)
+            assert [(ErrorCode.coordinator_not_available, [])] == fetch(1)
+
+
+def test_records_do_not_wait_until_other_partitions_are_loaded(connection: RawConnection) -> None:
+    """As in Kafka: the first fetch of a session has the records of the partition that is loaded first."""
+    name = unused_name()
+    topic_id = create_topic(connection, name, 2)
+    group_id = unused_group(connection)
+    set_configs(connection, group_id, share_auto_offset_reset="earliest")
+    for index in range(2):
+        produce(connection, topic_id, batch(), index)
+    join(connection, group_id, name, partitions=2)
+    topics = [{"topic_id": topic_id, "partitions": [{"partition_index": index} for index in range(2)]}]
+    member = Member(connection, group_id, topic_id)
+    fetched = [member.ask_fetch(max_wait=LONG, topics=topics) for _ in range(2)]
+    acquired = [
+        [part.partition_index for topic in answer.responses for part in topic.partitions if part.acquired_records]
+        for answer in fetched
+    ]
+    assert [1, 1] == list(map(len, acquired))
+    assert {0, 1} == {partition for partitions in acquired for partition in partitions}
+
+
+def coordinator_of(cluster: BrokerCluster, group_id: str) -> BrokerHandle:
+    """The broker that coordinates a group."""
+    with RawConnection(cluster.brokers[0].bootstrap) as connection:
+        asked = {"key_type": 0, "coordinator_keys": [group_id]}
+
+        def found() -> Any:
+            (answer,) = connection.ask_newest(ApiKey.FIND_COORDINATOR, asked).coordinators
+            return answer if answer.error_code is ErrorCode.none else None
+
+        id = wait_until(found, "the group has a coordinator").node_id
+    return next(broker for broker in cluster.brokers if broker.id == id)
 
 
 @pytest.fixture

@@ -14,6 +14,7 @@ from tests.wire.world import batch, create_topic, produce, unused_name
 
 GAP, ACCEPT, RELEASE, REJECT, RENEW = range(5)
 SOON = timedelta(milliseconds=200)
+LONG = timedelta(seconds=30)
 
 
 class Member:
@@ -42,7 +43,9 @@ class Member:
         }
 
     def ask_fetch(self, *acknowledged: tuple[int, int, list[int]], version: int = 2, **values: Any) -> Any:
-        wish = {"max_wait": SOON, "min_bytes": 1, "max_bytes": 1_000_000, "max_records": 100, "batch_size": 100}
+        # The first fetch loads the share-partition.
+        max_wait = SOON if self.epoch else LONG
+        wish = {"max_wait": max_wait, "min_bytes": 1, "max_bytes": 1_000_000, "max_records": 100, "batch_size": 100}
         asked = self._values(list(acknowledged), **{"forgotten_topics_data": [], **wish, **values})
         answer = self.connection.ask(ApiKey.SHARE_FETCH, version, asked)
         if answer.error_code is ErrorCode.none:
@@ -63,12 +66,17 @@ class Member:
             for each in part.acquired_records
         ]
 
+    def ask_acknowledge(self, *acknowledged: tuple[int, int, list[int]], **values: Any) -> Any:
+        answer = self.connection.ask(ApiKey.SHARE_ACKNOWLEDGE, 2, self._values(list(acknowledged), **values))
+        if answer.error_code is ErrorCode.none:
+            self.epoch += 1
+        return answer
+
     def acknowledge(self, *acknowledged: tuple[int, int, list[int]], **values: Any) -> list[ErrorCode]:
         """The request's error, or those of its partitions."""
-        answer = self.connection.ask(ApiKey.SHARE_ACKNOWLEDGE, 2, self._values(list(acknowledged), **values))
+        answer = self.ask_acknowledge(*acknowledged, **values)
         if answer.error_code is not ErrorCode.none:
             return [answer.error_code]
-        self.epoch += 1
         return [part.error_code for topic in answer.responses for part in topic.partitions]
 
 
@@ -93,6 +101,12 @@ def set_up(
     for partition in range(partitions):
         for _ in range(records):
             produce(connection, topic_id, batch(), partition)
+    join(connection, group_id, name, partitions)
+    return group_id, topic_id
+
+
+def join(connection: RawConnection, group_id: str, name: str, partitions: int = 1) -> None:
+    """A member joins a share group; returns once the group has initialized the topic's partitions."""
     joined = {"group_id": group_id, "member_id": "m", "member_epoch": 0, "subscribed_topic_names": [name]}
     answer = connection.ask_newest(ApiKey.SHARE_GROUP_HEARTBEAT, joined)
     assert ErrorCode.none is answer.error_code, answer.error_message
@@ -110,4 +124,3 @@ def set_up(
 
     if not has_all():
         wait_until(is_assigned, "the share coordinator has initialized the partitions")
-    return group_id, topic_id

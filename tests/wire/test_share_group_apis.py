@@ -11,7 +11,7 @@ from ottla.protocol.apis import ApiKey
 from ottla.records.builder import BatchBuilder
 from tests.wire.exchange import RawConnection, every_version
 from tests.wire.groups import unused_group
-from tests.wire.share_member import ACCEPT, REJECT, RELEASE, RENEW, Member, set_up
+from tests.wire.share_member import ACCEPT, REJECT, RELEASE, RENEW, SOON, Member, set_up
 from tests.wire.world import batch, create_topic, produce, unused_name
 
 NOW = timedelta(0)
@@ -89,7 +89,7 @@ def test_what_a_member_has_is_released_with_its_session(connection: RawConnectio
     ((begin, end, _),) = first.fetch()
     with RawConnection(address) as second_connection:
         second = Member(second_connection, group_id, topic_id, "two")
-        assert [] == second.fetch()
+        assert [] == second.fetch(max_wait=SOON)
         assert [ErrorCode.none] == first.acknowledge((begin, begin, [ACCEPT]), share_session_epoch=-1)
         left = second.fetch(max_wait=timedelta(seconds=10))
         assert [(begin + 1, end, 2)] == left or (begin == end and [] == left)
@@ -165,7 +165,12 @@ def test_acknowledgements_of_other_places_are_refused(connection: RawConnection)
     ):
         batches = [{"first_offset": 0, "last_offset": 0, "acknowledge_types": [ACCEPT]}]
         part = {"partition_index": place[1], "acknowledgement_batches": batches}
-        assert [code] == member.acknowledge(topics=[{"topic_id": place[0], "partitions": [part]}])
+        answer = member.ask_acknowledge(topics=[{"topic_id": place[0], "partitions": [part]}])
+        assert [(code, -1, -1)] == [
+            (part.error_code, part.current_leader.leader_id, part.current_leader.leader_epoch)
+            for topic in answer.responses
+            for part in topic.partitions
+        ]
     # Nothing is answered for partitions of which nothing is said.
     assert [] == member.acknowledge()
 

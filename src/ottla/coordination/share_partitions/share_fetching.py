@@ -5,7 +5,9 @@ The wire format is in `broker/handlers/groups/share_fetch.py`.
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Final, NamedTuple
 
 from ottla.coordination.share_partitions.share_partition import (
@@ -52,45 +54,59 @@ class ShareFetching:
     # Fetching
 
     async def fetch(self, session: ShareSession, places: Sequence[Place], wish: ShareFetchWish) -> Found:
-        """Acquires records of these partitions; waits for some if there are none."""
+        """Acquires records of these partitions; waits for some if there are none.
+
+        As in Kafka, the records of the first partition that is loaded do not wait until others are: a later fetch has
+        theirs.
+        """
         deadline_ms = self._now_ms() + wish.max_wait_ms
-        loaded, found = await self._load(session.key.group_id, places)
+        is_over = asyncio.Event()
+        loads = _Loads(is_over.set)
+        found: Found = {}
+        loaded = self._load(session.key.group_id, places, loads, found)
+        # Where to look for records: where none were looked for yet, then in all, since some may have come meanwhile.
+        tried = loaded
         waits = False
         while True:
+            is_over.clear()
             left_ms = deadline_ms - self._now_ms()
-            is_last = left_ms <= 0 or bool(found) or not loaded
-            waiting = _Waiting(list(loaded.values()), left_ms, self._timers) if waits and not is_last else None
+            is_last = left_ms <= 0 or bool(found) or not (loaded or loads.pending)
+            waiting = (
+                _Waiting(list(loaded.values()), left_ms, self._timers, is_over.set) if waits and not is_last else None
+            )
             try:
                 if is_last or self._has_enough(loaded, wish.min_bytes):
-                    await self._acquire(session, loaded, wish.limits, found)
+                    await self._acquire(session, loaded if is_last else tried, wish.limits, found)
                 if is_last or found or not self.sessions.has(session):
                     return found
                 if waiting is not None:
-                    await waiting.is_over.wait()
+                    await is_over.wait()
             finally:
                 if waiting is not None:
                     waiting.cancel()
-            waits = True
+            # One by one; but a count of bytes is of all that are loaded, and they are not counted again for each.
+            tried = loads.take(1 if wish.min_bytes <= 1 else loads.pending, found)
+            waits = not tried
+            loaded.update(tried)
+            if waits or wish.min_bytes > 1:
+                tried = loaded
 
-    async def _load(self, group_id: str, places: Sequence[Place]) -> tuple[dict[Place, SharePartition], Found]:
-        found = {place: self.partitions.get(ShareKey(group_id, *place)) for place in places}
-        loaded = {place: each for place, each in found.items() if each is not None}
-        failed: Found = {}
-        if len(loaded) == len(places):
-            # As nearly always: a task for each of them would cost more than the rest of the fetch.
-            return loaded, failed
-        missing = [place for place in places if place not in loaded]
-        finds = (self.partitions.find(ShareKey(group_id, *place)) for place in missing)
-        results = await asyncio.gather(*finds, return_exceptions=True)
-        for place, result in zip(missing, results, strict=True):
-            match result:
-                case SharePartition():
-                    found[place] = result
-                case OttlaError():
-                    failed[place] = _outcome(result)
-                case _:
-                    raise result
-        return {place: each for place, each in found.items() if each is not None}, failed
+    def _load(
+        self, group_id: str, places: Sequence[Place], loads: "_Loads", failed: Found
+    ) -> dict[Place, SharePartition]:
+        """Those that are loaded; begins to load the others."""
+        loaded: dict[Place, SharePartition] = {}
+        for place in places:
+            key = ShareKey(group_id, *place)
+            partition = self.partitions.get(key)
+            if partition is not None:
+                loaded[place] = partition
+                continue
+            try:
+                loads.add(place, self.partitions.load(key))
+            except OttlaError as error:
+                failed[place] = _outcome(error)
+        return loaded
 
     def _has_enough(self, loaded: dict[Place, SharePartition], min_bytes: int) -> bool:
         if min_bytes <= 1:
@@ -163,27 +179,59 @@ class ShareFetching:
         return int(self._clock.monotonic() * 1000)
 
 
+class _Loads:
+    """Share-partitions that a fetch has begun to load, in the order in which they are done."""
+
+    def __init__(self, wake: Callable[[], None]) -> None:
+        self.pending = 0
+        """How many were not taken yet."""
+        self._done: deque[tuple[Place, asyncio.Task[SharePartition]]] = deque()
+        self._wake = wake
+
+    def add(self, place: Place, load: asyncio.Task[SharePartition]) -> None:
+        self.pending += 1
+        load.add_done_callback(partial(self._on_done, place))
+
+    def _on_done(self, place: Place, load: asyncio.Task[SharePartition]) -> None:
+        self._done.append((place, load))
+        self._wake()
+
+    def take(self, count: int, failed: Found) -> dict[Place, SharePartition]:
+        """At most this number of those that are loaded; what cannot be loaded is added to `failed`."""
+        loaded: dict[Place, SharePartition] = {}
+        while self._done and len(loaded) < count:
+            place, load = self._done.popleft()
+            self.pending -= 1
+            try:
+                loaded[place] = load.result()
+            except OttlaError as error:
+                failed[place] = _outcome(error)
+        return loaded
+
+
 class _Waiting:
     """Waits until the log of a partition grows, a record can be acquired again, or the time is up."""
 
-    def __init__(self, partitions: Sequence[SharePartition], max_wait_ms: int, timers: Timers) -> None:
-        self.is_over = asyncio.Event()
+    def __init__(
+        self, partitions: Sequence[SharePartition], max_wait_ms: int, timers: Timers, wake: Callable[[], None]
+    ) -> None:
         self._partitions = partitions
+        self._wake = wake
         self._waiter = FetchWaiter(
             [each.partition for each in partitions],
             missing_bytes=1,
             is_committed=bool(partitions) and all(each.state.settings.is_read_committed for each in partitions),
             max_wait_ms=max_wait_ms,
             timers=timers,
-            on_ready=self.is_over.set,
+            on_ready=wake,
         )
         for each in partitions:
-            each.waiters[self.is_over.set] = None
+            each.waiters[wake] = None
 
     def cancel(self) -> None:
         self._waiter.cancel()
         for each in self._partitions:
-            each.waiters.pop(self.is_over.set, None)
+            each.waiters.pop(self._wake, None)
 
 
 def _outcome(error: OttlaError) -> ShareOutcome:

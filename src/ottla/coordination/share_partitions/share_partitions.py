@@ -60,19 +60,16 @@ class SharePartitions:
             return None
         return found
 
-    async def find(self, key: ShareKey) -> SharePartition:
-        """The share-partition, loaded if it is not yet. Raises an `OttlaError` if this broker does not lead the
-        partition, or the state cannot be loaded."""
-        found = self.get(key)
-        if found is not None:
-            return found
+    def load(self, key: ShareKey) -> "asyncio.Task[SharePartition]":
+        """Loads a share-partition that `get` does not have. All fetches that ask for it meanwhile get the same task, so
+        none may cancel it. Raises an `OttlaError` if this broker does not lead the partition; the task raises one if
+        the state cannot be loaded."""
         load = self._loads.get(key)
         if load is None:
             partition = self._partitions.find(key.topic_id.bytes, key.partition)
             load = self._loads[key] = asyncio.get_running_loop().create_task(self._load(key, partition))
             load.add_done_callback(lambda done: self._on_load_done(key, done))
-        # A fetch that gives up must not end the load for the others.
-        return await asyncio.shield(load)
+        return load
 
     async def _load(self, key: ShareKey, partition: Partition) -> SharePartition:
         made = SharePartition(

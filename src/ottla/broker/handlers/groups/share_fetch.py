@@ -43,6 +43,7 @@ _TYPES: Final = _TYPES_WITH_RENEWAL - {int(AcknowledgeType.RENEW)}
 _PARTITIONS_MAX: Final = 10_000
 """Of a session."""
 _NO_ID: Final = UUID(int=0)
+_NO_LEADER: Final = (-1, -1)
 _DELIVERED: Final = ShareOutcome()
 _LED_ELSEWHERE: Final = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})
 
@@ -353,12 +354,16 @@ def _message(outcome: ShareOutcome) -> str | None:
 def _leader(
     services: Services, place: Place, outcome: ShareOutcome, other: ShareOutcome, leaders: dict[BrokerId, None]
 ) -> tuple[int, int]:
-    """The leader of a partition that is led elsewhere, for the client to turn to."""
-    if outcome.error not in _LED_ELSEWHERE and other.error not in _LED_ELSEWHERE:
+    """The leader of a partition that is led elsewhere, for the client to turn to; without an error, zeros as in Kafka.
+
+    With an error, zeros would name broker 0: franz-go turns to the leader that comes with any error.
+    """
+    errors = {outcome.error, other.error}
+    if errors == {ErrorCode.NONE}:
         return 0, 0
-    hint = leader_hint(services.image, place[0].bytes, place[1])
+    hint = None if errors.isdisjoint(_LED_ELSEWHERE) else leader_hint(services.image, place[0].bytes, place[1])
     if hint is None:
-        return -1, -1
+        return _NO_LEADER
     leaders[BrokerId(hint[0])] = None
     return hint
 
