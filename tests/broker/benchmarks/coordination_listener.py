@@ -1,4 +1,4 @@
-"""A listener that speaks for a coordinator: reads every request with kio, answers with kio what a table says.
+"""A listener that speaks for a broker: reads every request with kio, answers with kio what a table says.
 
 One thread for each connection, one lock around all answers. Requests with bytes left over are kept as bytes, so that a
 test that looks at them fails.
