@@ -6,7 +6,6 @@ A real broker, real requests over a socket. Denials are written as `OPERATION TY
 import asyncio
 import re
 import threading
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields, is_dataclass
 from datetime import timedelta
@@ -28,6 +27,7 @@ from ottla.security.connection_context import ConnectionContext
 from ottla.security.resources import Operation, ResourceType
 from tests.broker.inside import showing
 from tests.documented import ROOT
+from tests.waiting import wait_until
 from tests.wire.exchange import RawConnection, read_response, request_frame
 from tests.wire.groups import wait_coordinator
 from tests.wire.transactional_producer import find_coordinator, transactional_batch
@@ -1007,8 +1007,7 @@ def test_a_permission_that_is_withdrawn_while_a_fetch_waits_counts(served: Serve
     }
     with RawConnection(served.address) as consumer:
         consumer.send(request_frame(ApiKey.FETCH, 13, wanted))
-        while ("READ", "TOPIC", "shut") not in served.rules.asked:
-            time.sleep(0.001)
+        wait_until(lambda: ("READ", "TOPIC", "shut") in served.rules.asked, "the fetch waits")
         served.rules.deny("READ TOPIC shut")
         produce(served.connection, served.ids["shut"], batch())
         _, answer = read_response(ApiKey.FETCH, 13, consumer.receive())

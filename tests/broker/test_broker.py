@@ -46,7 +46,7 @@ from tests.broker.inside import append
 from tests.broker.running_broker import broker_on, make_topic, metadata_store, running
 from tests.broker.sick_disk import SickDisk
 from tests.unit.storage.rig import batch
-from tests.waiting import until
+from tests.waiting import settle, until
 
 
 async def test_a_broker_on_every_address_advertises_the_machines_name(tmp_path: Path) -> None:
@@ -267,8 +267,7 @@ async def test_stops_at_the_same_time_end_each_part_once_and_in_order(
     broker = Broker(config_in(tmp_path), http=("127.0.0.1", 0))
     await broker.start()
     stops = [asyncio.create_task(broker.stop()) for _ in range(3)]
-    for _ in range(100):
-        await asyncio.sleep(0)
+    await settle()
     assert (ENDS[:4], [False] * 3) == (tuple(ended), [each.done() for each in stops])
     drained.set()
     await asyncio.gather(*stops)

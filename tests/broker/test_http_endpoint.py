@@ -270,7 +270,7 @@ class TestManyScrapes:
                 client.writer.write(self.SCRAPE * 20)
             for _ in range(5):
                 assert 200 == (await get(port, "/health/live")).status
-                await asyncio.sleep(0.2)
+                await asyncio.sleep(0.2)  # over which the share is measured
             for client in clients:
                 await client.close()
         seconds = collections[-1] - collections[0]
@@ -286,7 +286,7 @@ class TestManyScrapes:
                     client = await HttpClient.connect(port)
                     client.writer.write(self.SCRAPE)
                     await client.writer.drain()
-                    await asyncio.sleep(0.01)
+                    await asyncio.sleep(0.01)  # it leaves before, while or after it is answered
                     reset = struct.pack("ii", 1, 0)
                     client.writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, reset)
                     client.writer.transport.abort()

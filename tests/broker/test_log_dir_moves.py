@@ -12,6 +12,7 @@ from ottla.broker.broker import Broker
 from ottla.broker.configs.configuration import BrokerConfig
 from ottla.client.admin.async_admin import AsyncAdmin
 from ottla.client.admin.config_requests import ResourceType
+from ottla.client.admin.topic_requests import LogDir
 from ottla.client.admin.values import ConfigResource, NewTopic
 from ottla.client.consumer.async_consumer import AsyncConsumer
 from ottla.client.producer.async_producer import AsyncProducer
@@ -82,7 +83,7 @@ async def test_clients_do_not_notice_that_a_partition_moves(tmp_path: Path, flus
                 while not stop.is_set():
                     await asyncio.gather(*[producer.send("t", b"%08d" % (sent + at) + b"x" * 500) for at in range(50)])
                     sent += 50
-                    await asyncio.sleep(0.005)
+                    await asyncio.sleep(0.005)  # a load that the machine can bear
 
         async def wait_sent(count: int) -> None:
             await until(lambda: sent >= count)
@@ -120,12 +121,15 @@ async def test_a_throttled_move_shows_its_progress_and_can_be_given_up(tmp_path:
         origin = await place(broker)
         target = tmp_path / ("two" if origin == "one" else "one")
         await admin.alter_replica_log_dirs(0, {P: str(target)})
-        future = None
-        while future is None or not future.size_bytes:
-            dirs = {Path(each.path).name: each for each in (await admin.describe_log_dirs([0], [P]))[0]}
-            (future,) = dirs[target.name].partitions
-            await asyncio.sleep(0.01)
-        (current,) = dirs[origin].partitions
+
+        dirs: dict[str, LogDir] = {}
+
+        async def copied_bytes() -> int:
+            dirs.update({Path(each.path).name: each for each in (await admin.describe_log_dirs([0], [P]))[0]})
+            return dirs[target.name].partitions[0].size_bytes
+
+        await until(copied_bytes)
+        (future,), (current,) = dirs[target.name].partitions, dirs[origin].partitions
         assert (True, False) == (future.is_future, current.is_future)
         assert 0 < future.lag < 40
         assert 0 < future.size_bytes < current.size_bytes

@@ -20,6 +20,7 @@ from ottla.env.real_network import IOV_MAX, RealNetwork, RealSocket
 from ottla.env.system_calls import sendfile_by_copy
 from ottla.model.buffer import Buffer
 from ottla.sim.disk import SimDisk
+from tests.waiting import settle
 
 pytestmark = pytest.mark.both_loops
 
@@ -331,8 +332,7 @@ class TestListener:
                 client.connect_ex((HOST, listener.port))
                 await refused.wait()
                 seen = len(reports)
-                for _ in range(50):
-                    await asyncio.sleep(0)
+                await settle()
                 assert seen <= len(reports) <= seen + 1
             finally:
                 resource.setrlimit(resource.RLIMIT_NOFILE, limits)

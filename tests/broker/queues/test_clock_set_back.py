@@ -22,6 +22,7 @@ from tests.waiting import until
 
 HOUR_MS = 3_600_000
 QUIET_SECONDS = 1.0
+"""In which what is not due any more would be delivered."""
 
 
 class SetClock(RealClock):

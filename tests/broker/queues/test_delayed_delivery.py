@@ -33,7 +33,7 @@ from ottla.replication.partition import Partition
 from tests.broker import inside
 from tests.broker.inside import unserved
 from tests.broker.running_broker import make_topic, running
-from tests.waiting import until
+from tests.waiting import tries, until
 
 SOON_SECONDS = 180
 HOUR_MS = 3_600_000
@@ -141,7 +141,7 @@ async def test_parked_records_survive_a_restart(tmp_path: Path) -> None:
         assert [b"0"] == [record.value for record, _ in await read(broker, 1)]
     async with running(tmp_path) as broker, asyncio.timeout(SOON_SECONDS):
         assert [b"0", b"2", b"1"] == [record.value for record, _ in await read(broker, 3)]
-        await asyncio.sleep(0.3)
+        await asyncio.sleep(0.3)  # in which one would be delivered again
         (target,) = broker.partitions.of_topic("t")
         assert target.end_offset == 3
 
@@ -231,7 +231,7 @@ async def test_records_of_an_aborted_transaction_are_never_delivered(tmp_path: P
                 producer.begin_transaction()
                 await producer.send("t.delayed", value, partition=0, headers=[(DELAY_MS, b"100")])
                 if is_committed:
-                    await asyncio.sleep(0.4)
+                    await asyncio.sleep(0.4)  # it is due by then
                     (target,) = broker.partitions.of_topic("t")
                     assert target.end_offset == 0, "delivered before it was committed"
                     await producer.commit_transaction()
@@ -270,7 +270,8 @@ async def test_a_dead_letter_that_is_refused_does_not_hold_up_others(
         assert [small] == [record.value for record, _ in await read(broker, 1, "dlq.t")]
         await send(broker, (b"", {}))
         await read(broker, 1)
-        await asyncio.sleep(1)
+        refused = shard_of(broker).counts.refused_batches
+        await until(lambda: shard_of(broker).counts.refused_batches > refused + 1)
         told = [each.getMessage() for each in caplog.records if "dead-letter topic" in each.getMessage()]
         assert 1 == len(told), "logged once, though it is tried again"
         assert "max.message.bytes" in told[0]
@@ -379,9 +380,15 @@ async def test_a_clock_that_is_set_forward_makes_records_due(tmp_path: Path) -> 
         await until(lambda: shard_of(broker).parked == 1)
         clock.ahead_ms = HOUR_MS
         await until(lambda: shard_of(broker).counts.delivered == 1)
-        await send(broker, (b"soon", {DELAY_MS: b"3000"}))
-        clock.ahead_ms = 0
-        await asyncio.sleep(4)
+        for _ in tries("the clock is set back before the record is due"):
+            sent_at = time.monotonic()
+            await send(broker, (b"soon", {DELAY_MS: b"1000"}))
+            clock.ahead_ms = 0
+            if time.monotonic() < sent_at + 1:
+                break
+            clock.ahead_ms = HOUR_MS
+            await until(lambda: shard_of(broker).parked == 0)
+        await asyncio.sleep(1.2)  # in which it would be due
         assert shard_of(broker).parked == 1, "early: the clock was set back, so it is due in an hour"
 
 

@@ -24,6 +24,7 @@ from ottla.storage.segments.scanner import DamagedSegmentError
 from ottla.transport.client_connection import Connection
 from tests.broker.replicated import ReplicatedBrokers
 from tests.unit.replication.rig import EPOCH, ME, TOPIC_ID, PartitionRig
+from tests.waiting import settle
 
 LEADER = BrokerImage(id=BrokerId(0), host="h", port=1)
 PLACE = (TOPIC_ID.bytes, 0)
@@ -76,11 +77,6 @@ class HeldLeader:
         """Nothing is open."""
 
 
-async def let_it_run() -> None:
-    for _ in range(10):
-        await asyncio.sleep(0)
-
-
 async def test_a_wait_for_the_leader_takes_no_task(monkeypatch: pytest.MonkeyPatch) -> None:
     """A process that is killed before such a task has started would leave a coroutine that was never awaited."""
     leader = HeldLeader()
@@ -94,9 +90,9 @@ async def test_a_wait_for_the_leader_takes_no_task(monkeypatch: pytest.MonkeyPat
     fetcher = fetcher_of(SimClock())
     fetcher.set_partitions([partition])
     copying = asyncio.create_task(fetcher.run())
-    await let_it_run()
+    await settle()
     leader.answer(5)
-    await let_it_run()
+    await settle()
     assert [(0, 0), (5, 1)] == leader.sessions, "the second request waits at the leader"
     assert {asyncio.current_task(), copying} == asyncio.all_tasks()
     copying.cancel()
@@ -125,15 +121,15 @@ async def test_no_request_follows_one_without_a_session(
     fetcher = fetcher_of(SimClock())
     fetcher.set_partitions([partition])
     copying = asyncio.create_task(fetcher.run())
-    await let_it_run()
+    await settle()
     fetcher.set_partitions([partition])
-    await let_it_run()
+    await settle()
     assert [(0, 0)] == leader.sessions, "nothing follows the request that opens the session"
     leader.answer(session_id)
-    await let_it_run()
+    await settle()
     assert then == leader.sessions
     fetcher.set_partitions([partition])
-    await let_it_run()
+    await settle()
     assert after_a_change == leader.sessions
     copying.cancel()
 
@@ -151,18 +147,18 @@ async def test_an_answer_to_an_earlier_leader_epoch_does_not_stop_the_fetches(mo
     fetcher = fetcher_of(clock)
     fetcher.set_partitions([partition])
     copying = asyncio.create_task(fetcher.run())
-    await let_it_run()
+    await settle()
     leader.answer(5)
-    await let_it_run()
+    await settle()
     partition.become_follower(FollowerState(LEADER.id, LeaderEpoch(EPOCH + 1)))
     fetcher.set_partitions([partition])
-    await let_it_run()
+    await settle()
     assert [EPOCH, None, EPOCH + 1] == leader.leader_epochs
     leader.answer_partition(5, ErrorCode.FENCED_LEADER_EPOCH)
-    await let_it_run()
+    await settle()
     assert [PLACE] == list(fetcher._wanted())
     leader.answer(5)
-    await let_it_run()
+    await settle()
     assert [(0, 0), (5, 1), (5, 2), (5, 3)] == leader.sessions
     copying.cancel()
 

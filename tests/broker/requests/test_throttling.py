@@ -16,6 +16,7 @@ from ottla.protocol.messages import throttle_position
 from ottla.security.connection_context import ConnectionContext
 from ottla.security.quotas import Unlimited
 from tests.sweeps import sweep
+from tests.waiting import wait_until
 from tests.wire.exchange import RawConnection, request_frame
 from tests.wire.world import batch, create_topic, produce
 
@@ -182,8 +183,7 @@ def test_a_produce_request_without_acks_mutes_too(address: str, quotas: Fixed) -
         quotas.counted.clear()
         began = time.monotonic()
         connection.send(request_frame(ApiKey.PRODUCE, 13, {"acks": 0, "timeout": timedelta(0), "topic_data": data}))
-        while not quotas.counted:
-            time.sleep(0.001)
+        wait_until(lambda: quotas.counted, "the request is counted")
         quotas.milliseconds = 0
         connection.ask(ApiKey.HEARTBEAT, 4, {"group_id": "g"})
         assert time.monotonic() - began >= 0.35

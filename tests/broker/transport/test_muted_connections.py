@@ -8,7 +8,7 @@ from ottla.protocol.scan import Request
 from ottla.transport.connection import Slot
 from ottla.transport.listeners import ListenerLimits
 from tests.unit.transport.rig import Parked, ServedListener, request, response
-from tests.waiting import until
+from tests.waiting import settle, until
 
 pytestmark = pytest.mark.both_loops
 
@@ -71,10 +71,10 @@ async def test_a_response_of_a_draining_connection_does_not_mute_it() -> None:
         await client.send(request(1) + request(2))
         await parked.wait_served(2)
         closing = asyncio.ensure_future(rig.listener.close(5.0))
-        await rig_turns()
+        await settle()
         parked.slots[1].throttle_ms = LONG_MS
         parked.complete(1)
-        await rig_turns()
+        await settle()
         parked.complete(2)
         async with asyncio.timeout(60):
             assert response(1) + response(2) == await client.rest()
@@ -110,8 +110,3 @@ async def test_a_client_that_hung_up_while_muted_is_closed_when_it_is_idle() -> 
 def loop_ms() -> int:
     """The loop's time in whole milliseconds, as its timers count: float seconds may be a rounding short."""
     return round(asyncio.get_running_loop().time() * 1000)
-
-
-async def rig_turns() -> None:
-    for _ in range(5):
-        await asyncio.sleep(0)

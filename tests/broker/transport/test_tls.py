@@ -30,7 +30,7 @@ from tests.unit.transport.rig import (
     request,
     response,
 )
-from tests.waiting import until
+from tests.waiting import settle, until
 
 pytestmark = pytest.mark.both_loops
 
@@ -282,8 +282,7 @@ class TestBothSides:
         assert 0 == client.send([b"early"])
         client.on_writable(on_writable)
         reading = collect(client, 0)
-        for _ in range(50):
-            await asyncio.sleep(0)
+        await settle()
         assert (0, False) == (calls, client._is_watching)
         assert b"early" == await collect(broker, 5)
         assert 1 == calls

@@ -124,7 +124,7 @@ def test_a_delayed_record_expires_after_it_was_delivered(client: ForeignClient, 
         client.send(f"{topic}.delayed", [short, sent(b"lasting", ("ottla.delay-ms", b"1000"))])
         found = consumer.poll(2)
         assert [b"short", b"lasting"] == values(found)
-    time.sleep(max(0, number(found[0], "ottla.due-ms") + TTL_MS - now_ms()) / 1000)
+    time.sleep(max(0, number(found[0], "ottla.due-ms") + TTL_MS - now_ms()) / 1000)  # until it expires
     assert found[1:] == client.read(topic, 1)
 
 

@@ -14,6 +14,7 @@ from ottla.sim.disk import SimDisk
 from ottla.sim.random import SimRandom
 from ottla.storage.log import Log
 from tests.unit.storage.rig import NOW, P0, append, batch, fill, open_store, values
+from tests.waiting import settle
 
 
 class SlowDisk(SimDisk):
@@ -44,11 +45,6 @@ def log(disk: SlowDisk) -> Log:
     return log
 
 
-async def turn() -> None:
-    for _ in range(5):
-        await asyncio.sleep(0)
-
-
 def syncs(disk: SimDisk) -> int:
     return sum(1 for each in disk.trace if each.name == "sync" and each.path.endswith(".log"))
 
@@ -57,10 +53,10 @@ async def test_many_share_one_sync_and_late_ones_the_next(disk: SlowDisk, log: L
     before = syncs(disk)
     append(log, batch(), batch())
     early = [asyncio.ensure_future(log.wait_flushed(Offset(2))) for _ in range(20)]
-    await turn()
+    await settle()
     append(log, batch())
     late = [asyncio.ensure_future(log.wait_flushed(Offset(3))) for _ in range(20)]
-    await turn()
+    await settle()
     assert (1, 0) == (disk.jobs, log.recovery_point)
     disk.gate.set()
     await asyncio.gather(*early, *late)
@@ -73,9 +69,9 @@ async def test_one_who_gives_up_does_not_stop_the_others(disk: SlowDisk, log: Lo
     append(log, batch())
     first = asyncio.ensure_future(log.wait_flushed(Offset(1)))
     second = asyncio.ensure_future(log.wait_flushed(Offset(1)))
-    await turn()
+    await settle()
     first.cancel()
-    await turn()
+    await settle()
     disk.gate.set()
     await second
     assert first.cancelled()
@@ -87,7 +83,7 @@ async def test_a_cut_while_flushing(disk: SlowDisk, log: Log) -> None:
     again."""
     append(log, batch(b"a"), batch(b"b"))
     waiter = asyncio.ensure_future(log.wait_flushed(Offset(2)))
-    await turn()
+    await settle()
     log.truncate_to(Offset(1), now=NOW)
     append(log, batch(b"c"))
     disk.gate.set()

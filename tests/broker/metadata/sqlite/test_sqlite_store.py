@@ -4,7 +4,6 @@ import asyncio
 import os
 import sqlite3
 import threading
-import time
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
@@ -28,7 +27,7 @@ from ottla.metadata.store import (
 )
 from ottla.model.errors import MisuseError, StorageError
 from tests.unit.metadata.store_rig import heard, opened, other_process, run, take
-from tests.waiting import PATIENCE_SECONDS
+from tests.waiting import PATIENCE_SECONDS, until
 
 
 @pytest.fixture
@@ -261,16 +260,17 @@ def _a_folder(path: Path) -> None:
 
 async def _checkpointed(connection: Any) -> None:
     """Moves everything into the database file, once the store's own thread is not in the middle of a read."""
-    end = time.monotonic() + 60
-    while True:
+
+    def is_done() -> bool:
         try:
             connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         except sqlite3.OperationalError as error:
-            if "locked" not in str(error) or time.monotonic() > end:
+            if "locked" not in str(error):
                 raise
-            await asyncio.sleep(0.01)
-        else:
-            return
+            return False
+        return True
+
+    await until(is_done)
 
 
 def _scrambled(path: Path) -> bytes:
