@@ -9,8 +9,6 @@ from ottla.sim.store import StoreFaults
 from tests.unit.metadata.store_contract import StoreContract
 from tests.unit.metadata.store_worlds import SimWorld, SqliteWorld
 
-pytestmark = pytest.mark.slow
-
 
 class TestSqlite(StoreContract):
     @pytest.fixture
@@ -18,6 +16,7 @@ class TestSqlite(StoreContract):
         return SqliteWorld(tmp_path)
 
 
+@pytest.mark.slow
 class TestSimulated(StoreContract):
     @pytest.fixture
     async def world(self) -> AsyncIterator[SimWorld]:
@@ -25,6 +24,7 @@ class TestSimulated(StoreContract):
             yield world
 
 
+@pytest.mark.slow
 class TestSimulatedWithFaults(StoreContract):
     """The same promises hold while requests and answers are lost."""
 

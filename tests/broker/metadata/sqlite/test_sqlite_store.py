@@ -1,4 +1,7 @@
-"""The SQLite store: commits, snapshots, followers, several processes, and files that cannot be used."""
+"""The SQLite store, beyond what all stores promise: what survives, several processes, and files that cannot be used.
+
+The promises of all stores are in `tests/unit/metadata/store_contract.py`.
+"""
 
 import asyncio
 import os
@@ -16,12 +19,9 @@ from ottla.env.real_disk import RealDisk
 from ottla.metadata.sqlite.sqlite_store import SqliteStore
 from ottla.metadata.store import (
     Change,
-    Check,
-    ConflictError,
     Delete,
     Entry,
     MetadataStore,
-    Operation,
     Put,
     RevisionGoneError,
 )
@@ -44,55 +44,6 @@ class TestCommit:
         async with opened(path) as store:
             assert (2, [Entry("b", b"2", 2), Entry("c", b"3", 2)]) == await store.snapshot()
 
-    @pytest.mark.parametrize(
-        "operation",
-        [
-            Put("a", b"x", 0),
-            Put("a", b"x", 2),
-            Put("new", b"x", 1),
-            Delete("a", 2),
-            Delete("new", 1),
-            Check("a", 0),
-            Check("a", 2),
-            Check("new", 1),
-        ],
-    )
-    async def test_a_conflict_changes_nothing(self, path: Path, operation: Operation) -> None:
-        async with opened(path) as store:
-            await store.commit([Put("a", b"1")])
-            with pytest.raises(ConflictError, match=operation.key):
-                await store.commit([Put("first", b""), operation, Put("last", b"")])
-            assert (1, [Entry("a", b"1", 1)]) == await store.snapshot()
-            assert 2 == await store.commit([Put("a", b"2", 1), Check("new", 0)])
-
-    async def test_what_changes_nothing_takes_no_revision(self, path: Path) -> None:
-        async with opened(path) as store:
-            assert 0 == await store.commit([])
-            assert 0 == await store.commit([Check("c", 0), Delete("a"), Delete("b", 0)])
-            assert 1 == await store.commit([Put("a", b"")])
-            assert [[Change(1, "a", b"")]] == await take(store.follow(0), 1)
-
-    async def test_ten_thousand_keys(self, path: Path) -> None:
-        keys = [f"partitions/t/{index}" for index in range(10_000)]
-        async with opened(path) as store:
-            await store.commit([Put(key, key.encode(), 0) for key in keys])
-            revision, entries = await store.snapshot()
-            assert sorted(Entry(key, key.encode(), 1) for key in keys) == entries
-            assert [[Change(1, key, key.encode()) for key in keys]] == await take(store.follow(0), 1)
-            await store.commit([Delete(key, revision) for key in keys])
-            assert (2, []) == await store.snapshot()
-            assert [[Change(2, key, None) for key in keys]] == await take(store.follow(1), 1)
-
-    @pytest.mark.parametrize("key", ["", "/a", "a/", "a//b", "a\0b", "a\nb", "\ud800"])
-    async def test_keys_that_no_store_takes(self, path: Path, key: str) -> None:
-        async with opened(path) as store:
-            with pytest.raises(MisuseError, match="is not a valid key"):
-                await store.commit([Put(key, b"")])
-            with pytest.raises(MisuseError, match="is not a valid key"):
-                await store.lease(key, b"")
-            with pytest.raises(MisuseError, match="twice"):
-                await store.commit([Put("a", b""), Check("a", 0)])
-
     async def test_cancelling_the_caller_does_not_stop_it(self, path: Path) -> None:
         """Or the followers would miss a commit that was made, and two jobs would use the connection at once."""
         async with opened(path) as store:
@@ -111,29 +62,6 @@ class TestCommit:
 
 
 class TestFollow:
-    async def test_old_and_new_commits_in_order(self, path: Path) -> None:
-        async with opened(path) as store:
-            await store.commit([Put("z", b"1"), Put("a", b"1")])
-            await store.commit([Delete("z")])
-            followers = [asyncio.create_task(take(store.follow(start), 3 - start)) for start in (0, 1, 2)]
-            await asyncio.sleep(0)
-            await store.commit([Put("a", b"2")])
-            commits = [
-                [Change(1, "z", b"1"), Change(1, "a", b"1")],
-                [Change(2, "z", None)],
-                [Change(3, "a", b"2")],
-            ]
-            assert [commits, commits[1:], commits[2:]] == await asyncio.gather(*followers)
-
-    async def test_ends_when_closed(self, path: Path) -> None:
-        async with opened(path) as store:
-            follower = asyncio.create_task(take(store.follow(0), 2))
-            await store.commit([Put("a", b"")])
-            # By then it has read the commit and waits for the next.
-            for _ in range(3):
-                await store.snapshot()
-        assert [[Change(1, "a", b"")]] == await follower
-
     async def test_a_call_behind_close_is_refused_and_starts_no_thread(self, path: Path) -> None:
         before = set(threading.enumerate())
         store = SqliteStore(str(path), clock=RealClock())
