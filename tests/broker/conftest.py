@@ -1,10 +1,14 @@
-"""What tests on brokers share: a broker for each module, in this process, and names and topics of a test's own."""
+"""What tests on brokers share: a broker for each module, in this process, a registry on it, and a test's own topics."""
 
 from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
 
 import pytest
 
 from ottla.testing import InProcessBroker, SecuredBroker
+
+if TYPE_CHECKING:
+    from ottla.registry.serde.registry_client import RegistryClient
 
 
 def settings_of(request: pytest.FixtureRequest) -> Mapping[str, str]:
@@ -25,6 +29,24 @@ def secured(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     """The module's broker with TLS, logins and ACLs."""
     with SecuredBroker(tmp_path_factory.mktemp("secured"), settings_of(request)) as made:
         yield made
+
+
+@pytest.fixture(scope="module")
+def registry_url(broker: InProcessBroker) -> Iterator[str]:
+    """The URL of a schema registry on the module's broker."""
+    from tests.broker.registry.service.registry_thread import RegistryThread
+
+    with RegistryThread(broker.bootstrap) as running:
+        yield running.url
+
+
+@pytest.fixture
+def registry(registry_url: str) -> "Iterator[RegistryClient]":
+    """A client of the registry, without a filled cache."""
+    from ottla.registry.serde.registry_client import RegistryClient
+
+    with RegistryClient(registry_url) as client:
+        yield client
 
 
 @pytest.fixture

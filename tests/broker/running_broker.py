@@ -1,8 +1,8 @@
 """A real broker in the test's own event loop, on a folder of its own, and requests that it answers over a socket."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
 from datetime import timedelta
 from pathlib import Path
 from types import MappingProxyType
@@ -12,6 +12,7 @@ from kio.static.constants import EntityType
 
 from ottla.broker.broker import METADATA_FILE, Broker
 from ottla.broker.configs.configuration import BrokerConfig
+from ottla.client.loop_thread import LoopThread
 from ottla.env.real_clock import RealClock
 from ottla.metadata.sqlite.sqlite_store import SqliteStore
 from ottla.metadata.store import Operation
@@ -39,6 +40,26 @@ def broker_on(folder: Path, settings: Mapping[str, str] = MappingProxyType({}), 
     """A broker that is not started, with a store, world or authorizer of its own."""
     config = {"log.dirs": str(folder / "data"), "listeners": "PLAINTEXT://127.0.0.1:0", **settings}
     return Broker(BrokerConfig.parse(settings=config), **own)
+
+
+@contextmanager
+def serving_in_thread(folder: Path, settings: Mapping[str, str] = MappingProxyType({}), **own: Any) -> Iterator[Broker]:
+    """The broker of `broker_on` in a thread of its own, for clients that block."""
+
+    async def start() -> Broker:
+        broker = broker_on(folder, settings, **own)
+        await broker.start()
+        return broker
+
+    thread = LoopThread("a broker of a test")
+    try:
+        broker = thread.call(start())
+        try:
+            yield broker
+        finally:
+            thread.call(broker.stop())
+    finally:
+        thread.close()
 
 
 async def with_broker(folder: Path, work: Callable[[Broker], Awaitable[T]], **settings: str) -> T:

@@ -3,13 +3,10 @@
 A real broker, real requests over a socket. Denials are written as `OPERATION TYPE name`, `*` for any name.
 """
 
-import asyncio
 import re
-import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields, is_dataclass
 from datetime import timedelta
-from pathlib import Path
 from typing import Any, Final, NamedTuple
 from uuid import UUID
 
@@ -17,7 +14,6 @@ import pytest
 from kio.schema.errors import ErrorCode as KioErrorCode
 
 from ottla.broker.broker import Broker
-from ottla.broker.configs.configuration import BrokerConfig
 from ottla.broker.requests.dispatch import HANDLERS
 from ottla.metadata.image import ClusterImage
 from ottla.model.error_codes import ErrorCode
@@ -26,6 +22,7 @@ from ottla.protocol.apis import SERVED, ApiKey
 from ottla.security.connection_context import ConnectionContext
 from ottla.security.resources import Operation, ResourceType
 from tests.broker.inside import showing
+from tests.broker.running_broker import serving_in_thread
 from tests.documented import ROOT
 from tests.waiting import wait_until
 from tests.wire.exchange import RawConnection, read_response, request_frame
@@ -105,42 +102,25 @@ class Served:
 
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    """The broker runs in a thread of its own; the test asks over a blocking socket."""
+    """The test asks over a blocking socket."""
     rules = Rules()
-    ready, stopping = threading.Event(), threading.Event()
-    running: list[Broker] = []
-
-    async def live(folder: Path) -> None:
-        settings = {
-            "log.dirs": str(folder),
-            "listeners": "PLAINTEXT://127.0.0.1:0",
-            "group.initial.rebalance.delay.ms": "0",
-        }
-        async with Broker(BrokerConfig.parse(settings=settings), authorizer=rules) as broker:
-            running.append(broker)
-            ready.set()
-            await asyncio.to_thread(stopping.wait)
-
-    thread = threading.Thread(target=lambda: asyncio.run(live(tmp_path_factory.mktemp("broker"))))
-    thread.start()
-    try:
-        assert ready.wait(30)
-        with RawConnection(f"127.0.0.1:{running[0].port}") as connection:
-            ids = {name: create_topic(connection, name) for name in ("open", "shut")}
-            for topic_id in ids.values():
-                produce(connection, topic_id, batch())
-            wait_coordinator(connection, "g")
-            find_coordinator(connection, "x", 1)
-            ids["absent"] = NO_SUCH_ID
-            served = Served(rules, connection, ids, running[0])
-            # Every case finds group g with an offset of `open`, whichever cases ran before it.
-            rules.deny("READ TOPIC shut", "READ TOPIC absent")
-            connection.ask(ApiKey.OFFSET_COMMIT, 9, COMMITTED(served))
-            rules.deny()
-            yield served
-    finally:
-        stopping.set()
-        thread.join(30)
+    settings = {"group.initial.rebalance.delay.ms": "0"}
+    with (
+        serving_in_thread(tmp_path_factory.mktemp("broker"), settings, authorizer=rules) as broker,
+        RawConnection(f"127.0.0.1:{broker.port}") as connection,
+    ):
+        ids = {name: create_topic(connection, name) for name in ("open", "shut")}
+        for topic_id in ids.values():
+            produce(connection, topic_id, batch())
+        wait_coordinator(connection, "g")
+        find_coordinator(connection, "x", 1)
+        ids["absent"] = NO_SUCH_ID
+        served = Served(rules, connection, ids, broker)
+        # Every case finds group g with an offset of `open`, whichever cases ran before it.
+        rules.deny("READ TOPIC shut", "READ TOPIC absent")
+        connection.ask(ApiKey.OFFSET_COMMIT, 9, COMMITTED(served))
+        rules.deny()
+        yield served
 
 
 def codes(answer: Any) -> list[int]:

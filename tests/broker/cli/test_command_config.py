@@ -10,12 +10,10 @@ from typer.core import TyperGroup
 
 import ottla.cli as command_modules
 from ottla.__main__ import main
-from ottla.broker.broker import Broker
-from ottla.broker.configs.configuration import BrokerConfig
 from ottla.cli.command_runner import application
 from ottla.cli.options import Bootstrap, Profile
-from ottla.client.loop_thread import LoopThread
 from ottla.testing import InProcessBroker
+from tests.broker.running_broker import serving_in_thread
 from tests.broker.secured import Secured
 from tests.unit.cli.command_line import CommandLine
 
@@ -27,22 +25,9 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> Secured:
 
 @pytest.fixture(scope="module")
 def bootstrap(certificates: Secured) -> Iterator[str]:
-    configs = {"log.dirs": str(certificates.folder / "data"), "offsets.topic.replication.factor": "1"}
-    thread = LoopThread("a secured broker")
-    try:
-        broker = thread.call(_started({**configs, **certificates.broker("SASL_SSL")}))
-        try:
-            yield f"127.0.0.1:{broker.advertised[1]}"
-        finally:
-            thread.call(broker.stop())
-    finally:
-        thread.close()
-
-
-async def _started(configs: dict[str, str]) -> Broker:
-    broker = Broker(BrokerConfig.parse(settings=configs))
-    await broker.start()
-    return broker
+    configs = {"offsets.topic.replication.factor": "1", **certificates.broker("SASL_SSL")}
+    with serving_in_thread(certificates.folder, configs) as broker:
+        yield f"127.0.0.1:{broker.advertised[1]}"
 
 
 @pytest.fixture

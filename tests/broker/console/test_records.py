@@ -286,8 +286,7 @@ ORDER = {"type": "record", "name": "Order", "fields": [{"name": "id", "type": "i
 @pytest.fixture(scope="module")
 def registry_url(broker: InProcessBroker) -> Iterator[str]:
     """A registry, and 300 records of Avro in the topic `avro`, with ids before the bytes or in headers."""
-    running = RegistryThread(broker.bootstrap, topic="_schemas-records")
-    try:
+    with RegistryThread(broker.bootstrap, topic="_schemas-records") as running:
         with (
             Admin(bootstrap_servers=broker.bootstrap) as admin,
             RegistryClient(running.url) as registry,
@@ -301,8 +300,6 @@ def registry_url(broker: InProcessBroker) -> Iterator[str]:
                         typed.send("avro", {"id": number, "by": f"{place} <b>{number}</b>"})
             producer.send("avro", b"\x00\x00\x00\x99\x99 of no schema").get(30)
         yield running.url
-    finally:
-        running.stop()
 
 
 def test_values_with_schemas_are_decoded_and_found(

@@ -1,8 +1,6 @@
 """Client quotas of a real broker, set with the admin client: what is refused, throttled and exempt."""
 
-import asyncio
 import socket
-import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -14,7 +12,6 @@ import pytest
 
 from ottla import Admin, QuotaEntity
 from ottla.broker.broker import Broker
-from ottla.broker.configs.configuration import BrokerConfig
 from ottla.broker.requests.counted_quotas import CountedQuotas
 from ottla.protocol.apis import ApiKey
 from ottla.records.builder import BatchBuilder
@@ -23,6 +20,7 @@ from ottla.security.client_quotas import ClientQuotas, QuotaKey
 from ottla.security.connection_context import ConnectionContext
 from ottla.security.security_protocol import SecurityProtocol
 from tests.broker.metric_samples import value_of
+from tests.broker.running_broker import serving_in_thread
 from tests.wire.exchange import RawConnection
 from tests.wire.world import create_topic, produce
 
@@ -54,24 +52,8 @@ class Running:
 
 @pytest.fixture(scope="module")
 def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    ready, stopping = threading.Event(), threading.Event()
-    found: list[Running] = []
-
-    async def live() -> None:
-        settings = {"log.dirs": str(tmp_path_factory.mktemp("broker")), "listeners": "PLAINTEXT://127.0.0.1:0"}
-        async with Broker(BrokerConfig.parse(settings=settings)) as broker:
-            found.append(Running(broker))
-            ready.set()
-            await asyncio.to_thread(stopping.wait)
-
-    thread = threading.Thread(target=lambda: asyncio.run(live()))
-    thread.start()
-    try:
-        assert ready.wait(60)
-        yield found[0]
-    finally:
-        stopping.set()
-        thread.join(60)
+    with serving_in_thread(tmp_path_factory.mktemp("broker")) as broker:
+        yield Running(broker)
 
 
 def filled(connection: RawConnection, name: str, batches: int, value_bytes: int) -> UUID:

@@ -1,7 +1,5 @@
 """Quotas: every response says for how long its client is throttled, comes at once, and mutes the connection."""
 
-import asyncio
-import threading
 import time
 from collections.abc import Iterator
 from datetime import timedelta
@@ -9,12 +7,11 @@ from typing import Any
 
 import pytest
 
-from ottla.broker.broker import Broker
-from ottla.broker.configs.configuration import BrokerConfig
 from ottla.protocol.apis import SERVED, ApiKey
 from ottla.protocol.messages import throttle_position
 from ottla.security.connection_context import ConnectionContext
 from ottla.security.quotas import Unlimited
+from tests.broker.running_broker import serving_in_thread
 from tests.sweeps import sweep
 from tests.waiting import wait_until
 from tests.wire.exchange import RawConnection, request_frame
@@ -52,24 +49,8 @@ def quotas() -> Fixed:
 
 @pytest.fixture(scope="module")
 def address(tmp_path_factory: pytest.TempPathFactory, quotas: Fixed) -> Iterator[str]:
-    ready, stopping = threading.Event(), threading.Event()
-    found: list[str] = []
-
-    async def live() -> None:
-        settings = {"log.dirs": str(tmp_path_factory.mktemp("broker")), "listeners": "PLAINTEXT://127.0.0.1:0"}
-        async with Broker(BrokerConfig.parse(settings=settings), quotas=quotas) as broker:
-            found.append(f"127.0.0.1:{broker.port}")
-            ready.set()
-            await asyncio.to_thread(stopping.wait)
-
-    thread = threading.Thread(target=lambda: asyncio.run(live()))
-    thread.start()
-    try:
-        assert ready.wait(60)
-        yield found[0]
-    finally:
-        stopping.set()
-        thread.join(60)
+    with serving_in_thread(tmp_path_factory.mktemp("broker"), quotas=quotas) as broker:
+        yield f"127.0.0.1:{broker.port}"
 
 
 EVERY_VERSION = [

@@ -53,12 +53,9 @@ UNKNOWN = id_prefix(999_999)
 @pytest.fixture(scope="module")
 def registry_url(broker: InProcessBroker) -> Iterator[str]:
     """A registry that the broker is told of by a dynamic config."""
-    running = RegistryThread(broker.bootstrap)
-    try:
+    with RegistryThread(broker.bootstrap) as running:
         set_registry(broker, running.url)
         yield running.url
-    finally:
-        running.stop()
 
 
 @pytest.fixture

@@ -28,15 +28,15 @@ VALIDATED = {"confluent.value.schema.validation": "true"}
 @pytest.fixture(scope="module")
 def registry(broker: Broker) -> Iterator[RegistryClient]:
     """A registry that the broker uses."""
-    running = RegistryThread(broker.bootstrap)
-    try:
-        with Admin(bootstrap_servers=broker.bootstrap) as admin, RegistryClient(running.url) as client:
-            url = {"confluent.schema.registry.url": running.url}
-            admin.alter_configs([ConfigResource(ResourceType.BROKER, "", url)])
-            yield client
-            admin.alter_configs([ConfigResource(ResourceType.BROKER, "", {"confluent.schema.registry.url": ""})])
-    finally:
-        running.stop()
+    with (
+        RegistryThread(broker.bootstrap) as running,
+        Admin(bootstrap_servers=broker.bootstrap) as admin,
+        RegistryClient(running.url) as client,
+    ):
+        url = {"confluent.schema.registry.url": running.url}
+        admin.alter_configs([ConfigResource(ResourceType.BROKER, "", url)])
+        yield client
+        admin.alter_configs([ConfigResource(ResourceType.BROKER, "", {"confluent.schema.registry.url": ""})])
 
 
 def test_a_record_without_a_registered_schema(client: ForeignClient, registry: RegistryClient, topic: str) -> None:

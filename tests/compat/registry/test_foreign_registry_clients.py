@@ -40,12 +40,8 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     if other:
         yield other
         return
-    with InProcessBroker(tmp_path_factory.mktemp("broker")) as broker:
-        registry = RegistryThread(broker.bootstrap)
-        try:
-            yield registry.url
-        finally:
-            registry.stop()
+    with InProcessBroker(tmp_path_factory.mktemp("broker")) as broker, RegistryThread(broker.bootstrap) as registry:
+        yield registry.url
 
 
 @pytest.fixture(scope="module")

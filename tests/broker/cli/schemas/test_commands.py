@@ -41,17 +41,8 @@ SCHEMAS = {
 
 @pytest.fixture(scope="module")
 def registry_url(bootstrap: str) -> Iterator[str]:
-    running = RegistryThread(bootstrap, topic="_schemas-cli-schemas")
-    try:
+    with RegistryThread(bootstrap, topic="_schemas-cli-schemas") as running:
         yield running.url
-    finally:
-        running.stop()
-
-
-@pytest.fixture
-def registry(registry_url: str) -> Iterator[RegistryClient]:
-    with RegistryClient(registry_url) as client:
-        yield client
 
 
 @pytest.fixture

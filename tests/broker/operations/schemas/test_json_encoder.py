@@ -30,12 +30,11 @@ SCHEMAS = {
 
 @pytest.fixture(scope="module")
 def registry(ottla_shared_broker: InProcessBroker) -> Iterator[RegistryClient]:
-    running = RegistryThread(ottla_shared_broker.bootstrap, topic="_schemas-operations")
-    try:
-        with RegistryClient(running.url) as client:
-            yield client
-    finally:
-        running.stop()
+    with (
+        RegistryThread(ottla_shared_broker.bootstrap, topic="_schemas-operations") as running,
+        RegistryClient(running.url) as client,
+    ):
+        yield client
 
 
 def registered(registry: RegistryClient, language: str) -> RegisteredSchema:

@@ -2,7 +2,7 @@
 
 import asyncio
 import threading
-from typing import Any
+from typing import Any, Self
 
 from ottla.registry.service.election_protocol import Instance
 from ottla.registry.service.registry import RegistryConfig
@@ -12,7 +12,7 @@ from tests.broker.registry.service.instances import ELECTION
 
 
 class RegistryThread:
-    """Serves from its creation to `stop`, in its own event loop."""
+    """Serves from its creation to `stop`, in its own event loop; a context manager that stops it."""
 
     def __init__(self, bootstrap: str, **options: Any) -> None:
         options.setdefault("election", ELECTION)
@@ -21,6 +21,12 @@ class RegistryThread:
         self._thread = threading.Thread(target=lambda: asyncio.run(self._run()))
         self._thread.start()
         assert self._ready.wait(60)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
 
     async def _run(self) -> None:
         served = ServedRegistry(self._config, Address("127.0.0.1", 0))

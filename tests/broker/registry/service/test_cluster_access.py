@@ -1,8 +1,6 @@
 """A registry with TLS whose clients are the users of a cluster: real broker, real logins, the cluster's ACLs."""
 
-import asyncio
 import ssl
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import quote
@@ -23,11 +21,11 @@ from ottla import (
     UserScramCredentialUpsertion,
 )
 from ottla.broker.broker import Broker
-from ottla.broker.configs.configuration import BrokerConfig
 from ottla.metadata.configs.authorization_configs import STANDARD_AUTHORIZER
 from ottla.model.errors import InvalidConfigError
 from ottla.registry.service.cluster_access import SUBJECT_PREFIX, ClusterAccess
 from ottla.transport.addresses import Address
+from tests.broker.running_broker import serving_in_thread
 from tests.processes import OTTLA, Program, run
 from tests.waiting import PATIENCE_SECONDS, wait_until
 
@@ -90,39 +88,23 @@ def add_users(broker: Broker) -> None:
 
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    ready, stopping = threading.Event(), threading.Event()
-    found: list[Broker] = []
     folder = tmp_path_factory.mktemp("registry")
-
-    async def live() -> None:
-        settings = {
-            "log.dirs": str(folder / "data"),
-            "listeners": "SASL_PLAINTEXT://127.0.0.1:0,PLAINTEXT://127.0.0.1:0",
-            "inter.broker.listener.name": "PLAINTEXT",
-            "sasl.enabled.mechanisms": "SCRAM-SHA-512",
-            "authorizer.class.name": STANDARD_AUTHORIZER,
-            "super.users": "User:ANONYMOUS;User:admin;User:registry",
-            "offsets.topic.num.partitions": "1",
-            "transaction.state.log.num.partitions": "1",
-        }
-        async with Broker(BrokerConfig.parse(settings=settings)) as running:
-            found.append(running)
-            ready.set()
-            await asyncio.to_thread(stopping.wait)
-
-    thread = threading.Thread(target=lambda: asyncio.run(live()))
-    thread.start()
-    registry: Served | None = None
-    try:
-        assert ready.wait(PATIENCE_SECONDS)
-        add_users(found[0])
-        registry = Served(folder, found[0])
-        yield registry
-    finally:
-        if registry is not None:
+    settings = {
+        "listeners": "SASL_PLAINTEXT://127.0.0.1:0,PLAINTEXT://127.0.0.1:0",
+        "inter.broker.listener.name": "PLAINTEXT",
+        "sasl.enabled.mechanisms": "SCRAM-SHA-512",
+        "authorizer.class.name": STANDARD_AUTHORIZER,
+        "super.users": "User:ANONYMOUS;User:admin;User:registry",
+        "offsets.topic.num.partitions": "1",
+        "transaction.state.log.num.partitions": "1",
+    }
+    with serving_in_thread(folder, settings) as broker:
+        add_users(broker)
+        registry = Served(folder, broker)
+        try:
+            yield registry
+        finally:
             registry.program.kill()
-        stopping.set()
-        thread.join(PATIENCE_SECONDS)
 
 
 def allow(principal: str, operation: ACLOperation, subject: str, *, prefixed: bool = False) -> ACL:

@@ -15,11 +15,8 @@ from tests.broker.registry.service.registry_thread import RegistryThread
 
 @pytest.fixture
 def client(ottla_broker: InProcessBroker) -> Iterator[Any]:
-    registry = RegistryThread(ottla_broker.bootstrap)
-    try:
+    with RegistryThread(ottla_broker.bootstrap) as registry:
         yield sr.SchemaRegistryClient({"url": registry.url})
-    finally:
-        registry.stop()
 
 
 def test_register_evolve_look_up_and_delete(client: Any) -> None:
@@ -66,12 +63,9 @@ def test_avro_serializers_write_and_read_a_record(client: Any) -> None:
 
 def test_the_log_of_the_broker_keeps_everything(ottla_broker: InProcessBroker) -> None:
     for round_number in (1, 2):
-        registry = RegistryThread(ottla_broker.bootstrap)
-        try:
+        with RegistryThread(ottla_broker.bootstrap) as registry:
             client = sr.SchemaRegistryClient({"url": registry.url})
             assert 1 == client.register_schema("s", sr.Schema(ORDER["schema"], "AVRO")), round_number
-        finally:
-            registry.stop()
 
 
 def test_associations_of_a_topic_name_its_subject(client: Any) -> None:

@@ -16,12 +16,8 @@ UPGRADE = b"Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Setting
 
 @pytest.fixture(scope="module")
 def port(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
-    with InProcessBroker(tmp_path_factory.mktemp("broker")) as broker:
-        running = RegistryThread(broker.bootstrap)
-        try:
-            yield int(running.url.rpartition(":")[2])
-        finally:
-            running.stop()
+    with InProcessBroker(tmp_path_factory.mktemp("broker")) as broker, RegistryThread(broker.bootstrap) as running:
+        yield int(running.url.rpartition(":")[2])
 
 
 class Connection:

@@ -2,7 +2,6 @@
 
 import json
 import pickle
-from collections.abc import Iterator
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from itertools import count
@@ -24,8 +23,6 @@ from ottla.registry.serde import (
 )
 from ottla.registry.serde.arrow.avro_rows import RowError
 from ottla.spark.values.value_encoder import ValueEncoder, encoder_for
-from ottla.testing import InProcessBroker
-from tests.broker.registry.service.registry_thread import RegistryThread
 
 _numbers = count()
 NOON = datetime(2024, 5, 1, 12, 0, 0, 123, tzinfo=UTC)
@@ -52,22 +49,6 @@ ROW = {
 EMPTY = dict.fromkeys(ROW)
 
 
-@pytest.fixture(scope="module")
-def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with InProcessBroker(tmp_path_factory.mktemp("broker")) as broker:
-        running = RegistryThread(broker.bootstrap)
-        try:
-            yield running.url
-        finally:
-            running.stop()
-
-
-@pytest.fixture
-def registry(url: str) -> Iterator[RegistryClient]:
-    with RegistryClient(url) as client:
-        yield client
-
-
 def encoder(url: str, format: str, **options: str) -> ValueEncoder:
     told = {"valueFormat": format, "schemaRegistryUrl": url, **options}
     found = encoder_for({name.lower(): text for name, text in told.items()})
@@ -86,9 +67,9 @@ def topic() -> str:
     return f"orders-{next(_numbers)}"
 
 
-def test_avro_has_the_bytes_of_the_serializer_and_a_derived_schema(url: str, registry: RegistryClient) -> None:
+def test_avro_has_the_bytes_of_the_serializer_and_a_derived_schema(registry_url: str, registry: RegistryClient) -> None:
     name = topic()
-    values, headers = encoder(url, "avro").encode(name, rows(ROW, EMPTY))
+    values, headers = encoder(registry_url, "avro").encode(name, rows(ROW, EMPTY))
     found = registry.version(f"{name}-value")
     record = json.loads(found.schema.text)
     assert name.replace("-", "_") == record["name"]
@@ -99,20 +80,22 @@ def test_avro_has_the_bytes_of_the_serializer_and_a_derived_schema(url: str, reg
     assert ROW == AvroDeserializer(registry).deserialize(name, values[0].as_py())
 
 
-def test_ids_in_headers_are_those_of_the_serializer(url: str, registry: RegistryClient) -> None:
+def test_ids_in_headers_are_those_of_the_serializer(registry_url: str, registry: RegistryClient) -> None:
     name = topic()
-    values, headers = encoder(url, "avro", schemaIdPlace="header").encode(name, rows(ROW))
+    values, headers = encoder(registry_url, "avro", schemaIdPlace="header").encode(name, rows(ROW))
     guid = registry.version(f"{name}-value").guid
     assert guid is not None
     assert [("__value_schema_id", b"\1" + guid.bytes)] == list(headers)
     assert ROW == AvroDeserializer(registry).deserialize(name, values[0].as_py(), headers=headers)
 
 
-def test_a_new_column_is_a_new_version_and_an_incompatible_one_is_refused(url: str, registry: RegistryClient) -> None:
+def test_a_new_column_is_a_new_version_and_an_incompatible_one_is_refused(
+    registry_url: str, registry: RegistryClient
+) -> None:
     name, subject = topic(), f"shop{next(_numbers)}"
     first = Schema(text='{"type":"record","name":"shop.Order","fields":[{"name":"id","type":"string"}]}')
     registry.register(subject, first)
-    told = encoder(url, "avro", valueSubject=subject)
+    told = encoder(registry_url, "avro", valueSubject=subject)
     told.encode(
         name, pa.array([{"id": "a", "n": 1}], pa.struct([pa.field("id", pa.string(), False), ("n", pa.int64())]))
     )
@@ -122,11 +105,11 @@ def test_a_new_column_is_a_new_version_and_an_incompatible_one_is_refused(url: s
         told.encode(name, pa.array([{"id": 5}], pa.struct([pa.field("id", pa.int32(), False)])))
 
 
-def test_the_latest_version_is_used_and_must_fit(url: str, registry: RegistryClient) -> None:
+def test_the_latest_version_is_used_and_must_fit(registry_url: str, registry: RegistryClient) -> None:
     name = topic()
     fields = '[{"name":"id","type":"string"},{"name":"n","type":"long","default":9}]'
     registered = registry.register(f"{name}-value", Schema(text=f'{{"type":"record","name":"O","fields":{fields}}}'))
-    told = encoder(url, "avro", useLatestVersion="true")
+    told = encoder(registry_url, "avro", useLatestVersion="true")
     narrow = pa.struct([("id", pa.string())])
     values, _ = told.encode(name, rows({"id": "a"}, kind=narrow))
     assert {"id": "a", "n": 9} == AvroDeserializer(registry).deserialize(name, values[0].as_py())
@@ -138,34 +121,36 @@ def test_the_latest_version_is_used_and_must_fit(url: str, registry: RegistryCli
     assert [1] == registry.versions(f"{name}-value")
 
 
-def test_nothing_is_registered_if_that_is_not_allowed(url: str, registry: RegistryClient) -> None:
+def test_nothing_is_registered_if_that_is_not_allowed(registry_url: str, registry: RegistryClient) -> None:
     name = topic()
     with pytest.raises(RegistryAnswerError, match="not found"):
-        encoder(url, "avro", autoRegisterSchemas="false").encode(name, rows(ROW))
+        encoder(registry_url, "avro", autoRegisterSchemas="false").encode(name, rows(ROW))
     assert f"{name}-value" not in registry.subjects()
 
 
-def test_json_has_the_bytes_of_the_serializer_and_a_derived_schema(url: str, registry: RegistryClient) -> None:
+def test_json_has_the_bytes_of_the_serializer_and_a_derived_schema(registry_url: str, registry: RegistryClient) -> None:
     name = topic()
-    values, _ = encoder(url, "json").encode(name, rows(ROW, EMPTY))
+    values, _ = encoder(registry_url, "json").encode(name, rows(ROW, EMPTY))
     schema = registry.version(f"{name}-value").schema
     assert "JSON" == schema.type
     serializer = JsonSchemaSerializer(registry, schema)
     assert [serializer.serialize(name, each) for each in (ROW, EMPTY)] == values.to_pylist()
     wider = pa.struct([*KIND, ("more", pa.int64())])
-    encoder(url, "json").encode(name, rows({**ROW, "more": 1}, kind=wider))
+    encoder(registry_url, "json").encode(name, rows({**ROW, "more": 1}, kind=wider))
     assert [1, 2] == registry.versions(f"{name}-value")
 
 
-def test_protobuf_has_the_bytes_of_the_serializer(url: str, registry: RegistryClient) -> None:
+def test_protobuf_has_the_bytes_of_the_serializer(registry_url: str, registry: RegistryClient) -> None:
     name = topic()
     text = 'syntax = "proto3"; message Other { string x = 1; } message Order { string id = 1; int64 n = 2; }'
     kind = pa.struct([("x", pa.string())])
-    values, _ = encoder(url, "protobuf", valueSchema=text).encode(name, rows({"x": "a"}, kind=kind))
+    values, _ = encoder(registry_url, "protobuf", valueSchema=text).encode(name, rows({"x": "a"}, kind=kind))
     expected = ProtobufSerializer(registry, Schema(text=text, type=PROTOBUF)).serialize(name, {"x": "a"})
     assert [expected] == values.to_pylist()
     with pytest.raises(RowError, match="no field for column id"):
-        encoder(url, "protobuf", useLatestVersion="true").encode(name, rows({"id": "a"}, kind=pa.struct([KIND[0]])))
+        encoder(registry_url, "protobuf", useLatestVersion="true").encode(
+            name, rows({"id": "a"}, kind=pa.struct([KIND[0]]))
+        )
 
 
 @pytest.mark.parametrize(
@@ -184,9 +169,9 @@ def test_wrong_options_say_what_to_do(options: dict[str, str], reason: str) -> N
         encoder_for(options)
 
 
-def test_columns_that_have_no_schema_are_named(url: str) -> None:
+def test_columns_that_have_no_schema_are_named(registry_url: str) -> None:
     with pytest.raises(ValueNotSerializableError, match="column a-b has a name that Avro does not allow"):
-        encoder(url, "avro").encode(topic(), rows({"a-b": 1}, kind=pa.struct([("a-b", pa.int32())])))
+        encoder(registry_url, "avro").encode(topic(), rows({"a-b": 1}, kind=pa.struct([("a-b", pa.int32())])))
     inner = pa.struct([("b", pa.duration("us"))])
     with pytest.raises(ValueNotSerializableError, match=r"column a\.b is of type duration"):
-        encoder(url, "avro").encode(topic(), pa.array([{"a": {"b": 1}}], pa.struct([("a", inner)])))
+        encoder(registry_url, "avro").encode(topic(), pa.array([{"a": {"b": 1}}], pa.struct([("a", inner)])))
