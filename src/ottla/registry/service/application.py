@@ -22,6 +22,7 @@ import msgspec
 
 from ottla.model.errors import OttlaError
 from ottla.registry.service.authorization import (
+    ANONYMOUS,
     AllowAll,
     Authorizer,
     Client,
@@ -157,6 +158,7 @@ class Application:
                 body=await self._body(receive, headers) if route.has_body else b"",
                 raw_path=(raw_path + (b"?" + query if query else b"")).decode("latin-1"),
                 headers=headers,
+                client=client.host if client.principal == ANONYMOUS else client.principal,
             )
             self._authorize_references(client, route, request)
             answer = self._visible(client, route, await self._serve(route, request))
@@ -267,7 +269,7 @@ class Application:
         """Parses and compares schemas while nothing waits for it: the handler then finds the results."""
         check = None if route.find_check is None else route.find_check(self._registry.image, request)
         if check is not None:
-            await self._registry.checking.run(check)
+            await self._registry.checking.run(check, request.client)
 
     async def _write(self, route: Route, request: Request) -> Answer:
         """Decides here if this instance leads, else forwards. Waits for a leader for some time."""

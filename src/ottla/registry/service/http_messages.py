@@ -95,6 +95,8 @@ class Request:
     """Path and query string as they were sent, to forward them."""
     headers: Mapping[str, str] = field(default_factory=dict)
     """Names in lower case."""
+    client: str = ""
+    """Who takes turns with others where work has to wait: a principal, or an address."""
 
     def decoded(self, decoder: "msgspec.json.Decoder[T]") -> T:
         """The body; numbers and booleans are taken as text where text is expected.

@@ -5,11 +5,13 @@ runs in a thread and holds the image: changes wait until it is done, and new wor
 """
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from typing import Final, TypeVar
 
+from ottla.registry.schemas.time_limit import TimeLimitExceededError, limited
 from ottla.registry.service.http_messages import http_error
 
 T = TypeVar("T")
@@ -17,6 +19,8 @@ T = TypeVar("T")
 _THREADS_MAX: Final = 2
 _WAITING_MAX: Final = 500
 _WAIT_SECONDS_MAX: Final = 30.0
+WORK_SECONDS_MAX: Final = 10.0
+"""Of work with an image, its own or another one: large schemas are parsed before (`checking_thread.py`)."""
 
 
 class ImageAccess:
@@ -61,7 +65,7 @@ class ImageAccess:
 
     async def _run(self, work: Callable[[], T]) -> T:
         try:
-            return await asyncio.get_running_loop().run_in_executor(self._threads, work)
+            return await asyncio.get_running_loop().run_in_executor(self._threads, in_time, work)
         finally:
             async with self._changed:
                 self._readers -= 1
@@ -79,3 +83,13 @@ class ImageAccess:
             async with self._changed:
                 self._changes -= 1
                 self._changed.notify_all()
+
+
+def in_time(work: Callable[[], T]) -> T:
+    """What the work returns. Raises `RegistryError` (503) if parsing and comparing schemas takes too long in it."""
+    deadline = time.monotonic() + WORK_SECONDS_MAX
+    try:
+        with limited(lambda: time.monotonic() > deadline):
+            return work()
+    except TimeLimitExceededError:
+        raise http_error(503, f"parsing the schema takes more than {WORK_SECONDS_MAX:g} seconds") from None

@@ -14,11 +14,13 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Final
 
 from ottla.client.stop_task import stop_task
 from ottla.model.errors import OttlaError
 from ottla.records.record import Record as TopicRecord
+from ottla.registry.service.image_access import in_time
 from ottla.registry.service.schemas_writer import KeyAndValue, SchemasWriter
 from ottla.registry.state.decision import Decision
 from ottla.registry.state.errors import SCHEMA_TOO_LARGE, registry_error
@@ -167,7 +169,7 @@ class Leadership:
         """Decides all requests of a group in order; each sees the effects of those before it. Runs in the thread."""
         for each in group:
             try:
-                decision = each.decide(self._image)
+                decision = in_time(partial(each.decide, self._image))
                 records = [record.encode() for record in decision.records]
                 self._check_sizes(records)
             except Exception as refusal:

@@ -92,6 +92,15 @@ def _registration_check(image: RegistryImage, request: Request) -> SchemaCheck |
     )
 
 
+def _look_up_check(image: RegistryImage, request: Request) -> SchemaCheck | None:
+    return schema_checks.look_up_check(
+        image,
+        request.path["subject"],
+        request.decoded(SCHEMA_REQUESTS),
+        normalize=request.query.flag("normalize"),
+    )
+
+
 def _compatibility_check(image: RegistryImage, request: Request) -> SchemaCheck | None:
     return schema_checks.compatibility_check(
         image,
@@ -197,6 +206,7 @@ ROUTES = (
         handle=_look_up,
         has_body=True,
         takes_schema=True,
+        find_check=_look_up_check,
     ),
     Route(method="DELETE", path="/subjects/{subject}", kind=Kind.WRITE, operation=_DELETE, handle=_delete_subject),
     Route(

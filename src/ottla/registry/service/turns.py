@@ -28,6 +28,11 @@ class Turns:
         self._waiting: dict[str | None, deque[asyncio.Future[None]]] = {}
         """By client, in the order of their turns."""
 
+    @property
+    def waiting(self) -> int:
+        """How many requests wait for their turn."""
+        return sum(map(len, self._waiting.values()))
+
     @asynccontextmanager
     async def of(self, client: str | None) -> AsyncIterator[None]:
         """A turn of the client. Raises `TooManyWaitingError`."""
@@ -45,7 +50,7 @@ class Turns:
         count = self._active[client] + len(self._waiting.get(client, ()))
         if client is not None and count >= self._per_client_max:
             raise TooManyWaitingError(f"{count} others of {client} are under way")
-        if sum(map(len, self._waiting.values())) >= self._waiting_max:
+        if self.waiting >= self._waiting_max:
             self._make_room(client)
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.setdefault(client, deque()).append(turn)

@@ -115,6 +115,16 @@ def compatibility_check(
     return _check(image, subject, config, Candidate.of(request), versions, normalize=normalize, is_registration=False)
 
 
+def look_up_check(
+    image: RegistryImage, subject: str, request: SchemaRequest, *, normalize: bool = False
+) -> SchemaCheck | None:
+    """The check of POST /subjects/{subject}: the schema is parsed, as one that is registered; None if it is cheap."""
+    subject = actual_subject(image, subject)
+    config, candidate = config_in_scope(image, subject), Candidate.of(request)
+    check = _check(image, subject, config, candidate, [], normalize=normalize, is_registration=False)
+    return None if check is None else replace(check, is_new=False)
+
+
 def _check(
     image: RegistryImage,
     subject: str,

@@ -1,9 +1,10 @@
 """The REST interface of one instance on a real broker: routes, error bodies, content types, limits."""
 
 import asyncio
-from collections.abc import AsyncIterator
+import threading
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, cast
 
 import httpx
 import pytest
@@ -11,9 +12,10 @@ import pytest
 from ottla.registry.service.application import Application
 from ottla.registry.service.authorization import Client, Operation
 from ottla.registry.service.http_messages import http_error
+from ottla.registry.state.schema_checks import SchemaCheck
 from ottla.testing import InProcessBroker
 from tests.broker.registry.service.instances import ORDER, ORDER_2, ORDER_BAD, V1, record, started
-from tests.waiting import until
+from tests.waiting import PATIENCE_SECONDS, until
 
 
 async def test_a_subject_through_its_life(ottla_broker: InProcessBroker) -> None:
@@ -53,23 +55,38 @@ async def test_a_subject_through_its_life(ottla_broker: InProcessBroker) -> None
         assert 5 == (await again.call("POST", "/subjects/orders-value/versions", ORDER_2))["id"]
 
 
+class LongCheck:
+    """A check that takes until an event."""
+
+    versions = ()
+
+    def __init__(self, end: threading.Event) -> None:
+        self._end = end
+
+    def pieces(self) -> Iterator[None]:
+        self._end.wait(PATIENCE_SECONDS)
+        yield
+
+
 async def test_a_check_that_takes_long_does_not_delay_other_writes(ottla_broker: InProcessBroker) -> None:
     large, larger = ({**ORDER, "schema": ORDER["schema"] + " " * size} for size in (5_000, 6_000))
     async with started(ottla_broker.bootstrap) as one:
         await one.until_leading()
         checking = one.registry.checking
-        await checking._is_free.acquire()  # as if a check were under way
+        end = threading.Event()
+        running = asyncio.create_task(checking.run(cast(SchemaCheck, LongCheck(end)), "another client"))
         waiting = [
             asyncio.create_task(one.call("POST", "/compatibility/subjects/large/versions", large)),
             asyncio.create_task(one.call("POST", "/subjects/large/versions", larger)),
         ]
-        await until(lambda: checking._waiting == 2)
+        await until(lambda: checking.waiting == 2)
         assert 1 == (await one.call("POST", "/subjects/small/versions", ORDER_2))["version"]
         assert {"is_compatible": True} == (
             await one.call("POST", "/compatibility/subjects/small/versions/latest", ORDER)
         )
         assert not any(each.done() for each in waiting)
-        checking._is_free.release()
+        end.set()
+        await running
         check, registered = await asyncio.gather(*waiting)
         assert (True, 1) == (check["is_compatible"], registered["version"])
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from ottla.registry.schemas.parsed_schema import Incompatibility, Language, ParsedSchema
-from ottla.registry.state import compatibility_checks, configs, registrations, schema_checks
+from ottla.registry.state import compatibility_checks, configs, lookups, registrations, schema_checks
 from ottla.registry.state.registry_image import RegistryImage
 from ottla.registry.state.requests import ConfigUpdate, SchemaRequest
 from tests.unit.registry.state.refusals import refusal, refused_with
@@ -30,10 +30,12 @@ class Counting:
 
     def __init__(self, level: str) -> None:
         self.pairs: list[tuple[str, str]] = []
+        self.parsed: list[str] = []
         self.image = RegistryImage({"AVRO": Language(self._parse, self._parse)})
         self.commit(configs.update_config(self.image, "s", ConfigUpdate(compatibility=level)))
 
     def _parse(self, text: str, references: Mapping[str, str]) -> ParsedSchema:
+        self.parsed.append(text)
         found = parse(text, references)
         assert isinstance(found, TinySchema)
         counted = Counted(found._content, references)
@@ -70,6 +72,18 @@ def test_a_registration_after_its_check_compares_only_newer_versions() -> None:
     registry.pairs.clear()
     registry.register(new)
     assert [(new, optional("a", "meanwhile"))] == registry.pairs
+
+
+def test_a_look_up_after_its_check_parses_nothing() -> None:
+    registry = Counting("BACKWARD")
+    registry.register(optional("a"))
+    request = SchemaRequest(schema=optional("b"))
+    check = schema_checks.look_up_check(registry.image, "s", request)
+    assert check is not None
+    assert 1 == len(list(check.pieces()))
+    registry.parsed.clear()
+    assert 40403 == refused_with(lambda: lookups.look_up(registry.image, "s", request))
+    assert [] == registry.parsed
 
 
 def test_a_schema_that_is_registered_is_not_compared() -> None:

@@ -7,6 +7,8 @@ yields the generators it calls and receives what they return.
 from collections.abc import Generator
 from typing import Any, TypeVar, cast
 
+from ottla.registry.schemas.time_limit import check_time
+
 T = TypeVar("T")
 Walk = Generator["Walk[Any]", Any, T]
 
@@ -28,6 +30,7 @@ def run_walk(walk: Walk[T], calls_max: int) -> T:
             answer = done.value
         else:
             calls += 1
+            check_time()
             if calls > calls_max:
                 raise TooManyCallsError
             stack.append(called)

@@ -33,6 +33,7 @@ from ottla.registry.schemas.avro.json_text import (
     write_json,
 )
 from ottla.registry.schemas.parsed_schema import InvalidSchemaError
+from ottla.registry.schemas.time_limit import check_time
 
 _TYPE_ATTRIBUTES: Final = frozenset(
     {"doc", "fields", "items", "name", "namespace", "size", "symbols", "values", "type", "aliases"}
@@ -75,6 +76,7 @@ class Parser:
         return root
 
     def _parse(self, json: Any, space: str | None, depth: int) -> AvroType:
+        check_time()
         if depth > NESTING_MAX:
             raise InvalidSchemaError(f"more than {NESTING_MAX} types are nested in each other")
         if isinstance(json, str):

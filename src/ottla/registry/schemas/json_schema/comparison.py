@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from ottla.registry.schemas.json_schema.subschemas import ReferenceSchema, Subschema
+from ottla.registry.schemas.time_limit import check_time
 
 DIFFERENCES_MAX: Final = 100
 """Kept for a pair: a difference in a definition can show at more places than can be listed."""
@@ -62,6 +63,7 @@ class Budget:
 
     def spend(self, steps: int) -> None:
         """Raises `TooComplexError` if no steps are left."""
+        check_time()
         self._steps_left -= steps
         if self._steps_left < 0:
             raise TooComplexError

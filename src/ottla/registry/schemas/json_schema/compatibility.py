@@ -48,6 +48,9 @@ from ottla.registry.schemas.parsed_schema import Incompatibility
 
 STEPS_MAX: Final = 500_000
 """Some seconds. Unions of 700 members that all changed still fit."""
+_INSTRUCTIONS_PER_STEP: Final = 1_000
+"""How many instructions of a pattern's program are run on a character in the time of a step."""
+_INSTRUCTIONS_COMPILED_PER_STEP: Final = 20
 _PATH_LENGTH_MAX: Final = 2_000
 _PAIRS_EXACT_MAX: Final = 10_000
 """Unions with more pairs of members match members that are written alike first."""
@@ -372,10 +375,15 @@ class _Rules:
             self._spend(1 + len(pattern) // 10)
             try:
                 self._patterns[pattern] = compile_re2(pattern)
+                self._spend(self._patterns[pattern].programsize // _INSTRUCTIONS_COMPILED_PER_STEP)
             except PatternSyntaxError:
                 self._patterns[pattern] = None
         compiled = self._patterns[pattern]
-        return None if compiled is None else compiled.search(name) is not None
+        if compiled is None:
+            return None
+        # An engine that does not backtrack may look at every instruction for every character.
+        self._spend(compiled.programsize * len(name) // _INSTRUCTIONS_PER_STEP)
+        return compiled.search(name) is not None
 
     # Arrays and objects
 

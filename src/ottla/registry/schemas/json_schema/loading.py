@@ -19,6 +19,7 @@ from ottla.registry.schemas.json_schema.subschemas import (
 )
 from ottla.registry.schemas.json_schema.uris import resolve_uri
 from ottla.registry.schemas.parsed_schema import InvalidSchemaError
+from ottla.registry.schemas.time_limit import check_time
 
 
 def load(document: Document, references: Mapping[str, str], *, all_at_hand: bool) -> Subschema:
@@ -48,6 +49,7 @@ class _Loader:
     def load(self, root: Place, location_of_root: Location) -> Subschema:
         stack = [(root, location_of_root, False)]
         while stack:
+            check_time()
             place, location, ready = stack.pop()
             value = place.value
             if not isinstance(value, dict) or id(value) in self._loaded:

@@ -19,6 +19,7 @@ from ottla.registry.schemas.protobuf import features as features_module
 from ottla.registry.schemas.protobuf.features import Features, with_options
 from ottla.registry.schemas.protobuf.symbols import MAIN, FileView, Symbol, SymbolTable, joined
 from ottla.registry.schemas.protobuf.syntax_tree import Enum, Field, Message
+from ottla.registry.schemas.time_limit import check_time
 
 _SCALAR: Final = "scalar"
 _MAP: Final = "map"
@@ -183,6 +184,7 @@ class _Comparison:
         deleted = _deleted_oneofs(writer.message, reader.message, readers)
         self._exclusive(writer.message, reader.message, writers, path)
         for number in sorted(writers.keys() | readers.keys()):
+            check_time()
             written, read = writers.get(number), readers.get(number)
             if read is None:
                 assert written is not None
@@ -220,13 +222,15 @@ class _Comparison:
 
     def _exclusive(self, writer: Message, reader: Message, writers: Mapping[int, Field], path: tuple[str, ...]) -> None:
         """Fields that the writer could set together must not be members of one oneof for the reader."""
+        members: dict[int, list[Field]] = {}
+        for field in reader.fields:
+            if field.oneof is not None and field.number in writers:
+                members.setdefault(field.oneof, []).append(field)
         for index, oneof in enumerate(reader.oneofs):
             origins: set[tuple[str, int]] = set()
             moved = 0
-            for field in reader.fields:
-                written = writers.get(field.number)
-                if field.oneof != index or written is None:
-                    continue
+            for field in members.get(index, ()):
+                written = writers[field.number]
                 if written.oneof is not None:
                     origins.add(("oneof", written.oneof))
                 else:

@@ -37,6 +37,7 @@ from ottla.registry.schemas.protobuf.syntax_tree import (
     Service,
     Value,
 )
+from ottla.registry.schemas.time_limit import check_time
 
 EDITIONS: Final = ("2023", "2024")
 _NESTING_MAX: Final = 31
@@ -283,6 +284,7 @@ class _Parser:
             scope.fields.append(self._field(offset, depth))
 
     def _field(self, offset: int, depth: int, *, in_extend: bool = False) -> Field:
+        check_time()
         label = None
         if self._kinds[self._at] == tokens.IDENTIFIER and self._texts[self._at] in _LABELS:
             label = self._texts[self._at]

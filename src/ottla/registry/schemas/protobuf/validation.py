@@ -6,8 +6,9 @@ from it; then options that are extensions are not checked. Not checked: the nami
 declarations of extensions.
 """
 
+from bisect import bisect_right
 from collections.abc import Iterable, Sequence
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import Final, NoReturn
 
 from ottla.registry.schemas.parsed_schema import InvalidSchemaError
@@ -32,6 +33,7 @@ from ottla.registry.schemas.protobuf.syntax_tree import (
     Service,
 )
 from ottla.registry.schemas.protobuf.tokens import place_of
+from ottla.registry.schemas.time_limit import check_time
 
 _RESERVED_FIRST: Final = 19_000
 _RESERVED_LAST: Final = 19_999
@@ -73,6 +75,8 @@ class _Validator:
         self._view = table.view(MAIN)
         self._encoder = OptionEncoder(table)
         self._extension_numbers: dict[tuple[str, int], str] = {}
+        self._extension_ranges: dict[str, tuple[list[int], list[int]]] = {}
+        """By message: where its extension ranges start, in order, and the highest end up to each of them."""
 
     def _fail(self, offset: int, message: str) -> NoReturn:
         place = f"{place_of(self._text, offset)}: " if offset else ""
@@ -271,6 +275,7 @@ class _Validator:
     # Fields
 
     def _field(self, field: Field, scope: str, features: Features, *, is_extension: bool = False) -> None:
+        check_time()
         full_name = joined(scope, field.name)
         if not 1 <= field.number <= FIELD_NUMBER_MAX:
             self._fail(
@@ -430,12 +435,11 @@ class _Validator:
         if self._file.syntax == "proto3" and symbol.full_name not in _OPTION_MESSAGES:
             self._fail(extend.offset, "extensions in proto3 are only allowed for defining options")
         assert isinstance(symbol.node, Message)
-        ranges = [range_ for statement in symbol.node.extension_ranges for range_ in statement.ranges]
         for field in extend.fields:
             if field.label == "required":
                 self._fail(field.offset, f"extension {field.name} cannot be required")
             self._field(field, scope, features, is_extension=True)
-            if not any(range_.start <= field.number <= range_.last for range_ in ranges):
+            if not self._is_extension_number(symbol, field.number):
                 self._fail(field.offset, f"{symbol.full_name} does not declare {field.number} as an extension number")
             full_name = joined(scope, field.name)
             other = self._extension_numbers.setdefault((symbol.full_name, field.number), full_name)
@@ -444,6 +448,19 @@ class _Validator:
                     field.offset,
                     f"extension number {field.number} of {symbol.full_name} is already used by {other}",
                 )
+
+    def _is_extension_number(self, symbol: Symbol, number: int) -> bool:
+        if symbol.full_name not in self._extension_ranges:
+            assert isinstance(symbol.node, Message)
+            ranges = (range_ for statement in symbol.node.extension_ranges for range_ in statement.ranges)
+            ordered = sorted(ranges, key=lambda range_: range_.start)
+            self._extension_ranges[symbol.full_name] = (
+                [range_.start for range_ in ordered],
+                list(accumulate((range_.last for range_ in ordered), max)),
+            )
+        starts, ends = self._extension_ranges[symbol.full_name]
+        position = bisect_right(starts, number) - 1
+        return position >= 0 and number <= ends[position]
 
     # Enums and services
 

@@ -375,6 +375,20 @@ def test_a_thousand_references_that_use_each_other() -> None:
     assert time.process_time() - started < SECONDS_MAX
 
 
+@pytest.mark.slow
+def test_many_oneofs_and_extension_ranges() -> None:
+    numbers = range(20_000, 80_000)
+    oneofs = "".join(f"oneof o{n} {{ string f{n} = {n}; }}" for n in numbers)
+    ranges = ", ".join(str(n) for n in numbers)
+    extensions = "".join(f"extend B {{ optional int32 e{n} = {n}; }}" for n in numbers)
+    text = f"message A {{ {oneofs} }} message B {{ extensions {ranges}; }} {extensions}"
+    started = time.process_time()
+    assert [] == list(parse(text, {}).incompatibilities(parse(text.replace("string", "bytes"), {})))
+    with pytest.raises(InvalidSchemaError, match="B does not declare 80000 as an extension number"):
+        parse(text + "extend B { optional int32 e80000 = 80000; }", {})
+    assert time.process_time() - started < SECONDS_MAX
+
+
 @pytest.mark.parametrize(
     "text",
     [
