@@ -111,6 +111,15 @@ class TestPaths:
             assert "/metrics" in json.loads(answer.body)["error"]
             assert len(answer.body) < 500
 
+    async def test_names_of_other_sites(self, tmp_path: Path) -> None:
+        async with endpoint(tmp_path) as port:
+            client = await HttpClient.connect(port)
+            for host, status in (("evil.example:9644", 421), ("localhost", 200), ("127.0.0.1:9644", 200)):
+                answer = await client.ask(f"GET /metrics HTTP/1.1\r\nHost: {host}\r\n\r\n".encode())
+                assert status == answer.status
+            assert 200 == (await client.ask(b"GET /health/live HTTP/1.0\r\n\r\n")).status
+            await client.close()
+
     @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "OPTIONS", "PATCH", "BREW"])
     async def test_other_methods(self, tmp_path: Path, method: str) -> None:
         async with endpoint(tmp_path) as port:

@@ -4,7 +4,8 @@ A small HTTP/1.1 service: GET and HEAD of a few fixed paths, bounded in size, ti
 connection is always accepted: if there are too many, the one that has waited longest is closed, so that slow clients
 cannot keep a liveness probe out. Metrics are collected once for all clients that wait for them, with pauses, so that
 scrapes can slow down neither the broker nor a probe. The numbers come from `metrics.py`, the health from `health.py`.
-There is no authentication: bind it to an address that only operators can reach.
+There is no authentication: bind it to an address that only operators can reach. On loopback it answers only to names of
+this machine, so that no web page can read it by a name of its own.
 """
 
 import asyncio
@@ -22,6 +23,7 @@ import h11
 from ottla.broker.health import Health
 from ottla.broker.metrics import Metrics
 from ottla.env.ports import Clock
+from ottla.transport.http_hosts import HostNames
 from ottla.version import __version__
 
 _LOGGER: Final = logging.getLogger(__name__)
@@ -75,6 +77,7 @@ class HttpEndpoint:
         self._clock = clock
         self._request_seconds = request_seconds
         self._service: asyncio.Server | None = None
+        self._hosts = HostNames("")
         self._measuring: asyncio.Task[None] | None = None
         self._has_closed = False
         self._conversations: list[_Conversation] = []
@@ -87,6 +90,7 @@ class HttpEndpoint:
 
     async def start(self, host: str, port: int) -> int:
         """Opens the port and returns it; 0 chooses a free one. Raises OSError if it is in use."""
+        self._hosts = HostNames(host)
         self._metrics.load()
         try:
             self._service = await asyncio.start_server(self._on_connection, host, port, limit=HEAD_BYTES_MAX)
@@ -191,6 +195,10 @@ class HttpEndpoint:
     # Answers
 
     async def _answer(self, request: h11.Request) -> _Answer:
+        host = next((value.decode("latin-1") for name, value in request.headers if name == b"host"), None)
+        refusal = None if host is None else self._hosts.host_refusal(host)
+        if refusal is not None:
+            return _refusal(421, refusal)
         path = request.target.decode("ascii", "replace").partition("?")[0]
         if path not in _PATHS:
             return _refusal(404, f"{path[:100]} does not exist; the paths are {', '.join(_PATHS)}")

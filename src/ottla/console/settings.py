@@ -1,6 +1,5 @@
 """What a console was started with, parsed once at the edge."""
 
-import ipaddress
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -10,6 +9,7 @@ from urllib.parse import urlsplit
 
 from ottla.model.errors import MisuseError
 from ottla.transport.addresses import Address
+from ottla.transport.http_hosts import is_loopback
 
 OIDC_CALLBACK: Final = "/login/callback"
 """Where the identity provider sends browsers back to."""
@@ -127,13 +127,3 @@ class ConsoleSettings:
     def has_tls(self) -> bool:
         """Whether browsers connect with TLS to this process."""
         return self.tls_certificate is not None
-
-
-def is_loopback(host: str) -> bool:
-    """Whether only this machine can reach the host."""
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False

@@ -16,6 +16,7 @@ from ottla.cli.registry.serve_options import (
     BasicMechanism,
     DefaultCompatibility,
     GroupId,
+    HostNames,
     ReadOnly,
     ReplicationFactor,
     SchemasTopic,
@@ -65,6 +66,7 @@ def serve_registry(
     tls_certificate: TlsCertificate = None,
     tls_key: TlsKey = None,
     tls_ca: TlsAuthorities = None,
+    host: HostNames = None,
     access_log: AccessLog = False,
     log_format: LogFormat = "text",
     log_level: LogLevel = "info",
@@ -108,6 +110,7 @@ def serve_registry(
                 tls_certificate=tls_certificate,
                 tls_key=tls_key,
                 tls_ca=tls_ca,
+                hosts=tuple(host or ()),
             )
         )
 

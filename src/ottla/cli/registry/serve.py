@@ -52,6 +52,7 @@ class ServeOptions:
     tls_certificate: str | None = None
     tls_key: str | None = None
     tls_ca: str | None = None
+    hosts: tuple[str, ...] = ()
 
 
 def serve(options: ServeOptions) -> None:
@@ -93,7 +94,9 @@ async def _serve(options: ServeOptions) -> None:
     tls = None
     if options.tls_certificate is not None:
         tls = TlsFiles(certificate=options.tls_certificate, key=options.tls_key, authorities=options.tls_ca)
-    served = ServedRegistry(config, options.listen, access=access, tls=tls, logs_access=options.logs_access)
+    served = ServedRegistry(
+        config, options.listen, access=access, tls=tls, logs_access=options.logs_access, hosts=options.hosts
+    )
     _warn_of_open_doors(options)
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()

@@ -77,4 +77,12 @@ TlsAuthorities = Annotated[
         show_default="the system's",
     ),
 ]
+HostNames = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--host",
+        metavar="NAME",
+        help="Host name under which a proxy on this machine, or a web page, may use the registry; may be repeated.",
+    ),
+]
 AccessLog = Annotated[bool, typer.Option("--access-log", help="Log every request.")]

@@ -6,9 +6,9 @@ from typing import Final, NamedTuple
 from ottla.cli.console.needed_packages import check_installed
 from ottla.cli.serve.beside_process import ProcessBeside
 from ottla.cli.serve.service_connection import ServiceConnection
-from ottla.console.settings import is_loopback
 from ottla.model.errors import InvalidConfigError
 from ottla.transport.addresses import Address
+from ottla.transport.http_hosts import is_loopback
 
 CONSOLE: Final = "127.0.0.1:8080"
 

@@ -15,7 +15,7 @@ from typing import Any, Final
 from urllib.parse import quote, urlencode, urlsplit
 
 from ottla.console.oidc.shared_call import SharedCall
-from ottla.console.settings import OidcSettings, is_loopback
+from ottla.console.settings import OidcSettings
 from ottla.model.errors import InvalidRequestError, RetriableError
 from ottla.security.sasl.authentication_error import AuthenticationError
 from ottla.security.sasl.jwt_validation import (
@@ -28,6 +28,7 @@ from ottla.security.sasl.jwt_validation import (
     read_keys,
     verified_claims,
 )
+from ottla.transport.http_hosts import is_loopback
 from ottla.transport.identity_provider import CannotFetchError, fetch
 
 _ANSWER_BYTES_MAX: Final = 1024 * 1024

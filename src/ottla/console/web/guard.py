@@ -5,7 +5,6 @@ for everything but GET and HEAD the origin and the token of the form (against cr
 strict Content-Security-Policy without inline script and style, and may not be framed.
 """
 
-import re
 import secrets
 from typing import TYPE_CHECKING, Final
 from urllib.parse import quote
@@ -17,12 +16,13 @@ from starlette.responses import RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ottla.console.cluster.access import ANONYMOUS, Access
-from ottla.console.settings import OIDC_CALLBACK, AuthMode, is_loopback
+from ottla.console.settings import OIDC_CALLBACK, AuthMode
 from ottla.console.web.cookies import cookie_header
 from ottla.console.web.failures import failure_response
 from ottla.console.web.pages import CSRF_FIELD, render
 from ottla.console.web.routes import own_path
 from ottla.model.errors import DeniedError
+from ottla.transport.http_hosts import LOOPBACK_NAMES, host_name, is_loopback
 
 if TYPE_CHECKING:
     from ottla.console.application import Console
@@ -36,8 +36,6 @@ _OPEN_PATHS: Final = frozenset({"/login", "/health"})
 _OIDC_PATHS: Final = frozenset({"/login/start", OIDC_CALLBACK})
 """Those that are open with `AuthMode.OIDC`."""
 _OTHER_SITES: Final = ("cross-site", "same-site")
-_LOOPBACK_NAMES: Final = frozenset({"localhost", "127.0.0.1", "::1"})
-_HOST: Final = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(?::\d{1,5})?")
 _HEADERS: Final = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:;"
     " font-src 'self'; connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
@@ -129,13 +127,12 @@ class Guard:
 
     def _check_host(self, request: Request) -> None:
         settings = self._console.settings
-        given = _HOST.fullmatch(request.headers.get("host", ""))
-        if given is None:
+        name = host_name(request.headers.get("host", ""))
+        if name is None:
             raise HTTPException(400, "the Host header is not a name with or without a port")
-        name = given[1].strip("[]").lower()
         allowed = {each.lower() for each in settings.hosts}
         if is_loopback(settings.listen.host):
-            allowed |= _LOOPBACK_NAMES | {settings.listen.host}
+            allowed |= LOOPBACK_NAMES | {settings.listen.host}
         elif not allowed:
             # With a login and without names: cookies belong to a name, so another name has no session.
             return

@@ -50,6 +50,7 @@ from ottla.registry.state.errors import (
     registry_error,
     schema_not_found,
 )
+from ottla.transport.http_hosts import HostNames
 
 _LOGGER: Final = logging.getLogger(__name__)
 
@@ -64,6 +65,7 @@ _CACHED_ENTRY_BYTES: Final = 256
 """What a kept answer takes besides its body."""
 _READ_YOUR_WRITE_SECONDS: Final = 10.0
 _RETRY_SECONDS: Final = 0.5
+_KNOWN_HOSTS_MAX: Final = 256
 _METRICS: Final = "metrics"
 _SCHEMA_BY_ID: Final = "/schemas/ids/{id}"
 _TEXT: Final = "/schema"
@@ -82,6 +84,7 @@ class Application:
         write_timeout_ms: int = 30_000,
         body_bytes_max: int = BODY_BYTES_MAX,
         logs_access: bool = False,
+        hosts: HostNames | None = None,
         peers_context: ssl.SSLContext | None = None,
     ) -> None:
         self.metrics = Metrics(registry)
@@ -90,10 +93,14 @@ class Application:
         self._write_seconds = write_timeout_ms / 1000
         self._body_bytes_max = body_bytes_max
         self._logs_access = logs_access
+        self._hosts = hosts
+        """The names that are answered to; None for every name."""
         self._routes = RouteTable(ROUTES)
         self._forwarding = Forwarding(peers_context)
         self._kept: dict[tuple[bytes, bytes, bytes], tuple[Answer, str]] = {}
         """Answers of look-ups, by path, query and accepted types, and their routes."""
+        self._known_hosts: set[bytes | None] = {None}
+        """Host headers that are not refused."""
         self._kept_bytes = 0
         self._kept_revision = -1
 
@@ -123,7 +130,19 @@ class Application:
         """The answer with its content type, and the route for the metrics."""
         raw_path = _raw_path(scope)
         query: bytes = scope["query_string"]
-        accept = next((value for name, value in scope["headers"] if name == b"accept"), b"")
+        accept = host = origin = None
+        for name, value in scope["headers"]:
+            if name == b"accept":
+                accept = accept or value
+            elif name == b"host":
+                host = value
+            elif name == b"origin":
+                origin = value
+        accept = accept or b""
+        if self._hosts is not None and (origin is not None or host not in self._known_hosts):
+            refusal = self._refusal(host, origin)
+            if refusal is not None:
+                return replace(error_answer(refusal), content_type=answer_type("")), ""
         is_look_up = scope["method"] in ("GET", "HEAD") and self._authorizer.allows_all
         key = (raw_path, query, accept)
         if is_look_up:
@@ -173,6 +192,18 @@ class Application:
         if is_look_up and route is not None and route.kind is Kind.LOOK_UP and answer.status == 200:
             self._keep(key, (answer, name), revision)
         return answer, name
+
+    def _refusal(self, host: bytes | None, origin: bytes | None) -> RegistryError | None:
+        """The error for a request that a web page sent under a name of its own, or across origins."""
+        assert self._hosts is not None
+        if host is not None:  # browsers always send it
+            reason = self._hosts.host_refusal(host.decode("latin-1"))
+            if reason is not None:
+                return http_error(421, f"{reason}; start it with --host")
+            if len(self._known_hosts) < _KNOWN_HOSTS_MAX:
+                self._known_hosts.add(host)
+        reason = None if origin is None else self._hosts.origin_refusal(origin.decode("latin-1"))
+        return None if reason is None else http_error(403, f"{reason}; allow them with --host")
 
     def _keep(self, key: tuple[bytes, bytes, bytes], found: tuple[Answer, str], revision: int) -> None:
         """Keeps an answer, unless the image changed since the request came."""

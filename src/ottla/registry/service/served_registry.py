@@ -21,6 +21,7 @@ from ottla.registry.service.cluster_access import ClusterAccess
 from ottla.registry.service.http_protocol import HttpProtocol
 from ottla.registry.service.registry import Registry, RegistryConfig
 from ottla.transport.addresses import Address
+from ottla.transport.http_hosts import HostNames
 from ottla.transport.http_serving import EmbeddedUvicorn, bound_socket
 
 _KEEP_ALIVE_SECONDS: Final = 75
@@ -60,7 +61,9 @@ class ServedRegistry:
         access: ClusterAccess | None = None,
         tls: TlsFiles | None = None,
         logs_access: bool = False,
+        hosts: tuple[str, ...] = (),
     ) -> None:
+        """`hosts` are names under which web pages may use the registry, through a proxy on this machine."""
         self._socket = bound_socket(listen)
         self.port: int = self._socket.getsockname()[1]
         told = config.advertised
@@ -69,6 +72,7 @@ class ServedRegistry:
         advertised = msgspec.structs.replace(told, host=host, port=told.port or self.port, scheme=scheme)
         self.url = f"{scheme}://{Address(listen.host, self.port)}"
         self._tls = tls
+        self._hosts = hosts
         self._access = access
         self.config = replace(config, advertised=advertised)
         self.address = Address(listen.host, self.port)
@@ -77,6 +81,7 @@ class ServedRegistry:
             self.registry,
             authorizer=access,
             logs_access=logs_access,
+            hosts=HostNames(listen.host, hosts, other_names=[host]),
             peers_context=None if tls is None else tls.peers_context(),
         )
 
@@ -117,6 +122,9 @@ class ServedRegistry:
             log_config=None,
             access_log=False,
             server_header=False,
+            # Anyone can write these headers; only a proxy on this machine, which --host speaks of, is believed.
+            proxy_headers=bool(self._hosts),
+            forwarded_allow_ips="127.0.0.1,::1",
             backlog=_BACKLOG,
             timeout_keep_alive=_KEEP_ALIVE_SECONDS,
             timeout_graceful_shutdown=_STOP_SECONDS,

@@ -98,11 +98,11 @@ async def started(bootstrap: str, port: int = 8081, **options: Any) -> AsyncIter
 
 
 @asynccontextmanager
-async def served(bootstrap: str, **options: Any) -> AsyncIterator[Started]:
+async def served(bootstrap: str, *, hosts: tuple[str, ...] = (), **options: Any) -> AsyncIterator[Started]:
     """An instance that listens on a free port."""
     options.setdefault("election", ELECTION)
     config = RegistryConfig(bootstrap=bootstrap, advertised=Instance(host="", port=0), **options)
-    served = ServedRegistry(config, Address("127.0.0.1", 0))
+    served = ServedRegistry(config, Address("127.0.0.1", 0), hosts=hosts)
     stop, ready = asyncio.Event(), asyncio.Event()
     running = asyncio.create_task(served.run(stop, ready.set))
     waiting = asyncio.create_task(ready.wait())

@@ -107,10 +107,10 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
             registry.program.kill()
 
 
-def allow(principal: str, operation: ACLOperation, subject: str, *, prefixed: bool = False) -> ACL:
+def allow(principal: str, operation: ACLOperation, subject: str, *, prefixed: bool = False, host: str = "*") -> ACL:
     kind = ACLResourcePatternType.PREFIXED if prefixed else ACLResourcePatternType.LITERAL
     pattern = ResourcePattern(ACLResourceType.TOPIC, SUBJECT_PREFIX + subject, kind)
-    return ACL(principal, "*", operation, ACLPermissionType.ALLOW, pattern)
+    return ACL(principal, host, operation, ACLPermissionType.ALLOW, pattern)
 
 
 def test_only_users_of_the_cluster_get_in(served: Served) -> None:
@@ -165,6 +165,16 @@ def test_acls_decide_by_subject(served: Served) -> None:
         assert 200 == served.ask("PUT", "/config/alice-value", "admin", json={"compatibility": "NONE"})
         admin.delete_acls([ACLFilter(principal="User:alice")])
         served.wait_status(403, "GET", f"{path}/1", "alice")
+
+
+def test_a_client_cannot_say_that_it_has_another_address(served: Served) -> None:
+    elsewhere = allow("User:alice", ACLOperation.READ, "elsewhere-", prefixed=True, host="203.0.113.9")
+    everywhere = allow("User:bob", ACLOperation.READ, "elsewhere-", prefixed=True)
+    with served.admin() as admin:
+        admin.create_acls([elsewhere, everywhere])
+    path = "/subjects/elsewhere-value/versions"
+    served.wait_status(404, "GET", path, "bob")
+    assert 403 == served.ask("GET", path, "alice", headers={"X-Forwarded-For": "203.0.113.9"})
 
 
 def test_the_cluster_must_have_logins() -> None:
