@@ -8,10 +8,10 @@ pattern that also matches nothing at the end of the name is replaced once, not t
 
 import re
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
 from ottla.model.errors import InvalidConfigError
-from ottla.model.re2_patterns import PatternSyntaxError, compile_re2
+from ottla.model.re2_patterns import InvalidPatternError, Pattern
 from ottla.security.principals import USER_TYPE, Principal
 from ottla.security.sasl.authentication_error import AuthenticationError
 
@@ -23,7 +23,7 @@ _RULES_CHARACTERS_MAX: Final = 65_536
 
 @dataclass(frozen=True, slots=True)
 class _Rule:
-    pattern: Any
+    pattern: Pattern | None
     """None for DEFAULT."""
     replacement: str = ""
     case: str = ""
@@ -31,8 +31,8 @@ class _Rule:
     def apply(self, name: str) -> str | None:
         if self.pattern is None:
             return name
-        found = self.pattern.fullmatch(name)
-        if found is None:
+        groups = self.pattern.groups_of(name)
+        if groups is None:
             return None
 
         def text_of(reference: re.Match[str]) -> str:
@@ -40,7 +40,7 @@ class _Rule:
                 return reference[1]
             number = int(reference[2])
             # As in Kafka, a reference to a group that does not exist is text.
-            return (found.group(number) or "") if number <= self.pattern.groups else reference[0]
+            return (groups[number] or "") if number < len(groups) else reference[0]
 
         text = _REFERENCE.sub(text_of, self.replacement)
         return text.lower() if self.case == "L" else text.upper() if self.case == "U" else text
@@ -72,9 +72,11 @@ class PrincipalMapping:
             else:
                 try:
                     # An escaped slash is a slash; every other escape is the pattern's own.
-                    pattern = compile_re2(found[2].replace(r"\/", "/"), with_groups=True)
-                except PatternSyntaxError as error:
-                    raise InvalidConfigError(f"{CONFIG}: the pattern {found[2]!r} is not valid: {error}") from None
+                    pattern = Pattern(found[2].replace(r"\/", "/"), with_groups=True)
+                except InvalidPatternError as error:
+                    raise InvalidConfigError(
+                        f"{CONFIG}: the pattern {found[2]!r} is not valid: {error.reason}"
+                    ) from None
                 rules.append(_Rule(pattern, found[3], found[4]))
             at = found.end()
         return cls(text, tuple(rules) or (_Rule(None),))

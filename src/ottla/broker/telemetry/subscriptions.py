@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 from uuid import UUID
 
 from ottla.metadata.configs.client_metrics_configs import (
@@ -16,6 +16,7 @@ from ottla.metadata.configs.client_metrics_configs import (
 from ottla.metadata.configs.definition import split_list
 from ottla.model.base64_ids import id_text
 from ottla.model.errors import OttlaError
+from ottla.model.re2_patterns import Pattern
 from ottla.records.batch import crc32c
 
 ALL_METRICS: Final = "*"
@@ -53,13 +54,13 @@ class Subscription:
 
     metrics: tuple[str, ...]
     interval_ms: int
-    match: Mapping[str, Any]
+    match: Mapping[str, Pattern]
     """Compiled patterns by key; all must match the whole attribute."""
 
     def matches(self, attributes: Mapping[str, str | None]) -> bool:
         """Whether the subscription is for a client with these attributes."""
         return all(
-            (found := attributes[key]) is not None and pattern.fullmatch(found) for key, pattern in self.match.items()
+            (found := attributes[key]) is not None and pattern.matches(found) for key, pattern in self.match.items()
         )
 
 

@@ -5,28 +5,28 @@ in both protocols.
 """
 
 from ottla.model.errors import MisuseError
-from ottla.model.re2_patterns import PatternSyntaxError, compile_re2
+from ottla.model.re2_patterns import InvalidPatternError, Pattern
 
 
 class TopicPattern:
     """A compiled pattern. Raises `MisuseError` for one that RE2 does not accept."""
 
-    __slots__ = ("_compiled", "text")
+    __slots__ = ("_pattern", "text")
 
     def __init__(self, text: str) -> None:
         self.text = text
         try:
-            self._compiled = compile_re2(text)
-        except PatternSyntaxError as error:
+            self._pattern = Pattern(text, of_ascii=True)
+        except InvalidPatternError as error:
             raise MisuseError(
-                f"pattern {text!r} is not a valid RE2 regular expression: {error}; RE2 has no look-around and no"
+                f"pattern {text!r} is not a valid RE2 regular expression: {error.reason}; RE2 has no look-around and no"
                 " back-references"
             ) from None
 
     def matches_start(self, name: str) -> bool:
         """Whether the pattern matches from the beginning of the name; the rest of the name may be anything."""
-        return self._compiled.match(name) is not None
+        return self._pattern.matches_start(name)
 
     def matches_whole(self, name: str) -> bool:
         """Whether the pattern matches the whole name."""
-        return self._compiled.fullmatch(name) is not None
+        return self._pattern.matches(name)

@@ -72,9 +72,7 @@ def compare_texts(column: pa.Array, comparison: Comparison, constant: Any) -> pa
     None if such texts cannot be compared on columns: `matches` needs a column of strings.
     """
     if comparison is Comparison.MATCHES:
-        pattern = constant.pattern
-        words = pattern.decode() if isinstance(pattern, bytes) else pattern
-        return pc.match_substring_regex(column, pattern=words) if pa.types.is_string(column.type) else None
+        return pc.match_substring_regex(column, pattern=constant.text) if pa.types.is_string(column.type) else None
     data = encoded(constant)
     if data is None:
         return None

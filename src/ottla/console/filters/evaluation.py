@@ -156,6 +156,6 @@ _COMPARE: Final[dict[Comparison, Callable[[Any, Any], bool]]] = {
     ),
     Comparison.STARTS_WITH: lambda left, right: isinstance(left, str) and left.startswith(right),
     Comparison.ENDS_WITH: lambda left, right: isinstance(left, str) and left.endswith(right),
-    Comparison.MATCHES: lambda left, right: isinstance(left, str) and right.search(left) is not None,
+    Comparison.MATCHES: lambda left, right: isinstance(left, str) and right.matches_inside(left),
     Comparison.IN: lambda left, right: any(_equal(left, each) for each in right),
 }

@@ -4,8 +4,6 @@ from datetime import UTC, datetime
 from difflib import get_close_matches
 from typing import Any, Final
 
-import re2
-
 from ottla.console.filters.errors import FilterError
 from ottla.console.filters.syntax import (
     NUMBERS,
@@ -26,10 +24,10 @@ from ottla.console.filters.syntax import (
     Truth,
 )
 from ottla.console.filters.tokens import Kind, Token, tokens_of
+from ottla.model.re2_patterns import InvalidPatternError, Pattern
 
 DEPTH_MAX: Final = 32
 _ITEMS_MAX: Final = 1_000
-_PATTERN_MEMORY_MAX: Final = 1024 * 1024
 _WORDS: Final[dict[str, Any]] = {"true": True, "false": False, "null": None}
 _COMPARISONS: Final = {each.value: each for each in Comparison}
 _TEXTUAL: Final = (Comparison.CONTAINS, Comparison.STARTS_WITH, Comparison.ENDS_WITH, Comparison.MATCHES)
@@ -214,16 +212,11 @@ class _Parser:
                 raise self._error("] or , is missing in the list")
         return Literal(tuple(items))
 
-    def _pattern(self, pattern: str, at: Token) -> Any:
-        options = re2.Options()
-        options.max_mem = _PATTERN_MEMORY_MAX
-        options.log_errors = False
+    def _pattern(self, pattern: str, at: Token) -> Pattern:
         try:
-            return re2.compile(pattern, options)
-        except re2.error as error:
-            reason = error.args[0] if error.args else "unreadable"
-            reason = reason.decode("utf-8", "replace") if isinstance(reason, bytes) else reason
-            raise self._error(f"not a valid RE2 pattern: {reason}", at) from None
+            return Pattern(pattern)
+        except InvalidPatternError as error:
+            raise self._error(f"not a valid RE2 pattern: {error.reason}", at) from None
 
     def _as_times(self, side: Operand, at: Token) -> Operand:
         """Texts that a timestamp is compared with, as ms since 1970. A time without a zone is UTC."""

@@ -1,12 +1,11 @@
 """Lists and describes the transactional ids of a shard, for tools that look for hanging transactions.
 
-Pure questions over entries; the filters are those of ListTransactions up to version 2. A pattern is matched by RE2, in
-time linear in the id.
+Pure questions over entries; the filters are those of ListTransactions version 1. The pattern of version 2 is matched by
+the handler, against the ids that the client may describe.
 """
 
 from collections.abc import Mapping
 
-from ottla.coordination.groups.consumer.topic_patterns import InvalidPatternError, Pattern
 from ottla.coordination.transactions.records import STATUS_BY_WIRE_NAME, TransactionEntry
 from ottla.coordination.transactions.requests import (
     ListedTransaction,
@@ -21,12 +20,7 @@ from ottla.model.ids import TopicPartition
 def list_transactions(entries: Mapping[str, TransactionEntry], wanted: ListFilter, now_ms: int) -> TransactionList:
     """Every id that passes the whole filter. An id that never had a transaction passes any duration, as in Kafka; an
     unknown state is reported and matches no id."""
-    try:
-        pattern = Pattern(wanted.id_pattern) if wanted.id_pattern else None
-    except InvalidPatternError:
-        return TransactionList(error=ErrorCode.INVALID_REGULAR_EXPRESSION)
     states = {STATUS_BY_WIRE_NAME[name] for name in wanted.states if name in STATUS_BY_WIRE_NAME}
-    producer_ids = set(wanted.producer_ids)
     return TransactionList(
         unknown_states=tuple(dict.fromkeys(name for name in wanted.states if name not in STATUS_BY_WIRE_NAME)),
         transactions=tuple(
@@ -34,10 +28,9 @@ def list_transactions(entries: Mapping[str, TransactionEntry], wanted: ListFilte
                 transactional_id=transactional_id, producer_id=entry.producer_id, state=entry.status.wire_name
             )
             for transactional_id, entry in entries.items()
-            if (not producer_ids or entry.producer_id in producer_ids)
+            if (not wanted.producer_ids or entry.producer_id in wanted.producer_ids)
             and (not wanted.states or entry.status in states)
             and (wanted.duration_ms < 0 or now_ms - entry.start_ms > wanted.duration_ms)
-            and (pattern is None or pattern.matches(transactional_id))
         ),
     )
 

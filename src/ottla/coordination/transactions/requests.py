@@ -92,9 +92,8 @@ class ListFilter:
     """Which transactional ids to list; an empty filter, or a duration below 0, lets all pass."""
 
     states: tuple[str, ...] = ()
-    producer_ids: tuple[ProducerId, ...] = ()
+    producer_ids: frozenset[ProducerId] = frozenset()
     duration_ms: int = -1
-    id_pattern: str = ""
 
 
 # Responses
@@ -130,7 +129,6 @@ class ListedTransaction:
 class TransactionList:
     """The ids that passed the filter, and the unknown states in it."""
 
-    error: ErrorCode = ErrorCode.NONE
     unknown_states: tuple[str, ...] = ()
     transactions: tuple[ListedTransaction, ...] = ()
 

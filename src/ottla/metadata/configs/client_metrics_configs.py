@@ -6,12 +6,12 @@ matching takes linear time. What a client is asked for is computed in `ottla.bro
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Final
 
 from ottla.metadata.configs.definition import ConfigDefinition, ConfigSource, ConfigType, DescribedConfig, Synonym
 from ottla.metadata.configs.definition import define as _define
 from ottla.model.errors import InvalidConfigError, InvalidRequestError
-from ottla.model.re2_patterns import PatternSyntaxError, compile_re2
+from ottla.model.re2_patterns import InvalidPatternError, Pattern
 
 METRICS: Final = "metrics"
 INTERVAL_MS: Final = "interval.ms"
@@ -69,9 +69,9 @@ def validate_client_metrics_configs(configs: Mapping[str, str]) -> None:
     parse_match(configs.get(MATCH, ""))
 
 
-def parse_match(text: str) -> Mapping[str, Any]:
+def parse_match(text: str) -> Mapping[str, Pattern]:
     """The patterns of a `match` config by their key, compiled. Raises InvalidConfigError."""
-    patterns: dict[str, Any] = {}
+    patterns: dict[str, Pattern] = {}
     entries = CLIENT_METRICS_CONFIGS[MATCH].parse(text)
     if not isinstance(entries, tuple) or len(entries) > _PATTERNS_MAX:
         raise InvalidConfigError(f"{MATCH} has more than {_PATTERNS_MAX} patterns")
@@ -84,10 +84,10 @@ def parse_match(text: str) -> Mapping[str, Any]:
                 f"the keys {', '.join(MATCH_KEYS)}"
             )
         try:
-            patterns[key] = compile_re2(pattern)
-        except PatternSyntaxError as error:
+            patterns[key] = Pattern(pattern)
+        except InvalidPatternError as error:
             raise InvalidConfigError(
-                f"{entry[:_SHOWN_CHARACTERS_MAX]!r} in {MATCH} has no valid pattern: {error}"
+                f"{entry[:_SHOWN_CHARACTERS_MAX]!r} in {MATCH} has no valid pattern: {error.reason}"
             ) from error
     return patterns
 

@@ -3,8 +3,7 @@
 From the wire to the group's shard and back; the rules are in `ottla.coordination.groups.consumer.groups_state`.
 """
 
-import asyncio
-from collections.abc import Coroutine, Sequence
+from collections.abc import Coroutine, Hashable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from kio.schema.consumer_group_describe.v1 import response as described
@@ -14,7 +13,7 @@ from kio.schema.types import GroupId, TopicName
 from kio.static.primitive import i8, i32
 
 from ottla.broker.handlers.groups.group_members import client_host
-from ottla.broker.handlers.long_requests import with_pauses
+from ottla.broker.handlers.long_requests import matching_texts, with_pauses
 from ottla.broker.requests.context import RequestContext
 from ottla.broker.requests.services import Services
 from ottla.coordination.groups.consumer.groups_state import PlainJoin
@@ -25,6 +24,7 @@ from ottla.coordination.groups.consumer.requests import (
     DescribedMember,
     DescribedPartitions,
 )
+from ottla.coordination.runtime.effects import Effect
 from ottla.coordination.runtime.reply import Reply
 from ottla.metadata.features import GROUP_VERSION
 from ottla.model.error_codes import ErrorCode
@@ -96,14 +96,18 @@ async def _after_matching(shard: "GroupsShard", context: RequestContext, asked: 
     def may_describe(topic: str) -> bool:
         return context.sees(Operation.DESCRIBE, ResourceType.TOPIC, topic)
 
-    for pattern, names in shard.machine.consumers.unmatched(asked, shard.now_ms()):
-        for name in names:
-            pattern.matches(name)
-        await asyncio.sleep(0)
+    consumers = shard.machine.consumers
+    patterns = consumers.patterns_of(asked, shard.now_ms())
+    for pattern in patterns:
+        names = pattern.unmatched(consumers.topics)
+        pattern.remember(names, await matching_texts(pattern.pattern, names))
+
+    def decide(now_ms: int, token: Hashable) -> Sequence[Effect]:
+        shard.machine.consumers.keep(patterns)
+        return shard.machine.consumer_heartbeat(asked, now_ms, token, may_describe)
+
     try:
-        return _heartbeat_answer(
-            await shard.ask(lambda now_ms, token: shard.machine.consumer_heartbeat(asked, now_ms, token, may_describe))
-        )
+        return _heartbeat_answer(await shard.ask(decide))
     except OttlaError as error:
         return _heartbeat_answer(error)
 

@@ -4,6 +4,7 @@ The transactional ids are those that this broker coordinates; a tool asks every 
 broker's coordinator, or from an operator who aborts a hanging transaction.
 """
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from itertools import groupby
 from typing import Final, cast
@@ -25,6 +26,7 @@ from kio.schema.write_txn_markers.v2.response import (
 )
 from kio.static.primitive import TZAware, i16, i32, i64
 
+from ottla.broker.handlers.long_requests import matching_texts, with_pauses
 from ottla.broker.requests.context import RequestContext
 from ottla.broker.requests.services import Services
 from ottla.coordination.transactions.requests import (
@@ -32,10 +34,12 @@ from ottla.coordination.transactions.requests import (
     ListedTransaction,
     ListFilter,
     TransactionDescription,
+    TransactionList,
 )
 from ottla.model.error_codes import ErrorCode
 from ottla.model.errors import InvalidRequestError, OttlaError
 from ottla.model.ids import ProducerEpoch, ProducerId, TopicPartition
+from ottla.model.re2_patterns import Pattern
 from ottla.protocol.messages import milliseconds, wire_error
 from ottla.records.layout import Marker
 from ottla.replication.partition import TransactionEnd
@@ -96,49 +100,64 @@ def _described(context: RequestContext, found: TransactionDescription) -> Descri
 # ListTransactions
 
 
-def list_transactions(
+async def list_transactions(
     services: Services, context: RequestContext, request: ListTransactionsRequest
 ) -> ListTransactionsResponse:
     """Every transactional id here that passes the filter; an error while some of them are still being loaded."""
-    wanted = ListFilter(
-        states=request.state_filters,
-        producer_ids=tuple(ProducerId(each) for each in request.producer_id_filters),
-        duration_ms=request.duration_filter,
-        id_pattern=request.transactional_id_pattern or "",
-    )
-    now_ms = services.clock.now_ms()
-    found: list[ListedTransaction] = []
-    unknown: dict[str, None] = {}
+    listed = TransactionList()
     error = ErrorCode.NONE
     try:
-        if len(wanted.states) > _STATES_MAX:
+        if len(request.state_filters) > _STATES_MAX:
             raise InvalidRequestError(f"more than {_STATES_MAX} states in a filter")
-        for shard in services.transactions.shards():
-            shard.check_active()
-            listed = shard.machine.list_transactions(wanted, now_ms)
-            found += listed.transactions
-            unknown |= dict.fromkeys(listed.unknown_states)
-            if listed.error is not ErrorCode.NONE:
-                error = listed.error
-                break
+        text = request.transactional_id_pattern
+        pattern = Pattern(text) if text else None
+        listed = await _visible(context, _listed(services, request), pattern)
     except OttlaError as failure:
         error = failure.code
-    found = [
-        each for each in found if context.sees(Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, each.transactional_id)
-    ]
     return ListTransactionsResponse(
         throttle_time=milliseconds(0),
         error_code=wire_error(error),
-        unknown_state_filters=tuple(unknown),
+        unknown_state_filters=listed.unknown_states,
         transaction_states=tuple(
             ListedState(
                 transactional_id=TransactionalId(each.transactional_id),
                 producer_id=WireProducerId(i64(each.producer_id)),
                 transaction_state=each.state,
             )
-            for each in (found if error is ErrorCode.NONE else ())
+            for each in listed.transactions
         ),
     )
+
+
+def _listed(services: Services, request: ListTransactionsRequest) -> TransactionList:
+    """The ids of all shards here that pass the filters other than the pattern."""
+    filters = ListFilter(
+        states=request.state_filters,
+        producer_ids=frozenset(map(ProducerId, request.producer_id_filters)),
+        duration_ms=request.duration_filter,
+    )
+    now_ms = services.clock.now_ms()
+    transactions: list[ListedTransaction] = []
+    unknown: dict[str, None] = {}
+    for shard in services.transactions.shards():
+        shard.check_active()
+        listed = shard.machine.list_transactions(filters, now_ms)
+        transactions += listed.transactions
+        unknown |= dict.fromkeys(listed.unknown_states)
+    return TransactionList(unknown_states=tuple(unknown), transactions=tuple(transactions))
+
+
+async def _visible(context: RequestContext, listed: TransactionList, pattern: Pattern | None) -> TransactionList:
+    """Those ids that the client may describe; only they are matched."""
+    found = [
+        each
+        async for each in with_pauses(listed.transactions)
+        if context.sees(Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, each.transactional_id)
+    ]
+    if pattern is not None:
+        matching = await matching_texts(pattern, (each.transactional_id for each in found))
+        found = [each for each in found if each.transactional_id in matching]
+    return replace(listed, transactions=tuple(found))
 
 
 # WriteTxnMarkers

@@ -6,7 +6,7 @@ that are silent, or do not give up the partitions they must, are removed by dead
 protocol are served by `classic_members_state.py`.
 """
 
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from enum import IntEnum
 from typing import Final, NamedTuple, Protocol
@@ -37,7 +37,7 @@ from ottla.coordination.groups.consumer.requests import (
     ConsumerHeartbeat,
     ConsumerHeartbeatResponse,
 )
-from ottla.coordination.groups.consumer.topic_patterns import InvalidPatternError, TopicPattern
+from ottla.coordination.groups.consumer.topic_patterns import TopicPattern
 from ottla.coordination.groups.consumer.views import commit_verdict, fetch_refusal
 from ottla.coordination.groups.group_kind import AnyCommit, CommitVerdict, ExpiringGroup, Subscribes, Topics
 from ottla.coordination.groups.requests import ListedGroup, OffsetFetchRequest, TransactionalCommitRequest
@@ -46,6 +46,7 @@ from ottla.coordination.runtime.effects import CoordinatorRecord, Effect, Respon
 from ottla.env.ports import Random
 from ottla.model.base64_ids import id_text, new_id
 from ottla.model.error_codes import ErrorCode
+from ottla.model.re2_patterns import InvalidPatternError
 from ottla.protocol.consumer_protocol import CONSUMER_PROTOCOL_TYPE
 
 CONSUMER_TYPE: Final = "consumer"
@@ -333,10 +334,13 @@ class ConsumerGroups:
                 raise Refusal(invalid.code, str(invalid)) from None
         for regex in self._outdated_regexes(change.group, now_ms):
             try:
-                regexes[regex] = self._pattern(regex)
+                pattern = self._pattern(regex)
             except InvalidPatternError:
                 # Another broker accepted it; the topics that it resolved are kept.
                 continue
+            # Which patterns are due may have changed since `patterns_of`: those are matched for the next heartbeat.
+            if pattern.is_nearly_matched(self.topics):
+                regexes[regex] = pattern
         has_new_topics = False
         for regex, pattern in regexes.items():
             topics = tuple(
@@ -357,26 +361,32 @@ class ConsumerGroups:
         group = self.groups.get(request.group_id)
         return bool(request.topic_regex) or (group is not None and bool(group.regexes))
 
-    def unmatched(self, request: ConsumerHeartbeat, now_ms: int) -> Iterator[tuple[TopicPattern, list[str]]]:
-        """The topic names that a heartbeat's patterns must match, in slices, so that the handler can match them before.
-
-        This only saves time: the heartbeat matches what is left.
-        """
+    def patterns_of(self, request: ConsumerHeartbeat, now_ms: int) -> list[TopicPattern]:
+        """The patterns whose topics a heartbeat needs: the handler matches them, and calls `keep` with them before."""
         group = self.groups.get(request.group_id)
         texts = [] if group is None else self._outdated_regexes(group, now_ms)
-        if request.topic_regex and (group is None or request.topic_regex not in group.regexes):
+        if request.topic_regex:
             texts.append(request.topic_regex)
+        patterns = []
         for text in texts:
             try:
-                pattern = self._pattern(text)
+                patterns.append(self._pattern(text))
             except InvalidPatternError:
                 continue  # The heartbeat says so.
-            for names in pattern.unmatched(self.topics):
-                yield pattern, names
+        return patterns
+
+    def keep(self, patterns: Iterable[TopicPattern]) -> None:
+        """Puts patterns into the cache, which others may have filled since `patterns_of`."""
+        for pattern in patterns:
+            self._keep(pattern)
 
     def _pattern(self, text: str) -> TopicPattern:
         """The compiled pattern with its matches, from a cache of those used last."""
-        pattern = self._patterns.pop(text, None) or TopicPattern(text)
+        return self._keep(self._patterns.get(text) or TopicPattern(text))
+
+    def _keep(self, pattern: TopicPattern) -> TopicPattern:
+        text = pattern.pattern.text
+        self._patterns.pop(text, None)
         self._patterns[text] = pattern
         if len(self._patterns) > _PATTERNS_KEPT_MAX:
             del self._patterns[next(iter(self._patterns))]

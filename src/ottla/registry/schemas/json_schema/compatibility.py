@@ -10,7 +10,7 @@ Places of `$ref` are compared as what they name. `comparison.py` runs the rules 
 from collections.abc import Callable, Generator, Sequence
 from typing import Any, Final
 
-from ottla.model.re2_patterns import PatternSyntaxError, compile_re2
+from ottla.model.re2_patterns import InvalidPatternError, Pattern, PatternTooLargeError
 from ottla.registry.schemas.json_schema.comparison import (
     Budget,
     Comparison,
@@ -48,9 +48,12 @@ from ottla.registry.schemas.parsed_schema import Incompatibility
 
 STEPS_MAX: Final = 500_000
 """Some seconds. Unions of 700 members that all changed still fit."""
-_INSTRUCTIONS_PER_STEP: Final = 1_000
-"""How many instructions of a pattern's program are run on a character in the time of a step."""
-_INSTRUCTIONS_COMPILED_PER_STEP: Final = 20
+_PATTERN_STEPS: Final = 1_000
+"""Steps of a pattern that take about as long as one step of a comparison, ten microseconds."""
+_COMPILED_INSTRUCTIONS: Final = 50
+"""Instructions of a pattern that are compiled in the same time."""
+_TOO_LARGE_STEPS: Final = 1_000
+"""To find out that a pattern is too large."""
 _PATH_LENGTH_MAX: Final = 2_000
 _PAIRS_EXACT_MAX: Final = 10_000
 """Unions with more pairs of members match members that are written alike first."""
@@ -87,7 +90,7 @@ class _Rules:
         self._breaking = breaking
         self._spend = budget.spend
         self._fingerprints = Fingerprints(budget.spend)
-        self._patterns: dict[str, Any] = {}
+        self._patterns: dict[str, Pattern | None] = {}
         self._values: dict[int, frozenset[Any]] = {}
 
     def _found(self, kind: str, *path: str) -> list[Difference]:
@@ -370,20 +373,26 @@ class _Rules:
 
     def _finds(self, pattern: str, name: str) -> bool | None:
         """Whether a regular expression matches somewhere in a name; None if RE2 cannot run it."""
-        self._spend(1 + len(name) // 100)
         if pattern not in self._patterns:
-            self._spend(1 + len(pattern) // 10)
-            try:
-                self._patterns[pattern] = compile_re2(pattern)
-                self._spend(self._patterns[pattern].programsize // _INSTRUCTIONS_COMPILED_PER_STEP)
-            except PatternSyntaxError:
-                self._patterns[pattern] = None
+            self._patterns[pattern] = self._compiled(pattern)
         compiled = self._patterns[pattern]
         if compiled is None:
+            self._spend(1)
             return None
-        # An engine that does not backtrack may look at every instruction for every character.
-        self._spend(compiled.programsize * len(name) // _INSTRUCTIONS_PER_STEP)
-        return compiled.search(name) is not None
+        self._spend(1 + compiled.steps(name) // _PATTERN_STEPS)
+        return compiled.matches_inside(name)
+
+    def _compiled(self, pattern: str) -> Pattern | None:
+        self._spend(1 + len(pattern) // 10)
+        try:
+            compiled = Pattern(pattern)
+        except PatternTooLargeError:
+            self._spend(_TOO_LARGE_STEPS)
+            return None
+        except InvalidPatternError:
+            return None
+        self._spend(compiled.instructions // _COMPILED_INSTRUCTIONS)
+        return compiled
 
     # Arrays and objects
 
