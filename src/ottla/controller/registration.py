@@ -4,6 +4,8 @@ The registration and the place of the active controller are leases: they end wit
 brokers see that their keys are removed.
 """
 
+import secrets
+from contextlib import suppress
 from typing import Final
 
 from ottla.env.ports import Clock, Random
@@ -13,9 +15,11 @@ from ottla.metadata.records import (
     CLUSTER_KEY,
     CONTROLLER_KEY,
     FEATURES_KEY,
+    LOGIN_SECRET_KEY,
     ClusterRecord,
     ControllerRecord,
     FeaturesRecord,
+    LoginSecretRecord,
     broker_key,
     broker_record,
     decode,
@@ -26,27 +30,35 @@ from ottla.model.base64_ids import id_text, new_id
 from ottla.model.ids import BrokerId
 
 _RETRY_SECONDS: Final = 0.2
+_LOGIN_SECRET_BYTES: Final = 32
 
 
 async def ensure_cluster_id(store: MetadataStore, random: Random) -> str:
-    """The cluster's id, 22 characters as in Kafka; the first broker creates it, and sets the cluster's features."""
+    """The cluster's id, 22 characters as in Kafka; the first broker creates it, and sets the cluster's features.
+
+    A store without a login secret, as earlier versions made it, gets one.
+    """
     while True:
         _, entries = await store.snapshot()
-        for entry in entries:
-            if entry.key == CLUSTER_KEY:
-                return decode(entry.key, entry.value, ClusterRecord).id
-        made = id_text(new_id(random.randbytes))
-        try:
-            await store.commit(
-                [
-                    Put(CLUSTER_KEY, encode(ClusterRecord(id=made)), 0),
-                    Put(FEATURES_KEY, encode(FeaturesRecord(levels=levels_of_new_cluster()))),
-                ]
-            )
-        except ConflictError:
-            # Another broker was faster; use its id.
-            continue
-        return made
+        found = {entry.key: entry.value for entry in entries if entry.key in (CLUSTER_KEY, LOGIN_SECRET_KEY)}
+        missing = []
+        if CLUSTER_KEY in found:
+            cluster_id = decode(CLUSTER_KEY, found[CLUSTER_KEY], ClusterRecord).id
+        else:
+            cluster_id = id_text(new_id(random.randbytes))
+            missing += [
+                Put(CLUSTER_KEY, encode(ClusterRecord(id=cluster_id)), 0),
+                Put(FEATURES_KEY, encode(FeaturesRecord(levels=levels_of_new_cluster()))),
+            ]
+        if LOGIN_SECRET_KEY not in found:
+            secret = LoginSecretRecord(secret=secrets.token_bytes(_LOGIN_SECRET_BYTES))
+            missing.append(Put(LOGIN_SECRET_KEY, encode(secret), 0))
+        if not missing:
+            return cluster_id
+        # If another broker was faster, its id is used.
+        with suppress(ConflictError):
+            await store.commit(missing)
+            return cluster_id
 
 
 async def register_broker(

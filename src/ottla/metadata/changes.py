@@ -24,6 +24,7 @@ from ottla.metadata.records import (
     DelegationTokenRecord,
     DeletedTopicRecord,
     FeaturesRecord,
+    LoginSecretRecord,
     PartitionRecord,
     ProducerIdsRecord,
     ScramCredentialRecord,
@@ -129,6 +130,7 @@ class _Draft:
         self._controller = image.controller
         self._next_producer_id = image.next_producer_id
         self._features = image.features
+        self._login_secret = image.login_secret
 
     def change(self, key: str, value: bytes | None, revision: int) -> None:
         if value is not None:
@@ -167,6 +169,7 @@ class _Draft:
             starts=self._image.starts if self._starts is None else MappingProxyType(self._starts),
             next_producer_id=self._next_producer_id,
             features=self._features,
+            login_secret=self._login_secret,
             acls=self._image.acls if self._acls is None else frozenset(self._acls),
             scram_credentials=(
                 self._image.scram_credentials
@@ -220,6 +223,9 @@ class _Draft:
     def on_features(self, key: str, _: str, value: bytes | None) -> None:
         levels = FIRST_LEVELS if value is None else decode(key, value, FeaturesRecord).levels
         self._features = MappingProxyType(dict(levels))
+
+    def on_login_secret(self, key: str, _: str, value: bytes | None) -> None:
+        self._login_secret = decode(key, value, LoginSecretRecord).secret if value is not None else b""
 
     def on_deleted_topic(self, key: str, rest: str, value: bytes | None) -> None:
         if self._deleted_topics is None:
@@ -345,6 +351,7 @@ _ON_CHANGE: Final[Mapping[str, Callable[[_Draft, str, str, bytes | None], None]]
     "controller": _Draft.on_controller,
     "producer-ids": _Draft.on_producer_ids,
     "features": _Draft.on_features,
+    "login-secret": _Draft.on_login_secret,
     "deleted-topics": _Draft.on_deleted_topic,
     "brokers": _Draft.on_broker,
     "starts": _Draft.on_starts,

@@ -123,6 +123,8 @@ class ClusterImage:
     """The first producer id that was not allocated."""
     features: Mapping[str, int] = field(default_factory=lambda: FIRST_LEVELS)
     """The finalized level of each feature; 0 for disabled ones, which may also be missing."""
+    login_secret: bytes = field(default=b"", repr=False)
+    """Random bytes that no client knows; empty if the store has none."""
     acls: frozenset[AclBinding] = frozenset()
     scram_credentials: Mapping[tuple[ScramMechanism, str], ScramCredential] = field(
         default_factory=lambda: MappingProxyType({})

@@ -13,6 +13,7 @@
 | `producer-ids` | `ProducerIdsRecord` | forever |
 | `deleted-topics/<id>` | `DeletedTopicRecord` | from the topic's deletion until many more were deleted |
 | `features` | `FeaturesRecord` | from the first start on |
+| `login-secret` | `LoginSecretRecord` | forever, written at the first start that finds none |
 | `starts/<id>` | `StartsRecord` | forever, written at each start of the broker |
 | `recovery` | `RecoveryRecord` | while lost metadata is being recovered from the partition folders |
 | `claims/<id>` | `ClaimsRecord` | during a recovery: the partition folders of a broker |
@@ -41,6 +42,7 @@ CONTROLLER_KEY: Final = "controller"
 PRODUCER_IDS_KEY: Final = "producer-ids"
 RECOVERY_KEY: Final = "recovery"
 FEATURES_KEY: Final = "features"
+LOGIN_SECRET_KEY: Final = "login-secret"
 CLAIMS_PREFIX: Final = "claims/"
 TOPIC_PREFIXES: Final = ("topics/", "partitions/")
 """Prefixes of the keys that a topic has from its creation to its deletion."""
@@ -125,6 +127,15 @@ class FeaturesRecord(msgspec.Struct, frozen=True, kw_only=True):
     levels: dict[str, int]
 
 
+class LoginSecretRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """Random bytes, in base64, that no client knows: from them come the salts of users that do not exist."""
+
+    secret: bytes
+
+    def __repr__(self) -> str:
+        return "LoginSecretRecord()"
+
+
 class StartsRecord(msgspec.Struct, frozen=True, kw_only=True):
     """How often a broker has started: a data dir that counts fewer starts is an older copy."""
 
@@ -207,6 +218,7 @@ Record = (
     | ProducerIdsRecord
     | DeletedTopicRecord
     | FeaturesRecord
+    | LoginSecretRecord
     | StartsRecord
     | RecoveryRecord
     | ClaimsRecord
@@ -229,6 +241,7 @@ _DECODERS: Final[Mapping[type[Any], msgspec.json.Decoder[Any]]] = {
         ProducerIdsRecord,
         DeletedTopicRecord,
         FeaturesRecord,
+        LoginSecretRecord,
         StartsRecord,
         RecoveryRecord,
         ClaimsRecord,

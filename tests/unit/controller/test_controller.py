@@ -12,7 +12,15 @@ from ottla.controller.decisions import NewPartitions, NewTopic, Reassignment, To
 from ottla.controller.registration import become_controller, ensure_cluster_id, register_broker
 from ottla.metadata.changes import apply, image_of
 from ottla.metadata.image import BrokerImage, ClusterImage
-from ottla.metadata.records import PRODUCER_IDS_KEY, ProducerIdsRecord, encode, topic_configs_key, topic_key
+from ottla.metadata.records import (
+    CLUSTER_KEY,
+    PRODUCER_IDS_KEY,
+    ClusterRecord,
+    ProducerIdsRecord,
+    encode,
+    topic_configs_key,
+    topic_key,
+)
 from ottla.metadata.sqlite.sqlite_store import SqliteStore
 from ottla.metadata.store import ConflictError, Delete, Operation, Put
 from ottla.model.error_codes import ErrorCode
@@ -92,6 +100,17 @@ async def test_ids_and_configs_survive_a_restart(tmp_path: Path) -> None:
         assert (created.outcomes[0].id, {"a": "1"}) == (topic.id, topic.configs)
         assert cluster_id == await ensure_cluster_id(store, SimRandom(6)) == follower.image.cluster_id
         assert 22 == len(cluster_id)
+
+
+async def test_a_store_of_an_earlier_version_gets_a_login_secret(tmp_path: Path) -> None:
+    async with rigged(tmp_path) as (store, follower, _):
+        await store.commit([Put(CLUSTER_KEY, encode(ClusterRecord(id="earlier")), 0)])
+        assert ["earlier"] * 2 == [await ensure_cluster_id(store, SimRandom(number)) for number in range(2)]
+        secret = (await follower.catch_up()).login_secret
+        assert 32 == len(secret)
+    async with rigged(tmp_path) as (store, follower, _):
+        assert "earlier" == await ensure_cluster_id(store, SimRandom(5))
+        assert secret == (await follower.catch_up()).login_secret
 
 
 async def test_an_image_that_is_behind_decides_nothing_twice(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from ottla.metadata.records import (
     ConfigsRecord,
     ControllerRecord,
     DeletedTopicRecord,
+    LoginSecretRecord,
     PartitionRecord,
     ProducerIdsRecord,
     TopicRecord,
@@ -61,6 +62,7 @@ def test_everything_is_seen() -> None:
             "cluster": encode(ClusterRecord(id="c")),
             "controller": encode(ControllerRecord(broker=ONE)),
             "producer-ids": encode(ProducerIdsRecord(next_id=1000)),
+            "login-secret": encode(LoginSecretRecord(secret=b"secret")),
             broker_key(ONE): encode(BrokerRecord(host="h", port=2, rack="r")),
             broker_configs_key(""): encode(ConfigsRecord(configs={"all": "1"})),
             broker_configs_key("1"): encode(ConfigsRecord(configs={"one": "2"})),
@@ -79,10 +81,12 @@ def test_everything_is_seen() -> None:
             topics_by_id={UUID(int=1): topic},
             broker_configs={"": {"all": "1"}, "1": {"one": "2"}},
             next_producer_id=1000,
+            login_secret=b"secret",
             revisions=image.revisions,
         )
         == image
     )
+    assert "login_secret" not in repr(image)
     assert (1, 1, 0) == (image.revision_of("cluster"), image.revision_of("quotas/somebody"), image.revision_of("x"))
 
 
@@ -91,6 +95,7 @@ def test_everything_goes() -> None:
         "cluster": encode(ClusterRecord(id="c")),
         "controller": encode(ControllerRecord(broker=ONE)),
         "producer-ids": encode(ProducerIdsRecord(next_id=1000)),
+        "login-secret": encode(LoginSecretRecord(secret=b"secret")),
         broker_key(ONE): encode(BrokerRecord(host="h", port=2)),
         broker_configs_key(""): encode(ConfigsRecord(configs={"all": "1"})),
         deleted_topic_key(UUID(int=9)): encode(DeletedTopicRecord(name="gone")),

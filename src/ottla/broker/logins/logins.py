@@ -79,7 +79,7 @@ class BrokerLogins:
             case "OAUTHBEARER":
                 return partial(OAuthBearerLogin, self._verifier(config))
         scram = ScramMechanism(mechanism)
-        return partial(ScramLogin, scram, self._scram[scram].users(), new_nonce=new_nonce)
+        return partial(ScramLogin, scram, self._scram[scram].find, new_nonce=new_nonce)
 
     def _answer_api_versions(
         self, version: int, correlation_id: int, body: memoryview, software: ClientSoftware

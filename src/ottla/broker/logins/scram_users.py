@@ -1,21 +1,31 @@
-"""The users and delegation tokens that log in with SCRAM, found in the newest image of the cluster."""
+"""The users and delegation tokens that log in with SCRAM, found in the newest image of the cluster.
+
+A client cannot find out which users exist. The salt and the iterations of a name are the user's, or a decoy's, also for
+a login with a delegation token. Decoys come from a random secret in the metadata store: they are the same on all
+brokers, stay the same as users come and go, and no client can compute them.
+"""
 
 import hmac
+import secrets
+from collections import Counter
 from collections.abc import Callable, Mapping
 
 from ottla.metadata.image import ClusterImage
 from ottla.security.delegation_token import token_password
 from ottla.security.principals import USER_TYPE, Principal
 from ottla.security.sasl.broker_mechanism import Identity
-from ottla.security.sasl.scram import KnownUser, ScramUsers, decoy_credential
+from ottla.security.sasl.scram import FoundLogin, decoy_credential
 from ottla.security.scram_credential import (
     ITERATIONS_MIN,
+    SALT_BYTES,
     ScramCredential,
     ScramMechanism,
     make_credential,
 )
 
 _TOKENS_KEPT_MAX = 10_000
+_SHAPES_MAX = 50
+"""Of all lengths of salts and numbers of iterations that users have; each takes a microsecond for each login."""
 
 
 class ScramLookup:
@@ -33,57 +43,57 @@ class ScramLookup:
         self._token_credentials: dict[tuple[str, str], ScramCredential] = {}
         """By secret key and token id; each takes milliseconds to compute."""
         self._seen: Mapping[tuple[ScramMechanism, str], ScramCredential] | None = None
-        """The users among which the models were chosen."""
-        self._models: list[ScramCredential] = []
-        """One for each length of salts and number of iterations that users have."""
-        self._decoy_secret = b""
+        """The users whose shapes these are."""
+        self._shapes: list[tuple[int, int]] = []
+        """Lengths of salts and numbers of iterations, the most frequent ones."""
+        self._own_secret = secrets.token_bytes(32)
+        """For a metadata store that has none."""
 
-    def users(self) -> ScramUsers:
-        """For the machines of `ottla.security.sasl.scram`."""
-        return ScramUsers(self.find_user, self.find_token, self.decoy)
+    def find(self, name: str, is_token: bool, now_ms: int) -> FoundLogin:
+        """The user with this name, or the delegation token with this id, or a decoy."""
+        # Always computed, so that known and unknown users take the same time.
+        decoy = self._decoy(name)
+        user = self._image().scram_credentials.get((self._mechanism, name))
+        if user is not None and user.iterations < ITERATIONS_MIN:
+            user = None  # Clients refuse them.
+        if is_token:
+            return self._token(name, user or decoy, now_ms)
+        return FoundLogin(user or decoy, Identity(Principal(USER_TYPE, name)) if user is not None else None)
 
-    def find_user(self, name: str) -> KnownUser | None:
-        """The user with this name."""
-        credential = self._image().scram_credentials.get((self._mechanism, name))
-        if credential is None:
-            return None
-        return KnownUser(credential, Identity(Principal(USER_TYPE, name)))
-
-    def find_token(self, token_id: str, now_ms: int) -> KnownUser | None:
-        """The delegation token with this id, unless it has expired. A login with it is its owner's."""
+    def _token(self, token_id: str, shown: ScramCredential, now_ms: int) -> FoundLogin:
+        """A delegation token, with the salt and the iterations of `shown`. A login with it is its owner's."""
         token, secret_key = self._image().delegation_tokens.get(token_id), self._secret_key()
         if token is None or not secret_key or token.is_expired(now_ms):
-            return None
+            return FoundLogin(shown, None)
         credential = self._token_credentials.get((secret_key, token_id))
-        if credential is None:
+        if credential is None or (credential.salt, credential.iterations) != (shown.salt, shown.iterations):
             if len(self._token_credentials) >= _TOKENS_KEPT_MAX:
                 self._token_credentials.clear()
-            salt = self.decoy(token_id).salt
             password = token_password(secret_key, token_id)
-            credential = make_credential(self._mechanism, password, salt=salt, iterations=ITERATIONS_MIN)
+            credential = make_credential(self._mechanism, password, salt=shown.salt, iterations=shown.iterations)
             self._token_credentials[secret_key, token_id] = credential
-        return KnownUser(credential, Identity(token.owner, expires_ms=token.expiry_ms, is_token_login=True))
+        return FoundLogin(credential, Identity(token.owner, expires_ms=token.expiry_ms, is_token_login=True))
 
-    def decoy(self, name: str) -> ScramCredential:
+    def _decoy(self, name: str) -> ScramCredential:
         """A credential for an unknown name: the same on all brokers, and after a restart."""
-        users = self._image().scram_credentials
-        if users is not self._seen:
-            self._seen = users
-            self._choose_models(users)
-        return decoy_credential(self._mechanism, name, secret=self._decoy_secret, like=self._model_of(name))
+        image = self._image()
+        if image.scram_credentials is not self._seen:
+            self._seen = image.scram_credentials
+            counts = Counter(
+                (len(each.salt), each.iterations)
+                for (mechanism, _), each in image.scram_credentials.items()
+                if mechanism is self._mechanism and each.iterations >= ITERATIONS_MIN
+            )
+            self._shapes = [shape for shape, _ in counts.most_common(_SHAPES_MAX)]
+        secret = image.login_secret or self._own_secret
+        salt_bytes, iterations = self._shape_of(name, secret)
+        return decoy_credential(self._mechanism, name, secret=secret, salt_bytes=salt_bytes, iterations=iterations)
 
-    def _model_of(self, name: str) -> ScramCredential | None:
-        """If users differ, decoys do as well, or what differs from all decoys would be a user. Always the same for a
-        name."""
-        if len(self._models) < 2:
-            return self._models[0] if self._models else None
-        drawn = hmac.digest(self._decoy_secret, f"model\0{name}".encode(), "sha256")
-        return self._models[int.from_bytes(drawn[:8], "big") % len(self._models)]
+    def _shape_of(self, name: str, secret: bytes) -> tuple[int, int]:
+        """If users differ, decoys do as well, or what differs from all decoys would be a user. With a new shape, only
+        the decoys that take it change."""
 
-    def _choose_models(self, users: Mapping[tuple[ScramMechanism, str], ScramCredential]) -> None:
-        """The key of the first user, which all brokers know and no client, makes decoys unpredictable; without users
-        there is nothing to hide."""
-        own = {name: credential for (mechanism, name), credential in users.items() if mechanism is self._mechanism}
-        shapes = {(len(each.salt), each.iterations): each for each in own.values()}
-        self._models = [shapes[shape] for shape in sorted(shapes)]
-        self._decoy_secret = own[min(own)].server_key if own else b"no users"
+        def weight(shape: tuple[int, int]) -> bytes:
+            return hmac.digest(secret, f"shape\0{shape}\0{name}".encode(), "sha256")
+
+        return max(self._shapes, key=weight, default=(SALT_BYTES, ITERATIONS_MIN))

@@ -4,15 +4,16 @@ constant time. Calls are compared rather than clocks, so that the tests do not d
 import sys
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from types import FrameType
 
 import pytest
 
-from ottla.security.principals import Principal
+from ottla.broker.logins.scram_users import ScramLookup
+from ottla.metadata.image import ClusterImage
 from ottla.security.sasl.authentication_error import AuthenticationError
-from ottla.security.sasl.broker_mechanism import Identity
 from ottla.security.sasl.plain import PlainLogin
-from ottla.security.sasl.scram import KnownUser, ScramLogin, ScramUsers, decoy_credential
+from ottla.security.sasl.scram import ScramLogin
 from ottla.security.scram_credential import ScramMechanism, make_credential
 
 NOW_MS = 1_000_000
@@ -39,16 +40,10 @@ def computed(act: Callable[[], object]) -> list[str]:
 
 def scram(mechanism: ScramMechanism) -> ScramLogin:
     alice = make_credential(mechanism, "secret", salt=b"the salt of twenty-six byte", iterations=4096)
-    users = {"alice": KnownUser(alice, Identity(Principal("User", "alice")))}
-    return ScramLogin(
-        mechanism,
-        ScramUsers(
-            users.get,
-            lambda token_id, now_ms: None,
-            lambda name: decoy_credential(mechanism, name, secret=b"secret", like=alice),
-        ),
-        new_nonce=lambda: "broker",
-    )
+    bob = make_credential(mechanism, "secret", salt=b"salt", iterations=8192)
+    users = {(mechanism, "alice"): alice, (mechanism, "bob"): bob}
+    image = replace(ClusterImage(), scram_credentials=users, login_secret=b"secret")
+    return ScramLogin(mechanism, ScramLookup(mechanism, lambda: image, lambda: "key").find, new_nonce=lambda: "broker")
 
 
 def attempt(mechanism: ScramMechanism, name: str, extension: str = "") -> tuple[list[str], list[str]]:
