@@ -242,7 +242,7 @@ class Provider:
         if subject is not None and claims.get("sub") != subject:
             raise LoginRefusedError("the access token is that of another user than the ID token")
         return Grant(
-            user=str(claims[settings.user_claim]).strip(),
+            user=str(claims[settings.user_claim]),
             access_token=access_token,
             expires_ms=int(claims["exp"] * 1000),
             # Only these characters can be sent back (RFC 6749, appendix A.17).

@@ -210,7 +210,10 @@ def _checked(claims: Mapping[str, Any], rules: TokenRules, now_ms: int) -> Verif
     name = claims.get(rules.name_claim)
     if not isinstance(name, str) or not name.strip() or not name.isprintable():
         raise BadTokenError(f"the token has no principal ({rules.name_claim})")
-    return VerifiedToken(name.strip(), expires_ms, _scopes(claims.get(rules.scope_claim)))
+    if name != name.strip():
+        # Without them it would be the name of another user of the identity provider.
+        raise BadTokenError(f"the token's principal ({rules.name_claim}) begins or ends with spaces")
+    return VerifiedToken(name, expires_ms, _scopes(claims.get(rules.scope_claim)))
 
 
 def _time_ms(claims: Mapping[str, Any], claim: str) -> int | None:
