@@ -223,6 +223,12 @@ class LeaderState:
         starts = [self.followers[each].start_offset for each in alive if each in self.followers]
         return min([local_start, *starts])
 
+    @property
+    def start_in_isr(self) -> Offset:
+        """The largest start offset of the followers in the ISR; UNKNOWN_OFFSET before they have fetched."""
+        starts = (self.followers[each].start_offset for each in self.isr if each in self.followers)
+        return max(starts, default=UNKNOWN_OFFSET)
+
     def _is_in_sync(self, follower: Replica, high_watermark: Offset) -> bool:
         return follower.end_offset >= high_watermark and follower.end_offset >= self.epoch_start
 

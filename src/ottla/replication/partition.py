@@ -5,6 +5,7 @@ Gathers the appends of one turn, writes them, reads up to what is committed, and
 """
 
 import asyncio
+import logging
 from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 from uuid import UUID
@@ -16,7 +17,7 @@ from ottla.records.batch import Batch
 from ottla.records.control import MARKER_BYTES
 from ottla.records.layout import Marker
 from ottla.replication.follower_state import FollowerState
-from ottla.replication.leader_state import IsrProposal, LeaderState
+from ottla.replication.leader_state import UNKNOWN_OFFSET, IsrProposal, LeaderState
 from ottla.replication.partition_state import (
     ALL_REPLICAS,
     AdvanceHighWatermark,
@@ -34,6 +35,8 @@ from ottla.replication.partition_state import (
 from ottla.storage.log import Appended, Log
 from ottla.storage.segments.segment import FileRange
 from ottla.transport.turn import Turn
+
+_LOGGER: Final = logging.getLogger(__name__)
 
 GATHERED_BYTES_MAX: Final = 128 * 1024
 """Appends are gathered up to this size within a turn; larger ones are written at once, while they are in the cache."""
@@ -443,6 +446,20 @@ class Partition:
             self._next_fetch = None
         if effects:
             self._carry_out(effects)
+        if self.log.is_start_lost:
+            self._restore_start()
+
+    def _restore_start(self) -> None:
+        """Takes the log start from the in-sync followers, since the file that had it is damaged or missing."""
+        log, before = self.log, self.log.start_offset
+        start = UNKNOWN_OFFSET if self.leader is None else self.leader.start_in_isr
+        if before < start <= log.high_watermark:
+            log.is_start_lost = False
+            log.advance_start(start)
+            _LOGGER.warning(
+                "partition %s: the log starts at offset %d again, as on the in-sync followers, instead of %d",
+                log.partition, start, before,
+            )  # fmt: skip
 
     async def wait_follower_fetch(self) -> None:
         """Returns after a follower's next fetch, which says where its log begins and ends."""

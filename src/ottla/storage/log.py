@@ -85,6 +85,8 @@ class LogParts:
     """Offsets of records that were written and cannot be read."""
     is_damage_in_lost: bool = True
     """Whether the damage is gone once the log start has passed `lost`."""
+    is_start_lost: bool = False
+    """Whether the log may begin later than at `start_offset`: the checkpoint that says so is missing or damaged."""
 
 
 class Log:
@@ -124,6 +126,9 @@ class Log:
         self.lost_end = Offset(0)
         """Where the log had ended, if it ends early now. Kept in the high watermark checkpoint, so that the next start
         finds the same loss, until the cluster has decided what replaces the records."""
+        self.is_start_lost = parts.is_start_lost
+        """Whether records below a start that is no longer known may be visible again. The leader takes the start from
+        its followers, and a follower from its leader."""
         self.lost = parts.lost
         """Offsets of records that were written and cannot be read, as found when the log was opened."""
         self._damage_of_lost = parts.damage if parts.is_damage_in_lost else None

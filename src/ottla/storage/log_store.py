@@ -646,6 +646,7 @@ class LogStore:
             self._refuse(folder, partition, CorruptError(f"{folder.path}: {why}"))
         cleaned = folder.read_checkpoint(names.CLEANER_OFFSETS)
         are_starts_known = folder.is_ours and folder.has_checkpoint(names.LOG_STARTS)
+        are_starts_sealed = folder.is_sealed(names.LOG_STARTS)
         closed: Mapping[TopicPartition, ClosedLog] = folder.read_closed()
 
         def count(scanned_bytes: int) -> None:
@@ -660,8 +661,10 @@ class LogStore:
                     on_bytes=count,
                     on_loss=folder.note_loss,
                     keeps_writes=folder.keeps_writes,
-                    # Both files are written together, and a start of 0 is not written.
-                    is_start_known=are_starts_known and partition in recovery_points,
+                    # A start of 0 is not written. Without a seal the file may be older than the log; both files are
+                    # written together.
+                    is_start_known=are_starts_known and (are_starts_sealed or partition in recovery_points),
+                    is_start_lost=folder.is_ours and not are_starts_known,
                     cleaned_offset=cleaned.get(partition, Offset(0)),
                     epoch_max=EPOCH_MAX if folder.seen is None else folder.seen.newest_epoch(is_clean=folder.is_clean),
                     closed=closed.get(partition),

@@ -1,7 +1,7 @@
 """What the storage tests build with: batches, stores on any disk, whole disks as images, and reading a log back."""
 
 import asyncio
-from collections.abc import Coroutine, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from ottla.env.inline_helper import InlineHelper
@@ -19,6 +19,8 @@ from ottla.sim.inode import Inode
 from ottla.sim.loop import VirtualLoop
 from ottla.sim.random import SimRandom
 from ottla.storage.cleaning.cleaner import Cleaner, CleanerConfig
+from ottla.storage.data_dirs import names
+from ottla.storage.data_dirs.checkpoints import encode_offsets, read_properties
 from ottla.storage.housekeeping import Housekeeping, HousekeepingConfig
 from ottla.storage.log import Appended, Log
 from ottla.storage.log_config import LogConfig
@@ -147,14 +149,14 @@ def fill(log: Log, count: int, *, first: int = 0, step_ms: int = 10, epoch: Lead
     log.advance_high_watermark(log.end_offset)
 
 
-def mark(log: Log, marker: Marker, producer_id: int, epoch: int = 0) -> Appended:
+def mark(log: Log, marker: Marker, producer_id: int, epoch: int = 0, *, leader_epoch: LeaderEpoch = EPOCH) -> Appended:
     """Ends a producer's transaction."""
     return log.append_marker(
         marker,
         producer_id=ProducerId(producer_id),
         producer_epoch=ProducerEpoch(epoch),
         coordinator_epoch=1,
-        leader_epoch=EPOCH,
+        leader_epoch=leader_epoch,
         now=NOW,
     )
 
@@ -219,6 +221,12 @@ def put(disk: Disk, path: str, content: bytes) -> None:
     file.write_at(0, [content])
     file.sync()
     file.close()
+
+
+def put_checkpoint(disk: Disk, name: str, offsets: Mapping[TopicPartition, int], data: str = DATA) -> None:
+    """Gives a data dir this checkpoint, as its broker would have written it."""
+    directory_id = read_properties(disk, f"{data}/{names.META_PROPERTIES}")["directory.id"]
+    put(disk, f"{data}/{name}", encode_offsets(offsets, name=name, directory_id=directory_id))
 
 
 def flipped(content: bytes, position: int, bit: int) -> bytes:

@@ -10,6 +10,7 @@ from ottla.model.ids import Offset, TimestampMs, TopicPartition
 from ottla.sim.clock import SimClock
 from ottla.sim.disk import SimDisk
 from ottla.storage.data_dirs import names
+from ottla.storage.data_dirs.checkpoints import read_offsets
 from ottla.storage.log_store import OpeningProgress
 from tests.unit.storage.rig import (
     DATA,
@@ -148,7 +149,7 @@ def test_an_offline_partition_keeps_its_recovery_point() -> None:
         assert [P0] == list(store.offline)
         store.checkpoints.save()
         close(store)
-        assert b"0\n2\nt 0 10\nt 1 10\n" == disk.read(f"{DATA}/{names.RECOVERY_POINTS}")
+        assert {P0: 10, P1: 10} == read_offsets(disk, f"{DATA}/{names.RECOVERY_POINTS}")
         assert not disk.exists(f"{DATA}/{names.CLEAN_SHUTDOWN}")
     disk.heal(path)
     assert numbered(10) == values(open_store(disk).get(P0))

@@ -2,17 +2,24 @@
 
 Each is replaced as a whole (temporary file, sync, rename, sync of the folder), so that a crash leaves either the old or
 the new content.
+
+An offset checkpoint has a seal: an entry whose topic is "#" and the id of the data dir, and whose offset is a CRC-32C.
+No topic can have that name, so Kafka reads the entry and does not use it. A file that Kafka wrote has no seal.
 """
 
+import re
 from collections.abc import Iterable, Mapping
-from typing import Final
+from typing import Final, NamedTuple
 
 from ottla.env.ports import Disk
 from ottla.model.buffer import Buffer
 from ottla.model.errors import CorruptError
 from ottla.model.ids import LeaderEpoch, Offset, TopicPartition
+from ottla.records.batch import crc32c
 
 _VERSION: Final = 0
+_SEAL: Final = "#"
+_TOPIC: Final = re.compile(r"[a-zA-Z0-9._-]+")
 TEMPORARY: Final = ".tmp"
 """Ends the name of a file that is being written; such a file is useless after a crash."""
 _NUMBER_DIGITS_MAX: Final = 19
@@ -48,29 +55,50 @@ def write_file(disk: Disk, path: str, content: Buffer) -> None:
         file.close()
 
 
-def write_offsets(disk: Disk, path: str, offsets: Mapping[TopicPartition, int]) -> None:
-    """Writes lines of "topic partition offset"."""
-    replace_file(disk, path, encode_offsets(offsets))
+class SealedOffsets(NamedTuple):
+    """The content of an offset checkpoint, and the id of the data dir that it was written for; None without a seal."""
+
+    offsets: dict[TopicPartition, Offset]
+    directory_id: str | None
 
 
-def encode_offsets(offsets: Mapping[TopicPartition, int]) -> bytes:
-    """What `write_offsets` writes."""
-    lines = (f"{partition.topic} {partition.partition} {offset}" for partition, offset in sorted(offsets.items()))
-    return _encode(lines, len(offsets))
+def encode_offsets(offsets: Mapping[TopicPartition, int], *, name: str = "", directory_id: str | None = None) -> bytes:
+    """Lines of "topic partition offset", with a seal if the file `name` is for a data dir with this id."""
+    lines = [f"{partition.topic} {partition.partition} {offset}" for partition, offset in sorted(offsets.items())]
+    if directory_id is not None:
+        lines.append(f"{_SEAL}{directory_id} 0 {_checksum(name, directory_id, lines)}")
+    return _encode(lines, len(lines))
 
 
 def read_offsets(disk: Disk, path: str) -> dict[TopicPartition, Offset]:
-    """What `write_offsets` wrote; empty if the file does not exist."""
+    """The offsets in a checkpoint; empty if the file does not exist. Raises CorruptError, also if the seal is wrong."""
+    return read_sealed_offsets(disk, path).offsets
+
+
+def read_sealed_offsets(disk: Disk, path: str) -> SealedOffsets:
+    """The offsets in a checkpoint and its seal; empty if the file does not exist. Raises CorruptError."""
     found: dict[TopicPartition, Offset] = {}
+    directory_id: str | None = None
+    lines: list[str] = []
     for number, fields in _decode(disk, path, 3):
         topic, partition, offset = fields
         if not (_is_number(partition) and _is_number(offset)):
             raise _corrupt(path, number, f"{' '.join(fields)!r} is not 'topic partition offset'")
+        if topic.startswith(_SEAL) and directory_id is None:
+            directory_id = topic.removeprefix(_SEAL)
+            if (int(partition), int(offset)) != (0, _checksum(path.rpartition("/")[2], directory_id, lines)):
+                raise _corrupt(path, number, "the checksum does not match")
+            continue
         key = TopicPartition(topic, int(partition))
-        if key in found:
-            raise _corrupt(path, number, f"{key} occurs twice")
+        if key in found or directory_id is not None or _TOPIC.fullmatch(topic) is None:
+            raise _corrupt(path, number, f"{key} occurs twice, follows the checksum or is not a valid partition")
         found[key] = Offset(int(offset))
-    return found
+        lines.append(" ".join(fields))
+    return SealedOffsets(found, directory_id)
+
+
+def _checksum(name: str, directory_id: str, lines: Iterable[str]) -> int:
+    return crc32c("\n".join([name, directory_id, *lines]).encode())
 
 
 def write_epochs(disk: Disk, path: str, epochs: Mapping[LeaderEpoch, Offset]) -> None:

@@ -14,11 +14,10 @@ from ottla.storage.data_dirs import names
 from ottla.storage.data_dirs.checkpoints import (
     TEMPORARY,
     encode_offsets,
-    read_offsets,
     read_properties,
+    read_sealed_offsets,
     replace_file,
     write_file,
-    write_offsets,
     write_properties,
     write_synced,
 )
@@ -34,6 +33,7 @@ _WHAT_TO_DO: Final = {
     "cluster.id": "this data dir belongs to another cluster: start the broker with the metadata store of that cluster,"
     " or with another --data folder",
 }
+_DIRECTORY_ID: Final = "directory.id"
 _NO_BOOT: Final = "none"
 """Precedes the boot id, or replaces it, in a data dir that may lack records."""
 _CLEAN_MARK: Final = b'{"version":0,"brokerEpoch":-1}'
@@ -75,6 +75,8 @@ class DataDir:
         self._writes: Counter[str] = Counter()
         """How often each checkpoint file was written: a slow writer must not replace what a later one wrote."""
         self._checkpointed: dict[str, dict[TopicPartition, int]] = {}
+        self._sealed: set[str] = set()
+        """The checkpoint files whose seal is right."""
         self._aside: set[TopicPartition] = set()
         self._written_seen: MetadataSeen | None = None
 
@@ -92,6 +94,10 @@ class DataDir:
         self._lock = taken
         self.is_new = not self._disk.exists(self._file(names.META_PROPERTIES))
         self._check_identity(node_id, cluster_id, random)
+        if self.is_new and not self._disk.exists(self._file(names.LOG_STARTS)):
+            # From now on a log that is not in the file begins at offset 0, also if the broker is killed before it
+            # writes the checkpoints.
+            replace_file(self._disk, self._file(names.LOG_STARTS), self._encode(names.LOG_STARTS, {}))
         self.applied_revision = read_applied_revision(self._disk, self.path)
         self.starts = _read_number(self._disk, self._file(names.STARTS))
         self.seen = self._written_seen = read_seen(self._disk, self._file(names.METADATA_SEEN))
@@ -226,13 +232,29 @@ class DataDir:
             _LOGGER.warning("%s is missing; checking every partition of this data dir", self._file(name))
             self.is_clean = False
         try:
-            offsets = read_offsets(self._disk, self._file(name))
+            offsets = self._read_sealed(name)
         except CorruptError as error:
             _LOGGER.warning("%s; ignoring the file and checking every partition of this data dir", error)
             self.is_clean = False
             return {}
         self._checkpointed[name] = dict(offsets)
         return offsets
+
+    def _read_sealed(self, name: str) -> dict[TopicPartition, Offset]:
+        path, ours = self._file(name), self.properties.get(_DIRECTORY_ID, "")
+        offsets, directory_id = read_sealed_offsets(self._disk, path)
+        if directory_id is not None and directory_id != ours:
+            raise CorruptError(f"{path}: the file was written for data dir {directory_id}, not for {ours}")
+        if directory_id is not None:
+            self._sealed.add(name)
+        elif name == names.LOG_STARTS and names.RECOVERY_POINTS in self._sealed and self._disk.exists(path):
+            # Both files are written together, by Kafka too. A log start deletes records, so it needs the checksum.
+            raise CorruptError(f"{path}: the checksum is missing")
+        return offsets
+
+    def is_sealed(self, name: str) -> bool:
+        """Whether a checkpoint file that was read has the right checksum; a file that Kafka wrote has none."""
+        return name in self._sealed
 
     def has_checkpoint(self, name: str) -> bool:
         """Whether a checkpoint file exists and could be read."""
@@ -266,7 +288,7 @@ class DataDir:
         content = self._content(name, offsets)
         self._writes[name] += 1
         try:
-            write_offsets(self._disk, self._file(name), content)
+            replace_file(self._disk, self._file(name), self._encode(name, content))
         except OSError as error:
             raise StorageError(f"{self._file(name)}: cannot write: {error.strerror}") from error
         self._checkpointed[name] = content
@@ -279,7 +301,7 @@ class DataDir:
         write = self._writes[name]
         temporary = f"{self._file(name)}.{write}{TEMPORARY}"
         try:
-            await self._disk.in_background(write_synced, self._disk, temporary, encode_offsets(content))
+            await self._disk.in_background(write_synced, self._disk, temporary, self._encode(name, content))
             if self._writes[name] != write:
                 self._disk.remove(temporary)
                 return False
@@ -293,6 +315,9 @@ class DataDir:
     def _content(self, name: str, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
         known = self._checkpointed.get(name, {})
         return {**{partition: known[partition] for partition in self._aside if partition in known}, **offsets}
+
+    def _encode(self, name: str, offsets: Mapping[TopicPartition, int]) -> bytes:
+        return encode_offsets(offsets, name=name, directory_id=self.properties.get(_DIRECTORY_ID, ""))
 
     def checkpointed(self, name: str) -> Mapping[TopicPartition, int]:
         """The offsets of a checkpoint file, as last read or written."""
@@ -343,7 +368,7 @@ class DataDir:
                 "version": _META_VERSION,
                 "node.id": str(node_id),
                 "cluster.id": cluster_id,
-                "directory.id": id_text(new_id(random.randbytes)),
+                _DIRECTORY_ID: id_text(new_id(random.randbytes)),
             }
             write_properties(self._disk, path, self.properties)
             return

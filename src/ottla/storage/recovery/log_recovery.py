@@ -16,7 +16,7 @@ docs/decisions/0013-damage-is-not-a-torn-tail.md.
 import logging
 from bisect import bisect_right
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Final
 
@@ -69,6 +69,8 @@ class Opening:
     """Whether no completed write can be missing: see `DataDir.keeps_writes`."""
     is_start_known: bool = False
     """Whether the log began at `start_offset` when the checkpoints were last written."""
+    is_start_lost: bool = False
+    """Whether the log-start checkpoint is missing or damaged."""
     cleaned_offset: int = 0
     """From the cleaner's checkpoint: below it compaction may have left gaps, whatever the config is today."""
     epoch_max: LeaderEpoch = EPOCH_MAX
@@ -89,9 +91,16 @@ def open_parts(opening: Opening) -> LogParts:
     segments = [Segment.open(disk, folder, base, opening.config, opening.now) for base in bases]
     if not segments:
         segments = [Segment.create(disk, folder, opening.start_offset, opening.config, opening.now)]
-    losses = _Losses(opening.start_offset)
     epochs, are_epochs_readable = _read_epochs(opening)
     resumed = _resume(opening, segments) if opening.is_clean else None
+    if resumed is not None and opening.start_offset > segments[-1].next_offset:
+        _LOGGER.error(
+            "%s: ignored log start offset %d in %s, since the log was closed at offset %d; it starts at its first"
+            " segment, offset %d",
+            folder, opening.start_offset, names.LOG_STARTS, segments[-1].next_offset, segments[0].base_offset,
+        )  # fmt: skip
+        opening = replace(opening, start_offset=segments[0].base_offset, is_start_lost=True)
+    losses = _Losses(opening.start_offset)
     if resumed is not None and not (are_epochs_readable and epochs_agree(epochs, segments, opening.start_offset)):
         are_epochs_readable = False
         if epochs_of(segments).latest > opening.epoch_max:
@@ -104,11 +113,6 @@ def open_parts(opening: Opening) -> LogParts:
         recovery.check_continuity(len(segments) - 1)
     start, end = _start_of(opening, segments, losses), segments[-1].next_offset
     if start > end:
-        if resumed is not None:
-            raise CorruptError(
-                f"{folder}: {names.LOG_STARTS} says that the log starts at offset {start}, but it was closed at {end}; "
-                "remove the partition's line from that file if it is wrong, or move the folder out of the data dir"
-            )
         # The tail was lost, but the log was to start behind it. Offsets that were assigned stay assigned.
         end = max(start, opening.recovery_point)
         segments = _start_at(opening, [*_opened(opening, expired), *segments], end)
@@ -139,6 +143,7 @@ def open_parts(opening: Opening) -> LogParts:
         is_damage_in_lost=not losses.has_unknown,
         has_segments=bool(bases),
         lost=tuple(losses.ranges),
+        is_start_lost=opening.is_start_lost,
     )
 
 

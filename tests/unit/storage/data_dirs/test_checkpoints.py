@@ -22,15 +22,39 @@ def disk() -> SimDisk:
 
 
 def test_offsets(disk: SimDisk) -> None:
-    checkpoints.write_offsets(disk, PATH, OFFSETS)
+    put(disk, PATH, checkpoints.encode_offsets(OFFSETS))
     assert b"0\n3\na 2 4611686018427387904\na 10 0\nb 1 7\n" == disk.read(PATH)
-    assert OFFSETS == checkpoints.read_offsets(disk, PATH)
+    assert (OFFSETS, None) == checkpoints.read_sealed_offsets(disk, PATH)
+
+
+def test_sealed_offsets(disk: SimDisk) -> None:
+    """Every change of a byte is found, and Kafka reads the seal as a partition that cannot exist."""
+    content = checkpoints.encode_offsets(OFFSETS, name="checkpoint", directory_id="D-1")
+    put(disk, PATH, content)
+    assert (OFFSETS, "D-1") == checkpoints.read_sealed_offsets(disk, PATH)
+    assert b"0\n4\na 2 4611686018427387904\na 10 0\nb 1 7\n#D-1 0 3990819644\n" == content
+    for at, byte in enumerate(content):
+        for changed in set(range(256)) - {byte}:
+            put(disk, PATH, content[:at] + bytes([changed]) + content[at + 1 :])
+            try:
+                found = checkpoints.read_sealed_offsets(disk, PATH)
+            except CorruptError:
+                continue
+            # Only the seal itself is hurt, or what separates words and lines.
+            assert found.directory_id is None or (OFFSETS, "D-1") == found
+            assert OFFSETS.items() <= found.offsets.items()
+
+
+def test_the_checkpoint_of_another_name(disk: SimDisk) -> None:
+    put(disk, PATH, checkpoints.encode_offsets(OFFSETS, name="another", directory_id="D-1"))
+    with pytest.raises(CorruptError, match=f"^{PATH}, line 6: the checksum does not match$"):
+        checkpoints.read_offsets(disk, PATH)
 
 
 def test_none(disk: SimDisk) -> None:
     assert {} == checkpoints.read_offsets(disk, PATH)
     assert {} == checkpoints.read_epochs(disk, PATH)
-    checkpoints.write_offsets(disk, PATH, {})
+    put(disk, PATH, checkpoints.encode_offsets({}))
     assert b"0\n0\n" == disk.read(PATH)
     assert {} == checkpoints.read_offsets(disk, PATH)
 
@@ -61,6 +85,8 @@ def test_epochs(disk: SimDisk) -> None:
         b"0\n1\na 1 " + b"9" * 5000 + b"\n",
         b"0\n" + b"1" * 5000 + b"\n",
         b"0\n2\na 1 2\na 1 3\n",
+        b"0\n1\na,b 1 2\n",
+        b"0\n2\n#D 0 1\n#D 0 1\n",
         b"\xff\n",
     ],
 )

@@ -35,6 +35,7 @@ from tests.unit.storage.rig import (
     mark,
     open_store,
     put,
+    put_checkpoint,
     read_all,
     read_from,
     values,
@@ -429,8 +430,7 @@ class TestSmallFiles:
     @pytest.mark.parametrize("name", [names.RECOVERY_POINTS, names.LOG_STARTS, names.HIGH_WATERMARKS])
     @pytest.mark.parametrize("is_clean", [True, False])
     def test_checkpoints(self, clean: Image, flushed: Image, truth: list[Stored], name: str, is_clean: bool) -> None:
-        """A digit that changes into another digit cannot be detected; then the log is complete, or offline with the
-        file's name."""
+        """A file that is damaged anywhere is not believed: the log is complete."""
         image = clean if is_clean else flushed
         path = f"{DATA}/{name}"
         good = image[path]
@@ -442,24 +442,26 @@ class TestSmallFiles:
             b"\xff" * 4096,
         ):
             disk = disk_of({**image, path: content})
-            store = open_store(disk)
-            if P0 in store.offline:
-                assert name in str(store.offline[P0])
-            else:
-                log = store.get(P0)
-                assert truth == read_all(log)
-                assert 0 <= log.high_watermark <= BATCHES
-                if log.end_offset > BATCHES:
-                    assert name in str(log.health.damage)
+            log = open_store(disk).get(P0)
+            assert truth == read_all(log)
+            assert (0, BATCHES, None) == (log.start_offset, log.end_offset, log.health.damage)
+            assert 0 <= log.high_watermark <= BATCHES
             found = image_of(disk)
             for each in log_files(image):
                 assert image[each] == found[each]
 
-    def test_a_log_start_beyond_the_end_deletes_nothing_after_a_clean_shutdown(self, clean: Image) -> None:
-        disk = disk_of({**clean, f"{DATA}/{names.LOG_STARTS}": b"0\n1\nt 0 400\n"})
-        store = open_store(disk)
-        assert names.LOG_STARTS in str(store.offline[P0])
+    def test_a_log_start_beyond_the_end_deletes_nothing_after_a_clean_shutdown(
+        self, clean: Image, truth: list[Stored], caplog: pytest.LogCaptureFixture
+    ) -> None:
+        """Nor makes it anything unreadable: where the log was closed is known."""
+        disk = disk_of(clean)
+        put_checkpoint(disk, names.LOG_STARTS, {P0: 400})
+        assert truth == read_all(open_store(disk).get(P0))
         assert log_files(clean) == log_files(image_of(disk))
+        assert (
+            f"{FOLDER}: ignored log start offset 400 in {names.LOG_STARTS}, since the log was closed at offset"
+            f" {BATCHES}; it starts at its first segment, offset 0"
+        ) in [each.getMessage() for each in caplog.records if each.levelname == "ERROR"]
 
     def test_meta_properties(self, clean: Image) -> None:
         path = f"{DATA}/{names.META_PROPERTIES}"

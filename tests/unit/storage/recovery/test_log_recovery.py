@@ -26,6 +26,7 @@ from tests.unit.storage.rig import (
     mark,
     open_store,
     put,
+    put_checkpoint,
     read_all,
     values,
 )
@@ -159,8 +160,9 @@ class TestBounds:
         for lost in logs_of(image)[2:]:
             del image[lost]
         image[path] = b""
-        image[f"{DATA}/{names.LOG_STARTS}"] = b"0\n1\nt 0 7\n"
-        log = open_store(disk_of(image)).get(P0)
+        disk = disk_of(image)
+        put_checkpoint(disk, names.LOG_STARTS, {P0: 7})
+        log = open_store(disk).get(P0)
         assert (7, 7, 7) == (log.start_offset, log.end_offset, log.high_watermark)
         fill(log, 1)
         assert [7] == [stored.base_offset for stored in read_all(log)]

@@ -42,6 +42,7 @@ from tests.unit.storage.rig import (
     image_of,
     open_store,
     put,
+    put_checkpoint,
     read_from,
 )
 
@@ -413,10 +414,9 @@ class TestShortFiles:
 
 class TestNothingIsRemovedInSilence:
     def test_a_start_that_is_checkpointed_far_ahead(self, told: Callable[[str], list[str]]) -> None:
-        """One corrupt digit must not cost the log."""
         disk = written(flush=True).kill()
         before = image_of(disk, FOLDER)
-        put(disk, f"{DATA}/{names.LOG_STARTS}", b"0\n1\nt 0 4000\n")
+        put_checkpoint(disk, names.LOG_STARTS, {P0: 4000})
         log = open_store(disk).get(P0)
         assert (4000, 4000) == (log.start_offset, log.end_offset)
         for base in (0, 4, 8):
@@ -425,7 +425,7 @@ class TestNothingIsRemovedInSilence:
 
     def test_segments_below_the_start(self, told: Callable[[str], list[str]]) -> None:
         disk = written(flush=True).kill()
-        put(disk, f"{DATA}/{names.LOG_STARTS}", b"0\n1\nt 0 5\n")
+        put_checkpoint(disk, names.LOG_STARTS, {P0: 5})
         log = open_store(disk).get(P0)
         assert (5, None) == (log.start_offset, log.health.damage)
         assert told(f"{segment(0)} deleted with 316 bytes: it is below the log start, offset 5")

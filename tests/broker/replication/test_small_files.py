@@ -1,0 +1,89 @@
+"""Three replicas, one of which finds a damaged small file: no record is deleted anywhere, and the file is named."""
+
+import logging
+from pathlib import Path
+
+import pytest
+
+from ottla.client.admin.async_admin import AsyncAdmin
+from ottla.client.admin.topic_requests import delete_records_of
+from ottla.model.ids import TopicPartition
+from ottla.storage.data_dirs import names
+from tests.broker.replicated import ReplicatedBrokers
+from tests.broker.test_replication import read_all
+
+VALUES = [b"value %d " % number + bytes(10_000) for number in range(300)]
+T0 = TopicPartition("t", 0)
+START = 100
+
+
+async def fill_and_stop(brokers: ReplicatedBrokers, last: int) -> None:
+    """Records below START are deleted, and broker `last` stops last."""
+    await brokers.make_topic("t", segment_bytes=str(1 << 20))
+    await brokers.send("t", VALUES)
+    await brokers.wait_in_sync("t")
+    async with AsyncAdmin(bootstrap_servers=brokers.bootstrap) as admin:
+        assert START == await delete_records_of(admin.cluster, T0, START)
+    for number in sorted(brokers.brokers, key=lambda each: each == last):
+        await brokers.stop(number)
+
+
+async def start_all(brokers: ReplicatedBrokers, first: int) -> None:
+    for number in sorted(range(3), key=lambda each: each != first):
+        await brokers.start(number)
+    await brokers.wait_in_sync("t")
+
+
+@pytest.mark.parametrize(
+    ("change", "damaged"),
+    [("digit", [0]), ("digit", [0, 1]), ("line", [0]), ("empty", [0, 1]), ("missing", [0]), ("huge", [0])],
+)
+async def test_a_log_start_in_one_file_deletes_nothing(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, change: str, damaged: list[int]
+) -> None:
+    caplog.set_level(logging.WARNING)
+    async with ReplicatedBrokers(tmp_path) as brokers:
+        await fill_and_stop(brokers, last=0)
+        segments = {each.name for each in brokers.data(0).glob("t-0/*.log")}
+        for number in damaged:
+            path = brokers.data(number) / names.LOG_STARTS
+            content = path.read_bytes()
+            assert b"t 0 100\n" in content
+            match change:
+                case "digit":
+                    path.write_bytes(content.replace(b"t 0 100\n", b"t 0 250\n"))
+                case "line":
+                    path.write_bytes(b"0\n1\nt 0 250\n")
+                case "huge":
+                    path.write_bytes(content.replace(b"t 0 100\n", b"t 0 100000000\n"))
+                case "empty":
+                    path.write_bytes(b"")
+                case "missing":
+                    path.unlink()
+        caplog.clear()
+        await start_all(brokers, first=0)
+        assert 0 == brokers.leader("t")
+        for number in damaged:
+            assert [each for each in caplog.messages if str(brokers.data(number) / names.LOG_STARTS) in each]
+        # What a client deleted stays deleted, since the in-sync followers know it.
+        await brokers.wait(lambda: [START] * 3 == [each.start_offset for each in brokers.copies("t").values()])
+        assert VALUES[START:] == await read_all(brokers, "t", len(VALUES) - START)
+        for number in range(3):
+            assert segments <= {each.name for each in brokers.data(number).glob("t-0/*.log")}
+
+
+async def test_a_huge_log_start_of_the_only_replica(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    async with ReplicatedBrokers(tmp_path, {"min.insync.replicas": "1"}, count=1) as brokers:
+        await brokers.make_topic("t", replicas=1)
+        await brokers.send("t", VALUES)
+        async with AsyncAdmin(bootstrap_servers=brokers.bootstrap) as admin:
+            await delete_records_of(admin.cluster, T0, START)
+        await brokers.stop(0)
+        path = brokers.data(0) / names.LOG_STARTS
+        path.write_bytes(path.read_bytes().replace(b"t 0 100\n", b"t 0 100000000\n"))
+        await brokers.start(0)
+        await brokers.wait_in_sync("t")
+        start = brokers.copies("t")[0].start_offset
+        assert start <= START
+        assert VALUES[start:] == await read_all(brokers, "t", len(VALUES) - start)
+        assert [each for each in caplog.messages if str(path) in each]

@@ -1,0 +1,226 @@
+"""Small files that say what is deleted, truncated or visible: whatever is in them, the log's only replica keeps all
+committed records, shows them and nothing that was aborted, and names the file.
+
+Each file is damaged, emptied, removed, and replaced by an older one, by another partition's, and by one with numbers
+that are too large or too small, after a clean stop and after a kill.
+"""
+
+import logging
+import re
+from collections.abc import Iterator
+from functools import cache
+
+import pytest
+
+from ottla.model.ids import LeaderEpoch, Offset
+from ottla.records.batch import Batch, scan
+from ottla.records.decode import decode_records
+from ottla.records.layout import Marker
+from ottla.sim.disk import SimDisk
+from ottla.storage.data_dirs import names
+from ottla.storage.data_dirs.checkpoints import encode_offsets
+from ottla.storage.log import Log
+from tests.unit.storage.rig import (
+    DATA,
+    P0,
+    P1,
+    Image,
+    append,
+    batch,
+    close,
+    disk_of,
+    fill,
+    image_of,
+    mark,
+    open_store,
+)
+
+pytestmark = pytest.mark.slow
+
+FOLDER = f"{DATA}/t-0"
+START = Offset(2)
+"""Records below it were deleted by a client; their segment has others."""
+OFFSET_FILES = [names.LOG_STARTS, names.RECOVERY_POINTS, names.HIGH_WATERMARKS, names.CLEANER_OFFSETS]
+
+
+def write_transactions(log: Log, first: int) -> None:
+    """Two transactions in turn: one is aborted, with another record behind its marker, and one is committed."""
+    epoch = LeaderEpoch(5)
+    for number in range(3):
+        aborted, committed = (
+            batch(f"{what} {first + number}".encode(), producer_id=producer, sequence=number, transactional=True)
+            for producer, what in ((7, "aborted"), (8, "committed"))
+        )
+        append(log, aborted, committed, epoch=epoch)
+    mark(log, Marker.ABORT, 7, leader_epoch=epoch)
+    mark(log, Marker.COMMIT, 8, leader_epoch=epoch)
+    fill(log, 6, first=first, epoch=epoch)
+
+
+@cache
+def written(*, is_clean: bool) -> tuple[Image, Image]:
+    """A data dir as it was stopped or killed, and as it had been before its last use."""
+    disk = SimDisk()
+    store = open_store(disk)
+    for partition, count in ((P0, 10), (P1, 7)):
+        fill(store.create(partition), count)
+    close(store)
+    older = image_of(disk)
+    store = open_store(disk)
+    for partition, first in ((P1, 50), (P0, 20)):
+        write_transactions(store.get(partition), first)
+    store.get(P0).advance_start(START)
+    if is_clean:
+        close(store)
+    else:
+        for log in store:
+            log.flush()
+        store.checkpoints.save()
+        disk = disk.kill()
+    return image_of(disk), older
+
+
+def batches_of(log: Log, upper: Offset) -> Iterator[tuple[Batch, bool]]:
+    """What a consumer that reads up to an offset gets, and whether it is told that it was aborted."""
+    offset = log.start_offset
+    while offset < upper:
+        found = log.read(offset, 400, upper=upper)
+        if found is None:
+            return
+        aborted = log.aborted_transactions(offset, upper, found)
+        batches, _, _ = scan(found.file.read_at(found.position, found.size))
+        assert batches
+        for each in batches:
+            yield (
+                each,
+                any(
+                    each.producer_id == done.producer_id and done.first_offset <= each.base_offset <= done.last_offset
+                    for done in aborted
+                ),
+            )
+        offset = batches[-1].next_offset
+
+
+def committed_values(log: Log) -> list[bytes | None]:
+    """What a read_committed consumer gets."""
+    return [
+        record.value
+        for each, is_aborted in batches_of(log, log.last_stable_offset)
+        if not each.is_control and not is_aborted
+        for record in decode_records(each)
+        if record.offset >= START
+    ]
+
+
+def log_files(image: Image) -> Image:
+    return {path: content for path, content in image.items() if path.endswith(names.LOG)}
+
+
+@cache
+def truth() -> tuple[list[bytes | None], int]:
+    log = open_store(disk_of(written(is_clean=True)[0])).get(P0)
+    values = committed_values(log)
+    assert [b"value %04d" % number for number in range(2, 10)] == values[:8]
+    assert [b"committed 20", b"committed 21", b"committed 22"] == values[8:11]
+    assert [b"value %04d" % number for number in range(20, 26)] == values[11:]
+    return values, log.end_offset
+
+
+def check(image: Image, told: str | None, caplog: pytest.LogCaptureFixture) -> None:
+    """The log's committed records are all there, can be read up to its end, and the file is named if it is to be."""
+    expected, end = truth()
+    caplog.clear()
+    caplog.set_level(logging.WARNING)
+    disk = disk_of(image)
+    store = open_store(disk)
+    assert {} == store.offline
+    log = store.get(P0)
+    log.advance_high_watermark(log.readable_end)  # As the leader of a single replica.
+    assert (end, None, ()) == (log.end_offset, log.health.damage, log.lost)
+    assert log.start_offset <= START
+    assert expected == committed_values(log)
+    assert log_files(image) == log_files(image_of(disk))
+    assert {} == store.shortfalls
+    if told is not None:
+        assert [each for each in caplog.messages if told in each], caplog.messages
+    append(log, batch(b"next"), epoch=LeaderEpoch(9))
+    log.advance_high_watermark(log.end_offset)
+    assert [*expected, b"next"] == committed_values(log)
+    close(store)
+    # What was repaired stays repaired.
+    caplog.clear()
+    log = open_store(disk).get(P0)
+    assert [*expected, b"next"] == committed_values(log)
+    assert [] == [each for each in caplog.messages if FOLDER in each]
+
+
+def with_digits_changed(content: bytes) -> Iterator[bytes]:
+    """The content with one digit changed, in each place where there is one."""
+    for found in re.finditer(rb"[0-9]", content):
+        at = found.start()
+        for digit in {b"0", b"1", b"9"} - {content[at : at + 1]}:
+            yield content[:at] + digit + content[at + 1 :]
+
+
+@pytest.fixture(params=[True, False], ids=["stopped", "killed"])
+def is_clean(request: pytest.FixtureRequest) -> bool:
+    return bool(request.param)
+
+
+@pytest.mark.parametrize("name", OFFSET_FILES)
+class TestOffsetCheckpoints:
+    def test_damaged(self, name: str, is_clean: bool, caplog: pytest.LogCaptureFixture) -> None:
+        image, _ = written(is_clean=is_clean)
+        path = f"{DATA}/{name}"
+        for content in (b"", image[path][:-3], b"\0" * 40, *with_digits_changed(image[path])):
+            check({**image, path: content}, path, caplog)
+
+    def test_missing(self, name: str, is_clean: bool, caplog: pytest.LogCaptureFixture) -> None:
+        image, _ = written(is_clean=is_clean)
+        path = f"{DATA}/{name}"
+        check({each: content for each, content in image.items() if each != path}, path if is_clean else None, caplog)
+
+    def test_an_older_one(self, name: str, is_clean: bool, caplog: pytest.LogCaptureFixture) -> None:
+        image, older = written(is_clean=is_clean)
+        path = f"{DATA}/{name}"
+        check({**image, path: older[path]}, None, caplog)
+
+    def test_offsets_of_the_other_partition(self, name: str, is_clean: bool, caplog: pytest.LogCaptureFixture) -> None:
+        image, _ = written(is_clean=is_clean)
+        path = f"{DATA}/{name}"
+        exchanged = image[path].replace(b"t 0", b"t 2").replace(b"t 1", b"t 0").replace(b"t 2", b"t 1")
+        check({**image, path: exchanged}, path if exchanged != image[path] else None, caplog)
+
+    def test_the_file_of_another_data_dir(self, name: str, is_clean: bool, caplog: pytest.LogCaptureFixture) -> None:
+        image, _ = written(is_clean=is_clean)
+        path = f"{DATA}/{name}"
+        foreign = encode_offsets({P0: Offset(17), P1: Offset(17)}, name=name, directory_id="another")
+        check({**image, path: foreign}, path, caplog)
+
+    def test_a_file_of_another_name(self, name: str, is_clean: bool, caplog: pytest.LogCaptureFixture) -> None:
+        image, _ = written(is_clean=is_clean)
+        other = names.HIGH_WATERMARKS if name != names.HIGH_WATERMARKS else names.LOG_STARTS
+        check({**image, f"{DATA}/{name}": image[f"{DATA}/{other}"]}, f"{DATA}/{name}", caplog)
+
+
+@pytest.mark.parametrize("start", [5, 17, 4000])
+def test_a_log_start_without_a_checksum(start: int, is_clean: bool, caplog: pytest.LogCaptureFixture) -> None:
+    """Kafka writes none, but it writes the recovery points together with the log starts."""
+    image, _ = written(is_clean=is_clean)
+    path = f"{DATA}/{names.LOG_STARTS}"
+    check({**image, path: f"0\n1\nt 0 {start}\n".encode()}, f"{path}: the checksum is missing", caplog)
+
+
+def test_the_first_segment_is_missing_before_any_checkpoint_was_written(caplog: pytest.LogCaptureFixture) -> None:
+    """As in the first minute of a broker's life: the log did not begin where its second segment does."""
+    disk = SimDisk()
+    fill(open_store(disk).create(P0), 10)
+    image = image_of(disk.kill())
+    first = min(path for path in image if path.endswith(names.LOG))
+    log = open_store(disk_of({path: content for path, content in image.items() if path != first})).get(P0)
+    assert (0, ((0, 4),)) == (log.start_offset, log.lost)
+    expected = (
+        f"{FOLDER}: the log starts at offset 0, but its first segment is 4; offsets 0 to 3 cannot be read"
+        " (4 records at most)"
+    )
+    assert expected in [each.getMessage() for each in caplog.records if each.levelname == "ERROR"]
