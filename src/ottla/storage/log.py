@@ -401,7 +401,7 @@ class Log:
             if self.config.cleanup_compact:
                 # If its tail were lost and the next segment kept, the gap would look like one left by compaction.
                 active.file.sync()
-            write_snapshot(self._disk, self.folder, base_offset, self.producers)
+            write_snapshot(self._disk, self.folder, base_offset, self.producers, self.segments.ended())
             self.segments.add(Segment.create(self._disk, self.folder, base_offset, self.config, now))
         except OSError as error:
             where = error.filename or self.folder
@@ -622,7 +622,7 @@ class Log:
         """Seals, snapshots and flushes, so that the next start need not scan anything."""
         if self.failure is None:
             try:
-                write_snapshot(self._disk, self.folder, self.end_offset, self.producers)
+                write_snapshot(self._disk, self.folder, self.end_offset, self.producers, self.segments.ended())
                 self.segments.active.seal()
             except OSError as error:
                 raise self.fail(error, "close") from error

@@ -190,8 +190,8 @@ def _later_epoch(_: Any) -> Any:
 
 
 def _last_batches(old: Any) -> Any:
-    def encode_snapshot(entries: Any) -> bytes:
-        return bytes(old([replace(entry, batches=entry.batches[-1:]) for entry in entries]))
+    def encode_snapshot(entries: Any, ended: Any) -> bytes:
+        return bytes(old([replace(entry, batches=entry.batches[-1:]) for entry in entries], ended))
 
     return encode_snapshot
 

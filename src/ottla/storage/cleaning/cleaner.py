@@ -219,6 +219,7 @@ class Cleaner:
             doomed += retire_sources(disk, log.folder, bases)
             complete_swap(disk, log.folder, group.base_offset)
             cleaned = Segment.open(disk, log.folder, group.base_offset, log.config, now)
+            cleaned.transaction_index.reset()  # It has no records of aborted transactions.
         except OSError as error:
             raise log.fail(error, f"swap in the cleaned segment {group.base_offset}") from error
         log.segments.replace(sources, cleaned)

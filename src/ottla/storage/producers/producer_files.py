@@ -7,11 +7,11 @@ from typing import Final
 from ottla.env.ports import Disk
 from ottla.model.errors import CorruptError
 from ottla.model.ids import NO_PRODUCER_ID, Offset
-from ottla.records.batch import Batch
+from ottla.records.batch import Batch, crc32c
 from ottla.records.control import read_marker
 from ottla.storage.data_dirs import names
 from ottla.storage.data_dirs.checkpoints import write_file
-from ottla.storage.producers.producer_snapshot import decode_snapshot, encode_snapshot
+from ottla.storage.producers.producer_snapshot import EndedSegment, encode_snapshot, read_snapshot
 from ottla.storage.producers.producer_state import Appends, CompletedTransaction, ProducerStates
 from ottla.storage.segments.scanner import DamagedSegmentError
 from ottla.storage.segments.segment import Segment
@@ -19,11 +19,39 @@ from ottla.storage.segments.segment import Segment
 _LOGGER: Final = logging.getLogger(__name__)
 
 
-def write_snapshot(disk: Disk, folder: str, offset: Offset, producers: ProducerStates) -> str:
-    """Writes the state as of `offset` and returns the path; durable only once the file is synced."""
+def write_snapshot(
+    disk: Disk, folder: str, offset: Offset, producers: ProducerStates, ended: EndedSegment | None = None
+) -> str:
+    """Writes the state as of `offset`, where the segment `ended` ends, and returns the path; durable only once the file
+    is synced."""
     path = names.segment_path(folder, offset, names.SNAPSHOT)
-    write_file(disk, path, encode_snapshot(producers))
+    write_file(disk, path, encode_snapshot(producers, ended))
     return path
+
+
+def aborted_count(disk: Disk, folder: str, segment: Segment, end: Offset) -> int | None:
+    """How many transactions were aborted in a segment, according to the snapshot at its end; None if it does not say.
+
+    A snapshot that Kafka wrote has no such number. It says that there are none if no producer has ended a transaction.
+    """
+    path = names.segment_path(folder, end, names.SNAPSHOT)
+    try:
+        entries, ended = read_snapshot(path, disk.read(path)) if disk.exists(path) else (None, None)
+    except CorruptError:
+        return None
+    if entries is None or (ended is not None and ended.partition_crc != partition_crc(folder)):
+        return None
+    # Compaction may have replaced the segment since.
+    if ended is not None and (ended.base_offset, ended.size_bytes) == (segment.base_offset, segment.opened_bytes):
+        return ended.aborted_count if ended.aborted_count >= 0 else None
+    is_plain = all(each.coordinator_epoch < 0 and each.transaction_start is None for each in entries)
+    return 0 if is_plain else None
+
+
+def partition_crc(folder: str) -> int:
+    """The CRC-32C of the name of the partition that a folder belongs to."""
+    name = folder.rpartition("/")[2]
+    return crc32c(str(names.future_of(name) or name).encode())
 
 
 def snapshot_offsets(disk: Disk, folder: str) -> list[Offset]:
@@ -90,7 +118,10 @@ def _newest_snapshot(disk: Disk, folder: str, start: Offset, end: Offset) -> tup
             continue
         path = names.segment_path(folder, offset, names.SNAPSHOT)
         try:
-            return ProducerStates(decode_snapshot(path, disk.read(path))), offset
+            entries, ended = read_snapshot(path, disk.read(path))
+            if ended is not None and ended.partition_crc != partition_crc(folder):
+                raise CorruptError(f"{path}: the producer snapshot is of another partition")
+            return ProducerStates(entries), offset
         except CorruptError as error:
             _LOGGER.warning("%s; removed the snapshot, rebuilding producer state from an older one", error)
             disk.remove(path)

@@ -34,7 +34,7 @@ from ottla.storage.log_config import LogConfig
 from ottla.storage.producers.producer_files import load_producers, remove_snapshots_after, write_snapshot
 from ottla.storage.producers.producer_state import ProducerStates
 from ottla.storage.recovery.epoch_rebuild import epochs_agree, epochs_of
-from ottla.storage.recovery.transaction_rebuild import replay_indexed
+from ottla.storage.recovery.transaction_rebuild import ended_segment, replay_indexed
 from ottla.storage.segments.closed_segments import ClosedLog, OffsetRange
 from ottla.storage.segments.scanner import (
     EPOCH_MAX,
@@ -184,6 +184,7 @@ def _resume(opening: Opening, segments: list[Segment]) -> ProducerStates | None:
         end = segments[-1].next_offset
         if end != opening.recovery_point:
             return None
+        segments[-1].closed_at = end
         return load_producers(opening.disk, opening.folder, segments, end)
     except DamagedSegmentError:
         return None
@@ -271,7 +272,9 @@ class _Recovery:
                     self._take_out_from(at)
                     break
                 self._expected = segment.base_offset
-                write_snapshot(disk, folder, self._expected, producers)
+                write_snapshot(
+                    disk, folder, self._expected, producers, ended_segment(disk, folder, self._segments, at - 1)
+                )
             if not self._recover_segment(segment, producers):
                 break
             if at < len(self._segments) - 1:
@@ -567,7 +570,7 @@ def _continue_at(opening: Opening, segments: list[Segment], end: Offset, produce
     """Adds an empty segment at `end`, so that the offsets of lost records before it are not assigned again."""
     disk, folder = opening.disk, opening.folder
     segments[-1].seal()
-    write_snapshot(disk, folder, end, producers)
+    write_snapshot(disk, folder, end, producers, ended_segment(disk, folder, segments, len(segments) - 1))
     segments.append(Segment.create(disk, folder, end, opening.config, opening.now))
     disk.sync_dir(folder)
     _LOGGER.warning("%s: the log continues at offset %d, after lost records", folder, end)

@@ -79,6 +79,7 @@ class Segment:
         "_since_index",
         "_verified",
         "base_offset",
+        "closed_at",
         "created_ms",
         "first_timestamp",
         "holes",
@@ -112,6 +113,8 @@ class Segment:
         self.next_offset = base_offset
         self.limit_offset: Offset | None = None
         """Where the next segment begins, if there is one: all offsets of this segment are below."""
+        self.closed_at: Offset | None = None
+        """Where it ended at the clean shutdown before it was opened, if it is the last of its log."""
         self.size_bytes = 0
         self.created_ms = now
         self.first_timestamp = NO_TIMESTAMP
@@ -140,6 +143,7 @@ class Segment:
             else:
                 disk.remove(path)
         segment._file = disk.open(segment._path(names.LOG + suffix), create=True)
+        segment.transaction_index.reset()
         segment.is_new = True
         return segment
 
@@ -159,6 +163,11 @@ class Segment:
     def log_path(self) -> str:
         """The path of the `.log` file."""
         return self._path(names.LOG)
+
+    @property
+    def opened_bytes(self) -> int:
+        """The size of what was in the segment when it was opened, less what was truncated since."""
+        return self._appended_from
 
     @property
     def file(self) -> File:

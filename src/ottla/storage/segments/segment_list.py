@@ -12,7 +12,8 @@ from ottla.model.ids import NO_TIMESTAMP, QUEUE_PRODUCER_BIT, Offset, TimestampM
 from ottla.records.batch import Batch
 from ottla.records.decode import decode_records
 from ottla.storage.data_dirs import names
-from ottla.storage.recovery.transaction_rebuild import sound_transaction_index
+from ottla.storage.producers.producer_snapshot import EndedSegment
+from ottla.storage.recovery.transaction_rebuild import ended_segment, sound_transaction_index
 from ottla.storage.segments.segment import BatchPlace, FileRange, Segment
 from ottla.storage.segments.time_index import TimestampOffset
 from ottla.storage.segments.transaction_index import AbortedTransaction, TransactionIndex
@@ -143,6 +144,10 @@ class SegmentList:
     def mend_transaction_index(self, offset: Offset) -> None:
         """Makes sure that the transaction index of the segment that contains `offset` is right."""
         self._transaction_index(self.index_of(offset))
+
+    def ended(self) -> EndedSegment:
+        """The active segment as it is now, for a snapshot at its end."""
+        return ended_segment(self._disk, self._folder, self._segments, len(self._segments) - 1)
 
     def drop_before(self, count: int) -> None:
         """Removes this many segments from the front."""

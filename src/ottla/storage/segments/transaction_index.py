@@ -49,8 +49,7 @@ class TransactionIndex:
         """All entries. Raises CorruptError if the file cannot be a transaction index."""
         entries = self._entries
         if entries is None:
-            self.is_checked = not self._disk.exists(self.path)
-            entries = self._adopt([] if self.is_checked else self._read())
+            entries = self._adopt(self._read() if self._disk.exists(self.path) else [])
         return entries
 
     def overlapping(self, start: Offset, upper: Offset) -> list[AbortedTransaction]:

@@ -12,7 +12,7 @@ from functools import cache
 
 import pytest
 
-from ottla.model.ids import LeaderEpoch, Offset
+from ottla.model.ids import LeaderEpoch, Offset, TimestampMs
 from ottla.records.batch import Batch, scan
 from ottla.records.decode import decode_records
 from ottla.records.layout import Marker
@@ -30,14 +30,17 @@ from tests.unit.storage.rig import (
     close,
     disk_of,
     fill,
+    flipped,
     image_of,
     mark,
     open_store,
+    put,
 )
 
 pytestmark = pytest.mark.slow
 
 FOLDER = f"{DATA}/t-0"
+OTHER = f"{DATA}/t-1"
 START = Offset(2)
 """Records below it were deleted by a client; their segment has others."""
 OFFSET_FILES = [names.LOG_STARTS, names.RECOVERY_POINTS, names.HIGH_WATERMARKS, names.CLEANER_OFFSETS]
@@ -209,6 +212,90 @@ def test_a_log_start_without_a_checksum(start: int, is_clean: bool, caplog: pyte
     image, _ = written(is_clean=is_clean)
     path = f"{DATA}/{names.LOG_STARTS}"
     check({**image, path: f"0\n1\nt 0 {start}\n".encode()}, f"{path}: the checksum is missing", caplog)
+
+
+class TestTransactionIndex:
+    @pytest.mark.parametrize("without_snapshots", [False, True])
+    def test_emptied_or_missing(
+        self, is_clean: bool, without_snapshots: bool, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        image, _ = written(is_clean=is_clean)
+        (path,) = (each for each in image if each.startswith(FOLDER) and each.endswith(names.TRANSACTION_INDEX))
+        if without_snapshots:
+            image = {each: content for each, content in image.items() if not each.endswith(names.SNAPSHOT)}
+        check({**image, path: b""}, path, caplog)
+        check({each: content for each, content in image.items() if each != path}, path, caplog)
+
+    def test_in_the_last_segment(self, caplog: pytest.LogCaptureFixture) -> None:
+        """The snapshot at the end of the log says what the list of segments does not."""
+        for count in (0, 1):
+            disk = SimDisk()
+            store = open_store(disk)
+            log = store.create(P0)
+            append(log, batch(b"aborted", producer_id=7, sequence=0, transactional=True))
+            mark(log, Marker.ABORT, 7)
+            fill(log, count)
+            # The producer may be forgotten before the segment ends.
+            log.producers.expire(TimestampMs(1 << 60), 1)
+            close(store)
+            for _ in range(2):
+                store = open_store(disk)
+                close(store)
+            path = f"{FOLDER}/{0:020}{names.TRANSACTION_INDEX}"
+            disk.remove(path)
+            caplog.clear()
+            store = open_store(disk)
+            log = store.get(P0)
+            log.advance_high_watermark(log.end_offset)
+            assert [(7, 0, 1)] == [each[:3] for each in log.aborted_transactions(Offset(0), Offset(9))]
+            expected = f"{path}: 0 aborted transactions contradict the batches; rebuilt from the batches, with 1"
+            assert [expected] == caplog.messages
+
+    def test_a_sealed_segment_whose_producers_are_forgotten(self, caplog: pytest.LogCaptureFixture) -> None:
+        disk = SimDisk()
+        store = open_store(disk)
+        log = store.create(P0)
+        append(log, batch(b"aborted", producer_id=7, sequence=0, transactional=True))
+        mark(log, Marker.ABORT, 7)
+        log.producers.expire(TimestampMs(1 << 60), 1)
+        fill(log, 9)
+        log.flush()
+        store.checkpoints.save()
+        disk = disk.kill()
+        disk.remove(f"{FOLDER}/{0:020}{names.TRANSACTION_INDEX}")
+        log = open_store(disk).get(P0)
+        assert [(7, 0, 1)] == [each[:3] for each in log.aborted_transactions(Offset(0), Offset(9))]
+
+    def test_segments_without_aborted_transactions_are_not_read(self) -> None:
+        """Their snapshots say so: a first read must not cost as much as the log is large."""
+        disk = SimDisk()
+        store = open_store(disk)
+        fill(store.create(P0), 40)
+        close(store)
+        log = open_store(disk).get(P0)
+        for segment in [*log.segments][:-1]:
+            put(disk, segment.log_path, b"\0" * segment.size_bytes)
+        assert [] == log.aborted_transactions(Offset(0), Offset(40))
+
+
+class TestSnapshots:
+    def test_damaged(self, is_clean: bool, caplog: pytest.LogCaptureFixture) -> None:
+        image, _ = written(is_clean=is_clean)
+        paths = [each for each in image if each.startswith(FOLDER) and each.endswith(names.SNAPSHOT)]
+        newest = max(paths)
+        for content in (b"", image[newest][:-1], flipped(image[newest], 20, 3)):
+            check({**image, newest: content}, newest if is_clean else None, caplog)
+            check({**image, **dict.fromkeys(paths, content)}, None, caplog)
+        check({each: content for each, content in image.items() if each != newest}, None, caplog)
+        check({each: content for each, content in image.items() if each not in paths}, None, caplog)
+
+    def test_of_the_other_partition(self, is_clean: bool, caplog: pytest.LogCaptureFixture) -> None:
+        """It may know producers with other sequences, or a transaction that never ends here."""
+        image, _ = written(is_clean=is_clean)
+        newest = max(each for each in image if each.startswith(FOLDER) and each.endswith(names.SNAPSHOT))
+        others = [each for each in image if each.startswith(OTHER) and each.endswith(names.SNAPSHOT)]
+        for other in others:
+            check({**image, newest: image[other]}, newest if is_clean else None, caplog)
 
 
 def test_the_first_segment_is_missing_before_any_checkpoint_was_written(caplog: pytest.LogCaptureFixture) -> None:

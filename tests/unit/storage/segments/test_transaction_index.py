@@ -20,6 +20,7 @@ def aborted(producer_id: int, first: int, last: int) -> AbortedTransaction:
 def test_bytes() -> None:
     disk = SimDisk()
     index = TransactionIndex(disk, PATH)
+    index.reset()
     assert ([], False) == (index.entries(), disk.exists(PATH))
     index.append(AbortedTransaction(ProducerId(7), Offset(1), Offset(2), Offset(3)))
     assert bytes.fromhex("00000000000000000007000000000000000100000000000000020000000000000003") == disk.read(PATH)
