@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 from uuid import UUID
 
 from ottla.env.ports import Clock
-from ottla.model.errors import NotLeaderError, OttlaError
+from ottla.model.errors import NotEnoughReplicasError, NotLeaderError, OttlaError
 from ottla.model.ids import BrokerId, LeaderEpoch, Offset, ProducerEpoch, ProducerId
 from ottla.records.batch import Batch
 from ottla.records.control import MARKER_BYTES
@@ -227,7 +227,11 @@ class Partition:
         The batch's memory must be writable, and stay as it is until the turn ends.
         """
         if acks == ALL_REPLICAS:
-            self._state.check_in_sync()
+            try:
+                self._state.check_in_sync()
+            except NotEnoughReplicasError as error:
+                self.log.refused.note(batch, error, self._clock.now_ms())
+                raise
         if not self._queued:
             self._turn.add_append(self.append_queued)
         self._queued.append((batch, acks, waiter, at))

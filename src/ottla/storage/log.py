@@ -46,6 +46,7 @@ from ottla.storage.log_config import LogConfig
 from ottla.storage.log_health import LogHealth
 from ottla.storage.producers.producer_files import load_producers, remove_snapshots_after, replay, write_snapshot
 from ottla.storage.producers.producer_state import Appends, CompletedTransaction, ProducerStates
+from ottla.storage.producers.refused_batches import RefusedBatches
 from ottla.storage.segments.closed_segments import ClosedLog, OffsetRange
 from ottla.storage.segments.scanner import DamagedSegmentError
 from ottla.storage.segments.segment import RELATIVE_OFFSET_MAX, FileRange, Segment
@@ -114,6 +115,7 @@ class Log:
         self.config = config
         self.epochs = parts.epochs
         self.producers = parts.producers
+        self.refused = RefusedBatches()
         self.start_offset = parts.start_offset
         self.recovery_point = parts.recovery_point
         self.high_watermark = parts.start_offset
@@ -249,7 +251,7 @@ class Log:
             try:
                 batch = validate(batch, config, now, is_own=is_own)
                 if self._must_roll(batch, Offset(group.end_offset + batch.last_offset_delta), group.size_bytes, now):
-                    self._write(group, results)
+                    self._write(group, results, now)
                     group = AppendGroup(self.end_offset, len(results))
                     self.roll(now)
                 if batch.producer_id != NO_PRODUCER_ID:
@@ -260,16 +262,20 @@ class Log:
                             Appended(earlier.first_offset, earlier.last_offset, NO_TIMESTAMP, is_duplicate=True)
                         )
                         continue
+                    if self.refused.by_producer:
+                        self.refused.check(batch, self.producers.find(batch.producer_id, group.pending), now)
                     batch.stamp(group.end_offset, leader_epoch)
                     self.producers.prepare(batch, group.pending, group.end_offset, check=True)
                 else:
                     batch.stamp(group.end_offset, leader_epoch)
             except OttlaError as error:
+                if isinstance(error, StorageError):
+                    self.refused.note(batch, error, now)
                 results.append(self._repeated(batch, group) or error)
                 continue
             results.append(Appended(group.end_offset, batch.last_offset, append_time))
             group.add(batch)
-        self._write(group, results)
+        self._write(group, results, now)
         return results
 
     def _append_plain(
@@ -354,7 +360,7 @@ class Log:
         group.add(batch)
         appended = Appended(batch.base_offset, batch.last_offset)
         results: list[Appended | OttlaError] = [appended]
-        self._write(group, results)
+        self._write(group, results, now)
         if isinstance(results[0], OttlaError):
             raise results[0]
         return appended
@@ -670,7 +676,7 @@ class Log:
         waited = batch.max_timestamp - began if began >= 0 else now - active.created_ms
         return waited > config.roll_ms
 
-    def _write(self, group: "AppendGroup", results: list[Appended | OttlaError]) -> None:
+    def _write(self, group: "AppendGroup", results: list[Appended | OttlaError], now: TimestampMs) -> None:
         """Writes a group and applies its changes. If the disk fails, nothing changes and the results carry the
         error."""
         if not group.batches:
@@ -687,6 +693,8 @@ class Log:
         except (StorageError, CorruptError) as error:
             if isinstance(error, StorageError):
                 self.health.note_refusal(error)
+            for batch in group.batches:
+                self.refused.note(batch, error, now)
             since = results[group.first_result :]
             results[group.first_result :] = [error if isinstance(result, Appended) else result for result in since]
 

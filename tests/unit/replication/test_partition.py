@@ -103,6 +103,23 @@ class TestAcknowledgement:
         rig.turn.finish()
         assert {1: 0, 2: 1} == noted.offsets()
 
+    async def test_a_batch_behind_one_that_too_few_replicas_refused_is_refused_like_it(self) -> None:
+        rig = await PartitionRig.make(replicas=(ME, 2))
+        one, two, three = (batch(producer_id=7, sequence=sequence) for sequence in range(3))
+        noted = Noted()
+        rig.partition.append_soon(one, ALL_REPLICAS, noted, 1)
+        rig.partition.on_min_insync_replicas(2)
+        with pytest.raises(NotEnoughReplicasError):
+            rig.partition.append_soon(two, ALL_REPLICAS, noted, 2)
+        rig.partition.on_min_insync_replicas(1)
+        rig.partition.append_soon(three, ALL_REPLICAS, noted, 3)
+        rig.turn.finish()
+        assert NotEnoughReplicasError == noted.offsets()[3]
+        for at, again in enumerate((two, three), 4):
+            rig.partition.append_soon(again, ALL_REPLICAS, noted, at)
+        rig.turn.finish()
+        assert (1, 2) == (noted.offsets()[4], noted.offsets()[5])
+
     async def test_min_insync_replicas_counts_up_to_the_number_of_replicas(self) -> None:
         rig = await PartitionRig.make(min_insync_replicas=3)
         noted = Noted()

@@ -31,7 +31,7 @@ from ottla.records.layout import Marker
 
 BATCHES_REMEMBERED: Final = 5
 """A producer may have this many requests in flight; the retry of any of them is recognised."""
-_SEQUENCE_MAX: Final = 2**31 - 1
+SEQUENCE_MAX: Final = 2**31 - 1
 
 
 class BatchSpan(NamedTuple):
@@ -46,7 +46,7 @@ class BatchSpan(NamedTuple):
     def first_sequence(self) -> int:
         """Wraps below 0 to 2^31-1, as the producer counts."""
         first = self.last_sequence - self.offset_delta
-        return first if first >= 0 else first + _SEQUENCE_MAX + 1
+        return first if first >= 0 else first + SEQUENCE_MAX + 1
 
     @property
     def first_offset(self) -> Offset:
@@ -146,8 +146,12 @@ class ProducerStates:
 
     def duplicate_of(self, batch: Batch, pending: Appends) -> BatchSpan | None:
         """The earlier append that this batch repeats, if it is remembered."""
-        entry = pending.entries.get(batch.producer_id) or self._entries.get(batch.producer_id)
+        entry = self.find(batch.producer_id, pending)
         return entry.duplicate_of(batch) if entry is not None else None
+
+    def find(self, producer_id: ProducerId, pending: Appends) -> ProducerEntry | None:
+        """The state of a producer after what is pending, if it is known."""
+        return pending.entries.get(producer_id) or self._entries.get(producer_id)
 
     def prepare(self, batch: Batch, pending: Appends, first_offset: Offset, *, check: bool) -> None:
         """Adds to `pending` what appending this data batch at `first_offset` changes.
@@ -263,8 +267,7 @@ class ProducerStates:
             violated(f"open transactions are out of order: {self._open}")
 
     def _pending_entry(self, producer_id: ProducerId, pending: Appends) -> ProducerEntry:
-        known = pending.entries.get(producer_id) or self._entries.get(producer_id)
-        return known or ProducerEntry(producer_id=producer_id)
+        return self.find(producer_id, pending) or ProducerEntry(producer_id=producer_id)
 
 
 def _check_epoch(entry: ProducerEntry, epoch: ProducerEpoch) -> None:
@@ -278,7 +281,7 @@ def _check_sequence(entry: ProducerEntry, batch: Batch) -> None:
     if entry.epoch == NO_PRODUCER_EPOCH:
         return
     expected = (
-        0 if entry.epoch != batch.producer_epoch or entry.last_sequence == _SEQUENCE_MAX else entry.last_sequence + 1
+        0 if entry.epoch != batch.producer_epoch or entry.last_sequence == SEQUENCE_MAX else entry.last_sequence + 1
     )
     if batch.base_sequence != expected:
         raise OutOfOrderSequenceError(
