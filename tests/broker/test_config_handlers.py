@@ -288,7 +288,10 @@ async def test_dynamic_broker_configs_act_and_show_up_in_topics(tmp_path: Path) 
         assert ("8", 3) == await value_of(broker, BROKER, "", "message.max.bytes")
         assert ("99", 3) == await value_of(broker, TOPIC, "t", "retention.ms")
         assert ("7", 2) == await value_of(broker, TOPIC, "t", "max.message.bytes")
-        assert 2 == len((await describe(broker, BROKER, "")).configs)
+        # One is min.insync.replicas: with eligible leader replicas, it is a config of the cluster.
+        assert 3 == len((await describe(broker, BROKER, "")).configs)
+        assert ("1", 3) == await value_of(broker, BROKER, "3", "min.insync.replicas")
+        assert ("1", 3) == await value_of(broker, TOPIC, "t", "min.insync.replicas")
 
         assert OK == await replace(broker, BROKER, "", [])
         assert [OK] == await change(broker, (BROKER, "3", [("message.max.bytes", DELETE, None)]))
@@ -302,6 +305,7 @@ async def test_dynamic_broker_configs_act_and_show_up_in_topics(tmp_path: Path) 
     ("name", "config", "code"),
     [
         ("3", ("num.partitions", SET, "5"), REFUSED),
+        ("3", ("min.insync.replicas", SET, "2"), INVALID_CONFIG),
         ("3", ("log.retention.ms", SET, "x"), REFUSED),
         ("", ("listeners", SET, "A://:1"), REFUSED),
         ("2", ("log.retention.ms", SET, "5"), REFUSED),
@@ -315,6 +319,25 @@ async def test_broker_changes_that_kafka_refuses_or_not(
 ) -> None:
     async with serving_topic(tmp_path) as broker:
         assert [code] == await change(broker, (BROKER, name, [config]))
+        assert {} == broker.image.broker_configs
+
+
+async def test_a_broker_config_that_is_not_known_is_stored_with_a_warning(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with serving_topic(tmp_path) as broker:
+        for name in ("3", ""):
+            with caplog.at_level(logging.WARNING):
+                assert [OK] == await change(broker, (BROKER, name, [("num.partition", SET, "5")]))
+            (config,) = (await describe(broker, BROKER, name, ("num.partition",))).configs
+            assert (None, True) == (config.value, config.is_sensitive)
+        expected = (
+            "dynamic broker config num.partition has no effect: "
+            "Unknown broker config name: num.partition; did you mean num.partitions?"
+        )
+        assert [expected] == [each.getMessage() for each in caplog.records if "no effect" in each.getMessage()]
+        assert [OK] == await change(broker, (BROKER, "3", [("num.partition", DELETE, None)]))
+        assert OK == await replace(broker, BROKER, "", [])
         assert {} == broker.image.broker_configs
 
 

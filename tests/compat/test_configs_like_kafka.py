@@ -23,9 +23,11 @@ from kio.static.primitive import i8
 
 from ottla.broker.configs.config_changes import ConfigChange, Operation, changed, check_changes
 from ottla.broker.configs.configuration import BrokerConfig, describe_broker, describe_cluster_wide, validate_dynamic
+from ottla.broker.configs.group_settings import validate_group_configs
 from ottla.broker.configs.topic_settings import describe_topic, validate_topic_configs
 from ottla.metadata.configs.broker_configs import BROKER_CONFIGS
 from ottla.metadata.configs.definition import DescribedConfig
+from ottla.metadata.configs.group_configs import GROUP_CONFIGS
 from ottla.metadata.configs.queue_settings import QUEUE_CONFIGS
 from ottla.metadata.configs.topic_configs import TOPIC_CONFIGS
 from ottla.model.error_codes import ErrorCode
@@ -37,7 +39,7 @@ from tests.compat.kafka_broker import KafkaBroker
 from tests.compat.kafkas_word import KafkasWord, readable
 
 TIMEOUT_S = 60
-TOPIC, BROKER = 2, 4
+TOPIC, BROKER, GROUP = 2, 4, 32
 SET, DELETE, APPEND, SUBTRACT = Operation
 
 NOT_IN_KAFKA = frozenset(
@@ -45,6 +47,7 @@ NOT_IN_KAFKA = frozenset(
         "org.apache.kafka.sasl.oauthbearer.allowed.urls",  # a system property there
         "sasl.oauthbearer.allow.unverified.audience",  # since 4.4
         "sasl.oauthbearer.allow.unverified.issuer",
+        *(f"group.{kind}.assignor.offload.enable" for kind in ("consumer", "share", "streams")),  # since 4.4
         "ssl.kernel.tls.enable",  # Java has no kernel TLS
         "group.streams.topology.description.memory.bytes",  # a plugin keeps descriptions there
     }
@@ -214,6 +217,8 @@ def our_code(resource_type: int, config: BrokerConfig, changes: Sequence[ConfigC
         check_changes(changes)
         if resource_type == TOPIC:
             validate_topic_configs(changed({}, changes, TOPIC_CONFIGS), config)
+        elif resource_type == GROUP:
+            validate_group_configs(changed({}, changes, GROUP_CONFIGS), config)
         else:
             validate_dynamic(config, changed({}, changes, BROKER_CONFIGS), is_cluster_wide=False)
     except OttlaError as error:
@@ -279,6 +284,24 @@ BROKER_CHANGES: list[list[ConfigChange]] = [
     [ConfigChange("leader.replication.throttled.rate", SET, "1000")],
     [ConfigChange("max.connections", SET, "5"), ConfigChange("max.connections", SET, "6")],
     [ConfigChange("nope", DELETE, None)],
+    [ConfigChange("nope", SET, "5")],
+    [ConfigChange("retention.ms", SET, "5")],
+]
+
+GROUP_CHANGES: list[list[ConfigChange]] = [
+    *(
+        [ConfigChange(f"{kind}.{name}", SET, text)]
+        for kind in ("consumer", "share", "streams")
+        for name, texts in {
+            "session.timeout.ms": ("1", "44999", "45000", "60000", "60001", "x"),
+            "heartbeat.interval.ms": ("1", "4999", "5000", "15000", "15001", "x"),
+            "assignment.interval.ms": ("-1", "0", "15000", "15001"),
+        }.items()
+        for text in texts
+    ),
+    [ConfigChange("consumer.heartbeat.interval.ms", DELETE, None)],
+    [ConfigChange("nope", SET, "5")],
+    [ConfigChange("nope", DELETE, None)],
 ]
 
 
@@ -301,3 +324,11 @@ def test_a_broker_takes_and_refuses_the_same(kafkas_word: KafkasWord) -> None:
 
     config = like_kafka()
     assert kafkas_word(ask) == readable({show(each): our_code(BROKER, config, each) for each in BROKER_CHANGES})
+
+
+def test_a_group_takes_and_refuses_the_same(kafkas_word: KafkasWord) -> None:
+    def ask(kafka: KafkaBroker) -> dict[str, ErrorCode]:
+        return {show(each): alter(kafka, GROUP, "configs-asked", each, rehearsal=True) for each in GROUP_CHANGES}
+
+    config = like_kafka()
+    assert kafkas_word(ask) == readable({show(each): our_code(GROUP, config, each) for each in GROUP_CHANGES})

@@ -18,6 +18,7 @@ from tests.wire.groups import (
     subscription,
     unused_group,
 )
+from tests.wire.share_member import set_configs
 from tests.wire.world import PARTITIONS, World
 
 GROUP_OPERATIONS = sum(1 << bit for bit in (3, 6, 8, 10, 11))
@@ -63,6 +64,14 @@ def join_consumer_group(connection: RawConnection, world: World, version: int = 
     (assigned,) = answer.assignment.topic_partitions
     assert (world.topic_id, tuple(range(PARTITIONS))) == (assigned.topic_id, tuple(sorted(assigned.partitions)))
     return group_id, answer.member_id, answer.member_epoch
+
+
+def test_a_group_has_its_own_heartbeat_interval(connection: RawConnection, world: World) -> None:
+    group_id, member_id, epoch = join_consumer_group(connection, world)
+    set_configs(connection, group_id, consumer_heartbeat_interval_ms="6000", consumer_session_timeout_ms="50000")
+    # The configs apply from the next heartbeat on.
+    answer = connection.ask_newest(ApiKey.CONSUMER_GROUP_HEARTBEAT, later_beat(group_id, member_id, epoch))
+    assert (ErrorCode.none, timedelta(seconds=6)) == (answer.error_code, answer.heartbeat_interval)
 
 
 @every_version(ApiKey.CONSUMER_GROUP_HEARTBEAT)

@@ -5,7 +5,8 @@ Imported with the first shard: a broker without groups and transactions starts a
 
 from typing import TYPE_CHECKING
 
-from ottla.coordination.groups.consumer.requests import ConsumerGroupConfig, MigrationPolicy
+from ottla.broker.configs.group_settings import consumer_group_config
+from ottla.coordination.groups.consumer.requests import OwnConfigOf
 from ottla.coordination.groups.group_shard_state import GroupShard
 from ottla.coordination.groups.requests import GroupSettings
 from ottla.coordination.groups.share.requests import ConfigOf as ShareConfigOf
@@ -22,11 +23,20 @@ if TYPE_CHECKING:
 
 
 def group_machine(
-    config: "BrokerConfig", random: Random, share_config_of: ShareConfigOf, streams_config_of: StreamsConfigOf
+    config: "BrokerConfig",
+    random: Random,
+    share_config_of: ShareConfigOf,
+    streams_config_of: StreamsConfigOf,
+    consumer_config_of: OwnConfigOf,
 ) -> GroupShard:
     """The machine for a partition of `__consumer_offsets`."""
     return GroupShard(
-        _group_settings(config), _consumer_group_config(config), random, share_config_of, streams_config_of
+        _group_settings(config),
+        consumer_group_config(config, {}),
+        random,
+        share_config_of,
+        streams_config_of,
+        consumer_config_of,
     )
 
 
@@ -43,7 +53,7 @@ def share_machine(config: "BrokerConfig") -> ShareStateShard:
 
 def configure_groups(machine: GroupShard, config: "BrokerConfig") -> None:
     """Gives a machine the current configs; they apply from the next event on."""
-    machine.on_settings(_group_settings(config), _consumer_group_config(config))
+    machine.on_settings(_group_settings(config), consumer_group_config(config, {}))
 
 
 def transaction_machine(config: "BrokerConfig", leader_epoch: LeaderEpoch) -> TransactionShard:
@@ -63,15 +73,4 @@ def _group_settings(config: "BrokerConfig") -> GroupSettings:
         offset_metadata_size_max=config.offset_metadata_max_bytes,
         offsets_retention_ms=config.offsets_retention_minutes * 60_000,
         offsets_check_interval_ms=config.offsets_retention_check_interval_ms,
-    )
-
-
-def _consumer_group_config(config: "BrokerConfig") -> ConsumerGroupConfig:
-    return ConsumerGroupConfig(
-        session_timeout_ms=config.group_consumer_session_timeout_ms,
-        heartbeat_interval_ms=config.group_consumer_heartbeat_interval_ms,
-        max_size=config.group_consumer_max_size,
-        assignment_interval_ms=config.group_consumer_assignment_interval_ms,
-        classic_max_size=config.group_max_size,
-        migration_policy=MigrationPolicy(config.group_consumer_migration_policy.lower()),
     )

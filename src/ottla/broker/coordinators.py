@@ -10,7 +10,12 @@ from typing import TYPE_CHECKING, Final
 
 from ottla.broker.configs.config_view import ConfigView
 from ottla.broker.configs.configuration import BrokerConfig
-from ottla.broker.configs.group_settings import share_group_config, share_partition_settings, streams_group_config
+from ottla.broker.configs.group_settings import (
+    consumer_group_config,
+    share_group_config,
+    share_partition_settings,
+    streams_group_config,
+)
 from ottla.broker.internal_topics import CreateTopic, build_internal_topics
 from ottla.broker.share_dead_letters import ShareDeadLetters
 from ottla.coordination.groups.coordinator import GroupCoordinator
@@ -35,6 +40,7 @@ from ottla.replication.partition_table import PartitionTable
 from ottla.replication.timers import Timers
 
 if TYPE_CHECKING:
+    from ottla.coordination.groups.consumer.requests import ConsumerGroupConfig
     from ottla.coordination.groups.group_shard_state import GroupShard
     from ottla.coordination.groups.share.requests import ShareGroupConfig
     from ottla.coordination.groups.streams.requests import StreamsGroupConfig
@@ -246,12 +252,34 @@ class _Machines:
         self._config = config
         self._world = world
         self._image = image
+        self._consumer_configs: dict[str, tuple[BrokerConfig, Mapping[str, str], ConsumerGroupConfig]] = {}
         self._share_settings: dict[str, tuple[BrokerConfig, Mapping[str, str], bool, SharePartitionSettings]] = {}
 
     def for_groups(self) -> "GroupShard":
         from ottla.broker.coordinator_machines import group_machine
 
-        return group_machine(self._config(), self._world.random, self._share_config_of, self._streams_config_of)
+        return group_machine(
+            self._config(),
+            self._world.random,
+            self._share_config_of,
+            self._streams_config_of,
+            self._consumer_config_of,
+        )
+
+    def _consumer_config_of(self, group_id: str) -> "ConsumerGroupConfig | None":
+        """Asked for at every heartbeat, so that it is kept."""
+        overrides = self._image().group_configs.get(group_id)
+        if overrides is None:
+            return None
+        config = self._config()
+        kept = self._consumer_configs.get(group_id)
+        if kept is not None and kept[0] is config and kept[1] is overrides:
+            return kept[2]
+        if len(self._consumer_configs) >= _SETTINGS_KEPT_MAX:
+            self._consumer_configs.clear()
+        own = consumer_group_config(config, overrides)
+        self._consumer_configs[group_id] = (config, overrides, own)
+        return own
 
     def _share_config_of(self, group_id: str) -> "ShareGroupConfig":
         return share_group_config(self._config(), self._image().group_configs.get(group_id, _NO_CONFIGS))

@@ -279,7 +279,8 @@ class BrokerParts:
     async def apply_image(self, image: ClusterImage) -> None:
         """Applies a newer image to the parts; it becomes visible afterwards."""
         self._apply_acls(image)
-        if image.broker_configs != self.image().broker_configs:
+        before = self.image()
+        if (image.broker_configs, image.features) != (before.broker_configs, before.features):
             self.configs.apply(image)
             self.security.apply(self.configs.current)
             self.assignment.settings_changed()

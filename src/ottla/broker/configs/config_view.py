@@ -4,20 +4,25 @@ The static configuration is under the dynamic configs of the cluster's image. A 
 Most topics share their settings with others, so that resolved settings are kept.
 """
 
+import logging
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from ottla.broker.configs.configuration import BrokerConfig
+from ottla.broker.configs.configuration import BrokerConfig, unknown_broker_config
 from ottla.broker.configs.topic_settings import TopicSettings
 from ottla.controller.decisions import TopicDefaults
 from ottla.controller.elections_state import TopicRules
+from ottla.metadata.configs.definition import COMPLAINTS_MAX
 from ottla.metadata.features import ELIGIBLE_LEADER_REPLICAS_VERSION
 from ottla.metadata.image import ClusterImage, TopicImage
 from ottla.model.ids import TopicPartition
 from ottla.replication.throttles import ThrottledSide
 from ottla.storage.log_config import LogConfig
 
+_LOGGER: Final = logging.getLogger(__name__)
 _SETTINGS_KEPT_MAX: Final = 1000
+_SHOWN_MAX: Final = 100
+_MIN_ISR: Final = "min.insync.replicas"
 _RATES: Final = {side: f"{side}.replication.throttled.rate" for side in ThrottledSide}
 
 
@@ -30,14 +35,23 @@ class ConfigView:
         self.current = static
         """With the dynamic configs over it."""
         self._image = image
+        self._unknown: frozenset[str] = frozenset()
         self._settings: dict[tuple[tuple[str, str], ...], TopicSettings] = {}
 
     def apply(self, image: ClusterImage) -> None:
         """Takes the dynamic configs of an image."""
         self._settings.clear()
-        self.current = self.static.with_dynamic(
-            image.broker_configs.get("", {}), image.broker_configs.get(str(self.static.broker_id), {})
-        )
+        cluster_wide = image.broker_configs.get("", {})
+        if image.features.get(ELIGIBLE_LEADER_REPLICAS_VERSION, 0) > 0:
+            # As in Kafka, min.insync.replicas is then a config of the cluster, and the static value its default.
+            cluster_wide = {_MIN_ISR: str(self.static.min_insync_replicas), **cluster_wide}
+        self.current = self.static.with_dynamic(cluster_wide, image.broker_configs.get(str(self.static.broker_id), {}))
+        unknown = self.current.unknown_configs
+        for name in sorted(unknown - self._unknown)[:COMPLAINTS_MAX]:
+            _LOGGER.warning(
+                "dynamic broker config %s has no effect: %s", name[:_SHOWN_MAX], unknown_broker_config(name)
+            )
+        self._unknown = unknown
 
     def settings_of(self, configs: Mapping[str, str]) -> TopicSettings:
         """The settings of a topic with these configs of its own."""

@@ -33,6 +33,7 @@ from ottla.metadata.configs.definition import (
     DescribedConfig,
     Synonym,
     UpdateMode,
+    undefined,
     unknown_config,
 )
 from ottla.metadata.configs.listener_overrides import definition_of, is_only_per_listener, value_for_listener
@@ -46,6 +47,8 @@ from ottla.storage.housekeeping import HousekeepingConfig
 _LOGGER: Final = logging.getLogger(__name__)
 _NO_LIMIT_BYTES_PER_SECOND: Final = 1e300
 _DEFAULT_BROKER_ID: Final = 0
+UNKNOWN_CONFIGS_MAX: Final = 100
+"""Dynamic configs that are not known, of a broker or of all brokers."""
 _NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
 
 
@@ -172,7 +175,7 @@ class BrokerConfig:
     def with_dynamic(self, cluster_wide: Mapping[str, str], per_broker: Mapping[str, str]) -> Self:
         """The same static configuration under other dynamic configs.
 
-        A stored config that this version does not understand is ignored with a warning: another version of the
+        A stored value that this version does not understand is ignored with a warning: another version of the
         broker may have written it, and this one must run.
         """
         return self._assemble(self.static, _understood(cluster_wide), _understood(per_broker))
@@ -186,7 +189,7 @@ class BrokerConfig:
             name: definition.parse(texts[name]) if name in texts else None
             for name, definition in BROKER_CONFIGS.items()
         }
-        values |= {name: _known(name).parse(text) for name, text in texts.items() if name not in BROKER_CONFIGS}
+        values |= {name: _defined(name).parse(text) for name, text in texts.items() if name not in BROKER_CONFIGS}
         chosen: dict[str, Any] = {name: values[key] for name, key in _KEY_OF_FIELD.items()}
         chosen["broker_id"] = BrokerId(_DEFAULT_BROKER_ID if chosen["broker_id"] is None else chosen["broker_id"])
         chosen["log_dirs"] = chosen["log_dirs"] or ()
@@ -197,6 +200,11 @@ class BrokerConfig:
             cluster_wide=MappingProxyType(dict(cluster_wide)),
             per_broker=MappingProxyType(dict(per_broker)),
         )
+
+    @property
+    def unknown_configs(self) -> frozenset[str]:
+        """The names of the dynamic configs that nothing here knows."""
+        return frozenset(name for name in (*self.cluster_wide, *self.per_broker) if definition_of(name) is None)
 
     @property
     def endpoints(self) -> tuple[Endpoint, ...]:
@@ -268,14 +276,19 @@ _KEY_OF_FIELD: Final[Mapping[str, str]] = {
 def validate_dynamic(config: BrokerConfig, configs: Mapping[str, str], *, is_cluster_wide: bool) -> None:
     """Raises `InvalidRequestError`, as Kafka does, if these cannot be dynamic configs of a broker or of all brokers.
 
-    The error has a line for each problem, `COMPLAINTS_MAX` at most.
+    The error has a line for each problem, `COMPLAINTS_MAX` at most. As in Kafka, a config need not be known.
     """
     complaints: list[str] = []
+    unknown = [name for name in configs if definition_of(name) is None]
+    if len(unknown) > UNKNOWN_CONFIGS_MAX:
+        complaints.append(f"{len(unknown)} of the configs are not known; the limit is {UNKNOWN_CONFIGS_MAX}")
     for name, text in configs.items():
         if len(complaints) == COMPLAINTS_MAX:
             break
         try:
-            definition = _known(name)
+            definition = definition_of(name)
+            if definition is None:
+                continue
             definition.parse(text)
         except InvalidConfigError as error:
             complaints.append(str(error))
@@ -300,7 +313,7 @@ def describe_broker(config: BrokerConfig) -> list[DescribedConfig]:
     set_somewhere = config.static.keys() | config.cluster_wide.keys() | config.per_broker.keys()
     return [
         _described(definition, config.values[name], synonyms_of(config, name))
-        for name, definition in {**BROKER_CONFIGS, **{name: _known(name) for name in sorted(set_somewhere)}}.items()
+        for name, definition in {**BROKER_CONFIGS, **{name: _defined(name) for name in sorted(set_somewhere)}}.items()
         if not definition.is_hidden or name in set_somewhere
     ]
 
@@ -309,7 +322,7 @@ def describe_cluster_wide(config: BrokerConfig) -> list[DescribedConfig]:
     """The dynamic configs that all brokers share."""
     found = []
     for name, text in config.cluster_wide.items():
-        definition = _known(name)
+        definition = _defined(name)
         shown = None if definition.is_sensitive else text
         synonyms = (Synonym(name, shown, ConfigSource.DYNAMIC_DEFAULT_BROKER),)
         found.append(_described(definition, definition.parse(text), synonyms))
@@ -330,7 +343,7 @@ def synonyms_of(config: BrokerConfig, name: str) -> tuple[Synonym, ...]:
     ):
         for each in SYNONYMS.get(name, (name,)):
             if each in texts and (found or each == name):
-                shown = None if _known(each).is_sensitive else texts[each]
+                shown = None if _defined(each).is_sensitive else texts[each]
                 found.append(Synonym(each, shown, source))
     return tuple(found)
 
@@ -351,21 +364,31 @@ def _described(
 
 
 def _known(name: str) -> ConfigDefinition:
-    """The definition of a broker config; for a topic config, the error names the broker's config."""
+    """The definition of a broker config."""
     found = definition_of(name)
-    if found is not None:
-        return found
+    if found is None:
+        raise unknown_broker_config(name)
+    return found
+
+
+def unknown_broker_config(name: str) -> InvalidConfigError:
+    """The error about a name that is not a broker config; for a topic config, it names the broker's config."""
     if name in BROKER_SYNONYMS:
         broker_name = BROKER_SYNONYMS[name][0].name
-        raise InvalidConfigError(f"{name} is a config of a topic; for all topics of a broker set {broker_name}")
-    raise unknown_config(name, BROKER_CONFIGS, "broker")
+        return InvalidConfigError(f"{name} is a config of a topic; for all topics of a broker set {broker_name}")
+    return unknown_config(name, BROKER_CONFIGS, "broker")
+
+
+def _defined(name: str) -> ConfigDefinition:
+    """The definition of a broker config that is set, known or not."""
+    return definition_of(name) or undefined(name)
 
 
 def _understood(texts: Mapping[str, str]) -> dict[str, str]:
     understood = {}
     for name, text in texts.items():
         try:
-            _known(name).parse(text)
+            _defined(name).parse(text)
         except InvalidConfigError as error:
             _LOGGER.warning("ignoring a stored broker config: %s", error)
         else:

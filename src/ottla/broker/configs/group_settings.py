@@ -22,6 +22,7 @@ from ottla.metadata.configs.share_group_configs import reset_age_ms
 from ottla.model.errors import InvalidConfigError
 
 if TYPE_CHECKING:
+    from ottla.coordination.groups.consumer.requests import ConsumerGroupConfig
     from ottla.coordination.groups.share.requests import ShareGroupConfig
     from ottla.coordination.groups.streams.requests import StreamsGroupConfig
     from ottla.coordination.share_partitions.settings import SharePartitionSettings
@@ -42,15 +43,20 @@ def validate_group_configs(configs: Mapping[str, str], config: BrokerConfig) -> 
             continue
         lowest, highest = _limits(name, config)
         if isinstance(value, int) and lowest is not None and value < lowest:
-            complaints.append(f"{name}={value} must be greater than or equal to {BROKER_LIMITS[name].lowest}={lowest}")
+            complaints.append(
+                f"{name} must be greater than or equal to {BROKER_LIMITS[name].lowest}: {value} < {lowest}"
+            )
         if isinstance(value, int) and highest is not None and value > highest:
-            complaints.append(f"{name}={value} must be less than or equal to {BROKER_LIMITS[name].highest}={highest}")
+            complaints.append(
+                f"{name} must be less than or equal to {BROKER_LIMITS[name].highest}: {value} > {highest}"
+            )
     if not complaints:
         values = group_values(config, configs)
         complaints += [
             f"{kind}.session.timeout.ms must be greater than {kind}.heartbeat.interval.ms"
-            for kind in ("share", "streams")
-            if _int(values, f"{kind}.session.timeout.ms") <= _int(values, f"{kind}.heartbeat.interval.ms")
+            for kind in ("consumer", "share", "streams")
+            if any(name.startswith(f"{kind}.") for name in configs)
+            and _int(values, f"{kind}.session.timeout.ms") <= _int(values, f"{kind}.heartbeat.interval.ms")
         ]
     if complaints:
         raise InvalidConfigError("\n".join(complaints))
@@ -67,14 +73,14 @@ def group_values(config: BrokerConfig, overrides: Mapping[str, str]) -> dict[str
                 value = definition.parse(overrides[name])
             except InvalidConfigError as error:
                 _LOGGER.warning("ignoring a stored group config: %s", error)
-        if value is None and name in BROKER_LIMITS:
-            value = config.values[BROKER_LIMITS[name].default]
-        if value is None and definition.default is not None:
-            value = definition.parse(definition.default)
         lowest, highest = _limits(name, config)
         if isinstance(value, int):
             value = value if lowest is None else max(value, lowest)
             value = value if highest is None else min(value, highest)
+        if value is None and name in BROKER_LIMITS:
+            value = config.values[BROKER_LIMITS[name].default]
+        if value is None and definition.default is not None:
+            value = definition.parse(definition.default)
         values[name] = value
     return values
 
@@ -102,6 +108,21 @@ def describe_group_configs(config: BrokerConfig, overrides: Mapping[str, str]) -
             )
         )
     return found
+
+
+def consumer_group_config(config: BrokerConfig, overrides: Mapping[str, str]) -> "ConsumerGroupConfig":
+    """The settings of a consumer group."""
+    from ottla.coordination.groups.consumer.requests import ConsumerGroupConfig, MigrationPolicy
+
+    values = group_values(config, overrides)
+    return ConsumerGroupConfig(
+        session_timeout_ms=_int(values, "consumer.session.timeout.ms"),
+        heartbeat_interval_ms=_int(values, "consumer.heartbeat.interval.ms"),
+        max_size=config.group_consumer_max_size,
+        assignment_interval_ms=_int(values, "consumer.assignment.interval.ms"),
+        classic_max_size=config.group_max_size,
+        migration_policy=MigrationPolicy(config.group_consumer_migration_policy.lower()),
+    )
 
 
 def share_group_config(config: BrokerConfig, overrides: Mapping[str, str]) -> "ShareGroupConfig":

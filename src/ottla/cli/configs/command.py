@@ -185,12 +185,20 @@ def _entry(entry: "ConfigEntry", *, explain: bool) -> dict[str, object]:
         "source": entry.source.name.lower(),
         "read_only": entry.is_read_only,
         "sensitive": entry.is_sensitive,
+        "known": entry.is_known,
     }
     return found | ({"documentation": entry.documentation} if explain else {})
 
 
 def _print_entries(entries: list["ConfigEntry"], *, explain: bool) -> None:
-    rows = [(each.name, "hidden" if each.is_sensitive else each.value, each.source.name.lower()) for each in entries]
+    rows = [
+        (
+            each.name,
+            "hidden (unknown to the broker)" if not each.is_known else "hidden" if each.is_sensitive else each.value,
+            each.source.name.lower(),
+        )
+        for each in entries
+    ]
     if not explain:
         print_table(("name", "value", "from"), rows)
         return

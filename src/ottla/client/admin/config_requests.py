@@ -34,6 +34,8 @@ class ConfigEntry:
     is_read_only: bool
     is_sensitive: bool
     documentation: str | None
+    is_known: bool = True
+    """Whether the broker knows a config of this name."""
     default: str | None = field(default=None, compare=False)
     """What applies without an override, if synonyms were asked for. None if it is not known: brokers do not tell the
     default of configs, such as retention.ms, whose default is in another unit."""
@@ -215,6 +217,7 @@ def _entry(found: Any) -> ConfigEntry:
         is_read_only=bool(found.read_only),
         is_sensitive=bool(found.is_sensitive),
         documentation=found.documentation,
+        is_known=bool(found.config_type),
         default=_default(found, source),
     )
 

@@ -22,6 +22,7 @@ from ottla.coordination.groups.consumer.requests import (
     ConsumerHeartbeat,
     ConsumerHeartbeatResponse,
     DescribedConsumerGroup,
+    OwnConfigOf,
 )
 from ottla.coordination.groups.consumer.views import describe
 from ottla.coordination.groups.group_kind import CommitVerdict, ExpiringGroup, GroupKind, Topics
@@ -106,12 +107,13 @@ class GroupShard:
         random: Random,
         share_config_of: ShareConfigOf = lambda group_id: ShareGroupConfig(),
         streams_config_of: StreamsConfigOf = lambda group_id: StreamsGroupConfig(),
+        consumer_config_of: OwnConfigOf = lambda group_id: None,
     ) -> None:
         self._settings = settings
         self.offsets = OffsetsState()
         self.classic = ClassicGroups(settings, random)
         self.migration = GroupMigration(self.classic, self.offsets)
-        self.consumers = ConsumerGroups(config, random, self.migration)
+        self.consumers = ConsumerGroups(config, random, self.migration, consumer_config_of)
         self._classic_members = ClassicMembersOfConsumerGroups(self.consumers, self.classic.new_member_id)
         self.shares = ShareGroups(share_config_of)
         claims = StreamsClaims(

@@ -56,8 +56,8 @@ def validate_client_metrics_configs(configs: Mapping[str, str]) -> None:
     for name in configs:
         if name not in CLIENT_METRICS_CONFIGS:
             raise InvalidRequestError(
-                f"{name[:_SHOWN_CHARACTERS_MAX]} is not a config of client metrics; use {METRICS}, {INTERVAL_MS} or "
-                f"{MATCH}"
+                f"Unknown client metrics configuration: {name[:_SHOWN_CHARACTERS_MAX]}; use {METRICS}, {INTERVAL_MS} "
+                f"or {MATCH}"
             )
     values = {name: CLIENT_METRICS_CONFIGS[name].parse(text) for name, text in configs.items()}
     interval = values.get(INTERVAL_MS, INTERVAL_MS_DEFAULT)

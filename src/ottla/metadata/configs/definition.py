@@ -120,8 +120,8 @@ class ConfigDefinition:
 
     @property
     def is_sensitive(self) -> bool:
-        """Whether the value must never be shown."""
-        return self.type is ConfigType.PASSWORD
+        """Whether the value must never be shown. That of a config that is not known may be a password."""
+        return self.type in (ConfigType.PASSWORD, ConfigType.UNKNOWN)
 
     @property
     def allowed_text(self) -> str:
@@ -141,11 +141,14 @@ class ConfigDefinition:
         )
 
     def parse(self, text: str) -> ConfigValue:
-        """Parses a value. Raises `InvalidConfigError` with the key, the text, and what is allowed."""
+        """Parses a value. Raises `InvalidConfigError` with the text, the key, and what is allowed. It begins as Kafka's
+        does: clients look for these words."""
         value = _PARSERS.get(self.type, str.strip)(text)
         if value is None or not self._takes(value):
-            shown = "that value" if self.is_sensitive else f"{self.name}={_shortened(text)}"
-            raise InvalidConfigError(f"{shown} is not allowed: {self.name} must be {self.allowed_text}")
+            shown = "[hidden]" if self.is_sensitive else _shortened(text)
+            raise InvalidConfigError(
+                f"Invalid value {shown} for configuration {self.name}: it must be {self.allowed_text}"
+            )
         return value
 
     def render(self, value: ConfigValue | None) -> str | None:
@@ -211,10 +214,16 @@ def nearest(name: str, known: Iterable[str]) -> str | None:
 
 
 def unknown_config(name: str, known: Iterable[str], owner: str) -> InvalidConfigError:
-    """The error about a name that does not exist, with the name that was most likely meant."""
+    """The error about a name that does not exist, with the name that was most likely meant. It begins as Kafka's does:
+    clients look for these words."""
     meant = nearest(name, known)
     hint = f"; did you mean {meant}?" if meant else ""
-    return InvalidConfigError(f"{_shortened(name)} is not a config of a {owner}{hint}")
+    return InvalidConfigError(f"Unknown {owner} config name: {_shortened(name)}{hint}")
+
+
+def undefined(name: str) -> ConfigDefinition:
+    """The definition of a broker config that clients have set, and that nothing here knows."""
+    return define(name, ConfigType.UNKNOWN, None, "Not a known config; it has no effect in Ottla.", is_hidden=True)
 
 
 def split_list(text: str) -> tuple[str, ...]:

@@ -39,6 +39,8 @@ SHARE_CONFIGS: Final = (
             "The smallest assignment interval of share groups.", 0),
     _define("group.share.max.assignment.interval.ms", _INT, "15000",
             "The largest assignment interval of share groups.", 0),
+    _define("group.share.assignor.offload.enable", _BOOLEAN, "true",
+            f"Whether assignments are computed in a background thread. {_UNUSED}", update_mode=_ANY),
     _define("group.share.initialize.retry.interval.ms", _INT, "30000",
             "How long a share group waits for the share coordinator to initialize a partition before it asks again.",
             1, is_hidden=True),

@@ -65,6 +65,8 @@ SHARE_GROUP_CONFIGS: Final = (
     _define("share.assignment.interval.ms", _INT, "1000",
             "The shortest time between two assignments of a share group; 0 for no limit.", 0,
             update_mode=_ANY),
+    _define("share.assignor.offload.enable", _BOOLEAN, "true",
+            "Whether assignments are computed in a background thread. It has no effect in Ottla.", update_mode=_ANY),
     _define("share.record.lock.duration.ms", _INT, "30000",
             "How long a member may hold a record before it is delivered again.", 1000, update_mode=_ANY),
     _define("share.delivery.count.limit", _INT, "5", "How many times a record is delivered at most.", 2,
@@ -88,15 +90,18 @@ SHARE_GROUP_CONFIGS: Final = (
 
 SHARE_LIMITS: Final[Mapping[str, BrokerLimits]] = MappingProxyType(
     {
-        f"share.{name}": BrokerLimits(f"group.share.{name}", f"group.share.min.{name}", f"group.share.max.{name}")
-        for name in (
-            "session.timeout.ms",
-            "heartbeat.interval.ms",
-            "assignment.interval.ms",
-            "record.lock.duration.ms",
-            "delivery.count.limit",
-            "partition.max.record.locks",
-        )
+        **{
+            f"share.{name}": BrokerLimits(f"group.share.{name}", f"group.share.min.{name}", f"group.share.max.{name}")
+            for name in (
+                "session.timeout.ms",
+                "heartbeat.interval.ms",
+                "assignment.interval.ms",
+                "record.lock.duration.ms",
+                "delivery.count.limit",
+                "partition.max.record.locks",
+            )
+        },
+        "share.assignor.offload.enable": BrokerLimits("group.share.assignor.offload.enable"),
     }
 )
 """The configs whose default and range are the broker's."""

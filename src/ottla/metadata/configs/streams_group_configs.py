@@ -13,7 +13,7 @@ from ottla.metadata.configs.broker_limits import BrokerLimits
 from ottla.metadata.configs.definition import ConfigType, UpdateMode
 from ottla.metadata.configs.definition import define as _define
 
-_INT: Final = ConfigType.INT
+_BOOLEAN, _INT = ConfigType.BOOLEAN, ConfigType.INT
 _INT_MAX_TEXT: Final = str(2**31 - 1)
 
 STREAMS_BROKER_CONFIGS: Final = (
@@ -40,6 +40,9 @@ STREAMS_BROKER_CONFIGS: Final = (
             "The smallest value of a group's streams.assignment.interval.ms.", 0),
     _define("group.streams.max.assignment.interval.ms", _INT, "15000",
             "The largest value of a group's streams.assignment.interval.ms.", 0),
+    _define("group.streams.assignor.offload.enable", _BOOLEAN, "true",
+            "Whether assignments are computed in a background thread. It has no effect in Ottla.",
+            update_mode=UpdateMode.CLUSTER_WIDE),
     _define("group.streams.topology.description.memory.bytes", _INT, "67108864",
             "The memory for the topology descriptions of streams groups; each partition of __consumer_offsets has an"
             " equal part. 0 to keep no descriptions.", 0),
@@ -54,6 +57,8 @@ STREAMS_GROUP_CONFIGS: Final = (
             "How long the streams group, when it is new, waits for more members before its first assignment.", 0),
     _define("streams.assignment.interval.ms", _INT, "1000",
             "The shortest time between two assignments of the streams group; 0 for no limit.", 0),
+    _define("streams.assignor.offload.enable", _BOOLEAN, "true",
+            "Whether assignments are computed in a background thread. It has no effect in Ottla."),
 )  # fmt: skip
 
 
@@ -78,6 +83,7 @@ STREAMS_LIMITS: Final[Mapping[str, BrokerLimits]] = MappingProxyType(
             "group.streams.min.assignment.interval.ms",
             "group.streams.max.assignment.interval.ms",
         ),
+        "streams.assignor.offload.enable": BrokerLimits("group.streams.assignor.offload.enable"),
     }
 )
 """The broker configs behind the configs of a streams group."""

@@ -45,8 +45,11 @@ def test_dynamic_configs_are_over_the_static_ones_once_they_are_applied() -> Non
     assert TopicDefaults(partition_count=4, replication_factor=1) == configs.topic_defaults()
     assert TopicRules(min_in_sync=2, allows_unclean=False) == configs.rules_of(TOPIC)
     assert (None, 1000) == tuple(map(configs.throttled_rate, ThrottledSide))
-    configs.apply(replace(IMAGE, broker_configs={}))
+    configs.apply(replace(IMAGE, broker_configs={}, features={}))
     assert configs.static == configs.current
+    # With eligible leader replicas, it is a config of the cluster.
+    configs.apply(replace(IMAGE, broker_configs={}))
+    assert {"min.insync.replicas": "1"} == configs.current.cluster_wide
 
 
 def test_throttled_replicas_are_the_topics_own() -> None:

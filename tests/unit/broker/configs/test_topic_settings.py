@@ -175,8 +175,8 @@ def test_every_error_is_told_at_once() -> None:
             DEFAULT,
         )
     assert [
-        "retention.mss is not a config of a topic; did you mean retention.ms?",
-        "retention.ms=-2 is not allowed: retention.ms must be a whole number of 64 bits, at least -1",
+        "Unknown topic config name: retention.mss; did you mean retention.ms?",
+        "Invalid value -2 for configuration retention.ms: it must be a whole number of 64 bits, at least -1",
         "min.compaction.lag.ms=9 is more than max.compaction.lag.ms=5; lower the one or raise the other",
         "remote.storage.enable=true is not supported: this broker stores all segments on local disk",
     ] == str(caught.value).splitlines()

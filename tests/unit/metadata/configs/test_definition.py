@@ -72,7 +72,7 @@ def test_texts_that_kafka_takes(type_: ConfigType, text: str, value: ConfigValue
     ],
 )
 def test_texts_that_are_refused(type_: ConfigType, text: str) -> None:
-    with pytest.raises(InvalidConfigError, match=r"a\.config must be ") as caught:
+    with pytest.raises(InvalidConfigError, match=r"for configuration a\.config: it must be ") as caught:
         define(type_).parse(text)
     assert ErrorCode.INVALID_CONFIG == caught.value.code
     assert len(str(caught.value)) < 300
@@ -94,7 +94,7 @@ def test_a_refusal_names_the_key_the_value_and_what_is_allowed(
 ) -> None:
     with pytest.raises(InvalidConfigError) as caught:
         definition.parse(text)
-    assert f"a.config={text} is not allowed: a.config must be {allowed}" == str(caught.value)
+    assert f"Invalid value {text} for configuration a.config: it must be {allowed}" == str(caught.value)
 
 
 def test_bounds_belong_to_the_range() -> None:
@@ -106,7 +106,7 @@ def test_a_refused_password_is_not_told() -> None:
     definition = define(ConfigType.PASSWORD, rule=Rule(lambda value: False, "another one"))
     with pytest.raises(InvalidConfigError) as caught:
         definition.parse("hunter2")
-    assert "that value is not allowed: a.config must be another one" == str(caught.value)
+    assert "Invalid value [hidden] for configuration a.config: it must be another one" == str(caught.value)
     assert definition.is_sensitive
 
 
@@ -157,10 +157,10 @@ def test_the_nearest_name() -> None:
     assert "retention.ms" == nearest("retention.mss", TOPIC_CONFIGS)
     assert "num.partitions" == nearest("num.partition", BROKER_CONFIGS)
     assert None is nearest("zzz", TOPIC_CONFIGS)
-    assert "rentention.ms is not a config of a topic; did you mean retention.ms?" == str(
+    assert "Unknown topic config name: rentention.ms; did you mean retention.ms?" == str(
         unknown_config("rentention.ms", TOPIC_CONFIGS, "topic")
     )
-    assert "zzz is not a config of a topic" == str(unknown_config("zzz", TOPIC_CONFIGS, "topic"))
+    assert "Unknown topic config name: zzz" == str(unknown_config("zzz", TOPIC_CONFIGS, "topic"))
 
 
 def test_a_list_is_split_at_commas() -> None:

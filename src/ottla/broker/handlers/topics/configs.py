@@ -40,11 +40,18 @@ from ottla.metadata.configs.client_metrics_configs import (
 from ottla.metadata.configs.definition import ConfigDefinition, ConfigSource, DescribedConfig
 from ottla.metadata.configs.group_configs import GROUP_CONFIGS
 from ottla.metadata.configs.topic_configs import TOPIC_CONFIGS
+from ottla.metadata.features import ELIGIBLE_LEADER_REPLICAS_VERSION
 from ottla.metadata.image import ClusterImage
 from ottla.metadata.records import broker_configs_key, client_metrics_key, group_configs_key, topic_configs_key
 from ottla.metadata.store import ConflictError
 from ottla.model.error_codes import ErrorCode
-from ottla.model.errors import InvalidRequestError, InvalidTopicNameError, OttlaError, UnknownTopicError
+from ottla.model.errors import (
+    InvalidConfigError,
+    InvalidRequestError,
+    InvalidTopicNameError,
+    OttlaError,
+    UnknownTopicError,
+)
 from ottla.protocol.config_resources import ResourceType
 from ottla.protocol.messages import milliseconds, wire_error
 from ottla.security import resources as security
@@ -56,6 +63,7 @@ AlteredResource = TypeVar(
 _RESOURCES_PER_TURN: Final = 20
 """How many resources are gone through before the event loop is given back, if nothing had to be encoded for them."""
 _ALL_TYPES_SINCE: Final = 1
+_MIN_ISR: Final = "min.insync.replicas"
 _WHOLE: Final = re.compile(r"[+-]?[0-9]{1,10}")
 _NAME_LENGTH_MAX: Final = 1_000
 """Of the names of groups and subscriptions."""
@@ -364,6 +372,12 @@ async def _alter_broker(
     current = image.broker_configs.get(key, {})
     configs = outcome(current, BROKER_CONFIGS)
     validate_dynamic(services.config, configs, is_cluster_wide=not name)
+    has_elr = image.features.get(ELIGIBLE_LEADER_REPLICAS_VERSION, 0) > 0
+    if name and has_elr and configs.get(_MIN_ISR) != current.get(_MIN_ISR):
+        # The controller and the leaders must agree on it.
+        raise InvalidConfigError(
+            f"Broker-level {_MIN_ISR} cannot be altered while ELR is enabled; set it for all brokers, or for topics"
+        )
     if name and configs != current:
         services.check_listeners(services.config.with_dynamic(services.config.cluster_wide, configs))
     if not validate_only and configs != current:

@@ -36,6 +36,7 @@ from ottla.coordination.groups.consumer.requests import (
     ConsumerGroupConfig,
     ConsumerHeartbeat,
     ConsumerHeartbeatResponse,
+    OwnConfigOf,
 )
 from ottla.coordination.groups.consumer.topic_patterns import TopicPattern
 from ottla.coordination.groups.consumer.views import commit_verdict, fetch_refusal
@@ -135,8 +136,16 @@ class ConsumerGroups:
     type = CONSUMER_TYPE
     record_types = RECORD_TYPES
 
-    def __init__(self, config: ConsumerGroupConfig, random: Random, migration: Migration | None = None) -> None:
+    def __init__(
+        self,
+        config: ConsumerGroupConfig,
+        random: Random,
+        migration: Migration | None = None,
+        own_config_of: OwnConfigOf = lambda group_id: None,
+    ) -> None:
         self.config = config
+        """Of groups that have no configs of their own."""
+        self._own_config_of = own_config_of
         self._random = random
         self._migration = migration
         self.groups: dict[str, ConsumerGroup] = {}
@@ -199,7 +208,7 @@ class ConsumerGroups:
         if change is None or not heard:
             return effects
         self._update_epoch(change, is_due=any(each.needs_epoch for each in heard.values()))
-        change.update_target(self.topics, now_ms, self.config.assignment_interval_ms)
+        change.update_target(self.topics, now_ms, self._config_of(change.group.group_id).assignment_interval_ms)
         settled = {member_id: self._settle(change, each, now_ms) for member_id, each in heard.items()}
         responses = [Respond(token, settled[member_id]) for token, member_id in member_ids]
         failures = tuple(Respond(token, NOT_WRITTEN) for token, _ in member_ids)
@@ -213,7 +222,7 @@ class ConsumerGroups:
         change = self._decide_on(request.group_id, now_ms, is_joining=request.member_epoch == JOIN_EPOCH)
         heard = self._hear(change, request, now_ms, may_describe)
         self._update_epoch(change, is_due=heard.needs_epoch)
-        change.update_target(self.topics, now_ms, self.config.assignment_interval_ms)
+        change.update_target(self.topics, now_ms, self._config_of(change.group.group_id).assignment_interval_ms)
         return change, self._settle(change, heard, now_ms)
 
     def _hear(
@@ -245,7 +254,7 @@ class ConsumerGroups:
         return ConsumerHeartbeatResponse(
             member_id=before.member_id,
             member_epoch=after.member_epoch,
-            heartbeat_interval_ms=self.config.heartbeat_interval_ms,
+            heartbeat_interval_ms=self._config_of(request.group_id).heartbeat_interval_ms,
             assignment=as_assignment(after.assigned) if has_news else None,
         )
 
@@ -257,6 +266,9 @@ class ConsumerGroups:
             raise Refusal(ErrorCode.GROUP_ID_NOT_FOUND, f"Consumer group {group_id} not found.")
         claimed = None if self._migration is None else self._migration.claim(self, group_id, now_ms)
         return claimed or GroupChange(ConsumerGroup(group_id))
+
+    def _config_of(self, group_id: str) -> ConsumerGroupConfig:
+        return self._own_config_of(group_id) or self.config
 
     def _new_member_id(self) -> str:
         return id_text(new_id(self._random.randbytes))
@@ -446,7 +458,11 @@ class ConsumerGroups:
 
     def start_session(self, group_id: str, member: Member, now_ms: int) -> None:
         """Restarts the session of a member."""
-        timeout_ms = self.config.session_timeout_ms if member.classic is None else member.classic.session_timeout_ms
+        timeout_ms = (
+            self._config_of(group_id).session_timeout_ms
+            if member.classic is None
+            else member.classic.session_timeout_ms
+        )
         self.deadlines.set(MemberDeadlineKey(MemberDeadline.SESSION, group_id, member.member_id), now_ms + timeout_ms)
 
     def on_clock_set(self, by_ms: int) -> None:

@@ -4,6 +4,7 @@ Covers ConsumerGroupHeartbeat, ConsumerGroupDescribe and the configs. The reques
 wire handlers translate.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
 from typing import Final, NamedTuple
@@ -55,6 +56,10 @@ class ConsumerGroupConfig:
     regex_refresh_max_interval_ms: int = 600_000
     classic_max_size: int = 2**31 - 1
     """`group.max.size`: a larger group is not downgraded."""
+
+
+OwnConfigOf = Callable[[str], ConsumerGroupConfig | None]
+"""The settings of a group that has configs of its own; None for a group without."""
 
 
 class ConsumerHeartbeat(NamedTuple):
