@@ -97,6 +97,11 @@ class BrokerProcess:
         fields = Path(f"/proc/{self.program.pid}/stat").read_text().rpartition(")")[2].split()
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
+    def loop_cpu_seconds(self) -> float:
+        """What the thread of the event loop has computed since it started: no client is served meanwhile."""
+        pid = self.program.pid
+        return int(Path(f"/proc/{pid}/task/{pid}/schedstat").read_text().split()[0]) / 1e9
+
     def wait_descriptors(self, count_max: int) -> None:
         """Returns once no more than this are open."""
         wait_until(lambda: self.descriptors() <= count_max, lambda: f"{self.descriptors()} <= {count_max} descriptors")

@@ -10,6 +10,7 @@ from ottla.broker.health import Health
 from ottla.broker.hosted_partitions import HostedPartitions
 from ottla.broker.logins.logins import BrokerLogins
 from ottla.broker.replication import Replication
+from ottla.broker.requests.decompression import Decompression
 from ottla.broker.requests.fetch_sessions import FetchSessions
 from ottla.broker.requests.pipeline import Pipeline
 from ottla.broker.requests.request_counts import RequestCounts
@@ -77,6 +78,7 @@ def build_services(
         repairs=replication.repairs,
         throttles=replication.throttles,
         isr_proposals=replication.isr_proposals,
+        decompression=Decompression(world.clock, world.disk),
         held_batches=HeldBatches(),
         fetch_sessions=FetchSessions(world.random, configs.static.max_incremental_fetch_session_cache_slots),
         expiry=ExpiryFilter(world.clock),

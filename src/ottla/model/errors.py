@@ -6,7 +6,7 @@ are damaged), `StorageError` (the disk failed), `MisuseError` (the calling progr
 """
 
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import ClassVar, Final
 
 from ottla.model.error_codes import ErrorCode
 
@@ -62,6 +62,10 @@ class CorruptBatchError(CorruptError):
     """A record batch is damaged; names its base offset or position."""
 
 
+RECORD_ERRORS_MAX: Final = 1_000
+"""Invalid records that the response for one batch names: a compressed batch may have millions."""
+
+
 class InvalidBatchError(InvalidRequestError):
     """A produced batch is refused; `record_errors` has the invalid records as (index in the batch, reason)."""
 
@@ -86,6 +90,10 @@ class BatchTooLargeError(InvalidRequestError):
     """A batch exceeds `max.message.bytes`, or the limit after decompression."""
 
     code = ErrorCode.MESSAGE_TOO_LARGE
+
+
+class DecompressionLimitError(BatchTooLargeError):
+    """A batch's records are larger, once they are decompressed, than the reader allows."""
 
 
 class SegmentTooSmallError(InvalidRequestError):

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from difflib import get_close_matches
 from typing import Final, NamedTuple
 
-from ottla.model.errors import CorruptBatchError, InvalidRecordError
+from ottla.model.errors import RECORD_ERRORS_MAX, BatchTooLargeError, CorruptBatchError, InvalidRecordError
 from ottla.model.ids import TimestampMs
 from ottla.model.queue_names import (
     BROKER_HEADERS,
@@ -27,18 +27,25 @@ from ottla.records.batch import Batch
 from ottla.records.decode import decode_records
 from ottla.records.header_edit import HeaderNames, find_headers, replace_headers
 from ottla.records.header_stamp import Stamp
-from ottla.records.layout import Codec
 from ottla.records.payload import read_payload
 from ottla.records.record import Headers
+from ottla.storage.batch_validation import is_malformed
 
 _BROKER_HEADERS: Final = HeaderNames(*BROKER_HEADERS)
 _ALL_HEADERS: Final = HeaderNames(*CLIENT_HEADERS, *BROKER_HEADERS, REDRIVE_COUNT, REDRIVE_TIMESTAMP)
 _ALL_NAMES: Final = frozenset(_ALL_HEADERS.names)
 _SINGLE_NAMES: Final = frozenset(CLIENT_HEADERS) - {RETRY_REASON, RETRY_EXCEPTION, RETRY_REJECT, RETRY_ORIGIN}
 """Clients that hand a record back with all its headers add further reasons to those of earlier attempts."""
-_CODEC_MAX: Final = int(max(Codec))
+ADMITTED_BYTES_MAX: Final = 4 * 1024 * 1024
+"""What a compressed batch may decompress to, or to `ADMITTED_RATIO_MAX` times its size. A gate looks at the headers of
+its records on the event loop."""
+ADMITTED_RATIO_MAX: Final = 8
+ADMITTED_RECORDS_MAX: Final = 30_000
+"""Of a compressed batch. As many, with a header each, fill an uncompressed batch of the default `max.message.bytes`."""
 _QUOTED_BYTES_MAX: Final = 40
 """How much of a wrong value an error shows."""
+_SUGGESTED_MAX: Final = 10
+"""Unknown names for which the nearest known one is looked for: that takes longer than all else about a record."""
 
 
 OFFSET_MAX: Final = (1 << 63) - 1
@@ -88,8 +95,13 @@ class Gate:
             return batch
         count = batch.count
         batch.check()
+        if batch.codec and count > ADMITTED_RECORDS_MAX:
+            raise BatchTooLargeError(
+                f"a compressed batch of {count} records is too large for a topic of a queue: at most"
+                f" {ADMITTED_RECORDS_MAX} are accepted; send smaller batches"
+            )
         try:
-            payload = read_payload(batch)
+            payload = read_admitted(batch)
             admission = self._admit(payload, count, now_ms)
             if admission.header_count is not None:
                 _check_names(batch, payload, admission.header_count)
@@ -105,6 +117,16 @@ class Gate:
             raise InvalidRecordError(str(error)) from error
 
 
+def admitted_bytes_max(size_bytes: int) -> int:
+    """What compressed batches of this size may decompress to where a gate looks into them."""
+    return max(ADMITTED_BYTES_MAX, ADMITTED_RATIO_MAX * size_bytes)
+
+
+def read_admitted(batch: Batch) -> memoryview:
+    """The records of a batch that a gate looks into. Raises what `read_payload` raises."""
+    return read_payload(batch, admitted_bytes_max(batch.size_bytes)) if batch.codec else read_payload(batch)
+
+
 def _check_names(batch: Batch, payload: memoryview, known: int) -> None:
     """Raises InvalidRecordError for headers that look like those of queues and are not, or contradict each other.
 
@@ -117,16 +139,24 @@ def _check_names(batch: Batch, payload: memoryview, known: int) -> None:
     if count == sum(len(values) - values.count(None) for _, values in found):
         return
     faults: list[tuple[int, str]] = []
+    unknown: dict[str, str] = {}
     for index, record in enumerate(decode_records(batch)):
         first: dict[str, bytes | None] = {}
         for name, value in record.headers:
             if name.startswith(HEADER_PREFIX) and name not in _ALL_NAMES:
-                near = get_close_matches(name, CLIENT_HEADERS, 1)
-                faults.append((index, f"header {name} is unknown" + (f"; did you mean {near[0]}?" if near else "")))
+                if name not in unknown:
+                    unknown[name] = _unknown(name, may_suggest=len(unknown) < _SUGGESTED_MAX)
+                faults.append((index, unknown[name]))
             elif name in _SINGLE_NAMES and first.setdefault(name, value) != value:
                 faults.append((index, f"header {name} is repeated with different values"))
     if faults:
         raise refusal(faults, batch.count)
+
+
+def _unknown(name: str, *, may_suggest: bool) -> str:
+    near = get_close_matches(name, CLIENT_HEADERS, 1) if may_suggest and len(name) <= _QUOTED_BYTES_MAX else []
+    shown = name if len(name) <= _QUOTED_BYTES_MAX else f"{name[:_QUOTED_BYTES_MAX]}..."
+    return f"header {shown} is unknown" + (f"; did you mean {near[0]}?" if near else "")
 
 
 def _check_instructions(batch: Batch, instructions: Mapping[int, Instruction], end_offset: int) -> None:
@@ -139,12 +169,6 @@ def _check_instructions(batch: Batch, instructions: Mapping[int, Instruction], e
             faults.append((index, f"header {header}: offset {offset} is not in the log, which ends at {end_offset}"))
     if faults:
         raise refusal(faults, batch.count)
-
-
-def is_malformed(batch: Batch) -> bool:
-    """Whether no log accepts a batch from a client: a gate leaves it to the log, which knows the reason."""
-    count = batch.count
-    return batch.is_control or batch.codec > _CODEC_MAX or count <= 0 or count != batch.last_offset_delta + 1
 
 
 def number_fault(name: str, value: bytes) -> str | None:
@@ -161,7 +185,8 @@ def refusal(record_errors: Sequence[tuple[int, str]], count: int) -> InvalidReco
     """The error for a batch with invalid records: (index, reason) of each; the reason names the header."""
     index, reason = record_errors[0]
     return InvalidRecordError(
-        f"{len(record_errors)} of {count} records are invalid; record {index}: {reason}", record_errors
+        f"{len(record_errors)} of {count} records are invalid; record {index}: {reason}",
+        record_errors[:RECORD_ERRORS_MAX],
     )
 
 

@@ -16,6 +16,11 @@ class Batch:
     read from the buffer at each access.
     """
 
+    unpacked: memoryview | None
+    """The records' bytes, if the batch is compressed and they were decompressed before it is looked into."""
+    verdict: object
+    """What the validation of a compressed batch of a client found; see `ottla.storage.batch_validation`."""
+
     def __init__(self, buffer: Buffer, position: int = 0) -> None: ...
     @property
     def position(self) -> int:
@@ -79,6 +84,8 @@ class Batch:
     @property
     def payload(self) -> memoryview:
         """The records as they are stored, compressed or not."""
+    def copied(self) -> Batch:
+        """The batch in a writable buffer of its own, with its verdict."""
     def crc_valid(self) -> bool: ...
     def check(self) -> None:
         """Raises `CorruptBatchError` for a bad CRC, impossible offsets or a count that does not fit them."""

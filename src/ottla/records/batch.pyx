@@ -43,6 +43,8 @@ cdef class Batch:
     cdef uint8_t* _at
     cdef readonly Py_ssize_t position
     cdef readonly Py_ssize_t size_bytes
+    cdef public object unpacked
+    cdef public object verdict
 
     def __cinit__(self, buffer, Py_ssize_t position=0):
         cdef size_t size = 0
@@ -176,6 +178,11 @@ cdef class Batch:
     @property
     def payload(self):
         return _bytes_of(self._source)[self.position + OTTLA_HEADER_BYTES : self.position + self.size_bytes]
+
+    def copied(self):
+        cdef Batch copy = Batch(bytearray(self.buffer))
+        copy.verdict = self.verdict
+        return copy
 
     def crc_valid(self):
         cdef uint32_t actual

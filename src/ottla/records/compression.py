@@ -7,12 +7,13 @@ kernels in `columns` and `decode` call this for the payload.
 
 import zlib
 from collections.abc import Callable
+from mmap import MAP_ANONYMOUS, MAP_PRIVATE, mmap
 from struct import Struct
 from typing import TYPE_CHECKING, Final
 
 import cramjam
 
-from ottla.model.errors import BatchTooLargeError, CorruptBatchError, UnsupportedCodecError
+from ottla.model.errors import CorruptBatchError, DecompressionLimitError, UnsupportedCodecError
 from ottla.records.layout import Codec
 
 if TYPE_CHECKING:
@@ -34,7 +35,10 @@ _XERIAL_BLOCK_BYTES: Final = 32 * 1024
 
 _FIRST_GUESS_BYTES: Final = 64 * 1024
 _FIRST_GUESS_RATIO: Final = 8
-_GROWTH: Final = 4
+_FILLED_BYTES_MAX: Final = 8 * 1024 * 1024
+"""Larger buffers are not filled with zeros, which would hold the GIL."""
+_LZ4_MAGIC: Final = b"\x04\x22\x4d\x18"
+_ZSTD_MAGIC: Final = b"\x28\xb5\x2f\xfd"
 
 
 def compress(codec: Codec, data: "Buffer", level: int | None = None) -> bytes:
@@ -57,8 +61,8 @@ def compress(codec: Codec, data: "Buffer", level: int | None = None) -> bytes:
 def decompress(codec: int, data: "Buffer", limit: int = DECOMPRESSED_BYTES_MAX) -> memoryview:
     """What was compressed; for `Codec.NONE` the very bytes that were given.
 
-    Raises `BatchTooLargeError` if it is more than `limit` bytes, `CorruptBatchError` if the data is damaged or cut off,
-    `UnsupportedCodecError` for a codec that does not exist.
+    Raises `DecompressionLimitError` if it is more than `limit` bytes, `CorruptBatchError` if the data is damaged or cut
+    off, `UnsupportedCodecError` for a codec that does not exist.
     """
     source = memoryview(data).cast("B")
     match codec:
@@ -67,13 +71,13 @@ def decompress(codec: int, data: "Buffer", limit: int = DECOMPRESSED_BYTES_MAX) 
                 raise _too_large(Codec.NONE, limit)
             return source
         case Codec.GZIP:
-            return _decompress_growing(Codec.GZIP, cramjam.gzip.decompress_into, source, limit, _gzip_size(source))
+            return _decompress_claimed(Codec.GZIP, cramjam.gzip.decompress_into, source, limit, _gzip_size(source))
         case Codec.SNAPPY:
             return _decompress_snappy(source, limit)
         case Codec.LZ4:
-            return _decompress_growing(Codec.LZ4, cramjam.lz4.decompress_into, source, limit, _lz4_size(source))
+            return _decompress_claimed(Codec.LZ4, cramjam.lz4.decompress_into, source, limit, _lz4_size(source))
         case Codec.ZSTD:
-            return _decompress_growing(Codec.ZSTD, cramjam.zstd.decompress_into, source, limit, _zstd_size(source))
+            return _decompress_claimed(Codec.ZSTD, cramjam.zstd.decompress_into, source, limit, _zstd_size(source))
     raise UnsupportedCodecError(f"codec {codec} does not exist; the batch cannot be read")
 
 
@@ -92,18 +96,23 @@ def _compress_xerial(data: memoryview) -> bytes:
     return b"".join(parts)
 
 
-def _decompress_growing(
-    codec: Codec, decompress_into: Callable[[memoryview, bytearray], int], data: memoryview, limit: int, claim: int
+def _decompress_claimed(
+    codec: Codec,
+    decompress_into: Callable[[memoryview, bytearray | mmap], int],
+    data: memoryview,
+    limit: int,
+    claim: int,
 ) -> memoryview:
-    """Decompresses into buffers that grow until they suffice or reach the limit.
+    """Decompresses into a buffer of the claimed size, or of a plausible one; if it is too small, of the limit.
 
-    The size that the data claims is only a first guess, and believed no further than compression plausibly goes: a
-    lying claim costs one more attempt, not memory.
+    A claim beyond the limit is refused before there is any buffer. Whatever else the data claims, only what comes out
+    takes memory: the pages of a large buffer have none before they are written.
     """
-    plausible = max(_FIRST_GUESS_BYTES, len(data) * _FIRST_GUESS_RATIO)
-    capacity = min(limit, claim if 0 < claim <= plausible else plausible)
+    if claim > limit:
+        raise _too_large(codec, limit)
+    capacity = min(limit, claim or max(_FIRST_GUESS_BYTES, len(data) * _FIRST_GUESS_RATIO))
     while True:
-        output = bytearray(capacity)
+        output = _room(capacity)
         try:
             size = decompress_into(data, output)
         except cramjam.DecompressionError as error:
@@ -111,15 +120,22 @@ def _decompress_growing(
                 raise _damaged(codec, data, error) from error
             if capacity >= limit:
                 raise _too_large(codec, limit) from error
-            capacity = min(limit, capacity * _GROWTH)
+            capacity = limit
             continue
-        del output[size:]
-        return memoryview(output)
+        if isinstance(output, bytearray):
+            del output[size:]
+        return memoryview(output)[:size]
+
+
+def _room(size: int) -> bytearray | mmap:
+    """A buffer; the pages of a large one take memory as they are written."""
+    return bytearray(size) if size <= _FILLED_BYTES_MAX else mmap(-1, size, MAP_PRIVATE | MAP_ANONYMOUS)
 
 
 def _decompress_snappy(data: memoryview, limit: int) -> memoryview:
     if bytes(data[: len(_XERIAL_MAGIC)]) != _XERIAL_MAGIC:
-        raw = memoryview(bytearray(_bounded(_snappy_size(data), limit)))
+        size = _bounded(_snappy_size(data), limit)
+        raw = memoryview(_room(size))[:size]
         _snappy_block(data, raw)
         return raw
     blocks: list[tuple[memoryview, int]] = []
@@ -137,7 +153,7 @@ def _decompress_snappy(data: memoryview, limit: int) -> memoryview:
         at += size
     if at > len(data):
         raise _damaged(Codec.SNAPPY, data, "the stream header is truncated")
-    output, start = memoryview(bytearray(total)), 0
+    output, start = memoryview(_room(total)), 0
     for block, size in blocks:
         _snappy_block(block, output[start : start + size])
         start += size
@@ -175,12 +191,14 @@ def _gzip_size(data: memoryview) -> int:
 
 def _lz4_size(data: memoryview) -> int:
     """The content size of the frame header, if it has one; 0 if unknown."""
-    return int.from_bytes(data[6:14], "little") if len(data) >= 15 and data[4] & 0x08 else 0
+    if len(data) < 15 or bytes(data[:4]) != _LZ4_MAGIC or not data[4] & 0x08:
+        return 0
+    return int.from_bytes(data[6:14], "little")
 
 
 def _zstd_size(data: memoryview) -> int:
     """The content size of the frame header, if it has one; 0 if unknown."""
-    if len(data) < 5:
+    if len(data) < 5 or bytes(data[:4]) != _ZSTD_MAGIC:
         return 0
     flags = data[4]
     single_segment = flags >> 5 & 1
@@ -190,8 +208,8 @@ def _zstd_size(data: memoryview) -> int:
     return value + 256 if size == 2 else value
 
 
-def _too_large(codec: Codec, limit: int) -> BatchTooLargeError:
-    return BatchTooLargeError(
+def _too_large(codec: Codec, limit: int) -> DecompressionLimitError:
+    return DecompressionLimitError(
         f"{codec.name.lower()} data decompresses to more than {limit} bytes; raise the limit or send less"
     )
 

@@ -10,6 +10,8 @@ def read_payload(batch: Batch, limit: int = DECOMPRESSED_BYTES_MAX) -> memoryvie
 
     Raises what `decompress` raises, with the batch's base offset in the message.
     """
+    if batch.unpacked is not None:
+        return batch.unpacked
     payload = batch.payload
     if not payload:
         return payload

@@ -10,6 +10,9 @@ def survey(payload: Buffer, count: int, base_timestamp: int, oldest: int, newest
     """
 
 def find_faults(
-    payload: Buffer, count: int, base_timestamp: int, oldest: int, newest: int, *, needs_keys: bool
+    payload: Buffer, count: int, base_timestamp: int, oldest: int, newest: int, *, needs_keys: bool, faults_max: int
 ) -> list[tuple[int, int | None]]:
-    """The records that a survey counted, by index: with None if the key is missing, else with the bad timestamp."""
+    """The records that a survey counted, by index: with None if the key is missing, else with the bad timestamp.
+
+    At most `faults_max` of them.
+    """

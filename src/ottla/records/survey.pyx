@@ -37,7 +37,7 @@ def survey(payload, int32_t count, int64_t base_timestamp, int64_t oldest, int64
     return found.max_timestamp, found.keyless, found.untimely
 
 
-def find_faults(payload, int32_t count, int64_t base_timestamp, int64_t oldest, int64_t newest, *, bint needs_keys):
+def find_faults(payload, int32_t count, int64_t base_timestamp, int64_t oldest, int64_t newest, *, bint needs_keys, int faults_max):
     cdef Py_buffer view
     cdef const uint8_t* at
     cdef const uint8_t* end
@@ -51,6 +51,8 @@ def find_faults(payload, int32_t count, int64_t base_timestamp, int64_t oldest, 
         end = at + view.len
         for index in range(count):
             if ottla_read_record(at, end, &record) != OTTLA_RECORD_GOOD:
+                break
+            if len(faults) >= faults_max:
                 break
             at = record.end
             timestamp = ottla_add64(base_timestamp, record.timestamp_delta)

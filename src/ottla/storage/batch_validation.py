@@ -8,18 +8,23 @@ A record that a queue delivers keeps its timestamp, which may be older than the 
 largest timestamp of such a batch is the time of its append: retention, and searches by time, count from the delivery.
 """
 
+from copy import copy
 from typing import Final
 
 from ottla.model.errors import (
+    RECORD_ERRORS_MAX,
     BatchTooLargeError,
     CorruptBatchError,
+    DecompressionLimitError,
     InvalidRecordError,
     InvalidTimestampError,
+    OttlaError,
     SegmentTooSmallError,
     UnsupportedCodecError,
 )
 from ottla.model.ids import QUEUE_PRODUCER_BIT, TimestampMs
 from ottla.records.batch import Batch
+from ottla.records.compression import DECOMPRESSED_BYTES_MAX
 from ottla.records.layout import APPEND_TIME_BIT, CODEC_BITS, CONTROL_BIT, Codec, TimestampType
 from ottla.records.payload import read_payload
 from ottla.records.recompress import recompress
@@ -33,7 +38,8 @@ def validate(batch: Batch, config: LogConfig, now: TimestampMs, *, is_own: bool 
     """Checks a batch of a client (or with `is_own` of the broker) and returns the batch to store: the same or a
     recompressed one.
 
-    The batch must be in a writable buffer: wrong header fields about its records are corrected there.
+    The batch must be in a writable buffer: wrong header fields about its records are corrected there. A batch with a
+    verdict for this config is not looked into again.
     """
     oldest, newest = now - config.timestamp_before_max_ms, min(now + config.timestamp_after_max_ms, UNLIMITED)
     is_delivery = batch.producer_id >= QUEUE_PRODUCER_BIT
@@ -43,10 +49,48 @@ def validate(batch: Batch, config: LogConfig, now: TimestampMs, *, is_own: bool 
         and batch.passes(config.batch_bytes_max, oldest, newest)
     ):
         return batch
+    verdict = batch.verdict
+    if verdict is config:
+        if config.timestamp_type is TimestampType.LOG_APPEND_TIME:
+            batch.stamp_append_time(now)
+        return batch
+    if isinstance(verdict, OttlaError):
+        # A copy, since a raised error refers to the batch by its traceback.
+        raise copy(verdict)
+    return _validate(batch, config, now, oldest, newest, DECOMPRESSED_BYTES_MAX, is_own=is_own)[0]
+
+
+def validate_ahead(
+    batch: Batch, config: LogConfig, now: TimestampMs, limit: int = DECOMPRESSED_BYTES_MAX
+) -> tuple[Batch, int]:
+    """Validates a client's batch before it is appended: returns the batch to append, whose verdict `validate` goes by,
+    and the size of its records when decompressed. May run in a thread.
+
+    Raises `DecompressionLimitError` if they take more than `limit`, unless no batch may take as much. For a batch that
+    will be refused, the size is the limit.
+    """
+    oldest, newest = now - config.timestamp_before_max_ms, min(now + config.timestamp_after_max_ms, UNLIMITED)
+    try:
+        validated, size = _validate(batch, config, now, oldest, newest, limit, is_own=False)
+    except OttlaError as error:
+        if isinstance(error, DecompressionLimitError) and limit < DECOMPRESSED_BYTES_MAX:
+            raise
+        error.__cause__ = error.__context__ = None
+        batch.verdict = error.with_traceback(None)
+        return batch, limit
+    finally:
+        batch.unpacked = None
+    validated.verdict = config
+    return validated, size
+
+
+def _validate(
+    batch: Batch, config: LogConfig, now: TimestampMs, oldest: int, newest: int, limit: int, *, is_own: bool
+) -> tuple[Batch, int]:
     batch.check()
     _check_header(batch, config, is_own=is_own)
     try:
-        payload = read_payload(batch)
+        payload = read_payload(batch, limit)
     except CorruptBatchError as error:
         # The checksum was right, so that sending the batch again would not help.
         raise InvalidRecordError(str(error)) from error
@@ -65,7 +109,13 @@ def validate(batch: Batch, config: LogConfig, now: TimestampMs, *, is_own: bool 
         batch = Batch(bytearray(recompress(batch, config.compression, config.compression_level, payload=payload)))
     if by_append_time:
         batch.stamp_append_time(now)
-    return batch
+    return batch, len(payload)
+
+
+def is_malformed(batch: Batch) -> bool:
+    """Whether no log accepts a batch from a client, whatever its records are."""
+    count = batch.count
+    return batch.is_control or batch.codec > _CODEC_MAX or count <= 0 or count != batch.last_offset_delta + 1
 
 
 def _check_header(batch: Batch, config: LogConfig, *, is_own: bool) -> None:
@@ -90,8 +140,16 @@ def _refuse(batch: Batch, payload: memoryview, config: LogConfig, oldest: int, n
     count = batch.count
     if config.timestamp_type is TimestampType.LOG_APPEND_TIME and batch.attributes & APPEND_TIME_BIT:
         why = "a producer may not set the timestamp type to LogAppendTime"
-        raise InvalidTimestampError(why, [(index, why) for index in range(count)])
-    faults = find_faults(payload, count, batch.base_timestamp, oldest, newest, needs_keys=config.cleanup_compact)
+        raise InvalidTimestampError(why, [(index, why) for index in range(min(count, RECORD_ERRORS_MAX))])
+    faults = find_faults(
+        payload,
+        count,
+        batch.base_timestamp,
+        oldest,
+        newest,
+        needs_keys=config.cleanup_compact,
+        faults_max=RECORD_ERRORS_MAX,
+    )
     limits = (
         f"outside of [{oldest}, {newest}]: message.timestamp.before.max.ms={config.timestamp_before_max_ms},"
         f" message.timestamp.after.max.ms={config.timestamp_after_max_ms}"
@@ -101,7 +159,8 @@ def _refuse(batch: Batch, payload: memoryview, config: LogConfig, oldest: int, n
         for index, found in faults
     ]
     first, why = record_errors[0]
-    message = f"{len(faults)} of {count} records are invalid; record {first}: {why}"
+    found_count = f"{len(faults)} or more" if len(faults) == RECORD_ERRORS_MAX else len(faults)
+    message = f"{found_count} of {count} records are invalid; record {first}: {why}"
     if any(found is not None for _, found in faults):
         raise InvalidTimestampError(message, record_errors)
     raise InvalidRecordError(message, record_errors)

@@ -201,5 +201,9 @@ def test_untimely_records_are_counted_and_found() -> None:
     records = [Sent(0, b"k"), Sent(500), Sent(-500, b"k"), Sent(-NOW - 1)]
     payload = encoded(records)
     assert (NOW + 500, 2, 2) == survey(payload, 4, NOW, NOW - 100, NOW + 100)
-    assert [(1, None), (2, NOW - 500), (3, None)] == find_faults(payload, 4, NOW, NOW - 100, NOW + 100, needs_keys=True)
-    assert [(1, NOW + 500), (2, NOW - 500)] == find_faults(payload, 4, NOW, NOW - 100, NOW + 100, needs_keys=False)
+    of_keys: list[tuple[int, int | None]] = [(1, None), (2, NOW - 500), (3, None)]
+    of_times: list[tuple[int, int | None]] = [(1, NOW + 500), (2, NOW - 500)]
+    for needs_keys, faults in ((True, of_keys), (False, of_times)):
+        for faults_max in range(5):
+            found = find_faults(payload, 4, NOW, NOW - 100, NOW + 100, needs_keys=needs_keys, faults_max=faults_max)
+            assert faults[:faults_max] == found

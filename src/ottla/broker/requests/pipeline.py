@@ -90,7 +90,8 @@ class Pipeline:
         client = slot.connection.context
         try:
             if isinstance(request, ProduceRequest):
-                produce(self._services, request, buffer, slot)
+                if not produce(self._services, request, buffer, slot):
+                    return False
             elif isinstance(request, FetchRequest):
                 if request.replica_id >= 0:
                     slot.api_key = FOLLOWER_FETCH
@@ -226,6 +227,7 @@ class Pipeline:
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._services.decompression.close()
 
 
 @cache

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 
 from ottla.broker.configs.configuration import BrokerConfig
+from ottla.broker.requests.decompression import Decompression
 from ottla.broker.requests.fetch_sessions import FetchSessions
 from ottla.broker.requests.request_counts import RequestCounts
 from ottla.broker.schema_validation.held_batches import HeldBatches
@@ -61,6 +62,7 @@ class Services:
     repairs: LogRepairs
     throttles: ReplicationThrottles
     isr_proposals: IsrProposals
+    decompression: Decompression
     held_batches: HeldBatches
     fetch_sessions: FetchSessions
     expiry: ExpiryFilter

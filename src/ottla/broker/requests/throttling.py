@@ -22,10 +22,12 @@ def throttle(
     *,
     mutation_ms: int = 0,
     is_answered: bool = True,
+    decompressed_bytes: int = 0,
 ) -> int:
     """The throttle time in milliseconds; the connection will be muted for as long when the slot is complete.
 
     `mutation_ms` is the throttle time for the partitions that the request has created or deleted, or was refused.
+    `decompressed_bytes` are charged as if they had been sent.
     """
     if quotas.is_unlimited:
         return 0
@@ -33,7 +35,7 @@ def throttle(
         slot.client,
         request.client_id,
         request.api_key,
-        request_bytes=request.end - request.start,
+        request_bytes=request.end - request.start + decompressed_bytes,
         response_bytes=response_bytes,
         counts_time=is_answered,
     )

@@ -75,7 +75,7 @@ class HeldBatches:
                 )
         self._add(connection, batch.size_bytes)
         place = connection, partition
-        held = _Held(Batch(bytearray(batch.buffer)), resume)
+        held = _Held(batch.copied(), resume)
         if place in self.places:
             self.places[place].append(held)
             return

@@ -12,13 +12,13 @@ from ottla.broker.schema_validation.held_batches import SchemasUnknownError, Und
 from ottla.broker.schema_validation.schema_ids import SchemaIds
 from ottla.broker.schema_validation.schema_ids_state import Failed, Question, Refused
 from ottla.metadata.configs.schema_settings import SchemaSettings, SubjectStrategy
-from ottla.model.errors import CorruptBatchError, InvalidConfigError, InvalidRecordError
+from ottla.model.errors import RECORD_ERRORS_MAX, CorruptBatchError, InvalidConfigError, InvalidRecordError
 from ottla.model.ids import QUEUE_PRODUCER_BIT
-from ottla.queues.gate import is_malformed, refusal
+from ottla.queues.gate import read_admitted, refusal
 from ottla.records.batch import Batch
 from ottla.records.header_edit import HeaderNames
-from ottla.records.payload import read_payload
 from ottla.records.schema_frames import records_with_frames, schema_frames
+from ottla.storage.batch_validation import is_malformed
 
 ProduceGate = Callable[[Batch], Batch]
 """Returns the batch to append, the same or a rewritten one; raises an OttlaError for one that is refused, and
@@ -29,8 +29,6 @@ _ASKED_AT_ONCE_MAX: Final = 16
 """A batch with many unknown ids, most likely invalid ones, does not flood the registry."""
 DIFFERENT_IDS_MAX: Final = 1_000
 """In one batch. Looking at each id takes time, in which no other request is served."""
-NAMED_RECORDS_MAX: Final = 1_000
-"""Invalid records that the response names."""
 _KEY_HEADER: Final = HeaderNames("__key_schema_id")
 _VALUE_HEADER: Final = HeaderNames("__value_schema_id")
 
@@ -69,7 +67,7 @@ class SchemaGate:
         failure: Failed | None = None
         has_too_many = False
         try:
-            payload = read_payload(batch)
+            payload = read_admitted(batch)
             for is_key, header, strategy in self._parts:
                 # One more for null.
                 frames = schema_frames(payload, count, header, is_key, DIFFERENT_IDS_MAX + 2)
@@ -90,7 +88,7 @@ class SchemaGate:
                         case Failed() as failed:
                             failure = failed
                 if reasons:
-                    bad = records_with_frames(payload, count, header, is_key, frozenset(reasons), NAMED_RECORDS_MAX)
+                    bad = records_with_frames(payload, count, header, is_key, frozenset(reasons), RECORD_ERRORS_MAX)
                     faults += [(index, reasons[frame]) for index, frame in bad]
         except CorruptBatchError as error:
             # The checksum was right, so that sending the batch again would not help.
@@ -124,12 +122,12 @@ class SchemaGate:
 def _refusal(faults: list[tuple[int, str]], count: int) -> InvalidRecordError:
     """Names the first invalid records; a compressed batch may have millions."""
     faults.sort()
-    if len(faults) < NAMED_RECORDS_MAX:
+    if len(faults) < RECORD_ERRORS_MAX:
         return refusal(faults, count)
-    del faults[NAMED_RECORDS_MAX:]
+    del faults[RECORD_ERRORS_MAX:]
     index, reason = faults[0]
     return InvalidRecordError(
-        f"{NAMED_RECORDS_MAX} or more of {count} records are invalid; record {index}: {reason}", faults
+        f"{RECORD_ERRORS_MAX} or more of {count} records are invalid; record {index}: {reason}", faults
     )
 
 

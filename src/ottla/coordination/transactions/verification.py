@@ -115,7 +115,7 @@ class TransactionVerification:
                     batches[0].write.writes.waiter.on_waiting()
                     for batch in batches:
                         part = batch.write.part
-                        batch.write.part = part._replace(batch=Batch(bytearray(part.batch.buffer)))
+                        batch.write.part = part._replace(batch=part.batch.copied())
                 case Resume(batch):
                     self.append(batch.write.writes, [batch.write.part])
                 case Ask(question_id, request):

@@ -9,10 +9,10 @@ from typing import Final
 from ottla.model.errors import CorruptBatchError, InvalidRecordError
 from ottla.model.ids import QUEUE_PRODUCER_BIT
 from ottla.model.queue_names import TTL_MS
-from ottla.queues.gate import is_malformed, number_fault, refusal
+from ottla.queues.gate import number_fault, read_admitted, refusal
 from ottla.records.batch import Batch
 from ottla.records.header_edit import MALFORMED, HeaderNames, find_headers, find_numbers
-from ottla.records.payload import read_payload
+from ottla.storage.batch_validation import is_malformed
 
 _TTL: Final = HeaderNames(TTL_MS)
 
@@ -32,7 +32,7 @@ def admit_with_ttl(batch: Batch) -> Batch:
         return batch
     batch.check()
     try:
-        check_ttls(read_payload(batch), batch.count)
+        check_ttls(read_admitted(batch), batch.count)
     except CorruptBatchError as error:
         # The checksum was right, so that sending the batch again would not help.
         raise InvalidRecordError(str(error)) from error

@@ -5,10 +5,13 @@ response; if one of its batches fails, the connection is closed. Whether a trans
 transaction is decided in `ottla.coordination.transactions.verification`.
 """
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 from typing import Any, Final
 
+from ottla.broker.requests.decompression import NOTHING as NOTHING_DECOMPRESSED
+from ottla.broker.requests.decompression import Part
 from ottla.broker.requests.leader_hints import endpoints_of, leader_hint, topic_name
 from ottla.broker.requests.services import Services
 from ottla.broker.requests.throttling import throttle
@@ -20,6 +23,7 @@ from ottla.model.errors import (
     CorruptError,
     InvalidBatchError,
     InvalidRecordError,
+    InvalidRequestError,
     NotLeaderError,
     OttlaError,
     ProducerIdMappingError,
@@ -36,6 +40,7 @@ from ottla.replication.partition import Partition
 from ottla.replication.timing_wheel import Deadline
 from ottla.security.authorizer import TopicAuthorizationError, allows_cached
 from ottla.security.resources import CLUSTER_NAME, Operation, ResourceType
+from ottla.storage.batch_validation import validate_ahead
 from ottla.storage.log import Appended
 from ottla.transport.connection import Slot
 
@@ -48,6 +53,8 @@ _ZSTD_VERSION: Final = 7
 _MESSAGES_VERSION: Final = 8
 _DELIVERED_TO_TOPIC: Final = PARKING_KINDS - {CompanionKind.RETRY}
 """Companions whose records the broker delivers to the topic that they belong to."""
+_REPEATED: Final = "each partition may be only once in a Produce request; this one is there more than once"
+_NONE_REPEATED: Final[Collection[tuple[str | bytes, int]]] = frozenset()
 _NOTHING_DENIED: Final[Mapping[str | bytes, OttlaError]] = {}
 _NOTHING_YET: Final = ProduceResult(ErrorCode.UNKNOWN_SERVER_ERROR)
 """The result of a part that is not written yet."""
@@ -56,7 +63,17 @@ _NOTHING_YET: Final = ProduceResult(ErrorCode.UNKNOWN_SERVER_ERROR)
 class PendingProduce:
     """One request while its parts are being written."""
 
-    __slots__ = ("_has_failed", "_missing", "_partitions", "_request", "_results", "_services", "_slot", "_timer")
+    __slots__ = (
+        "_decompressed",
+        "_has_failed",
+        "_missing",
+        "_partitions",
+        "_request",
+        "_results",
+        "_services",
+        "_slot",
+        "_timer",
+    )
 
     def __init__(self, services: Services, request: ProduceRequest, slot: Slot) -> None:
         count = len(request.parts)
@@ -68,72 +85,89 @@ class PendingProduce:
         self._results: list[ProduceResult] = [_NOTHING_YET] * count
         self._partitions: list[Partition | None] = []
         self._timer: Deadline | None = None
+        self._decompressed = NOTHING_DECOMPRESSED
 
-    def start(self, buffer: bytearray) -> None:
-        """Queues every part."""
+    def start(self, buffer: bytearray) -> bool:
+        """Queues every part. False if nothing was done and the request must be offered again; see `Decompression`."""
         request = self._request
         acks, version = request.acks, request.version
         if acks not in _ACKS:
             self._refuse_all(ErrorCode.INVALID_REQUIRED_ACKS, f"acks={acks} is not -1, 0 or 1")
-            return
+            return True
+        if not request.parts:
+            self._finish()
+            return True
         if request.transactional_id is not None:
-            self._start_transactional(request.transactional_id, buffer)
-            return
+            return self._start_transactional(request.transactional_id, buffer)
         services = self._services
         is_free_for_all = services.authorizer.allows_all
         denied = _NOTHING_DENIED if is_free_for_all else self._denied_topics()
+        repeated = _NONE_REPEATED if len(request.parts) == 1 else _repeated(request)
         find, partitions = services.partitions.find, self._partitions
-        # Batches stay in order behind those that wait, even if the partition has no gate any more.
-        has_held = bool(services.held_batches.places)
-        at = 0
-        for topic, index, position, size in request.parts:
+        parts: list[Part] = []
+        looked_into: list[Part] = []
+        failed: list[tuple[int, OttlaError]] = []
+        for at, (topic, index, position, size) in enumerate(request.parts):
             try:
                 if denied and topic in denied and not self._is_delivery(buffer, position, size, denied[topic]):
                     raise denied[topic]
+                if repeated and (topic, index) in repeated:
+                    raise InvalidRequestError(_REPEATED)
                 partition = find(topic, index)
-                partitions.append(partition)
                 batch = _only_batch(buffer, position, size, version)
                 if batch.is_transactional:
                     raise _NoTransactionalIdError("a transactional batch needs a request with a transactional id")
                 if not is_free_for_all and batch.producer_id >= QUEUE_PRODUCER_BIT:
                     self._check_queue_producer(batch)
+                partitions.append(partition)
+                part = (at, partition, batch)
+                parts.append(part)
+                if batch.codec or partition.log.config.compression is not None:
+                    looked_into.append(part)
+            except OttlaError as error:
+                partitions.append(None)
+                failed.append((at, error))
+        if looked_into and not self._decompress(looked_into):
+            return False
+        for at, refused in failed:
+            self.on_outcome(at, refused)
+        # Batches stay in order behind those that wait, even if the partition has no gate any more.
+        has_held = bool(services.held_batches.places)
+        for at, partition, batch in parts:
+            try:
+                if looked_into:
+                    batch = self._decompressed_batch(at, batch)
                 if partition.gate is not None or has_held:
                     batch = self._gated(partition, batch)
                 partition.append_soon(batch, acks, self, at)
             except UndecidedError as undecided:
-                self._hold(at, partitions[at], undecided)
+                self._hold(at, partition, undecided)
             except OttlaError as error:
-                if len(partitions) == at:
-                    partitions.append(None)
                 self.on_outcome(at, error)
-            at += 1
-        if at == 0:
-            self._finish()
+        return True
 
-    def _start_transactional(self, transactional_id: str, buffer: bytearray) -> None:
+    def _start_transactional(self, transactional_id: str, buffer: bytearray) -> bool:
         """Queues every part that is in no transaction, and hands the others on, which may have to be asked for."""
         request, partitions = self._request, self._partitions
-        if not request.parts:
-            self._finish()
-            return
         authorizer, client = self._services.authorizer, self._slot.client
         if not allows_cached(
             authorizer, client, Operation.WRITE, ResourceType.TRANSACTIONAL_ID, transactional_id
         ) and self._has_transactional_batch(buffer):
             code = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
             self._refuse_all(code, f"the client is not authorized to write with transactional id {transactional_id!r}")
-            return
+            return True
         denied = _NOTHING_DENIED if authorizer.allows_all else self._denied_topics()
-        asked: list[TransactionalPart] = []
+        repeated = _repeated(request)
+        parts: list[Part] = []
         failed: list[tuple[int, OttlaError]] = []
-        held: list[tuple[int, UndecidedError]] = []
         producers: set[tuple[int, int]] = set()
         for at, (topic, index, position, size) in enumerate(request.parts):
             try:
                 if denied and topic in denied:
                     raise denied[topic]
+                if (topic, index) in repeated:
+                    raise InvalidRequestError(_REPEATED)
                 partition = self._services.partitions.find(topic, index)
-                partitions.append(partition)
                 batch = _only_batch(buffer, position, size, request.version)
                 if batch.producer_id >= QUEUE_PRODUCER_BIT:
                     raise ProducerIdMappingError(f"producer id {batch.producer_id} belongs to a queue")
@@ -141,6 +175,25 @@ class PendingProduce:
                     if not batch.has_producer_id:
                         raise InvalidRecordError("a transactional batch needs a producer id")
                     producers.add((batch.producer_id, batch.producer_epoch))
+                partitions.append(partition)
+                parts.append((at, partition, batch))
+            except OttlaError as error:
+                partitions.append(None)
+                failed.append((at, error))
+        looked_into = [part for part in parts if part[2].codec or part[1].log.config.compression is not None]
+        if looked_into and not self._decompress(looked_into):
+            return False
+        if len(producers) > 1:
+            mixed = ProducerIdMappingError(
+                "all batches of a transactional request must have the same producer id and epoch"
+            )
+            failed += [(at, mixed) for at, _, batch in parts if batch.is_transactional]
+            parts = [part for part in parts if not part[2].is_transactional]
+        asked: list[TransactionalPart] = []
+        held: list[tuple[int, Partition, UndecidedError]] = []
+        for at, partition, batch in parts:
+            try:
+                batch = self._decompressed_batch(at, batch)
                 if partition.gate is not None or self._services.held_batches.places:
                     batch = self._gated(partition, batch)
                 if batch.is_transactional:
@@ -148,25 +201,32 @@ class PendingProduce:
                 else:
                     partition.append_soon(batch, request.acks, self, at)
             except UndecidedError as undecided:
-                held.append((at, undecided))
+                held.append((at, partition, undecided))
             except OttlaError as error:
-                if len(partitions) == at:
-                    partitions.append(None)
                 failed.append((at, error))
-        if len(producers) > 1:
-            mixed = ProducerIdMappingError(
-                "all batches of a transactional request must have the same producer id and epoch"
-            )
-            failed += [(part.at, mixed) for part in asked]
-            failed += [(at, mixed) for at, waits in held if waits.batch.is_transactional]
-            held = [each for each in held if not each[1].batch.is_transactional]
-            asked = []
         for at, refused in failed:
             self.on_outcome(at, refused)
-        for at, waits in held:
-            self._hold(at, partitions[at], waits)
+        for at, partition, waits in held:
+            self._hold(at, partition, waits)
         if asked:
             self._append_transactional(asked)
+        return True
+
+    def _decompress(self, parts: Sequence[Part]) -> bool:
+        """Whether the batches are decompressed as far as they must be; if not, the request must be offered again."""
+        done = self._services.decompression.decompress(self._request, parts, self._slot.connection)
+        if done is None:
+            return False
+        self._decompressed = done
+        return True
+
+    def _decompressed_batch(self, at: int, batch: Batch) -> Batch:
+        """The batch that takes this one's place in the request, which may be a recompressed one. Raises if there is
+        none."""
+        found = self._decompressed.batches.get(at, batch)
+        if isinstance(found, OttlaError):
+            raise found
+        return found
 
     def _append_transactional(self, parts: list[TransactionalPart]) -> None:
         request = self._request
@@ -180,7 +240,13 @@ class PendingProduce:
         """The batch as the partition's gate lets it pass; batches of one client stay in order."""
         if self._services.held_batches.has(self._slot.connection, partition):
             raise UndecidedError(batch, None)
-        return batch if partition.gate is None else partition.gate(batch)
+        if partition.gate is None:
+            return batch
+        gated = partition.gate(batch)
+        if gated.codec:
+            # Not when it is appended, which may be later: what is decompressed is counted now.
+            gated, _ = validate_ahead(gated, partition.log.config, self._services.clock.now_ms())
+        return gated
 
     def _hold(self, at: int, partition: Partition | None, undecided: UndecidedError) -> None:
         if partition is None:
@@ -196,9 +262,14 @@ class PendingProduce:
         if self._results[at] is not _NOTHING_YET:
             return  # Its time was up before.
         topic, index, _, _ = self._request.parts[at]
+        decompression = self._services.decompression
+        if batch.codec and not decompression.has_room:
+            raise UndecidedError(batch, decompression.wait_room())
         try:
             # The partition may have another leader or other configs by now.
             partition = self._partitions[at] = self._services.partitions.find(topic, index)
+            if batch.codec:
+                decompression.read_gated(partition, batch)
             if partition.gate is not None:
                 batch = partition.gate(batch)
             if batch.is_transactional:
@@ -315,7 +386,16 @@ class PendingProduce:
         results, request = self._results, self._request
         quotas = self._services.quotas
         throttle_ms = (
-            0 if quotas.is_unlimited else throttle(quotas, request, self._slot, 0, is_answered=request.acks != 0)
+            0
+            if quotas.is_unlimited
+            else throttle(
+                quotas,
+                request,
+                self._slot,
+                0,
+                is_answered=request.acks != 0,
+                decompressed_bytes=self._decompressed.charged_bytes,
+            )
         )
         if request.acks == 0:
             if self._has_failed:
@@ -335,12 +415,20 @@ class PendingProduce:
             raise
 
 
-def produce(services: Services, request: ProduceRequest, buffer: bytearray, slot: Slot) -> None:
-    """Serves one request; its slot is completed when it is done."""
+def produce(services: Services, request: ProduceRequest, buffer: bytearray, slot: Slot) -> bool:
+    """Serves one request; its slot is completed when it is done. False if it must be offered again."""
     if len(request.parts) > PARTITIONS_MAX:
         slot.fail(f"a Produce request has {len(request.parts)} partitions; the limit is {PARTITIONS_MAX}")
-        return
-    PendingProduce(services, request, slot).start(buffer)
+        return True
+    return PendingProduce(services, request, slot).start(buffer)
+
+
+def _repeated(request: ProduceRequest) -> Collection[tuple[str | bytes, int]]:
+    """The partitions that the request names more than once: it does not say which of their batches comes first."""
+    parts = request.parts
+    if len({part[:2] for part in parts}) == len(parts):
+        return _NONE_REPEATED
+    return {place for place, count in Counter(part[:2] for part in parts).items() if count > 1}
 
 
 def _only_batch(buffer: bytearray, position: int, size: int, version: int) -> Batch:
