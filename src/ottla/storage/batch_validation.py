@@ -42,10 +42,9 @@ def validate(batch: Batch, config: LogConfig, now: TimestampMs, *, is_own: bool 
     verdict for this config is not looked into again.
     """
     oldest, newest = now - config.timestamp_before_max_ms, min(now + config.timestamp_after_max_ms, UNLIMITED)
-    is_delivery = batch.producer_id >= QUEUE_PRODUCER_BIT
     if (
         (config.takes_own_as_is if is_own else config.takes_as_is)
-        and not is_delivery
+        and batch.producer_id < QUEUE_PRODUCER_BIT
         and batch.passes(config.batch_bytes_max, oldest, newest)
     ):
         return batch
@@ -98,7 +97,7 @@ def _validate(
     if by_append_time:
         oldest, newest = -UNLIMITED, UNLIMITED
     max_timestamp, keyless, untimely = survey(payload, batch.count, batch.base_timestamp, oldest, newest)
-    if is_delivery:
+    if batch.producer_id >= QUEUE_PRODUCER_BIT:
         max_timestamp = max(max_timestamp, now)
     claims_append_time = bool(batch.attributes & APPEND_TIME_BIT)
     if untimely or (keyless and config.cleanup_compact) or (claims_append_time and by_append_time):
