@@ -34,11 +34,11 @@ BACKGROUND_THREADS_MAX: Final = 16
 """Enough to keep several disks busy with syncs; the threads wait in the kernel, so that they cost the event loop
 nothing."""
 
-FILE_MODE: Final = 0o644
-DIR_MODE: Final = 0o777
-"""What the umask leaves of it."""
-PRIVATE_DIR_MODE: Final = 0o700
-"""Of data dirs: records are for those whom the broker allows to read them."""
+FILE_MODE: Final = 0o600
+DIR_MODE: Final = 0o700
+"""Records are for those whom the broker allows to read them, also in a data dir that others may enter."""
+PARENT_DIR_MODE: Final = 0o777
+"""Of the folders that lead to a data dir: what the umask leaves of it."""
 
 _LOGGER: Final = logging.getLogger(__name__)
 _NO_UNNAMED_FILES: Final = frozenset({errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL})
@@ -52,7 +52,7 @@ def _warn_of_others(path: str) -> None:
             "%s has mode %o: other users of this machine have access, whatever ACLs say; restrict it with chmod %o %s",
             path,
             stat.S_IMODE(status.st_mode),
-            PRIVATE_DIR_MODE,
+            DIR_MODE,
             path,
         )
 
@@ -270,7 +270,7 @@ class RealDisk:
         return status is not None and stat.S_ISDIR(status.st_mode)
 
     def make_dir(self, path: str) -> None:
-        """Creates a folder in an existing one; does nothing if it exists."""
+        """Creates a folder in an existing one, for its owner only; does nothing if it exists."""
         self._make_dir(path, DIR_MODE)
 
     def _make_dir(self, path: str, mode: int) -> None:
@@ -291,7 +291,7 @@ class RealDisk:
             missing.append(folder)
             folder = os.path.dirname(folder) or "."
         for folder in reversed(missing):
-            self._make_dir(folder, PRIVATE_DIR_MODE if folder == missing[0] else DIR_MODE)
+            self._make_dir(folder, DIR_MODE if folder == missing[0] else PARENT_DIR_MODE)
             self.sync_dir(os.path.dirname(folder) or ".")
         if not missing and path not in self._warned_of:
             self._warned_of.add(path)
