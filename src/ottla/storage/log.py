@@ -146,6 +146,8 @@ class Log:
         """Whether the log is being copied to another data dir: it must not be compacted meanwhile."""
         self.is_cleaning = False
         """Whether the log is being compacted: it must not be copied meanwhile."""
+        self._has_gaps = False
+        """Whether a leader has shown that offsets are missing in its log, too."""
         self._is_settled = parts.is_settled
         self._group_commit = GroupCommit(self, disk)
         self._persist_bounds = persist_bounds
@@ -368,8 +370,8 @@ class Log:
     def append_as_follower(self, run: memoryview, *, now: TimestampMs) -> int:
         """Appends batches as the leader sent them, with their offsets and epochs; returns how many.
 
-        An incomplete last batch is skipped: the next fetch brings it whole. Raises if a batch is damaged or does not
-        continue the log; the batches before it are appended.
+        An incomplete last batch is skipped: the next fetch brings it whole. So is what follows the first gap. Raises if
+        a batch is damaged or does not continue the log; the batches before it are appended.
         """
         self.check_usable()
         batches, _, problem = scan(run)
@@ -377,9 +379,17 @@ class Log:
         for at, batch in enumerate(batches):
             if batch.base_offset < expected:
                 problem = f"offset {batch.base_offset} is below the expected offset {expected}"
-                batches = batches[:at]
+                # Of two batches that were exchanged, the first is wrong, too.
+                batches = [each for each in batches[:at] if each.next_offset <= batch.base_offset]
                 break
+            if batch.base_offset > expected and not self._has_gaps:
+                if at > 0:
+                    # The leader checks the order of its batches if it is asked for the offset that seems to be missing.
+                    batches = batches[:at]
+                    break
+                self._has_gaps = True  # It was asked for it: compaction has removed records.
             expected = batch.next_offset
+        for at, batch in enumerate(batches):
             ahead_bytes = batch.position - batches[start].position
             if self._must_roll(batch, batch.last_offset, ahead_bytes, now):
                 self._write_run(run, batches[start:at], now)

@@ -175,10 +175,26 @@ class TestFollowing:
         assert 2 == log.end_offset
 
     def test_a_step_back_is_refused(self) -> None:
+        """So is the batch before it that left the gap: a disk of the leader wrote both to the wrong place."""
         log = new_log()
+        run = self.run(*(batch(base_offset=at) for at in (0, 1, 4, 3)))
+        assert 2 == log.append_as_follower(run, now=NOW)
         with pytest.raises(CorruptBatchError, match="offset 3 is below the expected offset 5"):
-            log.append_as_follower(self.run(batch(base_offset=4), batch(base_offset=3)), now=NOW)
-        assert 5 == log.end_offset
+            log.append_as_follower(run[len(run) // 2 :], now=NOW)
+        assert 2 == log.end_offset
+
+    def test_a_repeated_batch_is_refused_in_both_places(self) -> None:
+        log = new_log()
+        with pytest.raises(CorruptBatchError, match="offset 1 is below the expected offset 2"):
+            log.append_as_follower(self.run(*(batch(base_offset=at) for at in (0, 1, 1, 3))), now=NOW)
+        assert 1 == log.end_offset
+
+    def test_a_gap_is_accepted_once_the_leader_was_asked_for_it(self) -> None:
+        log = new_log()
+        run = self.run(*(batch(base_offset=at) for at in (0, 2, 5, 6)))
+        assert 1 == log.append_as_follower(run, now=NOW)
+        assert 3 == log.append_as_follower(run[len(run) // 4 :], now=NOW)
+        assert [0, 2, 5, 6] == [stored.base_offset for stored in read_all(log)]
 
     def test_damage_is_refused(self) -> None:
         log = new_log()

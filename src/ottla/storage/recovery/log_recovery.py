@@ -44,7 +44,7 @@ from ottla.storage.segments.scanner import (
     find_batch,
     scan_file,
 )
-from ottla.storage.segments.segment import RELATIVE_OFFSET_MAX, Segment, free_aside, set_aside
+from ottla.storage.segments.segment import RELATIVE_OFFSET_MAX, BatchPlace, Hole, Segment, free_aside, set_aside
 
 _LOGGER: Final = logging.getLogger(__name__)
 _REMAINS = (names.DELETED, names.CLEANED, names.SWAP, ".tmp")
@@ -393,8 +393,9 @@ class _Recovery:
         if place is None:
             return True
         if place.position + place.size_bytes != segment.size_bytes:
-            # A complete batch in its right place: a kill does not leave such a batch damaged.
-            return place.base_offset != self._expected
+            # A complete batch in its right place: a kill does not leave such a batch damaged. Nor does it exchange two.
+            batch = Batch(segment.file.read_at(position, place.size_bytes))
+            return place.base_offset != self._expected and not batch.crc_valid()
         # The batch is complete. If its checksum is right too, its older leader epoch shows that it was truncated.
         batch = Batch(segment.file.read_at(position, place.size_bytes))
         is_known_epoch = batch.leader_epoch <= self._opening.epoch_max
@@ -413,8 +414,21 @@ class _Recovery:
         else:
             self._expected = max(_end_by_headers(segment, damage.position, first), self._opening.recovery_point)
         what = f"{damage}; {hole.end - hole.start} damaged bytes stay in the file"
-        self._losses.add(first, self._expected, what)
+        if self._expected > first:
+            self._losses.add(first, self._expected, what)
+        else:
+            self._note_misplaced(segment, hole, following, what)
         return hole.end
+
+    def _note_misplaced(self, segment: Segment, hole: Hole, following: BatchPlace | None, what: str) -> None:
+        """Notes a batch that should lie behind the one that follows it."""
+        place = segment.place_at(hole.start)
+        if place is None or following is None or place.base_offset != following.last_offset + 1:
+            self._losses.note(what)
+            return
+        end = Offset(place.last_offset + 1)
+        self._losses.add(place.base_offset, end, what)
+        self.given_out = max(self.given_out, end)
 
     def _cut(self, segment: Segment, damage: DamagedSegmentError) -> None:
         """Truncates a torn tail. Whole batches in it, and segments behind it, are set aside."""

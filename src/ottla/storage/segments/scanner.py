@@ -95,7 +95,7 @@ class BatchOrder:
         return batches, None
 
     def _fits_before(self, base_offset: Offset, epoch: LeaderEpoch) -> bool:
-        return self._expected[0] < self._flushed_end and base_offset >= self._before[0] and epoch >= self._before[1]
+        return self._expected[0] <= self._flushed_end and base_offset >= self._before[0] and epoch >= self._before[1]
 
     def _damage(self, piece: Piece, at: int, base_offset: Offset, epoch: LeaderEpoch) -> DamagedSegmentError:
         ends, of = self._expected

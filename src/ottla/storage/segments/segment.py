@@ -293,8 +293,10 @@ class Segment:
         start = self._start_of_walk(offset).position
         place = self._walk(start, offset, timestamp)
         if place is None or place.base_offset > offset:
-            # Compaction leaves such gaps, and so would a damaged header; the checksums show which it is.
-            self.verify(start, self.size_bytes if place is None else place.position + place.size_bytes)
+            # Compaction leaves such gaps, and so would a damaged header; the checksums show which it is. A disk that
+            # wrote to the wrong place has good checksums, but the missing batch lies behind.
+            end = self.size_bytes if place is None else place.position + place.size_bytes
+            self.verify(start, end, trusted_from=self.size_bytes if timestamp == _ANY_TIMESTAMP else None)
         return place
 
     def locate_timestamp(self, timestamp: TimestampMs, start_offset: Offset) -> BatchPlace | None:
@@ -323,17 +325,19 @@ class Segment:
             end = min(end, damage.position)
         return FileRange(self.file, place.position, end - place.position)
 
-    def verify(self, start: int, end: int) -> None:
+    def verify(self, start: int, end: int, *, trusted_from: int | None = None) -> None:
         """Makes sure that the batches in a range were checked once since the segment was opened.
 
         Raises DamagedSegmentError, so that no corrupt batch is served or replicated. Batches that this process appended
-        or recovered are known to be good.
+        or recovered are trusted, unless `trusted_from` says from which position on.
         """
-        if start >= self._appended_from or self._verified.covers(start, min(end, self._appended_from)):
+        if trusted_from is None:
+            trusted_from = self._appended_from
+        if start >= trusted_from or self._verified.covers(start, min(end, trusted_from)):
             return
         order = BatchOrder(self.log_path, self.base_offset)
         try:
-            for piece in scan_file(self.file, start, self._appended_from):
+            for piece in scan_file(self.file, start, trusted_from):
                 _, damage = order.follow(piece, self.following(piece.end))
                 reached = piece.end if damage is None else damage.position
                 self._verified.add(start, reached)
@@ -388,7 +392,7 @@ class Segment:
         if self._valid_base_at(place.position) == NO_OFFSET:
             return end if end == self.size_bytes or expected < base_offset < self._limit() else None
         # Its checksum is right, but its offset contradicts the batches around it, which may be the wrong ones.
-        if end == self.size_bytes or base_offset == expected + place.last_offset - place.base_offset + 1:
+        if end == self.size_bytes or base_offset in (expected, expected + place.last_offset - place.base_offset + 1):
             return end
         return self._next_valid(end, Offset(place.last_offset + 1))
 
