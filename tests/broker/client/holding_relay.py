@@ -1,7 +1,7 @@
 """Stands between clients and a broker: holds responses back, so that they come late, and breaks connections."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from typing import Final
 
@@ -12,14 +12,17 @@ _ADDRESSES: Final = frozenset({ApiKey.METADATA, ApiKey.FIND_COORDINATOR})
 
 
 class HoldingRelay:
-    """`asked` has the APIs of all requests so far, `frames` the requests. The responses of `held` wait until `release`;
-    `cut` ends all connections."""
+    """`asked` has the APIs of all requests so far, `frames` the requests, `responded` the APIs of what was passed back.
+    The responses of `held` wait until `release`; `edited` returns what becomes of a response; `cut` ends all
+    connections."""
 
     def __init__(self, broker_port: int) -> None:
         self.port = 0
         self._broker_port = broker_port
         self.asked: list[ApiKey] = []
         self.frames: list[bytes] = []
+        self.responded: list[ApiKey] = []
+        self.edited: Callable[[ApiKey, bytes], bytes] = lambda api_key, frame: frame
         self.held: ApiKey | None = None
         self.is_holding = False
         """Whether a response is held back now."""
@@ -60,7 +63,8 @@ class HoldingRelay:
                     self.is_holding = True
                     await self._released.wait()
                     self.is_holding = False
-                writer.write(frame)
+                self.responded.append(api_key)
+                writer.write(self.edited(api_key, frame))
 
         with suppress(ExceptionGroup, OSError):
             async with asyncio.TaskGroup() as directions:
