@@ -1,5 +1,6 @@
 """Share groups over the wire: members, sessions, records that are acquired and acknowledged, and their limits."""
 
+import time
 from datetime import timedelta
 from typing import Any
 from uuid import UUID
@@ -81,6 +82,25 @@ def test_large_records_are_fetched_together_although_small_ones_are_expected(con
         produce(connection, topic_id, bytes(large.build()))
     ((first, last, _),) = Member(connection, group_id, topic_id).fetch(max_records=4)
     assert (0, 3) == (first, last)
+
+
+def test_the_start_offset_that_a_leader_chooses_is_stored_at_once(connection: RawConnection) -> None:
+    """Another leader must not choose again, and skip what was produced in between."""
+    group_id, topic_id = set_up(connection, records=1)
+    summaries = []
+    for _ in range(2):
+        summary = ask_state(connection, ApiKey.READ_SHARE_GROUP_STATE_SUMMARY, 1, group_id, topic_id)
+        summaries.append((summary.start_offset, summary.delivery_complete_count))
+        Member(connection, group_id, topic_id).fetch()
+    assert [(-1, -1), (0, 0)] == summaries
+
+
+def test_a_fetch_waits_for_its_minimum_of_bytes(connection: RawConnection) -> None:
+    group_id, topic_id = set_up(connection, records=1)
+    member = Member(connection, group_id, topic_id)
+    began = time.monotonic()
+    assert 1 == len(member.fetch(max_wait=timedelta(milliseconds=300), min_bytes=1_000_000))
+    assert time.monotonic() - began >= 0.3
 
 
 def test_what_a_member_has_is_released_with_its_session(connection: RawConnection, address: str) -> None:
